@@ -1,6 +1,6 @@
-//! What to do about errors that a newcomer makes: the words behind the reason.
+//! Advice about errors that newcomers make: it follows the reason of the error.
 //!
-//! Crates below say what failed and with which object; only the command line knows its flags.
+//! Crates below say what failed and with which object. Only the command line knows its flags.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,10 +23,10 @@ const OWN_DIRECTORIES: [&str; 7] = [
     "temp",
     "undo",
 ];
-/// Beginnings of the names of logs, status files and requests.
+/// Beginnings of the names of logs, status files and requests in the directory.
 const OWN_BEGINNINGS: [&str; 4] = ["guard.json", "guard.log", "instance-", "start-instance-"];
 
-/// A port that cannot be had.
+/// The failure of a port that cannot be had.
 pub fn of_bind(e: ServerError) -> Failure {
     match e {
         ServerError::InUse(_) => Failure(format!(
@@ -37,7 +37,8 @@ pub fn of_bind(e: ServerError) -> Failure {
     }
 }
 
-/// A database that could not be created or opened in `dir`. The reason stays as it is.
+/// The failure of a database that could not be created or opened in `dir`. The reason stays as it
+/// is.
 pub fn of_engine(e: engine::Error, dir: &Path) -> Failure {
     let dir = dir.display();
     let advice = match e.remedy() {
@@ -60,7 +61,7 @@ pub fn of_engine(e: engine::Error, dir: &Path) -> Failure {
     Failure(format!("{e}\nbraid: {advice}"))
 }
 
-/// Creates the directory of a database that is not there yet.
+/// Creates the directory of a new database.
 pub fn create_directory(dir: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(dir).map_err(|e| {
         Failure(format!(
@@ -71,7 +72,7 @@ pub fn create_directory(dir: &Path) -> Result<(), Failure> {
     check_directory(dir)
 }
 
-/// Refuses a directory without a database that holds something else.
+/// Refuses a directory that holds something else than a database.
 pub fn check_directory(dir: &Path) -> Result<(), Failure> {
     let failed = |e: std::io::Error| {
         Failure(format!(
@@ -83,7 +84,7 @@ pub fn check_directory(dir: &Path) -> Result<(), Failure> {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        // A directory may be a link to one on another disk.
+        // A directory may be a link to a directory on another disk.
         let own = match entry.path().is_dir() {
             true => &OWN_DIRECTORIES[..],
             false => &OWN_FILES[..],
@@ -112,7 +113,7 @@ pub fn need_database(dir: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// How to reach an instance, also for somebody without psql.
+/// Tells how to reach an instance, also to a person without psql.
 pub fn how_to_connect(address: &SocketAddr) -> String {
     let url = format!("postgresql://{address}/braid");
     match is_installed("psql") {

@@ -1,5 +1,5 @@
-//! `braid certificates`: an authority of the cluster, and a certificate for each instance, for the
-//! TLS between hosts.
+//! `braid certificates`: makes an authority of the cluster, and a certificate for each instance.
+//! The TLS between hosts needs them.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use interconnect::certs::{self, TlsFiles};
 use crate::Failure;
 use crate::cli::CertificatesArgs;
 
-/// Makes what is missing; what there is stays.
+/// Makes the certificates that are missing. Existing ones stay.
 pub fn run(args: &CertificatesArgs) -> Result<ExitCode, Failure> {
     let possible = 1..=FileId::MAX_INSTANCES;
     if !possible.contains(&args.instances) {

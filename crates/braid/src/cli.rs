@@ -43,14 +43,14 @@ pub enum Command {
     /// Stop all instances of a database on this machine cleanly
     #[command(after_help = "Example:\n  braid down --data /db")]
     Down(DataArgs),
-    /// Say how the instances of a database are
+    /// Show the state of a database's instances
     #[command(after_help = "Examples:\n  braid status\n  braid status --data /db --json")]
     Status(StatusArgs),
-    /// Names under which applications connect, and the instances that serve them
+    /// Manage the names under which applications connect, and the instances that serve them
     #[command(after_help = SERVICE_EXAMPLES)]
     Service(ServiceArgs),
-    /// Make the certificates by which instances on several hosts know each other, as far as they
-    /// are missing
+    /// Make the certificates by which instances on several hosts know each other; existing ones
+    /// stay
     #[command(after_help = "Example:\n  braid certificates --data /shared/db --instances 3")]
     Certificates(CertificatesArgs),
     /// Read every block and index of a stopped database and report every inconsistency; exit code 1
@@ -118,7 +118,7 @@ pub struct LabArgs {
     /// First of three ports in a row for the lab's instances [default: free ones]
     #[arg(long)]
     pub port: Option<u16>,
-    /// How often everything is measured; medians are told
+    /// How often everything is measured; medians are printed
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
     /// Memory for buffered blocks of each instance
@@ -127,7 +127,7 @@ pub struct LabArgs {
     /// Leave the databases behind, stopped
     #[arg(long)]
     pub keep: bool,
-    /// Machine-readable
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -176,7 +176,7 @@ Examples:
   braid service list --data /db --json
   braid service remove orders --data /db";
 
-/// Where the database is.
+/// The directory of the database.
 #[derive(Args, Clone)]
 pub struct DataArgs {
     /// Database directory
@@ -184,7 +184,7 @@ pub struct DataArgs {
     pub data: PathBuf,
 }
 
-/// What an instance runs with. A flag overrides ALTER SYSTEM SET, which overrides braid.toml.
+/// The settings of an instance. A flag overrides ALTER SYSTEM SET, which overrides braid.toml.
 #[derive(Args, Clone)]
 pub struct SettingArgs {
     #[command(flatten)]
@@ -207,7 +207,7 @@ pub struct SettingArgs {
     /// instance; any free one if --port is given]
     #[arg(long)]
     pub interconnect_port: Option<u16>,
-    /// Where other instances are reached if not where they say
+    /// Addresses of other instances, used instead of those in the control file
     #[arg(long, value_name = "K=ADDRESS:PORT,...")]
     pub peers: Option<String>,
     /// Memory for buffered blocks, such as 512MB or 4GB
@@ -231,7 +231,7 @@ pub struct UpArgs {
     /// Return once the instances are open, and leave them running
     #[arg(long)]
     pub detach: bool,
-    /// Leave instances down that died (of several; a lone one is never started again)
+    /// Do not restart instances that died (a lone instance is never restarted)
     #[arg(long)]
     pub no_restart: bool,
     /// Report to the process that started this one, and leave it and the terminal once all are open
@@ -279,7 +279,7 @@ pub struct InstanceArgs {
 pub struct StatusArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// Machine-readable
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -294,17 +294,17 @@ pub struct ServiceArgs {
 pub enum ServiceCommand {
     /// Define a service; instances that are up serve it at once
     Add(ServiceDefinition),
-    /// Define a service anew; connections that there are go on where they are
+    /// Change a service; existing connections stay where they are
     Modify(ServiceDefinition),
-    /// Take a service away; its connections go on
+    /// Remove a service; its connections go on
     Remove(ServiceName),
-    /// Say where services run
+    /// Show where services run
     List(StatusArgs),
 }
 
 #[derive(Args)]
 pub struct ServiceDefinition {
-    /// What clients give as the name of the database
+    /// Name of the service; clients give it as the name of the database
     #[arg(value_name = "NAME")]
     pub name: String,
     /// Instances that serve it as long as they are up
@@ -329,7 +329,7 @@ pub struct ServiceName {
 pub struct CertificatesArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// How many instances there may be
+    /// How many instances the cluster may have
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub instances: u16,
     /// Directory to make them in [default: DIR/certificates, where instances look for them]

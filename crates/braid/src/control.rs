@@ -1,8 +1,9 @@
-//! Status files: how an instance tells about itself, and `status` and `down`, which read them.
+//! Status files, in which an instance tells about itself, and the commands `status`, `stop` and
+//! `down`, which read them.
 //!
-//! An instance writes `instance-K.json` in the database directory. A process is taken for the
-//! instance only if its start time is the one in the file, so that a number used again by another
-//! process is not mistaken for it. Of an instance on another host only its locks are seen from
+//! An instance writes `instance-K.json` in the database directory. A process counts as the instance
+//! only if its start time is the one in the file. So another process that has got the same number
+//! is not mistaken for it. If an instance runs on another host, only its locks can be seen from
 //! here.
 
 use std::io::ErrorKind;
@@ -28,8 +29,8 @@ pub enum State {
     Open,
     Stopping,
     Stopped,
-    /// The instance's process ended without stopping cleanly; the next start recovers it. Never
-    /// written, only concluded.
+    /// The instance's process ended without stopping cleanly, and the next start recovers it. This
+    /// state is never written, only concluded.
     Crashed,
 }
 
@@ -49,37 +50,38 @@ pub struct Status {
     pub pid: u32,
     pub state: State,
     pub address: SocketAddr,
-    /// Name of the machine.
+    /// Name of the machine on which the instance runs.
     #[serde(default)]
     pub host: String,
-    /// Tells the machine's processes from another's: `pid` means something only where this is the
-    /// same.
+    /// Identifies the machine and its numbering of processes. `pid` means something only where this
+    /// is the same.
     #[serde(default)]
     pub host_id: String,
-    /// UTC, ISO 8601.
+    /// When the instance was started: UTC, ISO 8601.
     pub started_at: String,
     pub scn: u64,
-    /// Which life of the instance this is.
+    /// The number of this life of the instance.
     #[serde(default)]
     pub incarnation: u32,
-    /// Of the membership.
+    /// The epoch of the membership.
     #[serde(default)]
     pub epoch: u64,
-    /// `null` if there was nothing to recover.
+    /// What the start recovered; `null` in the file if there was nothing to recover.
     pub recovered: Option<Recovered>,
-    /// Start of the process in the kernel's clock ticks since boot: tells it from a later one of
-    /// the same number.
+    /// When the process was started, in the kernel's clock ticks since boot. That tells it from a
+    /// later process with the same number.
     pub process_start_ticks: u64,
-    /// Services that it runs just now. Never written, only concluded.
+    /// Services that the instance runs now. This is never written, only concluded.
     #[serde(default)]
     pub services: Vec<String>,
-    /// Of an instance on another host: whether its locks are held.
+    /// Whether the locks of an instance on another host are held. `None` for an instance on this
+    /// host.
     #[serde(skip)]
     pub elsewhere: Option<bool>,
 }
 
-/// The boot of the system and the numbering of its processes; empty if it cannot be told, which is
-/// nobody else's.
+/// The boot of the system and the numbering of its processes. Empty if they cannot be read, which
+/// equals no other host's.
 fn this_host() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     let pids = std::fs::read_link("/proc/self/ns/pid");
@@ -89,13 +91,14 @@ fn this_host() -> String {
     }
 }
 
-/// As its users call it; empty if it cannot be told.
+/// The name that users have given the machine. Empty if it cannot be read.
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
     name.map(|n| n.trim().to_string()).unwrap_or_default()
 }
 
-/// Writes over a file that is there, with blanks to its old length: what it has on disk is enough.
+/// Writes over an existing file, with blanks up to its old length. The file's space on disk is
+/// enough for that.
 fn overwrite(path: &Path, text: &str) -> std::io::Result<()> {
     use std::os::unix::fs::FileExt;
     let file = std::fs::OpenOptions::new().write(true).open(path)?;
@@ -131,8 +134,9 @@ impl Status {
     }
 
     /// Replaces the file as a whole, so that a reader sees one state or the other. On a full disk
-    /// it is overwritten in place, which needs no space; if there is none to overwrite either, that
-    /// is said, and the instance goes on: a full disk must not keep it from starting or stopping.
+    /// the file is overwritten in place, which needs no space. If there is no file to overwrite
+    /// either, that is logged, and the instance goes on: a full disk must not keep it from starting
+    /// or stopping.
     pub fn write(&self, dir: &Path) -> Result<(), Failure> {
         let path = Status::path(dir, self.instance);
         let new = path.with_extension("json.new");
@@ -143,7 +147,7 @@ impl Status {
         if !matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
             return Err(failure(e));
         }
-        // What is there of it is in nobody's way: the next write begins with the same name.
+        // A part of the new file does no harm: the next write begins with the same name.
         let _ = std::fs::remove_file(&new);
         if let Err(e) = overwrite(&path, &text) {
             let why = failure(e).0;
@@ -159,7 +163,7 @@ impl Status {
         }
     }
 
-    /// All status files of a database, in the order of instances; a dead instance is shown as such.
+    /// All status files of a database, in the order of instances. A dead instance is shown as dead.
     pub fn read_all(dir: &Path) -> Result<Vec<Status>, Failure> {
         let entries = std::fs::read_dir(dir)
             .map_err(|e| Failure(format!("no database in {}: {e}", dir.display())))?;
@@ -205,7 +209,7 @@ fn utc_now() -> String {
     String::from_utf8_lossy(&text).replacen(' ', "T", 1) + "Z"
 }
 
-/// An instance as `status --json` tells of it.
+/// An instance as `status --json` shows it.
 #[derive(Serialize)]
 struct Told<'a> {
     id: u16,
@@ -213,7 +217,7 @@ struct Told<'a> {
     status: &'a Status,
 }
 
-/// `braid status`.
+/// Runs `braid status`.
 pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     let all = Status::read_all(&args.data.data)?;
     if args.json {
@@ -273,7 +277,7 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `braid down`.
+/// Runs `braid down`.
 pub fn down(args: &DataArgs) -> Result<ExitCode, Failure> {
     if !args.data.exists() {
         advice::need_database(&args.data)?;
@@ -289,7 +293,7 @@ pub fn down(args: &DataArgs) -> Result<ExitCode, Failure> {
             s.host
         );
     }
-    // Their guard would start them again.
+    // The guard ends first, because it would start the instances again.
     let guard = GuardFile::running(&args.data)?;
     if let Some(guard) = &guard {
         end(guard.pid, "the guard", || guard.is_running())?;
@@ -319,7 +323,7 @@ pub fn down(args: &DataArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// `braid stop`.
+/// Runs `braid stop`.
 pub fn stop_one(args: &StopArgs) -> Result<ExitCode, Failure> {
     let all = Status::read_all(&args.data.data)?;
     let found = all.into_iter().find(|s| s.instance == args.instance);
@@ -366,7 +370,8 @@ fn end(pid: u32, name: &str, is_running: impl Fn() -> bool) -> Result<(), Failur
     Ok(())
 }
 
-/// The guard of a database's instances, and the requests to it: files in the database directory.
+/// The guard of a database's instances, as it stands in a file of the database directory. Requests
+/// to it are files there, too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GuardFile {
     pub pid: u32,
@@ -419,7 +424,7 @@ pub fn request_start(dir: &Path, instance: u16) -> Result<(), Failure> {
     std::fs::write(&path, "").map_err(|e| Failure(format!("cannot write {}: {e}", path.display())))
 }
 
-/// Takes the requests that there are.
+/// Takes the requests that are there.
 pub fn take_requests(dir: &Path) -> Vec<u16> {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return Vec::new();
@@ -433,7 +438,7 @@ pub fn take_requests(dir: &Path) -> Vec<u16> {
                 .strip_prefix(REQUEST)?
                 .parse()
                 .ok()?;
-            // Removed by somebody else: then it is his.
+            // If somebody else has removed it, the request is his.
             std::fs::remove_file(e.path()).ok().map(|()| number)
         })
         .collect();
@@ -457,14 +462,14 @@ mod tests {
         status.state = State::Open;
         assert!(status.is_running());
         status.write(&dir).ok().unwrap();
-        // Which services run where is found out when it is read: the one of the database's name
-        // does everywhere.
+        // The reader finds out which services run where. The service of the database's name runs
+        // everywhere.
         status.services = vec!["braid".to_string()];
         assert_eq!(
             Status::read_all(&dir).ok().unwrap(),
             std::slice::from_ref(&status)
         );
-        // Another process has the number now.
+        // Now another process has the number.
         status.process_start_ticks += 1;
         status.write(&dir).ok().unwrap();
         assert_eq!(

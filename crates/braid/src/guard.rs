@@ -1,15 +1,15 @@
-//! The guard of several instances: starts them, relays what they report, starts them again when one
-//! has died, stops them one after the other.
+//! The guard of several instances. It starts them, relays what they report, starts them again when
+//! they have died, and stops them one after the other.
 //!
-//! The first instance is started alone: it creates or recovers what the others find. One that dies
-//! is started again, alone: the others recover what it left and go on. One that dies again and
-//! again once it is open stays down; one that does not come so far (its port is taken, the disk
-//! does not answer) is tried again and again, after ever longer pauses. An instance that ends
-//! cleanly was stopped, and stays down until somebody asks for it with `braid start`, by a file in
-//! the database directory.
+//! The guard starts the first instance alone, which creates or recovers what the others find. If an
+//! instance dies, the others recover what it left and go on, and the guard starts it again, alone.
+//! If an instance dies again and again once it is open, it stays down. If it does not come so far
+//! (its port is taken, or the disk does not answer), the guard tries again and again, after ever
+//! longer pauses. An instance that ends cleanly was stopped. It stays down until `braid start` asks
+//! for it, by a file in the database directory.
 //!
-//! While several are busy it shares out the CPUs among them (`placement`), if they leave that to
-//! it.
+//! While several instances are busy, the guard shares out the CPUs among them (`placement`), if
+//! their parameters leave that to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::CommandExt as _;
@@ -30,22 +30,22 @@ use crate::placement::Placement;
 use crate::report::{self, Origin, Report, Unreadable};
 use crate::{log, outlet, settings, up};
 
-/// How often requests are looked for.
+/// How often the guard looks for requests.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// Restarts of an instance after which it is left down if they come within so long: what kills it
-/// will do so again.
+/// An instance that is restarted so often within so long is left down: what kills it would do so
+/// again.
 const MAX_RESTARTS: usize = 5;
 const RESTART_WINDOW: Duration = Duration::from_secs(120);
-/// After a start that failed, before the next one: doubled each time.
+/// The pauses after starts that failed. Each is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 enum Event {
     /// An instance has reported something.
     Reported(u16, Result<Report, Unreadable>),
-    /// An instance reports nothing any more: its process has ended, or is about to.
+    /// An instance reports no more: its process has ended, or is about to.
     Silent(u16),
-    /// Ctrl-C and the like.
+    /// A signal that asks for a stop, such as Ctrl-C.
     Stop,
 }
 
@@ -55,29 +55,29 @@ struct Guard<'a> {
     open: BTreeSet<u16>,
     sender: Sender<Event>,
     events: Receiver<Event>,
-    /// The last life of each instance before this guard started it: an order for a later one is for
-    /// its child.
+    /// The last life of each instance before this guard started it. An order for a later life is
+    /// for the guard's child.
     before: BTreeMap<u16, u32>,
     troubles: BTreeMap<u16, Trouble>,
-    /// None once the system has refused it.
+    /// None once the system has refused to place threads.
     placement: Option<Placement>,
-    /// Children whose parameters leave it to the guard where they run.
+    /// Children whose parameters let the guard choose their CPUs.
     placed: BTreeSet<u16>,
 }
 
-/// What an instance has been through since somebody asked for it.
+/// The troubles of an instance since a person asked for it.
 #[derive(Default)]
 struct Trouble {
-    /// When it was started again because it had died.
+    /// The times at which it was started again because it had died.
     restarts: Vec<Instant>,
-    /// The instance's last starts that failed, one after the other.
+    /// The number of its last starts in a row that failed.
     failed_starts: u32,
-    /// When it is to be started again after one.
+    /// When it is to be started again after a failed start.
     due: Option<Instant>,
 }
 
 impl Trouble {
-    /// A start has failed: the pause until the next.
+    /// Notes a failed start, and returns the pause until the next.
     fn failed(&mut self) -> Duration {
         let doubled = FIRST_PAUSE * (1 << self.failed_starts.min(8));
         let pause = doubled.min(LONGEST_PAUSE);
@@ -93,7 +93,7 @@ struct End {
     was_open: bool,
 }
 
-/// What the guard heard that it has to do something about.
+/// An event that the guard has to act on.
 enum Happened {
     Ended(u16, End),
     Stop,
@@ -106,7 +106,7 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
     }
     match guard(args) {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        // Told here, where the log and the parent are known.
+        // The failure is reported here, where the log and the parent are known.
         Err(Failure(why)) => {
             tell(report::Event::Failed { why });
             Ok(ExitCode::FAILURE)
@@ -120,7 +120,7 @@ fn tell(event: report::Event) {
 
 fn guard(args: &UpArgs) -> Result<(), Failure> {
     let dir = &args.settings.data.data;
-    // Those of each instance differ from these in nothing that the log needs.
+    // The parameters of the instances differ in nothing that the log needs.
     let log_settings = settings::log(&settings::parameters(&args.settings, 1)?);
     log::start(Origin::Guard, log_settings.level)?;
     std::fs::create_dir_all(dir)
@@ -134,7 +134,7 @@ fn guard(args: &UpArgs) -> Result<(), Failure> {
         .name("signals".into())
         .spawn(move || {
             for _ in signals.forever() {
-                // The guard is gone only when the process is.
+                // The guard's end of the channel is gone only when the process is.
                 let _ = to_guard.send(Event::Stop);
             }
         })?;
@@ -151,12 +151,12 @@ fn guard(args: &UpArgs) -> Result<(), Failure> {
     };
     let all: Vec<u16> = (1..=args.instances).collect();
     let result = guard.guard(&all, dir);
-    // Whatever went wrong, nobody is left behind without a guard.
+    // Whatever went wrong, no instance is left behind without a guard.
     let stopped = guard.stop_all();
     result.and(stopped)
 }
 
-/// None if the system does not say which CPUs there are: then all instances run everywhere.
+/// None if the system does not say which CPUs there are. Then all instances run everywhere.
 fn placement() -> Option<Placement> {
     let placement = Placement::new();
     placement
@@ -174,7 +174,7 @@ impl Guard<'_> {
         for &k in all {
             self.before.insert(k, evictions.life(k)?.saturating_sub(1));
         }
-        // Of an earlier guard.
+        // These requests were for an earlier guard.
         take_requests(dir);
         tell(report::Event::AllOpen {
             instances: self.args.instances,
@@ -211,7 +211,7 @@ impl Guard<'_> {
         }
     }
 
-    /// The first, then the others; false if the guard was asked to stop meanwhile.
+    /// Starts the first instance, then the others. False if the guard was asked to stop meanwhile.
     fn start_all(&mut self, all: &[u16]) -> Result<bool, Failure> {
         let (first, others) = all.split_at(1.min(all.len()));
         for part in [first, others] {
@@ -233,8 +233,8 @@ impl Guard<'_> {
         Ok(true)
     }
 
-    /// Shares out the CPUs, or opens them. If one of the instances has CPUs of its own choice, who
-    /// knows about all of them is not the guard.
+    /// Shares out the CPUs, or opens all of them to all instances. If an instance has chosen its
+    /// CPUs, the guard does not know about all CPUs, and stays out of it.
     fn place(&mut self) {
         let Some(placement) = &mut self.placement else {
             return;
@@ -249,7 +249,7 @@ impl Guard<'_> {
         }
     }
 
-    /// The instance whose start is to be tried again first, and when.
+    /// The instance whose failed start is to be tried again first, and when.
     fn next_due(&self) -> Option<(u16, Instant)> {
         let due = self.troubles.iter();
         due.filter_map(|(k, t)| Some((*k, t.due?)))
@@ -264,18 +264,19 @@ impl Guard<'_> {
         self.spawn(k)
     }
 
-    /// From this thread alone: an instance ends with the thread that started it.
+    /// Starts an instance. Only this thread does that, because an instance ends with the thread
+    /// that started it.
     fn spawn(&mut self, k: u16) -> Result<(), Failure> {
         let mut child = up::instance_command(&self.args.settings, k)?
             .args(["--parent", &std::process::id().to_string()])
             .stdout(Stdio::piped())
-            // Ctrl-C is for the guard, which stops them one after the other.
+            // Ctrl-C is for the guard, which stops the instances one after the other.
             .process_group(0)
             .spawn()?;
         tracing::info!("instance {k} is started as process {}", child.id());
         self.open.remove(&k);
-        // Parameters may have been changed since the last start. If they are wrong, it is the
-        // instance that says so.
+        // Parameters may have been changed since the last start. If they are wrong, the instance
+        // says so.
         let is_placed = settings::parameters(&self.args.settings, k)
             .is_ok_and(|params| settings::leaves_cpus_to_guard(&params));
         match is_placed {
@@ -290,14 +291,15 @@ impl Guard<'_> {
         }
     }
 
-    /// The end of the reports is that of the process: nobody else has its end of the pipe.
+    /// Listens to the reports of an instance. They end with its process: no other process has its
+    /// end of the pipe.
     fn listen(&self, k: u16, reports: ChildStdout) -> Result<(), Failure> {
         let to_guard = self.sender.clone();
         std::thread::Builder::new()
             .name(format!("reports-{k}"))
             .spawn(move || {
                 for report in report::read_all(reports) {
-                    // The guard is gone only when the process is.
+                    // The guard's end of the channel is gone only when the process is.
                     let _ = to_guard.send(Event::Reported(k, report));
                 }
                 let _ = to_guard.send(Event::Silent(k));
@@ -343,7 +345,8 @@ impl Guard<'_> {
                     _ => {}
                 }
             }
-            // It would never be known to be open. Its end is that of a start that has failed.
+            // The guard would never learn that the instance is open. So the instance is ended, as
+            // if its start had failed.
             Err(why @ Unreadable::Version(_)) => {
                 tracing::error!(
                     "instance {k} is ended because its report cannot be read: {why}; stop all \
@@ -358,8 +361,8 @@ impl Guard<'_> {
         Ok(())
     }
 
-    /// The others recover what it left and go on; it is started again, unless that is not wanted,
-    /// or has not helped.
+    /// Deals with the end of an instance. The others recover what it left and go on. It is started
+    /// again, unless that is not wanted or has not helped.
     fn after_end(&mut self, k: u16, end: End, evictions: &Evictions) -> Result<(), Failure> {
         let End { status, was_open } = end;
         let log = log::path(&self.args.settings.data.data, Origin::Instance(k));
@@ -367,7 +370,7 @@ impl Guard<'_> {
         let trouble = self.troubles.entry(k).or_default();
         trouble.restarts.retain(|at| at.elapsed() < RESTART_WINDOW);
         let restarts = trouble.restarts.len();
-        // An instance that is killed while it starts has died as any other.
+        // An instance that is killed while it starts has died like any other.
         let has_failed = !was_open && status.code().is_some();
         let what = match has_failed {
             true => "did not start",
@@ -396,8 +399,8 @@ impl Guard<'_> {
         }
     }
 
-    /// Ends the children whose end others have ordered, because they do not answer: even one that
-    /// is stopped.
+    /// Ends the children whose end others have ordered because they do not answer. That works also
+    /// for a process that is stopped.
     fn carry_out(&mut self, evictions: &Evictions) -> Result<(), Failure> {
         for (k, child) in &mut self.children {
             let before = self.before.get(k).copied().unwrap_or_default();
@@ -412,13 +415,13 @@ impl Guard<'_> {
         Ok(())
     }
 
-    /// One after the other, the first last, so that each can hand over what it has.
+    /// Stops one instance after the other, the first last, so that each can hand over what it has.
     fn stop_all(&mut self) -> Result<(), Failure> {
         let mut result = Ok(());
         while let Some((&k, child)) = self.children.last_key_value() {
             let pid = rustix::process::Pid::from_raw(child.id() as i32)
                 .ok_or_else(|| Failure(format!("instance {k} has no process")))?;
-            // Not waited for yet, so the number is still its own.
+            // The process has not been waited for, so the number is still its own.
             let asked = rustix::process::kill_process(pid, rustix::process::Signal::INT);
             if let Err(e) = asked {
                 result = Err(Failure(format!("cannot stop instance {k}: {e}")));

@@ -20,7 +20,7 @@ use crate::progress::Progress;
 use crate::report::{Event, Origin};
 use crate::{advice, log, outlet, settings};
 
-/// How often the status file's SCN is brought up to date.
+/// How often the SCN in the status file is brought up to date.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
@@ -34,7 +34,7 @@ pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
     };
     match process.run(args) {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        // Told here, where the log and the parent are known.
+        // The failure is reported here, where the log and the parent are known.
         Err(Failure(why)) => {
             process.tell(Event::Failed { why });
             Ok(ExitCode::FAILURE)
@@ -42,7 +42,7 @@ pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// This process, which is one instance.
+/// This process, which runs one instance.
 struct Process {
     number: u16,
     data: PathBuf,
@@ -77,7 +77,7 @@ impl Process {
             self.open_log_file(log_settings.limits)?;
         }
         raise_file_limit();
-        // Every thread that is started from here on inherits it.
+        // Every thread that is started from here on inherits the CPUs.
         let cpus = settings::instance_cpus(&params)?;
         if !cpus.is_empty() {
             wait::priority::bind(&cpus)
@@ -102,7 +102,7 @@ impl Process {
             }
             opened => opened.map_err(|e| advice::of_engine(e, dir))?,
         };
-        // Only now is the directory known to be this process's own.
+        // From here on the directory is known to be this process's own.
         let mut status = self.status(&engine, bound.address())?;
         status.write(dir)?;
         let database = sql::Database::open(engine.clone(), params)?;
@@ -131,7 +131,7 @@ impl Process {
         Ok(())
     }
 
-    /// A new database, in a directory that there may be already.
+    /// Creates a database, in a directory that may exist already.
     fn create(
         &self,
         config: &engine::Config,
@@ -177,7 +177,7 @@ impl Process {
     }
 }
 
-/// The last line of a start that the person at the terminal reads.
+/// Prints the last line of a start that the person at the terminal reads.
 pub fn say_how_to_stop(what: Origin, data: &Path, is_attached: bool) {
     let name = match what {
         Origin::Instance(k) => format!("braid: instance {k}: stop with  "),
@@ -204,7 +204,7 @@ fn server_config(params: &sql::params::Instance) -> Result<ServerConfig, Failure
     })
 }
 
-/// Warns an operator who opens the database to a network of what that means.
+/// Warns an operator who opens the database to a network what that means.
 fn warn_of_trust(config: &ServerConfig) {
     if !config.address.ip().is_loopback() {
         tracing::warn!(
@@ -215,9 +215,9 @@ fn warn_of_trust(config: &ServerConfig) {
     }
 }
 
-/// Signals that ask for a clean stop.
+/// A signal that asks for a clean stop, for those who have to notice it.
 struct Asked {
-    /// For a start, which waits for others and not for this.
+    /// For a start: it waits for other instances, and not for this.
     is_asked: Arc<AtomicBool>,
     /// For the main thread of an open instance.
     told: Receiver<()>,
@@ -234,7 +234,7 @@ impl Asked {
             .spawn(move || {
                 for _ in signals.forever() {
                     of_thread.store(true, SeqCst);
-                    // The main thread is gone only when the process is.
+                    // The main thread's end of the channel is gone only when the process is.
                     let _ = sender.send(());
                 }
             })?;
@@ -242,11 +242,12 @@ impl Asked {
     }
 }
 
-/// The instance of a `braid up` that was killed stops cleanly instead of staying behind, as does
-/// the `braid up` of a demo. `parent` is the process whose end that is.
+/// Has this process stop cleanly when its parent ends. So the instance of a `braid up` that was
+/// killed does not stay behind, nor does the `braid up` of a demo. `parent` is the process whose
+/// end is meant.
 pub fn end_with_parent(parent: u32) -> Result<(), Failure> {
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
-    // It may have ended before the call.
+    // The parent may have ended before the call.
     let alive = rustix::process::getppid() == Pid::from_raw(parent as i32);
     if alive {
         Ok(())
@@ -257,7 +258,8 @@ pub fn end_with_parent(parent: u32) -> Result<(), Failure> {
     }
 }
 
-/// A descriptor per client and per file: take as many as we are allowed.
+/// Raises the limit of open files as far as it is allowed: each client and each file needs a
+/// descriptor.
 fn raise_file_limit() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -272,22 +274,22 @@ fn raise_file_limit() {
     }
 }
 
-/// So many of something.
+/// A number with its noun in singular or plural.
 pub fn counted(n: u64, what: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {what}{plural}")
 }
 
-/// Gives up the terminal: this process has a session of its own, and its output is the log file.
-/// The pipe to `up` closes, which ends its wait.
+/// Gives up the terminal. This process has a session of its own, and its output is the log file.
+/// The pipe to `up` closes, and that ends its wait.
 pub fn leave_terminal() -> Result<(), Failure> {
-    // Fails only for the leader of a process group, which a child of `up` is not.
+    // This fails only for the leader of a process group. A child of `up` is none.
     rustix::process::setsid()?;
     outlet::leave(log::has_stderr())?;
     Ok(())
 }
 
-/// Waits for a signal, keeping the SCN in the status file up to date.
+/// Waits for a signal, and keeps the SCN in the status file up to date.
 fn wait_for_stop(
     asked: &Receiver<()>,
     status: &mut Status,
@@ -301,7 +303,7 @@ fn wait_for_stop(
                 let now = (engine.scn().0, engine.epoch());
                 if now != (status.scn, status.epoch) {
                     (status.scn, status.epoch) = now;
-                    // A full disk must not stop an instance; the file is brought up to date later.
+                    // A full disk must not stop an instance. The file is brought up to date later.
                     if let Err(Failure(why)) = status.write(dir) {
                         tracing::warn!("{why}; braid status shows what the file had before");
                     }

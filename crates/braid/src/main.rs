@@ -1,9 +1,9 @@
-//! The command line: starting and stopping instances, asking how they are, verifying a database
-//! offline, the demo, the papers' experiments.
+//! The command line: starts and stops instances, asks how they are, verifies a database offline,
+//! and runs the demo and the papers' experiments.
 //!
-//! `up` starts one `instance` process each and waits for them, or guards them if they are several;
-//! an instance tells about itself in a status file in the database directory, which `status` and
-//! `down` read. Nothing here knows how a database works: that is `engine`'s.
+//! `up` starts one `instance` process for each instance. It waits for a single instance, and guards
+//! several. An instance tells about itself in a status file in the database directory, which
+//! `status` and `down` read. Nothing here knows how a database works: that is `engine`'s.
 
 #[macro_use]
 mod output;
@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// What went wrong, in words for the person at the terminal.
+/// The reason of a failure, in words for the person at the terminal.
 pub struct Failure(String);
 
 impl<E: std::fmt::Display> From<E> for Failure {

@@ -1,11 +1,12 @@
-//! The outlet of a process: where people read what it reports and logs. That is the terminal, the
-//! process that has started this one, or nobody once it has left the terminal.
+//! The outlet of a process: the place where people read its reports and its log. That is the
+//! terminal, the process that has started this one, or nothing once this process has left the
+//! terminal.
 //!
 //! **Invariants.**
-//! - The pipe to the parent is close-on-exec, and so is this process's alone: its end is the end of
-//!   the process, whatever commands that has started.
-//! - Nobody waits for a parent that does not read, but for room for a report that the parent waits
-//!   for: a guard that hangs does not make its instances hang.
+//! - The pipe to the parent is close-on-exec, and so belongs to this process alone. Its end is the
+//!   end of the process, whatever commands the process has started.
+//! - A write waits for no parent that does not read, so a guard that hangs does not make its
+//!   instances hang. The exception is a report that the parent waits for: that waits for room.
 
 use std::io;
 use std::sync::{PoisonError, RwLock};
@@ -25,15 +26,16 @@ enum Outlet {
     Nobody,
 }
 
-/// Changes twice in the life of a process at most; read for each line.
+/// The present outlet. It changes twice in the life of a process at most, and is read for each
+/// line.
 static OUTLET: RwLock<Outlet> = RwLock::new(Outlet::Terminal);
 
 fn set(outlet: Outlet) {
     *OUTLET.write().unwrap_or_else(PoisonError::into_inner) = outlet;
 }
 
-/// Takes standard output, which must be a pipe to the parent, for reports. What this process or
-/// its children write there otherwise is lost.
+/// Takes standard output for reports; it must be a pipe to the parent. Anything else that this
+/// process or its children write there is lost.
 pub fn report_to_parent() -> io::Result<()> {
     let pipe = rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), 3)?;
     let flags = rustix::fs::fcntl_getfl(&pipe)?;
@@ -43,8 +45,8 @@ pub fn report_to_parent() -> io::Result<()> {
     Ok(())
 }
 
-/// Hangs up on the terminal or the parent. What is still written to standard error goes nowhere,
-/// unless the log has taken it.
+/// Hangs up on the terminal or the parent. What is still written to standard error is lost, unless
+/// the log has taken it.
 pub fn leave(has_log_taken_stderr: bool) -> io::Result<()> {
     if !has_log_taken_stderr {
         rustix::stdio::dup2_stderr(null()?)?;
@@ -67,7 +69,7 @@ pub fn tell(report: &Report) {
     }
 }
 
-/// A line of the log, with its newline.
+/// Writes a line of the log, with its newline.
 pub fn log_line(from: Origin, line: &str) {
     let outlet = OUTLET.read().unwrap_or_else(PoisonError::into_inner);
     match &*outlet {
@@ -94,10 +96,10 @@ pub fn show(report: &Report) {
     }
 }
 
-/// In one piece, so that lines of several processes do not mix.
+/// Writes a log line in one piece, so that lines of several processes do not mix.
 fn show_log_line(line: &str) {
     use std::io::Write as _;
-    // Nobody could be told that nobody reads standard error.
+    // If nobody reads standard error, nobody can be told so.
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
@@ -107,12 +109,13 @@ fn send(pipe: &OwnedFd, report: &Report) {
         match rustix::io::write(pipe, &line) {
             Err(Errno::AGAIN) if report.event.is_waited_for() => {
                 let mut room = [PollFd::new(pipe, PollFlags::OUT)];
-                // Whatever it says, the next write tells whether there is room.
+                // The outcome of the poll does not matter: the next write tells whether there is
+                // room.
                 let _ = rustix::event::poll(&mut room, None);
             }
             Err(Errno::INTR) => {}
-            // Written as a whole. Or the pipe is full of lines that the parent does not read, or
-            // the parent has gone: nobody is there to be told.
+            // The report is written as a whole. Or the pipe is full of lines that the parent does
+            // not read, or the parent has gone: then nobody is there to be told.
             Ok(_) | Err(_) => return,
         }
     }
@@ -140,8 +143,8 @@ mod tests {
         }
     }
 
-    /// The lines that find no room are lost, the others are whole; a report that is waited for
-    /// comes as soon as somebody reads.
+    /// Lines that find no room are lost, and the others are whole. A report that is waited for
+    /// comes as soon as the parent reads.
     #[test]
     fn a_parent_that_does_not_read_costs_lines_and_no_wait() {
         let (mut reader, writer) = pipe();

@@ -1,8 +1,8 @@
-//! What is said to the person at the terminal. `println!` panics when nobody reads any more, as
-//! behind `| head`: an instance must not end by that, nor `verify` forget its exit code. There is
-//! nobody who could be told.
+//! Output for the person at the terminal. `println!` panics when nobody reads any more, as behind
+//! `| head`. An instance must not end by that, nor may `verify` lose its exit code. So these macros
+//! ignore the error: nobody is there who could be told.
 
-/// A line on standard output, if somebody reads it.
+/// Prints a line on standard output, if somebody reads it.
 macro_rules! say {
     ($($what:tt)*) => {{
         use std::io::Write as _;
@@ -10,7 +10,7 @@ macro_rules! say {
     }};
 }
 
-/// A line on standard error, if somebody reads it.
+/// Prints a line on standard error, if somebody reads it.
 macro_rules! complain {
     ($($what:tt)*) => {{
         use std::io::Write as _;

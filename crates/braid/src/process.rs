@@ -1,5 +1,5 @@
-//! Processes of this machine: which life of a number is meant, whether it is about to end, and
-//! waiting for its end.
+//! Processes of this machine: which life of a process number is meant, whether a process is about
+//! to end, and waits for its end.
 
 use std::time::Instant;
 
@@ -9,23 +9,23 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::Failure;
 
-/// `PF_EXITING` of the kernel.
+/// The flag `PF_EXITING` of the kernel.
 const EXITING: u64 = 0x4;
 
-/// When it started, by which one process is told from the next with its number; none if it has
-/// ended. Field 22 of `/proc/PID/stat`.
+/// When a process started, in clock ticks (field 22 of `/proc/PID/stat`). That tells it from the
+/// next process with its number. None if it has ended.
 pub fn start_ticks(pid: u32) -> Option<u64> {
     let stat = Stat::read(&format!("/proc/{pid}/stat"))?;
-    // A zombie has ended, and only its parent has not noticed; unless it is the first thread, whose
-    // others are still about to end.
+    // A zombie has ended, and only its parent has not noticed yet. The exception is a zombie of the
+    // first thread whose other threads are still about to end.
     if stat.has_ended && tasks(pid).len() <= 1 {
         return None;
     }
     Some(stat.start_ticks)
 }
 
-/// Whether it was killed, or ends by itself, but has not ended yet: the system takes its memory
-/// back, which takes a while, and closes what it has open after that.
+/// Whether a process was killed or ends by itself, but has not ended yet. The system first takes
+/// its memory back, which takes a while, and then closes what it has open.
 pub fn is_ending(pid: u32) -> bool {
     let leader = Stat::read(&format!("/proc/{pid}/stat"));
     leader.is_some_and(|s| s.has_ended || s.exits)
@@ -38,7 +38,7 @@ fn tasks(pid: u32) -> Vec<String> {
     paths.map(|p| p.display().to_string()).collect()
 }
 
-/// Killed just now: no thread of it has noticed yet.
+/// Whether a task was killed just now, and no thread of it has noticed yet.
 fn has_kill_pending(task: &str) -> bool {
     let status = std::fs::read_to_string(format!("{task}/status")).unwrap_or_default();
     let pending = |line: &str| {
@@ -58,7 +58,8 @@ struct Stat {
 }
 
 impl Stat {
-    /// Counted from behind the program's name, which may hold anything.
+    /// Reads the file of a task. Fields are counted from behind the program's name, which may hold
+    /// anything.
     fn read(path: &str) -> Option<Stat> {
         let stat = std::fs::read_to_string(path).ok()?;
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
@@ -71,11 +72,12 @@ impl Stat {
     }
 }
 
-/// A process that can be signalled and waited for; its number cannot pass to another one meanwhile.
+/// A process that can be signalled and waited for. Its number cannot pass to another process
+/// meanwhile.
 pub struct Held(OwnedFd);
 
 impl Held {
-    /// None if it has ended. `is_meant` is asked once the number is held.
+    /// Holds a process; none if it has ended. `is_meant` is asked once the number is held.
     pub fn of(pid: u32, name: &str, is_meant: impl Fn() -> bool) -> Result<Option<Held>, Failure> {
         let raw = Pid::from_raw(pid as i32)
             .ok_or_else(|| Failure(format!("the file of {name} names process 0")))?;
@@ -90,7 +92,7 @@ impl Held {
         self.signal(name, Signal::INT)
     }
 
-    /// Sends a signal; a process that has ended meanwhile needs none.
+    /// Sends a signal. A process that has ended meanwhile needs none.
     pub fn signal(&self, name: &str, signal: Signal) -> Result<(), Failure> {
         match rustix::process::pidfd_send_signal(&self.0, signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
@@ -98,8 +100,8 @@ impl Held {
         }
     }
 
-    /// Waits until it has ended and all that it had open is closed. `what` it is waited for is told
-    /// every second.
+    /// Waits until the process has ended and all that it had open is closed. Prints every second
+    /// what it waits for.
     pub fn wait(&self, what: &str) -> Result<(), Failure> {
         let started = Instant::now();
         let second = rustix::time::Timespec {

@@ -1,4 +1,4 @@
-//! Progress for whatever takes longer than a second: a report a second, nothing for what is quick.
+//! Progress of tasks that take longer than a second: one report a second, none for quick tasks.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,23 +9,23 @@ use crate::report::{Event, Origin};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Tells how far a long piece of work is. Shared by the threads of one piece of work.
+/// Reports how far a long task is. The threads of one task share it.
 pub struct Progress {
     tell: Box<dyn Fn(Event) + Send + Sync>,
-    /// Set when the work is not wanted any more.
+    /// Set when the task is not wanted any more.
     called_off: Arc<AtomicBool>,
-    /// When the next report is due; guards the output as well.
+    /// When the next report is due. This guards the output as well.
     due: Mutex<Instant>,
 }
 
 impl Progress {
-    /// On the terminal of a command, each line after this.
+    /// Progress on the terminal of a command, each line after `prefix`.
     pub fn on_terminal(prefix: &'static str) -> Progress {
         let tell = move |event: Event| say!("{prefix}: {}", event.sentence());
         Progress::new(Box::new(tell), Arc::default())
     }
 
-    /// In reports of an instance, until the work is called off.
+    /// Progress in the reports of an instance, until the task is called off.
     pub fn of_instance(k: u16, called_off: Arc<AtomicBool>) -> Progress {
         let tell = move |event| log::tell(Origin::Instance(k), event);
         Progress::new(Box::new(tell), called_off)

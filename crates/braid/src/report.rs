@@ -1,11 +1,12 @@
-//! What an instance tells the process that started it, and a guard tells `braid up`: reports, and
-//! their form on the pipe between the two.
+//! Reports: what an instance tells the process that started it, and a guard tells `braid up`. This
+//! module has their form on the pipe between the two.
 //!
-//! A report is one line: [`TAG`], [`VERSION`] and the report in JSON. Both ends are the same
-//! program as a rule. After an upgrade a guard may start a newer one, which the version tells it.
+//! A report is one line: [`TAG`], [`VERSION`] and the report in JSON. As a rule both ends are the
+//! same program. After an upgrade a guard may start a newer program, and notices that by the
+//! version.
 //!
 //! **Invariant.** A line has at most [`MAX_LINE_BYTES`], its newline included. The kernel takes so
-//! much into a pipe as a whole or not at all, so the threads of a process write without a lock, and
+//! much into a pipe as a whole or not at all. So the threads of a process write without a lock, and
 //! the reader never finds half a line.
 
 use std::io::{BufRead as _, BufReader, Read};
@@ -19,9 +20,10 @@ use crate::instance::counted;
 
 /// The first word of each line.
 pub const TAG: &str = "braid-report";
-/// Changes with every change of [`Report`] or [`Event`], also by a field.
+/// The version of the form. It changes with every change of [`Report`] or [`Event`], also by a
+/// field.
 pub const VERSION: u32 = 1;
-/// `PIPE_BUF` of Linux.
+/// The most bytes of a line: `PIPE_BUF` of Linux.
 pub const MAX_LINE_BYTES: usize = 4096;
 
 /// The process that a report or a log line comes from.
@@ -43,7 +45,7 @@ pub struct Report {
 pub enum Event {
     /// An instance creates the database.
     Creating { data: String },
-    /// A long piece of work has got so far; a `total` of 0 is not known.
+    /// A long task has come so far. A `total` of 0 means that the total is not known.
     Progress { what: String, done: u64, total: u64 },
     /// The start of an instance has recovered the database.
     Recovered(Recovered),
@@ -56,7 +58,7 @@ pub enum Event {
     /// All instances of a guard are open for the first time.
     AllOpen {
         instances: u16,
-        /// Whether the guard starts an instance again that dies.
+        /// Whether the guard restarts an instance that dies.
         restarts: bool,
     },
     /// An instance has been asked to stop.
@@ -100,7 +102,7 @@ impl std::fmt::Display for Unreadable {
 }
 
 impl Report {
-    /// The line, with its newline. Text that is too long for a line is cut.
+    /// The line of the report, with its newline. Text that is too long for a line is cut.
     pub fn encode(&self) -> Vec<u8> {
         let mut report = self.clone();
         loop {
@@ -132,7 +134,7 @@ impl Report {
         }
     }
 
-    /// What the person at the terminal reads, a line each; nothing for a line of the log.
+    /// The lines that the person at the terminal reads. There are none for a line of the log.
     pub fn lines(&self) -> Vec<String> {
         let name = match self.from {
             Origin::Instance(k) => format!("braid: instance {k}"),
@@ -154,7 +156,7 @@ impl Report {
 }
 
 impl Event {
-    /// What happened, without the name of the process.
+    /// A sentence about the event, without the name of the process.
     pub fn sentence(&self) -> String {
         match self {
             Event::Creating { data } => format!("creating a database in {data}"),
@@ -202,12 +204,13 @@ impl Event {
         }
     }
 
-    /// Whether the process at the other end waits for it, so that the writer waits for room.
+    /// Whether the process at the other end waits for this report. If so, the writer waits for
+    /// room.
     pub fn is_waited_for(&self) -> bool {
         matches!(self, Event::Open { .. } | Event::AllOpen { .. })
     }
 
-    /// The part that can be of any length.
+    /// The field whose text can be of any length.
     fn text_mut(&mut self) -> Option<&mut String> {
         match self {
             Event::Creating { data: text }
@@ -220,7 +223,7 @@ impl Event {
     }
 }
 
-/// The reports on a pipe, to its end.
+/// Reads the reports on a pipe, up to its end.
 pub fn read_all(pipe: impl Read) -> impl Iterator<Item = Result<Report, Unreadable>> {
     // A pipe that cannot be read any more is at its end.
     let lines = BufReader::new(pipe).split(b'\n').map_while(Result::ok);
@@ -297,7 +300,7 @@ mod tests {
         }
     }
 
-    /// If this fails, [`VERSION`] must be raised: a guard of the former program reads these lines.
+    /// If this fails, raise [`VERSION`]: a guard of the former program reads these lines.
     #[test]
     fn the_form_is_that_of_version_1() {
         let forms = [
@@ -357,7 +360,8 @@ mod tests {
                 "{damaged}: {found:?}"
             );
         }
-        // Every beginning of a line, as a writer leaves it that is killed in another way.
+        // This reads every beginning of a line, as a writer leaves it that is killed in another
+        // way.
         let line = of_instance(Event::Stopped).encode();
         for n in 0..line.len() - 1 {
             let part = std::str::from_utf8(&line[..n]).unwrap();

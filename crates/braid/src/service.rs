@@ -1,5 +1,5 @@
-//! `braid service`: names under which applications connect, and the instances that they are to
-//! reach by them.
+//! `braid service`: changes and lists the names under which applications connect, and the instances
+//! that they reach by them.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -66,7 +66,7 @@ fn no_service(name: &str) -> Failure {
     Failure(format!("there is no service \"{name}\""))
 }
 
-/// The instances that are up, by what they say of themselves.
+/// The instances that are up, by their own status files.
 pub fn up(all: &[Status]) -> Vec<InstanceId> {
     let open = all.iter().filter(|s| s.state == State::Open);
     open.map(|s| InstanceId(s.instance)).collect()

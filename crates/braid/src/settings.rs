@@ -1,4 +1,4 @@
-//! From flags and files to the parameters and the configuration of an instance.
+//! Makes the parameters and the configuration of an instance from flags and files.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::Failure;
 use crate::cli::SettingArgs;
 use crate::log;
 
-/// Port of instance k is this plus k, unless said otherwise.
+/// The port of instance k is this plus k, unless another is configured.
 const BASE_PORT: u16 = 5500;
 /// The interconnect port of instance k is this plus k.
 const BASE_INTERCONNECT_PORT: u16 = 6500;
@@ -71,7 +71,7 @@ pub fn parameters(args: &SettingArgs, instance: u16) -> Result<Instance, Failure
     };
     let interconnect_port = match (given("interconnect_port"), given("port")) {
         (true, _) => of_instance(params.int("interconnect_port"), instance)?,
-        // Beside another database on this machine, most likely.
+        // There is most likely another database on this machine, so the port is left to the system.
         (false, true) => 0,
         (false, false) => BASE_INTERCONNECT_PORT + instance,
     };
@@ -89,14 +89,14 @@ pub fn parameters(args: &SettingArgs, instance: u16) -> Result<Instance, Failure
     Ok(params)
 }
 
-/// Connections for blocks to each other instance, if nobody says how many: a receiving thread for
-/// each four processors.
+/// Connections for blocks to each other instance, if no number is configured: each has a receiving
+/// thread, one for every four processors.
 fn default_lms() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
     (processors / 4).clamp(1, 8)
 }
 
-/// The port of an instance from that of the first; 0 stays "any free one".
+/// The port of an instance, from the port of the first. 0 stays "any free one".
 fn of_instance(first: i64, instance: u16) -> Result<u16, Failure> {
     match first {
         0 => Ok(0),
@@ -111,7 +111,7 @@ fn path_text(path: &Path) -> Result<String, Failure> {
         .ok_or_else(|| Failure(format!("{}: the path is not valid UTF-8", path.display())))
 }
 
-/// Reads `braid.toml`; a file named by a flag must exist.
+/// Reads `braid.toml`. A file that a flag names must exist.
 fn load_config_file(params: &Instance, args: &SettingArgs) -> Result<(), Failure> {
     let path = args
         .config
@@ -132,7 +132,7 @@ fn load_config_file(params: &Instance, args: &SettingArgs) -> Result<(), Failure
             toml::Value::Integer(number) => number.to_string(),
             toml::Value::Float(number) => number.to_string(),
             toml::Value::Boolean(switch) => switch.to_string(),
-            // Unknown names are told first: a table is most likely a misplaced heading.
+            // Unknown names are reported first: a table is most likely a misplaced heading.
             _ if sql::params::find(&name).is_none() => {
                 return Err(Failure(format!(
                     "{place}: there is no parameter \"{name}\""
@@ -149,7 +149,8 @@ fn load_config_file(params: &Instance, args: &SettingArgs) -> Result<(), Failure
     Ok(())
 }
 
-/// Where this instance meets the others, unless on the address for clients.
+/// The address at which this instance meets the others: that for clients, unless another is
+/// configured.
 fn interconnect_address(params: &Instance, listen: IpAddr) -> Result<IpAddr, Failure> {
     let text = params.text("interconnect_address");
     match text.trim() {
@@ -161,7 +162,7 @@ fn interconnect_address(params: &Instance, listen: IpAddr) -> Result<IpAddr, Fai
     }
 }
 
-/// Networks whose clients are let in.
+/// The networks whose clients are let in.
 pub fn trusted_clients(params: &Instance) -> Result<Vec<Network>, Failure> {
     let text = params.text("trusted_clients");
     let parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
@@ -193,7 +194,7 @@ fn peers(text: &str) -> Result<Vec<PeerAddress>, Failure> {
         .collect()
 }
 
-/// Whether the instance's CPUs are its guard's to choose: nobody has chosen any of them.
+/// Whether the guard chooses the instance's CPUs. It does if no CPUs are configured.
 pub fn leaves_cpus_to_guard(params: &Instance) -> bool {
     params.text("instance_cpus") == SHARED_OUT
         && params.text("lms_cpus").is_empty()
@@ -208,7 +209,7 @@ pub fn instance_cpus(params: &Instance) -> Result<Vec<usize>, Failure> {
     }
 }
 
-/// What a process that runs with these parameters logs, and how much of it is kept.
+/// The settings of the log of a process that runs with these parameters.
 pub fn log(params: &Instance) -> log::Settings {
     log::Settings {
         level: match params.text("log_level").as_str() {
@@ -241,10 +242,10 @@ fn cpus(params: &Instance, name: &str) -> Result<Vec<usize>, Failure> {
     Ok(cpus)
 }
 
-/// Value of `instance_cpus`.
+/// The value of `instance_cpus` that leaves the CPUs to the guard.
 const SHARED_OUT: &str = "shared";
 
-/// What the engine needs of the parameters. `listen` is the address for clients.
+/// The configuration of the engine from the parameters. `listen` is the address for clients.
 pub fn engine_config(
     params: &Instance,
     dir: &Path,
@@ -303,8 +304,8 @@ pub fn engine_config(
     })
 }
 
-/// Leaves a `braid.toml` that lists every parameter with its default, commented out, if there is
-/// none.
+/// Writes a `braid.toml` that lists every parameter with its default, commented out, unless there
+/// is a file already.
 pub fn write_template(dir: &Path) -> std::io::Result<()> {
     use std::io::Write as _;
     let mut file = match std::fs::File::create_new(dir.join(CONFIG_FILE)) {

@@ -30,7 +30,7 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
     }
     let dir = &args.settings.data.data;
     if dir.exists() && !engine::exists(dir) {
-        // Before the guard writes its log there.
+        // This comes before the guard writes its log there.
         advice::check_directory(dir)?;
     }
     refuse_directory_in_use(dir)?;
@@ -48,7 +48,7 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// `braid start`.
+/// Runs `braid start`.
 pub fn start(args: &StartArgs) -> Result<ExitCode, Failure> {
     let dir = &args.settings.data.data;
     let k = args.instance;
@@ -70,7 +70,7 @@ pub fn start(args: &StartArgs) -> Result<ExitCode, Failure> {
     wait_until_open(dir, k)
 }
 
-/// Until its status file says so, or the guard is gone.
+/// Waits until the status file of the instance says that it is open, or the guard is gone.
 fn wait_until_open(dir: &Path, k: u16) -> Result<ExitCode, Failure> {
     loop {
         let found = Status::read_all(dir)?.into_iter().find(|s| s.instance == k);
@@ -89,12 +89,12 @@ fn wait_until_open(dir: &Path, k: u16) -> Result<ExitCode, Failure> {
                 log::path(dir, Origin::Guard).display()
             )));
         }
-        // Nobody tells: files are all that the two have in common.
+        // The two processes share nothing but files, so this one has to look again and again.
         std::thread::park_timeout(std::time::Duration::from_millis(50));
     }
 }
 
-/// Starts an instance that has no input.
+/// The command that starts an instance, without input.
 pub fn instance_command(settings: &SettingArgs, k: u16) -> Result<Command, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
     command
@@ -105,8 +105,8 @@ pub fn instance_command(settings: &SettingArgs, k: u16) -> Result<Command, Failu
     Ok(command)
 }
 
-/// Instances that were killed are waited for: until they have ended their ports and files are in
-/// use.
+/// Refuses a directory that is in use. Waits for instances that were killed: their ports and files
+/// are in use until they have ended.
 fn refuse_directory_in_use(dir: &Path) -> Result<(), Failure> {
     if !dir.exists() {
         return Ok(());
@@ -126,7 +126,8 @@ fn refuse_directory_in_use(dir: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits for the instance. Ctrl-C and the like are passed on to it, which then stops cleanly.
+/// Runs the instance and waits for it. Ctrl-C and the like are passed on to it, and it then stops
+/// cleanly.
 fn attached(mut command: Command, dir: &Path) -> Result<ExitCode, Failure> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let mut child = command
@@ -140,7 +141,7 @@ fn attached(mut command: Command, dir: &Path) -> Result<ExitCode, Failure> {
         .name("signals".into())
         .spawn(move || {
             for _ in signals.forever() {
-                // It may have ended just now; then there is nothing to tell.
+                // The instance may have ended just now. Then there is nothing to tell.
                 let _ = rustix::process::pidfd_send_signal(&process, Signal::INT);
             }
         })?;
@@ -160,7 +161,7 @@ fn attached(mut command: Command, dir: &Path) -> Result<ExitCode, Failure> {
     )))
 }
 
-/// The guard as a process of its own, which leaves the terminal when all are open.
+/// Starts the guard as a process of its own, which leaves the terminal when all instances are open.
 fn detached_guard(args: &UpArgs) -> Result<ExitCode, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
     command
@@ -200,15 +201,15 @@ fn reports(child: &mut Child) -> Result<ChildStdout, Failure> {
     reports.ok_or_else(|| Failure("the process has no output".into()))
 }
 
-/// What a process has reported by its end, or by the time that it hangs up.
+/// What a process has reported until it ended or hung up.
 #[derive(Default)]
 struct Heard {
     is_open: bool,
-    /// The process has said why it ends.
+    /// Whether the process has said why it ends.
     has_failed: bool,
 }
 
-/// Shows on the terminal what `who` reports, and after that it is open, `hint`.
+/// Shows on the terminal what `who` reports, and `hint` once it is open.
 fn relay(reports: ChildStdout, who: Origin, hint: impl Fn()) -> Heard {
     let mut heard = Heard::default();
     for report in report::read_all(reports) {

@@ -11,8 +11,8 @@ pub fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
     advice::need_database(dir)?;
     let config = engine::Config {
         redo_mirror: args.redo_mirror.clone(),
-        // Nobody else works in it; more would ask for redo files that a small database does not
-        // have.
+        // No other process works in the database. More sessions would ask for redo files that a
+        // small database does not have.
         max_sessions: 16,
         ..engine::Config::new(dir)
     };

@@ -9,7 +9,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// `braid` fails and says `culprit`.
+/// Checks that `braid` fails and names `culprit`.
 fn refused(args: &[&str], culprit: &str) {
     let output = braid(args);
     assert!(!output.status.success(), "braid {args:?} succeeded");
@@ -73,7 +73,7 @@ fn up_status_down() {
     );
     assert!(text(&braid(&["status", "--data", &data]).stdout).contains("open"));
 
-    // The directory is in use, whoever asks; a running database is not verified.
+    // The directory is in use for every command. A running database is not verified.
     let other = free_port().to_string();
     let pid = first["pid"].to_string();
     refused(&["up", "--data", &data, "--port", &other], &pid);
@@ -103,7 +103,7 @@ fn up_status_down() {
     );
 }
 
-/// `braid status | head -1`: not a panic with its backtrace.
+/// `braid status | head -1` must not end in a panic with a backtrace.
 #[test]
 fn a_reader_that_goes_away_ends_a_command_quietly() {
     let database = Database::new("cli-pipe", 1);
@@ -119,7 +119,7 @@ fn a_reader_that_goes_away_ends_a_command_quietly() {
     assert!(output.status.success(), "{}", output.status);
 }
 
-/// A killed instance's ports and files are in use until the system has taken back its memory.
+/// The ports and files of a killed instance are in use until the system has taken back its memory.
 #[test]
 fn up_waits_for_those_who_were_killed() {
     let database = Database::new("cli-killed", 1);
@@ -137,8 +137,8 @@ fn up_waits_for_those_who_were_killed() {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
-/// Scripts go by the exit code: 0 for a sound database, 1 for one with a problem, which is named on
-/// standard output.
+/// Scripts rely on the exit code: 0 for a sound database, 1 for one with a problem. Standard output
+/// names the problem.
 #[test]
 fn verify_tells_damage_by_its_exit_code() {
     let database = Database::new("cli-verify", 1);
@@ -171,7 +171,7 @@ fn verify_tells_damage_by_its_exit_code() {
         .expect("the row is in the data file");
     bytes[at] ^= 1;
     std::fs::write(&file, &bytes).expect("write");
-    // Or the start mends the block from the last batch of the double-write file.
+    // Otherwise the start mends the block from the last batch of the double-write file.
     let copies = Path::new(&data).join("dw/instance1_blocks.dw");
     let mut batch = std::fs::read(&copies).expect("double-write file");
     batch[..4096].fill(0);
@@ -188,7 +188,7 @@ fn verify_tells_damage_by_its_exit_code() {
     assert!(said.contains("checksum"), "{said}{}", text(&damaged.stderr));
     assert!(said.contains("problems"), "{said}");
 
-    // Nobody reads what it says, as behind `| head -1`: it panicked.
+    // If nobody reads the output, as behind `| head -1`, the command must not panic.
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     let unread = Command::new(program())

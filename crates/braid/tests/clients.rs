@@ -1,5 +1,5 @@
-//! Real clients against a real instance: psql, pgbench and psycopg 3. One that is not installed is
-//! skipped, and said so.
+//! Real clients against a real instance: psql, pgbench and psycopg 3. A client that is not
+//! installed is skipped, and the test says so.
 
 use std::process::{Command, Output};
 
@@ -166,8 +166,8 @@ fn psycopg() {
     succeeded("psycopg", &output);
 }
 
-/// The first contact of the programs in `tests/clients`, of which those run here that need no
-/// installation of their own.
+/// The first contact of those programs in `tests/clients` that need no installation of their own
+/// here.
 #[test]
 fn first_contact() {
     let instance = Instance::start("clients-contact");

@@ -1,5 +1,5 @@
-//! On which CPUs instances of one guard run, as `v$process` says: their own parts while several are
-//! busy, or those of a parameter.
+//! The CPUs on which the instances of one guard run, according to `v$process`: their own parts
+//! while several are busy, or those of a parameter.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,19 +7,19 @@ use std::time::Duration;
 use testkit::processes::{Database, braid, client};
 use testkit::waiting::until;
 
-/// Two instances with these options of `braid up`.
+/// Starts two instances with these options of `braid up`.
 fn up(name: &str, more: &[&str]) -> Database {
     let small = ["--buffer-cache", "64MB", "--set", "redo_file_size=32MB"];
     Database::up(&format!("cpus-{name}"), 2, &[&small, more].concat())
 }
 
-/// Of all threads of an instance; nothing of those that run anywhere.
+/// The CPUs of all threads of an instance, as text; `None` for threads that run anywhere.
 fn cpus(client: &mut postgres::Client) -> BTreeSet<Option<String>> {
     let rows = client.query("select distinct cpus from v$process", &[]);
     rows.expect("v$process").iter().map(|r| r.get(0)).collect()
 }
 
-/// Sessions that read on the instances at these ports while this lives.
+/// Sessions that read on the instances at these ports as long as this lives.
 struct Load<'a> {
     stop: &'a AtomicBool,
 }
@@ -42,7 +42,7 @@ fn read_until(stop: &AtomicBool, port: u16) {
 #[test]
 fn instances_have_cpus_of_their_own_while_several_are_busy() {
     let processors = std::thread::available_parallelism().expect("processors");
-    // More would take more clients than a test has to keep two instances busy.
+    // With more processors it would take more clients than a test has to keep two instances busy.
     if !(2..=4).contains(&processors.get()) {
         return;
     }

@@ -1,18 +1,18 @@
-//! `kill -9` at random moments under transfers between accounts, then restart, and everything is
+//! `kill -9` at random moments under transfers between accounts. After each restart everything is
 //! counted again.
 //!
-//! What must hold after every restart: each acknowledged transfer is there; each transfer that is
-//! there is there as a whole (every balance is the initial one plus what the transfers say); at
-//! most the transfers in flight at the kill are there without having been acknowledged; an index
-//! and its table tell the same; and at the end `braid verify` finds nothing.
+//! After every restart the following must hold. Each acknowledged transfer is there. Each transfer
+//! that is there is there as a whole: every balance is the initial one plus what the transfers say.
+//! At most the transfers in flight at the kill are there without having been acknowledged. An index
+//! and its table say the same. At the end `braid verify` finds nothing.
 //!
 //! If pgbench is installed it runs beside the transfers, and its balances must agree, too. Some
-//! restarts are killed while they recover; some are made by `braid verify`, which recovers and must
-//! find nothing. No start replays more redo than `recovery_target` says, but for what is logged
+//! restarts are killed while they recover. Some are made by `braid verify`, which recovers and must
+//! find nothing. No start replays more redo than `recovery_target` says, except for what is logged
 //! between two looks at it.
 //!
-//! `BRAID_CRASH_ROUNDS` (default 4) sets the number of kills, `BRAID_SEED` replays the choices of a
-//! run (the moments are the scheduler's). The campaign: `BRAID_CRASH_ROUNDS=300 cargo test
+//! `BRAID_CRASH_ROUNDS` (default 4) sets the number of kills. `BRAID_SEED` replays the choices of a
+//! run (the scheduler chooses the moments). The campaign: `BRAID_CRASH_ROUNDS=300 cargo test
 //! --release -p braid --test crash -- --nocapture`.
 
 use postgres::Client;
@@ -28,18 +28,18 @@ use testkit::seeds;
 const ACCOUNTS: i32 = 200;
 const INITIAL: i64 = 1000;
 const CLIENTS: u64 = 4;
-/// Redo that a restart may have to replay, in megabytes: a few seconds of the work here, so that
+/// Redo that a restart may have to replay, in megabytes. It is a few seconds of the work here, so
 /// checkpoints have to follow.
 const RECOVERY_TARGET_MB: u64 = 16;
-/// What may be logged while a checkpoint is under way: seconds of work, on a machine that has other
-/// work, too.
+/// Redo that may be logged while a checkpoint is under way, in megabytes: seconds of work, on a
+/// machine that has other work, too.
 const RECOVERY_SLACK_MB: u64 = 48;
 
-/// What one client knows at the end of a round.
+/// The knowledge of one client at the end of a round.
 #[derive(Default)]
 struct Told {
     acknowledged: BTreeSet<i64>,
-    /// Sent COMMIT for it and heard nothing.
+    /// Transfers whose COMMIT was sent and not answered.
     in_doubt: Option<i64>,
 }
 
@@ -114,14 +114,14 @@ fn no_acknowledged_transfer_is_lost_and_none_is_half_there() {
 struct Starts {
     times: Vec<Duration>,
     redo_bytes: Vec<u64>,
-    /// Starts that were killed on their way.
+    /// The number of starts that were killed on their way.
     killed: u32,
 }
 
 impl Starts {
     fn took(&mut self, instance: &Instance, time: Duration) {
         let status = instance.status();
-        // Nothing if `braid verify` has recovered and stopped cleanly.
+        // There is nothing to replay if `braid verify` has recovered and stopped cleanly.
         let replayed = status["recovered"]["redo_bytes"].as_u64().unwrap_or(0);
         let limit = (RECOVERY_TARGET_MB + RECOVERY_SLACK_MB) << 20;
         assert!(
@@ -167,7 +167,8 @@ fn pgbench(instance: &Instance, args: &[&str]) -> Option<Child> {
     }
 }
 
-/// Each of its transactions adds one amount to an account, a teller, a branch and the history.
+/// Checks pgbench's tables. Each of its transactions adds one amount to an account, a teller, a
+/// branch and the history.
 fn check_pgbench(c: &mut Client, round: u32) {
     let mut sum = |what: &str, from: &str| -> i64 {
         let query = format!("select coalesce(sum({what}), 0)::bigint from {from}");

@@ -1,5 +1,5 @@
-//! Definitions that change on one instance while others work with them: plans that are kept, rows
-//! that are on their way to a client.
+//! Definitions change on one instance while others work with them. They have plans that are kept,
+//! and rows that are on their way to a client.
 
 use postgres::Client;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -17,9 +17,8 @@ fn code(e: &postgres::Error) -> &str {
 }
 
 /// 23e. Sessions on both instances insert, update and delete by statements that they have prepared
-/// once, while instance 2 makes an index and takes it away again: each index has every row, from
-/// the first statement after it was made, and the one that is left agrees with the table in the
-/// end.
+/// once. Meanwhile instance 2 makes an index and drops it again. Each index has every row, from the
+/// first statement after it was made. The one that is left agrees with the table in the end.
 #[test]
 fn c23e_a_kept_plan_learns_of_an_index_made_on_another_instance() {
     const ROUNDS: usize = 4;
@@ -67,7 +66,7 @@ fn c23e_a_kept_plan_learns_of_an_index_made_on_another_instance() {
             ddl.batch_execute("create index tv on t (v)")
                 .expect("an index");
             more(50);
-            // By the index and past it, in one snapshot.
+            // Rows are read through the index and without it, in one snapshot.
             let sql = "select (select count(*) from t where v between 0 and 9000000000), (select count(*) from t)";
             let row = reader.query_one(sql, &[]).expect("counts");
             let counts: (i64, i64) = (row.get(0), row.get(1));
@@ -81,9 +80,9 @@ fn c23e_a_kept_plan_learns_of_an_index_made_on_another_instance() {
     database.verify();
 }
 
-/// 23e. A client of instance 1 has some rows of a table, the others are still to come, when
-/// instance 2 wants to drop it: it has to wait. The rows that come are the table's, all of them,
-/// though a table that takes up its space is waiting to be filled.
+/// 23e. A client of instance 1 has got some rows of a table, and the others are still to come. Then
+/// instance 2 wants to drop the table, and has to wait. The rows that come are all of the table's,
+/// though a table that will take up its space is waiting to be filled.
 #[test]
 fn c23e_a_table_that_is_being_read_is_not_dropped_on_another_instance() {
     const ROWS: i64 = 4000;
@@ -94,7 +93,7 @@ fn c23e_a_table_that_is_being_read_is_not_dropped_on_another_instance() {
          insert into old select g, repeat('o', 500) from generate_series(1, {ROWS}) as t(g)"
     ))
     .expect("a table");
-    // By a direct plan, and by the general lane.
+    // The table is read by a direct plan, and by the general lane.
     for sql in [
         "select id, pad from old",
         "select id, upper(pad) from old where pad like 'o%'",
@@ -136,9 +135,9 @@ fn c23e_a_table_that_is_being_read_is_not_dropped_on_another_instance() {
     database.verify();
 }
 
-/// 23e. A transaction that has changed the dictionary itself learns of what others change, too: it
-/// went by its own picture for all tables, wrote no entry into an index made meanwhile, and into a
-/// segment that was given up.
+/// 23e. A transaction that has changed the dictionary itself also learns of what others change. If
+/// it used its own picture for all tables, it would write no entry into an index made meanwhile,
+/// and would write into a segment that was given up.
 #[test]
 fn c23e_who_has_defined_something_learns_of_others_definitions() {
     let database = up("own-picture");
@@ -168,8 +167,8 @@ fn c23e_who_has_defined_something_learns_of_others_definitions() {
     database.verify();
 }
 
-/// Definitions go by the rows that there are, not by those of a transaction's snapshot; and an
-/// older snapshot does not read by an index that lacks what it sees.
+/// Definitions are checked against the rows as they are now, not as a transaction's snapshot has
+/// them. An older snapshot does not read through an index that lacks what it sees.
 #[test]
 fn definitions_and_old_snapshots() {
     let database = up("old-snapshots");
@@ -187,7 +186,7 @@ fn definitions_and_old_snapshots() {
         rows.iter().map(|r| r.get(0)).collect()
     };
 
-    // Built by a transaction that does not see what was inserted and changed since.
+    // The index is built by a transaction that does not see what was inserted and changed since.
     one.batch_execute(old).unwrap();
     two.batch_execute("insert into t values (5000, 5000); update t set k = 6000 where id = 6")
         .unwrap();
@@ -198,7 +197,7 @@ fn definitions_and_old_snapshots() {
         (vec![5000], vec![6])
     );
 
-    // Checked, and written to.
+    // The index is checked, and written to.
     one.batch_execute(old).unwrap();
     two.batch_execute("update t set k = -1 where id = 7")
         .unwrap();
@@ -212,7 +211,7 @@ fn definitions_and_old_snapshots() {
         .unwrap();
     assert_eq!(id(&mut one, 8000), [8]);
 
-    // Used by a transaction from before it.
+    // The index is used by a transaction from before it.
     two.batch_execute("drop index t_k").unwrap();
     one.batch_execute(old).unwrap();
     two.batch_execute("update t set k = 9000 where id = 9; create index t_k on t (k)")

@@ -1,5 +1,5 @@
-//! `braid demo`: that it shows all its steps and leaves nothing behind, however it ends, and that
-//! it fails when something is not as it claims.
+//! `braid demo` shows all its steps and leaves nothing behind, however it ends. It fails if
+//! something is not as it claims.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use testkit::ports::free_ports;
 use testkit::processes::program;
 
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
+/// Longer than anything here takes on a loaded machine. Only a failing test waits for so long.
 const PATIENCE: Duration = Duration::from_secs(120);
 const HEADINGS: [&str; 8] = [
     "1. Start two instances of one database",
@@ -55,7 +55,7 @@ impl Demo {
         }
     }
 
-    /// Reads on to where the demo waits for Enter.
+    /// Reads on to the point where the demo waits for Enter.
     fn read_to_pause(&mut self) {
         loop {
             let mut line = String::new();
@@ -98,7 +98,7 @@ impl Demo {
         (self.process.wait().expect("it ends"), errors)
     }
 
-    /// The guard and the instances, as they are known while the demo runs.
+    /// The guard and the instances. They are known while the demo runs.
     fn pids(&self) -> Vec<u64> {
         let pid = |name: &str| {
             let text = std::fs::read_to_string(self.dir.join(name)).expect(name);
@@ -128,7 +128,7 @@ fn signal(which: &str, pid: u64) {
     assert!(sent.expect("kill runs").success());
 }
 
-/// Running, and not only waited for by its parent.
+/// Whether a process runs, and does not merely wait to be noticed by its parent.
 fn lives(pid: u64) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     let stat = stat.unwrap_or_default();
@@ -149,7 +149,7 @@ fn the_demo_shows_every_step_and_leaves_nothing_behind() {
     let mut demo = Demo::start("whole");
     demo.read_to_pause();
     let pids = demo.pids();
-    // One more than there are pauses would not be read.
+    // One Enter more than there are pauses would not be read.
     (2..=HEADINGS.len()).for_each(|_| demo.enter());
     let (status, errors) = demo.end();
     assert!(status.success(), "{status}: {}{errors}", demo.said);
@@ -180,7 +180,7 @@ fn an_acknowledged_commit_that_is_lost_fails_the_demo() {
     let mut demo = Demo::start("lost");
     demo.go_on_to(7);
     let pids = demo.pids();
-    // The first payment of a client was acknowledged, or there would be no second one.
+    // The first payment of a client was acknowledged: otherwise there would be no second one.
     let url = format!("postgresql://tester@127.0.0.1:{}/braid", demo.port);
     let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("connect");
     let lost = "delete from payment where client = 3 and n = 1";
@@ -194,7 +194,7 @@ fn an_acknowledged_commit_that_is_lost_fails_the_demo() {
         errors.contains("the first is payment 1 of client 3"),
         "{errors}"
     );
-    // The data is kept, for whoever wants to know why.
+    // The data is kept for people who want to know why.
     assert!(errors.contains(&demo.dir.display().to_string()), "{errors}");
     assert!(demo.dir.join("control").exists());
     assert!(

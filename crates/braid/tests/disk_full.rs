@@ -1,10 +1,10 @@
-//! A real instance on a real filesystem that fills up: statements fail with 53100, nothing that was
-//! acknowledged is lost, a rollback needs no space, a start neither, and work goes on when there is
-//! room again, whether somebody makes it outside or rows are deleted.
+//! A real instance on a real filesystem that fills up. Statements fail with 53100, and nothing that
+//! was acknowledged is lost. A rollback needs no space, and neither does a start. Work goes on when
+//! there is room again, whether somebody makes it outside or rows are deleted.
 //!
-//! Needs the right to mount an image of a filesystem; without it the test says so and does nothing.
-//! (The same is tested without any such right on simulated storage, at every write: `engine`,
-//! tests/faults.rs.)
+//! The test needs the right to mount an image of a filesystem. Without that right it says so and
+//! does nothing. (The same is tested without any right on simulated storage, at every write:
+//! `engine`, tests/faults.rs.)
 
 use postgres::Client;
 use postgres::error::SqlState;
@@ -13,7 +13,7 @@ use std::process::Command;
 use testkit::processes::Instance;
 
 const IMAGE_BYTES: u64 = 64 << 20;
-/// A file of somebody else's, to make room by removing it.
+/// The size of a foreign file, which the test removes to make room.
 const BALLAST_BYTES: u64 = 8 << 20;
 const SETTINGS: [&str; 10] = [
     "--set",
@@ -28,13 +28,13 @@ const SETTINGS: [&str; 10] = [
     "recovery_target=4MB",
 ];
 
-/// A filesystem in a file, mounted until dropped.
+/// A filesystem in a file, mounted until this is dropped.
 struct Mounted {
     at: PathBuf,
 }
 
 impl Mounted {
-    /// `None` if this process may not mount.
+    /// Mounts an image; `None` if this process may not mount.
     fn new(image: &Path, at: &Path) -> Option<Mounted> {
         let run = |program: &str, args: &[&Path]| {
             let out = Command::new(program).args(args).output();
@@ -53,7 +53,7 @@ impl Mounted {
         let file = std::fs::File::create(image).expect("image");
         file.set_len(IMAGE_BYTES).expect("image");
         std::fs::create_dir_all(at).expect("mount point");
-        // Without blocks kept for root: the test may be root.
+        // No blocks are kept for root, because the test may be root.
         let made = run(
             "mkfs.ext4",
             &["-q".as_ref(), "-m".as_ref(), "0".as_ref(), image],
@@ -91,7 +91,7 @@ fn fill(path: &Path) {
     {}
 }
 
-/// Inserts rows from `next` on until the disk is full, at most `most`; true if it became full.
+/// Inserts at most `most` rows from `next` on. True if the disk became full.
 fn insert_until_full(c: &mut Client, next: &mut i64, most: i64) -> bool {
     let text = "f".repeat(5000);
     for _ in 0..most {
@@ -110,7 +110,7 @@ fn number(c: &mut Client, query: &str) -> i64 {
     c.query_one(query, &[]).expect(query).get(0)
 }
 
-/// What was acknowledged, and nothing else.
+/// Checks that what was acknowledged is there, and nothing else.
 fn check(c: &mut Client, rows: i64, what: &str) {
     assert_eq!(number(c, "select count(*) from filler"), rows, "{what}");
     assert_eq!(
@@ -120,7 +120,7 @@ fn check(c: &mut Client, rows: i64, what: &str) {
     );
 }
 
-/// A transaction of many changes that is rolled back, or that the full disk stops on its way.
+/// Makes a transaction of many changes that is rolled back, or that the full disk stops on its way.
 fn roll_back_much(c: &mut Client) {
     let mut t = c.transaction().expect("begin");
     let text = "r".repeat(3000);
@@ -146,7 +146,7 @@ fn statements_fail_on_a_full_disk_and_nothing_else_does() {
         return;
     };
     let outside = |name: &str| mounted.at.join(name);
-    // First: a directory with something else in it is not made a database.
+    // The database comes first: a directory with something else in it does not become one.
     instance.restart();
     let ballast = std::fs::File::create(outside("ballast")).expect("ballast");
     rustix::fs::fallocate(
@@ -184,7 +184,7 @@ fn statements_fail_on_a_full_disk_and_nothing_else_does() {
     roll_back_much(&mut c);
     check(&mut c, rows, "started on the full disk, after a rollback");
 
-    // Room from outside.
+    // Somebody makes room outside.
     std::fs::remove_file(outside("ballast")).expect("ballast");
     let before = rows;
     assert!(insert_until_full(&mut c, &mut rows, 50_000));
@@ -195,7 +195,7 @@ fn statements_fail_on_a_full_disk_and_nothing_else_does() {
     assert!(rows > before + 200, "work goes on when there is room again");
     check(&mut c, rows, "full again");
 
-    // Room by deleting; a part at a time, each needs undo.
+    // Deleting makes room. It deletes a part at a time, because each part needs undo.
     std::fs::remove_file(outside("filler")).expect("filler");
     fill(&outside("filler"));
     let mut deleted = 0;

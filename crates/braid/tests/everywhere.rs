@@ -1,5 +1,5 @@
-//! Two instances as processes, and what one says of the other: the `gv$` views, who made whom wait,
-//! and with what.
+//! Two instances as processes, and what one says about the other: the `gv$` views, and who made
+//! whom wait with what.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ impl Pair {
     }
 }
 
-/// A connection that keeps what it is warned of.
+/// A connection that keeps the warnings it gets.
 struct Client {
     sql: postgres::Client,
     notices: Arc<Mutex<Vec<String>>>,
@@ -55,7 +55,7 @@ impl Client {
             .batch_execute(sql)
             .unwrap_or_else(|e| panic!("{sql}: {e:?}"));
     }
-    /// Rows as text, values with a bar between.
+    /// Rows as text, with a bar between values.
     fn rows(&mut self, sql: &str) -> Vec<String> {
         let messages = self
             .sql
@@ -73,7 +73,7 @@ impl Client {
     fn heard(&self) -> Vec<String> {
         std::mem::take(&mut self.notices.lock().expect("no thread has panicked"))
     }
-    /// Waits until it is so.
+    /// Runs a query until its rows are as wanted.
     fn until(&mut self, sql: &str, f: impl Fn(&[String]) -> bool) -> Vec<String> {
         waiting::answer(
             || {
@@ -92,7 +92,7 @@ fn every_view_has_the_rows_of_both_instances() {
     let pair = Pair::up("views");
     let (mut one, mut two) = (pair.connect(1), pair.connect(2));
     for client in [&mut one, &mut two] {
-        // Both have entered the epoch of the second: the first says so a moment later.
+        // Both have entered the epoch of the second instance. The first says so a moment later.
         let both = client.until(INSTANCES, |r| {
             r.len() == 2 && r[0].split('|').next_back() == r[1].split('|').next_back()
         });
@@ -103,7 +103,7 @@ fn every_view_has_the_rows_of_both_instances() {
         "select inst_id, program from gv$session where program = 'test of 2' and inst_id = 2",
     );
     assert_eq!(seen, ["2|test of 2"]);
-    // Each of them, with the columns that the catalog says it has.
+    // Each view has the columns that the catalog says it has.
     let views = one.rows(
         "select c.relname, count(*) from pg_class c join pg_attribute a on a.attrelid = c.oid where c.relname like 'gv$%' and a.attnum > 0 group by 1 order by 1",
     );
@@ -116,7 +116,7 @@ fn every_view_has_the_rows_of_both_instances() {
         let (name, columns) = view.split_once('|').expect("two values");
         let rows = one.rows(&format!("select count(distinct inst_id) from {name}"));
         let number: u64 = rows[0].parse().expect("a number");
-        // Some are empty while nothing happens.
+        // Some views are empty while nothing happens.
         assert!(number <= 2, "{name}");
         let described = one
             .sql
@@ -138,12 +138,12 @@ fn every_view_has_the_rows_of_both_instances() {
         assert_eq!(one.rows(&distinct), ["2"], "{view}");
         assert_eq!(two.rows(&distinct), ["2"], "{view}");
     }
-    // In a join, in an aggregate, and into a table.
+    // The views work in a join, in an aggregate, and as the source of a table.
     one.run("create table snap as select inst_id, name, value from gv$sysstat where name = 'user commits'");
     assert_eq!(two.rows("select count(*) from snap"), ["2"]);
     let joined = "select count(*) from gv$session s join gv$instance i on i.inst_id = s.inst_id where s.type = 'USER'";
     assert_eq!(one.rows(joined), ["2"]);
-    // Longer than a page: 3,000 statements of 100 bytes and more.
+    // The answer is longer than a page: 3,000 statements of 100 bytes and more.
     for n in 0..3000 {
         two.run(&format!("select {n} as a_rather_long_name_for_a_column_of_which_there_is_nothing_to_be_said_but_its_length"));
     }
@@ -160,8 +160,7 @@ fn every_view_has_the_rows_of_both_instances() {
     assert_eq!((one.heard(), two.heard()), (vec![], vec![]));
 }
 
-/// A view that is asked when something is wrong must not hang on what is wrong, and must not hide
-/// it either.
+/// A view that people ask when something is wrong must neither hang on what is wrong nor hide it.
 #[test]
 fn an_instance_that_hangs_is_missing_by_name_and_back_when_it_goes_on() {
     let pair = Pair::up("hangs");
@@ -188,7 +187,7 @@ fn an_instance_that_hangs_is_missing_by_name_and_back_when_it_goes_on() {
     one.until("select status from gv$instance order by inst_id", |r| {
         r == ["OPEN", "OPEN"]
     });
-    // Who is stopped is no instance, and nobody is warned.
+    // An instance that is stopped is none, and nobody is warned.
     one.heard();
     succeeds(&["stop", "2", "--data", &pair.0.data()]);
     one.until(INSTANCES, |r| r.len() == 1);
@@ -214,7 +213,8 @@ fn an_instance_that_died_is_missing_by_name_until_it_is_recovered() {
         heard.len() == 1 && heard[0].starts_with(missing),
         "{heard:?}"
     );
-    // A survivor sees to everything that it has left; then it is an instance that is not there.
+    // A survivor sees to everything that the dead instance has left. Then the dead one counts as an
+    // instance that is not there.
     one.until("select inst_id from gv$instance", |r| r.len() == 1);
     one.heard();
     assert_eq!(one.rows("select distinct inst_id from gv$session"), ["1"]);
@@ -222,7 +222,7 @@ fn an_instance_that_died_is_missing_by_name_until_it_is_recovered() {
     assert_eq!(one.rows("select * from t"), ["1"]);
 }
 
-/// The parts of the last wait that another instance served, and its whole.
+/// The parts of the last wait that another instance served, and the whole wait.
 const LAST: &str = "select last_remote_event, last_remote_instance, last_remote_micro, message_out_micro + queue_micro + pin_micro + build_micro + flush_micro + other_micro + message_back_micro + wakeup_micro, flush_micro from v$session_wait w join v$session s on s.sid = w.sid where s.program = 'test of 2'";
 
 fn numbers(row: &str) -> Vec<i64> {
@@ -234,7 +234,7 @@ fn waits_for_blocks_say_who_served_them_and_where_the_time_went() {
     let pair = Pair::up("parts");
     let (mut one, mut two) = (pair.connect(1), pair.connect(2));
     one.run("create table hot (id int primary key, v int); insert into hot select g, 0 from generate_series(1, 200) g");
-    // The current block goes to and fro, with its redo: each change waits for the other instance.
+    // The current block goes to and fro with its redo, so each change waits for the other instance.
     for _ in 0..20 {
         one.run("update hot set v = v + 1 where id = 7");
         two.run("update hot set v = v + 1 where id = 7");
@@ -247,7 +247,7 @@ fn waits_for_blocks_say_who_served_them_and_where_the_time_went() {
     let n = numbers(&last[0]);
     assert_eq!(n[0], 1, "the instance that served it: {last:?}");
     assert!(n[1] > 0 && n[1] == n[2], "parts and whole: {last:?}");
-    // A copy of what is being changed is made without waiting for the log.
+    // The copy of a block that is being changed is made without a wait for the log.
     one.run("begin; update hot set v = -1 where id = 8");
     for _ in 0..20 {
         one.run("update hot set v = v - 1 where id = 8");
@@ -267,7 +267,7 @@ fn waits_for_blocks_say_who_served_them_and_where_the_time_went() {
     for row in &sums {
         let n = numbers(row);
         assert_eq!(n[0], 1, "{row}");
-        // Each of the eight is cut to whole microseconds.
+        // Each of the eight parts is cut to whole microseconds.
         assert!(
             (n[1] - 8..=n[1]).contains(&n[2]),
             "the parts do not add up: {row}"
@@ -276,7 +276,8 @@ fn waits_for_blocks_say_who_served_them_and_where_the_time_went() {
             assert_eq!(n[3], 0, "a copy that waited for the log: {row}");
         }
     }
-    // What was counted as events is what was taken apart, but for what nobody else served.
+    // The waits counted as events are those that were taken apart, except for waits that no other
+    // instance served.
     let events = two.rows("select count(*) from v$gc_latency l join v$system_event e on e.event = l.event where l.part = 'total' and l.waits > e.total_waits");
     assert_eq!(events, ["0"]);
     let buckets = two.rows("select event, part, sum(wait_count) from v$gc_latency_histogram where part = 'total' group by 1, 2 except select event, part, sum(waits) from v$gc_latency group by 1, 2");
@@ -303,11 +304,11 @@ fn a_session_that_waits_for_a_row_of_another_instance_says_whose() {
     let here = "select blocking_instance, blocking_session from v$session where blocking_instance is not null";
     assert_eq!(third.rows(here), [format!("1|{}", holder[0])]);
     assert_eq!(one.rows(here), [""; 0]);
-    // Samples of the waiter say, too, what the last block from elsewhere had cost it.
+    // Samples of the waiter also say what the last block from elsewhere had cost it.
     let sampled = "select count(*) > 0 from gv$active_session_history where inst_id = 2 and event = 'enq: TX - row lock contention' and last_remote_instance = 1 and last_remote_micro = message_out_micro + queue_micro + pin_micro + build_micro + flush_micro + other_micro + message_back_micro + wakeup_micro";
     third.until(sampled, |r| r == ["t"]);
-    // The lock of the one and the request of the other are of the same transaction; its holder
-    // cannot see the request.
+    // The lock of one session and the request of the other are of the same transaction. The holder
+    // of the lock cannot see the request.
     let both = "select h.inst_id, w.inst_id, h.lmode, w.request, h.block from gv$lock h join gv$lock w on w.id1 = h.id1 and w.type = h.type and w.request > 0 where h.lmode > 1 and h.type = 'TX' and h.inst_id = 1";
     let pairs = third.rows(both);
     assert!(
@@ -318,13 +319,13 @@ fn a_session_that_waits_for_a_row_of_another_instance_says_whose() {
     one.run("commit");
     waiter.join().expect("the waiter goes on");
     assert_eq!(third.rows("select v from t"), ["11"]);
-    // The whole of it was one wait, most of it for the other's transaction to end.
+    // The whole of it was one wait. Most of it was for the other's transaction to end.
     let parts = "select count(*), sum(case when part = 'total' then waits end), sum(case when part = 'total' then time_waited_micro end) < 2 * sum(case when part = 'pin' then time_waited_micro end) from v$gc_latency where event = 'enq: TX - row lock contention' and instance = 1";
     assert_eq!(third.rows(parts), ["9|1|t"]);
-    // And so it is in the samples that were taken meanwhile, once the next one is.
+    // The samples taken meanwhile say the same, once the next one is there.
     let own = "select bool_and(last_remote_instance = 1 and pin_micro > 0 and last_remote_micro >= time_waited) from v$active_session_history where event = 'enq: TX - row lock contention' and \"last_remote_seq#\" > \"seq#\"";
     third.until(own, |r| r == ["t"]);
-    // And one of the same instance.
+    // This is a wait for a session of the same instance.
     third.run("begin; update t set v = 2");
     let mut fourth = pair.connect(2);
     let waiter = std::thread::spawn(move || fourth.run("update t set v = v + 10"));
@@ -336,8 +337,8 @@ fn a_session_that_waits_for_a_row_of_another_instance_says_whose() {
     waiter.join().expect("the waiter goes on");
 }
 
-/// A wait for a table or an advisory lock names the session, which only the holder's instance
-/// knows.
+/// A wait for a table or an advisory lock names the session. Only the holder's instance knows that
+/// session.
 #[test]
 fn a_session_that_waits_for_a_lock_of_another_instance_says_whose() {
     let pair = Pair::up("enqueues");
@@ -369,7 +370,7 @@ fn a_session_that_waits_for_a_lock_of_another_instance_says_whose() {
         one.until(blocked, |r| r == [expected.clone()]);
         let here = "select blocking_instance, blocking_session from v$session where blocking_instance is not null";
         assert_eq!(third.rows(here), [format!("1|{}", holder[0])]);
-        // One has it, the other has not.
+        // One session has the lock, the other has not.
         let kind = &event[5..7];
         let locks = format!(
             "select inst_id, lmode > 0, request > 0 from gv$lock where type = '{kind}' and (lmode > 2 or request > 0) order by 1"
@@ -379,7 +380,7 @@ fn a_session_that_waits_for_a_lock_of_another_instance_says_whose() {
         waiter.join().expect("the waiter goes on");
     }
 
-    // Who has the table in a weaker mode himself does not wait for himself.
+    // A session that has the table in a weaker mode does not wait for itself.
     let mut two = pair.connect(2);
     one.run("begin; update t set v = 2");
     let holder =
@@ -405,8 +406,8 @@ fn threads_that_everybody_waits_for_say_what_they_run_with() {
     assert_eq!(others, ["ordinary"]);
 }
 
-/// What instance 2 reads is mastered there; it is killed while instance 1 changes the same rows,
-/// and comes back.
+/// Blocks that instance 2 reads are mastered there. It is killed while instance 1 changes the same
+/// rows, and comes back.
 #[test]
 fn what_an_instance_uses_is_mastered_there_until_it_dies() {
     let policy = [
@@ -421,7 +422,7 @@ fn what_an_instance_uses_is_mastered_there_until_it_dies() {
     let taken = "select inst_id, current_master, remaster_cnt > 0, last_remaster is not null, reason like '% of % requests%' from gv$gcspfmaster_info where object_name = 'big' and inst_id = 2";
     let deadline = Instant::now() + PATIENCE;
     while two.rows(taken).is_empty() {
-        // Copies: each pass asks for all blocks again.
+        // The reads get copies: each pass asks for all blocks again.
         assert_eq!(two.rows("select sum(v) from big where id > 0"), ["0"]);
         assert!(
             Instant::now() < deadline,
@@ -433,7 +434,7 @@ fn what_an_instance_uses_is_mastered_there_until_it_dies() {
     two.until(served, |rows| {
         rows.iter().any(|r| r == "complete_affinity|2|t|t")
     });
-    // The other knows the masters, too.
+    // The other instance knows the masters, too.
     one.until(
         "select count(*) > 0 from v$gcspfmaster_info where current_master = 2",
         |r| r == ["t"],
@@ -465,7 +466,8 @@ fn what_an_instance_uses_is_mastered_there_until_it_dies() {
     assert_eq!(two.rows("select sum(v) from big"), sum);
 }
 
-/// A session that waits for a block whose master moves just then is told what that wait was.
+/// If the master of a block moves while a session waits for the block, the session is told what
+/// that wait was.
 #[test]
 fn waits_for_blocks_whose_master_moves_have_a_name() {
     let policy = [
@@ -474,14 +476,14 @@ fn waits_for_blocks_whose_master_moves_have_a_name() {
         "gc_affinity_ratio=60",
     ];
     let set: Vec<&str> = policy.iter().flat_map(|p| ["--set", p]).collect();
-    // A table larger than the caches: every pass over it asks for all blocks.
+    // The table is larger than the caches, so every pass over it asks for all blocks.
     let pair = Pair::up_small("moves", "16MB", &set);
     let (mut one, mut two) = (pair.connect(1), pair.connect(2));
     one.run("create table big (id int primary key, pad text); insert into big select g, repeat('p', 2000) from generate_series(1, 10000) g");
     let named = "select inst_id, wait_class, total_waits > 0, time_waited_micro > 0 from gv$system_event where event = 'gc remaster' and total_waits > 0 order by 1";
     let began = Instant::now();
     loop {
-        // By turns, each longer than a master is left where it is.
+        // The instances take turns. Each turn is longer than a master is left where it is.
         let user = match began.elapsed().as_secs() / 5 % 2 {
             0 => &mut two,
             _ => &mut one,

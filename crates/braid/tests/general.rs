@@ -1,5 +1,5 @@
-//! The general lane from a client's side: which queries come to it, what it reads, what it makes of
-//! parameters.
+//! The general lane from a client's side: which queries come to it, what it reads, and what it
+//! makes of parameters.
 
 use testkit::processes::Instance;
 use testkit::wire::{Client, Message, describe, parse};
@@ -14,10 +14,11 @@ fn statistic(client: &mut postgres::Client, name: &str) -> i64 {
 const PLANS: &str = "executions by vectorized plan";
 const RANGES: &str = "index ranges read for vectorized plans";
 
-/// Rows of the large table, some 1,200 blocks.
+/// Rows of the large table. They take some 1,200 blocks.
 const ROWS: i64 = 130_000;
 
-/// Enough blocks to be a large table, with NULLs, and texts before a column of fixed length.
+/// Makes a table of enough blocks to be large. It has NULLs, and texts before a column of fixed
+/// length.
 fn large(client: &mut postgres::Client) {
     client
         .batch_execute(
@@ -53,8 +54,8 @@ fn aggregates_over_a_large_table_are_vectorized_and_see_what_they_should() {
     assert_eq!(totals(&mut a), all);
     assert_eq!(statistic(&mut a, PLANS), before + 1);
 
-    // Changes of another's open transaction are not seen, one's own are; rows grown out of their
-    // blocks come whole.
+    // Changes of another session's open transaction are not seen; those of the own transaction are.
+    // Rows that have outgrown their blocks come whole.
     b.batch_execute(
         "begin; delete from big where id > 120000; update big set grp = 77, name = repeat('long ', 3000) where id <= 20; \
          insert into big values (200001, null, 0, 'new', -200001)",
@@ -142,7 +143,7 @@ fn filters_that_an_index_fits_are_read_through_it() {
         1,
     );
     assert_eq!(ids, [ROWS]);
-    // Too many rows for the index: they come from a scan.
+    // There are too many rows for the index, so they come from a scan.
     let count = query(
         &mut client,
         "select count(*) from big b full join small s on false where b.id > 10",
@@ -155,7 +156,7 @@ fn filters_that_an_index_fits_are_read_through_it() {
     assert!(none.is_empty());
 }
 
-/// Types of a statement's parameters as ParameterDescription has them.
+/// The types of a statement's parameters, as ParameterDescription has them.
 fn parameters(client: &mut Client, sql: &str) -> Vec<u32> {
     client.send(&[
         parse("", sql, &[]),
@@ -213,8 +214,8 @@ fn columns_with_a_number_sign_need_no_quotes() {
         .expect("v$latch_children");
 }
 
-/// Fifty levels of subqueries were planned for ever: DataFusion's checks double with each. And what
-/// is written in a line may be a plan of millions of steps.
+/// Planning ends. DataFusion's checks double with each level of subqueries, so fifty levels would
+/// be planned for ever. And a single line may be a plan of millions of steps.
 #[test]
 fn planning_ends() {
     let instance = Instance::start("general-planning");
@@ -266,8 +267,8 @@ fn planning_ends() {
     );
     let numbers =
         |n: i32, what: &dyn Fn(i32) -> String| (0..n).map(what).collect::<Vec<_>>().join(", ");
-    // A list of numbers has any length; what each of its values costs as an expression, 20,000 of
-    // them took minutes, and a million of them more memory than there is.
+    // A list of numbers may have any length. If each of its values were an expression, 20,000
+    // values would take minutes, and a million would take more memory than there is.
     let long = numbers(30_000, &|n| match n % 2 {
         0 => format!("{n}.5"),
         _ => format!("{n}"),

@@ -6,11 +6,11 @@ use testkit::processes::{Database, braid, client, program, said, signal};
 use testkit::waiting::{self, PATIENCE};
 use testkit::wire;
 
-/// A database that two instances can have.
+/// A database that can have two instances.
 struct Pair(Database);
 
 impl Pair {
-    /// Nothing is started.
+    /// Makes the database. Nothing is started yet.
     fn new(name: &str) -> Pair {
         Pair(Database::new(&format!("instances-{name}"), 2))
     }
@@ -31,7 +31,7 @@ impl Pair {
         let state = |s: &serde_json::Value| s["state"].as_str().expect("a state").to_string();
         self.status().iter().map(state).collect()
     }
-    /// Waits until it is so.
+    /// Waits until an instance is as wanted.
     fn until(
         &self,
         what: &str,
@@ -54,8 +54,8 @@ fn kill(pid: u64) {
     signal("-9", pid);
 }
 
-/// Returns once none of its threads runs any more: one of them is told, and tells the others when
-/// it comes to it.
+/// Freezes a process. Returns once none of its threads runs any more: the signal goes to one of
+/// them, and reaches the others when they come to it.
 fn freeze(pid: u64) {
     signal("-STOP", pid);
     let is_stopped = |thread: std::io::Result<std::fs::DirEntry>| {
@@ -72,7 +72,7 @@ fn freeze(pid: u64) {
     }
 }
 
-/// Frozen until this is dropped: a test that fails can end its instances.
+/// A process that is frozen until this is dropped. So a test that fails can end its instances.
 struct Frozen(u64);
 
 impl Frozen {
@@ -142,7 +142,7 @@ fn two_instances_start_stop_come_back_and_are_guarded() {
     assert_eq!((sum(&mut one), sum(&mut two)), (31, 31));
     drop(two);
 
-    // One is taken out, the other goes on; it comes back in another life.
+    // One instance is taken out, and the other goes on. The first comes back in another life.
     let output = braid(&["stop", "2", "--data", &data]);
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(pair.states(), ["open", "stopped"]);
@@ -164,7 +164,7 @@ fn two_instances_start_stop_come_back_and_are_guarded() {
     assert_eq!(sum(&mut two), 61);
     drop((one, two));
 
-    // One is killed: it is started again, the other goes on, and so do its sessions.
+    // One instance is killed. It is started again, and the other goes on with its sessions.
     let old = pids(&pair.status());
     let mut one = client(port);
     kill(old[1]);
@@ -214,8 +214,8 @@ fn what_died_stays_down_if_asked_for() {
     assert!(all[0]["recovered"].is_object(), "{all:#?}");
 }
 
-/// What keeps an instance from starting may go: another one's port, here. It is tried again, by and
-/// by.
+/// The cause that keeps an instance from starting may go; here another program has its port. The
+/// start is tried again, after ever longer pauses.
 #[test]
 fn a_start_that_fails_is_tried_again() {
     let pair = Pair::new("failed-start");
@@ -240,8 +240,8 @@ fn a_start_that_fails_is_tried_again() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// A stopped process keeps its locks: it is waited for, then its end is ordered and the guard
-/// carries it out. A short stop costs nobody anything but time.
+/// A stopped process keeps its locks. It is waited for. Then its end is ordered, and the guard
+/// carries that out. A short stop costs only time.
 #[test]
 fn an_instance_that_hangs_is_waited_for_and_then_ended() {
     let pair = Pair::new("hangs");
@@ -256,7 +256,7 @@ fn an_instance_that_hangs_is_waited_for_and_then_ended() {
         c.execute("update t set v = v + 1 where id = 1", &[])
             .expect("update")
     };
-    // Shorter than anybody is suspicious for.
+    // This is shorter than any member's suspicion.
     let frozen = Frozen::new(before[0]);
     let running = std::thread::spawn(move || {
         count(&mut two);
@@ -282,7 +282,7 @@ fn an_instance_that_hangs_is_waited_for_and_then_ended() {
     assert_eq!(count(&mut two), 1);
     assert_eq!(count(&mut one), 1);
     assert_eq!(pids(&pair.status()), before);
-    // For good.
+    // Now it is frozen for good.
     freeze(before[0]);
     count(&mut two);
     assert_eq!(count(&mut two), 1);
@@ -296,8 +296,8 @@ fn an_instance_that_hangs_is_waited_for_and_then_ended() {
     assert_eq!(row.get::<_, i32>(0), 6);
 }
 
-/// A commit that waits for another instance's log ends when its own instance stops: its client is
-/// told that, not that somebody cancelled it.
+/// A commit that waits for another instance's log ends when its own instance stops. Its client is
+/// told that, and not that somebody cancelled it.
 #[test]
 fn a_commit_that_waits_is_told_that_its_instance_stops() {
     let pair = Pair::new("stops");
@@ -324,8 +324,8 @@ fn a_commit_that_waits_is_told_that_its_instance_stops() {
         .expect("every other one has its home on the other instance");
     let event = "select count(*) from v$session where sid = $1 and event = $2";
     let home = pids(&pair.status())[1];
-    // Byte by byte: other clients may tell that the connection was closed, and not what came
-    // before.
+    // The test reads byte by byte. Other clients may say that the connection was closed, and not
+    // what came before.
     let mut client = wire::Client::connect(port);
     client.column("insert into t values (0, '')"); // the block it will use is here
     let sid: i32 = client.column("select pg_backend_pid()")[0]
@@ -360,7 +360,7 @@ fn a_commit_that_waits_is_told_that_its_instance_stops() {
     assert!(stopped.success());
 }
 
-/// What is defined, locked or named on one instance holds on the other, and a deadlock over both is
+/// Whatever is defined, locked or named on one instance holds on the other. A deadlock over both is
 /// found.
 #[test]
 fn definitions_and_locks_hold_on_both_instances() {
@@ -437,8 +437,9 @@ fn definitions_and_locks_hold_on_both_instances() {
     assert!(down.status.success(), "{}", said(&down));
 }
 
-/// As in PostgreSQL: who uses a table and locks it more strongly goes before a session of the other
-/// instance that waits for his end, whichever instance is the lock's master.
+/// A session that uses a table and locks it more strongly goes before a session of the other
+/// instance that waits for its end. That is so whichever instance is the lock's master, as in
+/// PostgreSQL.
 #[test]
 fn who_uses_a_table_locks_it_before_another_instances_waiter() {
     let pair = Pair::new("upgrade");

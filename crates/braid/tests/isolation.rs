@@ -1,7 +1,7 @@
-//! The classic anomalies, by hand, over two or three connections. After Adya's classes as the
+//! The classic anomalies, by hand, over two or three connections. They follow Adya's classes as the
 //! Hermitage suite arranges them (github.com/ept/hermitage); the histories are written anew. READ
-//! COMMITTED must prevent G0, G1a-c, OTV and PMP for writes as PostgreSQL does; REPEATABLE READ
-//! (snapshot isolation) must prevent PMP, P4 and G-single too, and does permit G2 (write skew).
+//! COMMITTED must prevent G0, G1a-c, OTV and PMP for writes, as PostgreSQL does. REPEATABLE READ
+//! (snapshot isolation) must also prevent PMP, P4 and G-single, and does permit G2 (write skew).
 
 use postgres::{Client, SimpleQueryMessage};
 use std::sync::mpsc;
@@ -69,8 +69,8 @@ fn code(r: Result<(), postgres::Error>) -> String {
         .unwrap_or_default()
 }
 
-/// Starts `sql` on its own thread, waits until the server shows that it waits for a row, lets
-/// `meanwhile` run, and returns the connection and the statement's outcome.
+/// Starts `sql` on its own thread, waits until the server shows that it waits for a row, and runs
+/// `meanwhile`. Returns the connection and the statement's outcome.
 fn blocked(
     db: &Db,
     mut c: Client,
@@ -214,8 +214,8 @@ fn pmp_predicate_many_preceders() {
         []
     );
 
-    // The write predicate: READ COMMITTED deletes what the newest version of the rows found says,
-    // as PostgreSQL does.
+    // The write predicate: READ COMMITTED deletes by the newest version of the rows found, as
+    // PostgreSQL does.
     db.reset();
     let (mut a, b) = (db.begin(RC), db.begin(RC));
     run(&mut a, "update test set value = value + 10");
@@ -297,10 +297,10 @@ fn g2_write_skew_is_permitted_by_snapshot_isolation_and_serializable_is_refused(
     );
 }
 
-/// A portal that is suspended reads by its own snapshot, whatever its transaction does in between.
-/// That snapshot used to be registered in the transaction's one place, which the next statement
-/// took and a rollback to a savepoint cleared: the horizon passed it, and the rows that the portal
-/// had still to read were purged.
+/// A suspended portal reads by its own snapshot, whatever its transaction does in between. The
+/// snapshot has a registration of its own. If it were in the transaction's one place, the next
+/// statement would take that place, and a rollback to a savepoint would clear it. Then the horizon
+/// would pass the snapshot, and the rows that the portal had still to read would be purged.
 #[test]
 fn a_suspended_portal_keeps_its_snapshot() {
     let db = Db::new("portal");
@@ -346,8 +346,8 @@ fn a_suspended_portal_keeps_its_snapshot() {
                 seen.extend(rows.expect("rows").iter().map(|r| r.get::<_, i32>(0)));
             };
             fetch(&mut txn, 1);
-            // Until nobody has a snapshot but the reader and who asks: the reader's transaction is
-            // one more if it keeps its own.
+            // Waits until only the reader and this session have a snapshot. If the reader's
+            // transaction keeps its own, that is one more.
             let registered = if level == RR { 3 } else { 2 };
             while statistic("registered snapshots") != registered {
                 std::thread::yield_now();
@@ -379,7 +379,7 @@ fn a_suspended_portal_keeps_its_snapshot() {
     }
 }
 
-/// A portal ends with its transaction, also where the client goes on in the same breath.
+/// A portal ends with its transaction, also if the client goes on in the same packet.
 #[test]
 fn a_portal_does_not_outlive_its_transaction() {
     let db = Db::new("portalend");
@@ -396,8 +396,8 @@ fn a_portal_does_not_outlive_its_transaction() {
     assert_eq!(e.code().map(|c| c.code()), Some("34000"));
 }
 
-/// A portal begun after a savepoint ends with a rollback to it, for what it reads may be gone; one
-/// begun before goes on.
+/// A portal begun after a savepoint ends with a rollback to it, because what it reads may be gone.
+/// A portal begun before goes on.
 #[test]
 fn a_rollback_to_a_savepoint_ends_younger_portals_only() {
     let db = Db::new("portalsavepoint");
@@ -438,7 +438,7 @@ fn a_rollback_to_a_savepoint_ends_younger_portals_only() {
     assert_eq!(txn.query_portal(&older, 1).expect("row").len(), 1);
 }
 
-/// Every row lock is the one that there is, under whatever name.
+/// All names of row locks mean the one row lock that exists.
 #[test]
 fn row_locks_by_all_their_names() {
     let db = Db::new("rowlocks");

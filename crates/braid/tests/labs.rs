@@ -1,5 +1,5 @@
-//! Each lab in a small size: its walk-through's numbers, and that it leaves nothing behind. Times
-//! are not asserted.
+//! Each lab in a small size: the numbers of its walk-through are right, and it leaves nothing
+//! behind. Times are not asserted.
 
 use serde_json::Value;
 use testkit::ports::free_ports;
@@ -28,7 +28,8 @@ fn figure(report: &Value, name: &str) -> f64 {
 #[test]
 fn sequence_cache_has_the_papers_values() {
     let report = lab("sequence-cache", &["--rows", "400", "--commit-every", "50"]);
-    // 10-29 here, 30-49 there, 50-69 here; and 10, 11, 12. Beside them SEQ$.highwater.
+    // The values are 10-29 on one instance, 30-49 on the other, 50-69 on the first; and 10, 11, 12.
+    // Each has SEQ$.highwater beside it.
     let cached = [(10, 29), (30, 49), (29, 49), (50, 69)];
     let uncached = [(10, 10), (11, 11), (12, 12)];
     for (options, steps) in [("cache_20", &cached[..]), ("nocache", &uncached[..])] {
@@ -43,7 +44,7 @@ fn sequence_cache_has_the_papers_values() {
             );
         }
     }
-    // One of the two instances is not the home. With a cache it asks for 20 at a time.
+    // One of the two instances is not the home. With a cache it asks for 20 values at a time.
     let (each, cached) = (
         figure(&report, "nocache_order_asked"),
         figure(&report, "cache_20_asked"),

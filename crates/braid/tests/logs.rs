@@ -1,4 +1,5 @@
-//! The log files of a database: who writes what to which, and what `log_level` leaves out.
+//! The log files of a database: which process writes what to which, and what `log_level` leaves
+//! out.
 
 use testkit::processes::{Database, said, succeeds};
 use testkit::waiting;
@@ -8,7 +9,7 @@ fn file(database: &Database, name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Whether a thread of this process has logged a message that has `part` in it.
+/// Whether a thread of this process has logged a message that contains `part`.
 fn has(log: &str, process: &str, thread: &str, level: &str, part: &str) -> bool {
     let begin = format!(" UTC [{process}] {thread} {level:<5} ");
     log.lines().any(|l| l.contains(&begin) && l.contains(part))
@@ -24,7 +25,7 @@ fn guard_and_instances_log_with_time_process_thread_and_level() {
             file(&database, "instance-1.log"),
         );
         has(&guard, "guard", "main", "WARN", "instance 2 died (signal: 9")
-            // A background thread's.
+            // This line is a background thread's.
             && has(&one, "1", "rcfg", "INFO", "the blocks of instance 2 are recovered")
     });
     database.client_when_open(2);
@@ -50,7 +51,7 @@ fn a_level_leaves_out_what_is_less_severe_but_people_are_told() {
     assert!(told.contains("instance 1 is open after"), "{told}");
     succeeds(&["down", "--data", &database.data()]);
     assert_eq!(file(&database, "instance-1.log"), "");
-    // A start that fails says why to both, in the background, too.
+    // A start that fails says why to both, also in the background.
     let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = port.local_addr().expect("its address").port().to_string();
     let data = database.data();

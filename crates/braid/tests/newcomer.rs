@@ -1,4 +1,4 @@
-//! Errors that a newcomer makes: each says what failed, with which object and what to do, and ends
+//! Errors that a newcomer makes. Each says what failed, with which object and what to do, and ends
 //! with exit code 1.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,8 @@ use testkit::ports::free_port;
 use testkit::processes::{Database, braid, program, said};
 use testkit::scratch::Scratch;
 
-/// `braid` fails with exit code 1 and says all of `parts`, without a panic or a backtrace.
+/// Checks that `braid` fails with exit code 1 and says all of `parts`, without a panic or a
+/// backtrace.
 fn fails(output: &Output, parts: &[&str]) {
     let said = said(output);
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -76,7 +77,7 @@ fn a_directory_that_may_not_be_written_is_named() {
     std::fs::set_permissions(&locked, rights).expect("rights");
     let data = dir.text("locked/db");
     let port = free_port().to_string();
-    // Root may write everywhere until it gives that right up.
+    // Root may write everywhere until it gives up that right.
     let output = Command::new("setpriv")
         .args(["--bounding-set", "-all", "--inh-caps", "-all", "--"])
         .arg(program())

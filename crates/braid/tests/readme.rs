@@ -1,5 +1,5 @@
-//! Documents that are held to the program: the README's commands run as printed and show what it
-//! shows, and the manual has every parameter.
+//! Documents are held to the program. The README's commands run as printed and show what it shows,
+//! and the manual has every parameter.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,11 +8,12 @@ use testkit::ports::free_ports;
 use testkit::processes::{Instance, program, said};
 use testkit::scratch::Scratch;
 
-/// What `braid` is run by in the README. The tests have it built already.
+/// The words by which the README runs `braid`. The tests have it built already.
 const RUN: &str = "cargo run --release -- ";
-/// What builds the program; cargo did so before this test ran.
+/// The command that builds the program. Cargo did so before this test ran.
 const BUILD: &str = "cargo build --release --locked";
-/// The first instance's port unless `--port` says otherwise; the next ones follow.
+/// The first instance's port unless `--port` says otherwise. The other instances have the next
+/// ports.
 const DEFAULT_PORT: u16 = 5501;
 const INSTANCES: u16 = 2;
 
@@ -22,7 +23,7 @@ fn document(path: &str) -> String {
     std::fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// The blocks of code whose fence names this language; an empty name: those without one.
+/// The blocks of code whose fence names this language. An empty name means fences without one.
 fn blocks(text: &str, language: &str) -> Vec<String> {
     let fenced = text.split("```").skip(1).step_by(2);
     let of_language = fenced.filter_map(|block| {
@@ -32,7 +33,8 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
     of_language.collect()
 }
 
-/// A line as it is in every run: numbers, and the widths that follow from them, are left out.
+/// The part of a line that is the same in every run: numbers, and the widths that follow from them,
+/// are left out.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     for c in line.trim().chars() {

@@ -1,4 +1,4 @@
-//! Which rows `SELECT .. FOR UPDATE` locks, and as what it gives them: over several connections.
+//! Which rows `SELECT .. FOR UPDATE` locks, and how it gives them, over several connections.
 //!
 //! `BRAID_ROW_LOCKS_PORT=5432 cargo test -p braid --test row_locks` runs the same histories against
 //! PostgreSQL, as user postgres.
@@ -7,7 +7,7 @@ use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 use testkit::processes::Instance;
 
 struct Db {
-    /// `None`: another server.
+    /// `None` if the server is another program.
     instance: Option<Instance>,
     port: u16,
 }
@@ -67,8 +67,8 @@ impl Db {
         )
     }
 
-    /// Runs `sql` on its own thread, waits until the server shows that it waits for a row, lets
-    /// `meanwhile` run, and returns what came of it.
+    /// Runs `sql` on its own thread, waits until the server shows that it waits for a row, and runs
+    /// `meanwhile`. Returns the connection and the outcome.
     fn blocked(&self, mut c: Client, sql: String, meanwhile: impl FnOnce()) -> (Client, String) {
         let asked = sql.clone();
         let running = std::thread::spawn(move || {
@@ -94,7 +94,7 @@ fn run(c: &mut Client, sql: &str) {
         .unwrap_or_else(|e| panic!("{sql}: {e}"));
 }
 
-/// The rows in the order in which they came, columns beside each other.
+/// The rows in the order in which they came, with columns beside each other.
 fn ids(c: &mut Client, sql: &str) -> String {
     let rows = c.simple_query(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
     let rows = rows.iter().filter_map(|m| match m {
@@ -114,7 +114,7 @@ fn only_the_rows_that_are_returned_are_locked() {
     let by_rank = "select id, note from returned_job order by rank limit 2 for update";
     assert_eq!(ids(&mut a, by_rank), "4.d 3.c");
     assert_eq!(db.free("returned"), "1 2 5");
-    // Behind a row that OFFSET passes over stands its lock.
+    // The lock of a row that OFFSET passes over stands.
     let mut b = db.begin();
     let skipping =
         "select id from returned_job order by rank limit 1 offset 1 for update skip locked";
@@ -123,7 +123,7 @@ fn only_the_rows_that_are_returned_are_locked() {
     run(&mut a, "rollback");
     assert_eq!(db.free("returned"), "3 4 5");
     run(&mut b, "commit");
-    // Of what was fetched of a cursor, no more.
+    // Of a cursor, only the rows that were fetched are locked.
     let mut c = db.begin();
     run(
         &mut c,
@@ -161,8 +161,8 @@ fn a_row_that_changed_is_judged_again_at_its_old_place() {
     let sql =
         "select id, rank, note from changed_job where rank > 0 order by rank limit 3 for update";
     let (mut b, found) = db.blocked(b, sql.to_string(), || run(&mut a, "commit"));
-    // 3 is no longer asked for, 2 is gone, and others come instead. What was looked at again stays
-    // locked.
+    // Row 3 is no longer asked for, row 2 is gone, and others come instead. Rows that were looked
+    // at again stay locked.
     assert_eq!(found, "4.99.late 1.40.a 5.50.e");
     assert_eq!(db.free("changed"), "");
     run(&mut b, "commit");
@@ -195,7 +195,7 @@ fn of_a_join_the_tables_that_are_named() {
     let refused = refused.expect_err("a lock");
     assert_eq!(refused.code().expect("a code").code(), "55P03");
     run(&mut a, "rollback; begin");
-    // A changed owner: the join is judged again.
+    // The owner has changed, so the join is judged again.
     run(
         &mut a,
         "update joined_owner set name = 'new' where id = 7; update joined_job set owner = 8 where id = 1",
@@ -215,7 +215,8 @@ fn of_a_join_the_tables_that_are_named() {
     assert_eq!(refused.code().expect("a code").code(), "0A000");
 }
 
-/// What the general lane finds: of several tables, by functions and subqueries that only it has.
+/// Rows that the general lane finds are locked: rows of several tables, found by functions and
+/// subqueries that only it has.
 #[test]
 fn of_any_query_whose_rows_are_those_of_its_tables() {
     let db = Db::new("general");
@@ -225,7 +226,7 @@ fn of_any_query_whose_rows_are_those_of_its_tables() {
                  where initcap(o.name) = 'X' order by j.rank";
     let locked = format!("{three} limit 1 for update of j, o");
     assert_eq!(ids(&mut a, &locked), "2.30.7.b.X.3");
-    // Neither those that LIMIT leaves out, nor the tables that are not named.
+    // Rows that LIMIT leaves out are not locked, nor are tables that are not named.
     assert_eq!(db.free("general"), "1 3 4 5");
     run(&mut a, "rollback; begin");
     let skipping = format!("{three} offset 1 for update skip locked");
@@ -242,7 +243,7 @@ fn of_any_query_whose_rows_are_those_of_its_tables() {
     assert_eq!(ids(&mut a, &skipping), "1.40.7.a.X.2");
     assert_eq!(db.free("general"), "4 5");
     run(&mut a, "rollback; begin");
-    // With subqueries, which are not locked, and USING.
+    // There are subqueries, whose rows are not locked, and USING.
     let above = "select id from general_job where rank > (select avg(rank) from general_job) and owner in (select id from general_owner) for no key update";
     assert_eq!(ids(&mut a, above), "1");
     let used = "with w as (select 7 as owner) select * from general_job join w using (owner), generate_series(1, 1) g where initcap(note) = 'B' for update";
@@ -258,7 +259,7 @@ fn of_any_query_whose_rows_are_those_of_its_tables() {
         refused.message(),
         "could not obtain lock on row in relation \"general_job\""
     );
-    // Found again after it has changed.
+    // The row is found again after it has changed.
     run(
         &mut a,
         "update general_job set note = 'moved' where id = 2; delete from general_job where id = 1",
@@ -363,7 +364,7 @@ fn an_error_gives_locks_back_at_once() {
         ids(&mut a, "select note from failed_job order by id"),
         "a b c d e"
     );
-    // What was locked before the last savepoint stays so; what came after it does not.
+    // Rows locked before the last savepoint stay locked. Rows locked after it do not.
     let mut a = db.begin();
     run(
         &mut a,

@@ -1,10 +1,10 @@
-//! `TESTS.md` names tests for every rule and race: that they are there, each of them a test, with
-//! the mutations that they are said to plant, and that no rule is without one.
+//! `TESTS.md` names tests for every rule and race. This checks that each test is there and is a
+//! test, that it plants the mutations it is said to plant, and that no rule is without a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What is in backticks, or in brackets, of a line.
+/// The parts of a line that are in backticks, or in brackets.
 fn between(line: &str, open: char, close: char) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = line;
@@ -33,8 +33,8 @@ fn tests_of(text: &str) -> BTreeSet<String> {
     names
 }
 
-/// The rules and the races of docs/design.md by number, and what `fusion` says of its own:
-/// `- **V1. ...`.
+/// The rules and races of docs/design.md by number, and those that `fusion` states as its own: `-
+/// **V1. ...`.
 fn rules(of_fusion: &str) -> Vec<String> {
     let numbered = |letter: &'static str, n| (1..=n).map(move |k| format!("{letter}{k}"));
     let also = ["23a", "23b", "23c", "23d", "23e", "23f", "27a"].map(str::to_string);

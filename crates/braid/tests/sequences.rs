@@ -1,8 +1,8 @@
-//! Instances as processes that insert rows under drawn keys, with `kill -9` of the sequence's home
-//! in the middle: no statement of the others fails, no value is used twice, what was acknowledged
+//! Instances as processes insert rows under drawn keys, with `kill -9` of the sequence's home in
+//! the middle. No statement of the others fails, no value is used twice, and what was acknowledged
 //! is there.
 //!
-//! `BRAID_SEQUENCE_KILLS` kills so often (2 by default).
+//! `BRAID_SEQUENCE_KILLS` is the number of kills (2 by default).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -13,10 +13,10 @@ use testkit::waiting::PATIENCE;
 
 const INSTANCES: u16 = 2;
 const SESSIONS: usize = 3;
-/// A guard whose instances die too often gives up: before that it is replaced.
+/// A guard whose instances die too often gives up. It is replaced before that.
 const DEATHS_PER_GUARD: u64 = 4;
 
-/// Values that an instance has given to the other one since a moment.
+/// The number of values that an instance has given to the other one since its start.
 fn served(db: &Database, instance: u16) -> i64 {
     let sql =
         "select value from v$sysstat where name = 'sequence values served to other instances'";
@@ -28,7 +28,7 @@ fn served(db: &Database, instance: u16) -> i64 {
 struct Told {
     acknowledged: Mutex<Vec<i64>>,
     commits: AtomicU64,
-    /// The instance that is being killed: only its sessions may fail.
+    /// The instance that is being killed. Only its sessions may fail.
     killed: AtomicU64,
     stop: AtomicBool,
 }
@@ -44,7 +44,7 @@ impl Told {
     }
 }
 
-/// Three rows under drawn keys.
+/// Inserts three rows under drawn keys.
 fn transaction(client: &mut postgres::Client) -> Result<Vec<i64>, postgres::Error> {
     let mut t = client.transaction()?;
     let mut keys = Vec::new();
@@ -102,7 +102,8 @@ fn kill_homes(options: &str) {
         eprintln!("kill {kill}: instance {home} is home");
         told.killed.store(home.into(), SeqCst);
         db.signal(home, "-9");
-        // With the survivor first; then with the next life, which the guard starts.
+        // The work goes on with the survivor first, then with the next life, which the guard
+        // starts.
         told.work(30);
         drop(db.client_when_open(home));
         told.work(30);

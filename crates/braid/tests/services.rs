@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use testkit::processes::{Database, program, signal, succeeds};
 use testkit::waiting::PATIENCE;
 
-/// Three instances. None is started again when it dies.
+/// Three instances. None is restarted when it dies.
 struct Three(Database);
 
 impl Three {
@@ -34,7 +34,7 @@ impl Three {
         format!("postgresql://tester@{}/{service}", hosts.join(","))
     }
 
-    /// What psql prints, or what it says is wrong.
+    /// The output of psql, or its error.
     fn psql(&self, url: &str, sql: &str) -> Result<String, String> {
         let output = Command::new("psql")
             .args([
@@ -56,13 +56,13 @@ impl Three {
         }
     }
 
-    /// Which instance libpq reaches by its list.
+    /// The instance that libpq reaches by its list.
     fn reaches(&self, service: &str) -> String {
         let sql = "select instance_number from v$instance";
         self.psql(&self.url(service), sql).expect("an instance")
     }
 
-    /// As soon as a service is there, and how long that took.
+    /// The instance reached as soon as the service is there, and how long that took.
     fn reaches_after(&self, service: &str, began: Instant) -> (String, Duration) {
         let sql = "select instance_number from v$instance";
         loop {
@@ -140,8 +140,8 @@ fn a_service_is_where_it_is_preferred_and_moves_when_that_is_gone() {
         serde_json::json!(["braid", "orders"])
     );
 
-    // It dies: its connection breaks at once, and the next one finds the service on the first of
-    // those that take over.
+    // The instance dies. Its connection breaks at once, and the next one finds the service on the
+    // first instance of those that take over.
     here.batch_execute("begin; create table t (id int); insert into t values (1)")
         .expect("on two");
     let pid = status[1]["pid"].as_u64().expect("a pid");
@@ -158,7 +158,7 @@ fn a_service_is_where_it_is_preferred_and_moves_when_that_is_gone() {
     println!("the connection broke after {broke:?}, the service was back after {took:?}");
     assert!(took < Duration::from_secs(10), "{took:?}");
 
-    // It comes back: who is there stays, who comes goes where it is preferred.
+    // The instance comes back. Existing connections stay; new ones go to the preferred instance.
     let mut stays = three.client(1, "orders");
     succeeds(&["start", "2", "--data", &three.data()]);
     assert_eq!(three.reaches("orders"), "2");
@@ -171,7 +171,7 @@ fn a_service_is_where_it_is_preferred_and_moves_when_that_is_gone() {
         "2|ELSEWHERE|1"
     );
 
-    // It is stopped: its sessions are told, and the service moves again.
+    // The instance is stopped. Its sessions are told, and the service moves again.
     let mut here = three.client(2, "orders");
     succeeds(&["stop", "2", "--data", &three.data()]);
     let told = here.batch_execute("select 1").unwrap_err();
@@ -190,7 +190,8 @@ fn a_service_is_where_it_is_preferred_and_moves_when_that_is_gone() {
     assert_eq!(text(&mut stays, mine), "orders");
 }
 
-/// What libpq asks for beside a host: all instances take reads and writes, and none is a standby.
+/// The kinds of servers that libpq can ask for: all instances take reads and writes, and none is a
+/// standby.
 #[test]
 fn libpq_finds_living_instances_of_the_kind_it_asks_for() {
     let three = Three::up("libpq");
@@ -210,7 +211,7 @@ fn libpq_finds_living_instances_of_the_kind_it_asks_for() {
             .as_deref(),
         Ok("off")
     );
-    // The first is stopped: the list leads to the next, whichever way it is read.
+    // The first instance is stopped. The list leads to the next one, whichever way it is read.
     succeeds(&["stop", "1", "--data", &three.data()]);
     assert_eq!(three.reaches("braid"), "2");
     let script = r#"
@@ -232,18 +233,18 @@ print(psycopg.pq.version(), sorted(seen))
         String::from_utf8_lossy(&output.stderr)
     );
     let (version, seen) = said.trim().split_once(' ').expect("two words");
-    // Older ones do not know load_balance_hosts, and say so.
+    // Older versions of libpq do not know load_balance_hosts, and say so.
     assert!(version.parse::<u32>().is_ok_and(|v| v >= 160_000), "{said}");
     assert_eq!(seen, "[2, 3]");
 }
 
-/// One that is stopping, or not open yet, sends libpq on.
+/// An instance that is stopping, or not open yet, sends libpq on.
 #[test]
 fn who_is_starting_says_so() {
     let three = Three::up("starting");
     let data = three.data();
     succeeds(&["stop", "1", "--data", &data]);
-    // Instance 1 is held up: somebody has the lock under which it would become a member.
+    // Instance 1 is held up: this test has the lock under which it would become a member.
     let control = std::fs::File::options()
         .read(true)
         .write(true)
@@ -287,8 +288,8 @@ fn who_is_starting_says_so() {
     assert!(child.wait().expect("ended").success());
 }
 
-/// The exclusive lock of the control file, as `storage::lease` has it: of one byte, of this opening
-/// of the file.
+/// The exclusive lock of the control file as `storage::lease` has it: the lock of one byte, held by
+/// this opening of the file.
 fn lock_of_members(control: &std::fs::File) {
     let script = "import fcntl,struct,sys; fcntl.fcntl(0, 37, struct.pack('hhqqi', fcntl.F_WRLCK, 0, 1 << 62, 1, 0))";
     let deadline = Instant::now() + PATIENCE;

@@ -1,10 +1,10 @@
-//! Instances as processes, changing the same rows: transfers and lists that are appended to, with
-//! `kill -9` of one of them in the middle. No statement of the others fails, sums are conserved at
-//! every snapshot, what was acknowledged on one instance is seen at once on the others and
-//! survives, and nothing is there twice.
+//! Instances as processes change the same rows: transfers, and lists that are appended to, with
+//! `kill -9` of one instance in the middle. No statement of the others fails. Sums are conserved at
+//! every snapshot. What was acknowledged on one instance is seen at once on the others, and
+//! survives. Nothing is there twice.
 //!
-//! `BRAID_SHARED_ROUNDS` kills so often (1 by default), `BRAID_SHARED_INSTANCES` are up (2 by
-//! default), `BRAID_SHARED_SEED` replays the choices.
+//! `BRAID_SHARED_ROUNDS` is the number of kills (1 by default), `BRAID_SHARED_INSTANCES` that of
+//! instances (2 by default). `BRAID_SHARED_SEED` replays the choices.
 
 use seam::Rng;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -17,22 +17,22 @@ const ACCOUNTS: i64 = 12;
 const START: i64 = 1000;
 const LISTS: i64 = 4;
 const SESSIONS: usize = 6;
-/// A guard whose instances die too often gives up: before that it is replaced.
+/// A guard whose instances die too often gives up. It is replaced before that.
 const DEATHS_PER_GUARD: u64 = 4;
 const WORK: Duration = Duration::from_secs(3);
 
 /// Options of `braid up`, also when a guard is replaced.
 const SMALL: [&str; 4] = ["--buffer-cache", "16MB", "--set", "redo_file_size=32MB"];
 
-/// What has been acknowledged.
+/// The history of what has been acknowledged.
 #[derive(Default)]
 struct History {
     appended: Mutex<Vec<(i64, String)>>,
     transfers: AtomicU64,
     /// The instance that was killed: only its sessions may fail. 0 if there is none.
     killed: AtomicU64,
-    /// Statements that others have answered since, and the longest time that one of them took, in
-    /// microseconds.
+    /// The number of statements that others have answered since, and the longest time that one of
+    /// them took, in microseconds.
     survived: AtomicU64,
     longest: AtomicU64,
     stop: AtomicBool,
@@ -68,7 +68,8 @@ fn step(
     let list = rng.below(LISTS as u64) as i64;
     match rng.below(10) {
         0..4 => {
-            // In the order of their numbers: no two transfers wait for each other.
+            // The rows are changed in the order of their numbers, so no two transfers wait for each
+            // other.
             let a = rng.below(ACCOUNTS as u64 - 1) as i64;
             let b = a + 1 + rng.below((ACCOUNTS - a - 1) as u64) as i64;
             let mut t = client.transaction()?;
@@ -140,7 +141,7 @@ fn create(database: &Database) {
              create table list (k bigint primary key, v text not null);",
         )
         .expect("tables");
-    // From the other one: it has read the dictionary anew.
+    // This comes from the other instance, which has read the dictionary anew.
     let mut client = database.client_when_open(2);
     for id in 0..ACCOUNTS {
         client

@@ -1,9 +1,9 @@
 //! Queries of the general lane over the wire, by the simple and by the extended protocol, with the
-//! answers that PostgreSQL 15 gives: `slt/setup.slt` makes the tables, every other file of `slt` is
-//! run on them.
+//! answers that PostgreSQL 15 gives. `slt/setup.slt` makes the tables, and every other file of
+//! `slt` runs on them.
 //!
-//! `BRAID_SLT_PORT=5432 cargo test -p braid --test slt` runs the same files against a server that
-//! is there already, such as PostgreSQL (all but `refused.slt`, which says what Braid refuses).
+//! `BRAID_SLT_PORT=5432 cargo test -p braid --test slt` runs the same files against an existing
+//! server, such as PostgreSQL (all but `refused.slt`, which says what Braid refuses).
 
 use std::path::{Path, PathBuf};
 
@@ -75,7 +75,7 @@ impl DB for Wire {
     }
 }
 
-/// The texts of a DataRow; NULL and the empty string are spelt out, and blanks at the ends are
+/// The texts of a DataRow. NULL and the empty string are spelt out, and blanks at the ends are
 /// quoted.
 fn values(body: &[u8]) -> Vec<String> {
     let count = u16::from_be_bytes([body[0], body[1]]);

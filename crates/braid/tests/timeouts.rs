@@ -1,6 +1,6 @@
 //! Statements that take too long, wait too long for a lock, or are cancelled: in every place where
-//! a statement can be long, over real connections. Nothing here depends on how fast the machine is,
-//! except that it finishes these statements not within the timeout.
+//! a statement can be long, over real connections. Nothing here depends on the speed of the
+//! machine, except that it must not finish these statements within the timeout.
 
 use postgres::{Client, NoTls};
 use std::io::Write;
@@ -13,19 +13,19 @@ const NOTICED_WITHIN: Duration = Duration::from_secs(30);
 
 const ROWS: i64 = 200_000;
 
-/// Statements that run for minutes if let.
+/// Statements that run for minutes if nothing stops them.
 const LONG: &[&str] = &[
     "select pg_sleep(1000)",
     // Direct lane: a series, its aggregate, a sort that keeps little of much, a write.
     "select count(*) from generate_series(1, 100000000000)",
     "select g from generate_series(1, 100000000000) g order by g % 7 limit 1",
     "insert into sink select g from generate_series(1, 100000000000) g",
-    // A walk over an index in which no row is visible to the end, many times.
+    // A walk, many times, over an index in which no row is visible.
     "select count(*) from big a join big b on b.grp = a.grp where b.id < 0 and a.pad <> b.pad",
     // General lane: a product.
     "select count(*) from big a, big b where a.id + b.id = -1 and a.pad <= b.pad",
     "select sum(x) from (select a.id * b.id as x from big a, big b order by a.pad, b.pad) s",
-    // Hardly anything is read for these: what is read is multiplied.
+    // These read hardly anything, but multiply what they read.
     "select count(*) from generate_series(1, 1000000) a, generate_series(1, 1000000) b",
     "with recursive t(n) as (select 1 union all select n + 1 - n from t) select count(*) from t",
     "copy (select a.id from big a, big b, big c where a.id + b.id + c.id = -1) to stdout",
@@ -100,8 +100,8 @@ fn statement_timeout_and_cancel_reach_every_long_statement() {
         let token = client.cancel_token();
         let done = AtomicBool::new(false);
         std::thread::scope(|s| {
-            // Again and again, since the first may come before the statement; one that meets an
-            // idle session does nothing.
+            // The cancel is sent again and again, since the first may come before the statement. A
+            // cancel that meets an idle session does nothing.
             s.spawn(|| {
                 while !done.load(Ordering::Acquire) {
                     token.cancel_query(NoTls).unwrap();
@@ -173,7 +173,7 @@ fn locks_are_waited_for_so_long() {
         let message = "canceling statement due to lock timeout";
         expect(&mut waiter, sql, "55P03", message);
     }
-    // The shorter of the two counts.
+    // The shorter of the two timeouts counts.
     waiter
         .batch_execute("set lock_timeout = '1h'; set statement_timeout = '50ms'")
         .unwrap();
@@ -208,7 +208,7 @@ fn idle_sessions_end() {
          begin; update account set balance = 9 where id = 1",
     )
     .unwrap();
-    // Waits until the other session is ended, and its transaction with it.
+    // Waits until the other session has ended, and its transaction with it.
     waiter
         .batch_execute("update account set balance = balance + 1 where id = 1")
         .unwrap();

@@ -10,7 +10,7 @@ const CLIENTS: u64 = 4;
 const ROUNDS: u64 = 60;
 const KEYS: u64 = 3;
 
-/// Runs `statement` with keys for `$1` in all clients at once; returns how many rows were changed.
+/// Runs `statement` in all clients at once, with keys for `$1`. Returns how many rows were changed.
 fn storm(instance: &Instance, statement: &str) -> u64 {
     let seed = seeds::seed("BRAID_SEED");
     let changed = AtomicU64::new(0);
@@ -57,7 +57,7 @@ fn every_upsert_counts() {
     let row = client.query_one("select count(*) from once", &[]).unwrap();
     assert_eq!(row.get::<_, i64>(0) as u64, inserted);
 
-    // Rows that go away and come back while others meet them.
+    // Rows go away and come back while other sessions meet them.
     let delete = std::thread::scope(|s| {
         let deleted = s.spawn(|| storm(&instance, "delete from once where k = $1"));
         let inserted = storm(

@@ -1,4 +1,4 @@
-//! A block for whoever asks: found in its frame or brought there, latched, and looked at once more.
+//! A block for the caller: found in its frame or brought there, latched, and looked at once more.
 
 use crate::frame::{EXCLUSIVE, SHARED};
 use crate::gcs::{Acquired, Admission, kept};
@@ -10,9 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
 impl Cache {
-    /// The current block latched shared; gets it from disk or another instance if it is in no
-    /// frame. May wait: to be called with no latch held unless the block is known to be cached and
-    /// this instance alone.
+    /// The current block, latched shared. If it is in no frame it comes from disk or another
+    /// instance.
+    ///
+    /// May wait. The caller must hold no latch, unless the block is known to be cached and this
+    /// instance is alone.
     #[track_caller]
     pub fn read(&self, dba: Dba) -> Result<ReadGuard<'_>> {
         kept::give_back_unless(dba);
@@ -27,8 +29,8 @@ impl Cache {
     }
 
     /// Latches a block shared for a caller that is about to change it. This instance then has the
-    /// block exclusively. A block that was asked for stays until the thread has had it latched
-    /// exclusively, waits for anything, or looks at another block.
+    /// block exclusively. If the block had to be asked for, it stays here until the thread has had
+    /// it latched exclusively, waits for anything, or looks at another block.
     #[track_caller]
     pub fn read_to_change(&self, dba: Dba) -> Result<ReadGuard<'_>> {
         kept::give_back_unless(dba);
@@ -44,8 +46,9 @@ impl Cache {
     }
 
     /// The block as a snapshot needs it: current, or a copy that another instance made when its
-    /// clock had reached the snapshot. Nothing may be changed on the strength of it. May wait, but
-    /// for no log flush (R3): to be called with no latch held.
+    /// clock had reached the snapshot. No change may rest on what the block shows.
+    ///
+    /// May wait, but for no log flush (R3): the caller must hold no latch.
     #[track_caller]
     pub fn read_as_of(&self, dba: Dba, snapshot: Scn) -> Result<ReadGuard<'_>> {
         kept::give_back_unless(dba);
@@ -62,8 +65,8 @@ impl Cache {
         }
     }
 
-    /// Waits for the latch only. Gives the admission back if the block is not here in this mode,
-    /// which is this instance's and may be stronger than the latch.
+    /// Latches a block shared if it is here in this mode, and otherwise gives the admission back.
+    /// The mode is this instance's and may be stronger than the latch. Waits for the latch only.
     #[track_caller]
     #[inline]
     fn try_latch_shared<'a>(
@@ -108,7 +111,7 @@ impl Cache {
         Err(admission)
     }
 
-    /// The current block latched exclusively; otherwise as [`Cache::read`].
+    /// The current block, latched exclusively. Waits as [`Cache::read`] does.
     #[track_caller]
     pub fn write(&self, dba: Dba) -> Result<WriteGuard<'_>> {
         kept::give_back_unless(dba);
@@ -122,7 +125,7 @@ impl Cache {
         }
     }
 
-    /// Only if the block is here in this mode and its latch free. Never waits.
+    /// The block latched shared, if it is here to be read and its latch is free. Never waits.
     pub fn try_read(&self, dba: Dba) -> Option<ReadGuard<'_>> {
         let ix = self.find(dba)?;
         let frame = self.frame(ix);
@@ -138,7 +141,7 @@ impl Cache {
         None
     }
 
-    /// Only if the block is here in this mode and its latch free. Never waits.
+    /// The block latched exclusively, if it is here exclusively and its latch is free. Never waits.
     pub fn try_write(&self, dba: Dba) -> Option<WriteGuard<'_>> {
         let ix = self.find(dba)?;
         let frame = self.frame(ix);
@@ -154,8 +157,8 @@ impl Cache {
         None
     }
 
-    /// Keeps the block in its frame, for blocks that no other instance wants: its mode is not kept.
-    /// Gets it if it is in none. May wait.
+    /// Pins the block in its frame, and brings it there if it is in none. For blocks that no other
+    /// instance wants: a pin does not keep the block's mode. May wait.
     #[track_caller]
     pub fn pin(self: &Arc<Self>, dba: Dba) -> Result<Pin> {
         loop {
@@ -166,7 +169,7 @@ impl Cache {
         }
     }
 
-    /// Only if the block is cached. Waits for nothing but a latch.
+    /// Pins the block if it is cached. Waits for nothing but a latch.
     pub fn try_pin(self: &Arc<Self>, dba: Dba) -> Option<Pin> {
         let ix = self.find(dba)?;
         let frame = self.frame(ix);

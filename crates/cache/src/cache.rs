@@ -1,5 +1,5 @@
-//! The buffer cache itself: what it is made of. What it does is in the modules above, each by a
-//! part of `impl Cache`.
+//! The buffer cache itself: its parts. The modules above hold what it does, each in a part of `impl
+//! Cache`.
 
 use crate::Result;
 use crate::dbw::WriterShared;
@@ -27,20 +27,20 @@ static FREE: LatchClass = LatchClass {
     event: Event::LatchLru,
 };
 
-/// Children of the latch that guards insertion into and removal from hash chains. Hits do not take
-/// it.
+/// The number of latches that guard insertion into and removal from hash chains. Hits do not take
+/// them.
 const CHAIN_LATCHES: usize = 256;
-/// Places where readers wait for a block that another session reads.
+/// The number of places where readers wait for a block that another session reads.
 pub(crate) const IO_SHARDS: usize = 64;
-/// Fewer frames than this would let a handful of sessions, each with a few pins, wait for each
-/// other.
+/// The least number of frames. With fewer, a handful of sessions with a few pins each could wait
+/// for each other.
 pub const MIN_FRAMES: usize = 128;
 
 /// The buffer cache of one instance.
 pub struct Cache {
     pub(crate) memory: BlockMemory,
     pub(crate) frames: Box<[Frame]>,
-    /// First frame of each chain, [`frame::NONE`] if empty.
+    /// The first frame of each chain, or [`frame::NONE`] if the chain is empty.
     pub(crate) heads: Box<[AtomicU32]>,
     pub(crate) chain_latches: Box<[Latch<()>]>,
     pub(crate) latch_group: LatchGroup,
@@ -52,7 +52,7 @@ pub struct Cache {
     pub(crate) redo: Arc<Redo>,
     pub(crate) writer: WriterShared,
     pub(crate) gcs: Gcs,
-    /// This, once it has joined a cluster.
+    /// This cache, once it has joined a cluster.
     pub(crate) this: OnceLock<Weak<Cache>>,
 }
 
@@ -70,7 +70,8 @@ impl Cache {
                 .map(|_| Latch::new(&CHAINS, ()))
                 .collect(),
             latch_group: LatchGroup::new(&BUFFER),
-            // Taken from the end: low frames first, so that memory is touched in order.
+            // Frames are taken from the end, so low frames come first, and memory is touched in
+            // order.
             free: Latch::new(&FREE, (0..count as u32).rev().map(FrameIx).collect()),
             hand: AtomicUsize::new(0),
             io: (0..IO_SHARDS).map(|_| Default::default()).collect(),

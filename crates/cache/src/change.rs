@@ -1,4 +1,4 @@
-//! The mini-transaction: one redo record, and the change it describes.
+//! The mini-transaction: one redo record and the change that it describes.
 
 use crate::held::assert_none_held;
 use crate::{Cache, Result, WriteGuard};
@@ -9,11 +9,11 @@ use std::cell::RefCell;
 use wait::{Stat, stat};
 
 thread_local! {
-    /// Where records are put together; kept so that a change allocates nothing.
+    /// The buffer in which records are put together. It is kept, so a change allocates nothing.
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(MAX_RECORD));
 }
 
-/// The transaction of a record, and its undo head; both none for structure changes.
+/// The transaction of a record, and its undo head. Both are none for structure changes.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordHeader {
     pub txn: TxnId,
@@ -32,33 +32,34 @@ impl RecordHeader {
 pub struct Change<'g, 'c> {
     pub guard: &'g mut WriteGuard<'c>,
     pub op: Op,
-    /// What the block belongs to; of a block that `op` does not format it must be so already.
+    /// The object that the block belongs to. A block that `op` does not format must belong to it
+    /// already.
     pub object: ObjectId,
     pub payload: &'g [u8],
 }
 
 impl Cache {
-    /// To be called before the first latch of whatever will log: waits until the log has room.
+    /// Waits until the log has room. An operation that logs calls this before its first latch.
     pub fn reserve(&self) -> Result<()> {
         assert_none_held("log space is waited for");
         Ok(self.redo.wait_for_space()?)
     }
 
-    /// Reserves for a thread that must not wait: false if it would have to.
+    /// Like `reserve`, for a thread that must not wait. Returns false if it would have to.
     pub fn try_reserve(&self) -> bool {
         self.redo.has_space()
     }
 
-    /// Logs one record and applies it: all of it or, after a crash before the record is durable,
-    /// nothing. Never waits. `under_latch` runs under the log latch, so whatever it publishes is in
+    /// Logs one record and applies it: all of it, or nothing if a crash comes before the record is
+    /// durable. Never waits. `under_latch` runs under the log latch, so all that it publishes is in
     /// step with the record's position.
     ///
-    /// The order is what recovery and checkpoints rest on: the frames are marked dirty at the log's
-    /// present end, the record is appended at or after it, the vectors are applied, and the blocks
-    /// get the record's SCN; all under the exclusive latches that the guards hold.
+    /// Recovery and checkpoints rest on the order. The frames are marked dirty at the log's present
+    /// end. The record is appended at or after it. The vectors are applied, and the blocks get the
+    /// record's SCN. All this happens under the exclusive latches that the guards hold.
     ///
-    /// Ends the process if a vector cannot be applied: the caller has built a change that its block
-    /// does not admit, and the record is in the log already.
+    /// If a vector cannot be applied, the process ends: the caller has built a change that its
+    /// block does not admit, and the record is in the log already.
     pub fn change(
         &self,
         header: RecordHeader,
@@ -68,7 +69,7 @@ impl Cache {
         self.change_with(header, changes, &mut [], under_latch)
     }
 
-    /// Logs and applies changes that come from two places: a row's, and the undo's, whose guards
+    /// Like [`Cache::change`], for changes from two places: a row's, and its undo's, whose guards
     /// live for different times.
     pub fn change_with(
         &self,
@@ -132,10 +133,10 @@ impl Cache {
     }
 }
 
-/// Alive from before a record is appended until its changes are in their blocks. A panic in between
-/// leaves blocks that lack what the log has, under latches that unwinding lets go: the next change
-/// of such a block, or its way to the disk, would make it damage for good. The process ends before
-/// anybody sees it.
+/// Lives from before a record is appended until its changes are in their blocks. A panic in between
+/// would leave blocks that lack what the log has, under latches that unwinding lets go. The next
+/// change of such a block, or its way to the disk, would make it damage for good. So the process
+/// ends before anybody sees it.
 struct AllOrNothing;
 
 impl Drop for AllOrNothing {
@@ -178,7 +179,7 @@ fn apply_one(c: &mut Change<'_, '_>, scn: Scn) {
     }
     if let Err(e) = apply(c.op, block, c.payload) {
         panic!(
-            "invariant: what is logged can be applied: {:?} on block {dba}: {e}",
+            "invariant: a logged change can be applied: {:?} on block {dba}: {e}",
             c.op
         );
     }

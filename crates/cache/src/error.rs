@@ -1,3 +1,5 @@
+//! Errors of the buffer cache.
+
 pub type Result<T> = std::result::Result<T, Error>;
 
 #[derive(Debug, thiserror::Error)]
@@ -16,14 +18,14 @@ pub enum Error {
         name: &'static str,
         source: std::io::Error,
     },
-    /// `full`: for want of space; it will be tried again.
-    #[error("checkpoint: {what}")]
+    /// `full` says that there was no space. The checkpoint will be tried again.
+    #[error("the checkpoint failed: {what}")]
     Checkpoint { what: String, full: bool },
     #[error("the instance is stopping")]
     Stopping,
     #[error(transparent)]
     Cancelled(#[from] wait::Cancelled),
-    #[error("instance {} sent a message of kind {kind} that is none: {why}", .from.0)]
+    #[error("instance {} sent a message of kind {kind} that makes no sense: {why}", .from.0)]
     BadMessage {
         from: block::InstanceId,
         kind: u16,
@@ -34,8 +36,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// No room on the device: nothing was lost, and the request can be made again once there is
-    /// room.
+    /// Whether there is no room on the device. Nothing was lost then, and the request can be made
+    /// again once there is room.
     pub fn is_full(&self) -> bool {
         match self {
             Error::Storage(e) => e.is_full(),
@@ -44,8 +46,8 @@ impl Error {
         }
     }
 
-    /// Whether nothing has been written in vain: what failed can be done again later. (A failed
-    /// write or sync is the end of the instance.)
+    /// Whether nothing has been written in vain, so that what failed can be done again later. (A
+    /// failed write or sync is the end of the instance.)
     pub(crate) fn can_be_tried_again(&self) -> bool {
         self.is_full() || matches!(self, Error::Storage(e) if e.is_read_failure())
     }

@@ -1,4 +1,4 @@
-//! What is known of each frame.
+//! The state of each frame.
 
 use block::Dba;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
@@ -12,18 +12,20 @@ pub(crate) struct FrameIx(pub u32);
 pub(crate) const NONE: u32 = u32::MAX;
 /// First-dirty position of a frame that is clean.
 pub(crate) const CLEAN: u64 = u64::MAX;
-/// A frame found more often than this since the hand passed is not kept longer for it.
+/// The highest use count. A frame found more often than this since the hand passed is not kept
+/// longer for it.
 const MAX_USAGE: u8 = 5;
 
-/// Holds no block.
+/// The frame holds no block.
 pub(crate) const EMPTY: u8 = 0;
-/// A session reads the block from disk into it. Only that session touches the contents.
+/// A session reads the block from disk into the frame. Only that session touches the contents.
 pub(crate) const LOADING: u8 = 1;
-/// Holds what was the block `dba`, which this instance may not use now: another wants it or has it.
+/// The frame holds what was the block `dba`, which this instance may not use now: another wants it
+/// or has it.
 pub(crate) const CLOSED: u8 = 2;
-/// Holds the block `dba`, to be read.
+/// The frame holds the block `dba`, to be read.
 pub(crate) const SHARED: u8 = 3;
-/// Holds the block `dba`, to be read and changed. So is every block of an instance that is alone.
+/// The frame holds the block `dba`, to be read and changed. On a lone instance every block is so.
 pub(crate) const EXCLUSIVE: u8 = 4;
 
 /// One frame, on a cache line of its own.
@@ -32,30 +34,32 @@ pub(crate) struct Frame {
     /// Guards the block's contents, `last_change`, and `first_dirty` and `since_copy` against
     /// `dbw0`.
     pub latch: RawRwLatch,
-    /// Changes only while no other thread can hold the latch or a pin: when a victim is taken,
-    /// under its latch and its chain's.
+    /// The block's address. It changes only while no other thread can hold the latch or a pin: when
+    /// a victim is taken, under its latch and its chain's.
     dba: AtomicU64,
-    /// Next frame in the hash chain; written under the chain's latch.
+    /// The next frame in the hash chain. Written under the chain's latch.
     pub next: AtomicU32,
-    /// Those who want the block to stay; counted up under the latch or by the loader.
+    /// The number of sessions that keep the block in the frame. Counted up under the latch or by
+    /// the loader.
     pub pins: AtomicU32,
     pub state: AtomicU8,
     usage: AtomicU8,
-    /// `dbw0` has copied the block and not finished writing the copy. Set under the shared latch.
+    /// Whether `dbw0` has copied the block and not finished writing the copy. Set under the shared
+    /// latch.
     pub writing: AtomicBool,
-    /// The block's rows may show when groups took effect of which no durable header tells yet: one
-    /// is to be made durable before the block is written.
+    /// Whether the block's rows may show when groups took effect of which no durable header tells
+    /// yet. If so, such a header must be durable before the block is written.
     pub stamped: AtomicBool,
-    /// One more than its changes, as far as they fit, while they are counted (`gcs::defer`); a
-    /// hint.
+    /// One more than the number of changes, as far as that fits, while changes are counted
+    /// (`gcs::defer`). A hint.
     changes: AtomicU8,
-    /// Position at or below that of the oldest change not on disk, or [`CLEAN`].
+    /// A position at or below that of the oldest change that is not on disk, or [`CLEAN`].
     pub first_dirty: AtomicU64,
     /// Redo must be durable up to here before the block is written.
     pub last_change: AtomicU64,
-    /// Position at or below that of the oldest change since `dbw0` last copied the block, or
-    /// [`CLEAN`]: what it is dirty from once that copy is on disk. The log's end at the time of the
-    /// copy would not do: recovery replays records from before it.
+    /// A position at or below that of the oldest change since `dbw0` last copied the block, or
+    /// [`CLEAN`]. The block is dirty from there on once that copy is on disk. The log's end at the
+    /// time of the copy would not do: recovery replays records from before it.
     pub since_copy: AtomicU64,
 }
 
@@ -90,7 +94,7 @@ impl Frame {
         self.first_dirty.load(Acquire) != CLEAN
     }
 
-    /// After a change, under the exclusive latch.
+    /// Notes a change whose redo ends at `position`. The caller holds the latch exclusively.
     #[inline]
     pub fn changed(&self, position: u64) {
         self.last_change.fetch_max(position, Relaxed);
@@ -99,8 +103,8 @@ impl Frame {
             self.changes.store(counted.saturating_add(1), Relaxed);
         }
     }
-    /// Changes since it was last called; from now on they are counted. Not latched: what is changed
-    /// just now may be counted or not.
+    /// Returns the number of changes since the last call, and counts from now on. Takes no latch: a
+    /// change that is just being made may be counted or not.
     pub fn count_changes(&self) -> u32 {
         self.changes.swap(1, Relaxed).saturating_sub(1).into()
     }
@@ -108,8 +112,8 @@ impl Frame {
         self.changes.store(0, Relaxed);
     }
 
-    /// Remembers that the block was used. Written only while it changes something, so that a hot
-    /// block's line stays shared among readers.
+    /// Notes that the block was used. Writes only if that changes something, so that a hot block's
+    /// line stays shared among readers.
     #[inline]
     pub fn touch(&self) {
         let usage = self.usage.load(Relaxed);
@@ -117,11 +121,12 @@ impl Frame {
             self.usage.store(usage + 1, Relaxed);
         }
     }
-    /// The first frame that the hand takes.
+    /// Makes this frame the first that the hand takes.
     pub fn forget_usage(&self) {
         self.usage.store(0, Relaxed);
     }
-    /// The hand passes: true if the frame was not used since it last did often enough to stay.
+    /// Ages the frame as the hand passes. Returns true if the frame was not used often enough since
+    /// the hand last passed to stay.
     pub fn age(&self) -> bool {
         let usage = self.usage.load(Relaxed);
         if usage > 0 {

@@ -1,5 +1,5 @@
-//! Which block is in which frame: look-up, finding a frame to read into, and taking a block out of
-//! its frame.
+//! Which block is in which frame: looking a block up, finding a frame to read into, and taking a
+//! block out of its frame.
 
 use crate::Cache;
 use crate::Result;
@@ -10,12 +10,11 @@ use block::Dba;
 use std::sync::atomic::Ordering::*;
 use wait::{Event, Stat, stat};
 
-/// A chain longer than this is being changed under the reader, or unlucky; the latched look-up
-/// decides.
+/// The most frames of a chain that a look-up without a latch follows. A longer chain is being
+/// changed under the reader, or unlucky, and the latched look-up decides.
 const OPTIMISTIC_STEPS: usize = 32;
 impl Cache {
-    /// The frame that holds `dba`, perhaps. Takes no latch: the caller latches the frame and
-    /// checks.
+    /// The frame that may hold `dba`. Takes no latch: the caller latches the frame and checks.
     #[inline]
     pub(crate) fn find(&self, dba: Dba) -> Option<FrameIx> {
         self.walk(self.bucket(dba), dba, OPTIMISTIC_STEPS)
@@ -36,15 +35,15 @@ impl Cache {
         None
     }
 
-    /// Under the frame's latch: whether it holds the block, whole, in this mode ([`SHARED`],
-    /// [`EXCLUSIVE`]) or a stronger one.
+    /// Whether the frame holds the block, whole, in this mode ([`SHARED`], [`EXCLUSIVE`]) or a
+    /// stronger one. The caller has the frame latched.
     #[inline]
     pub(crate) fn holds(&self, ix: FrameIx, dba: Dba, mode: u8) -> bool {
         let frame = self.frame(ix);
         frame.dba() == dba && frame.state.load(Acquire) >= mode
     }
 
-    /// Finds the block's frame, or makes one of a victim, linked and LOADING.
+    /// Finds the block's frame, or links a victim as a LOADING frame of the block.
     pub(crate) fn claim(&self, dba: Dba) -> Result<Claim> {
         kept::give_back();
         if let Some(ix) = self.find(dba) {
@@ -71,7 +70,8 @@ impl Cache {
         Claim::Ours(victim)
     }
 
-    /// The loader is done: the block is there in this mode or, with none, the frame is free again.
+    /// Ends the loading of a frame. With a mode the block is there in this mode. Without one the
+    /// frame is free again.
     pub(crate) fn loaded(&self, ix: FrameIx, dba: Dba, mode: Option<u8>) {
         let frame = self.frame(ix);
         if let Some(mode) = mode {
@@ -102,8 +102,8 @@ impl Cache {
         });
     }
 
-    /// Takes the frame out of its chain. It is this thread's: LOADING by it, or latched exclusively
-    /// without pins.
+    /// Takes the frame out of its chain. The frame must be this thread's: LOADING by it, or latched
+    /// exclusively without pins.
     fn unlink(&self, ix: FrameIx, dba: Dba) {
         let bucket = self.bucket(dba);
         let _chain = self.chain_latch(bucket).lock();
@@ -126,8 +126,8 @@ impl Cache {
         frame.state.store(EMPTY, Release);
     }
 
-    /// A frame that holds no block and belongs to the caller. Waits for `dbw0` if all are dirty or
-    /// in use.
+    /// Gives the caller a frame that holds no block. Waits for `dbw0` if all frames are dirty or in
+    /// use.
     fn victim(&self, dba: Dba) -> Result<FrameIx> {
         loop {
             let seen = self.writer.cleaned();
@@ -147,8 +147,8 @@ impl Cache {
             return Some(ix);
         }
         let n = self.frames.len();
-        // Every frame may need as many passes as it was used; with one more, whatever is not pinned
-        // or dirty has been taken.
+        // Every frame may need as many passes as it was used. One pass more has taken every frame
+        // that is not pinned or dirty.
         for tried in 0..7 * n {
             let ix = FrameIx((self.hand.fetch_add(1, Relaxed) % n) as u32);
             if self.evict(ix) {
@@ -171,8 +171,8 @@ impl Cache {
         if !usable() || !frame.age() || !frame.latch.try_lock_exclusive() {
             return false;
         }
-        // Pins are counted and blocks dirtied under the latch: what holds now holds until it is let
-        // go.
+        // Pins are counted and blocks dirtied under the latch, so what is true now stays true until
+        // the latch is let go.
         let taken = usable() && self.empty(ix);
         // SAFETY: latched above.
         unsafe { frame.latch.unlock_exclusive() }
@@ -180,7 +180,7 @@ impl Cache {
     }
 
     /// Takes the block out of a frame that is latched exclusively, clean and not pinned. Then the
-    /// frame is the caller's. False if the block cannot be let go now.
+    /// frame is the caller's. Returns false if the block cannot be let go now.
     pub(crate) fn empty(&self, ix: FrameIx) -> bool {
         let frame = self.frame(ix);
         debug_assert!(frame.pins.load(Relaxed) == 0 && !frame.is_dirty());
@@ -194,10 +194,10 @@ impl Cache {
     }
 }
 
-/// What [`Cache::claim`] found.
+/// The frame that [`Cache::claim`] found or made.
 pub(crate) enum Claim {
     /// The block is in a frame already, or another session is reading it.
     There(FrameIx),
-    /// Linked and LOADING, to be filled by the caller.
+    /// The frame is linked and LOADING. The caller must fill it.
     Ours(FrameIx),
 }

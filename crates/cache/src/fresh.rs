@@ -1,4 +1,4 @@
-//! Blocks that are about to be formatted: they get frames and are not read.
+//! Blocks that are about to be formatted. They get frames and are not read.
 
 use crate::frame::EXCLUSIVE;
 use crate::frames::Claim;
@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
 impl Cache {
-    /// A block that the caller is about to format: in a frame without having been read, zeroed
-    /// unless it was cached already. Among instances it is this one's alone until somebody else
-    /// asks for it, which nobody does before it is linked to something.
+    /// Pins a block that the caller is about to format. The block gets a frame without being read,
+    /// and is zeroed unless it was cached already. Among instances it is this one's alone until
+    /// another instance asks for it, which none does before the block is linked to something.
     #[track_caller]
     pub fn pin_new(self: &Arc<Self>, dba: Dba) -> Result<Pin> {
         assert_none_held("a frame is taken");
@@ -53,11 +53,13 @@ impl Cache {
         }
     }
 
-    /// Gives a block that is to be formatted, latched exclusively. Others may come here all the
-    /// same: a scan of an extent that is another instance's to fill, or a reader that follows a
-    /// stale pointer. The mode can be theirs again before the latch is had; then it is asked for
-    /// anew. What the mode comes with lifts the clock above the block's last change, for a format
-    /// vector is applied where the block's SCN is lower.
+    /// A block that is to be formatted, latched exclusively.
+    ///
+    /// Other instances may ask for it all the same: for a scan of an extent that is another
+    /// instance's to fill, or for a reader that follows a stale pointer. So the mode can be theirs
+    /// again before the latch is had, and is then asked for anew. The grant of the mode lifts the
+    /// clock above the block's last change. A format vector needs that, because it is applied where
+    /// the block's SCN is lower.
     #[track_caller]
     pub fn write_new(self: &Arc<Self>, dba: Dba) -> Result<WriteGuard<'_>> {
         let (mut admission, mut _pin) = (None, None);

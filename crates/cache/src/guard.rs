@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use wait::{Stat, stat};
 
-/// Guards must be dropped by the thread that made them: they are not `Send`.
+/// Makes guards not `Send`: the thread that made a guard must drop it.
 type NotSend = PhantomData<*const ()>;
 
 /// A block latched shared, or a copy that another instance made.
@@ -45,7 +45,7 @@ pub struct WriteGuard<'a> {
 }
 
 impl<'a> ReadGuard<'a> {
-    /// The caller has latched the frame shared and found the right block in it.
+    /// A guard for a frame that the caller has latched shared, with the right block in it.
     pub(crate) fn of_latched(
         cache: &'a Cache,
         ix: FrameIx,
@@ -65,7 +65,7 @@ impl<'a> ReadGuard<'a> {
         }
     }
 
-    /// Holds no latch.
+    /// A guard for a copy, which holds no latch.
     pub(crate) fn of_copy(cache: &'a Cache, copy: Arc<BlockBuf>) -> ReadGuard<'a> {
         stat::add(Stat::ConsistentGets, 1);
         ReadGuard {
@@ -76,7 +76,7 @@ impl<'a> ReadGuard<'a> {
         }
     }
 
-    /// Whether this is a copy: of its clock, not current.
+    /// Whether this is a copy, which is as of its maker's clock and not current.
     pub fn is_copy(&self) -> bool {
         matches!(self.source, Source::Copy { .. })
     }
@@ -103,7 +103,7 @@ impl Drop for ReadGuard<'_> {
 }
 
 impl<'a> WriteGuard<'a> {
-    /// The caller has latched the frame exclusively and found the right block in it.
+    /// A guard for a frame that the caller has latched exclusively, with the right block in it.
     pub(crate) fn of_latched(
         cache: &'a Cache,
         ix: FrameIx,
@@ -119,7 +119,7 @@ impl<'a> WriteGuard<'a> {
         }
     }
 
-    /// The address of the frame's block, which a block not formatted yet does not have in its
+    /// The address of the frame's block. A block that is not formatted yet does not have it in its
     /// header.
     pub fn address(&self) -> Dba {
         self.cache.frame(self.ix).dba()
@@ -129,7 +129,7 @@ impl<'a> WriteGuard<'a> {
         self.ix
     }
 
-    /// The contents, for those who log or have logged the change.
+    /// The contents, for code that logs the change or has logged it.
     pub(crate) fn contents(&mut self) -> &mut BlockBuf {
         // SAFETY: the latch is held exclusively and `self` is borrowed exclusively; the memory
         // lives as long as the cache.
@@ -137,11 +137,12 @@ impl<'a> WriteGuard<'a> {
     }
 
     /// Makes an unlogged change that alters neither SCN nor meaning (cleanout, fill levels). It may
-    /// be lost in a crash, and it is never written before redo that is in the log now.
+    /// be lost in a crash. It is never written before the redo that is in the log now.
     pub fn hint(&mut self, f: impl FnOnce(&mut BlockBuf)) {
         self.cache.mark_dirty(self.ix);
         f(self.contents());
-        // When all die together no snapshot is left that could tell.
+        // On a lone instance this need not be known: if all die together, no snapshot is left that
+        // could tell.
         if self.cache.is_clustered() {
             self.cache.frame(self.ix).stamped.store(true, Release);
         }
@@ -150,9 +151,9 @@ impl<'a> WriteGuard<'a> {
 }
 
 impl WriteGuard<'_> {
-    /// Replays a change in recovery: `f` applies the vector of a record that stands at `record`,
+    /// Replays a change in recovery. `f` applies the vector of a record that stands at `record`,
     /// and tells whether it changed the block. The block counts as dirty since that record, so no
-    /// checkpoint passes it before the block is written.
+    /// checkpoint passes the record before the block is written.
     pub fn replay<E>(
         &mut self,
         record: block::LogPos,
@@ -182,15 +183,15 @@ impl Drop for WriteGuard<'_> {
         held::uncount();
         // SAFETY: this guard holds the latch exclusively.
         unsafe { self.cache.frame(self.ix).latch.unlock_exclusive() }
-        // Only now can it be recalled, by this very call.
+        // The block can be recalled only now, by this very call.
         drop(self.admission.take());
         kept::give_back_of(|| self.cache.frame(self.ix).dba());
     }
 }
 
 impl Cache {
-    /// Before a change, under the exclusive latch: the block will have a change that is not on
-    /// disk, logged at or after the log's present end.
+    /// Marks a block dirty before a change. The change will be logged at or after the log's present
+    /// end. The caller holds the latch exclusively.
     pub(crate) fn mark_dirty(&self, ix: FrameIx) {
         let frame = self.frame(ix);
         if frame.since_copy.load(Relaxed) == CLEAN {
@@ -200,22 +201,22 @@ impl Cache {
         }
     }
 
-    /// After a change, under the exclusive latch. `position`: what must be durable before the block
-    /// is written.
+    /// Notes a change. Redo must be durable up to `position` before the block is written. The
+    /// caller holds the latch exclusively.
     pub(crate) fn changed(&self, ix: FrameIx, position: u64) {
         self.frame(ix).changed(position);
     }
 }
 
-/// A block kept in its frame. Holds no latch; may be kept for long, but every pin is a frame less
-/// for others.
+/// A block kept in its frame. A pin holds no latch. It may be kept for long, but every pin is a
+/// frame less for others.
 pub struct Pin {
     cache: Arc<Cache>,
     ix: FrameIx,
 }
 
 impl Pin {
-    /// The caller has counted the pin.
+    /// A pin that the caller has counted.
     pub(crate) fn of_counted(cache: Arc<Cache>, ix: FrameIx) -> Pin {
         Pin { cache, ix }
     }

@@ -1,4 +1,4 @@
-//! How many frame latches a thread holds (R7).
+//! The number of frame latches that a thread holds (R7).
 
 use std::cell::Cell;
 
@@ -6,12 +6,12 @@ thread_local! {
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Frame latches this thread holds.
+/// The number of frame latches that this thread holds.
 pub fn latches_held() -> u32 {
     HELD.get()
 }
 
-/// Rule R7: to be called by whatever may wait.
+/// Asserts rule R7: no frame latch is held. Everything that may wait calls this.
 #[track_caller]
 pub(crate) fn assert_none_held(what: &str) {
     assert!(
@@ -21,12 +21,12 @@ pub(crate) fn assert_none_held(what: &str) {
     );
 }
 
-/// A frame latch was taken.
+/// Notes that a frame latch was taken.
 pub(crate) fn count() {
     HELD.set(HELD.get() + 1);
 }
 
-/// One was let go.
+/// Notes that a frame latch was let go.
 pub(crate) fn uncount() {
     HELD.set(HELD.get() - 1);
 }

@@ -10,13 +10,14 @@ use fusion::gcs::Want;
 use storage::AlignedBuf;
 use wait::{Stat, stat};
 
-/// Blocks read at once ahead of a scan: 1 MiB.
+/// Blocks that are read at once ahead of a scan: 1 MiB.
 pub(crate) const PREFETCH_BLOCKS: u32 = 128;
 
 impl Cache {
-    /// Gets the block into a frame in the mode that serves `want`, by reading it, waiting for
-    /// whoever reads it, or asking for it. It may be gone again when this returns, unless an
-    /// admission comes with it. A reader as of a snapshot may get a copy instead.
+    /// Gets the block into a frame in the mode that serves `want`. This reads the block, waits for
+    /// the session that reads it, or asks another instance for it. The block may be gone again when
+    /// this returns, unless an admission comes with it. A reader as of a snapshot may get a copy
+    /// instead.
     #[track_caller]
     pub(crate) fn bring(&self, dba: Dba, want: Want) -> Result<Brought<'_>> {
         assert_none_held("a block is read");
@@ -43,11 +44,11 @@ impl Cache {
         Ok(Brought::Perhaps)
     }
 
-    /// Reads those of the `n` contiguous blocks from `first` on that are not cached, in one go. A
-    /// hint: errors are left for whoever reads the block itself.
+    /// Reads those of the `n` contiguous blocks from `first` on that are not cached, in one go.
+    /// This is a hint: an error is left to the session that reads the block itself.
     pub fn prefetch(&self, first: Dba, n: u32) {
         assert_none_held("blocks are read ahead");
-        // Among instances each block is asked for by itself.
+        // Among instances each block must be asked for by itself.
         let Some(_alone) = self.lone_load() else {
             return;
         };
@@ -67,8 +68,8 @@ impl Cache {
     fn read_run(&self, first: Dba, n: u32) {
         let mut ours = Vec::new();
         for i in 0..n {
-            // Other runs of other scans must not starve the frames: stop at the first that cannot
-            // be had at once.
+            // The runs of scans must not starve others of frames, so a run stops at the first frame
+            // that cannot be had at once.
             let Some(victim) = self.try_victim() else {
                 break;
             };
@@ -101,7 +102,7 @@ impl Cache {
     }
 }
 
-/// What [`Cache::bring`] brought.
+/// The result of [`Cache::bring`].
 pub(crate) enum Brought<'a> {
     /// The block is in a frame, or was a moment ago.
     Perhaps,
@@ -109,7 +110,8 @@ pub(crate) enum Brought<'a> {
 }
 
 impl<'a> Brought<'a> {
-    /// Of a request for the current block: the right to latch it, if it was asked for.
+    /// The right to latch the block, if it had to be asked for. Only for requests for the current
+    /// block.
     pub(crate) fn current(self) -> Option<Admission<'a>> {
         match self {
             Brought::Perhaps => None,

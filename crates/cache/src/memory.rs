@@ -1,4 +1,4 @@
-//! The memory of the buffers: one anonymous mapping, in huge pages where the kernel gives them,
+//! The memory of the buffers: one anonymous mapping, in huge pages if the kernel gives them. It is
 //! touched only as frames are used.
 
 use crate::{Error, Result};
@@ -12,8 +12,7 @@ pub(crate) struct BlockMemory {
     count: usize,
 }
 
-// SAFETY: the mapping is plain memory; who may touch which block when is decided by the frames'
-// latches.
+// SAFETY: the mapping is plain memory. The frames' latches decide who may touch which block when.
 unsafe impl Send for BlockMemory {}
 // SAFETY: as above.
 unsafe impl Sync for BlockMemory {}
@@ -42,7 +41,7 @@ impl BlockMemory {
         Ok(BlockMemory { base, count })
     }
 
-    /// The block of frame `at`. Whether it may be read or written is the caller's to know.
+    /// The block of frame `at`. The caller must know whether it may be read or written.
     pub(crate) fn block(&self, at: usize) -> *mut BlockBuf {
         assert!(at < self.count);
         // SAFETY: within the mapping, which is page aligned as `BlockBuf` needs, and zero bytes are

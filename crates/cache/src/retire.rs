@@ -1,7 +1,8 @@
-//! Blocks of objects that were dropped: an instance lets go of those that it has, so that whoever
-//! uses their space next, on any instance, does not have to fetch what he is about to format.
-//! Oracle writes and invalidates them while the DROP waits ("object reuse"); here nobody waits, as
-//! nothing but time is lost where a block is still held.
+//! Blocks of objects that were dropped. An instance lets go of those that it has. Otherwise an
+//! instance that uses their space next would have to fetch blocks that it is about to format.
+//!
+//! Oracle writes and invalidates such blocks while the DROP waits ("object reuse"). Here nobody
+//! waits, because a block that is still held costs nothing but time.
 
 use crate::Cache;
 use crate::frame::{CLOSED, FrameIx};
@@ -11,10 +12,11 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::*;
 
 impl Cache {
-    /// Lets go of the blocks of these objects, and asks `dbw0` for those that are dirty. Looks at
-    /// every frame, and waits for nothing. Returns whether none is left; otherwise whoever calls
-    /// does so again. For objects whose blocks nobody uses any more. Does nothing as long as there
-    /// are no other instances.
+    /// Lets go of the blocks of these objects, and asks `dbw0` for those that are dirty. Returns
+    /// whether none is left. If some are, the caller tries again later.
+    ///
+    /// Nobody may use the blocks of these objects any more. Looks at every frame, and waits for
+    /// nothing. Does nothing as long as there are no other instances.
     pub fn retire(&self, objects: &BTreeSet<ObjectId>) -> bool {
         if !self.is_clustered() || objects.is_empty() {
             return true;
@@ -38,16 +40,16 @@ impl Cache {
 
     fn retire_frame(&self, ix: FrameIx, objects: &BTreeSet<ObjectId>) -> Retired {
         let frame = self.frame(ix);
-        // Under the latch.
+        // The caller of this has the frame latched.
         let is_one = || {
-            // SAFETY: whoever asks has the frame latched.
+            // SAFETY: the caller has the frame latched.
             let object = || unsafe { &*self.memory.block(ix.0 as usize) }.object();
             frame.state.load(Acquire) >= CLOSED
                 && !is_private(frame.dba())
                 && objects.contains(&object())
         };
-        // What is latched exclusively just now is in use, and so belongs to nothing that was
-        // dropped, or is on its way to another instance.
+        // A frame that is latched exclusively just now is in use. So its block belongs to nothing
+        // that was dropped, or is on its way to another instance.
         if frame.state.load(Acquire) < CLOSED || !frame.latch.try_lock_shared() {
             return Retired::NotOne;
         }
@@ -76,12 +78,12 @@ impl Cache {
 }
 
 enum Retired {
-    /// The frame holds none of these blocks.
+    /// The frame holds no block of these objects.
     NotOne,
-    /// The frame has let go of one, and is the caller's.
+    /// The frame has let go of its block, and is the caller's.
     Freed,
-    /// To be written first.
+    /// The block must be written first.
     Dirty(Dba),
-    /// Cannot be let go now.
+    /// The block cannot be let go now.
     Busy,
 }

@@ -1,5 +1,5 @@
-//! Background threads of an instance that end with it: each does its work until the bell that it
-//! waits at is rung.
+//! Background threads of an instance that end with it. Each works until the bell that it waits at
+//! is rung.
 
 use crate::{Error, Result};
 use seam::thread::JoinHandle;
@@ -15,7 +15,7 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// Waits `time`; true when it is time to end.
+    /// Waits for `time` at most. True when it is time to end.
     pub fn wait(&self, event: Event, time: Duration) -> bool {
         let mut stop = self.stop.lock();
         if !*stop {

@@ -13,13 +13,13 @@ use storage::lease::Orders;
 use storage::{Control, ControlFile, FileKind, OsStorage, Storage, ThreadState};
 use txn::Isolation;
 
-/// First SCN of a database: zero stays below everything.
+/// First SCN of a database. Zero stays below every SCN.
 const FIRST_SCN: u64 = 1000;
 
 impl Engine {
     /// Creates a database in `config.dir`, which holds none: makes the files, opens the database
     /// once, makes the dictionary's segments in it, and stops it. The control file with the
-    /// dictionary's addresses comes last, so a creation that was interrupted leaves no database.
+    /// dictionary's addresses comes last. So an interrupted creation leaves no database.
     pub fn create(config: &Config, progress: &dyn Progress) -> Result<()> {
         let storage: Arc<dyn Storage> = Arc::new(OsStorage::new(&config.dir)?);
         if ControlFile::exists(&*storage)? {
@@ -52,7 +52,7 @@ impl Engine {
 fn small(config: &Config) -> Config {
     Config {
         buffer_bytes: config.buffer_bytes.min(64 << 20),
-        // Nobody else can have a database that is not there yet.
+        // Nobody else can have a database that is not complete yet.
         interconnect: None,
         ..config.clone()
     }
@@ -97,13 +97,13 @@ fn create_files(config: &Config, places: &Places, progress: &dyn Progress) -> Re
     Ok(())
 }
 
-/// Directories in the database directory that creation fills. Of these, a redo mirror has the
-/// first.
+/// Directories in the database directory that creation fills. A redo mirror has the first of them
+/// only.
 static FILLED: [&str; 4] = ["redo", "data", "undo", "dw"];
 
-/// The mark that creation puts into each directory before its first file, and takes away after its
-/// control file. It holds the path of the database. What is in the way without it is somebody
-/// else's.
+/// The mark that creation puts into each directory before its first file, and removes after the
+/// control file is written. It holds the path of the database. Files without the mark belong to
+/// somebody else.
 const MARK: &str = "creating";
 
 fn failed(what: &'static str, path: &Path, e: std::io::Error) -> Error {
@@ -133,7 +133,7 @@ fn is_marked(config: &Config, root: &Path) -> Result<bool> {
     }
 }
 
-/// Removes what an interrupted creation has left and marks the directories. It is an error if
+/// Removes what an interrupted creation has left, and marks the directories. It is an error if
 /// something is in the way that no creation has left.
 fn make_place(config: &Config, places: &Places) -> Result<()> {
     for (root, filled) in roots(config) {
@@ -153,8 +153,8 @@ fn make_place(config: &Config, places: &Places) -> Result<()> {
     Ok(())
 }
 
-/// Takes the marks away. If one stays, it does no harm: the control file is there, and a directory
-/// with a control file is never cleared, nor is a mirror whose mark names another directory.
+/// Removes the marks. A mark that stays does no harm: a directory with a control file is never
+/// cleared, nor is a mirror whose mark names another directory.
 fn remove_marks(config: &Config) -> Result<()> {
     for (root, _) in roots(config) {
         let mark = root.join(MARK);
@@ -163,7 +163,8 @@ fn remove_marks(config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// An empty directory is in nobody's way: it may be where another disk is mounted.
+/// An error if a directory that creation fills holds anything. An empty directory is in nobody's
+/// way: it may be where another disk is mounted.
 fn refuse_foreign(root: &Path, filled: &[&str]) -> Result<()> {
     for path in filled.iter().map(|name| root.join(name)) {
         let entries = match std::fs::read_dir(&path) {
@@ -184,7 +185,7 @@ fn refuse_foreign(root: &Path, filled: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Removes the files of a creation that did not come to its control file.
+/// Removes the files of a creation that was interrupted before it wrote its control file.
 fn remove_leftovers(config: &Config, places: &Places) -> Result<()> {
     if is_marked(config, &config.dir)? {
         files::remove_leftovers(places, InstanceId(config.instance), 0)?;
@@ -208,8 +209,8 @@ fn remove_leftovers(config: &Config, places: &Places) -> Result<()> {
     Ok(())
 }
 
-/// Told apart by the time of creation and the process: enough to notice a redo file of another
-/// database.
+/// An id made of the time of creation and the process. That suffices to notice a redo file of
+/// another database.
 fn database_id() -> u64 {
     let nanos = seam::wall_clock()
         .duration_since(UNIX_EPOCH)

@@ -2,11 +2,11 @@
 //!
 //! Rows go into the heap in small batches. Their index keys are collected, and inserted in key
 //! order once there are many: a leaf then takes all of its keys under one latch, with one redo and
-//! one undo record. So a unique key is refused later than its row was given, but before the
+//! one undo record. So a unique key may be refused long after its row was given, but before the
 //! statement ends.
 //!
-//! **Invariant.** After [`Session::finish_bulk`] every row given has its entries. Without it the
-//! statement has failed, and its transaction must roll back.
+//! **Invariant.** After [`Session::finish_bulk`] every row given has its entries. If it is not
+//! called, or fails, the statement has failed, and its transaction must roll back.
 
 use crate::{Error, Result, Session, TableDef};
 use access::heap::Heap;
@@ -18,31 +18,33 @@ use std::ops::Range;
 
 use crate::table::RowKey;
 
-/// Bytes of rows given to the heap at once: several blocks' worth.
+/// Bytes of rows that the heap is given at once: several blocks' worth.
 const ROW_BYTES: usize = 64 << 10;
-/// Bytes of keys, with what is kept beside each, that a session collects before it inserts them.
+/// Bytes of keys, and of what is kept beside each key, that a session collects before it inserts
+/// them.
 const KEY_BYTES: usize = 32 << 20;
-/// Bytes of keys compared at once, and the first bytes of keys that are looked at for them.
+/// Bytes of keys that are compared at once, and the first bytes of keys among which they are
+/// chosen.
 const HEAD: usize = size_of::<u128>();
 const LOOKED_AT: usize = 64;
 /// Keys inserted between two looks at whether the statement is cancelled.
 const CANCEL_CHECK_KEYS: usize = 10_000;
 
-/// Rows on their way into a table, to be used with one session and one table.
+/// Rows on their way into a table. A `Bulk` is used with one session and one table.
 #[derive(Default)]
 pub struct Bulk {
     rows: Arena,
     row_ids: Vec<RowId>,
     indexes: Vec<Keys>,
-    /// Whether a row can be refused for its key.
+    /// Whether a row can be refused for its key. If not, `numbers` and `places` stay empty.
     unique: bool,
-    /// If so: the caller's numbers of the rows whose keys are collected, and where these rows are,
-    /// as far as they are in the heap.
+    /// The caller's numbers of the rows whose keys are collected.
     numbers: Vec<u64>,
+    /// The row ids of those rows, as far as they are in the heap.
     places: Vec<RowId>,
 }
 
-/// Byte strings one after the other.
+/// Byte strings, one after the other.
 #[derive(Default)]
 struct Arena {
     bytes: Vec<u8>,
@@ -65,24 +67,24 @@ impl Arena {
     }
 }
 
-/// Keys of one index, each with its row id behind it.
+/// The keys of one index, each followed by its row id.
 #[derive(Default)]
 struct Keys {
     bytes: Vec<u8>,
     keys: Vec<KeyAt>,
-    /// How many of the keys have their row id; the rest belong to rows that are not in the heap
-    /// yet.
+    /// How many of the keys have their row id. The other keys belong to rows that are not in the
+    /// heap yet.
     placed: usize,
 }
 
-/// Where a key lies.
+/// Where a key lies in the bytes of [`Keys`].
 struct KeyAt {
-    /// While keys are sorted: its bytes at the first positions where keys differ, which decide most
-    /// comparisons without a look at the rest.
+    /// While keys are sorted: the key's bytes at the first positions where keys differ. They decide
+    /// most comparisons without a look at the rest.
     head: u128,
     from: usize,
     len: u32,
-    /// A NULL among the columns: any number of rows may have the key, even in a unique index.
+    /// Whether a column is NULL. Any number of rows may then have the key, even in a unique index.
     has_null: bool,
 }
 
@@ -110,7 +112,7 @@ impl Keys {
         });
     }
 
-    /// The rows of the last keys are in the heap.
+    /// Gives the last keys their row ids: their rows are in the heap now.
     fn place(&mut self, row_ids: &[RowId]) {
         for (key, rid) in self.keys[self.placed..].iter().zip(row_ids) {
             let end = key.range().end;
@@ -147,7 +149,8 @@ impl Keys {
 }
 
 /// The first positions, in order, at which not all keys have the same byte. A position where all
-/// have the same decides no comparison, so keys whose bytes differ at these compare as these do.
+/// keys agree decides no comparison. So keys whose bytes differ at these positions compare as those
+/// bytes do.
 fn deciding_positions(bytes: &[u8], keys: &[KeyAt]) -> Vec<usize> {
     let shortest = keys.iter().map(|k| k.len as usize).min().unwrap_or(0);
     let mut differs = [0; LOOKED_AT];
@@ -182,8 +185,8 @@ impl Bulk {
 }
 
 impl Session {
-    /// Inserts a row, now or by the time of [`Session::finish_bulk`]. `number` is the caller's for
-    /// it.
+    /// Inserts a row, now or by the time of [`Session::finish_bulk`]. `number` is the caller's
+    /// number of the row.
     pub fn insert_bulk(
         &mut self,
         table: &TableDef,
@@ -216,7 +219,7 @@ impl Session {
         Ok(())
     }
 
-    /// Inserts what is left. `bulk` is then as new.
+    /// Inserts the rows and keys that are left. `bulk` is empty afterwards.
     pub fn finish_bulk(&mut self, table: &TableDef, bulk: &mut Bulk) -> Result<()> {
         self.place_rows(table, bulk)?;
         self.insert_keys(table, bulk)
@@ -242,7 +245,7 @@ impl Session {
         let heap = self.engine.heap(table.object, table.header);
         for (at, keys) in bulk.indexes.iter_mut().enumerate() {
             keys.sort();
-            // Of a unique index only keys without NULL are checked: those with NULL go in between,
+            // Only keys without NULL are checked in a unique index. Keys with NULL go in between,
             // one by one.
             let unique = table.indexes[at].unique;
             let alone = |a: &KeyAt, b: &KeyAt| unique && (a.has_null || b.has_null);
@@ -258,8 +261,8 @@ impl Session {
         Ok(())
     }
 
-    /// Inserts whole keys, which rise. With `has_null` it is a single one, or the index is not
-    /// unique.
+    /// Inserts whole keys in rising order. If `has_null` is set, there is one key only, or the
+    /// index is not unique.
     fn insert_run(
         &mut self,
         table: &TableDef,
@@ -300,7 +303,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever bytes keys share, at their beginning or in between, and however long they are.
+        /// The order holds whatever bytes keys share, at their beginning or in between, and however
+        /// long they are.
         #[test]
         fn keys_are_sorted_as_their_bytes_compare(
             shared in prop::collection::vec(0u8..3, 0..70),

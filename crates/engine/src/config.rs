@@ -1,4 +1,4 @@
-//! What an instance is started with. Sizes are in bytes, times in milliseconds.
+//! The configuration an instance is started with. Sizes are in bytes, times in milliseconds.
 
 use interconnect::PeerAddress;
 use std::net::SocketAddr;
@@ -10,53 +10,54 @@ use wait::priority::Priority;
 pub struct Config {
     /// The database directory, on storage that all instances share.
     pub dir: PathBuf,
-    /// Number of this instance, from 1.
+    /// The number of this instance, from 1.
     pub instance: u16,
-    /// Memory for buffers.
+    /// Memory for the buffer cache.
     pub buffer_bytes: u64,
     /// Size of one redo file; a thread has `redo_files` of them.
     pub redo_file_bytes: u64,
     pub redo_files: u32,
     /// Directory of the second member of each redo file.
     pub redo_mirror: Option<PathBuf>,
-    /// Undo kept for old snapshots; beyond it the oldest snapshot fails (SQLSTATE 72000).
+    /// Undo kept for old snapshots. Beyond it the oldest snapshot fails (SQLSTATE 72000).
     pub undo_cap_bytes: u64,
-    /// Redo that a restart may have to replay; the checkpoint follows so that it is not more.
+    /// Redo that a restart may have to replay. The checkpoint moves on so that it does not become
+    /// more.
     pub recovery_target_bytes: u64,
     /// Space kept ready ahead of need in the data file.
     pub preallocate_bytes: u64,
     pub max_sessions: u32,
-    /// Where to listen for other instances; none to be alone.
+    /// The address to listen at for other instances; none for an instance that is to be alone.
     pub interconnect: Option<SocketAddr>,
     /// Directory of the certificates by which instances on several hosts know each other
-    /// ([`interconnect::certs`]); not looked at between loopback addresses.
+    /// ([`interconnect::certs`]). It is not read between loopback addresses.
     pub certificates: PathBuf,
-    /// Where other instances listen, if not where the control file says.
+    /// Where other instances listen, if it is not where the control file says.
     pub peers: Vec<PeerAddress>,
-    /// Connections for blocks to each other instance; the same everywhere.
+    /// Connections for blocks to each other instance; the same on every instance.
     pub lms: u8,
     /// Whether commits are announced in memory to instances on the same machine.
     pub share_memory: bool,
-    /// When blocks that one instance uses mostly are mastered there.
+    /// When an instance takes over the mastership of blocks that it uses most.
     pub affinity: cache::Affinity,
-    /// For how long a block that several sessions waited for may stay here after it has come,
-    /// before it is given away.
+    /// How long a block that several sessions waited for may stay here after it has come, before it
+    /// is given away.
     pub gc_defer: Duration,
-    /// Of the threads that all sessions, here and elsewhere, wait for: the receiving ones and
-    /// `lgwr`. As far as the system permits.
+    /// Priority of the threads that sessions of all instances wait for: the receiving threads and
+    /// `lgwr`. It is set as far as the system permits.
     pub priority: Priority,
     /// CPUs that the receiving threads are bound to; empty for any.
     pub lms_cpus: Vec<usize>,
     /// CPUs that `lgwr` is bound to; empty for any.
     pub lgwr_cpus: Vec<usize>,
-    /// What is done with members that do not answer.
+    /// What this instance does with members that do not answer.
     pub eviction: crate::cluster::Eviction,
     /// Whether to open the database while other instances have it open.
     pub join_others: bool,
 }
 
 impl Config {
-    /// Where certificates are unless said otherwise: in the database directory.
+    /// The directory of certificates in the database directory, unless another is configured.
     pub const CERTIFICATES: &str = "certificates";
 
     pub fn new(dir: impl Into<PathBuf>) -> Config {

@@ -1,4 +1,5 @@
-//! Segments of tables, indexes and sequences: created in a transaction, dropped at its commit.
+//! Segments of tables, indexes and sequences. A transaction creates them, and drops them at its
+//! commit.
 
 use crate::{Engine, Error, IndexDef, Result, SequenceDef, Session, Sorter, TableDef};
 use access::sequence::{Alone, Draw, Logged, Sequence};
@@ -9,7 +10,7 @@ use block::{Dba, LogPos, ObjectId, Scn};
 use fusion::sequences::Mark;
 use std::sync::Arc;
 
-/// Entries put into a new index between two looks at whether the statement is cancelled.
+/// Entries put into a new index between two checks of whether the statement is cancelled.
 const CANCEL_CHECK_KEYS: u64 = 10_000;
 
 impl Session {
@@ -31,13 +32,13 @@ impl Session {
         Ok(header)
     }
 
-    /// Sorts records with so much memory, and temporary files beyond.
+    /// A sorter that uses so much memory, and temporary files for what does not fit.
     pub fn sorter(&self, memory_bytes: usize) -> Sorter {
         Sorter::new(self.engine.temp.clone(), memory_bytes)
     }
 
-    /// Fills an empty index from the table's rows. Nobody else changes the table meanwhile: the
-    /// caller has locked it. Returns the SCN from which on snapshots may use the index.
+    /// Fills an empty index from the table's rows. The caller has locked the table, so nobody
+    /// changes it meanwhile. Returns the SCN from which on snapshots may use the index.
     pub fn build_index(
         &mut self,
         table: &TableDef,
@@ -45,7 +46,7 @@ impl Session {
         memory_bytes: usize,
     ) -> Result<Scn> {
         let snapshot = self.newest_snapshot()?;
-        // Beside a key is whether no other row may have its columns.
+        // Each key has a flag beside it: whether no other row may have the same columns.
         let mut sorter = self.sorter(memory_bytes);
         let mut scan = self.scan(&Arc::new(table.clone()));
         let mut failure = None;
@@ -99,7 +100,7 @@ impl Session {
         Ok(self.engine.scn())
     }
 
-    /// The object's space is given back when the transaction commits.
+    /// Notes that the object is dropped: its space is given back when the transaction commits.
     pub fn drop_segment_at_commit(&mut self, object: ObjectId, _header: Dba) -> Result<()> {
         self.drops.push(object);
         Ok(())
@@ -119,8 +120,9 @@ impl Session {
         self.drop_segment_at_commit(object, header)
     }
 
-    /// Draws the next value. The draw is durable before this transaction's end is reported, even if
-    /// it changes nothing else; before it commits, if another instance drew it.
+    /// Draws the next value. The draw is durable before the end of this transaction is reported,
+    /// even if the transaction changes nothing else. If another instance drew the value, the draw
+    /// is durable before the transaction commits.
     pub fn sequence_next(&mut self, def: &SequenceDef) -> Result<i64> {
         let sequence = self.engine.sequence(def.object, def.header);
         let drawn = match self.engine.cluster() {
@@ -142,12 +144,13 @@ impl Session {
         Ok(draw.value)
     }
 
-    /// The parameters of a sequence, and where it stands.
+    /// The parameters of a sequence and its present state.
     pub fn sequence_state(&self, def: &SequenceDef) -> Result<(SequenceParams, SequenceState)> {
         self.engine.sequence_state(def)
     }
 
-    /// `setval`: at once for everybody, not undone.
+    /// Sets a sequence (`setval`). That takes effect at once for everybody, and rollback does not
+    /// undo it.
     pub fn sequence_set(&mut self, def: &SequenceDef, value: i64, is_called: bool) -> Result<()> {
         let sequence = self.engine.sequence(def.object, def.header);
         let to = (value, is_called);
@@ -159,7 +162,8 @@ impl Session {
         Ok(())
     }
 
-    /// Of a sequence the newest mark is behind all that came before.
+    /// Notes the mark that this transaction rests on. The newest mark of a sequence is behind all
+    /// that came before.
     fn rests_on(&mut self, def: &SequenceDef, mark: Mark) {
         match self.marks.iter_mut().find(|(d, _)| d.object == def.object) {
             Some((_, known)) if known.state.draw >= mark.state.draw => {}
@@ -169,7 +173,7 @@ impl Session {
     }
 
     /// Returns once the marks behind values that other instances have drawn for this transaction
-    /// are durable: before it commits. After an error it cannot.
+    /// are durable. Called before the transaction commits; after an error it cannot commit.
     pub fn secure_draws(&mut self) -> Result<()> {
         for (def, mark) in std::mem::take(&mut self.marks) {
             let Some(cluster) = self.engine.cluster() else {
@@ -185,8 +189,8 @@ impl Session {
 }
 
 impl Engine {
-    /// The parameters of a sequence, and where it stands: values in instances' caches count as
-    /// drawn.
+    /// The parameters of a sequence and its present state. Values in the caches of instances count
+    /// as drawn.
     pub fn sequence_state(&self, def: &SequenceDef) -> Result<(SequenceParams, SequenceState)> {
         Ok(self.sequence(def.object, def.header).state()?)
     }

@@ -1,4 +1,4 @@
-//! The dictionary's own table: the one table whose definition is in no table.
+//! The dictionary's own table: the only table whose definition is in no table.
 
 use crate::table::{IndexColumn, IndexDef, TableDef};
 use crate::{Error, Result};
@@ -8,7 +8,7 @@ use block::{Dba, ObjectId, Scn};
 pub(crate) const DICTIONARY: ObjectId = ObjectId(1);
 pub(crate) const DICTIONARY_INDEX: ObjectId = ObjectId(2);
 
-/// The dictionary's table from the addresses in the control file.
+/// The dictionary's table, made from the addresses in the control file.
 pub(crate) fn table_at(bootstrap: &[u64]) -> Result<TableDef> {
     let &[heap, index] = bootstrap else {
         return Err(Error::Corrupt(

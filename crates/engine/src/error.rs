@@ -11,7 +11,7 @@ pub enum Error {
         index: String,
         table: ObjectId,
         index_object: ObjectId,
-        /// The row that was refused, if it is in the heap: its transaction can fetch it, to say
+        /// The row that was refused, if it is in the heap. Its transaction can fetch it to say
         /// which key it was.
         row: Option<RowId>,
     },
@@ -27,13 +27,13 @@ pub enum Error {
     RecordTooLong,
     #[error("{0}")]
     Corrupt(String),
-    /// What this version does not do yet.
+    /// Something that this version does not do yet.
     #[error("{0}")]
     NotSupported(String),
     /// Other instances do not do what this one waits for.
     #[error("{0}")]
     Cluster(String),
-    /// A path that creation would write to is taken.
+    /// Something lies at a path that creation would write to.
     #[error("{0} is not empty, and no creation of a database has left it: nothing was changed")]
     InTheWay(String),
     #[error("no database in {0}")]
@@ -87,21 +87,21 @@ impl From<access::Error> for Error {
     }
 }
 
-/// What can be done about an error by whoever starts or verifies a database.
+/// What a person who starts or verifies a database can do about an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remedy {
-    /// The device or the quota is full.
+    /// Make room: the device or the quota is full.
     MakeRoom,
-    /// The operating system does not let this user do it.
+    /// Grant access: the operating system does not let this user do it.
     GrantAccess,
-    /// The files were made by a version of the program with other formats.
+    /// Use another version of the program: the files have that version's formats.
     OtherVersion,
-    /// The directory holds something else.
+    /// Choose another directory: this one holds something else.
     ChooseDirectory,
 }
 
 impl Error {
-    /// What can be done about it, if that is known.
+    /// What can be done about this error, if that is known.
     pub fn remedy(&self) -> Option<Remedy> {
         let storage = match self {
             Error::Storage(e)
@@ -134,8 +134,8 @@ impl Error {
         }
     }
 
-    /// What a client is told: class 53 for want of something, 40 for a transaction to try again, XX
-    /// for damage.
+    /// The SQLSTATE that a client is told: class 53 if something has run out, 40 for a transaction
+    /// that may be tried again, XX for damage.
     pub fn sqlstate(&self) -> &'static str {
         match self {
             Error::UniqueViolation { .. } => "23505",
@@ -158,7 +158,7 @@ impl Error {
         }
     }
 
-    /// See [`storage::Error::Sync`].
+    /// Whether this is a failed sync ([`storage::Error::Sync`]).
     pub(crate) fn is_sync_failure(&self) -> bool {
         match self {
             Error::Storage(e)
@@ -192,7 +192,7 @@ fn of_txn(e: &txn::Error) -> &'static str {
         txn::Error::Cache(e) => of_cache(e),
         txn::Error::Redo(e) => of_redo(e),
         txn::Error::Storage(e) => of_storage(e),
-        // What went wrong is what the engine's own handler of undo met.
+        // The cause is the error that the engine's own handler of undo met.
         txn::Error::Rollback { source, .. } => source
             .downcast_ref::<access::Error>()
             .map_or("XX001", of_access),

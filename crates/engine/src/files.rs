@@ -1,10 +1,10 @@
-//! The files of a database, which of them belong to one instance, and how those are made when it
-//! first comes.
+//! The files of a database: which of them belong to one instance, and how those are made when the
+//! instance first comes.
 //!
-//! **Invariant.** A file is named in the control file before it is written, so that survivors know
-//! all files whose locks prove an instance dead: data files by themselves, the redo and
-//! double-write files by the instance's thread. A thread in state [`ThreadState::New`] has files
-//! that are not complete; they are made anew.
+//! **Invariant.** A file is named in the control file before it is written. So survivors know all
+//! files whose locks prove an instance dead. The control file names data files one by one, and the
+//! redo and double-write files by the instance's thread. A thread in state [`ThreadState::New`] has
+//! files that are not complete; they are made anew.
 
 use crate::{Config, Progress, Result};
 use block::{FileId, InstanceId, LogPos, ThreadId};
@@ -18,10 +18,11 @@ use storage::{
 
 const CONTROL: &str = "control";
 
-/// Double-write files of an instance: of its blocks, and of its transaction status.
+/// The double-write file of an instance's blocks.
 pub(crate) fn double_write(instance: InstanceId) -> String {
     format!("dw/instance{}_blocks.dw", instance.0)
 }
+/// The double-write file of an instance's transaction status.
 pub(crate) fn status_double_write(instance: InstanceId) -> String {
     format!("dw/instance{}_status.dw", instance.0)
 }
@@ -48,7 +49,7 @@ pub(crate) fn own_data_files(instance: InstanceId) -> Vec<DataFileInfo> {
     ]
 }
 
-/// The thread of an instance that has never been open.
+/// The thread record of an instance that has never been open.
 pub(crate) fn new_thread(instance: InstanceId, config: &Config, state: ThreadState) -> ThreadInfo {
     ThreadInfo {
         thread: ThreadId(instance.0),
@@ -86,8 +87,8 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// All that an instance may write, in the order in which its locks are taken. Errors of the
-    /// redo files are the log's business: it outlives the loss of a member.
+    /// All files that an instance may write, in the order in which its locks are taken. The log
+    /// handles errors of the redo files, because it outlives the loss of a member.
     pub fn claims(&self, state: &Control, instance: InstanceId) -> Vec<Claim> {
         let mut files = vec![(CONTROL.to_string(), FileKind::Control)];
         files.extend(
@@ -124,8 +125,8 @@ impl Places {
     }
 }
 
-/// Names a new instance's files in the control file and makes them, if that has not been done, or
-/// not to its end. `places` are written under the instance's lease.
+/// Makes a new instance's files and names them in the control file, if that has not been done or
+/// was interrupted. `places` are written under the instance's lease.
 pub(crate) fn make_instance_files(
     control: &ControlFile,
     places: &Places,
@@ -177,7 +178,7 @@ pub(crate) fn create_redo(
     Ok(())
 }
 
-/// Double-write, undo and status files of an instance.
+/// Makes the double-write, undo and status files of an instance.
 pub(crate) fn create_own(storage: &dyn Storage, instance: InstanceId) -> Result<()> {
     DoubleWrite::create(storage, &double_write(instance))?;
     DoubleWrite::create(storage, &status_double_write(instance))?;
@@ -187,7 +188,7 @@ pub(crate) fn create_own(storage: &dyn Storage, instance: InstanceId) -> Result<
     Ok(())
 }
 
-/// Removes an instance's files: those of a creation that did not come to its end.
+/// Removes the files of an instance whose creation was interrupted.
 pub(crate) fn remove_leftovers(
     places: &Places,
     instance: InstanceId,
@@ -212,8 +213,9 @@ pub(crate) fn remove_leftovers(
     Ok(())
 }
 
-/// Opens the data files: `through` says by which storage an instance's own are reached, and `None`
-/// the ones that all write. Those of an instance that is just being added may not be there yet.
+/// Opens the data files. `through` gives the storage by which an instance's own files are reached,
+/// and for `None` the storage of the files that all instances write. The files of an instance that
+/// is just being added may not be there yet.
 pub(crate) fn open_data_files(
     state: &Control,
     through: &dyn Fn(Option<InstanceId>) -> Arc<dyn Storage>,

@@ -1,4 +1,4 @@
-//! What an instance stands on: its storage, its redo members, and how it meets others.
+//! The foundation of an instance: its storage, its redo members, and how it meets others.
 
 use crate::cluster::ClusterHost;
 use crate::{Config, Error, Result};
@@ -8,27 +8,27 @@ use interconnect::{Bound, Secret};
 use std::sync::Arc;
 use storage::{OsStorage, Storage};
 
-/// Ends the instance at once, whatever it is doing: called with the reason when a promise of the
-/// hardware is broken.
+/// Ends the instance at once, whatever it is doing. It is called with the reason when a promise of
+/// the hardware is broken.
 pub use storage::Fatal;
 
-/// The cluster's secret, in the database directory; nobody but its owner may read it.
+/// The file of the cluster's secret, in the database directory. Only its owner may read it.
 const SECRET_FILE: &str = "cluster.secret";
 
-/// What an instance stands on.
+/// The foundation on which an instance is opened.
 pub struct Host {
     pub storage: Arc<dyn Storage>,
-    /// Where the members of the redo files are; `storage` is the first as a rule.
+    /// Where the members of the redo files are. As a rule `storage` is the first of them.
     pub members: Vec<Arc<dyn Storage>>,
-    /// After it returns, if it does, nothing is written any more and all work fails; a real one
-    /// does not return.
+    /// Ends the instance. A real one does not return. If it returns, nothing is written any more
+    /// and all work fails.
     pub fatal: Fatal,
     /// How it meets other instances; none if it is to be alone.
     pub cluster: Option<ClusterHost>,
 }
 
-/// A broken promise of the hardware: nothing is safe to do but to end. What is in the log is
-/// recovered at the next start.
+/// Ends the process because a promise of the hardware is broken: nothing else is safe. The next
+/// start recovers what is in the log.
 pub(crate) fn stop_at_once(why: &str) -> ! {
     wait::thread::abort(why)
 }
@@ -45,8 +45,8 @@ pub(crate) fn log_members(
     Ok(members)
 }
 
-/// Takes the port of the interconnect and reads the secret of the cluster, which is drawn when the
-/// first instance needs it.
+/// Takes the port of the interconnect and reads the secret of the cluster. The first instance that
+/// needs the secret makes it.
 pub(crate) fn cluster_host(config: &Config) -> Result<Option<ClusterHost>> {
     let Some(address) = config.interconnect else {
         return Ok(None);
@@ -54,7 +54,7 @@ pub(crate) fn cluster_host(config: &Config) -> Result<Option<ClusterHost>> {
     let failed = |e: interconnect::Error| Error::Cluster(e.to_string());
     if address.ip().is_unspecified() {
         return Err(Error::Cluster(format!(
-            "interconnect_address {}: an address is wanted at which the other instances reach this one",
+            "interconnect_address {}: give an address at which the other instances reach this one",
             address.ip()
         )));
     }
@@ -67,7 +67,7 @@ pub(crate) fn cluster_host(config: &Config) -> Result<Option<ClusterHost>> {
     let path = config.dir.join(SECRET_FILE);
     let secret = match path.exists() {
         true => Secret::read(&path),
-        // Another instance may be as quick.
+        // Another instance may make the secret at the same time.
         false => Secret::create(&path).or_else(|e| match path.exists() {
             true => Secret::read(&path),
             false => Err(e),
@@ -86,7 +86,7 @@ pub(crate) fn cluster_host(config: &Config) -> Result<Option<ClusterHost>> {
     Ok(Some(host))
 }
 
-/// Says in time, and how to help it, that a certificate is missing.
+/// Finds a missing certificate before it is needed, and says how to make it.
 fn check_certificate(config: &Config) -> Result<()> {
     let files = TlsFiles::in_directory(&config.certificates, InstanceId(config.instance));
     match [&files.authority, &files.certificate, &files.key]

@@ -1,8 +1,8 @@
-//! Questions of one instance to the others that need no lock and no block: how they are. The views
-//! of all instances (`gv$`) are made of the answers.
+//! Questions of an instance to the others about how they are. The `gv$` views, which show all
+//! instances, are made of the answers. A question needs no lock and no block.
 //!
-//! What a question and its answer say is the business of whoever asks and of the responder
-//! ([`Inquiries::respond_with`]); here they are bytes.
+//! Questions and answers are bytes here. Only the asker and the responder
+//! ([`Inquiries::respond_with`]) know what they mean.
 //!
 //! ```text
 //! session ── ASK id, page 0, question ──► receiving thread ──► queue ──► thread pz00: the
@@ -12,16 +12,17 @@
 //! ```
 //!
 //! **Invariants.**
-//! - Receiving threads make no answers (R8): what an answer is made of is read under latches, and
-//!   making it takes as long as it takes.
-//! - An answer is fetched page by page by whoever wants it, so a slow reader delays nobody, and a
-//!   page is small enough not to hold up the blocks that share its lane.
-//! - Nobody waits for ever: an instance that says nothing for as long as the asker has patience is
-//!   missing from the result, by name and with the reason.
+//! - Receiving threads make no answers (R8): an answer is read under latches, and nobody knows how
+//!   long making it takes.
+//! - The asker fetches an answer page by page. So a slow reader delays nobody, and a page is small
+//!   enough not to hold up the blocks that share its lane.
+//! - Nobody waits for ever. If an instance says nothing for as long as the asker has patience, its
+//!   answer is missing from the result, with its name and the reason.
 //! - Everything that can grow has a limit: questions waiting, an answer's bytes, answers kept for
-//!   their further pages. What is over a limit is answered with an error that says so.
-//! - Messages may be lost with their connection, or come twice. An unanswered page is asked for
-//!   again; an answer that is made a second time has another number, and its reader begins again.
+//!   their further pages. Whatever exceeds a limit is answered with an error that says so.
+//! - Messages may be lost with their connection, or come twice. The asker asks again for a page
+//!   that was not answered. An answer that is made a second time has another number, and its reader
+//!   begins again.
 
 mod messages;
 
@@ -43,24 +44,25 @@ use wire::Bad;
 /// Kinds of messages, within [`interconnect::kinds::ENGINE`].
 pub(crate) const INQUIRY_KINDS: RangeInclusive<u16> = 240..=242;
 
-/// Of an answer, in one message: four blocks.
+/// Bytes of an answer in one message: four blocks.
 const PAGE_BYTES: usize = 32 << 10;
-/// Of an answer. The largest view is the ring of session history: 360,000 samples of about 250
-/// bytes with their statements cut to 1000.
+/// Most bytes of an answer. The largest view is the ring of session history: 360,000 samples of
+/// about 250 bytes, and their statements, cut to 1000.
 const ANSWER_MAX_BYTES: usize = 512 << 20;
-/// Of a question: a view's name and the like.
+/// Most bytes of a question: the name of a view and the like.
 const QUESTION_MAX_BYTES: usize = 4096;
-/// Questions waiting for `pz00`: far more than sessions that look at such views at a time.
+/// Questions that may wait for `pz00`: far more than the sessions that look at such views at a
+/// time.
 const QUEUE_MAX: usize = 1024;
-/// All answers kept for their further pages; one is always kept.
+/// Bytes of all answers kept for their further pages. One answer is always kept.
 const KEPT_MAX_BYTES: usize = 2 * ANSWER_MAX_BYTES;
-/// A reader that has not asked for the next page for so long is gone.
+/// How long an answer is kept. A reader that has not asked for the next page for so long is gone.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 
 /// Makes the answer to a question.
 pub type Responder = Box<dyn Fn(&[u8]) -> std::result::Result<Vec<u8>, String> + Send + Sync>;
 
-/// What an instance said.
+/// An instance and its answer, or why that is missing.
 pub type Answer = (InstanceId, std::result::Result<Vec<u8>, Missing>);
 
 /// Why an instance's answer is missing.
@@ -74,14 +76,15 @@ pub enum Missing {
     Failed(String),
 }
 
-/// A question of this instance, to one other.
+/// A question of this instance to one other.
 struct Open {
     to: InstanceId,
     question: Arc<[u8]>,
-    /// Pages that are here, one after the other, and how many.
+    /// The pages that have come, one after the other.
     bytes: Vec<u8>,
+    /// How many pages have come.
     have: u32,
-    /// Which making of the answer they are of.
+    /// The number of the making of the answer from which the pages are.
     making: u64,
     heard: Instant,
     outcome: Option<std::result::Result<(), Missing>>,
@@ -96,7 +99,7 @@ struct Asked {
     question: Vec<u8>,
 }
 
-/// An answer of more than one page.
+/// An answer of more than one page, kept for its reader.
 struct Kept {
     bytes: Vec<u8>,
     making: u64,
@@ -111,22 +114,23 @@ struct Inbox {
     stop: bool,
 }
 
-/// See the module.
+/// The questions of an instance and its answers to others; the module's head says more.
 pub struct Inquiries {
     post: OnceLock<Arc<dyn Post>>,
     responder: OnceLock<Responder>,
-    /// As last told; empty as long as this instance has always been alone.
+    /// The members as last told; empty as long as this instance has always been alone.
     members: Mutex<Vec<InstanceId>>,
     open: Mutex<(u64, HashMap<u64, Open>)>,
     inbox: Mutex<Inbox>,
     asked: Condvar,
     worker: Worker,
-    /// This, for the thread.
+    /// This object, for the thread.
     own: std::sync::Weak<Inquiries>,
 }
 
 impl Inquiries {
-    /// `incarnation`: two lives of an instance never give a question the same number.
+    /// Makes the layer of one life. `incarnation` keeps the numbers of questions of two lives
+    /// apart.
     pub(crate) fn new(incarnation: u32) -> Arc<Inquiries> {
         Arc::new_cyclic(|own| Inquiries {
             post: OnceLock::new(),
@@ -140,7 +144,7 @@ impl Inquiries {
         })
     }
 
-    /// Sets what answers the others' questions. Called once.
+    /// Sets the function that answers the others' questions. Called once.
     pub fn respond_with(&self, responder: Responder) {
         assert!(
             self.responder.set(responder).is_ok(),
@@ -148,9 +152,9 @@ impl Inquiries {
         );
     }
 
-    /// Asks all others, and does `meanwhile` while they answer. Each is waited for as long as it
-    /// says something every now and then, `patience` at most in between. Fails if the session's
-    /// statement is cancelled. To be called by a session that holds no latch.
+    /// Asks all others, and does `meanwhile` while they answer. Each instance may be silent for
+    /// `patience` at most between two pages. Fails if the session's statement is cancelled. The
+    /// caller is a session that holds no latch.
     pub fn ask_others<T>(
         &self,
         question: &[u8],
@@ -233,7 +237,7 @@ impl Inquiries {
         }
     }
 
-    /// Asks for the first page that is not here.
+    /// Asks for the first page that has not come.
     fn ask_on(&self, number: u64, q: &Open) {
         let (id, page) = (number, q.have);
         self.send(q.to, Head::Ask { id, page }, &q.question);
@@ -282,7 +286,7 @@ impl Inquiries {
         bytes: &[u8],
     ) -> std::result::Result<(), Bad> {
         let mut open = self.open.lock();
-        // It may have given up.
+        // The asker may have given up.
         let Some(q) = open.1.get_mut(&a.id).filter(|q| q.to == from) else {
             return Ok(());
         };
@@ -300,7 +304,7 @@ impl Inquiries {
             (q.have, q.making) = (0, a.making);
             q.bytes.clear();
         }
-        // Asked for twice, or of an earlier making.
+        // The page was asked for twice, or is of an earlier making.
         if (a.making, a.page) != (q.making, q.have) {
             return Ok(());
         }
@@ -357,15 +361,15 @@ impl Inquiries {
             }
         }
         let made = match self.responder.get() {
-            // It only reads. What it trips over here its own sessions are told as an error; nobody
-            // elsewhere may end this instance with a question.
+            // The responder only reads. The instance's own sessions meet the same broken invariant
+            // as an error; a question from elsewhere must not end this instance.
             Some(respond) => catch_unwind(AssertUnwindSafe(|| respond(&asked.question)))
                 .unwrap_or_else(|_| Err("its answer broke an invariant".to_string())),
             None => Err("it is starting".to_string()),
         };
         let made = made.and_then(|bytes| match bytes.len() {
             n if n > ANSWER_MAX_BYTES => Err(format!(
-                "its answer has {n} bytes, {ANSWER_MAX_BYTES} are possible"
+                "its answer has {n} bytes, and {ANSWER_MAX_BYTES} are the limit"
             )),
             _ => Ok(bytes),
         });
@@ -393,7 +397,7 @@ impl Inquiries {
 
     fn send_page(&self, (to, id): (InstanceId, u64), page: u32, making: u64, bytes: &[u8]) {
         let pages = pages_of(bytes);
-        // Of an earlier making, which had more of them.
+        // The page asked for may be of an earlier making, which had more pages.
         let page = if page < pages { page } else { 0 };
         let from = page as usize * PAGE_BYTES;
         let bytes = &bytes[from..bytes.len().min(from + PAGE_BYTES)];
@@ -422,7 +426,7 @@ impl Inquiries {
 }
 
 impl Inbox {
-    /// The answers read last stay.
+    /// Drops kept answers until all fit. Those that were read last stay.
     fn make_room(&mut self) {
         while self.kept.len() > 1
             && self.kept.values().map(|k| k.bytes.len()).sum::<usize>() > KEPT_MAX_BYTES
@@ -434,7 +438,7 @@ impl Inbox {
     }
 }
 
-/// Questions that are open until this is dropped.
+/// Questions that stay open until this is dropped.
 struct Asking<'a> {
     of: &'a Inquiries,
     numbers: Vec<u64>,

@@ -1,4 +1,4 @@
-//! A running instance: what it is made of, what it has open, object ids.
+//! A running instance: its parts, the objects that it has open, and its object ids.
 
 use crate::background::Background;
 use crate::cluster::Cluster;
@@ -45,7 +45,7 @@ pub struct Engine {
     pub(crate) txns: Arc<TxnManager>,
     pub(crate) space: Arc<Space>,
     pub(crate) temp: Arc<TempSpace>,
-    /// The files of all instances, to be read.
+    /// The files of all instances, for reading.
     pub(crate) plain: Arc<dyn Storage>,
     pub(crate) open: seam::RwLock<Open>,
     pub(crate) dictionary: OnceLock<Arc<TableDef>>,
@@ -55,24 +55,24 @@ pub struct Engine {
     /// Held by `smon` while it works, and by a check that needs trees at rest.
     pub(crate) quiet: Mutex<()>,
     pub(crate) threads: Mutex<Option<Threads>>,
-    /// None while this process stands in for a dead instance, to recover it: its locks are kept
-    /// until that is done with.
+    /// None while this process stands in for a dead instance to recover it: the dead instance's
+    /// locks are kept until that is done.
     pub(crate) membership: Option<Membership>,
 }
 
-/// That this instance is a member, and the locks that make it one.
+/// The membership of this instance, and the locks that make it a member.
 pub(crate) struct Membership {
     pub file: Arc<ClusterFile>,
     pub lease: Arc<Lease>,
     pub me: Member,
-    /// In which it has joined.
+    /// The epoch in which it has joined.
     pub epoch: u64,
-    /// The others; not set if this instance is to be alone.
+    /// The other instances. Not set if this instance is to be alone.
     pub cluster: OnceLock<Arc<Cluster>>,
 }
 
 impl Membership {
-    /// The thread is closed: this instance is a member no more.
+    /// Leaves the membership: the thread of this instance is closed.
     pub fn leave(&self) -> Result<()> {
         let me = self.me;
         let Some(cluster) = self.cluster.get() else {
@@ -87,7 +87,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Nothing is written any more.
+    /// Ends the connections and gives up the locks: nothing is written any more.
     pub fn stop(&self) {
         if let Some(cluster) = self.cluster.get() {
             cluster.stop();
@@ -96,12 +96,13 @@ impl Membership {
     }
 }
 
-/// Objects whose blocks this instance may still have, and how often it has looked for them; `smon`
-/// lets go of them.
+/// Objects whose blocks this instance may still have, and how often it has looked for them. `smon`
+/// lets go of these blocks.
 #[derive(Default)]
 pub(crate) struct Dropped {
     pub objects: BTreeMap<ObjectId, u32>,
-    /// All frames are looked at, which is not to be done all the time.
+    /// The next look comes no earlier: it goes through all frames, which must not happen all the
+    /// time.
     pub not_before: Option<Instant>,
 }
 
@@ -128,8 +129,8 @@ pub fn exists(dir: &Path) -> bool {
 }
 
 impl Engine {
-    /// The instance that was rolled forward, open but for its background threads. `recovery`: what
-    /// the whole start recovered.
+    /// The instance that was rolled forward, open except for its background threads. `recovery` is
+    /// what the whole start recovered.
     pub(crate) fn of(
         rolled: RolledForward,
         config: Config,
@@ -180,20 +181,21 @@ impl Engine {
         );
     }
 
-    /// By which the layer of sequences opens one of this instance's.
+    /// The handle by which the layer of sequences opens sequences of this instance.
     pub(crate) fn opens_sequences(self: &Arc<Self>) -> Weak<dyn OpensSequences> {
         let this: Arc<dyn OpensSequences> = self.clone();
         Arc::downgrade(&this)
     }
 
-    /// Set as long as this instance's picture of the dictionary is the present one; `None` if
-    /// nobody else can change it.
+    /// A flag that is set as long as this instance's picture of the dictionary is the present one.
+    /// `None` if nobody else can change the dictionary.
     pub fn dictionary_flag(&self) -> Option<Arc<AtomicBool>> {
         self.txns.dictionary_flag()
     }
 
-    /// Calls `read` if another instance has changed the dictionary since it was last called, and
-    /// sets the flag. Not in a transaction that commits a change of its own.
+    /// If another instance has changed the dictionary since the last call, calls `read` and sets
+    /// the flag. Not to be called in a transaction that commits a change of the dictionary of its
+    /// own.
     pub fn refresh_dictionary<E: From<Error>>(
         &self,
         read: impl FnOnce() -> std::result::Result<(), E>,
@@ -201,8 +203,8 @@ impl Engine {
         self.txns.refresh_dictionary(read).map_err(Error::from)?
     }
 
-    /// An object is in no picture of the dictionary any more: nothing is kept for it, here, whoever
-    /// dropped it.
+    /// Forgets an object that is in no picture of the dictionary any more: this instance keeps
+    /// nothing for it, whichever instance dropped it.
     pub fn forget_dropped(&self, object: ObjectId) {
         self.forget(object);
         self.txns.forget_object(object);
@@ -213,7 +215,8 @@ impl Engine {
         self.membership.as_ref()?.cluster.get()
     }
 
-    /// Which life of the instance this is, from 1.
+    /// The number of this life of the instance, from 1. Zero while this process stands in without a
+    /// membership.
     pub fn incarnation(&self) -> u32 {
         self.membership.as_ref().map_or(0, |m| m.me.incarnation)
     }
@@ -226,14 +229,14 @@ impl Engine {
         }
     }
 
-    /// The services that are defined, and who is up to run them.
+    /// The services that are defined, and the instances that are up to run them.
     pub fn services(&self) -> std::result::Result<(Services, Vec<InstanceId>), services::Error> {
         let me = InstanceId(self.config.instance);
         let up = services::up(me, self.cluster().map(|c| &**c));
         Ok((Services::read(&self.config.dir)?, up))
     }
 
-    /// How a service stands on this instance, just now.
+    /// Whether a service runs on this instance now.
     pub fn standing_of(&self, service: &str) -> std::result::Result<Standing, services::Error> {
         let me = InstanceId(self.config.instance);
         services::standing(&self.config.dir, me, self.cluster().map(|c| &**c), service)
@@ -265,7 +268,7 @@ impl Engine {
         &self.redo
     }
 
-    /// The table that holds all definitions: columns id integer, kind smallint, name text,
+    /// The table that holds all definitions. Its columns are id integer, kind smallint, name text,
     /// definition bytea.
     pub fn dictionary(&self) -> Arc<TableDef> {
         self.dictionary
@@ -274,7 +277,7 @@ impl Engine {
             .clone()
     }
 
-    /// A new object id, never given out before, not even by another instance.
+    /// Draws a new object id. No instance has given it out before.
     pub fn allocate_object_id(&self) -> Result<ObjectId> {
         let mut ids = self.objects.lock();
         if ids.next == ids.end {
@@ -292,7 +295,7 @@ impl Engine {
         Ok(ObjectId(ids.next - 1))
     }
 
-    /// Writes everything that is dirty and moves the checkpoint past it.
+    /// Writes every dirty block and moves the checkpoint past all of them.
     pub fn checkpoint(&self) -> Result<()> {
         Ok(self.cache.checkpoint()?)
     }
@@ -348,7 +351,7 @@ impl Engine {
             .clone()
     }
 
-    /// The object is gone.
+    /// Closes an object that is gone.
     pub(crate) fn forget(&self, object: ObjectId) {
         if let Some(cluster) = self.cluster() {
             cluster.sequences().forget(object);
@@ -360,14 +363,15 @@ impl Engine {
         open.sequences.remove(&object);
     }
 
-    /// Blocks of a segment, used or not.
+    /// The number of a segment's blocks, used or not.
     pub fn segment_blocks(&self, object: ObjectId) -> Result<u64> {
         Ok(self.space.blocks_of(object)?)
     }
 
-    /// Gives back the space of every object not in `known`: what a crash left behind between a
-    /// commit and the dropping of its segments. Does nothing if another instance has been up since
-    /// this one started: what this one does not know may have been created there.
+    /// Gives back the space of every object that is not in `known`. A crash between a commit and
+    /// the dropping of its segments leaves such space behind. Does nothing if another instance has
+    /// been up since this one started, because objects that are unknown here may have been created
+    /// there.
     pub fn drop_orphans(&self, known: &std::collections::BTreeSet<ObjectId>) -> Result<u64> {
         let own: Vec<ObjectId> = self
             .dictionary
@@ -376,7 +380,7 @@ impl Engine {
             .unwrap_or_default();
         let mut dropped = 0;
         let owners = self.space.owners()?;
-        // Only now: who comes after has nothing among these.
+        // Checked after the list is read: an instance that comes later has nothing in the list.
         if self.space.members().changes() > 0 {
             return Ok(0);
         }

@@ -1,6 +1,6 @@
 //! One instance put together: creating and opening a database, instance recovery, sessions and
-//! their transactions, tables as a heap with its indexes, background work, and stopping. This is
-//! the interface that `sql` sees.
+//! their transactions, tables as a heap with its indexes, background work, and stopping. `sql` sees
+//! this interface.
 //!
 //! **Layers**, from the top; a module imports only from layers below its own (`README.md` has the
 //! table): `open`, `bootstrap`, `verify`; sessions (`session`, `read`, `write`, `upsert`, `bulk`,
@@ -8,10 +8,12 @@
 //! `sequences`, `inquiry`; `host`, `files`, `config`, `background`; `table`, `dictionary`, `sort`,
 //! `temp`, `progress`, `error`.
 //!
-//! **Invariants.** Index entries of a row are inserted after its version and marked before its
-//! transaction ends, so a reader that follows an unmarked entry finds in the version it may see the
-//! key of the entry, or passes it by. Whoever needs another block or another transaction's verdict
-//! lets go of every latch first (R7).
+//! **Invariants.**
+//! - A transaction inserts the index entries of a row after the row's version, and marks old
+//!   entries before it ends. So a reader that follows an unmarked entry either finds the entry's
+//!   key in the version it may see, or passes the entry by.
+//! - A thread that needs another block, or the verdict about another transaction, lets go of every
+//!   latch first (R7).
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_types))]
 

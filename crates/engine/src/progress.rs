@@ -1,10 +1,10 @@
-//! How something long tells how far it has come.
+//! Reports of how far a long task has come.
 
-/// Hears how far something long has come. `total` is zero if nobody knows it.
+/// Hears how far a long task has come. `total` is zero if nobody knows it.
 pub trait Progress: Sync {
     fn step(&self, what: &str, done: u64, total: u64);
-    /// Whether this is still to be done: asked while others are waited for, which may be without an
-    /// end.
+    /// Whether the task is still wanted. A task asks this while it waits for others, which may last
+    /// for ever.
     fn is_wanted(&self) -> bool {
         true
     }

@@ -14,11 +14,11 @@ use wait::session::cancellable;
 
 /// Blocks read ahead at a time.
 const READ_AHEAD: u32 = 64;
-/// Entries of an index between two looks at whether the statement is cancelled.
+/// Entries of an index between two checks of whether the statement is cancelled.
 const CANCEL_STEPS: u32 = 64;
 
-/// All rows of a table, a block at a time. Several can divide a table's blocks among themselves:
-/// see [`HeapScan::split`].
+/// A scan of all rows of a table, a block at a time. Several scans can divide a table's blocks
+/// among themselves ([`HeapScan::split`]).
 #[derive(Clone)]
 pub struct HeapScan {
     heap: Arc<Heap>,
@@ -38,8 +38,8 @@ impl HeapScan {
         }
     }
 
-    /// Gives the visible rows of the next block to `f`, which must not wait: most come under the
-    /// block's latch. False at the end.
+    /// Gives the visible rows of the next block to `f`. `f` must not wait: most rows are given
+    /// under the block's latch. False at the end.
     pub fn next_block(
         &mut self,
         _session: &mut Session,
@@ -49,7 +49,8 @@ impl HeapScan {
         self.next_block_of(snapshot, f)
     }
 
-    /// The next of them for a worker without a session, whose snapshot is held for it.
+    /// Like [`HeapScan::next_block`], for a worker without a session, whose snapshot is held for
+    /// it.
     pub fn next_block_of(
         &mut self,
         snapshot: &Snapshot,
@@ -62,8 +63,8 @@ impl HeapScan {
         Ok(true)
     }
 
-    /// The visible rows of the next block all at once, most of them under the block's latch. False
-    /// at the end.
+    /// Gives the visible rows of the next block all at once, most of them under the block's latch.
+    /// False at the end.
     pub fn next_rows_of(
         &mut self,
         snapshot: &Snapshot,
@@ -76,7 +77,7 @@ impl HeapScan {
         Ok(true)
     }
 
-    /// The block to read next; those after it are on their way by then.
+    /// The block to read next. The blocks after it are being read ahead by then.
     fn advance(&mut self) -> Result<Option<Dba>> {
         if self.runs.is_none() {
             self.runs = Some(cancellable(|| self.heap.block_runs())?);
@@ -97,7 +98,7 @@ impl HeapScan {
         Ok(Some(dba))
     }
 
-    /// Blocks to be read in all.
+    /// The number of blocks that the scan reads in all.
     pub fn blocks(&self) -> Result<u64> {
         Ok(cancellable(|| self.heap.block_runs())?
             .iter()
@@ -105,7 +106,7 @@ impl HeapScan {
             .sum())
     }
 
-    /// Divides the scan, which has not begun, into at most `parts` of about the same number of
+    /// Divides a scan that has not begun into at most `parts` scans of about the same number of
     /// blocks.
     pub fn split(&self, parts: usize) -> Result<Vec<HeapScan>> {
         let runs = cancellable(|| self.heap.block_runs())?;
@@ -133,8 +134,8 @@ impl HeapScan {
     }
 }
 
-/// Runs a part of a walk through an index, and notes what it took if that is wanted. `f` tells how
-/// many entries it met.
+/// Runs a part of a walk through an index, and notes what it took if that is wanted. `f` returns
+/// how many entries it met.
 fn timed<R>(
     times: Option<&mut IndexTimes>,
     f: impl FnOnce() -> Result<R>,
@@ -153,7 +154,7 @@ fn timed<R>(
     Ok(done)
 }
 
-/// Rows in the order of an index.
+/// A scan of rows in the order of an index.
 pub struct IndexScan {
     tree: Arc<BTree>,
     heap: Arc<Heap>,
@@ -161,7 +162,7 @@ pub struct IndexScan {
     index: usize,
     cursor: Cursor,
     scratch: Vec<u8>,
-    /// Entries met, so that a long walk looks now and then whether it is still wanted.
+    /// Entries met. After every so many, a long walk checks whether it is still wanted.
     steps: u32,
 }
 
@@ -176,7 +177,7 @@ impl IndexScan {
         cancellable(|| self.walk(session.index_times.as_mut(), snapshot, row))
     }
 
-    /// The next of them for a worker without a session, whose snapshot is held for it.
+    /// Like [`IndexScan::next`], for a worker without a session, whose snapshot is held for it.
     pub fn next_of(&mut self, snapshot: &Snapshot, row: &mut Vec<u8>) -> Result<Option<RowId>> {
         self.walk(None, snapshot, row)
     }
@@ -211,7 +212,7 @@ impl IndexScan {
 }
 
 impl Engine {
-    /// Rows between two bounds, each of which is a prefix of the key's columns.
+    /// A scan of the rows between two bounds. Each bound is a prefix of the key's columns.
     pub fn index_range(
         &self,
         table: &Arc<TableDef>,
@@ -222,7 +223,7 @@ impl Engine {
     ) -> Result<IndexScan> {
         let def = &table.indexes[index];
         let prefix = |values: &[Datum]| prefix(&table.columns, def, values);
-        // `None` is above every key: nothing can follow such a prefix.
+        // `None` is above every key: no key follows such a prefix.
         let low = match low {
             Bound::Unbounded => Some(Vec::new()),
             Bound::Included(v) => Some(prefix(v)),
@@ -250,7 +251,7 @@ impl Engine {
 }
 
 impl Session {
-    /// From now on what walks through indexes take is noted, until [`Session::index_times`].
+    /// Notes, from now on, what walks through indexes take. [`Session::index_times`] ends that.
     pub fn time_indexes(&mut self) {
         self.index_times = Some(IndexTimes::default());
     }
@@ -263,7 +264,7 @@ impl Session {
         HeapScan::new(self.engine.heap(table.object, table.header))
     }
 
-    /// Rows between two bounds, each of which is a prefix of the key's columns.
+    /// A scan of the rows between two bounds. Each bound is a prefix of the key's columns.
     pub fn index_range(
         &mut self,
         table: &Arc<TableDef>,
@@ -275,7 +276,7 @@ impl Session {
         self.engine.index_range(table, index, low, high, backward)
     }
 
-    /// The row that a whole key of a unique index leads to.
+    /// Reads the row that a whole key of a unique index leads to.
     pub fn get_unique(
         &mut self,
         table: &TableDef,
@@ -292,9 +293,9 @@ impl Session {
         Ok(found.settled())
     }
 
-    /// Looks a row up for a caller that is about to change it, if it is as it is wanted.
-    /// [`Sight::Newer`] only if `may_renew`: the statement has read nothing else yet, and would
-    /// begin again with a snapshot of now.
+    /// Looks up a row that the caller is about to change. [`Sight::Newer`] is returned only if
+    /// `may_renew` is set: the statement has read nothing else yet, and would begin again with a
+    /// snapshot of now.
     pub fn get_unique_to_change(
         &mut self,
         table: &TableDef,
@@ -305,7 +306,7 @@ impl Session {
         row: &mut Vec<u8>,
     ) -> Result<Sight<RowId>> {
         table.indexes[index].check_usable(snapshot)?;
-        // The snapshot of a transaction stays.
+        // The snapshot of a whole transaction is not renewed.
         let may_renew = may_renew && self.txn.isolation() == Isolation::ReadCommitted;
         self.look_up(table, index, key, row, |heap, rid, row| {
             Ok(heap.fetch_to_change(snapshot, rid, may_renew, |bytes| copy(bytes, row))?)

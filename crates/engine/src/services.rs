@@ -1,9 +1,9 @@
-//! Services: names under which applications connect, each with the instances that it prefers and
-//! those that take over.
+//! Services: names under which applications connect. Each service has instances that it prefers,
+//! and instances that take over.
 //!
-//! What is defined is a file beside the control file, which every instance reads and `braid
-//! service` changes; where a service runs follows from it and from who is up, and everybody
-//! computes the same.
+//! The definitions are in a file beside the control file. Every instance reads it, and `braid
+//! service` changes it. Where a service runs follows from its definition and from who is up, so
+//! every instance computes the same.
 //!
 //! ```text
 //! file `services`, a line for each, in the order of names:
@@ -11,11 +11,11 @@
 //! ```
 //!
 //! **Invariants.**
-//! - The file is replaced as a whole, by whoever has locked `services.lock`: a reader sees one
-//!   state or another.
-//! - A service runs on its preferred instances that are up, and for each of those that are not on
-//!   one more of the available ones that are, in the order of its list.
-//! - [`DEFAULT`] has no line and runs everywhere.
+//! - The process that has locked `services.lock` replaces the file as a whole. So a reader sees
+//!   either the old or the new definitions.
+//! - A service runs on its preferred instances that are up. For each preferred instance that is not
+//!   up, it also runs on one of the available instances that are up, in the order of its list.
+//! - [`DEFAULT`] has no line in the file, and runs everywhere.
 
 use crate::cluster::Cluster;
 use block::{FileId, InstanceId};
@@ -24,14 +24,15 @@ use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
-/// The service that there is in every database.
+/// The service that every database has.
 pub const DEFAULT: &str = "braid";
-/// Databases of PostgreSQL that clients connect to when they know of no other: the default service,
-/// too.
+/// Names that also mean the default service. Clients that know of no other database connect to
+/// these databases of PostgreSQL.
 const ALSO_DEFAULT: [&str; 2] = ["postgres", "template1"];
-/// As long as any other name.
+/// The longest name of a service. It is that of other names.
 pub const MAX_NAME_BYTES: usize = 63;
-/// More is a program gone wild; a reader takes so much memory at most (a line has less than 1 KiB).
+/// The most services of a database. More are the work of a program that has gone wild. The limit
+/// bounds the memory that a reader takes (a line has less than 1 KiB).
 pub const MAX_SERVICES: usize = 1000;
 
 const FILE: &str = "services";
@@ -45,23 +46,23 @@ pub enum Error {
         path: PathBuf,
         source: std::io::Error,
     },
-    #[error("{}, line {line}: \"{text}\" is no service", .path.display())]
+    #[error("{}, line {line}: \"{text}\" does not define a service", .path.display())]
     Line {
         path: PathBuf,
         line: usize,
         text: String,
     },
     #[error(
-        "\"{0}\" is no name of a service: 1 to {MAX_NAME_BYTES} letters, digits, _, . and -, not {DEFAULT} or postgres"
+        "\"{0}\" cannot be a service's name: give 1 to {MAX_NAME_BYTES} letters, digits, _, . or -, but not {DEFAULT}, postgres or template1"
     )]
     Name(String),
-    #[error("instances \"{0}\": numbers from 1 to {max}, each once, are wanted, at least one of them preferred", max = FileId::MAX_INSTANCES)]
+    #[error("instances \"{0}\": give numbers from 1 to {max}, each once, and at least one that is preferred", max = FileId::MAX_INSTANCES)]
     Instances(String),
-    #[error("there are {MAX_SERVICES} services already")]
+    #[error("there are {MAX_SERVICES} services already, which is the most: remove one first")]
     TooMany,
 }
 
-/// Where a service is to run.
+/// The instances on which a service is to run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Service {
     pub preferred: Vec<InstanceId>,
@@ -69,7 +70,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// From lists like `1,2`.
+    /// A service from lists like `1,2`.
     pub fn new(preferred: &str, available: &str) -> Result<Service, Error> {
         let wrong = || Error::Instances(format!("{preferred};{available}"));
         let service = Service {
@@ -90,7 +91,7 @@ impl Service {
         self.preferred.iter().chain(&self.available).copied()
     }
 
-    /// Where it runs as long as these are up.
+    /// The instances on which the service runs as long as the instances in `up` are up.
     pub fn runs_on(&self, up: &[InstanceId]) -> Vec<InstanceId> {
         let is_up = |k: &&InstanceId| up.contains(k);
         let wanted = self.preferred.len();
@@ -100,7 +101,7 @@ impl Service {
     }
 }
 
-/// "1,2"; empty for none.
+/// The instances as text, like "1,2"; empty for none.
 pub fn list(instances: &[InstanceId]) -> String {
     let numbers: Vec<_> = instances.iter().map(|k| k.0.to_string()).collect();
     numbers.join(",")
@@ -129,7 +130,7 @@ fn is_name(name: &str) -> bool {
 pub struct Services(BTreeMap<String, Service>);
 
 impl Services {
-    /// Of the database in a directory. None are defined as long as there is no file.
+    /// Reads the services of the database in a directory. Without a file there are none.
     pub fn read(dir: &Path) -> Result<Services, Error> {
         let path = dir.join(FILE);
         let text = match std::fs::read_to_string(&path) {
@@ -163,7 +164,8 @@ impl Services {
         self.0.iter().map(|(name, service)| (&**name, service))
     }
 
-    /// Those that run on an instance as long as these are up, the default one first.
+    /// The names of the services that run on an instance as long as the instances in `up` are up;
+    /// the default one comes first.
     pub fn of_instance(&self, k: InstanceId, up: &[InstanceId]) -> Vec<String> {
         let here = self.iter().filter(|(_, s)| s.runs_on(up).contains(&k));
         std::iter::once(DEFAULT)
@@ -188,8 +190,8 @@ fn parse(line: &str) -> Option<(String, Service)> {
     is_name(name).then(|| (name.to_string(), service))
 }
 
-/// Defines a service anew, or takes it away (`None`), for all instances; what connections there are
-/// go on. Returns what there was.
+/// Defines a service, or removes it (`None`), for all instances. Existing connections go on.
+/// Returns the former definition.
 pub fn define(dir: &Path, name: &str, service: Option<Service>) -> Result<Option<Service>, Error> {
     if !is_name(name) {
         return Err(Error::Name(name.to_string()));
@@ -227,11 +229,11 @@ pub fn define(dir: &Path, name: &str, service: Option<Service>) -> Result<Option
     Ok(before)
 }
 
-/// What a connection that asks for a service is told on an instance.
+/// What an instance tells a connection that asks for a service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Standing {
     Runs,
-    /// The service runs on these instances just now, and not here.
+    /// The service runs on these instances now, and not on this one.
     Elsewhere(Vec<InstanceId>),
     Unknown,
 }
@@ -244,7 +246,7 @@ pub fn of_database(name: &str) -> &str {
     }
 }
 
-/// How a service stands on an instance of the database in a directory; `cluster` is that instance
+/// How a service stands on an instance of the database in a directory. `cluster` is that instance
 /// among others.
 pub fn standing(
     dir: &Path,

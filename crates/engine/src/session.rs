@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use txn::{Isolation, Level, NameClass, Snapshot, Transaction};
 
-/// PostgreSQL's table lock modes.
+/// The modes of table locks that PostgreSQL has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockMode {
     AccessShare,
@@ -22,8 +22,8 @@ pub enum LockMode {
 }
 
 impl LockMode {
-    /// The enqueue mode that excludes as much of what matters: maintenance (SHARE UPDATE EXCLUSIVE)
-    /// excludes nothing here, because it needs no protection.
+    /// The enqueue mode with the same effect for everything that matters. Maintenance (SHARE UPDATE
+    /// EXCLUSIVE) excludes nothing here, because it needs no protection.
     fn enqueue(self) -> txn::LockMode {
         match self {
             LockMode::AccessShare | LockMode::RowShare => txn::LockMode::SS,
@@ -43,7 +43,7 @@ pub enum LockWait {
     SkipLocked,
 }
 
-/// The two spaces of keys that advisory locks have.
+/// The key of an advisory lock, in one of the two spaces of keys that these locks have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AdvisoryKey {
     One(i64),
@@ -59,26 +59,26 @@ impl AdvisoryKey {
     }
 }
 
-/// A point to roll back to.
+/// A point that a transaction can roll back to.
 #[derive(Clone, Copy)]
 pub struct Savepoint {
     point: txn::Savepoint,
     drops: usize,
 }
 
-/// What stands between a session's rows and its client: a commit that is shown must be known to all
-/// members before.
+/// The gate between a session's rows and its client. A commit that the rows show must be known to
+/// all members before the client sees them.
 #[derive(Clone)]
 pub struct ReplyGate {
     engine: Arc<Engine>,
-    /// As in [`Session`].
+    /// The field of the same name in [`Session`].
     shown: Arc<AtomicU64>,
 }
 
 impl ReplyGate {
     /// Returns once every commit that the session may have seen has been acknowledged by all
-    /// members. One load when there is nothing to wait for. With no latch held, by the session's
-    /// thread.
+    /// members. That is a single load if there is nothing to wait for. Called by the session's
+    /// thread, with no latch held.
     #[inline]
     pub fn pass(&self) {
         let shown = Scn(self.shown.load(Relaxed)).max(self.engine.txns.shown());
@@ -86,7 +86,7 @@ impl ReplyGate {
     }
 }
 
-/// What walks through indexes took, apart from the rows they led to.
+/// The cost of walks through indexes, without the rows that they led to.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct IndexTimes {
     pub entries: u64,
@@ -102,29 +102,30 @@ impl std::ops::AddAssign for IndexTimes {
     }
 }
 
-/// One client's way to the engine. Used by one thread at a time.
+/// The way of one client to the engine. One thread at a time uses it.
 pub struct Session {
     pub(crate) engine: Arc<Engine>,
     pub(crate) txn: Transaction,
     active: bool,
-    /// Whether the transaction has taken a snapshot or changed something: its isolation level is
-    /// settled.
+    /// Whether the transaction has taken a snapshot or changed something. If so, its isolation
+    /// level is fixed.
     used: bool,
-    /// The statement has looked at versions newer than its snapshot: what it tells rests on all
-    /// that is committed by now.
+    /// Whether the statement has looked at versions newer than its snapshot. If so, what it tells
+    /// rests on all that is committed by now.
     pub(crate) saw_newest: bool,
-    /// Segments to give back once the transaction is committed.
+    /// Segments whose space is given back once the transaction is committed.
     pub(crate) drops: Vec<ObjectId>,
-    /// Draws of sequences that must be durable before the transaction's end is reported.
+    /// Where the log must be durable before the end of the transaction is reported: behind its
+    /// draws from sequences.
     pub(crate) durable: LogPos,
-    /// Marks behind values that other instances have drawn for the transaction: durable before it
-    /// commits.
+    /// Marks behind values that other instances have drawn for the transaction. They must be
+    /// durable before it commits.
     pub(crate) marks: Vec<(crate::SequenceDef, Mark)>,
     pub(crate) scratch: Vec<u8>,
     lock_timeout: Option<Duration>,
     pub(crate) index_times: Option<IndexTimes>,
-    /// The highest SCN of a commit that the session may have shown, but for what its thread has
-    /// shown since it was last raised. Only the session's thread writes it.
+    /// The highest SCN of a commit that the session may have shown. Commits that its thread has
+    /// shown since this was last raised are not in it. Only the session's thread writes it.
     shown: Arc<AtomicU64>,
 }
 
@@ -154,7 +155,8 @@ impl Session {
 
     pub fn begin(&mut self, isolation: Isolation) -> Result<()> {
         if self.active {
-            // Of the one before a rollback has failed: it comes first, or this fails as well.
+            // If the rollback of the transaction before has failed, it is done first, or this
+            // fails, too.
             self.rollback()?;
         }
         self.txn.begin(isolation);
@@ -162,12 +164,12 @@ impl Session {
         Ok(())
     }
 
-    /// The level of the transaction; `None` outside one.
+    /// The isolation level of the transaction; `None` outside one.
     pub fn isolation(&self) -> Option<Isolation> {
         self.active.then(|| self.txn.isolation())
     }
 
-    /// Changes the level; false if the transaction has begun its work already.
+    /// Changes the isolation level. False if the transaction has begun its work already.
     pub fn set_isolation(&mut self, isolation: Isolation) -> bool {
         if self.used {
             return false;
@@ -176,12 +178,12 @@ impl Session {
         true
     }
 
-    /// How long a lock of whatever kind is waited for from now on; `None`: for ever.
+    /// Sets how long the session waits for a lock of any kind from now on; `None`: for ever.
     pub fn set_lock_timeout(&mut self, timeout: Option<Duration>) {
         self.lock_timeout = timeout;
     }
 
-    /// For a wait that begins now.
+    /// The patience of a wait for a lock that begins now.
     pub(crate) fn lock_wait(&self) -> txn::LockWait {
         match self.lock_timeout {
             Some(timeout) => txn::LockWait::Until(seam::now() + timeout),
@@ -193,9 +195,11 @@ impl Session {
         self.active
     }
 
-    /// Commits, or rolls back if what other instances have drawn for it cannot be made durable.
-    /// Durable when it returns. Segments dropped in the transaction are given back after; should
-    /// that fail, the commit has not: the next start finds what nobody owns
+    /// Commits. Rolls back instead if values that other instances have drawn for the transaction
+    /// cannot be made durable. The commit is durable when this returns.
+    ///
+    /// The space of segments dropped in the transaction is given back afterwards. If that fails,
+    /// the commit has not failed: the next start finds the space that nobody owns
     /// ([`Engine::drop_orphans`]).
     pub fn commit(&mut self) -> Result<()> {
         if let Err(e) = self.secure_draws() {
@@ -231,9 +235,10 @@ impl Session {
         self.flush_draws()
     }
 
-    /// To be called before the commit of a transaction that has changed the dictionary, and before
-    /// its changes are made this instance's: other instances' pictures are stale from here on, and
-    /// read again when the commit is published. May wait for somebody who reads the dictionary.
+    /// Announces the change of the dictionary by a transaction. It is called before that
+    /// transaction commits, and before this instance takes its changes over. From here on other
+    /// instances' pictures of the dictionary are stale. They are read again when the commit is
+    /// published. May wait for a session that reads the dictionary.
     pub fn dictionary_changes(&mut self) -> Result<()> {
         Ok(self.txn.dictionary_changes()?)
     }
@@ -261,7 +266,7 @@ impl Session {
         Ok(())
     }
 
-    /// Forgets a savepoint; what it would undo stays.
+    /// Forgets a savepoint. The changes after it stay.
     pub fn release(&mut self, _savepoint: &Savepoint) {}
 
     pub fn transaction_id(&mut self) -> Result<TxnId> {
@@ -271,20 +276,21 @@ impl Session {
         Ok(id)
     }
 
-    /// The snapshot of the statement that begins. Registered until [`Session::end_statement`].
+    /// The snapshot of the statement that begins. It is registered until
+    /// [`Session::end_statement`].
     pub fn snapshot(&mut self) -> Result<Snapshot> {
         self.used = true;
         Ok(self.txn.statement())
     }
 
-    /// A snapshot of now, under REPEATABLE READ too: for definitions, which go by the rows that
-    /// there are.
+    /// A snapshot of now, also under REPEATABLE READ. Definitions are checked against the rows as
+    /// they are now.
     pub fn newest_snapshot(&mut self) -> Result<Snapshot> {
         self.used = true;
         Ok(self.txn.newest())
     }
 
-    /// To be passed before anything that this session's statements have read is sent.
+    /// The gate to be passed before anything leaves that this session's statements have read.
     pub fn reply_gate(&self) -> ReplyGate {
         ReplyGate {
             engine: self.engine.clone(),
@@ -292,14 +298,14 @@ impl Session {
         }
     }
 
-    /// The statement is over, and its reply may leave: returns once every instance has heard of the
-    /// commits that it shows. May be called again.
+    /// Ends the statement, so that its reply may leave. Returns once every instance has heard of
+    /// the commits that the reply shows. May be called again.
     pub fn end_statement(&mut self) {
         self.leave_statement();
         self.pass_gate();
     }
 
-    /// The statement is over; its reply may not leave yet.
+    /// Ends the statement; its reply may not leave yet.
     fn leave_statement(&mut self) {
         cache::give_back_kept();
         self.txn.end_statement();
@@ -319,15 +325,16 @@ impl Session {
         self.engine.txns.gate(Scn(self.shown.load(Relaxed)));
     }
 
-    /// Keeps the statement's snapshot registered for a cursor or a worker. What a worker's verdicts
-    /// show its own thread alone knows: the session has shown all that the snapshot sees.
+    /// Keeps the statement's snapshot registered for a cursor or a worker. Only the worker's own
+    /// thread knows what its verdicts show. So the session counts as having shown all that the
+    /// snapshot sees.
     pub fn hold_snapshot(&self, snapshot: &Snapshot) -> Result<txn::HeldSnapshot> {
         self.raise_shown(snapshot.scn);
         Ok(self.txn.hold(*snapshot)?)
     }
 
-    /// Locks a table until the transaction ends. Without `wait`, [`Error::LockNotAvailable`] if it
-    /// is not free.
+    /// Locks a table until the transaction ends. Without `wait`, the error is
+    /// [`Error::LockNotAvailable`] if the lock is not free.
     pub fn lock_table(&mut self, object: ObjectId, mode: LockMode, wait: bool) -> Result<()> {
         let how = if wait {
             self.lock_wait()
@@ -338,7 +345,8 @@ impl Session {
         locked.map_err(not_available)
     }
 
-    /// Keeps others from using a name, given by its hash, until the transaction ends.
+    /// Keeps other transactions from using a name until this transaction ends. The name is given by
+    /// its hash.
     pub fn lock_name(&mut self, hash: u64) -> Result<()> {
         let (mode, wait) = (txn::LockMode::X, self.lock_wait());
         Ok(self
@@ -346,7 +354,7 @@ impl Session {
             .lock_name(NameClass::Dictionary, hash, 0, mode, wait)?)
     }
 
-    /// False: not free, and `try_only`.
+    /// Takes an advisory lock. False if it is not free and `try_only` is set.
     pub fn advisory_lock(
         &mut self,
         key: AdvisoryKey,

@@ -1,6 +1,6 @@
-//! Background threads of an instance besides `lgwr` and `dbw0`: `smon` rolls back the dead, purges,
-//! preallocates, has the cache let go of what was dropped, and raises the clock's ceiling; `mmon`
-//! samples.
+//! Background threads of an instance besides `lgwr` and `dbw0`. `smon` rolls back the dead, purges,
+//! preallocates, has the cache let go of dropped blocks, and raises the clock's ceiling. `mmon`
+//! samples active sessions.
 
 use crate::background::{Background, Bell};
 use crate::{Engine, Error, Result};
@@ -15,14 +15,15 @@ const SMON_INTERVAL: Duration = Duration::from_millis(100);
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Purge hints worked on before the other duties get their turn.
 const PURGE_BATCH: usize = 1024;
-/// Blocks that could not be purged after which a round is over: a disk that fails is not asked for
-/// every block there is.
+/// How many blocks may fail to be purged before a round is over. A disk that fails is not asked for
+/// every block.
 const PURGE_FAILURES: usize = 16;
 
-/// How often the frames are looked through for what was dropped: the first time finds what is
-/// dirty, the next lets go of it.
+/// How many times the frames are looked through for a dropped object. The first look finds the
+/// blocks that are dirty, and the next lets go of them.
 const LOOKS_FOR_DROPPED: u32 = 5;
-/// So much longer than a look takes, the next has to wait: a twentieth of `smon`'s time at most.
+/// The pause after a look is so many times as long as the look took. So looks take a twentieth of
+/// `smon`'s time at most.
 const PAUSE_PER_LOOK: u32 = 20;
 
 impl Engine {
@@ -39,7 +40,8 @@ impl Engine {
     }
 }
 
-/// Background work never fails a statement: it says what is wrong, once, and tries again.
+/// Does the duties of `smon` until it is told to end. Background work never fails a statement:
+/// `smon` logs what is wrong, once, and tries again.
 fn work_off_duties(engine: &Weak<Engine>, bell: &Bell) {
     let mut trouble = String::new();
     while let Some(engine) = engine.upgrade() {
@@ -67,8 +69,8 @@ fn sample(bell: &Bell) {
 }
 
 impl Engine {
-    /// Every duty is tried, whatever became of the others: on a full disk, say, it is the purge
-    /// that makes room. Returns the first error.
+    /// Tries every duty, whatever became of the others: on a full disk, for example, the purge
+    /// makes room. Returns the first error.
     fn housekeeping(self: &Arc<Self>) -> Result<()> {
         let _one_at_a_time = self.quiet.lock();
         self.let_go_of_dropped();
@@ -88,7 +90,8 @@ impl Engine {
         done.into_iter().collect()
     }
 
-    /// A lock that is lost ends the instance; its errors of writing tell sooner as a rule.
+    /// Checks the lease. A lost lock ends the instance. As a rule errors of writing tell of the
+    /// loss sooner.
     fn check_lease(&self) -> Result<()> {
         match &self.membership {
             Some(m) => Ok(m.lease.check()?),
@@ -96,12 +99,12 @@ impl Engine {
         }
     }
 
-    /// Keeps the persisted ceiling far ahead of the clock.
+    /// Keeps the ceiling in the control file far ahead of the clock.
     fn raise_ceiling(&self) -> Result<()> {
         let clock = self.redo.clock();
         if clock.ceiling().0 - clock.now().0 < redo::Clock::CEILING_STEP / 2 {
             let next = clock.next_ceiling();
-            // Another instance may have put it higher.
+            // Another instance may have raised the ceiling further.
             self.control
                 .update(|c| c.scn_ceiling = c.scn_ceiling.max(next.0))?;
             clock.raise_ceiling(next);
@@ -109,8 +112,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Has the cache let go of the blocks of dropped objects: other instances would fetch them from
-    /// here when they use the space. Given up where they cannot be written.
+    /// Has the cache let go of the blocks of dropped objects. Otherwise other instances would fetch
+    /// these blocks from here when they use the space. Blocks that cannot be written are given up.
     fn let_go_of_dropped(&self) {
         let began = seam::now();
         let objects: BTreeSet<ObjectId> = {
@@ -136,8 +139,9 @@ impl Engine {
         dropped.not_before = Some(began + took * PAUSE_PER_LOOK);
     }
 
-    /// Removes what committed transactions deleted and no snapshot sees. What cannot be done now,
-    /// because a read fails, say, is tried again in the next round; returns the first error.
+    /// Removes the rows that committed transactions have deleted and no snapshot sees. What fails
+    /// now, for example because a read fails, is tried again in the next round. Returns the first
+    /// error.
     fn purge(&self) -> Result<()> {
         let horizon = self.txns.horizon();
         let (mut left, mut first) = (Vec::new(), None);
@@ -162,8 +166,8 @@ impl Engine {
     }
 
     fn purge_hinted(&self, hint: &txn::PurgeHint) -> Result<()> {
-        // Dropped by another instance, perhaps: then what is remembered of the object here is of
-        // blocks that others have.
+        // Perhaps another instance has dropped the object. Then what this one remembers of the
+        // object is about blocks that others have.
         let met_others = self.space.members().changes() > 0;
         if met_others && !self.space.owns(hint.object, hint.dba)? {
             self.forget(hint.object);

@@ -1,15 +1,15 @@
-//! Sorting more than fits in memory: runs are sorted there, written to a temporary file, and merged
-//! when all is known.
+//! Sorting more than fits in memory. Runs are sorted in memory, written to a temporary file, and
+//! merged when all records are there.
 //!
-//! A record is a key, compared as bytes, and whatever goes with it. Records of one key come out in
-//! the order in which they went in.
+//! A record is a key, compared as bytes, and the rest that goes with it. Records of one key come
+//! out in the order in which they went in.
 //!
 //! ```text
 //! run, from a sector on: (key length u32 | rest length u32 | key | rest) ...
 //! ```
 //!
-//! All runs are merged at once: each has a buffer, so memory is at most that of the sort or
-//! [`MIN_BUFFER`] for each run, whichever is more.
+//! All runs are merged at once. Each run has a buffer. So memory is at most that of the sort, or
+//! [`MIN_BUFFER`] for each run if that is more.
 
 use crate::temp::{TempFile, TempSpace};
 use crate::{Error, Result};
@@ -28,7 +28,7 @@ const LENGTHS: usize = 8;
 /// Takes records in any order.
 pub struct Sorter {
     space: Arc<TempSpace>,
-    /// Bytes of memory to be used.
+    /// Bytes of memory that the sort may use.
     memory: usize,
     bytes: Vec<u8>,
     records: Vec<Record>,
@@ -36,7 +36,7 @@ pub struct Sorter {
     count: u64,
 }
 
-/// Where a record lies, and the first bytes of its key, which decide most comparisons without a
+/// Where a record lies, and the first bytes of its key. These decide most comparisons without a
 /// look at the rest.
 struct Record {
     head: u128,
@@ -55,7 +55,7 @@ impl Record {
     }
 }
 
-/// Runs in a file: where each begins and how long it is.
+/// Runs in a file: where each begins, and how long it is.
 struct Spilled {
     file: TempFile,
     runs: Vec<(u64, u64)>,
@@ -88,8 +88,8 @@ impl Sorter {
         let (Ok(key_u32), Ok(rest_u32)) = (u32::try_from(key_len), u32::try_from(rest_len)) else {
             return Err(Error::RecordTooLong);
         };
-        // Keys that differ further behind, or by zeros at the end only, have equal heads, and are
-        // compared in full.
+        // Keys that differ only behind these bytes, or by zeros at the end only, have equal heads.
+        // They are compared in full.
         let mut head = [0; 16];
         let known = key_len.min(head.len());
         head[..known].copy_from_slice(&self.bytes[from..from + known]);
@@ -106,7 +106,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Records so far.
+    /// The number of records so far.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -119,7 +119,7 @@ impl Sorter {
         });
     }
 
-    /// Writes what is in memory as a run.
+    /// Writes the records in memory as a run.
     fn spill(&mut self) -> Result<()> {
         self.sort();
         let spilled = match &mut self.spilled {
@@ -152,7 +152,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// All records are there.
+    /// Ends the input: all records are there.
     pub fn finish(mut self) -> Result<Sorted> {
         if self.spilled.is_some() && !self.records.is_empty() {
             self.spill()?;
@@ -232,11 +232,12 @@ fn temp_parameters(file: &TempFile, offset: u64, len: usize) -> [u64; 3] {
     [u64::from(file.number), offset / block, len as u64 / block]
 }
 
-/// A run being read; `key` and `rest` are those of its next record.
+/// A run that is being read. `key` and `rest` are those of its next record.
 struct Run {
     number: usize,
-    /// Where to read on, and the bytes of records that are still to come.
+    /// Where to read on.
     next: u64,
+    /// The bytes of records that are still to come.
     left: u64,
     buffer: AlignedBuf,
     at: usize,
@@ -262,7 +263,7 @@ impl Run {
             u32::from_le_bytes([r0, r1, r2, r3]),
         );
         let total = u64::from(key_len) + u64::from(rest_len) + LENGTHS as u64;
-        // What comes back is not checked otherwise: the file is this process's own.
+        // What is read back is not checked otherwise: the file is this process's own.
         self.left = self.left.checked_sub(total).ok_or_else(|| {
             Error::Corrupt("a temporary file does not hold what was written to it".to_string())
         })?;
@@ -306,7 +307,7 @@ impl Run {
     }
 }
 
-/// The least record is the greatest: `BinaryHeap` gives the greatest first.
+/// The least record counts as the greatest: `BinaryHeap` gives the greatest first.
 impl Ord for Run {
     fn cmp(&self, other: &Run) -> Ordering {
         let by_key = other.key.cmp(&self.key);
@@ -325,7 +326,7 @@ impl PartialEq for Run {
 }
 impl Eq for Run {}
 
-/// Gives records in order.
+/// Gives the records in order.
 pub struct Sorted(Source);
 
 enum Source {

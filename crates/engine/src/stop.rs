@@ -8,8 +8,8 @@ use storage::ThreadState;
 
 impl Engine {
     /// Stops cleanly: everything is written, and the next start has nothing to recover. All
-    /// sessions have ended. After an error it has stopped as a crash would have: others find it
-    /// dead.
+    /// sessions have ended. After an error the instance has stopped as a crash would stop it:
+    /// others find it dead.
     pub fn stop(self: &Arc<Self>, progress: &dyn Progress) -> Result<()> {
         let Some(Threads {
             background,
@@ -30,22 +30,22 @@ impl Engine {
                 .map_err(Error::from)
                 .and_then(|()| self.close_thread()),
             Err(e) => {
-                drop(lgwr); // it has ended then
+                drop(lgwr); // that ends the thread
                 Err(e)
             }
         };
-        // Nothing writes any more. Also a stand-in ends here, whose process goes on: a member that
-        // is left behind would never be found dead.
+        // Nothing writes any more. The locks go here because a stand-in ends here, too, and its
+        // process goes on. Otherwise a member that is left behind would never be found dead.
         if let Some(m) = &self.membership {
             m.stop();
         }
         closed
     }
 
-    /// What is left to do before the log may end.
+    /// Does what is left to do before the log may end.
     fn finish(self: &Arc<Self>, progress: &dyn Progress) -> Result<()> {
-        // A thread that is closed has no transaction that is not at its end: nobody but its own
-        // instance could roll it back.
+        // A closed thread has no transaction that has not ended: nobody but its own instance could
+        // roll the transaction back.
         progress.step("rolling back", 0, 0);
         self.txns.rollback_dead(&**self)?;
         if let Some(cluster) = self.cluster() {
@@ -72,8 +72,8 @@ impl Engine {
         }
     }
 
-    /// Stops without writing anything: what a crash of the process leaves behind. All sessions have
-    /// ended or only fail.
+    /// Stops without writing anything, as a crash of the process would. All sessions have ended or
+    /// only fail.
     pub fn abandon(&self) {
         let Some(threads) = self.threads.lock().take() else {
             return;

@@ -15,19 +15,20 @@ pub struct TableDef {
     pub header: Dba,
     pub columns: Vec<ColType>,
     pub indexes: Vec<IndexDef>,
-    /// What rows older than a column have in it, by its position; NULL where there is nothing.
+    /// The values of columns in rows that are older than the column, by the column's position. NULL
+    /// if there is none.
     pub missing: Vec<Datum>,
 }
 
 impl TableDef {
-    /// What a row that is too old to have a column has in it.
+    /// The value of a column in a row that is too old to have the column.
     pub fn missing(&self, column: usize) -> DatumRef<'_> {
         self.missing
             .get(column)
             .map_or(DatumRef::Null, Datum::borrow)
     }
 
-    /// A column of a stored row.
+    /// Reads a column of a stored row.
     pub fn column<'a>(&'a self, row: &'a [u8], at: usize) -> Result<DatumRef<'a>> {
         let stored = block::row::column(row, &self.columns, at)?;
         Ok(stored.unwrap_or_else(|| self.missing(at)))
@@ -41,14 +42,15 @@ pub struct IndexDef {
     pub header: Dba,
     pub columns: Vec<IndexColumn>,
     pub unique: bool,
-    /// Name reported when a unique index refuses a key.
+    /// The name that is reported when a unique index refuses a key.
     pub name: String,
-    /// Snapshots below this SCN do not use the index: it does not know the versions they may see.
+    /// The SCN from which on snapshots may use the index. The index does not know all versions that
+    /// older snapshots may see.
     pub created: Scn,
 }
 
 impl IndexDef {
-    /// An error for a snapshot that may see versions which the index does not know.
+    /// An error if the snapshot may see versions that the index does not know.
     #[inline]
     pub(crate) fn check_usable(&self, snapshot: &Snapshot) -> Result<()> {
         match self.created <= snapshot.scn {
@@ -78,12 +80,12 @@ impl IndexColumn {
 /// The key of a row in an index.
 pub(crate) struct RowKey {
     pub bytes: Vec<u8>,
-    /// A NULL is among the columns: a unique index lets any number of such rows be.
+    /// Whether a column is NULL. A unique index allows any number of such rows.
     pub has_null: bool,
 }
 
 impl IndexDef {
-    /// The key of these column values of a table's row; missing trailing values are NULL.
+    /// The key of these column values of a table's row. Trailing values that are missing are NULL.
     pub(crate) fn key_of(&self, columns: &[ColType], row: &[DatumRef<'_>]) -> RowKey {
         let mut key = RowKey {
             bytes: Vec::with_capacity(32),
@@ -111,7 +113,7 @@ impl IndexDef {
         Ok(key)
     }
 
-    /// Whether a stored row has the same key as another row of the table; NULL equals nothing.
+    /// Whether a stored row has the key of another row of the table. NULL equals nothing.
     pub fn has_key_of(
         &self,
         table: &TableDef,
@@ -146,7 +148,7 @@ pub struct SequenceDef {
     pub header: Dba,
 }
 
-/// All columns of a stored row.
+/// Reads all columns of a stored row.
 pub(crate) fn decode<'a>(table: &'a TableDef, row: &'a [u8]) -> Result<Vec<DatumRef<'a>>> {
     let mut r = RowReader::new(row)?;
     if r.columns() > table.columns.len() {

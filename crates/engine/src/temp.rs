@@ -1,8 +1,9 @@
-//! Temporary files of an instance: private, unlogged, nobody's after a restart.
+//! Temporary files of an instance. They are private and unlogged, and a restart has no use for
+//! them.
 //!
-//! **Invariant.** A file's name belongs to one use at a time, and is removed at its end. What a
-//! crash left behind is removed at the next start, when its instance's number is known to be nobody
-//! else's.
+//! **Invariant.** A file's name belongs to one use at a time, and the file is removed at the end of
+//! the use. The next start removes the files that a crash left behind, once it is known that no
+//! other process is the same instance.
 
 use crate::{Error, Result};
 use seam::Mutex;
@@ -10,10 +11,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use storage::{File, FileKind, Storage};
 
-/// Files at a time: as many names are looked for at the start of an instance.
+/// The most files at a time. The start of an instance looks for as many names.
 const MAX_FILES: u32 = 1024;
 
-/// Where an instance has its temporary files.
+/// The place of an instance's temporary files.
 pub(crate) struct TempSpace {
     storage: Arc<dyn Storage>,
     instance: u16,
@@ -21,7 +22,7 @@ pub(crate) struct TempSpace {
 }
 
 impl TempSpace {
-    /// Removes what an earlier life left.
+    /// Opens the place, and removes the files that an earlier life left.
     pub(crate) fn open(storage: Arc<dyn Storage>, instance: u16) -> Result<Arc<TempSpace>> {
         let space = TempSpace {
             storage,
@@ -75,7 +76,7 @@ impl Drop for TempFile {
         let name = self.space.name(self.number);
         match self.space.storage.remove(&name) {
             Ok(()) => _ = self.space.used.lock().remove(&self.number),
-            // The name stays taken; the next start removes the file.
+            // The name stays taken until the next start removes the file.
             Err(e) => tracing::warn!(
                 "temporary file {name} cannot be removed: {e}; the next start removes it"
             ),

@@ -1,4 +1,4 @@
-//! Rolling back: which layer puts which change back.
+//! Rolling back: decides which layer puts a change back.
 
 use crate::Engine;
 use access::heap::{Heap, is_heap_undo, undo_block};
@@ -19,7 +19,7 @@ impl UndoHandler for Engine {
                 return Ok(());
             }
             let known = self.open_heap(record.object);
-            // Undo needs no segment, and after a restart nothing says where its header is.
+            // Undo needs no segment. After a restart nothing says where the segment's header is.
             let heap = match &known {
                 Some(heap) => heap,
                 None => &Heap::open(
@@ -50,10 +50,10 @@ impl UndoHandler for Engine {
 }
 
 impl Engine {
-    /// Whether the block is no longer the object's. Transactions that a restart found dead hold no
-    /// table locks: their tables can be dropped before they are rolled back, and the space be
-    /// others' already. Then there is nothing to put back. (Should the space go between this look
-    /// and the change, the change fails and is tried again.)
+    /// Whether the block no longer belongs to the object. Transactions that a restart found dead
+    /// hold no table locks. So their tables can be dropped, and the space be given to others,
+    /// before they are rolled back. Then there is nothing to put back. (If the space goes between
+    /// this look and the change, the change fails and is tried again.)
     fn is_dropped(&self, object: ObjectId, block: Dba) -> access::Result<bool> {
         Ok(!self.space.owns(object, block)?)
     }

@@ -1,9 +1,9 @@
-//! Inserting a row unless another has one of its keys: `INSERT ... ON CONFLICT`.
+//! Inserting a row unless another row has one of its keys: `INSERT ... ON CONFLICT`.
 //!
-//! The keys are looked up first, waiting for transactions whose change of such a row is undecided.
-//! If none is taken the row is inserted; should another transaction have been faster with a key
-//! meanwhile, the insertion is undone and the look-up begins again. So either the row is in, or the
-//! row in its way is committed, or the transaction's own.
+//! The keys are looked up first. The look-up waits for every transaction whose change of a row with
+//! such a key is undecided. If no key is taken, the row is inserted. If another transaction takes a
+//! key in the meantime, the insertion is undone and the look-up begins again. So at the end either
+//! the row is in, or the row in its way is committed or the transaction's own.
 //!
 //! **Invariant.** The statement waits for the key of an arbiter with nothing of its row in the
 //! table: the insertion is undone before the wait. Two sessions that insert rows with the same two
@@ -19,11 +19,11 @@ use block::value::DatumRef;
 use block::{RowId, TxnId};
 use txn::{Isolation, Snapshot};
 
-/// What came of inserting a row unless it meets another.
+/// The outcome of inserting a row unless it meets another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Upsert {
     Inserted(RowId),
-    /// This row has a key of the new one's, and is committed or the transaction's own.
+    /// This row has a key of the new row, and is committed or the transaction's own.
     Conflict(RowId),
 }
 
@@ -37,8 +37,9 @@ enum Attempt {
 }
 
 impl Session {
-    /// Inserts the row unless a row with its key is in one of the unique indexes `arbiters`, by
-    /// their places in the table's list. A key taken in another unique index is an error, as ever.
+    /// Inserts the row unless another row has its key in one of the unique indexes `arbiters`.
+    /// These are positions in the table's list of indexes. A key that is taken in another unique
+    /// index is an error, as usual.
     pub fn insert_unless(
         &mut self,
         table: &TableDef,
@@ -93,8 +94,8 @@ impl Session {
         Ok(Attempt::Inserted(rid))
     }
 
-    /// The row that has the key in a unique index, once all who are about to change that have
-    /// ended.
+    /// The row that has the key in a unique index, once all transactions that are changing that row
+    /// have ended.
     fn holder(&mut self, table: &TableDef, at: usize, key: &RowKey) -> Result<Option<RowId>> {
         if key.has_null {
             return Ok(None);
@@ -116,8 +117,8 @@ impl Session {
         }
     }
 
-    /// A statement passes a row over because of the row `rid`: under REPEATABLE READ it must be one
-    /// that the transaction sees.
+    /// Checks the row `rid`, because of which a statement passes a row over. Under REPEATABLE READ
+    /// it must be a row that the transaction sees.
     pub fn check_seen(&mut self, table: &TableDef, rid: RowId, snapshot: &Snapshot) -> Result<()> {
         if self.txn.isolation() == Isolation::ReadCommitted || self.is_own(table, rid)? {
             return Ok(());
@@ -129,7 +130,7 @@ impl Session {
         }
     }
 
-    /// Whether the newest version of a row is there and this transaction's.
+    /// Whether the newest version of a row exists and is this transaction's.
     pub fn is_own(&mut self, table: &TableDef, rid: RowId) -> Result<bool> {
         let heap = self.engine.heap(table.object, table.header);
         Ok(match heap.newest(rid)? {

@@ -1,7 +1,8 @@
 //! Changing rows, with their index entries.
 //!
-//! The order is fixed: the row's version first, then marks on the entries it no longer has, then
-//! the new entries; and all within the transaction, so whoever sees the version sees the entries.
+//! The order is fixed: first the row's version, then marks on the entries that it no longer has,
+//! then the new entries. All of that is within the transaction. So a reader that sees the version
+//! sees the entries.
 
 use crate::session::LockWait;
 use crate::table::{RowKey, decode};
@@ -13,30 +14,30 @@ use block::{RowId, TxnId, ids::StampKind};
 use std::sync::Arc;
 use txn::{Isolation, Snapshot, TxnState};
 
-/// What came of a change.
+/// The outcome of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteOutcome {
     Done,
-    /// READ COMMITTED: another version is committed since the snapshot. The caller locks the row
-    /// and looks at it again.
+    /// Under READ COMMITTED: another version has been committed since the snapshot. The caller
+    /// locks the row and looks at it again.
     Changed,
     /// The row is deleted, or this statement has changed it already.
     Gone,
 }
 
-/// What came of locking a row.
+/// The outcome of locking a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockOutcome {
     /// The version that the snapshot sees is locked.
     Locked,
-    /// A newer version is locked, and has been given.
+    /// A newer version is locked, and the caller has been given it.
     Changed,
     Gone,
-    /// The row is another transaction's, and the caller does not wait.
+    /// The row belongs to another transaction, and the caller does not wait.
     Skipped,
 }
 
-/// A unique check's finding about the rows of a key.
+/// The result of a unique check: what the rows of a key are.
 pub(crate) enum Verdict {
     AllDead,
     Duplicate(RowId),
@@ -106,7 +107,7 @@ impl Session {
         }
     }
 
-    /// Learns from the rows what the entries in the way of a key are. Every row is looked at as it
+    /// Learns from the rows what the entries in the way of a key are. It looks at every row as it
     /// is now, whatever the snapshot.
     pub(crate) fn judge(
         &mut self,
@@ -128,8 +129,8 @@ impl Session {
                     if !matches!(self.engine.txns.state_now(id)?, TxnState::Committed(_)) {
                         return Ok(Verdict::WaitFor(id, rid));
                     }
-                    // It may have taken back to a savepoint, between the two looks, what the row
-                    // showed, and committed the rest.
+                    // Between the two looks the other transaction may have rolled back, to a
+                    // savepoint, what the row showed, and committed the rest.
                     let again = heap.newest(rid)?;
                     if !matches!(&again, Newest::Row { head: now, .. } if now == head) {
                         row = again;
@@ -145,8 +146,8 @@ impl Session {
         Ok(Verdict::AllDead)
     }
 
-    /// Replaces the version of the row that `snapshot` sees; `None`: the transaction has locked the
-    /// row, whatever version it has.
+    /// Replaces the version of the row that `snapshot` sees. If that is `None`, the transaction has
+    /// locked the row, and replaces whatever version it has.
     pub fn update(
         &mut self,
         table: &TableDef,
@@ -207,7 +208,7 @@ impl Session {
         Ok(WriteOutcome::Done)
     }
 
-    /// The bytes of the version to be replaced.
+    /// The bytes of the version that is to be replaced.
     fn old_version(
         &mut self,
         heap: &Heap,
@@ -226,8 +227,8 @@ impl Session {
         }
     }
 
-    /// A snapshot that sees everything committed by now, for looking at newest versions only: it is
-    /// not registered, so no undo may be read through it.
+    /// A snapshot that sees everything committed by now. It serves to look at newest versions only:
+    /// it is not registered, so no undo may be read through it.
     fn newest(&mut self) -> Snapshot {
         self.saw_newest = true;
         Snapshot {
@@ -237,7 +238,7 @@ impl Session {
         }
     }
 
-    /// Tries a change until nobody else has the row.
+    /// Tries a change until no other transaction has the row.
     fn write(
         &mut self,
         heap: &Arc<Heap>,
@@ -271,8 +272,8 @@ impl Session {
         }
     }
 
-    /// A row that is not as the transaction's snapshot sees it: an error unless each statement has
-    /// its own.
+    /// The outcome for a row that is not as the transaction's snapshot sees it: an error, unless
+    /// each statement has a snapshot of its own.
     fn refuse<T>(&mut self, what: &'static str, outcome: T) -> Result<T> {
         self.saw_newest = true;
         match self.txn.isolation() {
@@ -318,7 +319,8 @@ impl Session {
                         wait::stat::add(wait::Stat::RowLockWaits, 1);
                         self.txn.wait_for_row(holder, rid, self.lock_wait())?;
                     }
-                    // It may have ended since it was last heard of, if it is another instance's.
+                    // Another instance's transaction may have ended since this one last heard of
+                    // it.
                     LockWait::NoWait | LockWait::SkipLocked
                         if self.engine.txns.state_now(holder)? != TxnState::Active => {}
                     LockWait::NoWait => return Err(Error::LockNotAvailable),
@@ -332,7 +334,7 @@ impl Session {
         }
     }
 
-    /// The version of a row that the snapshot sees; false if it sees none.
+    /// Reads the version of a row that the snapshot sees. False if it sees none.
     pub fn fetch_version(
         &mut self,
         table: &TableDef,
@@ -348,7 +350,7 @@ impl Session {
         Ok(copied.is_some())
     }
 
-    /// The newest version of a row that the transaction has locked.
+    /// Reads the newest version of a row that the transaction has locked.
     pub fn fetch_current(
         &mut self,
         table: &TableDef,

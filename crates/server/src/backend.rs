@@ -1,7 +1,7 @@
 //! Messages to a client, appended to a byte buffer.
 //!
-//! Every message is a tag, a length that counts itself but not the tag, and a body; [`message`]
-//! patches the length.
+//! A message is a tag, a length that counts itself but not the tag, and a body. [`message`] writes
+//! the length when the body is there.
 
 use charset::Encoding;
 use sql::{ColumnDesc, Error, Notice, TxStatus};
@@ -16,7 +16,7 @@ pub fn message(out: &mut Vec<u8>, tag: u8, fill: impl FnOnce(&mut Vec<u8>)) {
     out[at..at + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Messages that are always the same.
+/// Messages whose bytes are always the same.
 pub const PARSE_COMPLETE: &[u8] = b"1\0\0\0\x04";
 pub const BIND_COMPLETE: &[u8] = b"2\0\0\0\x04";
 pub const CLOSE_COMPLETE: &[u8] = b"3\0\0\0\x04";
@@ -35,15 +35,15 @@ pub fn ready_for_query(out: &mut Vec<u8>, status: TxStatus) {
     out.extend_from_slice(&[b'Z', 0, 0, 0, 5, letter]);
 }
 
-/// A C string; what follows a zero byte is cut, because the client would take it for the next
-/// field.
+/// Appends a C string. A zero byte in the text ends it, because the client would take what follows
+/// for the next field.
 pub fn c_string(out: &mut Vec<u8>, text: &str) {
     let end = text.bytes().position(|b| b == 0).unwrap_or(text.len());
     out.extend_from_slice(&text.as_bytes()[..end]);
     out.push(0);
 }
 
-/// A C string in the client's encoding.
+/// Appends a C string in the client's encoding.
 fn c_string_in(out: &mut Vec<u8>, text: &str, encoding: Encoding) -> Result<(), charset::Error> {
     if !encoding.converts() {
         c_string(out, text);
@@ -55,7 +55,8 @@ fn c_string_in(out: &mut Vec<u8>, text: &str, encoding: Encoding) -> Result<(), 
     Ok(())
 }
 
-/// A C string in the client's encoding, with `?` for each character that it does not have.
+/// Appends a C string in the client's encoding, with `?` for each character that the encoding
+/// lacks.
 fn c_string_lossy(out: &mut Vec<u8>, text: &str, encoding: Encoding) {
     let at = out.len();
     if c_string_in(out, text, encoding).is_err() {
@@ -80,7 +81,8 @@ pub fn backend_key(out: &mut Vec<u8>, pid: u32, secret: &[u8]) {
     });
 }
 
-/// Tells a client that asked for a newer protocol, or for options, what it gets.
+/// Tells a client that asked for a newer protocol, or for options that this server does not know,
+/// what it gets.
 pub fn negotiate_protocol_version(out: &mut Vec<u8>, minor: u16, unknown_options: &[String]) {
     message(out, b'v', |out| {
         out.extend_from_slice(&(3 << 16 | u32::from(minor)).to_be_bytes());
@@ -109,7 +111,7 @@ pub enum Formats {
 }
 
 impl Formats {
-    /// 0 text, 1 binary.
+    /// The format of a column: 0 for text, 1 for binary.
     pub fn of(&self, column: usize) -> i16 {
         match self {
             Formats::Text => 0,
@@ -119,7 +121,8 @@ impl Formats {
     }
 }
 
-/// Nothing is appended if the client's encoding does not have a column's name.
+/// Appends a RowDescription. Appends nothing if the client's encoding lacks a character of a
+/// column's name.
 pub fn row_description(
     out: &mut Vec<u8>,
     columns: &[ColumnDesc],
@@ -157,7 +160,7 @@ pub fn parameter_description(out: &mut Vec<u8>, types: &[u32]) {
     });
 }
 
-/// CopyInResponse (`G`) or CopyOutResponse (`H`).
+/// Appends a CopyInResponse (`G`) or CopyOutResponse (`H`).
 pub fn copy_response(out: &mut Vec<u8>, tag: u8, formats: &[i16]) {
     message(out, tag, |out| {
         let binary = formats.iter().any(|&format| format != 0);
@@ -169,7 +172,7 @@ pub fn copy_response(out: &mut Vec<u8>, tag: u8, formats: &[i16]) {
     });
 }
 
-/// How bad an error is for the client: its statement failed, or its session ends.
+/// The consequence of an error for the client: its statement failed, or its session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     Error,
@@ -185,8 +188,8 @@ impl Severity {
     }
 }
 
-/// An error that the client's encoding cannot express becomes the error that says so, as in
-/// PostgreSQL.
+/// Appends an error. If the client's encoding cannot express it, the error that says so is sent
+/// instead, as in PostgreSQL.
 pub fn error_response(out: &mut Vec<u8>, severity: Severity, error: &Error, encoding: Encoding) {
     let start = out.len();
     if let Err(e) = try_error_response(out, severity, error, encoding) {

@@ -1,10 +1,14 @@
-//! The two directions of a client's socket: input framed in place, output gathered into few writes.
+//! The two directions of a client's socket. Input is framed in place, output is gathered into few
+//! writes.
 //!
-//! **Invariants.** One `recv` takes whatever has arrived and all complete messages in it are
-//! handled before the next; one `send` answers a Sync (measured: reading message by message halves
-//! the rate, a second send costs a quarter). Memory follows what has arrived, not what a message
-//! announces, and large messages of all sessions share a budget. Both directions block in `wait`,
-//! with no latch held.
+//! **Invariants.**
+//! - One `recv` takes whatever has arrived. All complete messages in it are handled before the next
+//!   `recv`.
+//! - One `send` answers a Sync. (Reading message by message halves the rate, and a second send
+//!   costs a quarter: `docs/benchmarks.md`.)
+//! - Memory follows what has arrived, not what a message announces. Large messages of all sessions
+//!   share a budget.
+//! - Both directions block in `wait`, with no latch held.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -18,27 +22,27 @@ use wait::Event;
 use crate::message::{self, Violation};
 use crate::poll::Poll;
 
-/// Input buffer of a session that sends no large messages; holds the messages of one statement many
-/// times over.
+/// Size of the input buffer of a session that sends no large messages. It holds the messages of one
+/// statement many times over.
 const INPUT_BYTES: usize = 16 << 10;
-/// Buffers up to this size are a session's own; what is beyond is taken from
+/// A buffer up to this size belongs to its session. A larger one is taken from
 /// [`LARGE_BUDGET_BYTES`].
 const INPUT_FREE_BYTES: usize = 256 << 10;
-/// Memory for large messages of all sessions together: four of the longest.
+/// Memory for the large messages of all sessions together: four messages of the greatest length.
 const LARGE_BUDGET_BYTES: usize = 4 * message::MAX_MESSAGE_BYTES;
-/// Output is sent when this much has gathered, whatever the client waits for.
+/// Output is sent when so much has gathered, whatever the client waits for.
 const OUTPUT_FLUSH_BYTES: usize = 32 << 10;
-/// Output buffers that one long row made larger than this are given back.
+/// An output buffer that one long row made larger than this is given back.
 const OUTPUT_KEEP_BYTES: usize = 256 << 10;
 
 static LARGE_BYTES_IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-/// Why no more input comes.
+/// The reason why no more input comes.
 #[derive(Debug)]
 pub enum InputEnd {
     /// The client closed, or the server shut the socket's reading side.
     Closed,
-    /// Nothing came in time; only while a time limit is set.
+    /// Nothing came in time. This happens only while a time limit is set.
     TimedOut,
     /// The budget for large messages is used up.
     NoMemory,
@@ -49,16 +53,16 @@ pub enum InputEnd {
 pub struct Input {
     stream: Arc<TcpStream>,
     buffer: Vec<u8>,
-    /// What has arrived and was not consumed: `buffer[start..end]`.
+    /// Input that has arrived and is not consumed yet: `buffer[start..end]`.
     start: usize,
     end: usize,
-    /// Part of the budget for large messages that the buffer has.
+    /// The part of the budget for large messages that this buffer has.
     reserved: usize,
     poll: Poll,
 }
 
 impl Input {
-    /// `poll`: how long is looked for a message before the thread sleeps.
+    /// The input of a socket. `poll` is how long the thread looks for a message before it sleeps.
     pub fn new(stream: Arc<TcpStream>, poll: Duration) -> Input {
         Input {
             stream,
@@ -70,8 +74,8 @@ impl Input {
         }
     }
 
-    /// Where the next message lies, if it has arrived in full; it is then consumed. See
-    /// [`Input::bytes`].
+    /// The place of the next message if it has arrived in full; the message is then consumed.
+    /// [`Input::bytes`] gives its bytes.
     pub fn next(&mut self) -> Result<Option<Range<usize>>, Violation> {
         let available = self.end - self.start;
         match message::frame(&self.buffer[self.start..self.end])? {
@@ -90,8 +94,8 @@ impl Input {
         &self.buffer[range]
     }
 
-    /// As [`Input::next`] for packets of the start of a session, which have no tag. `None` if it
-    /// has not arrived in full.
+    /// Like [`Input::next`], for packets of the start of a session, which have no tag. `None` if
+    /// the packet has not arrived in full.
     pub fn next_startup(&mut self, limit: usize) -> Result<Option<Range<usize>>, Violation> {
         let Some(head) = self.buffer[self.start..self.end].first_chunk::<4>() else {
             return Ok(None);
@@ -111,12 +115,12 @@ impl Input {
         Ok(Some(range))
     }
 
-    /// Whether anything was received beyond the messages consumed.
+    /// Whether nothing was received beyond the messages consumed.
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// Waits for more input under `SQL*Net message from client`.
+    /// Waits for more input. The wait event is `SQL*Net message from client`.
     pub fn receive(&mut self) -> Result<(), InputEnd> {
         self.make_room()?;
         let Input {
@@ -158,7 +162,7 @@ impl Input {
         }
     }
 
-    /// As [`Input::receive`], but for so long only.
+    /// Like [`Input::receive`], but waits for `limit` at most.
     pub fn receive_within(&mut self, limit: Duration) -> Result<(), InputEnd> {
         self.stream
             .set_read_timeout(Some(limit))
@@ -181,7 +185,7 @@ impl Input {
             self.reserve(INPUT_BYTES)?;
         }
         if self.end == self.buffer.len() {
-            // Doubling: an announced length costs nothing before its bytes are here.
+            // The buffer doubles, so an announced length costs nothing before its bytes are here.
             let size = self.buffer.len() * 2;
             self.reserve(size)?;
             self.buffer.resize(size, 0);
@@ -215,11 +219,12 @@ impl Drop for Input {
 
 pub struct Output {
     stream: Arc<TcpStream>,
-    /// Messages not sent yet; see `backend` for their form.
+    /// Messages that are not sent yet; `backend` has their form.
     pub buffer: Vec<u8>,
-    /// Sending failed once: the client is gone, and everything further is dropped.
+    /// Set when sending has failed once. The client is gone, and everything further is dropped.
     broken: bool,
-    /// What is sent may show commits that other instances have not heard of yet: then it waits.
+    /// Output may show commits that other instances have not heard of yet. If so, it waits at this
+    /// gate.
     gate: Option<sql::ReplyGate>,
 }
 
@@ -233,17 +238,17 @@ impl Output {
         }
     }
 
-    /// From now on this session's results are sent.
+    /// From now on this output sends the session's results.
     pub fn of_session(&mut self, sql: &sql::SqlSession) {
         self.gate = Some(sql.reply_gate());
     }
 
-    /// Sends all that has gathered, under `SQL*Net message to client`.
+    /// Sends all that has gathered. The wait event is `SQL*Net message to client`.
     pub fn flush(&mut self) -> io::Result<()> {
         self.send(Event::NetToClient)
     }
 
-    /// Sends if much has gathered: keeps a result of any size in constant memory.
+    /// Sends if much has gathered. That keeps a result of any size in constant memory.
     #[inline]
     pub fn flush_if_full(&mut self) -> io::Result<()> {
         if self.buffer.len() < OUTPUT_FLUSH_BYTES {

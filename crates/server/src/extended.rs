@@ -10,9 +10,9 @@ use crate::message::{Bind, I16s, Target, U32s};
 use crate::session::{Handled, OpenPortal, Session};
 use crate::sink::ResultSink;
 
-/// Named portals a transaction may hold at once; each keeps a snapshot's worth of state.
+/// Named portals that a transaction may hold at once. Each keeps a snapshot and its state.
 const MAX_PORTALS: usize = 1_000;
-/// Parameters bound without allocating.
+/// The number of parameters that are bound without allocating.
 const INLINE_PARAMETERS: usize = 16;
 
 impl Session<'_> {
@@ -168,7 +168,7 @@ impl Session<'_> {
             let (statement, formats) = (open.statement.clone(), open.formats.clone());
             self.describe_rows(statement.columns(), &formats, output)
         } else if let Some(columns) = self.sql.cursor_columns(&name) {
-            // A cursor that SQL declared is a portal too.
+            // A cursor that SQL declared is a portal, too.
             self.describe_rows(Some(&columns), &Formats::Text, output)
         } else {
             self.sql.fail();
@@ -176,7 +176,7 @@ impl Session<'_> {
         }
     }
 
-    /// RowDescription, or NoData for a statement without rows.
+    /// Sends a RowDescription, or NoData for a statement without rows.
     fn describe_rows(
         &mut self,
         columns: Option<&[ColumnDesc]>,
@@ -192,7 +192,7 @@ impl Session<'_> {
         Ok(self.checked(described)?)
     }
 
-    /// Closing what does not exist is no error.
+    /// Closes a statement or portal. It is no error if that does not exist.
     pub(crate) fn close(&mut self, target: Target<'_>, output: &mut Output) -> Handled {
         let target = self.target_name(target);
         let (is_statement, name) = self.checked(target)?;
@@ -220,7 +220,7 @@ fn known_format(format: i16) -> sql::Result<i16> {
     ))
 }
 
-/// The formats a Bind asks for the result's columns: none, one for all, or one for each.
+/// The formats that a Bind asks for: none, one for all columns, or one for each.
 fn formats(wanted: I16s<'_>, columns: usize) -> sql::Result<Formats> {
     match wanted.len() {
         0 => Ok(Formats::Text),

@@ -1,12 +1,13 @@
 //! PostgreSQL's wire protocol: connections, sessions, simple and extended queries, COPY, cancel.
 //!
-//! One thread and one blocking socket per session; a message is decoded where it arrived and a row
-//! is encoded where it is sent from. The structure is what a measurement asked for (see
-//! `connection`). What a statement means is `sql`'s business.
+//! Each session has one thread and one blocking socket. A message is decoded where it arrived, and
+//! a row is encoded where it is sent from. A measurement decided this structure (README). `sql`
+//! knows what a statement means.
 //!
-//! **Invariants.** Nothing here holds a latch, so a slow client holds up nobody. Bytes from a
-//! client never panic and never take memory before they have arrived. A session that panics ends
-//! the instance.
+//! **Invariants.**
+//! - Nothing here holds a latch, so a slow client holds up no other session.
+//! - Bytes from a client never panic, and never take memory before they have arrived.
+//! - A session that panics ends the instance.
 
 mod backend;
 mod connection;

@@ -1,12 +1,15 @@
-//! Accepting connections: one named thread each, from the first packet to the end of the session.
+//! Accepting connections. Each has a named thread of its own, from the first packet to the end of
+//! the session.
 //!
-//! From the moment a port is taken its clients are answered: that the database is starting up
-//! (57P03) until it is open, so that those with a list of hosts go on to the next.
+//! From the moment that a port is taken, its clients are answered. Until the database is open they
+//! hear that it is starting up (57P03). So a client with a list of hosts goes on to the next.
 //!
-//! **Invariants.** No thread outlives [`Server::stop`] except one stuck in the kernel with a dead
-//! socket. A connection that does not finish its start in time is closed; more of them than
-//! [`SPARE_CONNECTIONS`] beyond the session limit are closed at once. A panic in a session is a
-//! broken invariant of the whole instance, which therefore aborts.
+//! **Invariants.**
+//! - No thread outlives [`Server::stop`], except one that is stuck in the kernel with a dead
+//!   socket.
+//! - A connection that does not finish its start in time is closed. If there are more than
+//!   [`SPARE_CONNECTIONS`] connections beyond the session limit, a further one is closed at once.
+//! - A panic in a session is a broken invariant of the whole instance. So the instance aborts.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -27,40 +30,43 @@ use crate::registry::{self, Entry, Registry};
 use crate::session::{End, Session};
 use crate::startup::{self, Packet, Startup};
 
-/// Connections beyond the session limit that may be at their start: cancel requests, and clients
-/// that are to be told that there are too many.
+/// Connections beyond the session limit that may be at their start. They are cancel requests, and
+/// clients that are to be told that there are too many.
 pub const SPARE_CONNECTIONS: usize = 64;
-/// How long stopping waits for sessions to notice, twice: politely, then with their sockets closed.
+/// How long stopping waits for sessions to end: once after it has asked them, and once more after
+/// it has closed their sockets.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-/// Stack of a session thread. Address space until used; deep expressions need it.
+/// The stack of a session thread. It is only address space until it is used; deep expressions need
+/// it.
 const STACK_BYTES: usize = 16 << 20;
-/// A silent peer is asked after this long, this often, this many times, before its connection is
-/// given up.
+/// A silent peer is asked for a sign of life after this time, at this interval, and so many times.
+/// Then its connection is given up.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 6;
-/// How often clients that are turned away are told of at most: strangers must not fill the log.
+/// The shortest time between two log lines about clients that are turned away. Strangers must not
+/// fill the log.
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     pub address: SocketAddr,
-    /// Networks whose clients are let in, beside the clients of this machine. No client is asked
-    /// for a password. Must name some if the address is not a loopback one.
+    /// Networks whose clients are let in, besides the clients of this machine. No client is asked
+    /// for a password. If the address is not a loopback one, there must be at least one network.
     pub trusted: Vec<Network>,
-    /// Sessions at once; one more gets 53300.
+    /// Sessions that may exist at once. One more gets error 53300.
     pub max_sessions: usize,
-    /// Time from connecting to a complete startup packet.
+    /// The time from connecting until the startup packet must be complete.
     pub startup_timeout: Duration,
-    /// How long a session looks for a quick client's next message before it sleeps; zero: not at
-    /// all.
+    /// How long a session looks for the next message of a quick client before it sleeps. Zero: it
+    /// does not look.
     pub client_poll: Duration,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     #[error(
-        "{0} is not a loopback address: nobody is asked for a password, so trusted_clients has to say whose clients are let in"
+        "{0} is not a loopback address, and no client is asked for a password: name the networks whose clients are let in with trusted_clients"
     )]
     NobodyTrusted(SocketAddr),
     #[error("port {port} on {ip} is in use by another program", port = .0.port(), ip = .0.ip())]
@@ -76,11 +82,11 @@ pub struct Server {
     accepting: JoinHandle<()>,
 }
 
-/// A port taken, before the database behind it is open: so that a port in use is found out first.
-/// A client that connects is told to come later.
+/// A port that is taken before the database behind it is open, so that a port in use is found
+/// first. A client that connects is told to come later.
 pub struct Bound {
     server: Server,
-    /// Set once there is one.
+    /// Set once the database is open.
     database: Arc<OnceLock<Arc<Database>>>,
 }
 
@@ -119,7 +125,8 @@ impl Bound {
         Ok(Bound { server, database })
     }
 
-    /// Where clients will find it; the port is the real one even if 0 was asked for.
+    /// The address at which clients find the server. The port is the real one, also if 0 was asked
+    /// for.
     pub fn address(&self) -> SocketAddr {
         self.server.address
     }
@@ -135,18 +142,19 @@ impl Bound {
 }
 
 impl Server {
-    /// Where it listens; the port is the real one even if 0 was asked for.
+    /// The address at which the server listens. The port is the real one, also if 0 was asked for.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Stops accepting, ends every session with 57P01, and waits for them. Says whether all ended
-    /// in time.
+    /// Stops accepting, ends every session with 57P01, and waits for them. Returns whether all
+    /// ended in time.
     pub fn stop(self) -> bool {
-        // Wakes the accepting thread; it looks at the registry's flag, so that is set first.
+        // This wakes the accepting thread, which looks at the registry's flag. So the flag is set
+        // first.
         self.registry.begin_stop();
         let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
-        // It answers a panic of its own by aborting the process.
+        // If the accepting thread panics, it aborts the process itself.
         let _ = self.accepting.join();
         self.registry.stop(STOP_GRACE)
     }
@@ -160,7 +168,7 @@ struct Acceptor {
     turned_away: Told,
 }
 
-/// When something was last told that may happen any number of times.
+/// When an event was last logged that may happen any number of times.
 #[derive(Default)]
 struct Told {
     at: Option<Instant>,
@@ -192,7 +200,7 @@ impl Acceptor {
                 Ok((stream, peer)) => self.admit(stream, peer),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => {
-                    // Out of descriptors or memory: connections that end give some back.
+                    // Descriptors or memory have run out. Connections that end give some back.
                     tracing::error!("cannot accept a connection, and tries again in a second: {e}");
                     self.registry.wait_for_an_end(Duration::from_secs(1));
                 }
@@ -201,7 +209,7 @@ impl Acceptor {
     }
 
     fn is_trusted(&self, client: IpAddr) -> bool {
-        // Of a listener for both versions.
+        // A listener for both versions of IP gives addresses of version 4 in the form of version 6.
         let client = client.to_canonical();
         client.is_loopback() || self.config.trusted.iter().any(|n| n.contains(client))
     }
@@ -247,8 +255,8 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// A panic leaves shared structures in an unknown state: better no instance than a wrong one.
-/// Recovery starts from redo.
+/// Aborts the process after a panic. A panic leaves shared structures in an unknown state, and no
+/// instance is better than a wrong one. Recovery starts from redo.
 fn abort_instance(panic: &(dyn std::any::Any + Send)) -> ! {
     let text = panic
         .downcast_ref::<String>()
@@ -289,7 +297,7 @@ fn connection(
                 debug_assert!(matches!(end, End::Client | End::Told));
             }
             Err(error) => {
-                // Before there is a session nothing is known of its encoding.
+                // As long as there is no session, nothing is known of its encoding.
                 backend::error_response(
                     &mut output.buffer,
                     Severity::Fatal,
@@ -304,8 +312,8 @@ fn connection(
     output.close();
 }
 
-/// Takes packets until the one that starts a session. `None`: the connection is to be closed, and
-/// was told why if it can hear.
+/// Takes packets until one starts a session. `None`: the connection is to be closed. The client has
+/// been told why, if it can hear.
 fn receive_startup(
     config: &ServerConfig,
     stream: &TcpStream,
@@ -336,8 +344,8 @@ fn receive_startup(
                 entry.registry().cancel(pid, &secret);
                 return None;
             }
-            // Anything already sent behind the request was meant to be encrypted: never take it for
-            // clear text.
+            // The client meant anything that it sent behind this request to be encrypted. That must
+            // never be taken for clear text.
             Ok(Packet::Encryption)
                 if encryption_requests < startup::MAX_ENCRYPTION_REQUESTS && input.is_empty() =>
             {
@@ -348,7 +356,7 @@ fn receive_startup(
             Ok(Packet::Encryption) => return None,
             Err(violation) => {
                 let error = Error::new("08P01", violation.message);
-                // Before there is a session nothing is known of its encoding.
+                // As long as there is no session, nothing is known of its encoding.
                 backend::error_response(
                     &mut output.buffer,
                     Severity::Fatal,
@@ -417,7 +425,7 @@ fn open_session(
         backend::parameter_status(out, &name, &value, encoding);
     }
     backend::backend_key(out, sid, &secret);
-    // Parameters that the startup packet changed are among those just sent.
+    // The parameters that the startup packet changed are among those just sent.
     for notice in session.take_messages().notices {
         backend::notice_response(out, &notice, encoding);
     }

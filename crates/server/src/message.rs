@@ -1,25 +1,25 @@
-//! Messages from a client, decoded in place: every string and value borrows from the session's
+//! Messages from a client, decoded in place. Every string and value borrows from the session's
 //! input buffer.
 //!
-//! Pure and total: whatever the bytes, the answer is a message or a [`Violation`], never a panic,
-//! and no allocation is larger than the message itself.
+//! Decoding is pure and total: whatever the bytes, the result is a message or a [`Violation`],
+//! never a panic. No allocation is larger than the message itself.
 
 use std::fmt;
 
-/// Longest message accepted: a statement of 10 MB and values of many MB fit, and one client cannot
-/// take all memory.
+/// The longest message that is accepted. A statement of 10 MB and values of many MB fit, and one
+/// client cannot take all memory.
 pub const MAX_MESSAGE_BYTES: usize = 256 << 20;
-/// Longest message of the kinds that carry a name at most (Sync, Describe, Execute...), as in
+/// The longest message of the kinds that carry a name at most (Sync, Describe, Execute...), as in
 /// PostgreSQL.
 pub const MAX_SMALL_MESSAGE_BYTES: usize = 10_000;
-/// Tag and length.
+/// Bytes of a message's tag and length.
 pub const HEADER_BYTES: usize = 5;
 
 /// The client broke the protocol. The text goes to the client with SQLSTATE 08P01.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     pub message: String,
-    /// The stream cannot be trusted any more: the connection is closed after the answer.
+    /// Whether the stream can be trusted no more. The connection is then closed after the answer.
     pub fatal: bool,
 }
 
@@ -46,8 +46,8 @@ impl fmt::Display for Violation {
 
 type Decoded<T> = Result<T, Violation>;
 
-/// What a Describe or Close is about. Names are bytes: whether they are text is checked where they
-/// are used.
+/// The target of a Describe or Close. Names are bytes: the code that uses a name checks whether it
+/// is text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
     Statement(&'a [u8]),
@@ -74,19 +74,19 @@ pub enum Frontend<'a> {
     CopyData(&'a [u8]),
     CopyDone,
     CopyFail(&'a [u8]),
-    /// A password or SASL answer nobody asked for.
+    /// A password or SASL answer that nobody asked for.
     Password,
     FunctionCall,
     Terminate,
 }
 
-/// A Bind message. The lists are read when asked for, so that decoding allocates nothing.
+/// A Bind message. The lists are read when they are asked for, so decoding allocates nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bind<'a> {
     pub portal: &'a [u8],
     pub statement: &'a [u8],
     formats: I16s<'a>,
-    /// `count` values, each a length (-1: NULL) and its bytes; validated.
+    /// The values, validated. Each is a length (-1: NULL) and its bytes.
     values: &'a [u8],
     value_count: usize,
     result_formats: I16s<'a>,
@@ -109,7 +109,7 @@ impl<'a> Bind<'a> {
     }
 }
 
-/// Big-endian 16-bit numbers, read on the fly.
+/// Big-endian 16-bit numbers, read when they are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct I16s<'a>(&'a [u8]);
 
@@ -124,7 +124,7 @@ impl I16s<'_> {
     }
 }
 
-/// Big-endian 32-bit numbers, read on the fly.
+/// Big-endian 32-bit numbers, read when they are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct U32s<'a>(&'a [u8]);
 
@@ -137,8 +137,8 @@ impl U32s<'_> {
 }
 
 /// Looks at the start of the input. `Ok(Some(n))`: the first message is `n` bytes long, header
-/// included, and may not have arrived in full; `Ok(None)`: not even its header has. An unknown kind
-/// or length is fatal.
+/// included, and may not have arrived in full. `Ok(None)`: not even its header has arrived. An
+/// unknown kind or length is fatal.
 pub fn frame(input: &[u8]) -> Decoded<Option<usize>> {
     let Some(header) = input.first_chunk::<HEADER_BYTES>() else {
         return Ok(None);
@@ -246,7 +246,7 @@ impl<'a> Reader<'a> {
         let b = self.take(4)?;
         Ok(i32::from_be_bytes([b[0], b[1], b[2], b[3]]))
     }
-    /// A count of list elements: 16 bits without sign, as PostgreSQL reads them.
+    /// Reads a count of list elements: 16 bits without sign, as PostgreSQL reads them.
     fn count(&mut self) -> Decoded<usize> {
         Ok(usize::from(self.i16()? as u16))
     }
@@ -337,17 +337,17 @@ mod tests {
         assert!(frame(b"S\0\x01\0\0").unwrap_err().fatal);
         assert!(frame(b"!\0\0\0\x04").unwrap_err().fatal);
         assert_eq!(frame(b"Q\0\0"), Ok(None));
-        // A Bind that promises more values, or longer ones, than it has.
+        // The Bind promises more values, or longer ones, than it has.
         assert!(decode(&message(b'B', b"\0\0\0\0\xff\xff")).is_err());
         assert!(decode(&message(b'B', b"\0\0\0\0\0\x01\x7f\xff\xff\xff")).is_err());
         assert!(decode(&message(b'B', b"\0\0\0\0\0\x01\xff\xff\xff\xfe")).is_err());
-        // A string without its end, and bytes beyond the end.
+        // One message has a string without its end, the other has bytes beyond the end.
         assert!(decode(&message(b'Q', b"select 1")).is_err());
         assert!(decode(&message(b'Q', b"select 1\0x")).is_err());
     }
 
-    /// Random damage to valid messages and plain noise: decoding answers, and reads nothing beyond
-    /// the message.
+    /// The decoder gets random damage to valid messages, and plain noise. It answers, and reads
+    /// nothing beyond the message.
     #[test]
     fn fuzz_decoder() {
         let seeds = [

@@ -1,4 +1,4 @@
-//! Networks: which clients are let in.
+//! Networks whose clients are let in.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ pub struct Network {
 impl FromStr for Network {
     type Err = String;
 
-    /// `10.1.0.0/16`, or an address by itself.
+    /// Reads `10.1.0.0/16`, or a single address.
     fn from_str(text: &str) -> Result<Network, String> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
@@ -49,7 +49,7 @@ impl Network {
     }
 }
 
-/// In the upper bits, whichever version.
+/// An address as a number whose upper bits are those of the address, for both versions of IP.
 fn number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(a) => u128::from(a.to_bits()) << 96,

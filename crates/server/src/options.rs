@@ -1,8 +1,8 @@
-//! The startup parameter `options`: command-line switches of PostgreSQL's server, as libpq sends
-//! those of `PGOPTIONS`.
+//! The startup parameter `options`: command-line switches of PostgreSQL's server, which libpq sends
+//! for `PGOPTIONS`.
 //!
-//! `-c name=value` and `--name=value` set a parameter; `-e`, `-S`, `-f` and `-t` are short for
-//! some. A backslash takes the character after it as it is, a blank too.
+//! `-c name=value` and `--name=value` set a parameter. `-e`, `-S`, `-f` and `-t` are short for some
+//! parameters. A backslash takes the next character as it is, also a blank.
 
 use sql::Error;
 
@@ -23,7 +23,7 @@ pub fn parse(options: &str) -> sql::Result<Vec<(String, String)>> {
     Ok(settings)
 }
 
-/// Words between blanks.
+/// Splits the text into words at blanks.
 fn split(options: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -40,8 +40,8 @@ fn split(options: &str) -> Vec<String> {
     words
 }
 
-/// A word of switches, without its dash: several letters, or one with its value, which may also be
-/// the next word.
+/// Reads a word of switches, without its dash. The word is several letters, or one letter with its
+/// value. The value may also be the next word.
 fn switches<'w>(
     word: &'w str,
     rest: &mut impl Iterator<Item = &'w str>,
@@ -82,7 +82,7 @@ fn switches<'w>(
     Ok(())
 }
 
-/// `name=value`; a dash in the name stands for an underscore.
+/// Reads `name=value`. A dash in the name stands for an underscore.
 fn assignment(switch: &str, text: &str) -> sql::Result<(String, String)> {
     let (name, value) = text
         .split_once('=')
@@ -90,7 +90,7 @@ fn assignment(switch: &str, text: &str) -> sql::Result<(String, String)> {
     Ok((name.replace('-', "_"), value.to_string()))
 }
 
-/// The method of scanning or joining that `-f` forbids.
+/// The parameter for the method of scanning or joining that `-f` forbids.
 fn method(letter: &str) -> Option<&'static str> {
     Some(match letter.chars().next()? {
         's' => "enable_seqscan",
@@ -105,7 +105,7 @@ fn method(letter: &str) -> Option<&'static str> {
     })
 }
 
-/// The statistics that `-t` asks for.
+/// The parameter for the statistics that `-t` asks for.
 fn statistics(name: &str) -> Option<&'static str> {
     Some(match (name.as_bytes().first()?, name.as_bytes().get(1)) {
         (b'p', Some(b'a')) => "log_parser_stats",
@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    /// Any text gives parameters or an error; what is escaped comes out as it went in.
+    /// Any text gives parameters or an error. What was escaped comes out as it went in.
     #[test]
     fn fuzz_options() {
         let seed = crate::testing::seed("BRAID_FUZZ_SEED");

@@ -1,16 +1,19 @@
-//! Looking for a client's next message for a moment before the thread sleeps.
+//! Polls for a client's next message for a moment before the thread sleeps.
 //!
-//! A client that sends its next statement as soon as it has an answer leaves the thread some tens
-//! of microseconds to sleep, and to sleep so shortly costs more than many a statement: an interrupt
-//! to a processor that was halted, on a virtual machine an exit to the hypervisor, here and again
-//! at the client. So a session whose client was quick the last time asks its socket first, and
-//! gives up the processor between any two looks. Where others want the processor nobody sleeps
-//! shortly, and looking only takes time from them: a session that sees that stops looking for a
-//! while, and none looks where more sessions are at work than there are processors. What all this
-//! brings, and takes, is in this crate's README.
+//! A client may send its next statement as soon as it has an answer. Then the thread has some tens
+//! of microseconds to sleep, and so short a sleep costs more than many a statement. It takes an
+//! interrupt to a processor that was halted, and on a virtual machine an exit to the hypervisor,
+//! both here and at the client. So a session whose client was quick the last time asks its socket
+//! first. It gives up the processor between any two looks.
 //!
-//! **Invariants.** Half of the processors at most, by each instance, are used so, and none for a
-//! client that was slower the last time than is looked for.
+//! If other threads want the processors, no thread sleeps so shortly, and looking only takes time
+//! from them. So a session that notices other threads does not look for a while. No session looks
+//! while more sessions are at work than there are processors. This crate's README has the rule, and
+//! `docs/benchmarks.md` what it brings and costs.
+//!
+//! **Invariants.**
+//! - Each instance uses at most half of the processors for looking.
+//! - A session does not look if its client was slower the last time than the session would look.
 
 use std::io;
 use std::net::TcpStream;
@@ -22,22 +25,23 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-/// Two looks are less than a microsecond apart; if so much has passed, another thread had the
-/// processor between them.
+/// If so much time has passed between two looks, another thread had the processor. Otherwise two
+/// looks are less than a microsecond apart.
 const WANTED: Duration = Duration::from_micros(10);
-/// Messages for which a session does not look after that: twice as many each time, half as many
-/// when a message comes while it looks.
+/// How many messages a session takes without looking after it noticed another thread. The number
+/// doubles each time. It is halved when a message comes while the session looks.
 const PAUSES: RangeInclusive<u32> = 4..=1024;
 
-/// Messages of its own after which a session counts again how many are at work.
+/// How many messages of its own a session takes before it counts again how many sessions are at
+/// work.
 const COUNTED: u64 = 16;
 
 /// What the sessions of a process know of each other.
 pub struct Places {
     processors: usize,
-    /// Sessions that look.
+    /// The number of sessions that look now.
     taken: AtomicUsize,
-    /// Messages that have come, to all sessions.
+    /// The number of messages that have come to all sessions.
     messages: AtomicU64,
 }
 
@@ -50,7 +54,7 @@ impl Places {
         }
     }
 
-    /// Those of this process.
+    /// The places of this process.
     fn of_process() -> &'static Places {
         static PLACES: OnceLock<Places> = OnceLock::new();
         PLACES.get_or_init(|| {
@@ -65,8 +69,9 @@ impl Places {
         (self.taken.fetch_add(1, Ordering::Relaxed) < most).then_some(place)
     }
 
-    /// Whether more sessions are at work than there are processors, given the messages of all while
-    /// one session had [`COUNTED`]. Half a session's messages are left to chance.
+    /// Whether more sessions are at work than there are processors. `messages` are those of all
+    /// sessions while one session had [`COUNTED`]. Half a session's messages are allowed for
+    /// chance.
     fn are_too_few(&self, messages: u64) -> bool {
         messages > COUNTED * self.processors as u64 + COUNTED / 2
     }
@@ -80,20 +85,22 @@ impl Drop for Place<'_> {
     }
 }
 
-/// A session's.
+/// The looking of one session.
 pub struct Poll {
     places: &'static Places,
-    /// How long is looked; zero: not at all.
+    /// How long the session looks. Zero: it does not look.
     limit: Duration,
-    /// The last message came within that time.
+    /// Whether the last message came within that time.
     quick: bool,
-    /// More sessions are at work than processors, when that was last counted: so many own messages
-    /// ago, when so many had come to all.
+    /// Whether more sessions were at work than processors when that was last counted.
     crowded: bool,
+    /// The messages of this session since that count.
     counted_ago: u64,
+    /// The messages of all sessions at the time of that count.
     messages_then: u64,
-    /// Messages for which it does not look, and for how many it will not the next time.
+    /// The number of messages for which the session still does not look.
     pause: u32,
+    /// The number of messages that the next pause lasts.
     next_pause: u32,
 }
 
@@ -115,8 +122,8 @@ impl Poll {
         }
     }
 
-    /// What arrives in time; `None` if the thread may as well sleep.
-    /// `began`: the wait, a moment ago.
+    /// Looks for input. Returns what arrives in time, or `None` if the thread may as well sleep.
+    /// `began` is when the wait began, a moment ago.
     pub fn look(
         &mut self,
         stream: &TcpStream,
@@ -157,7 +164,7 @@ impl Poll {
         self.next_pause = (self.next_pause * 2).min(*PAUSES.end());
     }
 
-    /// A message has come after so long.
+    /// Notes that a message has come after such a wait.
     pub fn came_after(&mut self, waited: Duration) {
         self.quick = waited < self.limit;
         let messages = self.places.messages.fetch_add(1, Ordering::Relaxed) + 1;
@@ -207,10 +214,10 @@ mod tests {
             1
         );
         assert_eq!(room[0], b'Q');
-        // What comes while it looks, and the end of the connection.
+        // A message comes while the session looks, and so does the end of the connection.
         let late = std::thread::spawn(move || client.write_all(b"PQ"));
         let came = loop {
-            // Others may want the processor meanwhile.
+            // Other threads may want the processor meanwhile.
             poll.pause = 0;
             if let Some(came) = poll.look(&server, &mut room, Instant::now()) {
                 break came;
@@ -233,7 +240,7 @@ mod tests {
         let mut poll = poll(1, Duration::from_millis(1));
         poll.came_after(Duration::ZERO);
         assert!(poll.look(&server, &mut [0; 8], Instant::now()).is_none());
-        // Zero switches it off.
+        // A limit of zero switches looking off.
         let mut off = self::poll(1, Duration::ZERO);
         off.came_after(Duration::ZERO);
         assert!(!off.quick);
@@ -256,7 +263,7 @@ mod tests {
         poll.is_in_the_way();
         poll.is_in_the_way();
         assert_eq!(look_with_a_message_there(&mut poll), 8);
-        // That one was found at once: half as long again.
+        // That message was found at once, so the next pause is half as long.
         poll.is_in_the_way();
         assert_eq!(look_with_a_message_there(&mut poll), 8);
         (0..20).for_each(|_| poll.is_in_the_way());
@@ -283,7 +290,7 @@ mod tests {
         assert_eq!(places.taken.load(Ordering::Relaxed), 0);
     }
 
-    /// Three sessions on two processors, each with as many messages; then two.
+    /// Three sessions run on two processors, each with as many messages. Then two run.
     #[test]
     fn nobody_looks_where_more_are_at_work_than_processors() {
         let mut sessions = vec![poll(2, LONG)];

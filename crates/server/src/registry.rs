@@ -1,8 +1,8 @@
-//! The connections of a server: how many there may be, whom a cancel request means, and how all are
-//! told to stop.
+//! The connections of a server: how many there may be, which one a cancel request means, and how
+//! all are told to stop.
 //!
 //! One mutex guards the table. It is taken at the start and end of a connection, for a cancel
-//! request and for stopping; no statement touches it, and nothing is waited for while it is held.
+//! request, and for stopping. No statement touches it, and nothing is waited for while it is held.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Secret of a cancel key in protocol 3.0, and from 3.2 on.
+/// Bytes of the secret of a cancel key in protocol 3.0; the next constant is for 3.2 and later.
 const SHORT_SECRET_BYTES: usize = 4;
 const LONG_SECRET_BYTES: usize = 32;
 
@@ -22,8 +22,8 @@ pub struct Registry {
     table: Mutex<Table>,
     /// Signalled when a connection ends.
     ended: Condvar,
-    /// Set once, before the connections' sockets are shut: whoever finds its input ended looks here
-    /// for the reason.
+    /// Set once, before the sockets of connections are shut. A session whose input has ended looks
+    /// here for the reason.
     stopping: AtomicBool,
 }
 
@@ -31,7 +31,7 @@ pub struct Registry {
 struct Table {
     next_connection: u64,
     connections: HashMap<u64, Connection>,
-    /// Connections that count against the limit: those past their start.
+    /// The number of connections that count against the limit: those past their start.
     sessions: usize,
 }
 
@@ -50,7 +50,7 @@ impl Registry {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// How many connections there are, sessions or not yet.
+    /// The number of connections, whether they are sessions yet or not.
     pub fn connections(&self) -> usize {
         self.table.lock().connections.len()
     }
@@ -92,7 +92,7 @@ impl Registry {
     }
 
     /// From now on connections find that the server is stopping. [`Registry::stop`] tells those
-    /// that are waiting.
+    /// that wait.
     pub fn begin_stop(&self) {
         self.stopping.store(true, Ordering::Release);
     }
@@ -103,12 +103,12 @@ impl Registry {
         self.ended.wait_for(&mut table, limit);
     }
 
-    /// Tells all sessions to end and waits until they have. Those that have not within `grace`
-    /// (their client takes no data) lose their socket. Says whether all ended.
+    /// Tells all sessions to end, and waits until they have. A session that has not ended within
+    /// `grace`, because its client takes no data, loses its socket. Returns whether all ended.
     pub fn stop(&self, grace: Duration) -> bool {
         self.begin_stop();
         self.each(|connection| {
-            // Idle sessions wake with their input at its end; running ones are cancelled.
+            // Idle sessions wake because their input ends. Running ones are cancelled.
             let _ = connection.stream.shutdown(Shutdown::Read);
             if let Some(session) = &connection.session {
                 wait::session::cancel(session.sid);

@@ -1,12 +1,12 @@
 //! A client's session: the loop that takes messages and answers them.
 //!
 //! **Invariants.**
-//! - After an error in the extended protocol everything up to the next Sync is skipped; the error
+//! - After an error in the extended protocol, everything up to the next Sync is skipped. The error
 //!   itself is sent at once.
-//! - A Sync, or the end of a Query, answers with exactly one ReadyForQuery and one send.
-//! - While COPY FROM STDIN runs, only its messages are taken; the end of COPY goes on with what was
-//!   left of the Query.
-//! - Portals do not outlive the transaction they were made in.
+//! - A Sync, or the end of a Query, is answered with exactly one ReadyForQuery and one send.
+//! - While COPY FROM STDIN runs, only its messages are taken. Its end goes on with what was left of
+//!   the Query.
+//! - Portals do not outlive the transaction in which they were made.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,12 +20,13 @@ use crate::message::{self, Frontend, Target, Violation};
 use crate::registry::Registry;
 use crate::sink::ResultSink;
 
-/// Why a session ended, for the thread that ran it.
+/// The reason why a session ended, for the thread that ran it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
-    /// Terminate, or the client closed the connection.
+    /// The client sent Terminate or closed the connection.
     Client,
-    /// The client was told why: protocol broken, server stopping, out of memory.
+    /// The client was told why: it broke the protocol, the server is stopping, or memory has run
+    /// out.
     Told,
 }
 
@@ -33,12 +34,12 @@ pub struct Session<'r> {
     pub(crate) sql: SqlSession,
     pub(crate) portals: Portals,
     registry: &'r Registry,
-    /// An error was answered: skip to the next Sync.
+    /// Whether an error was answered, and all is skipped up to the next Sync.
     skipping: bool,
     copy: Option<CopyUnderWay>,
 }
 
-/// Portals by name; the unnamed one apart, because most clients use no other.
+/// Portals by name. The unnamed portal is kept apart, because most clients use no other.
 #[derive(Default)]
 pub(crate) struct Portals {
     unnamed: Option<OpenPortal>,
@@ -49,7 +50,7 @@ pub(crate) struct OpenPortal {
     pub(crate) statement: Arc<Statement>,
     pub(crate) portal: Portal,
     pub(crate) formats: Formats,
-    /// Ran to its end; executing it again gives nothing.
+    /// Whether the portal ran to its end. Executing it again gives nothing.
     pub(crate) done: bool,
 }
 
@@ -95,14 +96,15 @@ impl Portals {
     }
 }
 
-/// COPY FROM STDIN between its CopyInResponse and its end.
+/// A COPY FROM STDIN between its CopyInResponse and its end.
 struct CopyUnderWay {
     copy: Box<CopyIn>,
-    /// Began in a Query message (rather than by Execute): the pieces of it still to run.
+    /// The pieces of a Query that are still to run, if the COPY began in a Query. None if it began
+    /// by Execute.
     query: Option<Vec<String>>,
 }
 
-/// The statement or protocol error, or the end of the session.
+/// The fault of a message: an error of the statement or protocol, or the end of the session.
 pub(crate) enum Fault {
     Sql(Error),
     End(End),
@@ -188,8 +190,8 @@ impl<'r> Session<'r> {
         })
     }
 
-    /// Answers a message of that kind which is no good. What follows an error unto the next Sync is
-    /// not looked at; queries by themselves have no Sync to wait for.
+    /// Answers a message of this kind that is malformed. In the extended protocol, what follows an
+    /// error up to the next Sync is not looked at. Queries by themselves have no Sync to wait for.
     fn violation(
         &mut self,
         kind: Option<u8>,
@@ -232,7 +234,7 @@ impl<'r> Session<'r> {
             Frontend::Query(text) => self.query(text, output),
             Frontend::Flush => self.send(output),
             Frontend::Terminate => Err(Fault::End(End::Client)),
-            // What is left of a COPY that failed.
+            // The rest of a COPY that failed.
             Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => Ok(()),
             Frontend::FunctionCall => {
                 let error = Error::new("0A000", "the function call protocol is not supported");
@@ -245,7 +247,7 @@ impl<'r> Session<'r> {
         }
     }
 
-    /// Answers an error of the extended protocol and skips to the next Sync.
+    /// Answers an error of the extended protocol, and skips to the next Sync.
     fn fail(&mut self, error: Error, output: &mut Output) -> Result<(), End> {
         if self.registry.is_stopping() {
             return Err(self.stopped(output));
@@ -262,11 +264,12 @@ impl<'r> Session<'r> {
         self.ready(output)
     }
 
-    /// Ends the implicit transaction, says how things stand, and sends.
+    /// Ends the implicit transaction, sends ReadyForQuery with the state of the transaction, and
+    /// sends all output.
     fn ready(&mut self, output: &mut Output) -> Handled {
         let status = match self.sql.sync() {
             Ok(status) => status,
-            // A commit may have been cancelled for that.
+            // A commit may have been cancelled because the server is stopping.
             Err(_) if self.registry.is_stopping() => {
                 return Err(Fault::End(self.stopped(output)));
             }
@@ -291,7 +294,7 @@ impl<'r> Session<'r> {
         output.flush().map_err(|_| Fault::End(End::Client))
     }
 
-    /// Notices and changed parameters that the last statement left.
+    /// Sends the notices and changed parameters that the last statement left.
     pub(crate) fn drain_messages(&mut self, output: &mut Output) {
         if !self.sql.has_messages() {
             return;
@@ -379,7 +382,7 @@ impl<'r> Session<'r> {
         Ok(None)
     }
 
-    /// Parses a statement; in a failed transaction only those that end it.
+    /// Parses a statement. In a failed transaction only statements that end it are accepted.
     pub(crate) fn prepare(&mut self, text: &str, types: &[u32]) -> sql::Result<Arc<Statement>> {
         let statement = self.sql.parse(text, types)?;
         if self.sql.status() == TxStatus::Failed && !statement.is_transaction_exit() {
@@ -391,7 +394,7 @@ impl<'r> Session<'r> {
         Ok(statement)
     }
 
-    /// An error outside of execution fails the transaction as well.
+    /// Passes a result on. An error outside of execution fails the transaction as well.
     pub(crate) fn checked<T>(&mut self, result: sql::Result<T>) -> sql::Result<T> {
         if result.is_err() {
             self.sql.fail();
@@ -399,8 +402,8 @@ impl<'r> Session<'r> {
         result
     }
 
-    /// CommandComplete; the end of a transaction also ends its portals, a rollback to a savepoint
-    /// those that are younger. (So does an error.)
+    /// Sends CommandComplete. The end of a transaction also ends its portals. A rollback to a
+    /// savepoint ends those that are younger. (So does an error.)
     pub(crate) fn complete(&mut self, tag: Tag, output: &mut Output) {
         if matches!(tag, Tag::Plain("COMMIT" | "ROLLBACK")) {
             self.portals.retain(|portal| !self.sql.is_lost(portal));
@@ -431,7 +434,7 @@ impl<'r> Session<'r> {
         self.copy = Some(CopyUnderWay { copy, query });
     }
 
-    /// Messages while COPY FROM STDIN runs.
+    /// Handles a message while COPY FROM STDIN runs.
     fn handle_copy(&mut self, message: Frontend<'_>, output: &mut Output) -> Handled {
         let Some(under_way) = &mut self.copy else {
             return Ok(());
@@ -439,7 +442,7 @@ impl<'r> Session<'r> {
         match message {
             Frontend::CopyData(data) => match self.sql.copy_in_data(&mut under_way.copy, data) {
                 Ok(()) => Ok(()),
-                // The client goes on sending until it reads the error; what comes until then is
+                // The client goes on sending until it reads the error. What comes until then is
                 // dropped.
                 Err(error) => match self.copy.take().and_then(|under_way| under_way.query) {
                     Some(_) => self.end_query(Some(error), output),
@@ -454,7 +457,7 @@ impl<'r> Session<'r> {
                 };
                 self.end_copy(Some(reason), output)
             }
-            // Clients that do not know yet that COPY began may send these.
+            // A client that does not know yet that COPY has begun may send these.
             Frontend::Flush | Frontend::Sync => Ok(()),
             Frontend::Terminate => Err(Fault::End(End::Client)),
             _ => {
@@ -521,7 +524,7 @@ impl<'r> Session<'r> {
 
     fn tell_fatal(&mut self, error: &Error, output: &mut Output) {
         self.error_response(Severity::Fatal, error, output);
-        // The connection ends in any case; a client that is gone need not hear why.
+        // The connection ends in any case. A client that is gone need not hear why.
         let _ = output.flush();
     }
 
@@ -530,13 +533,13 @@ impl<'r> Session<'r> {
         backend::error_response(&mut output.buffer, severity, error, encoding);
     }
 
-    /// Text that the client sent.
+    /// Decodes text that the client sent.
     #[inline]
     pub(crate) fn text<'a>(&self, bytes: &'a [u8]) -> sql::Result<Cow<'a, str>> {
         pgtype::client_text(bytes, self.sql.client_encoding())
     }
 
-    /// Splits a target of Describe or Close, whose name must be text.
+    /// Splits the target of a Describe or Close. Its name must be text.
     pub(crate) fn target_name<'a>(&self, target: Target<'a>) -> sql::Result<(bool, Cow<'a, str>)> {
         match target {
             Target::Statement(name) => Ok((true, self.text(name)?)),

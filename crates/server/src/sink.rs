@@ -1,5 +1,5 @@
-//! Rows on their way to the client: values go from the engine's bytes straight into the output
-//! buffer, which is sent whenever it is full, so that a result of any size takes constant memory.
+//! Rows on their way to the client. Values go from the engine's bytes straight into the output
+//! buffer. The buffer is sent whenever it is full, so a result of any size takes constant memory.
 
 use block::value::DatumRef;
 use charset::Encoding;
@@ -33,7 +33,7 @@ impl<'a> ResultSink<'a> {
         }
     }
 
-    /// Whether COPY TO STDOUT has begun: its end must then be marked.
+    /// Whether COPY TO STDOUT has begun. If so, its end must be marked.
     pub fn is_copying(&self) -> bool {
         self.copying
     }
@@ -45,7 +45,7 @@ impl<'a> ResultSink<'a> {
     }
 }
 
-/// Puts the text that stands from `at` on into the client's encoding.
+/// Converts the text from `at` on into the client's encoding.
 #[cold]
 fn convert(out: &mut Vec<u8>, at: usize, encoding: Encoding) -> Result<()> {
     let encoded = encoding.encode(pgtype::utf8(&out[at..])?)?.into_owned();
@@ -89,7 +89,7 @@ impl RowSink for ResultSink<'_> {
             }
         });
         if converted.is_err() {
-            // The client sees no part of a row that its encoding does not have.
+            // The client sees no part of a row that its encoding cannot express.
             self.output.buffer.truncate(start);
             return converted;
         }

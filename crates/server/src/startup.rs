@@ -1,14 +1,14 @@
-//! The start of a session: encryption requests (refused), cancel requests, protocol version and
-//! parameters.
+//! The start of a session: encryption requests (which are refused), cancel requests, protocol
+//! version and parameters.
 
 use crate::message::Violation;
 
-/// Longest packet before a session exists, as in PostgreSQL.
+/// The longest packet before a session exists, as in PostgreSQL.
 pub const MAX_STARTUP_BYTES: usize = 10_000;
-/// Newest minor version of protocol 3 spoken here. 3.2 has cancel keys of variable length; 3.1 was
-/// never defined.
+/// The newest minor version of protocol 3 that this server speaks. 3.2 has cancel keys of variable
+/// length. 3.1 was never defined.
 pub const NEWEST_MINOR: u16 = 2;
-/// Encryption may be asked for in two ways, each once.
+/// A client may ask for encryption in two ways, once in each.
 pub const MAX_ENCRYPTION_REQUESTS: usize = 2;
 
 const CANCEL: u32 = 80_877_102;
@@ -17,8 +17,8 @@ const GSS_ENCRYPTION: u32 = 80_877_104;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// SSLRequest or GSSENCRequest: answered with `N`, then the client goes on in the clear or
-    /// gives up.
+    /// An SSLRequest or GSSENCRequest. It is answered with `N`. Then the client goes on in the
+    /// clear, or gives up.
     Encryption,
     Cancel {
         pid: u32,
@@ -29,19 +29,19 @@ pub enum Packet {
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Startup {
-    /// Minor version to be used: the client's, or [`NEWEST_MINOR`].
+    /// The minor version to be used: the client's, or [`NEWEST_MINOR`].
     pub minor: u16,
-    /// The client asked for more than we have, so it must be told: a newer version, or these
-    /// options.
+    /// Whether the client asked for more than this server has: a newer version, or unknown options.
+    /// If so, it must be told.
     pub negotiate: bool,
     pub unknown_options: Vec<String>,
     pub user: String,
     pub database: String,
     /// Settings for the session, in the client's order.
     pub parameters: Vec<(String, String)>,
-    /// Command-line switches; what they set is overridden by `parameters`.
+    /// Command-line switches. `parameters` override what the switches set.
     pub options: String,
-    /// The client wants to be a standby.
+    /// Whether the client wants to be a standby.
     pub replication: bool,
 }
 
@@ -91,7 +91,8 @@ pub fn decode(packet: &[u8]) -> Result<Packet, Violation> {
         .strip_suffix(b"\0")
         .ok_or_else(|| wrong("invalid startup packet layout: expected terminator as last byte"))?;
     let mut strings = body.split(|&b| b == 0);
-    // Pairs of strings, each ended by a zero; the end of the last leaves an empty piece.
+    // The packet has pairs of strings, each ended by a zero. The end of the last leaves an empty
+    // piece.
     while let Some(name) = strings.next().filter(|name| !name.is_empty()) {
         let value = strings.next().ok_or_else(|| {
             wrong("invalid startup packet layout: expected terminator as last byte")
@@ -101,7 +102,7 @@ pub fn decode(packet: &[u8]) -> Result<Packet, Violation> {
                 .map(str::to_string)
                 .map_err(|_| wrong("startup packet is not valid UTF-8"))
         };
-        // A program's name may be in any encoding: it is shown in ASCII.
+        // A program's name may be in any encoding, so only its ASCII characters are shown.
         let shown = |bytes: &[u8]| {
             let ascii = |&b: &u8| if b.is_ascii() { char::from(b) } else { '?' };
             bytes.iter().map(ascii).collect()
@@ -129,7 +130,8 @@ pub fn decode(packet: &[u8]) -> Result<Packet, Violation> {
     Ok(Packet::Startup(startup))
 }
 
-/// Whether the value asks for a connection that ships redo: `database`, or any that is not false.
+/// Whether the value asks for a connection that ships redo: `database`, or any word that does not
+/// mean false.
 fn replication(value: &str) -> bool {
     let value = value.to_lowercase();
     let is = |word: &str| !value.is_empty() && word.starts_with(&value);
@@ -228,7 +230,7 @@ mod tests {
                     _ => bytes.insert(at, 0),
                 }
             }
-            // Whatever it says, it returns.
+            // Whatever the options say, `parse` returns.
             if let Ok(Packet::Startup(startup)) = decode(&bytes) {
                 let _ = crate::options::parse(&startup.options);
             }

@@ -1,6 +1,6 @@
 //! Seeded randomness for the tests of this crate.
 
-/// The seed from the environment, or a new one; printed, so that a failure can be repeated.
+/// The seed from the environment, or a new one. It is printed, so that a failure can be repeated.
 pub fn seed(variable: &str) -> u64 {
     let given = std::env::var(variable)
         .ok()
@@ -13,7 +13,7 @@ pub fn seed(variable: &str) -> u64 {
     seed
 }
 
-/// xorshift64*: small, and good enough to pick damage.
+/// The generator xorshift64*. It is small, and good enough to choose damage.
 pub struct Random(u64);
 
 impl Random {

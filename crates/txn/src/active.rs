@@ -1,8 +1,8 @@
-//! Which transactions are active, and the head of each one's undo: what a checkpoint logs.
+//! The active transactions and the head of each one's undo, which a checkpoint logs.
 //!
 //! **Invariant.** Id and head change under the log latch only, in step with the record that changes
-//! them (but for the id's first store, which comes before any record). So a copy taken under that
-//! latch is right for the position it is taken at.
+//! them. The one exception is the first store of the id, which comes before any record. So a copy
+//! taken under that latch is right for the log position at which it is taken.
 
 use crate::local_enqueues::LockerId;
 use block::{BlockError, Scn, TxnId, UndoPtr};
@@ -10,7 +10,7 @@ use seam::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A session's, or a dead transaction's, entry.
+/// The entry of a session or of a dead transaction.
 pub(crate) struct Active {
     pub(crate) locker: LockerId,
     pub(crate) sid: u32,
@@ -32,7 +32,7 @@ impl Active {
     pub(crate) fn head(&self) -> UndoPtr {
         UndoPtr(self.head.load(Ordering::Acquire))
     }
-    /// A transaction begins; nothing of it is logged yet.
+    /// Begins a transaction of which nothing is logged yet.
     pub(crate) fn begin(&self, id: TxnId) {
         let now = seam::wall_clock()
             .duration_since(std::time::UNIX_EPOCH)
@@ -44,7 +44,7 @@ impl Active {
         self.head.store(0, Ordering::Relaxed);
         self.id.store(id.0, Ordering::Release);
     }
-    /// Under the log latch.
+    /// Sets the head of the undo. The caller holds the log latch.
     pub(crate) fn set_head(&self, head: UndoPtr) {
         self.head.store(head.0, Ordering::Release);
     }
@@ -52,14 +52,14 @@ impl Active {
     pub(crate) fn set_undone(&self, at: Scn) {
         self.undone.store(at.0, Ordering::SeqCst);
     }
-    /// Under the log latch, or with nothing logged.
+    /// Ends the transaction. The caller holds the log latch, or the transaction has logged nothing.
     pub(crate) fn end(&self) {
         self.id.store(0, Ordering::Release);
         self.head.store(0, Ordering::Release);
     }
 }
 
-/// All entries. The latch is held for the moment of copying a few words an entry.
+/// All entries. The latch is held while a few words of each entry are copied.
 #[derive(Default)]
 pub(crate) struct ActiveTable {
     entries: Mutex<Vec<Arc<Active>>>,
@@ -84,7 +84,7 @@ impl ActiveTable {
         self.entries.lock().retain(|a| !Arc::ptr_eq(a, active));
     }
 
-    /// Transactions that have undo, with their heads. Under the log latch.
+    /// The transactions that have undo, with their heads. The caller holds the log latch.
     pub(crate) fn with_undo(&self) -> Vec<(TxnId, UndoPtr)> {
         let entries = self.entries.lock();
         entries
@@ -94,7 +94,7 @@ impl ActiveTable {
             .collect()
     }
 
-    /// The session a transaction runs in.
+    /// The session in which `txn` runs.
     pub(crate) fn owner(&self, txn: TxnId) -> Option<LockerId> {
         self.entries
             .lock()

@@ -1,4 +1,4 @@
-//! What can go wrong in transactions, by what its user would do about it.
+//! Errors of transactions, divided by what a caller would do about each.
 
 use crate::Ring;
 use block::{BlockError, TxnId, UndoPtr};
@@ -11,7 +11,7 @@ pub type HandlerError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// This session was waiting in a circle and gave up; its transaction must roll back.
+    /// This session was waiting in a circle and gave up. Its transaction must roll back.
     #[error("deadlock detected")]
     Deadlock(Box<Ring>),
     /// The lock was not free and the caller did not want to wait.
@@ -33,14 +33,14 @@ pub enum Error {
     /// The transaction made as many changes as undo numbers can tell apart.
     #[error("transaction {0:?} has too many changes")]
     TooManyChanges(TxnId),
-    /// Putting a change back failed; the transaction stays active, to be rolled back again.
+    /// Putting a change back failed. The transaction stays active, to be rolled back again.
     #[error("rolling back undo record {at:?}: {source}")]
     Rollback {
         at: UndoPtr,
         #[source]
         source: HandlerError,
     },
-    /// Bytes from another instance make no sense: the connection, or this instance, is to end.
+    /// Bytes from another instance make no sense. The connection, or this instance, must end.
     #[error("a message of instance {} makes no sense: {why}", from.0)]
     BadMessage {
         from: block::InstanceId,
@@ -60,7 +60,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A message that was decoded cannot be meant so.
+    /// The error for a message that decodes and still cannot be meant so.
     #[cold]
     pub(crate) fn bad_message(from: block::InstanceId, why: &'static str) -> Error {
         let why = Box::new(wire::Bad::because(why));
@@ -80,7 +80,7 @@ impl Error {
         }
     }
 
-    /// The SQLSTATE to tell the client; `None` leaves it to the error underneath.
+    /// The SQLSTATE to tell the client. `None` leaves it to the error underneath.
     pub fn sqlstate(&self) -> Option<&'static str> {
         Some(match self {
             Error::Deadlock(_) => "40P01",

@@ -1,18 +1,18 @@
 //! Snapshots registered by sessions, and the horizon: the SCN at or above which every present and
 //! future snapshot lies.
 //!
-//! **Invariants.** A snapshot is registered *before* its SCN is read: the slot gets a lower bound,
-//! then comes a fence, then the clock is read. Whoever computes the horizon reads the clock, then
-//! comes a fence, then the slots are read. Of two fences one is first: either the computation sees
-//! the slot, or the snapshot's SCN is at least the clock value that bounds the computation. So a
+//! **Invariants.** A snapshot is registered *before* its SCN is read: a session stores a lower
+//! bound in its slot, fences, and reads the clock. A thread that computes the horizon reads the
+//! clock, fences, and reads the slots. One of the two fences is first. So either the computation
+//! sees the slot, or the snapshot's SCN is at least the clock value that bounds the computation. A
 //! session that is descheduled anywhere in between loses nothing (race 23a of docs/design.md). The
 //! horizon that is reported never falls.
 //!
-//! Among several instances each says what it computed of its own snapshots (*own*), which binds it
-//! for ever; what counts is the least of all (*reported*). A member that was not heard yet counts
-//! as the beginning of time, so nothing moves. The others' least is read after the clock: a joiner
-//! starts above a clock value that was read after it was put among the others, hence above every
-//! horizon computed without it.
+//! Among several instances each announces the horizon of its own snapshots (*own*), which binds it
+//! for ever. The least of all these horizons counts (*reported*). A member that has not been heard
+//! yet counts as the beginning of time, so the horizon stays where it is. The others' least is read
+//! after the clock. A joiner starts above a clock value that was read after the joiner was put
+//! among the others, hence above every horizon computed without it.
 
 use block::Scn;
 use redo::Clock;
@@ -25,7 +25,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 pub(crate) const MAX_SNAPSHOTS: usize = 16 * 1024;
 const NONE: u64 = u64::MAX;
 
-/// On a cache line of its own: its owner writes it with every statement.
+/// One registered snapshot. A slot has a cache line of its own, because its owner writes it with
+/// every statement.
 #[repr(align(64))]
 struct Slot(AtomicU64);
 
@@ -36,7 +37,7 @@ pub(crate) struct Horizon {
     /// Slots from here on were never used.
     high: AtomicUsize,
     free: Mutex<Vec<u32>>,
-    /// The newest horizon of this instance's own snapshots: what others are told.
+    /// The newest horizon of this instance's own snapshots, which others are told.
     own: AtomicU64,
     /// The least of the other members' horizons; `u64::MAX` without any.
     others: Arc<AtomicU64>,
@@ -61,7 +62,7 @@ impl Horizon {
         }
     }
 
-    /// A slot of one's own, empty; `None` when all are taken.
+    /// Takes an empty slot for the caller; `None` if all are taken.
     pub(crate) fn take_slot(self: &Arc<Self>) -> Option<SnapshotSlot> {
         let mut free = self.free.lock();
         let index = free.pop().or_else(|| {
@@ -77,12 +78,12 @@ impl Horizon {
         })
     }
 
-    /// The horizon last computed; costs one load. May lag.
+    /// The horizon as last computed. It costs one load and may lag.
     pub(crate) fn reported(&self) -> Scn {
         Scn(self.reported.load(Ordering::Acquire))
     }
 
-    /// Where the least horizon of the other members is to be stored.
+    /// The place in which the least horizon of the other members is stored.
     pub(crate) fn others(&self) -> Arc<AtomicU64> {
         self.others.clone()
     }
@@ -92,8 +93,8 @@ impl Horizon {
         Scn(self.own.load(Ordering::Acquire))
     }
 
-    /// Computes the horizon anew: the oldest registered snapshot, or the clock if there is none; at
-    /// most the others' horizons.
+    /// Computes the horizon anew: the oldest registered snapshot, or the clock if there is none,
+    /// and at most the others' horizons.
     pub(crate) fn compute(&self) -> Scn {
         loop {
             let now = self.clock.now().0;
@@ -139,7 +140,7 @@ impl SnapshotSlot {
         &self.horizon.slots[self.index as usize].0
     }
 
-    /// Takes a new snapshot's SCN and registers it in place of whatever the slot held.
+    /// Takes a new snapshot's SCN and registers it. It replaces what the slot held.
     #[inline]
     pub(crate) fn take(&self) -> Scn {
         let slot = self.slot();
@@ -155,7 +156,8 @@ impl SnapshotSlot {
         self.slot().store(NONE, Ordering::Release);
     }
 
-    /// Registers `scn`, a snapshot that is registered elsewhere and stays so until this returns.
+    /// Registers `scn`, a snapshot that is registered elsewhere and stays so until this call
+    /// returns.
     pub(crate) fn copy(&self, scn: Scn) {
         self.slot().store(scn.0, Ordering::SeqCst);
         self.horizon.copies.fetch_add(1, Ordering::SeqCst);

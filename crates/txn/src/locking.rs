@@ -1,5 +1,5 @@
-//! Locks as a session takes them: what it holds is written down here, so that the end of the
-//! transaction gives it back.
+//! Locks as a session takes them. A transaction notes here what it holds, so that its end gives all
+//! of it back.
 
 use crate::cluster::is_over;
 use crate::global_enqueues::PICTURE;
@@ -9,13 +9,18 @@ use block::{ObjectId, RowId, TxnId};
 use std::time::Instant;
 
 impl Transaction {
-    /// Waits until `holder`, whose stamp is on the row, has ended or has undone some of its changes;
-    /// then the caller looks at the row again. The caller must have looked since its last such
-    /// wait. Sessions that wait for one row are served in order: the first keeps its place until it
-    /// has logged a change, waits for another row, or its statement ends; the others stand behind
-    /// it. To be called with no latch held.
+    /// Waits until `holder`, whose stamp is on the row, has ended or has undone some of its changes.
+    /// Then the caller looks at the row again. The caller must have looked at it since its last
+    /// wait, and must hold no latch.
+    ///
+    /// Sessions that wait for one row are served in order. The first keeps its place until it has
+    /// logged a change, waits for another row, or its statement ends. The others stand behind it.
+    /// Sessions of several instances are served in the order of their times ([`crate::cluster`]).
     pub fn wait_for_row(&mut self, holder: TxnId, row: RowId, wait: LockWait) -> Result<()> {
-        assert!(holder != self.id(), "invariant: nobody waits for himself");
+        assert!(
+            holder != self.id(),
+            "invariant: no transaction waits for itself"
+        );
         if self.manager.state_now(holder)? != TxnState::Active {
             return Ok(());
         }
@@ -30,9 +35,9 @@ impl Transaction {
         waited
     }
 
-    /// Lets a session of another instance pass whose turn it is at the row. To be called before a
-    /// change of the row, with no latch held; a load where no row is promised. With
-    /// [`LockWait::NoWait`] nobody is let pass.
+    /// Lets a session of another instance pass whose turn it is at the row. The caller is about to
+    /// change the row and holds no latch. Where no row is promised this is one load. With
+    /// [`LockWait::NoWait`] no session is let pass.
     #[inline]
     pub fn let_pass(&mut self, row: RowId, wait: LockWait) -> Result<()> {
         match self.manager.cluster.turns.any() {
@@ -62,7 +67,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes the first place in the row's queue; since when this session has wanted the row.
+    /// Takes the first place in the row's queue. Returns since when this session has wanted the row.
     fn stand_in_line(&mut self, row: RowId, wait: LockWait) -> Result<Instant> {
         if let Some((_, since)) = self.row.filter(|at| at.0 == row) {
             return Ok(since);
@@ -171,7 +176,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Here, and against other instances.
+    /// Locks `r` in this instance's lock table, then against other instances.
     fn lock(&mut self, r: Resource, mode: LockMode, level: Level, wait: LockWait) -> Result<()> {
         let enqueues = &self.manager.enqueues;
         enqueues.lock(&self.locker, r, mode, level, wait)?;
@@ -188,7 +193,7 @@ impl Transaction {
         held
     }
 
-    /// Other instances have to make room for what is locked here already.
+    /// Makes other instances give room to a lock that this instance's lock table has granted.
     fn take(&self, r: Resource, mode: LockMode, wait: LockWait) -> Result<()> {
         match self.manager.ges.get() {
             Some(ges) => ges.take(&self.locker, r, mode, wait),
@@ -196,7 +201,7 @@ impl Transaction {
         }
     }
 
-    /// Something was given back here: other instances may have what is not needed any more.
+    /// Lets other instances have what is not needed here any more, after something was given back.
     fn lower(&self, r: Resource) {
         if let Some(ges) = self.manager.ges.get() {
             let held = self.manager.enqueues.held(&self.locker, r);
@@ -204,8 +209,8 @@ impl Transaction {
         }
     }
 
-    /// Before the commit of a transaction that has changed the dictionary: until the commit is
-    /// published nobody reads a picture of it, and then everybody's is stale.
+    /// Prepares the commit of a transaction that has changed the dictionary. Until the commit is
+    /// published nobody reads a picture of the dictionary. After that every picture is stale.
     pub fn dictionary_changes(&mut self) -> Result<()> {
         if self.manager.ges.get().is_none() {
             return Ok(());
@@ -218,9 +223,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes an advisory lock. `false`: not free, and `wait` was [`LockWait::NoWait`]. Locks of the
-    /// session are counted and outlive transactions. Keys of different `space`s are different
-    /// locks.
+    /// Takes an advisory lock. Returns `false` if the lock is not free and `wait` is
+    /// [`LockWait::NoWait`]. Locks of the session are counted and outlive transactions. Keys of
+    /// different `space`s are different locks.
     pub fn advisory_lock(
         &mut self,
         key: u64,
@@ -242,7 +247,8 @@ impl Transaction {
         Ok(true)
     }
 
-    /// Gives one advisory lock of the session back; `false` if it holds none.
+    /// Gives one advisory lock of the session back. Returns `false` if the session does not hold
+    /// it.
     pub fn advisory_unlock(&mut self, key: u64, space: u64, shared: bool) -> bool {
         let lock = advisory(key, space, shared);
         match self.session_names.iter().position(|held| *held == lock) {
@@ -265,7 +271,8 @@ impl Transaction {
         }
     }
 
-    /// Gives back all but the first so many locks of the transaction, newest first.
+    /// Gives back the transaction's locks, newest first, except its first `tables` table locks and
+    /// its first `names` name locks.
     pub(crate) fn unlock_since(&mut self, tables: usize, names: usize) {
         while self.tables.len() > tables {
             let (object, mode) = self.tables.pop().expect("there is one");

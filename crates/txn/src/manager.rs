@@ -1,4 +1,4 @@
-//! The transactions of one instance put together.
+//! All that the transactions of one instance share, put together.
 
 use crate::active::{self, Active, ActiveTable};
 use crate::cluster::Cluster;
@@ -25,12 +25,12 @@ use std::sync::{Arc, OnceLock};
 use storage::{ControlFile, DoubleWrite};
 use wait::Stat;
 
-/// What a manager must know.
+/// The settings of a manager.
 #[derive(Clone, Copy, Debug)]
 pub struct TxnConfig {
     pub instance: InstanceId,
     pub thread: ThreadId,
-    /// The undo file does not grow beyond this; then the oldest snapshots fail.
+    /// The undo file does not grow beyond this. At the cap the oldest snapshots fail.
     pub undo_cap_blocks: u32,
 }
 
@@ -62,17 +62,18 @@ pub struct TransactionRow {
 #[derive(Clone, Copy, Debug)]
 pub struct TxnStatistics {
     pub undo: UndoUsage,
-    /// Transactions whose status is kept, as it is from their beginning until the horizon is above
-    /// their end and [`TxnManager::maintain`] has run.
+    /// Transactions whose status is kept. A status is kept from the beginning of its transaction
+    /// until the horizon is above the transaction's end and [`TxnManager::maintain`] has run.
     pub statuses: u64,
-    /// Memory that they take, which is given back by half a megabyte at a time.
+    /// Bytes of memory that the statuses take. Half a megabyte is given back at a time.
     pub status_bytes: usize,
     pub registered_snapshots: usize,
     pub purge_hints: usize,
     pub horizon: Scn,
 }
 
-/// See the crate's head. Shared by all sessions; everything in it has its own latches.
+/// The transactions of one instance; see the crate's head. All sessions share it, and each of its
+/// parts has latches of its own.
 pub struct TxnManager {
     pub(crate) config: TxnConfig,
     pub(crate) cache: Arc<Cache>,
@@ -83,14 +84,13 @@ pub struct TxnManager {
     pub(crate) horizon: Arc<Horizon>,
     pub(crate) undo: UndoSpace,
     pub(crate) enqueues: Arc<Enqueues>,
-    /// Locks among instances; set when this one joins.
+    /// The locks among instances. Set when this instance joins.
     pub(crate) ges: OnceLock<GlobalEnqueues>,
     pub(crate) active: ActiveTable,
     pub(crate) numbers: Numbers,
     pub(crate) purge: PurgeQueue,
     status_file: Mutex<StatusFile>,
-    /// Transactions without a session, to be rolled back by whoever calls
-    /// [`TxnManager::rollback_dead`].
+    /// Transactions without a session, which [`TxnManager::rollback_dead`] rolls back.
     pub(crate) dead: Mutex<DeadList>,
     /// Held while the dead are rolled back.
     rolling_back: Mutex<()>,
@@ -100,7 +100,7 @@ pub struct TxnManager {
 #[derive(Default)]
 pub(crate) struct DeadList {
     pub(crate) list: Vec<Dead>,
-    /// Undo from before the restart is still kept.
+    /// Whether undo from before the restart is still kept.
     old_undo: bool,
 }
 
@@ -113,9 +113,10 @@ struct LastCheckpoint {
 
 impl TxnManager {
     /// Opens the transactions of an instance whose undo and status files are among the cache's data
-    /// files. The clock stands above everything drawn before. [`TxnManager::recover`] must follow,
-    /// also after a clean stop, before the first session. `double_write` is a file for the status
-    /// blocks alone, restored already.
+    /// files. The clock must stand above everything that was drawn before. `double_write` is a file
+    /// for the status blocks alone, restored already.
+    ///
+    /// [`TxnManager::recover`] must follow before the first session, also after a clean stop.
     pub fn open(
         config: TxnConfig,
         cache: Arc<Cache>,
@@ -165,16 +166,19 @@ impl TxnManager {
         Ok(Arc::new(manager))
     }
 
-    /// Takes over what redo says. `last`: when those committed whose commit SCN was lost; above
-    /// everything drawn before. Returns the number of transactions that
-    /// [`TxnManager::rollback_dead`] will roll back; until then their rows stay locked, and all
+    /// Takes over what redo says. Returns the number of transactions that
+    /// [`TxnManager::rollback_dead`] will roll back. Their rows stay locked until then, and all
     /// else goes on.
+    ///
+    /// `last` says when those transactions committed whose commit SCN was lost: at the SCN that was
+    /// decided for their group in the cluster, otherwise above everything drawn before.
     pub fn recover(&self, recovery: TxnRecovery, last: LastGroups) -> Result<usize> {
         let outcome = recovery.finish(last)?;
         let words = &self.visibility.words;
         let (low, end) = (words.low_chunk(), self.numbers.next() / CHUNK);
-        // There already, but for the first life's first chunk, in which no number is ever drawn: it
-        // ends below like all that are not dead.
+        // The space is there already, except for the first chunk of the instance's first life. No
+        // number of that chunk is ever drawn. The loop below ends its transactions like all others
+        // that are not dead.
         self.cover_status(end)?;
         (low..end).for_each(|chunk| words.with_chunk(chunk, |_| ()));
         let check = |txn: TxnId| match txn.instance() == self.config.instance
@@ -230,9 +234,11 @@ impl TxnManager {
     }
 
     /// Rolls back the transactions that have lost their session or their instance, one after the
-    /// other. For a background thread; returns how many. After an error the transaction stays in
-    /// the list. One thread at a time does this; another waits, so that none of those it found dead
-    /// is half rolled back when it goes on.
+    /// other. Returns how many. For a background thread. After an error the transaction stays in
+    /// the list.
+    ///
+    /// One thread at a time does this. A second one waits, so that no transaction that was dead
+    /// before is half rolled back when that thread goes on.
     pub fn rollback_dead(self: &Arc<Self>, handler: &dyn UndoHandler) -> Result<usize> {
         let _one_at_a_time = self.rolling_back.lock();
         let mut done = 0;
@@ -244,7 +250,7 @@ impl TxnManager {
                 break;
             };
             let mut txn = Transaction::adopt(self, next, slot);
-            // Should this fail, dropping the transaction puts it back into the list.
+            // If this fails, dropping the transaction puts it back into the list.
             txn.rollback(handler)?;
             done += 1;
         }
@@ -252,27 +258,29 @@ impl TxnManager {
         Ok(done)
     }
 
-    /// What `snapshot` makes of `stamp`. Takes no latch and waits for nothing.
+    /// The verdict of `snapshot` on `stamp`. Takes no latch and waits for nothing.
     #[inline]
     pub fn verdict(&self, stamp: Stamp, snapshot: &Snapshot) -> Verdict {
         self.visibility.verdict(stamp, snapshot)
     }
 
-    /// How a transaction stands as far as is known here; final unless active or unknown. That
-    /// another instance's is active may be old news: [`TxnManager::state_now`]. Takes no latch and
-    /// waits for nothing.
+    /// How a transaction stands as far as this instance knows. Takes no latch and waits for
+    /// nothing.
+    ///
+    /// The answer is final unless it is active or unknown. That another instance's transaction is
+    /// active may be old news; [`TxnManager::state_now`] asks.
     #[inline]
     pub fn state(&self, txn: TxnId) -> TxnState {
         self.visibility.state(txn)
     }
 
-    /// Whether whoever set the stamp is known to have committed.
+    /// Whether the transaction that set the stamp is known to have committed.
     pub fn is_committed(&self, stamp: Stamp) -> bool {
         self.committed_at(stamp).is_some()
     }
 
-    /// When whoever set the stamp committed; `None` if that has not happened or is not known here.
-    /// [`Scn::ZERO`]: below the horizon.
+    /// The SCN at which the transaction that set the stamp committed. [`Scn::ZERO`] if it committed
+    /// below the horizon. `None` if it has not committed, or if nothing of it is known here.
     pub fn committed_at(&self, stamp: Stamp) -> Option<Scn> {
         match stamp.kind() {
             StampKind::Committed(scn) => Some(scn),
@@ -284,7 +292,7 @@ impl TxnManager {
     }
 
     /// Whether every present and future snapshot of all instances is known to see what has this
-    /// stamp. By the horizon last reported, which may lag.
+    /// stamp. The horizon last reported decides, which may lag.
     pub fn is_below_horizon(&self, stamp: Stamp) -> bool {
         self.committed_at(stamp)
             .is_some_and(|scn| scn <= self.horizon_reported())
@@ -316,9 +324,11 @@ impl TxnManager {
         self.config.instance
     }
 
-    /// Runs `f` on the undo record at `ptr`, which may be another instance's: then on a copy of its
-    /// block. May read from disk or wait for that instance: to be called with no latch held, and
-    /// `f` may run under one. [`Error::SnapshotTooOld`] if the record has been overwritten.
+    /// Runs `f` on the undo record at `ptr`. If the record is another instance's, `f` runs on a
+    /// copy of its block. [`Error::SnapshotTooOld`] if the record has been overwritten.
+    ///
+    /// This may read from disk or wait for that instance: the caller must hold no latch. `f` may
+    /// run under one.
     pub fn with_undo<R>(&self, ptr: UndoPtr, f: impl FnOnce(&UndoView<'_>) -> R) -> Result<R> {
         let block = self.cache.read_undo(ptr.dba())?;
         match block::undo::get(&block, ptr)? {
@@ -333,7 +343,7 @@ impl TxnManager {
         }
     }
 
-    /// A copy of the undo record at `ptr`; otherwise as [`TxnManager::with_undo`].
+    /// A copy of the undo record at `ptr`. Waits and fails as [`TxnManager::with_undo`] does.
     pub fn undo_record(&self, ptr: UndoPtr) -> Result<UndoRecord> {
         self.with_undo(ptr, |v| UndoRecord {
             txn: v.txn,
@@ -345,30 +355,31 @@ impl TxnManager {
         })
     }
 
-    /// Takes up to `max` blocks that have something to purge for good at `horizon`.
+    /// Takes the hints of up to `max` blocks in which something can be purged for good at
+    /// `horizon`.
     pub fn take_purgeable(&self, horizon: Scn, max: usize) -> Vec<PurgeHint> {
         self.purge.take(horizon, max)
     }
 
-    /// Takes hints back whose blocks could not be read or written.
+    /// Takes back hints whose blocks could not be read or written.
     pub fn put_back_purgeable(&self, hints: Vec<PurgeHint>) {
         self.purge.put_back(hints);
     }
 
-    /// What must be done now and then so that sessions need not: computes the horizon, truncates
-    /// the status array, reserves numbers and undo space. For a background thread, about once a
-    /// second.
+    /// Does what must be done now and then, so that sessions need not do it: computes the horizon,
+    /// truncates the status array, reserves numbers and undo space. For a background thread, about
+    /// once a second.
     pub fn maintain(&self) -> Result<()> {
         let horizon = self.horizon();
         self.truncate(horizon)?;
         let reserved = self
             .numbers
             .reserve_ahead(&self.visibility.words, |chunks| self.cover_status(chunks));
-        // Each is tried, whatever became of the others.
+        // Undo space is prepared also if reserving numbers failed.
         reserved.and(self.undo.prepare_ahead(horizon))
     }
 
-    /// Space in the status file for so many chunks.
+    /// Makes space in the status file for the first `chunks` chunks.
     pub(crate) fn cover_status(&self, chunks: u64) -> Result<()> {
         self.status_file.lock().cover(chunks)
     }
@@ -419,7 +430,7 @@ impl TxnManager {
     }
 
     pub fn statistics(&self) -> TxnStatistics {
-        // In this order: both only go up, and it stays below.
+        // The order matters: both numbers only rise, and the truncated one stays below the other.
         let truncated = self.visibility.words.low_chunk() * CHUNK;
         TxnStatistics {
             undo: self.undo.usage(),
@@ -431,9 +442,11 @@ impl TxnManager {
         }
     }
 
-    /// Logs who is active, makes that durable, and then writes the status words to their file. In
-    /// this order: a commit record below the list's first marker is then durable, hence its word
-    /// final, when the words are written; so the checkpoint may go up to that marker.
+    /// Logs the active transactions, makes that durable, and then writes the status words to their
+    /// file.
+    ///
+    /// The order lets the checkpoint go up to the list's first marker. A commit record below that
+    /// marker is durable when the words are written, hence its word is final.
     fn checkpoint(&self) -> Result<LogPos> {
         let mut last = self.last_checkpoint.lock();
         let redo = self.cache.redo();
@@ -461,8 +474,9 @@ impl TxnManager {
                 .end;
         }
         redo.flush_to(end)?;
-        // Up to here all words are final and will be in the file. A commit that comes while it is
-        // written is the next checkpoint's, also if nothing else comes: the one of a clean stop.
+        // Up to here all words are final and go into the file. A commit that comes while the file
+        // is written is left to the next checkpoint, which runs even if nothing else is logged by
+        // then, as at a clean stop.
         let settled = redo.durable();
         self.status_file
             .lock()

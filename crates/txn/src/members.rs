@@ -1,5 +1,5 @@
 //! What the instance calls when others are up: members, messages, headers, the gate on replies, and
-//! learning how others' transactions stand.
+//! the question how others' transactions stand.
 
 use crate::cluster::Check;
 use crate::cluster::messages::TxnMessage;
@@ -19,16 +19,17 @@ use std::time::{Duration, Instant};
 /// The instances that were members and are dead.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Departed<'a> {
-    /// The dead that have not lived again: how their transactions stand only their next lives know.
+    /// The dead that have not lived again. Only their next lives know how their transactions stand.
     pub in_limbo: &'a [InstanceId],
-    /// Of some of them it is not decided yet when their last groups took effect. What they had
-    /// locked nobody gets before.
+    /// Whether it is undecided for some of them when their last groups took effect. Until that is
+    /// decided nobody gets what they had locked.
     pub in_doubt: bool,
 }
 
 impl TxnManager {
-    /// Makes this instance one among others that it reaches through `post`. Once, before the first
-    /// [`TxnManager::members_changed`]; until that says who is up, the instance counts as alone.
+    /// Makes this instance one among others that it reaches through `post`. It is called once,
+    /// before the first [`TxnManager::members_changed`]. Until that call says who is up, the
+    /// instance counts as alone.
     pub fn join_cluster(self: &Arc<Self>, post: Arc<dyn Post>) {
         let control = self.control.clone();
         self.cluster.join(
@@ -49,17 +50,22 @@ impl TxnManager {
         }));
     }
 
-    /// Enters an epoch with these members. Whoever is gone and not named as departed left cleanly,
-    /// after [`TxnManager::leave`].
+    /// Enters an epoch with these members. An instance that is gone and not named as departed left
+    /// cleanly, after [`TxnManager::leave`].
     ///
-    /// Before a joiner takes its first snapshot or changes anything, all others must have made this
-    /// call, and the joiner must have heard a header that each of them sent after it, and their
-    /// [`TxnManager::last_groups_of`] themselves: its clock is then above every commit that was not
-    /// announced to it and every horizon computed without it, and should a member die, the joiner
-    /// knows when its last groups took effect (`fusion::visibility`, V9). The joiner makes this
-    /// call before [`TxnManager::recover`] and everything that follows, lest it compute a horizon
-    /// of its snapshots alone; and after it has put its clock's ceiling into the control file, from
-    /// which all take over the highest: a joiner starts beyond the ceilings that the others know.
+    /// Before a joiner takes its first snapshot or changes anything, all of this must be done:
+    ///
+    /// - All others have made this call.
+    /// - The joiner has heard a header that each of them sent after it. Its clock is then above
+    ///   every commit that was not announced to it and every horizon computed without it.
+    /// - The joiner has heard each member's [`TxnManager::last_groups_of`] from that member itself.
+    ///   If a member dies, the joiner knows when its last groups took effect (`fusion::visibility`,
+    ///   V9).
+    ///
+    /// The joiner makes this call before [`TxnManager::recover`] and everything that follows.
+    /// Otherwise it would compute a horizon of its snapshots alone. It makes the call after it has
+    /// put its clock's ceiling into the control file. All members take over the highest ceiling
+    /// from there, and a joiner starts beyond the ceilings that the others know.
     pub fn members_changed(
         &self,
         epoch: u64,
@@ -70,8 +76,8 @@ impl TxnManager {
             .raise_ceiling(Scn(self.control.refresh()?.scn_ceiling));
         self.cluster
             .members_changed(epoch, members, departed.in_limbo);
-        // Also groups that no other was told of, because there was none: once the log has said this
-        // no such group is on its way.
+        // This includes groups that no other instance was told of, because there was none. Once the
+        // log has said this, no such group is on its way.
         self.cluster.own_groups(self.cache.redo().last_groups());
         self.forget_turns_of_the_gone();
         self.drive_waits(|_| true);
@@ -83,38 +89,38 @@ impl TxnManager {
         Ok(())
     }
 
-    /// All members have said that they are in the epoch, in messages with a header. Whoever came in
-    /// it may have dropped what it was asked before: the statements that wait for the next life of
-    /// a dead instance go on here, rather than at some tick.
+    /// Goes on after all members have said that they are in the epoch, in messages with a header. A
+    /// member that came in this epoch may have dropped what it was asked before. So the statements
+    /// that wait for the next life of a dead instance go on here, rather than at some tick.
     pub fn settled(&self) {
         self.cluster.settled();
         self.cluster.ask_again();
         self.drive_waits(|_| true);
         if let Some(ges) = self.ges.get() {
-            ges.tick(); // what was said to those who had not entered
+            ges.tick(); // says again what members dropped that had not entered
         }
     }
 
-    /// The newest groups of an instance's thread that this one has heard of, and when they took
-    /// effect. Its own are known from the beginning of the epoch on.
+    /// The newest groups of an instance's thread that this instance has heard of, and when they
+    /// took effect. Its own are known from the beginning of the epoch on.
     pub fn last_groups_of(&self, instance: InstanceId) -> LastGroups {
         self.cluster.last_groups_of(instance)
     }
 
-    /// Returns once this instance knows which locks the others have taken away from everybody;
-    /// before its first session. False: not until then.
+    /// Returns once this instance knows which locks the others have taken away from everybody. It
+    /// is called before the first session. Returns false if that is not known at `until`.
     pub fn wait_established(&self, until: Instant) -> bool {
         self.ges.get().is_none_or(|ges| ges.wait_established(until))
     }
 
-    /// Set as long as this instance's picture of the dictionary need not be looked after; `None` if
-    /// there are no other instances that could change it.
+    /// A flag that is set as long as this instance's picture of the dictionary need not be checked.
+    /// `None` if there are no other instances that could change the dictionary.
     pub fn dictionary_flag(&self) -> Option<Arc<AtomicBool>> {
         self.ges.get().map(GlobalEnqueues::dictionary_flag)
     }
 
-    /// Calls `read` if another instance has changed the dictionary since it was last called. Not
-    /// for a transaction that is about to commit a change of its own.
+    /// Calls `read` if another instance has changed the dictionary since `read` was last called. A
+    /// transaction that is about to commit a change of its own must not call this.
     pub fn refresh_dictionary<E>(
         &self,
         read: impl FnOnce() -> std::result::Result<(), E>,
@@ -125,32 +131,33 @@ impl TxnManager {
         }
     }
 
-    /// An object is gone for good: nothing is kept for its lock.
+    /// Keeps nothing for the lock of an object any more, because the object is gone for good.
     pub fn forget_object(&self, object: ObjectId) {
         if let Some(ges) = self.ges.get() {
             ges.forget(object);
         }
     }
 
-    /// To be called when this instance has stopped its sessions and is about to leave: returns when
-    /// all its commits are acknowledged.
+    /// Returns when all commits of this instance are acknowledged. It is called when the instance
+    /// has stopped its sessions and is about to leave.
     pub fn leave(&self) {
         self.gate(self.clock.now());
     }
 
-    /// Puts what must stand in front of every message of every layer that leaves now: the clock,
-    /// commits not acknowledged by all, and the horizon. Takes a latch for a moment.
+    /// Appends to `out` what must stand in front of every message of every layer that leaves now:
+    /// the clock, the commits not acknowledged by all, and the horizon. Takes a latch for a moment.
     pub fn header_into(&self, out: &mut Vec<u8>) {
         self.cluster.header_into(self.horizon.own(), out);
     }
 
     /// Takes in the front of a message that was sent in `epoch`, before the rest is looked at.
-    /// Returns its length.
+    /// Returns the length of the front.
     pub fn header_arrived(&self, from: InstanceId, epoch: u64, bytes: &[u8]) -> Result<usize> {
         self.cluster.header_arrived(from, epoch, bytes)
     }
 
-    /// A message of a kind in [`interconnect::kinds::TXN`], behind its header. Waits for nothing.
+    /// Handles a message of a kind in [`interconnect::kinds::TXN`], which stood behind its header.
+    /// Waits for nothing.
     pub fn message(
         &self,
         from: InstanceId,
@@ -284,7 +291,7 @@ impl TxnManager {
         Ok(())
     }
 
-    /// Messages from and to `peer` may have been lost: says again what it may have missed.
+    /// Says again what `peer` may have missed, because messages from and to it may have been lost.
     pub fn reconnected(&self, peer: InstanceId) {
         self.cluster.reconnected(peer);
         if let Some(ges) = self.ges.get() {
@@ -293,8 +300,8 @@ impl TxnManager {
         self.drive_waits(|instance| instance == peer);
     }
 
-    /// Asks once more to be told of ends. Whoever waits for a transaction of an instance that is
-    /// gone is let go, to look where that one's status is now.
+    /// Asks once more to be told of ends. A session that waits for a transaction of an instance
+    /// that is gone is let go, to look where that transaction's status is now.
     fn drive_waits(&self, of: impl Fn(InstanceId) -> bool) {
         for (txn, want) in self.enqueues.awaited_elsewhere(self.config.instance) {
             if self.cluster.is_down(txn.instance()) {
@@ -305,8 +312,8 @@ impl TxnManager {
         }
     }
 
-    /// About once a second: computes and reports the horizon, and drives again what may have been
-    /// lost.
+    /// Computes and reports the horizon, and drives again what may have been lost. It is called
+    /// about once a second.
     pub fn tick(&self) {
         if !self.cluster.is_active() {
             // A joiner has not entered yet: it must not compute a horizon without the others.
@@ -323,26 +330,28 @@ impl TxnManager {
     }
 
     /// The highest SCN of a commit that this thread's snapshots showed, by [`TxnManager::verdict`],
-    /// before its group was acknowledged by all members: what [`TxnManager::gate`] is to wait for
-    /// before a reply of this thread leaves. Who has others read for him takes their snapshot's
-    /// SCN.
+    /// before its group was acknowledged by all members. [`TxnManager::gate`] must wait for it
+    /// before a reply of this thread leaves. A thread that lets others read for it takes their
+    /// snapshot's SCN instead.
     #[inline]
     pub fn shown(&self) -> Scn {
         self.cluster.shown()
     }
 
     /// Returns once every commit at or below `snapshot` that this instance knows of has been
-    /// acknowledged by all members: before a reply leaves that shows what this snapshot sees. One
-    /// load when there is nothing to wait for, as on a lone instance. Called with no latch held.
+    /// acknowledged by all members. It is called before a reply leaves that shows what this
+    /// snapshot sees. It costs one load if there is nothing to wait for, as on a lone instance. The
+    /// caller must hold no latch.
     #[inline]
     pub fn gate(&self, snapshot: Scn) {
         self.cluster.gate(snapshot);
     }
 
-    /// Finds out how another instance's transaction stands for `snapshot`, and keeps it: afterwards
-    /// [`TxnManager::verdict`] knows, unless so much was learnt since that it was forgotten. Waits
-    /// for its instance; called with no latch held. "Active" holds for snapshots up to now: a scan
-    /// asks once.
+    /// Finds out how another instance's transaction stands for `snapshot`, and keeps it. Waits for
+    /// that instance: the caller must hold no latch.
+    ///
+    /// Afterwards [`TxnManager::verdict`] knows the answer, unless so much was learnt since that it
+    /// was forgotten. "Active" holds for snapshots up to now, so a scan asks once.
     pub fn learn(&self, txn: TxnId, snapshot: Scn) -> Result<TxnState> {
         assert_eq!(
             cache::latches_held(),
@@ -371,8 +380,7 @@ impl TxnManager {
         }
     }
 
-    /// How a transaction stands now, whatever instance it is of. May wait; called with no latch
-    /// held.
+    /// How a transaction of any instance stands now. May wait: the caller must hold no latch.
     pub fn state_now(&self, txn: TxnId) -> Result<TxnState> {
         match self.state(txn) {
             TxnState::Active | TxnState::Unknown if txn.instance() != self.config.instance => {
@@ -386,11 +394,12 @@ impl TxnManager {
     fn load_down(&self, instance: InstanceId) -> Result<()> {
         let down = || self.cluster.is_down(instance);
         self.cluster.down.ensure(instance, down, || {
-            // What its thread's last owner wrote, not what this instance remembers.
+            // The control file is read again. What the thread's last owner wrote counts, not what
+            // this instance remembers.
             let state = self.control.refresh()?;
             let thread = state.thread(ThreadId(instance.0)).ok_or_else(|| {
                 Error::Corrupt(format!(
-                    "a transaction of instance {} was met, which the control file does not know",
+                    "a transaction of instance {} was met, which is not in the control file",
                     instance.0
                 ))
             })?;

@@ -1,5 +1,5 @@
-//! Transaction numbers: drawn from ranges that the control file holds as possibly used, so none is
-//! ever drawn twice (race 23 of docs/design.md).
+//! Transaction numbers. They are drawn from ranges that the control file holds as possibly used, so
+//! none is ever drawn twice (race 23 of docs/design.md).
 
 use crate::Result;
 use crate::status::{CHUNK, StatusArray};
@@ -23,7 +23,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// `used`: numbers below may have been drawn. Draws begin in a chunk of their own above it.
+    /// Numbers below `used` may have been drawn. Draws begin above it, in a chunk of their own.
     pub(crate) fn new(thread: ThreadId, control: Arc<ControlFile>, used: u64) -> Numbers {
         let start = used.max(1).next_multiple_of(CHUNK);
         Numbers {
@@ -41,16 +41,18 @@ impl Numbers {
     }
 
     /// Draws a number. Writes the control file once in a range, unless [`Numbers::reserve_ahead`]
-    /// did. `cover` is given a number of chunks for which the status file must have space: a
-    /// checkpoint that found none could not go on, and the log would fill up.
+    /// did.
+    ///
+    /// `cover` is called with a number of chunks and makes the status file have space for them.
+    /// Otherwise a checkpoint could find no space and not go on, and the log would fill up.
     pub(crate) fn draw(
         &self,
         words: &StatusArray,
         cover: impl Fn(u64) -> Result<()>,
     ) -> Result<u64> {
         loop {
-            // Reserved before drawn: a number whose reservation failed would be lost otherwise, and
-            // its status word with it.
+            // The number is reserved before it is drawn. Otherwise a number whose reservation fails
+            // would be lost, and its status word with it.
             let number = self.next.load(Ordering::Acquire);
             if number >= self.reserved.load(Ordering::Acquire) {
                 self.reserve(number + 1, words, &cover)?;
@@ -64,7 +66,7 @@ impl Numbers {
         }
     }
 
-    /// Reserves a further range when half of the present one is gone; for a background worker.
+    /// Reserves a further range when half of the present one is drawn. For a background worker.
     pub(crate) fn reserve_ahead(
         &self,
         words: &StatusArray,

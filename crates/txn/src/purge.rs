@@ -1,8 +1,8 @@
 //! Hints for the purge: blocks in which a committed transaction left delete marks.
 //!
-//! Nothing depends on a hint. Who removes a dead row or entry checks its stamp under the block's
-//! exclusive latch, and whoever holds such a block anyhow may do so. Hints lost in a crash or at
-//! the limit cost space until the block is visited for another reason.
+//! Nothing depends on a hint. A thread that removes a dead row or entry checks its stamp under the
+//! block's exclusive latch, and every thread that holds such a block anyhow may remove it. Hints
+//! lost in a crash or at the limit cost space until the block is visited for another reason.
 
 use block::{Dba, ObjectId, Scn};
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ static LATCH: LatchClass = LatchClass {
     event: Event::LatchUndo,
 };
 
-/// Hints one transaction collects; a bulk delete visits its blocks by other means.
+/// Hints that one transaction collects. A bulk delete visits its blocks by other means.
 pub(crate) const PER_TRANSACTION: usize = 4096;
 /// Hints kept in all: 24 MB.
 const LIMIT: usize = 1 << 20;
@@ -60,7 +60,7 @@ impl PurgeQueue {
         hints.drain(..n).collect()
     }
 
-    /// Takes hints back that could not be worked on: they come last, so that a block that cannot be
+    /// Takes back hints that could not be worked on. They come last, so that a block that cannot be
     /// read keeps none of the others waiting.
     pub(crate) fn put_back(&self, back: Vec<PurgeHint>) {
         let mut hints = self.hints.lock();

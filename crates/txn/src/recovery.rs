@@ -1,13 +1,13 @@
-//! What redo says about transactions: who committed at which SCN, and who must be rolled back from
-//! where.
+//! What redo says about transactions: which committed at which SCN, and which must be rolled back
+//! from which undo record.
 //!
 //! Feed every record of the thread, from its checkpoint position on, to [`TxnRecovery::record`],
 //! and every e(n) that a batch header gives to [`TxnRecovery::group`]; then give the whole to
 //! [`TxnManager::recover`](crate::TxnManager::recover).
 //!
-//! **Rule.** A record's undo head is newer than whatever a list of active transactions says that
-//! stands *after* it: the list was taken at the first of the checkpoint's markers, and its parts
-//! were logged later. So a list counts only for transactions of which nothing has been seen. The
+//! **Rule.** A list of active transactions counts only for transactions of which no record has been
+//! seen. The list is taken at the first of the checkpoint's markers, and its parts are logged
+//! later. So a record that stands before a part may carry a newer undo head than the part says. The
 //! checkpoint position is at or below that first marker, hence nothing is missed.
 
 use crate::{Error, Result, active};
@@ -24,7 +24,7 @@ enum Seen {
     Ended,
 }
 
-/// Collects from redo. See the module.
+/// Collects from redo what the module's head describes.
 #[derive(Default)]
 pub struct TxnRecovery {
     seen: HashMap<TxnId, Seen>,
@@ -32,14 +32,14 @@ pub struct TxnRecovery {
     committed: Vec<(TxnId, Scn)>,
 }
 
-/// What was collected.
+/// The collected result.
 pub(crate) struct Outcome {
     pub(crate) committed: Vec<(TxnId, Scn)>,
     pub(crate) losers: Vec<(TxnId, UndoPtr)>,
 }
 
 impl TxnRecovery {
-    /// The next record, which stands in `batch`.
+    /// Takes the next record, which stands in `batch`.
     pub fn record(&mut self, batch: BatchNo, record: &Record<'_>) -> Result<()> {
         if !record.txn.is_none() {
             self.seen.insert(record.txn, Seen::Active(record.undo_head));
@@ -64,14 +64,14 @@ impl TxnRecovery {
         Ok(())
     }
 
-    /// The transactions of `batch` committed at `e`.
+    /// Notes that the transactions of `batch` committed at `e`.
     pub fn group(&mut self, batch: BatchNo, e: Scn) {
         let txns = self.groups.remove(&batch).unwrap_or_default();
         self.committed.extend(txns.into_iter().map(|txn| (txn, e)));
     }
 
-    /// `last`: when the thread's last groups took effect, of which its redo does not say so. An
-    /// error: it does not say so of an earlier one either.
+    /// Ends the collection. `last` says when the thread's last groups took effect, whose SCNs no
+    /// header of the thread gives. It is an error if the SCN of an earlier group is missing, too.
     pub(crate) fn finish(mut self, last: LastGroups) -> Result<Outcome> {
         for batch in self.groups.keys().copied().collect::<Vec<_>>() {
             let e = last.scn_of(batch.0).ok_or_else(|| {

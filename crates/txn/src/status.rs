@@ -9,11 +9,12 @@
 //! | 2 | committing: the commit record is in the log buffer | number of its batch |
 //! | 3 | aborted and wholly rolled back | SCN at the end of the rollback |
 //!
-//! A *chunk* of words fills one block of the status file ([`crate::status_file`]); a *segment* of
-//! chunks is the unit in which memory is taken and given back. **Invariants.** Words go 0 -> 2 -> 1
-//! or 0 -> 3, never back while the instance runs. Numbers below `low` are truncated: each of them
-//! ended below the horizon, so it is committed, because nothing refers to a transaction that was
-//! rolled back before the oldest snapshot was taken.
+//! A *chunk* of words fills one block of the status file ([`crate::status_file`]). A *segment* of
+//! chunks is the unit in which memory is taken and given back.
+//!
+//! **Invariants.** Words go 0 -> 2 -> 1 or 0 -> 3, never back while the instance runs. Numbers
+//! below `low` are truncated. Each of them ended below the horizon and counts as committed, because
+//! nothing refers to a transaction that was rolled back before the oldest snapshot was taken.
 
 use arc_swap::ArcSwap;
 use block::{BLOCK_SIZE, HEADER_SIZE, Scn};
@@ -22,7 +23,7 @@ use seam::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Words in a chunk: what fits the body of a block.
+/// Words in a chunk: as many as fit the body of a block.
 pub(crate) const CHUNK: u64 = ((BLOCK_SIZE - HEADER_SIZE) / 8) as u64;
 /// Chunks in a segment: half a megabyte of memory.
 const SEGMENT: u64 = 64;
@@ -66,8 +67,8 @@ impl Status {
 /// The words of [`CHUNK`] transactions.
 pub(crate) struct Chunk {
     words: [AtomicU64; CHUNK as usize],
-    /// A word changed since the chunk was last written to the status file. Set after the word,
-    /// cleared before the words are read.
+    /// Whether a word changed since the chunk was last written to the status file. It is set after
+    /// the word changes, and cleared before the words are read.
     changed: AtomicBool,
 }
 
@@ -79,7 +80,7 @@ impl Chunk {
         })
     }
 
-    /// True once for each time that words changed.
+    /// Whether words changed since the last call. The mark is cleared.
     pub(crate) fn take_changed(&self) -> bool {
         self.changed.swap(false, Ordering::AcqRel)
     }
@@ -105,7 +106,7 @@ struct Directory {
     segments: Vec<Arc<Segment>>,
 }
 
-/// The array. Reading takes no latch; adding and dropping segments is serialized by `growth`.
+/// The array. Reading takes no latch. `growth` is held while segments are added or dropped.
 pub(crate) struct StatusArray {
     directory: ArcSwap<Directory>,
     /// Transaction numbers below this are truncated. A multiple of [`CHUNK`].
@@ -150,7 +151,7 @@ impl StatusArray {
         Some(Status::unpack(word.unwrap_or(0)))
     }
 
-    /// Sets the word of a transaction. Its chunk must exist ([`StatusArray::chunk`]).
+    /// Sets the word of a transaction. Its chunk must exist ([`StatusArray::with_chunk`]).
     pub(crate) fn set(&self, number: u64, status: Status) {
         let directory = self.directory.load();
         let chunk = number / CHUNK;
@@ -224,8 +225,8 @@ impl StatusArray {
         segment
     }
 
-    /// The chunk up to which everything ended at or below `horizon`, `limit` at most: what
-    /// `truncate` may be given. `limit` must be a chunk of which no number can still be drawn.
+    /// The highest chunk that [`StatusArray::truncate`] may be given, `limit` at most: everything
+    /// below it ended at or below `horizon`. No number of a chunk below `limit` may still be drawn.
     pub(crate) fn truncatable(&self, horizon: Scn, limit: u64) -> u64 {
         let mut chunk = self.low_chunk();
         while chunk < limit {
@@ -241,7 +242,7 @@ impl StatusArray {
         chunk
     }
 
-    /// Forgets every chunk below `chunk`; all its transactions count as committed from now on.
+    /// Forgets every chunk below `chunk`. All its transactions count as committed from now on.
     pub(crate) fn truncate(&self, chunk: u64) {
         let _growth = self.growth.lock();
         self.low.fetch_max(chunk * CHUNK, Ordering::AcqRel);

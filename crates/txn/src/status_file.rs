@@ -1,11 +1,14 @@
-//! The status file: chunk c of the status array is block c + 1, written by checkpoints and read at
-//! the start.
+//! The status file. Chunk c of the status array is block c + 1. Checkpoints write the file, and a
+//! start reads it.
 //!
-//! **Invariants.** The file has space for a chunk before a number in it is drawn: a checkpoint
-//! never finds the disk full. A thread's checkpoint passes a commit record only after the word of
-//! its transaction is in this file. Words that are not final are written as zero; who recovers
-//! decides about them. Blocks are written through a double-write file of their own, because a torn
-//! one would lose commits that redo no longer has.
+//! **Invariants.**
+//! - The file has space for a chunk before a number in it is drawn. So a checkpoint never finds the
+//!   disk full.
+//! - A thread's checkpoint passes a commit record only after the word of its transaction is in this
+//!   file.
+//! - Words that are not final are written as zero. Recovery decides about them.
+//! - Blocks are written through a double-write file of their own, because a torn one would lose
+//!   commits that redo no longer has.
 
 use crate::status::{CHUNK, Chunk, Status, StatusArray};
 use crate::{Error, Result};
@@ -44,12 +47,13 @@ impl StatusFile {
         dba_of(self.file, chunk)
     }
 
-    /// Reads the chunks from the array's first one up to `end`, those that are in the file.
+    /// Reads those chunks from the array's first one up to `end` that are in the file.
     pub(crate) fn load(&self, words: &StatusArray, end: u64) -> Result<()> {
         load(&self.files, self.file, words, end)
     }
 
-    /// Writes the chunks that changed since they were last written; durable when it returns.
+    /// Writes the chunks that changed since they were last written. They are durable when it
+    /// returns.
     pub(crate) fn persist(&mut self, words: &StatusArray, scn: Scn) -> Result<()> {
         let mut changed = Vec::new();
         words.each_chunk(|number, chunk| {
@@ -61,7 +65,8 @@ impl StatusFile {
         for part in changed.chunks(BATCH) {
             let written = self.write(words, part, scn);
             if written.is_err() {
-                // Those of this part and later parts are tried again by the next checkpoint.
+                // The next checkpoint tries again with all of these chunks, also those of earlier
+                // parts.
                 changed
                     .iter()
                     .for_each(|&c| words.with_chunk(c, Chunk::set_changed));
@@ -95,7 +100,7 @@ impl StatusFile {
         Ok(())
     }
 
-    /// Gives the space of the chunks in `from..to` back.
+    /// Gives back the space of the chunks in `from..to`.
     pub(crate) fn punch(&self, from: u64, to: u64) -> Result<()> {
         let there = u64::from(self.files.blocks(self.file)?);
         let (from, to) = ((from + 1).min(there), (to + 1).min(there));
@@ -109,9 +114,11 @@ impl StatusFile {
     }
 }
 
-/// Reads an instance's words into an array that nobody else uses, or that is this instance's own.
-/// Of an instance that is down the file is read as it is: whoever closed it, or recovered it,
-/// restored and wrote it whole.
+/// Reads an instance's words into an array that nobody else uses, or into this instance's own
+/// array.
+///
+/// The file of an instance that is down is read as it is: the life that closed it, or recovered it,
+/// restored it and wrote it whole.
 pub(crate) fn load(files: &DataFiles, file: FileId, words: &StatusArray, end: u64) -> Result<()> {
     let there = u64::from(files.blocks(file)?).saturating_sub(1);
     let mut buf = AlignedBuf::default();

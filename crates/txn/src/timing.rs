@@ -1,12 +1,13 @@
-//! Where the time of a question to another instance goes, about a transaction, a lock or a commit:
-//! measured by those who serve it, each by its own clock, and said behind the answer.
+//! Takes apart the time of a question to another instance about a transaction, a lock or a commit.
+//! Each instance that serves the question measures by its own clock. The figures stand behind the
+//! answer.
 //!
 //! The machines of `fusion` know of no clock, so this stands beside them, as `cache::gcs::timing`
-//! does for blocks. Whoever waits takes its wait apart with it (`wait::remote`).
+//! does for blocks. The waiting session takes its wait apart with the figures (`wait::remote`).
 //!
 //! **Invariants.**
-//! - Nothing depends on what is here: what is lost shows as time of the messages, never as a wrong
-//!   sum.
+//! - Nothing depends on the figures. A figure that is lost shows as time of the messages, never as
+//!   a wrong sum.
 //! - The memory is bounded ([`NOTED_MAX`]).
 
 use block::InstanceId;
@@ -15,27 +16,28 @@ use seam::HashMap;
 use std::hash::Hash;
 use wait::remote::Served;
 
-/// Things noted of one kind. Each session waits for one at a time, so there are few; beyond this
-/// all are forgotten.
+/// The most things that are noted of one kind. Each session waits for one at a time, so there are
+/// few. At this number all are forgotten.
 const NOTED_MAX: usize = 4096;
 
-/// What serving took. Its messages are those of the way from the question to the answer.
+/// What it took to serve a question. `messages` counts those on the way from the question to the
+/// answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct AnswerCost {
-    /// The instance that was waited for: the one that answered, or whose use of a lock had to end
-    /// before.
+    /// The instance that was waited for: the one that answered, or the one whose use of a lock had
+    /// to end first.
     pub by: InstanceId,
     pub messages: u8,
-    /// Until somebody came to it, and behind others' requests.
+    /// The time until a thread came to the question, and that behind others' requests.
     pub queue_ns: u64,
-    /// Until those who used it there let go.
+    /// The time until the users there let go.
     pub pin_ns: u64,
-    /// For the log, of a transaction that was committing.
+    /// The time for the log, if the transaction was committing.
     pub flush_ns: u64,
 }
 
 impl AnswerCost {
-    /// A question to `by` and its answer.
+    /// The cost of a question to `by` and its answer, if neither had to wait for anything.
     pub fn by(by: InstanceId) -> AnswerCost {
         AnswerCost {
             by,
@@ -46,7 +48,7 @@ impl AnswerCost {
         }
     }
 
-    /// The cost of an answer that was given as soon as this thread had come to it.
+    /// The cost of an answer that was given as soon as this thread had come to the question.
     pub fn at_once(by: InstanceId) -> AnswerCost {
         AnswerCost {
             queue_ns: since(received_ns()),
@@ -68,7 +70,7 @@ impl AnswerCost {
 
 wire::fields! { impl AnswerCost { by, messages, queue_ns, pin_ns, flush_ns } }
 
-/// An answer that came: what it took, and when it was here.
+/// An answer that has arrived: what it took, and when it arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Answered {
     pub spent: AnswerCost,
@@ -76,7 +78,7 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
-    /// By the message that this thread handles.
+    /// The answer in the message that this thread handles.
     pub fn now(spent: AnswerCost) -> Answered {
         Answered {
             spent,
@@ -84,7 +86,8 @@ impl Answered {
         }
     }
 
-    /// For a wait that ends now and began then, by [`wait::timestamp_ns`], perhaps in several.
+    /// The figures for a wait that ends now and began at `since_ns` by [`wait::timestamp_ns`],
+    /// perhaps as several waits.
     pub fn served(&self, since_ns: u64) -> Served {
         Served {
             wake_ns: since(self.at_ns),
@@ -93,7 +96,7 @@ impl Answered {
         }
     }
 
-    /// For who waits for a commit to be known.
+    /// The figures for a session that waits for a commit to be known.
     pub fn known(&self) -> Known {
         Known {
             by: self.spent.served(),
@@ -102,21 +105,21 @@ impl Answered {
     }
 }
 
-/// When the message came that this thread handles; otherwise now.
+/// When the message that this thread handles arrived. Without one, now.
 pub(crate) fn received_ns() -> u64 {
     interconnect::handled_message_received_ns().unwrap_or_else(interconnect::now_ns)
 }
 
-/// What has passed since, by [`interconnect::now_ns`].
+/// The time that has passed since `at_ns`, by [`interconnect::now_ns`].
 pub(crate) fn since(at_ns: u64) -> u64 {
     interconnect::now_ns().saturating_sub(at_ns)
 }
 
-/// A question, when this thread came to it.
+/// When this thread came to a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Begun {
     pub at_ns: u64,
-    /// For how long it had been here by then.
+    /// How long the question had been here by then.
     pub queue_ns: u64,
 }
 
@@ -129,7 +132,7 @@ impl Begun {
         }
     }
 
-    /// What the answer took that leaves now, if nothing but users were waited for since.
+    /// The cost of an answer that leaves now, if it waited since then for nothing but users.
     pub fn answered(&self, by: InstanceId) -> AnswerCost {
         AnswerCost {
             queue_ns: self.queue_ns,
@@ -139,7 +142,7 @@ impl Begun {
     }
 }
 
-/// When things began that are not over.
+/// For each thing that is not over, when it began.
 pub(crate) struct Noted<K, V>(HashMap<K, V>);
 
 impl<K, V> Default for Noted<K, V> {
@@ -149,7 +152,8 @@ impl<K, V> Default for Noted<K, V> {
 }
 
 impl<K: Hash + Eq, V: Copy> Noted<K, V> {
-    /// Keeps what is noted already: a question that is repeated began with the first.
+    /// Notes when `key` began. An earlier note stays: a question that is repeated began with the
+    /// first one.
     pub fn note(&mut self, key: K, begun: V) {
         if self.0.len() >= NOTED_MAX {
             self.0.clear();

@@ -1,17 +1,17 @@
 //! A session's transaction: its identity, undo, snapshot, commit and rollback. Locks are in
 //! [`crate::locking`].
 //!
-//! **Order of a change.** [`Transaction::prepare_undo`] first, with no latch held: it draws the
-//! transaction's number, finds room in the session's own undo block and waits for log space. Then
-//! the caller latches the block it wants to change and calls [`Transaction::log`], which puts the
-//! change and its undo into one record. The address of the undo record is known in between, so the
-//! change can carry it.
+//! **Order of a change.** [`Transaction::prepare_undo`] comes first, with no latch held: it draws
+//! the transaction's number, finds room in the session's own undo block and waits for log space.
+//! Then the caller latches the block that it wants to change and calls [`Transaction::log`], which
+//! puts the change and its undo into one record. The address of the undo record is known in
+//! between, so the change can carry it.
 //!
 //! **Invariants.** Undo numbers rise and are never given twice, not even after a rollback to a
 //! savepoint. Each step of a rollback logs the head it leaves, so no step is undone twice, whenever
 //! the instance dies. A transaction that has changed something ends by [`Transaction::commit`] or
-//! [`Transaction::rollback`]; one that is dropped is rolled back by a background thread and keeps
-//! its locks until then.
+//! [`Transaction::rollback`]. If it is dropped instead, a background thread rolls it back, and it
+//! keeps its locks until then.
 
 use crate::active::Active;
 use crate::horizon::{MAX_SNAPSHOTS, SnapshotSlot};
@@ -38,14 +38,15 @@ pub enum Isolation {
     RepeatableRead,
 }
 
-/// Puts one change back. Implemented by whoever knows the undo kinds.
+/// Puts one change back. The layer that knows the kinds of undo implements it.
 pub trait UndoHandler {
-    /// Undoes `record`, which is `txn`'s newest undo at `at`: latches what it names and logs the
-    /// change with [`Transaction::log_compensation`] and `record.prev`, after
-    /// [`Transaction::reserve_log`]. What takes several records uses [`Transaction::log_partial`]
-    /// for all but the last, and must find out how far it came if it is called for the same record
-    /// again after a crash. If there is nothing to do, nothing need be logged. Needs no space that
-    /// anybody could have taken.
+    /// Undoes `record`, which is `txn`'s newest undo and stands at `at`.
+    ///
+    /// The handler calls [`Transaction::reserve_log`], latches the blocks that the record names,
+    /// and logs the change with [`Transaction::log_compensation`] and `record.prev`. If the change
+    /// takes several records, [`Transaction::log_partial`] logs all but the last. After a crash the
+    /// handler may be called for the same record again and must find out how far it came. If there
+    /// is nothing to do, it need not log anything. It needs no space that anybody could have taken.
     fn undo(
         &self,
         txn: &mut Transaction,
@@ -102,13 +103,13 @@ impl HeldSnapshot {
     pub fn another(&self) -> Result<HeldSnapshot> {
         hold(&self.manager, self.snapshot)
     }
-    /// Ends this registration; the same as dropping it.
+    /// Ends this registration, as dropping it does.
     pub fn release(self) {
         drop(self.slot);
     }
 }
 
-/// The caller's snapshot is registered.
+/// Registers `snapshot` in a slot of its own. The caller has registered it already.
 fn hold(manager: &Arc<TxnManager>, snapshot: Snapshot) -> Result<HeldSnapshot> {
     let slot = manager.horizon.take_slot().ok_or(Error::TooMany {
         limit: MAX_SNAPSHOTS,
@@ -121,7 +122,7 @@ fn hold(manager: &Arc<TxnManager>, snapshot: Snapshot) -> Result<HeldSnapshot> {
     })
 }
 
-/// See the module. One per session, used for one transaction after the other.
+/// A session's transactions, one after the other; see the module. A session has one of these.
 pub struct Transaction {
     pub(crate) manager: Arc<TxnManager>,
     pub(crate) locker: Arc<Locker>,
@@ -132,7 +133,7 @@ pub struct Transaction {
     scn: Option<Scn>,
     id: TxnId,
     head: UndoPtr,
-    /// Of the next undo record.
+    /// The number of the next undo record.
     undo_no: u32,
     /// Whether a record carries this transaction's id.
     logged: bool,
@@ -166,8 +167,8 @@ pub(crate) struct Dead {
 }
 
 impl Dead {
-    /// A transaction of a former life of the instance. Its undo is kept by its age, its locks are
-    /// its stamps.
+    /// What is left of a transaction of a former life of the instance. It holds no extents, because
+    /// all undo of that life is kept. Its locks are its stamps.
     pub(crate) fn loser(
         id: TxnId,
         head: UndoPtr,
@@ -190,7 +191,7 @@ impl Dead {
 }
 
 impl Transaction {
-    /// For the calling session; to be made in its thread.
+    /// A transaction for the calling session. It must be made in the session's thread.
     pub fn new(manager: &Arc<TxnManager>) -> Result<Transaction> {
         let slot = manager.horizon.take_slot().ok_or(Error::TooMany {
             limit: MAX_SNAPSHOTS,
@@ -240,8 +241,8 @@ impl Transaction {
         &self.manager
     }
 
-    /// Sets how the transaction about to start sees others. Nothing else happens: it gets its
-    /// snapshot from its first statement, its number from its first change.
+    /// Sets how the transaction that is about to start sees others, and does nothing else. The
+    /// transaction gets its snapshot from its first statement and its number from its first change.
     pub fn begin(&mut self, isolation: Isolation) {
         assert!(
             self.id.is_none() && self.scn.is_none(),
@@ -254,7 +255,7 @@ impl Transaction {
         self.isolation
     }
 
-    /// [`TxnId::NONE`] until the first change.
+    /// The transaction's id, or [`TxnId::NONE`] until the first change.
     pub fn id(&self) -> TxnId {
         self.id
     }
@@ -270,7 +271,7 @@ impl Transaction {
         self.logged
     }
 
-    /// What this transaction marks its changes with. It must have a number.
+    /// The stamp that this transaction puts on its changes. It must have a number.
     pub fn stamp(&self) -> Stamp {
         Stamp::txn(self.id)
     }
@@ -311,9 +312,9 @@ impl Transaction {
         }
     }
 
-    /// A snapshot of now, whatever the isolation level: for who defines what all rows must meet, or
-    /// all that an index must have. Registered as [`Transaction::statement`]'s is, which is no
-    /// newer.
+    /// A snapshot of now, whatever the isolation level is. It serves a statement that defines what
+    /// all rows must meet, or all that an index must have. The registered snapshot is
+    /// [`Transaction::statement`]'s, which is no newer.
     pub fn newest(&mut self) -> Snapshot {
         let registered = self.statement();
         self.manager.cluster.look();
@@ -323,7 +324,7 @@ impl Transaction {
         }
     }
 
-    /// The statement's snapshot is not used any more.
+    /// Ends the statement: gives up its place in a row's queue and its READ COMMITTED snapshot.
     #[inline]
     pub fn end_statement(&mut self) {
         self.leave_row();
@@ -332,8 +333,7 @@ impl Transaction {
         }
     }
 
-    /// Keeps `snapshot`, which is the statement's or transaction's present one, registered beyond
-    /// it.
+    /// Keeps `snapshot`, the present one of a statement or transaction, registered beyond that.
     pub fn hold(&self, snapshot: Snapshot) -> Result<HeldSnapshot> {
         assert!(
             self.scn.is_some_and(|scn| scn <= snapshot.scn),
@@ -344,8 +344,8 @@ impl Transaction {
 
     // ---- changes ----
 
-    /// Room for an undo record with a payload of at most `max_payload` bytes, at most
-    /// [`UNDO_MAX_PAYLOAD`]. Waits for log space; to be called with no latch held.
+    /// Makes room for an undo record with a payload of at most `max_payload` bytes, which are at
+    /// most [`UNDO_MAX_PAYLOAD`]. Waits for log space: the caller must hold no latch.
     pub fn prepare_undo(&mut self, max_payload: usize) -> Result<UndoSlot> {
         assert!(
             max_payload <= UNDO_MAX_PAYLOAD,
@@ -370,15 +370,15 @@ impl Transaction {
     }
 
     /// Logs and applies `changes` and the undo in one record. Never waits. At most one of the
-    /// blocks may be one that others want; the rest are blocks the record formats. Returns the
-    /// record's SCN, which the changed blocks have now.
+    /// blocks may be one that others want; the record formats the rest. Returns the record's SCN,
+    /// which the changed blocks have now.
     pub fn log(&mut self, slot: UndoSlot, undo: &Undo<'_>, changes: &mut [Change<'_, '_>]) -> Scn {
         assert!(
             undo.payload.len() <= slot.max_payload,
             "invariant: undo fits the room prepared for it"
         );
-        // From this record on, whoever waits for the row that this session waited for waits for
-        // this transaction.
+        // From this record on, the sessions that wait for the row that this session waited for wait
+        // for this transaction.
         self.leave_row();
         let block = self.undo.as_mut().expect("invariant: undo is prepared");
         assert!(
@@ -431,12 +431,12 @@ impl Transaction {
         appended.scn
     }
 
-    /// Waits until the log has room; with no latch held, before a change that needs no undo.
+    /// Waits for log space, before a change that needs no undo. The caller must hold no latch.
     pub fn reserve_log(&self) -> Result<()> {
         Ok(self.manager.cache.reserve()?)
     }
 
-    /// Logs a step of a rollback that finishes with one undo record; `prev` is that record's.
+    /// Logs the step of a rollback that completes one undo record. `prev` is that record's `prev`.
     pub fn log_compensation(&mut self, prev: UndoPtr, changes: &mut [Change<'_, '_>]) -> Scn {
         let header = RecordHeader {
             txn: self.id,
@@ -451,8 +451,8 @@ impl Transaction {
         appended.scn
     }
 
-    /// Logs a change under the transaction's id that leaves its undo as it is: a step of a rollback
-    /// that is not the last for its undo record, or a change that is not undone.
+    /// Logs a change under the transaction's id that leaves its undo as it is. It is a step of a
+    /// rollback that is not the last for its undo record, or a change that is not undone.
     pub fn log_partial(&mut self, changes: &mut [Change<'_, '_>]) -> Scn {
         let header = RecordHeader {
             txn: self.id,
@@ -473,9 +473,9 @@ impl Transaction {
 
     // ---- ends ----
 
-    /// Commits: returns when the commit is durable, published and known to all instances, with the
-    /// SCN at which it became visible, [`Scn::ZERO`] if nothing was changed. An error means that
-    /// the log failed and the instance must stop: nobody knows the outcome.
+    /// Commits. Returns when the commit is durable, published and known to all instances. The
+    /// result is the SCN at which it became visible, or [`Scn::ZERO`] if nothing was changed. An
+    /// error means that the log failed and the instance must stop: nobody knows the outcome.
     pub fn commit(&mut self) -> Result<Scn> {
         if !self.logged {
             self.abandon_number();
@@ -493,7 +493,7 @@ impl Transaction {
             manager.visibility.committing(id, at.batch);
             self.active.end();
         });
-        // Among others the client hears of it when every instance has.
+        // If other instances are up, the client is answered when each of them knows of the commit.
         let hasty = seam::planted("a commit is answered before others know of it");
         let among_others = manager.cluster.is_active();
         let to_be_known = among_others && !hasty;
@@ -507,15 +507,15 @@ impl Transaction {
         }
         wait::stat::add(Stat::UserCommits, 1);
         self.finish(e, flushing_ns);
-        // Row locks are free and others see the commit.
+        // By now row locks are free and others see the commit.
         if !known && !hasty {
             self.manager.cluster.wait_for_group(appended.batch, e);
         }
         Ok(e)
     }
 
-    /// Undoes everything and ends the transaction. After an error it is still there, to be rolled
-    /// back again.
+    /// Undoes everything and ends the transaction. After an error the transaction is still there,
+    /// to be rolled back again.
     pub fn rollback(&mut self, handler: &dyn UndoHandler) -> Result<()> {
         self.undo_down_to(0, handler)?;
         if self.logged {
@@ -534,7 +534,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// A point to come back to.
+    /// A point that [`Transaction::rollback_to`] can come back to.
     pub fn savepoint(&self) -> Savepoint {
         Savepoint {
             undo_no: self.undo_no,
@@ -543,9 +543,9 @@ impl Transaction {
         }
     }
 
-    /// Undoes what was changed since the savepoint, and gives back table and name locks taken
-    /// since. Sessions of any instance that wait for this transaction look again at what they wait
-    /// for. After an error the whole transaction must roll back.
+    /// Undoes all changes since the savepoint, and gives back the table and name locks taken since.
+    /// Sessions of any instance that wait for this transaction look again at what they wait for.
+    /// After an error the whole transaction must roll back.
     pub fn rollback_to(&mut self, savepoint: &Savepoint, handler: &dyn UndoHandler) -> Result<()> {
         if self.undo_down_to(savepoint.undo_no, handler)? {
             self.active.set_undone(self.manager.clock.tick());
@@ -582,8 +582,8 @@ impl Transaction {
             handler
                 .undo(self, &record, at)
                 .map_err(|source| Error::Rollback { at, source })?;
-            // The handler has logged the step, or there was nothing to do; that is found again
-            // after a crash.
+            // The handler has logged the step, or there was nothing to do. After a crash it finds
+            // again that there is nothing to do.
             assert!(
                 self.head == at || self.head == record.prev,
                 "invariant: a rollback goes from record to record"
@@ -593,7 +593,7 @@ impl Transaction {
         Ok(self.head != before)
     }
 
-    /// The status word of a transaction of which nothing is left.
+    /// Sets the status word to aborted, for a transaction of which nothing is left.
     fn abandon_number(&mut self) {
         if !self.id.is_none() {
             let now = self.manager.clock.now();
@@ -605,8 +605,9 @@ impl Transaction {
         }
     }
 
-    /// The status word says how it ended. `end`: no snapshot from here on needs its undo.
-    /// `flushing_ns`: since when the log was waited for, if somebody may want to know.
+    /// Gives back what the ended transaction held and prepares for the next one. The status word
+    /// says already how it ended. No snapshot at or above `end` needs its undo. `flushing_ns` is
+    /// when it began to wait for the log, if another instance may want to know.
     fn finish(&mut self, end: Scn, flushing_ns: Option<u64>) {
         self.extents.drain(..).for_each(|extent| extent.end(end));
         if !self.id.is_none() {

@@ -1,4 +1,4 @@
-//! The undo file of this instance: extents, who may write where, and when an extent may be used
+//! The undo file of this instance: its extents, who may write where, and when an extent is used
 //! again.
 //!
 //! ```text
@@ -7,16 +7,18 @@
 //!
 //! A session writes undo into a block of its own ([`UndoBlock`]), taken from the extent that is
 //! being handed out. An extent is *held* by each session whose block is in it and by each active
-//! transaction that has records in it. When it is held by nobody and the newest transaction in it
-//! ended at or below the horizon, its records are needed by nobody and it is used again, oldest
-//! first.
+//! transaction that has records in it. When nobody holds the extent and its newest transaction
+//! ended at or below the horizon, nobody needs its records. Then it is used again, oldest first.
 //!
-//! **Invariants.** Each use of an extent has another sequence than the one before: one more than
-//! that of its first block, which every use begins with. A file at its cap, or on a disk that has
-//! no room for more, does not grow: then the extent whose newest transaction is oldest is taken
-//! although snapshots may still need it, and these fail with "snapshot too old" when they meet the
-//! new sequence. What active transactions hold is never taken. Undo written before a restart is
-//! kept until all transactions it may belong to are rolled back ([`UndoSpace::release_old`]).
+//! **Invariants.**
+//! - Each use of an extent has another sequence than the use before: one more than that of the
+//!   first block, with which every use begins.
+//! - A file that is at its cap, or on a disk that has no room for more, does not grow. Then the
+//!   extent whose newest transaction is oldest is taken, although snapshots may still need it.
+//!   These snapshots fail with "snapshot too old" when they meet the new sequence.
+//! - What active transactions hold is never taken.
+//! - Undo written before a restart is kept until all transactions it may belong to are rolled back
+//!   ([`UndoSpace::release_old`]).
 
 use crate::{Error, Result};
 use block::undo::{UNDO_MAX_PAYLOAD, UNDO_RECORD_HEADER};
@@ -44,13 +46,13 @@ const SPARE_BLOCKS: usize = 32;
 /// A run of blocks that is used and freed together.
 pub(crate) struct Extent {
     number: u32,
-    /// Sessions and active transactions that hold it. Rises from zero only while the extent is
-    /// being handed out.
+    /// The number of sessions and active transactions that hold the extent. It rises from zero only
+    /// while the extent is being handed out.
     holders: AtomicU32,
-    /// The newest SCN at which a transaction with records in it ended. Raised before the
+    /// The newest SCN at which a transaction with records in it ended. It is raised before the
     /// transaction lets go.
     newest: AtomicU64,
-    /// Of its present use; `None` as long as that is not known after a restart.
+    /// The sequence of its present use; `None` while that is not known after a restart.
     sequence: Mutex<Option<u16>>,
 }
 
@@ -68,7 +70,7 @@ impl Extent {
             "invariant: an undo extent is let go by its holders only"
         );
     }
-    /// A transaction with records here has ended at `scn`.
+    /// Notes that a transaction with records here has ended at `scn`, and lets go for it.
     pub(crate) fn end(&self, scn: Scn) {
         self.newest.fetch_max(scn.0, Ordering::AcqRel);
         self.release();
@@ -87,19 +89,19 @@ pub(crate) struct UndoBlock {
     pub(crate) extent: Arc<Extent>,
     sequence: u16,
     next_slot: u16,
-    /// Longest payload that still fits, if any does.
+    /// The longest payload that still fits, if any does.
     room: Option<usize>,
 }
 
 impl UndoBlock {
-    /// Address of the next record.
+    /// The address of the next record.
     pub(crate) fn next(&self) -> UndoPtr {
         UndoPtr::new(self.pin.dba(), self.next_slot, self.sequence)
     }
     pub(crate) fn fits(&self, payload: usize) -> bool {
         self.room.is_some_and(|room| room >= payload)
     }
-    /// A record with such a payload has been added.
+    /// Notes that a record with a payload of `payload` bytes has been added.
     pub(crate) fn added(&mut self, payload: usize) {
         self.next_slot += 1;
         let left = self
@@ -122,7 +124,7 @@ struct State {
     extents: u32,
     /// Extents never used since the start, or whose undo is needed by nobody.
     free: VecDeque<Arc<Extent>>,
-    /// Wholly handed out, oldest first.
+    /// Extents that are wholly handed out, oldest first.
     used: VecDeque<Arc<Extent>>,
     /// The extent that is being handed out, and the next block in it.
     current: Option<(Arc<Extent>, u32)>,
@@ -130,13 +132,13 @@ struct State {
     old: Vec<Arc<Extent>>,
 }
 
-/// See the module.
+/// The undo file of this instance; see the module.
 pub(crate) struct UndoSpace {
     file: FileId,
     cap_blocks: u32,
     cache: Arc<Cache>,
     state: Latch<State>,
-    /// Held while the file grows or an extent's sequence is read: one session does it for all.
+    /// Held while the file grows or an extent's sequence is read: one session does that for all.
     supply: Mutex<()>,
     spare: Mutex<Vec<UndoBlock>>,
 }
@@ -151,7 +153,7 @@ pub struct UndoUsage {
 }
 
 impl UndoSpace {
-    /// Takes over the undo file as it is; all that is in it counts as old.
+    /// Takes over the undo file as it is. All that is in it counts as old.
     pub(crate) fn open(
         instance: InstanceId,
         cap_blocks: u32,
@@ -177,8 +179,8 @@ impl UndoSpace {
         })
     }
 
-    /// All transactions from before the restart are rolled back: snapshots at or above `scn` need
-    /// nothing of their undo.
+    /// Releases the extents from before the restart, after all their transactions are rolled back.
+    /// Snapshots at or above `scn` need nothing of that undo.
     pub(crate) fn release_old(&self, scn: Scn) {
         let mut state = self.state.lock();
         let old = std::mem::take(&mut state.old);
@@ -188,8 +190,8 @@ impl UndoSpace {
         }
     }
 
-    /// A block of the caller's own with room for such a payload. To be called with no frame latch
-    /// held.
+    /// A block for the caller alone, with room for a payload of `payload` bytes. The caller must
+    /// hold no frame latch.
     pub(crate) fn take(&self, payload: usize, horizon: impl Fn() -> Scn) -> Result<UndoBlock> {
         assert!(
             payload <= UNDO_MAX_PAYLOAD,
@@ -208,7 +210,7 @@ impl UndoSpace {
         }
     }
 
-    /// A session that ends leaves its block to others.
+    /// Takes the block of a session that ends, for other sessions.
     pub(crate) fn give_back(&self, block: UndoBlock) {
         let mut spare = self.spare.lock();
         if spare.len() < SPARE_BLOCKS && block.fits(0) {
@@ -268,7 +270,7 @@ impl UndoSpace {
         Ok(block)
     }
 
-    /// The next block of the extent being handed out, with its extent held.
+    /// The next block of the extent that is being handed out, with that extent held.
     fn next_block(&self) -> Option<(Dba, Arc<Extent>)> {
         let state = &mut *self.state.lock();
         let (extent, next) = state.current.as_mut()?;
@@ -282,7 +284,7 @@ impl UndoSpace {
         Some((dba, extent))
     }
 
-    /// An extent for a new use, with its sequence. Under `supply`.
+    /// An extent for a new use, with its sequence. The caller holds `supply`.
     fn open_extent(&self, horizon: &impl Fn() -> Scn) -> Result<Arc<Extent>> {
         let extent = match self.reusable(horizon) {
             Some(extent) => extent,
@@ -297,8 +299,9 @@ impl UndoSpace {
         Ok(extent)
     }
 
-    /// Of an extent whose use is from before a restart: its first block's, unless the use began in
-    /// another one, and the crash came before the first block's format was durable.
+    /// The sequence of an extent's last use, which was before a restart. It is the sequence of the
+    /// first block, with one exception: the use may have begun in another block, and the crash have
+    /// come before the first block's format was durable.
     fn last_sequence(&self, extent: &Extent) -> Result<u16> {
         let first = extent.first(self.file);
         let of = |block: u32| Ok::<_, Error>(undo::sequence(&*self.cache.read(first.plus(block))?));
@@ -330,8 +333,8 @@ impl UndoSpace {
             let state = self.state.lock();
             (state.extents, state.old.len() as u32)
         };
-        // Undo that is kept over a restart does not count: the dead transactions' rollback must not
-        // starve the living.
+        // Undo that is kept over a restart does not count. Otherwise the rollback of the dead
+        // transactions would starve the living.
         let failed = match (extents - old + GROWTH) * EXTENT <= self.cap_blocks {
             true => match self.grow(extents) {
                 Ok(()) => {
@@ -368,7 +371,7 @@ impl UndoSpace {
             .files()
             .extend(self.file, 1 + wanted * EXTENT, &mut |_| {})?;
         let mut state = self.state.lock();
-        // New blocks are zero: no use was before.
+        // New blocks are zero: they were never used before.
         state
             .free
             .extend((extents..wanted).map(|n| extent(n, Some(0))));
@@ -376,8 +379,8 @@ impl UndoSpace {
         Ok(())
     }
 
-    /// Sees to it that a session that needs an extent soon finds one without the file growing under
-    /// its hands. For a background worker.
+    /// Grows the file ahead of need, so that a session finds an extent without waiting for growth.
+    /// For a background worker.
     pub(crate) fn prepare_ahead(&self, horizon: Scn) -> Result<()> {
         let _supply = self.supply.lock();
         let (ready, extents, old) = {

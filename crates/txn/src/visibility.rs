@@ -24,10 +24,10 @@
 //! writer only stores one word per transaction; it takes no latch and waits for nothing. **Why
 //! "committed at e" is safe**: W4 comes after the batch is durable.
 //!
-//! Among several instances the transactions of others are looked up in [`crate::cluster`], which
-//! never waits; what is not known there is [`Verdict::Ask`]. Their instance lifts its clock to the
-//! asker's snapshot before it does the reader's steps, so that the same argument holds. A group is
-//! registered as not yet acknowledged between W3 and W4.
+//! Among several instances, [`crate::cluster`] looks up the transactions of others, and never
+//! waits. What it does not know is [`Verdict::Ask`]. The instance of the transaction lifts its
+//! clock to the asker's snapshot before it does the reader's steps, so that the same argument
+//! holds. A group is registered as not yet acknowledged between W3 and W4.
 //!
 //! All four of pending, published, the clock and the words are accessed at least release/acquire;
 //! nothing here needs sequential consistency. `tests::every_interleaving` walks through all
@@ -41,8 +41,8 @@ use redo::{BatchNo, Clock, CommitWaiter, GroupEvidence, GroupSink};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a statement sees: everything committed at or below `scn`, and of its own transaction the
-/// changes made before `own_limit`.
+/// What a statement sees: everything committed at or below `scn`, and the changes of its own
+/// transaction that were made before `own_limit`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Snapshot {
     pub scn: Scn,
@@ -54,7 +54,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Sees everything committed at or below `scn`, and nothing else.
+    /// A snapshot that sees everything committed at or below `scn`, and nothing else.
     pub fn at(scn: Scn) -> Snapshot {
         Snapshot {
             scn,
@@ -64,7 +64,7 @@ impl Snapshot {
     }
 }
 
-/// What a snapshot makes of a stamp.
+/// The verdict of a snapshot on a stamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Committed at or below the snapshot.
@@ -73,8 +73,8 @@ pub enum Verdict {
     Invisible,
     /// The snapshot's own transaction: visible if the change's undo number is below `own_limit`.
     OwnCheckUndo,
-    /// Nothing is known here of another instance's transaction that serves the snapshot: with no
-    /// latch held call [`crate::TxnManager::learn`], then look again.
+    /// The transaction is another instance's, and nothing that serves the snapshot is known of it
+    /// here. The caller lets go of its latches, calls [`crate::TxnManager::learn`] and looks again.
     Ask(TxnId),
 }
 
@@ -122,8 +122,8 @@ impl Visibility {
         self.words.set(txn.number(), Status::Committing(batch));
     }
 
-    /// How `txn` stands, for good unless it is active or unknown. That another instance's is active
-    /// may be old news.
+    /// How `txn` stands. The answer is final unless it is active or unknown. That another
+    /// instance's transaction is active may be old news.
     #[inline]
     pub(crate) fn state(&self, txn: TxnId) -> TxnState {
         match txn.instance() == self.instance {
@@ -158,7 +158,7 @@ impl Visibility {
         }
     }
 
-    /// Step R4. The publisher has nothing to wait for, but it may have lost its CPU.
+    /// Step R4. The publisher waits for nothing, but it may have lost its CPU.
     #[cold]
     fn await_published(&self, batch: BatchNo) {
         let mut spins = 0u32;
@@ -171,7 +171,7 @@ impl Visibility {
         }
     }
 
-    /// What `snapshot` makes of `stamp`.
+    /// The verdict of `snapshot` on `stamp`.
     #[inline]
     pub(crate) fn verdict(&self, stamp: Stamp, snapshot: &Snapshot) -> Verdict {
         let committed = match stamp.kind() {
@@ -297,8 +297,8 @@ mod tests {
     }
 
     impl Model {
-        /// The next step of the writer; false when it has none left. `swapped` draws e before it
-        /// marks the batch pending: the mistake that the protocol avoids.
+        /// Does the next step of the writer, and returns false if it has none left. `swapped` draws
+        /// e before it marks the batch pending, which is the mistake that the protocol avoids.
         fn write(&mut self, swapped: bool) -> bool {
             match (self.writer, swapped) {
                 (0, _) => self.word = Word::Committing,
@@ -315,7 +315,8 @@ mod tests {
             true
         }
 
-        /// The next step of the reader; false when it has its verdict or cannot go on.
+        /// Does the next step of the reader, and returns false if it has its verdict or cannot go
+        /// on.
         fn read(&mut self) -> bool {
             match self.reader {
                 0 => self.x = self.clock,
@@ -342,8 +343,8 @@ mod tests {
         }
     }
 
-    /// Runs every interleaving, with another session ticking the clock in between; returns how many
-    /// ended in a wrong verdict.
+    /// Runs every interleaving, with another session ticking the clock in between. Counts in
+    /// `ended` all ends, and those with a wrong verdict.
     fn explore(m: Model, ticks_left: u8, swapped: bool, ended: &mut (u32, u32)) {
         let mut went_on = false;
         let mut w = m;

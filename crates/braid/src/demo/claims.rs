@@ -1,26 +1,26 @@
-//! What the demo claims, checked from what was read: each function gives the reason why a claim
-//! does not hold.
+//! Checks of what the demo claims, made on what was read. Each function gives the reason why a
+//! claim does not hold.
 //!
-//! Nothing here knows of connections or instances, so that tests can show each check something that
-//! is wrong.
+//! Nothing here knows of connections or instances. So tests can give each check something that is
+//! wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Failure;
 
-/// Counts the claims that held. The first that does not ends the demo.
+/// Counts the claims that held. The first claim that does not hold ends the demo.
 #[derive(Default)]
 pub struct Claims {
     pub held: u32,
 }
 
 impl Claims {
-    /// `otherwise` says what is the case instead.
+    /// Makes a claim. `otherwise` says what is the case instead.
     pub fn hold(&mut self, holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Failure> {
         self.check(if holds { Ok(()) } else { Err(otherwise()) })
     }
 
-    /// Takes what a check of this module found.
+    /// Takes the result of a check of this module.
     pub fn check<T>(&mut self, found: Result<T, String>) -> Result<T, Failure> {
         let found = found.map_err(Failure)?;
         self.held += 1;
@@ -28,8 +28,8 @@ impl Claims {
     }
 }
 
-/// The parts of a wait make up the whole. `lost`: microseconds that rounding down may have taken
-/// from their sum.
+/// Checks that the parts of a wait make up the whole. `lost` are the microseconds that rounding
+/// down may have taken from their sum.
 pub fn parts_add_up(total: i64, parts: &[i64], lost: i64) -> Result<(), String> {
     let sum: i64 = parts.iter().sum();
     match (total - lost..=total).contains(&sum) {
@@ -47,8 +47,8 @@ pub struct Drawn {
     pub value: i64,
 }
 
-/// No value was drawn twice, and each range of `cache` values from `start` on belongs to one
-/// instance.
+/// Checks that no value was drawn twice, and that each range of `cache` values from `start` on
+/// belongs to one instance.
 pub fn ranges_are_apart(drawn: &[Drawn], start: i64, cache: i64) -> Result<(), String> {
     let mut seen = BTreeSet::new();
     let mut owners: BTreeMap<i64, u16> = BTreeMap::new();
@@ -77,7 +77,8 @@ pub fn ranges_are_apart(drawn: &[Drawn], start: i64, cache: i64) -> Result<(), S
     Ok(())
 }
 
-/// Values in the order in which they were drawn, as spans of values that follow each other.
+/// Groups values, in the order in which they were drawn, into spans of values that follow each
+/// other.
 pub fn spans(values: &[i64]) -> Vec<(i64, i64)> {
     let mut spans: Vec<(i64, i64)> = Vec::new();
     for &value in values {
@@ -89,11 +90,11 @@ pub fn spans(values: &[i64]) -> Vec<(i64, i64)> {
     spans
 }
 
-/// A row that a client of the load inserts, in one transaction with the changes of two balances.
+/// A row that a client of the load inserts, in one transaction with changes of two balances.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Payment {
     pub client: i32,
-    /// Which payment of its client.
+    /// The number of the payment among those of its client.
     pub n: i32,
     pub debited: i32,
     pub credited: i32,
@@ -119,16 +120,17 @@ impl std::fmt::Display for Payment {
 /// What the clients know of their payments.
 #[derive(Clone, Default, Debug)]
 pub struct Recorded {
-    /// Their COMMIT was answered.
+    /// Payments whose COMMIT was answered.
     pub acknowledged: Vec<Payment>,
-    /// Their COMMIT was sent, and the connection broke before an answer: either is right.
+    /// Payments whose COMMIT was sent, and whose connection broke before an answer. They may be
+    /// there or not.
     pub in_doubt: Vec<Payment>,
-    /// The connection broke before their COMMIT was sent.
+    /// Payments whose connection broke before their COMMIT was sent.
     pub never_committed: Vec<Payment>,
 }
 
-/// The table holds every acknowledged payment as it was recorded, and nothing that was never
-/// committed. Gives how many of those in doubt are there.
+/// Checks that the table holds every acknowledged payment as it was recorded, and nothing that was
+/// never committed. Returns how many payments in doubt are there.
 pub fn payments_are_there(recorded: &Recorded, found: &[Payment]) -> Result<usize, String> {
     let key = |p: &Payment| (p.client, p.n);
     let mut there: BTreeMap<(i32, i32), Payment> = BTreeMap::new();
@@ -173,8 +175,8 @@ pub fn payments_are_there(recorded: &Recorded, found: &[Payment]) -> Result<usiz
 /// Balances by account.
 pub type Balances = BTreeMap<i64, i64>;
 
-/// Each balance is what it was before the load, with every payment that is in the table: no change
-/// was lost, and no transaction came half.
+/// Checks that each balance is what it was before the load, changed by every payment in the table.
+/// Then no change was lost, and no transaction is there by half.
 pub fn balances_follow(
     before: &Balances,
     found: &[Payment],
@@ -253,7 +255,8 @@ mod tests {
             payments_are_there(&recorded(), &all[..2]),
             "1 of 3 acknowledged commits are lost; the first is payment 1 of client 2",
         );
-        // As many rows as were acknowledged, one of them another: a count would not see it.
+        // There are as many rows as were acknowledged, but one is another row. A count would not
+        // show that.
         let same_count = [payment(1, 1), payment(1, 2), payment(2, 2)];
         says(payments_are_there(&recorded(), &same_count), "are lost");
     }

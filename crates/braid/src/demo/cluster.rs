@@ -1,5 +1,5 @@
-//! The demo's two instances: started as any user starts them, killed, stopped, and removed with
-//! their data.
+//! The demo's two instances. They are started as any user starts them, killed, stopped, and removed
+//! with their data.
 //!
 //! Two threads may want to end the demo: the main one, when it is done or has failed, and the one
 //! that hears Ctrl-C.
@@ -29,17 +29,17 @@ use crate::process::Held;
 use crate::{Failure, ports};
 
 pub const INSTANCES: u16 = 2;
-/// Small caches and redo files: the data is thrown away.
+/// Small caches and redo files, because the data is thrown away.
 const SIZES: [&str; 4] = ["--buffer-cache", "64MB", "--set", "redo_file_size=32MB"];
-/// Longer than anything here takes on a loaded machine: only a demo that fails waits for it.
+/// Longer than anything here takes on a loaded machine. Only a demo that fails waits for so long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a condition is looked at that nobody announces.
+/// How often the demo looks at a condition that nobody announces.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The database of the demo, and the processes that the demo has started for it.
 pub struct Cluster {
     dir: PathBuf,
-    /// The demo has made the directory, and removes it too.
+    /// Whether the demo has made the directory, and so removes it.
     is_made: bool,
     port: u16,
     is_ending: AtomicBool,
@@ -48,19 +48,19 @@ pub struct Cluster {
 
 #[derive(Default)]
 struct Processes {
-    /// `braid up`.
+    /// The process of `braid up`.
     guard: Option<Child>,
     /// A `braid` command that the demo waits for.
     command: Option<Child>,
 }
 
-/// What a `braid` command said, and how it ended.
+/// The output of a `braid` command, and how it ended.
 pub struct Said {
     pub lines: Vec<String>,
     pub status: ExitStatus,
 }
 
-/// Looks until something is there; `what` names it if that takes too long.
+/// Looks until something is there. `what` names it if that takes too long.
 pub fn until<T>(
     what: &str,
     mut look: impl FnMut() -> Result<Option<T>, Failure>,
@@ -79,7 +79,7 @@ pub fn until<T>(
 }
 
 impl Cluster {
-    /// An empty directory and free ports. Nothing is started.
+    /// Finds an empty directory and free ports. Nothing is started yet.
     pub fn prepare(args: &DemoArgs) -> Result<Cluster, Failure> {
         let temporary = || std::env::temp_dir().join(format!("braid-demo-{}", std::process::id()));
         let dir = args.data.clone().unwrap_or_else(temporary);
@@ -123,7 +123,7 @@ impl Cluster {
         self.named_session(instance, "")
     }
 
-    /// `name` tells the session from another one of the same instance.
+    /// Opens a session. `name` tells it from another session of the same instance.
     pub fn named_session(&self, instance: u16, name: &str) -> Result<Session, Failure> {
         Session::open(instance, self.port(instance), name)
     }
@@ -132,7 +132,7 @@ impl Cluster {
         session::connect(self.port(instance))
     }
 
-    /// The processes. Whoever does not end the demo, while somebody does, never returns from here.
+    /// The processes. If another thread ends the demo, this never returns.
     fn processes(&self) -> MutexGuard<'_, Processes> {
         let processes = self
             .processes
@@ -161,10 +161,10 @@ impl Cluster {
         all.iter().chain(&SIZES).map(|a| a.to_string()).collect()
     }
 
-    /// Runs `braid up` and returns once all instances are open. Gives what they tell about
+    /// Runs `braid up`, and returns once all instances are open. Returns what they say about
     /// themselves.
     pub fn start(&self) -> Result<Vec<Status>, Failure> {
-        // What `braid up` prints is of interest only if it ends: then its log may not even be open.
+        // The output of `braid up` matters only if it ends: then its log may not even be open.
         let output = File::from(memfd_create("braid-up", MemfdFlags::CLOEXEC)?);
         let mut command = self.braid()?;
         command
@@ -185,7 +185,7 @@ impl Cluster {
                     said.trim_end()
                 )));
             }
-            // The guard's file comes last.
+            // The guard's file is written last.
             if GuardFile::running(&self.dir)?.is_none() {
                 return Ok(None);
             }
@@ -196,7 +196,7 @@ impl Cluster {
         })
     }
 
-    /// This program, away from the terminal: Ctrl-C is for the demo alone.
+    /// A command of this program, away from the terminal: Ctrl-C is for the demo alone.
     fn braid(&self) -> Result<Command, Failure> {
         use std::os::unix::process::CommandExt as _;
         let mut command = Command::new(std::env::current_exe()?);
@@ -214,7 +214,7 @@ impl Cluster {
             .stdout(writer.try_clone()?)
             .stderr(writer);
         self.processes().command = Some(command.spawn()?);
-        // Its ends of the pipe are the last ones then.
+        // Afterwards the process has the last write ends of the pipe.
         drop(command);
         let mut text = Vec::new();
         reader.read_to_end(&mut text)?;
@@ -233,7 +233,7 @@ impl Cluster {
         found.ok_or_else(|| Failure(format!("instance {instance} has no status file")))
     }
 
-    /// `kill -9`.
+    /// Ends an instance by `kill -9`.
     pub fn kill(&self, status: &Status) -> Result<(), Failure> {
         let name = format!("instance {}", status.instance);
         let held = Held::of(status.pid, &name, || status.is_running())?;
@@ -241,7 +241,7 @@ impl Cluster {
         held.signal(&name, Signal::KILL)
     }
 
-    /// `braid down`, and the end of the guard.
+    /// Runs `braid down`, and waits for the end of the guard.
     pub fn stop(&self) -> Result<Said, Failure> {
         let said = self.run(&["down", "--data", &self.dir.display().to_string()])?;
         until("the guard to end", || {
@@ -254,14 +254,14 @@ impl Cluster {
         Ok(said)
     }
 
-    /// Removes the data. Nothing runs any more.
+    /// Removes the data. No process runs any more.
     pub fn remove(&self) -> Result<(), Failure> {
         self.begin_to_end();
         self.remove_data()
     }
 
-    /// Stops what runs, from whatever thread and at whatever moment, and leaves the data or removes
-    /// it.
+    /// Stops what runs, and leaves the data or removes it. May be called by any thread at any
+    /// moment.
     pub fn end(&self, keep: bool) -> Result<(), Failure> {
         self.begin_to_end();
         self.stop_all()?;
@@ -320,19 +320,19 @@ impl Cluster {
     }
 }
 
-/// Waits for the end of the process, which another thread brings about.
+/// Waits for the end of this process, which another thread brings about.
 fn wait_for_exit() -> ! {
     loop {
         std::thread::park();
     }
 }
 
-/// Asks the guard to stop its instances and itself; kills it if it does not.
+/// Asks the guard to stop its instances and itself. Kills it if it does not.
 fn stop_guard(guard: &mut Child) -> Result<(), Failure> {
     if guard.try_wait()?.is_some() {
         return Ok(());
     }
-    // Not waited for yet, so the number is still its own.
+    // The guard has not been waited for, so the number is still its own.
     if let Some(pid) = Pid::from_raw(guard.id() as i32) {
         rustix::process::kill_process(pid, Signal::INT)?;
     }

@@ -11,17 +11,18 @@ use super::session::{Answer, Session};
 use crate::Failure;
 use crate::control::{State, Status};
 
-/// The instance that is killed: the first one, which created the database.
+/// The instance that is killed. It is the first one, which created the database.
 const VICTIM: u16 = 1;
 const SURVIVOR: u16 = 2;
-/// The load runs at least so long before the kill, and each client has so many commits by then.
+/// The load runs at least so long before the kill. Also, each client has made so many commits by
+/// then.
 const BEFORE: Duration = Duration::from_secs(2);
 const COMMITS_BEFORE: usize = 10;
-/// After the kill each client goes on for so many commits at least: the victim's clients on its
+/// The least number of commits of each client after the kill. The victim's clients make them on its
 /// next life.
 const COMMITS_AFTER: usize = 20;
 
-/// What is to be looked for afterwards.
+/// What the next step looks for.
 pub struct Outcome {
     recorded: Recorded,
     balances_before: Balances,
@@ -104,7 +105,7 @@ fn ms(d: Duration) -> String {
     format!("{:.0} ms", d.as_secs_f64() * 1e3)
 }
 
-/// The times that the clients saw.
+/// Shows the times that the clients saw.
 fn show_what_happened(
     demo: &mut Demo,
     log: &Log,
@@ -124,8 +125,8 @@ fn show_what_happened(
     let longest_before = longest(&|c| c.at < killed);
     let longest_after = longest(&|c| c.at >= killed);
     let before = log.commits.iter().filter(|c| c.at < killed).count();
-    // A commit of the victim that was answered just before its end may have been written down after
-    // the kill.
+    // The victim may have answered a commit just before its end, and the client may have written it
+    // down after the kill.
     let after = |instance: u16| {
         let since = if instance == VICTIM {
             came_back
@@ -200,8 +201,8 @@ fn payments(found: &Answer) -> Result<Vec<Payment>, Failure> {
     Ok((0..client.len()).map(row).collect())
 }
 
-/// Compares the table with what the clients have written down, row by row, as each instance reads
-/// it.
+/// Compares the table, as each instance reads it, row by row with what the clients have written
+/// down.
 pub fn look_for_every_commit(demo: &mut Demo, outcome: &Outcome) -> Result<(), Failure> {
     demo.stage.step(
         "Look for every acknowledged commit",

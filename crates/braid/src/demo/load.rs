@@ -1,9 +1,9 @@
 //! Clients of both instances that move money between accounts, and write down what was
 //! acknowledged.
 //!
-//! Each transaction changes two balances and inserts the payment as a row under a number of its
-//! client's. A client of the instance that is killed loses its connection once, and comes back when
-//! the instance is there again; a client of the other instance must see no error at all.
+//! Each transaction changes two balances, and inserts the payment as a row under a number of its
+//! client. A client of the instance that is killed loses its connection once, and comes back when
+//! the instance is there again. A client of the other instance must see no error at all.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ pub const CLIENTS: u16 = 4;
 pub const ACCOUNTS: i32 = 40;
 /// Largest amount of a payment.
 const AMOUNT: u64 = 100;
-/// Between two attempts to reach an instance that is not there yet.
+/// The pause between two attempts to reach an instance that is not there yet.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The transaction of the load, as its clients prepare it.
@@ -39,7 +39,7 @@ pub struct Acknowledged {
     pub at: Instant,
 }
 
-/// What one client has written down.
+/// The notes of one client.
 #[derive(Default)]
 struct Notes {
     recorded: Recorded,
@@ -48,7 +48,7 @@ struct Notes {
     came_back: Option<Instant>,
 }
 
-/// How far a transaction came that failed.
+/// How far a failed transaction came.
 enum Broken {
     BeforeCommit(postgres::Error),
     AtCommit(postgres::Error),
@@ -57,7 +57,7 @@ enum Broken {
 struct Shared {
     cluster: Arc<Cluster>,
     victim: u16,
-    /// The victim may be dead from now on.
+    /// Set when the victim may be dead.
     is_killed: AtomicBool,
     is_over: AtomicBool,
     notes: Vec<Mutex<Notes>>,
@@ -69,7 +69,7 @@ pub struct Load {
     clients: Vec<JoinHandle<Result<(), String>>>,
 }
 
-/// All that the clients have written down.
+/// All notes of the clients.
 pub struct Log {
     pub recorded: Recorded,
     pub commits: Vec<Acknowledged>,
@@ -90,7 +90,7 @@ impl Shared {
 }
 
 impl Load {
-    /// Starts the clients; those of `victim` may lose their connections once it is said to be
+    /// Starts the clients. Those of `victim` may lose their connections once the victim counts as
     /// killed.
     pub fn start(cluster: Arc<Cluster>, victim: u16) -> Result<Load, Failure> {
         let all = usize::from(INSTANCES * CLIENTS);
@@ -115,7 +115,8 @@ impl Load {
         Ok(load)
     }
 
-    /// Errors of the victim's clients are no failures from now on.
+    /// Tells the clients that the victim may be dead: errors of its clients are no failures from
+    /// now on.
     pub fn victim_is_killed(&self) {
         self.shared.is_killed.store(true, SeqCst);
     }
@@ -132,7 +133,7 @@ impl Load {
         }
     }
 
-    /// The fewest commits that a client of this instance has had acknowledged since a moment.
+    /// The fewest commits since a moment that any client of this instance has had acknowledged.
     pub fn fewest_since(&self, instance: u16, since: Instant) -> usize {
         let of = (0..self.shared.notes.len()).filter(|c| instance_of(*c) == instance);
         let counts = of.map(|client| {
@@ -147,7 +148,7 @@ impl Load {
         counts.min().unwrap_or(0)
     }
 
-    /// Lets each client end its transaction, and gives what they all have written down.
+    /// Lets each client end its transaction. Returns the notes of all.
     pub fn stop(self) -> Result<Log, Failure> {
         self.shared.is_over.store(true, SeqCst);
         for client in self.clients {
@@ -180,7 +181,7 @@ fn joined(client: JoinHandle<Result<(), String>>) -> Result<(), Failure> {
     ended.map_err(Failure)
 }
 
-/// One client, until the load is over. An error is the reason why the demo fails.
+/// Runs one client until the load is over. An error is the reason why the demo fails.
 fn client(shared: &Shared, number: usize) -> Result<(), String> {
     let instance = instance_of(number);
     let who = format!("client {number} of instance {instance}");
@@ -234,7 +235,7 @@ fn client(shared: &Shared, number: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// A connection; none if the load is over. `again`: it is tried until the instance is there.
+/// A connection; none if the load is over. With `again` set, it tries until the instance is there.
 fn connected(shared: &Shared, instance: u16, again: bool) -> Result<Option<Client>, String> {
     let give_up = Instant::now() + PATIENCE;
     while !shared.is_over.load(SeqCst) {
@@ -247,8 +248,8 @@ fn connected(shared: &Shared, instance: u16, again: bool) -> Result<Option<Clien
     Ok(None)
 }
 
-/// One transaction. The accounts are changed in the order of their numbers, so that no two clients
-/// wait for each other.
+/// Makes one payment. The accounts are changed in the order of their numbers, so that no two
+/// clients wait for each other.
 fn pay(client: &mut Client, p: &Payment) -> Result<(), Broken> {
     let before = Broken::BeforeCommit;
     let mut t = client.transaction().map_err(before)?;
@@ -263,7 +264,7 @@ fn pay(client: &mut Client, p: &Payment) -> Result<(), Broken> {
     t.commit().map_err(Broken::AtCommit)
 }
 
-/// A client's choices: the same in every run.
+/// The choices of a client, which are the same in every run.
 struct Dice(u64);
 
 impl Dice {

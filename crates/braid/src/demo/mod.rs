@@ -1,8 +1,8 @@
-//! `braid demo`: what two instances of one database do, shown on throw-away data within a minute.
+//! `braid demo`: shows on throw-away data, within a minute, what two instances of one database do.
 //!
-//! Each step prints what it does, the statements, what they gave, and what to notice. Whatever a
-//! step claims it has checked before, from what it has read (`claims`); the first claim that does
-//! not hold ends the demo with exit code 1 and leaves the data where it is.
+//! Each step prints what it does, the statements, their results, and what to notice. A step checks
+//! each claim before it prints it, on what it has read (`claims`). The first claim that does not
+//! hold ends the demo with exit code 1 and leaves the data where it is.
 //!
 //! | module | holds |
 //! |---|---|
@@ -36,10 +36,10 @@ use cluster::Cluster;
 use session::{Answer, Session};
 use stage::Stage;
 
-/// Exit code of a demo that was interrupted, as shells have it for SIGINT.
+/// Exit code of a demo that was interrupted: that of shells for SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// What every step has: where it prints, what it counts, and the instances.
+/// The common state of all steps: where they print, what they count, and the instances.
 struct Demo {
     stage: Stage,
     claims: Claims,
@@ -47,7 +47,7 @@ struct Demo {
 }
 
 impl Demo {
-    /// Shows a statement, runs it, and shows what it gave.
+    /// Shows a statement, runs it, and shows its result.
     fn show(&self, session: &mut Session, sql: &str) -> Result<Answer, Failure> {
         self.stage.typed(&session.prompt, &format!("{sql};"));
         let answer = session.ask(sql)?;
@@ -55,7 +55,7 @@ impl Demo {
         Ok(answer)
     }
 
-    /// Shows a statement and runs it: all that is to be said of it is that it was done.
+    /// Shows a statement and runs it. Its only result is that it was done.
     fn do_it(&self, session: &mut Session, sql: &str) -> Result<(), Failure> {
         self.stage.typed(&session.prompt, &format!("{sql};"));
         session.ask(sql).map(drop)
@@ -86,7 +86,7 @@ pub fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The steps, in their order.
+/// Runs the steps in their order.
 fn tell(demo: &mut Demo) -> Result<(), Failure> {
     demo.stage.title(
         "Braid: one database, two servers that read and write all of it",
@@ -120,7 +120,7 @@ fn failed(cluster: &Cluster, step: u32, why: &str) -> Failure {
     ))
 }
 
-/// Ctrl-C and the like stop the instances, remove the data and end the process.
+/// Has Ctrl-C and the like stop the instances, remove the data and end the process.
 fn end_on_signals(cluster: Arc<Cluster>) -> Result<(), Failure> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new()

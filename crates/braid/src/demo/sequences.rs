@@ -1,4 +1,5 @@
-//! Sequences: each instance draws from a range of its own, or all draw in one order.
+//! The demo's step about sequences. Each instance draws from a range of its own, or all draw in one
+//! order.
 
 use super::Demo;
 use super::claims::{Drawn, ranges_are_apart, spans};
@@ -7,7 +8,7 @@ use crate::Failure;
 
 const START: i64 = 10;
 const CACHE: i64 = 20;
-/// Draws of each instance: more than a range, so that each needs a second one.
+/// Draws of each instance. They are more than a range, so each instance needs a second range.
 const DRAWS: usize = 25;
 
 fn next(session: &mut Session, sequence: &str) -> Result<Drawn, Failure> {

@@ -1,4 +1,4 @@
-//! A session of the demo on one instance: what a client of the database has.
+//! A session of the demo on one instance: the connection of a client.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 use crate::Failure;
 
-/// How long a connection may take to come about. Only a demo that fails waits for it.
+/// How long a connection may take to come about. Only a demo that fails waits for so long.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to one instance, and the prompt behind which its statements are shown.
@@ -14,17 +14,17 @@ pub struct Session {
     client: Client,
     pub instance: u16,
     pub prompt: String,
-    /// Number of the session on its instance, as `v$session` has it.
+    /// The number of the session on its instance, as in `v$session`.
     pub sid: i64,
 }
 
-/// What a statement gave, as text.
+/// The result of a statement, as text.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Empty if the statement gives no rows.
     pub columns: Vec<String>,
     pub rows: Vec<Vec<Option<String>>>,
-    /// Rows that were changed, or given.
+    /// Rows that the statement changed or gave.
     pub changed: u64,
     pub took: Duration,
 }
@@ -56,7 +56,7 @@ pub fn told(e: &postgres::Error) -> String {
 }
 
 impl Session {
-    /// `name` tells this session from others of its instance; it may be empty.
+    /// Opens a session. `name` tells it from others of its instance; it may be empty.
     pub fn open(instance: u16, port: u16, name: &str) -> Result<Session, Failure> {
         let client = connect(port).map_err(|e| {
             let why = told(&e);
@@ -81,7 +81,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Runs one statement. A failure names it and the instance.
+    /// Runs one statement. A failure names the statement and the instance.
     pub fn ask(&mut self, sql: &str) -> Result<Answer, Failure> {
         let began = Instant::now();
         let messages = self.client.simple_query(sql).map_err(|e| {
@@ -141,7 +141,7 @@ impl Answer {
             .map_err(|_| Failure(format!("{column} is \"{text}\", not a number")))
     }
 
-    /// A column of numbers, from the first row to the last.
+    /// The numbers in a column, from the first row to the last.
     pub fn numbers(&self, column: &str) -> Result<Vec<i64>, Failure> {
         (0..self.rows.len())
             .map(|row| self.number(row, column))

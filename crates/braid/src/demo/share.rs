@@ -1,12 +1,12 @@
-//! The beginning and the end: two instances over one directory, a row that goes from one to the
-//! other, a clean stop.
+//! The demo's first and last steps: two instances over one directory, a row that goes from one to
+//! the other, a clean stop.
 
 use super::Demo;
 use super::cluster::INSTANCES;
 use super::session::Answer;
 use crate::Failure;
 
-/// Starts both instances, and lets one of them name both.
+/// Starts both instances. Checks that one of them names both.
 pub fn start(demo: &mut Demo) -> Result<(), Failure> {
     demo.stage.step(
         "Start two instances of one database",
@@ -15,7 +15,7 @@ pub fn start(demo: &mut Demo) -> Result<(), Failure> {
          row belongs to one of them.",
     );
     let up = format!("braid {}", demo.cluster.up_arguments().join(" "));
-    // Too long for a line; a shell takes it so.
+    // The command is too long for a line. A shell takes it in this form.
     demo.stage
         .typed("$", &up.replacen(" --port", " \\\n    --port", 1));
     let began = std::time::Instant::now();
@@ -41,7 +41,7 @@ pub fn start(demo: &mut Demo) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The sum of a statistic over all rows of `gv$gc_transfers` in this direction.
+/// The number of blocks in all rows of `gv$gc_transfers` for this direction.
 fn blocks(found: &Answer, from: i64, to: i64) -> Result<i64, Failure> {
     let mut sum = 0;
     for row in 0..found.rows.len() {
@@ -56,7 +56,7 @@ fn blocks(found: &Answer, from: i64, to: i64) -> Result<i64, Failure> {
     Ok(sum)
 }
 
-/// What one instance commits the other reads at once, and changes.
+/// One instance commits, and the other reads that at once and changes it.
 pub fn write_and_read(demo: &mut Demo) -> Result<(), Failure> {
     demo.stage.step(
         "Write on one instance, read on the other",
@@ -113,7 +113,7 @@ pub fn write_and_read(demo: &mut Demo) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Stops both, and reads every block of the stopped database.
+/// Stops both instances, and reads every block of the stopped database.
 pub fn stop_and_verify(demo: &mut Demo) -> Result<(), Failure> {
     demo.stage.step(
         "Stop both instances and verify the files",

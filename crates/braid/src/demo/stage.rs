@@ -1,7 +1,8 @@
-//! What the demo prints: headings, statements as somebody would type them, answers as small tables.
+//! The output of the demo: headings, statements as a person would type them, and results as small
+//! tables.
 //!
 //! Lines of text are at most [`WIDTH`] columns wide. Colours are used only on a terminal, and not
-//! if `NO_COLOR` is set; nothing is said by colour alone.
+//! if `NO_COLOR` is set. Nothing is said by colour alone.
 
 use std::cell::Cell;
 use std::io::{BufRead as _, IsTerminal as _};
@@ -20,12 +21,12 @@ pub struct Stage {
     in_colour: bool,
     pauses: bool,
     steps: u32,
-    /// The last line was empty: what is set apart from it needs no other one.
+    /// Whether the last line was empty. Then no other empty line is needed.
     is_apart: Cell<bool>,
 }
 
 impl Stage {
-    /// `pauses`: between two steps the stage waits for a line on standard input.
+    /// A stage. With `pauses` set, it waits for a line on standard input between two steps.
     pub fn new(pauses: bool) -> Stage {
         Stage {
             in_colour: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
@@ -35,7 +36,7 @@ impl Stage {
         }
     }
 
-    /// An empty line, unless the last one was.
+    /// Prints an empty line, unless the last line was empty.
     fn set_apart(&self) {
         if !self.is_apart.replace(true) {
             say!();
@@ -49,7 +50,7 @@ impl Stage {
         }
     }
 
-    /// What the whole is about, before the first step.
+    /// Prints what the demo is about, before the first step.
     pub fn title(&self, title: &str, text: &str) {
         say!("{}", self.painted(BOLD, title));
         say!("{}", self.painted(BOLD, &"=".repeat(title.len())));
@@ -82,16 +83,16 @@ impl Stage {
         self.steps
     }
 
-    /// Goes on at a line, and at the end of the input.
+    /// Waits for a line, or for the end of the input.
     fn wait_for_enter(&self) {
         say!();
         say!("{}", self.painted(BOLD, "-- press Enter to go on --"));
-        // If the input cannot be read there is nobody to wait for.
+        // If the input cannot be read, there is nobody to wait for.
         let _ = std::io::stdin().lock().read_line(&mut String::new());
     }
 
-    /// A statement or command, behind the prompt of where it runs. Its further lines stand below
-    /// its first.
+    /// Prints a statement or command behind the prompt of the place where it runs. Further lines
+    /// stand below the first.
     pub fn typed(&self, prompt: &str, statement: &str) {
         self.is_apart.set(false);
         let below = " ".repeat(prompt.len());
@@ -101,7 +102,7 @@ impl Stage {
         }
     }
 
-    /// What a statement gave: its rows, or how many it changed; and how long it took.
+    /// Prints the result of a statement: its rows, or how many it changed, and how long it took.
     pub fn answer(&self, answer: &Answer) {
         let ms = answer.took.as_secs_f64() * 1e3;
         if answer.columns.is_empty() {
@@ -123,7 +124,7 @@ impl Stage {
         self.set_apart();
     }
 
-    /// A table: numbers to the right, everything else to the left.
+    /// Prints a table. Numbers are set to the right, everything else to the left.
     pub fn table(&self, columns: &[impl AsRef<str>], rows: &[Vec<String>]) {
         let columns: Vec<String> = columns.iter().map(|c| c.as_ref().to_string()).collect();
         self.rows(&columns, rows);
@@ -136,13 +137,13 @@ impl Stage {
         }
     }
 
-    /// One line that a command or the demo itself has said.
+    /// Prints one line that a command or the demo itself has said.
     pub fn line(&self, text: &str) {
         self.is_apart.set(false);
         say!("{INDENT}{text}");
     }
 
-    /// What to look at in what was just shown.
+    /// Prints what to notice in what was just shown.
     pub fn notice(&self, text: &str) {
         self.set_apart();
         let lines = wrapped(&format!("Notice: {text}"), WIDTH);
@@ -155,7 +156,7 @@ impl Stage {
     }
 }
 
-/// Words in lines of at most `width` columns; a longer word has a line of its own.
+/// Breaks words into lines of at most `width` columns. A longer word has a line of its own.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

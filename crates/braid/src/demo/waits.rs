@@ -1,4 +1,4 @@
-//! The demo's step about waits: a session waits for a block and then for a row of the other
+//! The demo's step about waits. A session waits for a block and then for a row of the other
 //! instance. Both waits are taken apart, to show who made the session wait.
 
 use super::Demo;
@@ -8,12 +8,12 @@ use super::session::Session;
 use crate::Failure;
 
 const ROW_WAIT: &str = "enq: TX - row lock contention";
-/// The holder commits once the other session has waited so long, in microseconds: then the wait is
-/// the holder's, however busy the machine is.
+/// The holder commits once the other session has waited for so long, in microseconds. So the wait
+/// is the holder's, however busy the machine is.
 const HELD_MICRO: i64 = 250_000;
 
-/// Columns of `v$session_wait` with the parts of the last wait for another instance, and what each
-/// part is when the wait was for a block.
+/// Columns of `v$session_wait` with the parts of the last wait for another instance. Each comes
+/// with what the part is in a wait for a block.
 const BLOCK_PARTS: [(&str, &str); 8] = [
     (
         "message_out_micro",
@@ -40,8 +40,8 @@ const BLOCK_PARTS: [(&str, &str); 8] = [
     ),
 ];
 
-/// Parts of the last wait for another instance by their names in `v$session_gc_latency`, and what
-/// each part is when the wait was for a row.
+/// Parts of the last wait for another instance by their names in `v$session_gc_latency`. Each comes
+/// with what the part is in a wait for a row.
 const ROW_PARTS: [(&str, &str); 8] = [
     (
         "message out",
@@ -67,12 +67,12 @@ struct Wait {
     event: String,
     instance: i64,
     total: i64,
-    /// In the order of the tables above.
+    /// The parts, in the order of the tables above.
     parts: Vec<i64>,
 }
 
 impl Wait {
-    /// Shows its parts, one a line, with their share of the whole. Gives the name of the longest.
+    /// Shows the parts, one a line, with their share of the whole. Returns the name of the longest.
     fn show(&self, demo: &Demo, parts: &[(&'static str, &'static str)]) -> &'static str {
         let percent =
             |micro: i64| format!("{} %", (100 * micro + self.total / 2) / self.total.max(1));
@@ -125,7 +125,8 @@ fn last_wait(demo: &Demo, session: &mut Session) -> Result<Wait, Failure> {
     })
 }
 
-/// Two rows of one block: nobody waits for the other's row, but the block has to travel.
+/// Shows a wait for a block. Two rows are in one block. No session waits for the other's row, but
+/// the block has to travel.
 pub fn for_a_block(demo: &mut Demo) -> Result<(), Failure> {
     demo.stage.step(
         "Who made me wait? A block",
@@ -175,7 +176,7 @@ pub fn for_a_block(demo: &mut Demo) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows who blocks whom while the wait lasts. Gives the blocked session's wait so far, in
+/// Shows who blocks whom while the wait lasts. Returns the blocked session's wait so far, in
 /// microseconds.
 fn show_blocker(demo: &mut Demo, watcher: &mut Session, holder: &Session) -> Result<i64, Failure> {
     let sql = "select inst_id, sid, event, wait_time_micro,\n       blocking_instance, blocking_session\n  \
@@ -211,7 +212,7 @@ fn show_blocker(demo: &mut Demo, watcher: &mut Session, holder: &Session) -> Res
     found.number(0, "wait_time_micro")
 }
 
-/// One row: the second session waits until the first one's transaction ends.
+/// Shows a wait for a row. The second session waits until the first one's transaction ends.
 pub fn for_a_row(demo: &mut Demo) -> Result<(), Failure> {
     demo.stage.step(
         "Who made me wait? A row",
@@ -280,7 +281,7 @@ pub fn for_a_row(demo: &mut Demo) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the session's waits for rows: there was one.
+/// Reads the session's waits for rows. There was one.
 fn row_wait(demo: &mut Demo, session: &mut Session) -> Result<Wait, Failure> {
     let sql = format!(
         "select instance, part, total_waits, time_waited_micro from v$session_gc_latency\n \

@@ -1,9 +1,9 @@
 //! Myth 4: "logical isolation is good enough". The same batch runs on two instances, each with an
-//! organization_id of its own: no row is anybody else's, but the blocks are.
+//! organization_id of its own. So the two share no row, but they share blocks.
 //!
-//! Three ways: both batches on one instance; one on each of two; and one on each of two after the
-//! rows were parted by organization_id. Partitioned tables do not exist yet, so each organization
-//! then has a table of its own.
+//! The batches run in three ways: both on one instance; one on each of two; and one on each of two
+//! after the rows were parted by organization_id. Partitioned tables do not exist yet, so each
+//! organization then has a table of its own.
 
 use postgres::Client;
 
@@ -15,15 +15,15 @@ use crate::cli::BatchIsolationArgs;
 const PAPER: &str = "RAC performance tuning myths, 4: \"Logical isolation is good enough, so, run same batch process concurrently from both nodes\"";
 const ORGANIZATIONS: i32 = 2;
 
-/// One way of running the two batches.
+/// A way to run the two batches.
 struct Way {
     name: &'static str,
-    /// Where the batch of each organization runs.
+    /// The instance on which the batch of each organization runs.
     instances: [u16; 2],
     parted: bool,
 }
 
-/// What came of it.
+/// The outcome of one round.
 struct Seen {
     seconds: f64,
     totals: Totals,
@@ -54,7 +54,7 @@ pub fn run(args: &BatchIsolationArgs, bench: &Bench) -> Result<Report, Failure> 
         },
     ];
     let mut seen: [Vec<Seen>; 3] = Default::default();
-    // The first round is for the buffers.
+    // The first round only fills the buffers.
     for round in 0..=args.common.rounds {
         bench.step(&format!("round {round} of {}", args.common.rounds));
         for (way, seen) in ways.iter().zip(&mut seen) {
@@ -78,8 +78,8 @@ fn table(parted: bool, organization: i32) -> String {
     }
 }
 
-/// Lines of both organizations by turns, as they come in: each block has rows of both. Or each
-/// organization's in a table of its own.
+/// Loads the lines. Either both organizations' lines go into one table by turns, as they come in,
+/// and each block has rows of both. Or each organization's lines go into a table of its own.
 fn load(db: &Database, args: &BatchIsolationArgs, parted: bool) -> Result<(), Failure> {
     let mut c = db.connect(1)?;
     for organization in 1..=if parted { ORGANIZATIONS } else { 1 } {
@@ -103,7 +103,7 @@ fn load(db: &Database, args: &BatchIsolationArgs, parted: bool) -> Result<(), Fa
     Ok(())
 }
 
-/// One thread of a batch: lines of its organization, each updated and committed.
+/// One thread of a batch. It updates and commits each of the lines that it was given.
 struct Thread {
     client: Client,
     statement: postgres::Statement,
@@ -123,8 +123,8 @@ impl Thread {
         let statement = client.prepare(&format!(
             "update {table} set processed = processed + 1, amount = amount + 1 where line_id = $1 and organization_id = $2"
         ))?;
-        // Each thread its own lines, all over the table, in an order that is the same in every
-        // round.
+        // Each thread has lines of its own, all over the table, in an order that is the same in
+        // every round.
         let mut lines: Vec<i64> = (1..=i64::from(args.lines))
             .filter(|id| id % i64::from(ORGANIZATIONS) == i64::from(organization % ORGANIZATIONS))
             .filter(|id| id / i64::from(ORGANIZATIONS) % i64::from(args.threads) == i64::from(n))
@@ -170,7 +170,7 @@ fn batches(args: &BatchIsolationArgs, db: &Database, way: &Way) -> Result<Seen, 
     })
 }
 
-/// Every line was processed once in each round.
+/// Checks that every line was processed once in each round.
 fn check(args: &BatchIsolationArgs, db: &Database, parted: bool) -> Result<(), Failure> {
     let rounds = i64::from(args.common.rounds) + 1;
     let (mut lines, mut wrong) = (0, 0);
@@ -194,10 +194,10 @@ fn check(args: &BatchIsolationArgs, db: &Database, parted: bool) -> Result<(), F
 
 // ---- the report ----
 
-/// Of one way, over its rounds.
+/// Figures of one way, over its rounds.
 struct Figures {
     rate: f64,
-    /// Share of the sessions' time in global cache waits, percent.
+    /// The share of the sessions' time in global cache waits, in percent.
     share: f64,
     waits: f64,
     average_ms: f64,

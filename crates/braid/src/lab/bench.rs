@@ -1,5 +1,5 @@
-//! The databases of a lab: started, asked, stopped and removed. And what sessions waited for
-//! between two moments.
+//! The databases of a lab: how they are started, asked, stopped and removed. Also the counters of
+//! waits between two moments.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use postgres::{Client, NoTls};
 use crate::cli::LabArgs;
 use crate::{Failure, ports};
 
-/// Waits shown of each instance.
+/// The number of waits that are shown for each instance.
 const TOP: usize = 6;
 
-/// Where a lab works. What it has started and made goes with it.
+/// The place where a lab works. When it is dropped, what it has started and made goes, too.
 pub struct Bench {
     dir: PathBuf,
     made: bool,
@@ -24,7 +24,7 @@ pub struct Bench {
     quiet: bool,
 }
 
-/// A database of some instances.
+/// A database with one or more instances.
 pub struct Database {
     dir: PathBuf,
     port: u16,
@@ -49,14 +49,14 @@ impl Bench {
         })
     }
 
-    /// Says what is being done.
+    /// Tells the user what the lab is doing.
     pub fn step(&self, what: &str) {
         if !self.quiet {
             complain!("braid lab: {what}");
         }
     }
 
-    /// A new database. `first`: of its ports, among those of the lab.
+    /// Creates a database. `first` is its first port among those of the lab.
     pub fn database(&self, name: &str, instances: u16, first: u16) -> Result<Database, Failure> {
         let dir = self.dir.join(name);
         if dir.exists() {
@@ -98,7 +98,7 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         if self.made && !self.keep {
-            // What is left in it is not the lab's.
+            // What is left in the directory is not the lab's.
             let _ = std::fs::remove_dir(&self.dir);
         }
     }
@@ -115,7 +115,7 @@ impl Database {
         Ok(self.connect(1)?.batch_execute(sql)?)
     }
 
-    /// What all instances have waited for, sent and served so far.
+    /// The counters of all instances so far: what they waited for, sent and served.
     pub fn totals(&self) -> Result<Totals, Failure> {
         let mut c = self.connect(1)?;
         let mut totals = Totals::default();
@@ -168,7 +168,7 @@ fn path(dir: &Path) -> Result<&str, Failure> {
     text.ok_or_else(|| Failure(format!("{} is not UTF-8", dir.display())))
 }
 
-/// This program, with its output only if it fails.
+/// Runs this program. Its output is shown only if it fails.
 fn braid(args: &[&str]) -> Result<(), Failure> {
     let done = Command::new(std::env::current_exe()?)
         .args(args)
@@ -196,13 +196,13 @@ pub struct Wait {
 /// Counters of all instances since their start, or between two moments.
 #[derive(Default)]
 pub struct Totals {
-    /// By instance and event.
+    /// Waits by instance and event.
     pub waits: BTreeMap<(i32, String), Wait>,
     /// By object, from and to: current blocks, copies, waits for a log flush, microseconds.
     pub transfers: BTreeMap<(String, i32, i32), [i64; 4]>,
-    /// Of all instances.
+    /// Statistics, summed over all instances.
     pub stats: BTreeMap<String, i64>,
-    /// Waits for other instances by event and part: how many, microseconds.
+    /// Waits for other instances, by event and part: their number and microseconds.
     pub parts: BTreeMap<(String, String), (i64, i64)>,
 }
 
@@ -241,13 +241,13 @@ impl Totals {
         out
     }
 
-    /// Time of a class of waits, in seconds.
+    /// The time of a class of waits, in seconds.
     pub fn class_seconds(&self, class: &str) -> f64 {
         let of = self.waits.values().filter(|w| w.class == class);
         of.map(|w| w.micro).sum::<i64>() as f64 / 1e6
     }
 
-    /// Waits of a class.
+    /// The number of waits of a class.
     pub fn class_waits(&self, class: &str) -> i64 {
         let of = self.waits.values().filter(|w| w.class == class);
         of.map(|w| w.waits).sum()
@@ -257,7 +257,7 @@ impl Totals {
         self.stats.get(name).copied().unwrap_or_default()
     }
 
-    /// Blocks that came from other instances.
+    /// The number of blocks that came from other instances.
     pub fn blocks(&self) -> i64 {
         self.transfers.values().map(|t| t[0] + t[1]).sum()
     }
@@ -272,7 +272,7 @@ impl Totals {
         hot.map(|(object, n)| (object.to_string(), n))
     }
 
-    /// The longest waits of each instance; `session_seconds`: what its sessions had.
+    /// The longest waits of each instance. `session_seconds` is the time that its sessions had.
     pub fn top_waits(&self, session_seconds: f64) -> Vec<Vec<String>> {
         let mut rows = Vec::new();
         let instances: std::collections::BTreeSet<i32> =
@@ -314,7 +314,8 @@ impl Totals {
         all.into_iter().take(2 * TOP).map(row).collect()
     }
 
-    /// Where the time of the waits for one event went: its parts, milliseconds of an average wait.
+    /// Where the time of the waits for one event went: the parts, in milliseconds of an average
+    /// wait.
     pub fn part_rows(&self, event: &str) -> Vec<Vec<String>> {
         let of = |part: &str| self.parts.get(&(event.to_string(), part.to_string()));
         let waits = of("total").map_or(0, |t| t.0).max(1);
@@ -346,7 +347,7 @@ pub const HOT_COLUMNS: [&str; 6] = [
     "average (ms)",
 ];
 
-/// Runs work on several threads at once; how long each took, in seconds.
+/// Runs work on several threads at once. Returns how long each took, in seconds.
 pub fn side_by_side<W>(work: Vec<W>) -> Result<Vec<f64>, Failure>
 where
     W: FnOnce() -> Result<(), Failure> + Send,

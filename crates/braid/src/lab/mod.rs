@@ -1,9 +1,9 @@
-//! `braid lab`: the experiments of the papers that docs/design.md names, run on this machine, with
+//! `braid lab`: runs the papers' experiments that docs/design.md names on this machine, and prints
 //! the paper's figures beside ours.
 //!
-//! Each lab starts databases of its own (one with one instance, one with two), does the paper's
-//! work on them, and says how long it took, what the sessions waited for and which objects' blocks
-//! travelled. What is compared are ratios within one run, never times of different machines.
+//! Each lab starts databases of its own (one with one instance, one with two), and does the paper's
+//! work on them. It says how long that took, what the sessions waited for, and which objects'
+//! blocks travelled. It compares ratios within one run, never times of different machines.
 //!
 //! | lab | the paper |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What a lab has found, for people and as JSON.
+//! The results of a lab, for people and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,7 +40,7 @@ pub struct Chart {
     pub bars: Vec<(String, f64)>,
 }
 
-/// What was to be reached.
+/// A goal of a lab, and whether it was reached.
 #[derive(Serialize)]
 pub struct Goal {
     pub what: String,

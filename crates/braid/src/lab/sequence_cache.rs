@@ -1,7 +1,7 @@
-//! Myth 5: "set sequences to NOCACHE in RAC to avoid gaps". 10,000 rows with a sequence's values,
-//! committed every 1,000, on one instance and on two.
+//! Myth 5: "set sequences to NOCACHE in RAC to avoid gaps". Sessions insert 10,000 rows with a
+//! sequence's values, and commit every 1,000, on one instance and on two.
 //!
-//! The paper's loop is PL/SQL; here a client executes a prepared INSERT as often, so each row also
+//! The paper's loop is PL/SQL. Here a client executes a prepared INSERT as often. So each row also
 //! has its round trip between client and server, in all cases alike.
 
 use postgres::Client;
@@ -14,9 +14,9 @@ use crate::cli::SequenceCacheArgs;
 const PAPER: &str = "RAC performance tuning myths, 5: \"Set sequence to nocache value in RAC environments to avoid gaps\"";
 const EVENT: &str = "enq: SV - contention";
 
-/// Columns: what is created, what the paper saw of it (seconds for 10,000 rows on one node, and on
-/// each of two at once), and the ratio asked of two instances against one with the same number of
-/// rows in all.
+/// The cases. A case has the options of its sequence, what the paper saw (seconds for 10,000 rows
+/// on one node, and on each of two at once), and the ratio asked of two instances against one with
+/// the same number of rows in all.
 const CASES: [Case; 2] = [
     Case {
         name: "nocache order",
@@ -43,10 +43,11 @@ struct Case {
 struct Times {
     /// One session on one instance inserts all rows.
     one_session: f64,
-    /// Two sessions, each as many: on two instances.
+    /// Two sessions on two instances; each inserts as many rows as the one session.
     each: f64,
-    /// Two sessions, each half as many: on one instance, on two.
+    /// Two sessions on one instance; each inserts half as many rows.
     shared_one: f64,
+    /// Two sessions on two instances; each inserts half as many rows.
     shared_two: f64,
 }
 
@@ -72,10 +73,11 @@ fn draw(client: &mut Client, n: usize) -> Result<Vec<i64>, Failure> {
     (0..n).map(one).collect()
 }
 
-/// The paper's accesses in its order, against its numbers.
+/// Makes the paper's accesses in its order, and compares them with the paper's numbers.
 fn walk_through(two: &Database, report: &mut Report) -> Result<(), Failure> {
     let mut on = [two.connect(1)?, two.connect(2)?];
-    // Instance, accesses, the values that the paper says they get, and SEQ$.highwater after them.
+    // The instance, its accesses, the values that the paper says they get, and SEQ$.highwater after
+    // them.
     let cached: [(usize, Vec<i64>, i64); 4] = [
         (1, vec![10], 29),
         (2, vec![30], 49),
@@ -130,7 +132,7 @@ fn span(values: &[i64]) -> String {
 
 // ---- the inserts ----
 
-/// A session's part: so many rows, committed as often as the paper does.
+/// The work of one session: so many rows, committed as often as in the paper.
 fn insert(db: &Database, instance: u16, rows: u32, commit_every: u32) -> Result<Session, Failure> {
     let mut client = db.connect(instance)?;
     let sql = "insert into t1 values (nextval('t1_seq'), lpad($1, 500, 'x'))";
@@ -163,7 +165,7 @@ impl Session {
     }
 }
 
-/// Sessions on these instances, until the last is ready.
+/// Runs sessions on these instances until the last is ready.
 fn timed(
     args: &SequenceCacheArgs,
     db: &Database,
@@ -205,7 +207,7 @@ fn measure(
     );
     for db in [one, two] {
         db.run(&create)?;
-        // Once, so that space, plans and connections are there.
+        // This first run makes space, plans and connections.
         timed(args, db, &[1, db.instances], half)?;
     }
     let mut all: [Vec<f64>; 4] = Default::default();

@@ -1,16 +1,16 @@
 //! The log of this process: one line for each event of `tracing`, with time, process, thread and
-//! level, for the outlet and for a file in the database directory.
+//! level.
 //!
 //! ```text
 //! 2026-11-25 04:31:08.123 UTC [1] rcfg WARN  instance 2 has not answered for 3 s
 //! ```
 //!
-//! An event goes to the file and, unless people are told of it otherwise ([`TOLD`]), to the outlet.
-//! Both are written at once and without a buffer of ours: a process that aborts with the next
-//! instruction has said why. Lines that come before the file can be opened are kept for it.
+//! An event goes to a file in the database directory. It also goes to the outlet, unless people are
+//! told of it by a report ([`TOLD`]). Both are written at once and without a buffer of this
+//! program. So a process that aborts with the next instruction has said why. Lines that come before
+//! the file can be opened are kept for it.
 //!
-//! **Lock.** `FILE` is held while a line is written to the file, and nothing else is taken under
-//! it.
+//! **Lock.** `FILE` is held while a line is written to the file. Nothing else is taken under it.
 
 mod rotation;
 
@@ -32,19 +32,20 @@ use rotation::RotatingFile;
 
 /// Target of events that people are told of by a report.
 pub const TOLD: &str = "braid::told";
-/// A longer line is cut: four of them fit into the smallest file.
+/// A longer line is cut. Four lines of this length fit into the smallest file.
 const MAX_LINE_BYTES: usize = 16 << 10;
-/// Lines that are kept for a file that is not open yet: few, of a start that has come so far.
+/// Bytes of lines that are kept for a file that is not open yet. A start that has come so far logs
+/// few lines.
 const MAX_KEPT_BYTES: usize = 64 << 10;
 
-/// What the parameters say of the log.
+/// The parameters of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub level: LevelFilter,
     pub limits: Limits,
 }
 
-/// Bounds of the files: `files` of them, among them the one that is written, of `file_bytes` each.
+/// The bounds of the log: `files` files of `file_bytes` each, among them the one that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub file_bytes: u64,
@@ -52,7 +53,7 @@ pub struct Limits {
 }
 
 enum File {
-    /// The lines so far, for the file.
+    /// The lines so far, kept for the file.
     Kept(String),
     Open(RotatingFile),
 }
@@ -71,7 +72,7 @@ pub fn path(data: &Path, of: Origin) -> PathBuf {
     }
 }
 
-/// Begins the log of this process, once: events from here on are lines, and so are panics.
+/// Begins the log of this process, once. From here on events and panics are lines.
 pub fn start(of: Origin, level: LevelFilter) -> Result<(), Failure> {
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
@@ -83,8 +84,9 @@ pub fn start(of: Origin, level: LevelFilter) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens the log file. `takes_stderr`: what the runtime itself says at an end, such as of a stack
-/// that has overflowed, and what nobody would read otherwise, goes there, too.
+/// Opens the log file. If `takes_stderr` is set, standard error goes there, too. The runtime itself
+/// writes there at an end, for example about a stack that has overflowed, and otherwise nobody
+/// would read that.
 ///
 /// A full disk is no error: lines go to the file as soon as there is room.
 pub fn open_file(path: &Path, limits: Limits, takes_stderr: bool) -> Result<(), Failure> {
@@ -110,7 +112,7 @@ pub fn has_stderr() -> bool {
     matches!(&*file(), File::Open(file) if file.has_stderr())
 }
 
-/// Tells people what has happened, and the log file.
+/// Tells people and the log file what has happened.
 pub fn tell(from: Origin, event: report::Event) {
     let report = Report { from, event };
     outlet::tell(&report);
@@ -124,7 +126,7 @@ pub fn tell(from: Origin, event: report::Event) {
     }
 }
 
-/// Notes something for the log file that people have been told of.
+/// Logs to the file something that people have been told of.
 macro_rules! note {
     ($($what:tt)*) => {
         tracing::info!(target: $crate::log::TOLD, $($what)*)
@@ -132,7 +134,7 @@ macro_rules! note {
 }
 pub(crate) use note;
 
-/// The hook: `std`'s own writes to standard error, which may be nobody's.
+/// The hook for panics. It replaces `std`'s message on standard error, which perhaps nobody reads.
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let what = panic.payload_as_str().unwrap_or("no message");
     let place = panic
@@ -146,7 +148,7 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     tracing::error!("the thread panicked{place}: {what}{stack}");
 }
 
-/// The line of an event: its message and then its other fields as `name=value`.
+/// Makes the line of an event: its message, and then its other fields as `name=value`.
 struct Format(Origin);
 
 impl<S, N> FormatEvent<S, N> for Format
@@ -171,7 +173,7 @@ where
 fn begin(line: &mut dyn std::fmt::Write, of: Origin, level: Level) -> std::fmt::Result {
     let now = chrono::Utc::now().format("%Y-%m-%d %H:%M:%S%.3f UTC");
     let thread = std::thread::current();
-    // One word: a line can be taken apart at its blanks.
+    // The name is one word, so that a line can be split at its blanks.
     let thread = thread.name().unwrap_or("-").replace(' ', "-");
     match of {
         Origin::Instance(k) => write!(line, "{now} [{k}] {thread} {level:<5} "),
@@ -179,8 +181,8 @@ fn begin(line: &mut dyn std::fmt::Write, of: Origin, level: Level) -> std::fmt::
     }
 }
 
-/// Text of an event in a line: what clients and files are the origin of cannot look like a line of
-/// its own, nor control a terminal.
+/// Writes the text of an event into a line. Such text may come from clients and files. It can
+/// neither look like a line of its own nor control a terminal.
 struct Text<'a, W>(&'a mut W);
 
 impl<W: std::fmt::Write> std::fmt::Write for Text<'_, W> {
@@ -197,7 +199,7 @@ impl<W: std::fmt::Write> std::fmt::Write for Text<'_, W> {
     }
 }
 
-/// Where lines go.
+/// The places that lines go to.
 struct Sinks(Origin);
 
 impl<'a> MakeWriter<'a> for Sinks {
@@ -218,10 +220,10 @@ impl<'a> MakeWriter<'a> for Sinks {
     }
 }
 
-/// Takes one line, as a whole.
+/// Writes one line, as a whole.
 struct Line {
     from: Origin,
-    /// Whether people know it from a report.
+    /// Whether people know the line from a report.
     is_told: bool,
 }
 
@@ -241,11 +243,11 @@ impl std::io::Write for Line {
         match &mut *file() {
             File::Open(file) => file.write(&line),
             File::Kept(kept) if kept.len() + line.len() <= MAX_KEPT_BYTES => kept.push_str(&line),
-            // Of a start that has said so much before it had a directory, the rest is on the
-            // outlet alone.
+            // A start has said so much before it had a directory: the rest is on the outlet
+            // alone.
             File::Kept(_) => {}
         }
-        // What cannot be written has been counted by the file.
+        // The file counts what it cannot write.
         Ok(bytes.len())
     }
 
@@ -259,7 +261,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    /// Lines of a subscriber like that of [`start`], for this thread alone.
+    /// A subscriber's lines like those of [`start`], for this thread alone.
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -331,7 +333,7 @@ mod tests {
         }
     }
 
-    /// A name that a client has chosen, say.
+    /// The text may be a name that a client has chosen.
     #[test]
     fn text_neither_begins_a_line_nor_controls_a_terminal() {
         let name = "x\n2026-01-01 forged\u{1b}[2J\r";

@@ -1,11 +1,11 @@
-//! A log file of bounded size: what is full becomes `NAME.1`, that `NAME.2`, and so on; what is too
-//! old is removed.
+//! A log file of bounded size. A full file becomes `NAME.1`, that file becomes `NAME.2`, and so on.
+//! The oldest file is removed.
 //!
 //! **Invariants.**
-//! - No file is larger than the limit, and there are never more files than the limit says. What
-//!   cannot be written within these bounds, or on a full disk, is lost, and the next line that can
-//!   be written says how much.
-//! - A line is written by one call, unless that breaks off; then the next line begins on a new one.
+//! - No file is larger than the limit, and there are never more files than the limit says. A line
+//!   that cannot be written within these bounds, or on a full disk, is lost. The next line that can
+//!   be written says how many lines are missing.
+//! - A line is written by one call. If that call breaks off, the next line begins on a new one.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -16,19 +16,20 @@ use super::Limits;
 pub struct RotatingFile {
     path: PathBuf,
     limits: Limits,
-    /// Whether standard error is to be this file.
+    /// Whether standard error is redirected to this file.
     takes_stderr: bool,
     /// None as long as the disk has no room for it.
     file: Option<File>,
     size: u64,
-    /// Lines lost since the last one that was written, and why the last of them was.
+    /// The number of lines lost since the last one that was written, and why the last of them was
+    /// lost.
     lost: Option<(u64, io::Error)>,
     /// Whether the file ends with a part of a line.
     is_torn: bool,
 }
 
 impl RotatingFile {
-    /// Appends to the file that is there. A full disk is no error.
+    /// Opens the file, to append to what is there. A full disk is no error.
     pub fn open(path: &Path, limits: Limits, takes_stderr: bool) -> io::Result<RotatingFile> {
         let mut rotating = RotatingFile {
             path: path.to_path_buf(),
@@ -107,9 +108,9 @@ impl RotatingFile {
         written
     }
 
-    /// Begins a new file. If it fails, the next line tries it again.
+    /// Begins a new file. If that fails, the next line tries again.
     fn rotate(&mut self) -> io::Result<()> {
-        // Out of its way first: whatever breaks off below leaves no file too many.
+        // The oldest files go first: whatever breaks off below, there is no file too many.
         for n in (self.limits.files - 1).. {
             match std::fs::remove_file(self.numbered(n)) {
                 Err(e) if e.kind() == ErrorKind::NotFound => break,
@@ -191,7 +192,7 @@ mod tests {
         let mut log = scratch.open(file_bytes, files);
         let mut next = 0u32;
         for round in 0..200 {
-            // Longer and shorter ones; and now and then another process goes on.
+            // Lines are longer and shorter. Now and then another process goes on with the file.
             if round % 60 == 59 {
                 log = scratch.open(file_bytes, files);
             }
@@ -214,7 +215,7 @@ mod tests {
         let oldest = numbers[0];
         assert_eq!(numbers, (oldest..next).collect::<Vec<u32>>());
         assert!(text.len() as u64 > file_bytes * 2, "most of it is used");
-        // With a smaller limit at the next start, what is too much goes.
+        // With a smaller limit at the next start, files beyond it go.
         let mut log = scratch.open(file_bytes, 2);
         (0..9).for_each(|_| log.write(&format!("{:0>250}\n", 0)));
         assert_eq!(scratch.files().len(), 2);
@@ -225,7 +226,7 @@ mod tests {
         let scratch = Scratch::new("lost");
         let mut log = scratch.open(1000, 2);
         log.write("first\n");
-        // A device that has no room: as a full disk does, it takes nothing.
+        // This device takes nothing, like a full disk.
         let kept = log.file.replace(File::create("/dev/full").unwrap());
         log.write("second\n");
         log.write("third\n");
@@ -253,7 +254,7 @@ mod tests {
         assert_eq!(text, "begin\nnext\n");
     }
 
-    /// Something is where an older file belongs: nothing is written beyond the bound.
+    /// If something is in the place of an older file, nothing is written beyond the bound.
     #[test]
     fn without_rotation_the_bound_holds() {
         let scratch = Scratch::new("stuck");

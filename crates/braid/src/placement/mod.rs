@@ -1,9 +1,9 @@
-//! The CPUs of the instances under one guard: looks at what they use, and binds their threads
-//! (`policy` decides).
+//! The CPUs of the instances under one guard. This module measures what the instances use, and
+//! binds their threads; `policy` decides.
 //!
-//! Only threads that run where the guard put them, or everywhere, are moved: one that somebody has
-//! bound otherwise stays. The guard may bind its children since they run as the same user. What it
-//! has done ends with it, as its instances do.
+//! Only threads that run everywhere, or where the guard has put them, are moved. A thread that
+//! somebody has bound otherwise stays where it is. The guard may bind its children because they run
+//! as the same user. The binding ends with the guard, as its instances do.
 
 mod policy;
 
@@ -16,23 +16,23 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Of so much time each window is at least: the kernel counts processes' time in hundredths of a
+/// The shortest length of a window. The kernel counts the time of processes in hundredths of a
 /// second.
 const WINDOW: Duration = Duration::from_millis(250);
 
 pub struct Placement {
-    /// CPUs that this process may use, neighbours side by side: those of one package, then of one
-    /// core.
+    /// CPUs that this process may use. Neighbours stand side by side: those of one package, then
+    /// those of one core.
     cpus: Vec<usize>,
     everywhere: CpuSet,
     policy: Policy,
     before: Option<Reading>,
-    /// What was moved in the last window, to be moved again in this one: a thread that was being
+    /// Moves of the last window, which are repeated in this one: a thread that was just being
     /// created may have been missed.
     moved: Vec<Move>,
 }
 
-/// Threads of `pid` that run on `from` are to run on `to`.
+/// The threads of `pid` that run on `from` are to run on `to`.
 #[derive(Clone)]
 struct Move {
     pid: Pid,
@@ -40,12 +40,12 @@ struct Move {
     to: CpuSet,
 }
 
-/// Counters of the kernel, in ticks.
+/// A reading of the kernel's counters, in ticks.
 struct Reading {
     at: Instant,
-    /// Of each CPU: idle, and altogether.
+    /// For each CPU: its idle ticks and all of its ticks.
     cpus: Vec<(u64, u64)>,
-    /// Of each instance: its process and what that used.
+    /// For each instance: its process and the ticks that the process used.
     used: BTreeMap<u16, (u32, u64)>,
 }
 
@@ -70,9 +70,9 @@ impl Placement {
         })
     }
 
-    /// Shares out the CPUs among these instances, or opens them to all, if a window is over and it
-    /// is time to. `instances` are numbers and processes, of all that are to be bound; those that
-    /// left this list are bound no more only when they start again.
+    /// Shares out the CPUs among these instances, or opens all CPUs to all of them, if a window is
+    /// over and the policy says so. `instances` has the number and the process of each instance
+    /// that may be bound. An instance that leaves this list stays bound until it starts again.
     pub fn look(&mut self, instances: &BTreeMap<u16, u32>) -> io::Result<()> {
         if self
             .before
@@ -108,8 +108,8 @@ impl Placement {
         self.moved.iter().try_for_each(carry_out)
     }
 
-    /// The instances whose threads run on less than all CPUs: on one set for all threads, as the
-    /// main thread says, which does nothing else.
+    /// Opens all CPUs to the instances whose threads run on fewer. All threads of an instance are
+    /// on one set of CPUs. Its main thread tells which, because the main thread does nothing else.
     fn open(&mut self, instances: &BTreeMap<u16, u32>) -> io::Result<()> {
         for pid in instances
             .values()
@@ -132,10 +132,10 @@ impl Placement {
         let text = std::fs::read_to_string("/proc/stat")?;
         let lines: BTreeMap<&str, &str> = text.lines().filter_map(|l| l.split_once(' ')).collect();
         let of_cpu = |cpu: &usize| lines.get(&*format!("cpu{cpu}")).and_then(|l| cpu_ticks(l));
-        // Without one of them, which was taken out of the machine, nothing is known.
+        // If a CPU was taken out of the machine, nothing is known.
         let cpus = self.cpus.iter().map(of_cpu).collect::<Option<Vec<_>>>();
         let used = instances.iter().filter_map(|(k, pid)| {
-            // None: it has ended.
+            // None: the process has ended.
             let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
             Some((*k, (*pid, process_ticks(&text)?)))
         });
@@ -147,7 +147,7 @@ impl Placement {
     }
 }
 
-/// None if nothing can be said of it.
+/// The window between two readings. None if nothing can be said about it.
 fn window(before: &Reading, now: &Reading) -> Option<Window> {
     if before.cpus.len() != now.cpus.len() || now.cpus.is_empty() {
         return None;
@@ -167,7 +167,8 @@ fn window(before: &Reading, now: &Reading) -> Option<Window> {
     })
 }
 
-/// Idle (waiting for a disk, too) and altogether; guests' time is in users' already.
+/// Idle ticks (also while waiting for a disk) and all ticks of a CPU. The time of guests is part of
+/// the users' time already.
 fn cpu_ticks(line: &str) -> Option<(u64, u64)> {
     let fields: Vec<u64> = line
         .split_whitespace()
@@ -176,8 +177,8 @@ fn cpu_ticks(line: &str) -> Option<(u64, u64)> {
     Some((fields.get(3)? + fields.get(4)?, fields.iter().take(8).sum()))
 }
 
-/// Of user and system, fields 14 and 15 of proc(5): the first after the name, which may have
-/// spaces, is field 3.
+/// Ticks of a process in user and system mode: fields 14 and 15 of proc(5). The first field after
+/// the name, which may have spaces, is field 3.
 fn process_ticks(stat: &str) -> Option<u64> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let tick = |i: usize| fields.get(i)?.parse::<u64>().ok();
@@ -187,11 +188,12 @@ fn process_ticks(stat: &str) -> Option<u64> {
 fn topology(cpu: usize, what: &str) -> u32 {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/{what}");
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    // Where the kernel does not say it, the numbers of the CPUs are the order.
+    // If the kernel does not say it, the CPUs are ordered by their numbers.
     text.trim().parse().unwrap_or(0)
 }
 
-/// Until no thread is left to move: each that was not moved yet may have created one.
+/// Moves threads until none is left to move: a thread that was not moved yet may have created
+/// another.
 fn carry_out(m: &Move) -> io::Result<()> {
     assert!(m.from != m.to, "invariant: a part is not everything");
     loop {
@@ -244,7 +246,7 @@ mod tests {
     fn instances_are_bound_and_freed_but_not_who_is_bound_otherwise() {
         let mut placement = Placement::new().unwrap();
         let all = allowed(std::process::id());
-        // On a machine of one CPU nobody is ever bound.
+        // On a machine with one CPU no instance is ever bound.
         let [first, .., last] = placement.cpus[..] else {
             return;
         };

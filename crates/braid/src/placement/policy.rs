@@ -1,26 +1,32 @@
-//! When the instances of one machine run on CPUs of their own: the decision, from what each window
-//! of time showed.
+//! Decides when the instances of one machine run on CPUs of their own. The decision rests on what
+//! was measured in each window of time.
 //!
-//! Threads of several processes that wake each other's clients all over the machine cost the kernel
-//! more than threads of one (`bench/README.md`). So instances that are busy at the same time get a
-//! part of the CPUs each. A part may be too small, though, for what an instance is asked: then it
-//! must not be kept from CPUs that nobody uses. Both are seen from outside: what each instance
-//! used, and where CPUs were idle. And while much of the machine is idle parts have nothing to
-//! give: threads of two instances that wake each other in turn, as when a block goes to and fro,
-//! are quicker on one CPU that is awake.
+//! If threads of several processes wake each other's clients all over the machine, that costs the
+//! kernel more than with threads of one process (`bench/README.md`). So each of several instances
+//! that are busy at the same time gets a part of the CPUs.
 //!
-//! **Invariants.** Parts are disjoint, and there are at least two. Only who is busy has one, so an
-//! instance that works alone runs everywhere.
+//! There are two reasons against parts:
+//!
+//! - A part may be too small for the work of its instance. The instance must not be kept from CPUs
+//!   that nobody uses. Two measurements show that from outside: what each instance used, and where
+//!   CPUs were idle.
+//! - While much of the machine is idle, parts have nothing to give. If threads of two instances
+//!   wake each other in turn, as when a block goes to and fro, they are quicker on one CPU that is
+//!   awake.
+//!
+//! **Invariants.** Parts are disjoint, and there are at least two. Only a busy instance has a part,
+//! so an instance that works alone runs everywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// What was seen in a window of time.
+/// The measurements of one window of time.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// Share of it for which each CPU was idle, 0 to 1, in the order in which parts are cut.
+    /// The share of the window for which each CPU was idle, 0 to 1, in the order in which parts are
+    /// cut.
     pub idle: Vec<f64>,
-    /// CPUs that each running instance used on average.
+    /// The number of CPUs that each running instance used on average.
     pub used: BTreeMap<u16, f64>,
 }
 
@@ -29,29 +35,33 @@ pub type CpuParts = BTreeMap<u16, Range<usize>>;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// Each runs on its part from now on.
+    /// Each instance runs on its part from now on.
     ShareOut(CpuParts),
-    /// All run everywhere again.
+    /// All instances run everywhere again.
     Open,
 }
 
-/// Of an equal share of the machine: from so much on an instance is busy, below so much it no
-/// longer is.
+/// From this share of an equal part on, an instance becomes busy. An equal part is the machine's
+/// CPUs divided by the number of running instances.
 const BUSY: f64 = 0.2;
+/// Below this share of an equal part, a busy instance is busy no longer.
 const CALM: f64 = 0.05;
-/// Parts are cut once less than this share of the machine is idle, and given up once more than that
-/// is.
+/// Parts are cut once less than this share of the machine is idle.
 const CONTENDED: f64 = 0.3;
+/// Parts are given up once more than this share of the machine is idle.
 const LEISURE: f64 = 0.5;
-/// An instance that used more than this of what its part would be gets none.
+/// Parts are cut only if each instance used at most this share of what its part would be.
 const FITS: f64 = 0.9;
-/// A part with less idle time than this is too small if the CPUs of others have more than that.
+/// A part with less idle time than this is too small if also more than [`UNUSED`] of the other CPUs
+/// is idle.
 const FULL: f64 = 0.03;
+/// The idle share of the CPUs outside a part above which they count as unused.
 const UNUSED: f64 = 0.15;
-/// Windows in a row that must agree.
+/// Windows in a row that must speak for a change.
 const PATIENCE: u32 = 2;
-/// Parts that proved too small are tried again after twice as many windows as before, up to so
-/// many; and as early as ever once they were right for so long.
+/// If parts proved too small, they are tried again after twice as many windows as the time before,
+/// but after this many at most. Once parts were right for this many windows, all earlier failures
+/// are forgotten.
 const LONGEST: u32 = 240;
 
 #[derive(Default)]
@@ -59,7 +69,7 @@ pub struct Policy {
     parts: Option<CpuParts>,
     /// Windows in a row that spoke for a change.
     agreed: u32,
-    /// The instances that were busy in these looks, while nobody has a part.
+    /// The instances that were busy in those windows, while no instance has a part.
     busy: BTreeSet<u16>,
     /// Windows since the parts were cut.
     age: u32,
@@ -106,7 +116,7 @@ impl Policy {
         }
         let is_gone = parts.keys().any(|k| !window.used.contains_key(k));
         let mut busy = busy(window, CALM);
-        // An instance that had no part becomes busy as any other does.
+        // An instance without a part becomes busy in the usual way.
         busy.retain(|k| parts.contains_key(k) || window.used[k] >= BUSY * fair(window));
         let is_other_work = !busy.iter().eq(parts.keys()) || mean(&window.idle) > LEISURE;
         let is_full = parts.values().any(|part| is_too_small(part, &window.idle));
@@ -139,7 +149,7 @@ fn busy(window: &Window, from: f64) -> BTreeSet<u16> {
     busy.map(|(k, _)| *k).collect()
 }
 
-/// Equal parts, if there are CPUs for two or more.
+/// Cuts equal parts, if there are CPUs for two or more instances.
 fn cut(cpus: usize, busy: &BTreeSet<u16>) -> Option<CpuParts> {
     let n = busy.len();
     if n < 2 || n > cpus {
@@ -192,7 +202,7 @@ mod tests {
         assert!(looks(&mut policy, &alone, 1000).is_empty());
         let one = window(&[0.0, 0.0], &[(1, 1.2)]);
         assert!(looks(&mut policy, &one, 1000).is_empty());
-        // The other one stops, or dies.
+        // The other instance stops, or dies.
         let both = window(&[0.0, 0.0], &[(1, 0.6), (2, 0.6)]);
         assert_eq!(looks(&mut policy, &both, 2).len(), 1);
         assert_eq!(looks(&mut policy, &alone, 2), [Change::Open]);
@@ -208,7 +218,7 @@ mod tests {
         assert!(looks(&mut policy, &idle, 1000).is_empty());
         let work = window(&[0.2, 0.2], &[(1, 0.5), (2, 0.5)]);
         assert_eq!(looks(&mut policy, &work, 2).len(), 1);
-        // Apart they may leave more idle than they did together.
+        // Apart, the instances may leave more idle than they did together.
         assert!(looks(&mut policy, &idle, 1000).is_empty());
         let calm = window(&[0.5, 0.6], &[(1, 0.3), (2, 0.3)]);
         assert_eq!(looks(&mut policy, &calm, 2), [Change::Open]);
@@ -236,7 +246,7 @@ mod tests {
             assert_eq!(looks(&mut policy, &after, 2), [Change::Open]);
         }
         assert_eq!(waited, [2, 4, 8, 16, 32, 64, 128, 240, 240, 240]);
-        // Right for a minute: what was before counts no more.
+        // After parts were right for a minute, earlier failures count no more.
         assert_eq!(looks(&mut policy, &before, 240).len(), 1);
         assert!(looks(&mut policy, &before, LONGEST).is_empty());
         let other = window(&[0.0, 0.0], &[(1, 0.8), (2, 0.0)]);

@@ -1,5 +1,5 @@
-//! Sessions that move money between accounts, each transfer with a row that tells of it, and look
-//! at sums.
+//! Sessions that move money between accounts, and look at sums. Each transfer has a row that tells
+//! of it.
 
 use crate::work::{Failed, Lost, Seat, Work, Worker, finish, two_below};
 use postgres::{Client, IsolationLevel, Statement, Transaction};
@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use testkit::history::Outcome;
 
 const BALANCE: i64 = 1000;
-/// Accounts that all fight for, in a block or two.
+/// Accounts that all sessions fight for, in a block or two.
 const HOT: u64 = 40;
-/// Accounts that have a block each, more than a cache holds.
+/// Accounts that have a block each. They are more than a cache holds.
 const WIDE: u64 = 2200;
-/// Where masters follow users, so many seconds each instance has most to do with a part of its own
-/// of the wide branch.
+/// If masters follow users, each instance works mostly with a part of the wide branch of its own,
+/// for so many seconds.
 const STAY: u64 = 8;
 
 #[derive(Clone, Copy)]
@@ -144,7 +144,7 @@ struct Teller<'a> {
 }
 
 impl Teller<'_> {
-    /// Where an instance works mostly just now.
+    /// The part where an instance works mostly now.
     fn part_of(&mut self, branch: Branch) -> Branch {
         let cluster = &self.work.cluster;
         if !cluster.remasters || branch.accounts != WIDE || self.rng.below(8) == 0 {
@@ -181,8 +181,8 @@ impl Teller<'_> {
             self.tell(&mut t, of)?;
         }
         for (account, amount) in [(of.from, -of.amount), (of.to, of.amount)] {
-            // An account that another transaction put in again was not there to this one's
-            // snapshot.
+            // Another transaction has put an account in again. The account did not exist in this
+            // transaction's snapshot.
             if !self.add(&mut t, account, amount)? {
                 return finish(t, false);
             }
@@ -200,7 +200,7 @@ impl Teller<'_> {
         t.execute(&self.statements.tell, &values).map(|_| ())
     }
 
-    /// Changes a balance in one of three ways; false if the account is not there.
+    /// Changes a balance in one of three ways. False if the account is not there.
     fn add(
         &mut self,
         t: &mut Transaction<'_>,
@@ -238,7 +238,7 @@ impl Teller<'_> {
         Ok(true)
     }
 
-    /// All money of a branch, as one statement sees it.
+    /// Checks all money of a branch, as one statement sees it.
     fn sum(&self, client: &mut Client, branch: Branch) -> Result<bool, Failed> {
         let (first, last) = (branch.first, branch.first + branch.accounts as i64 - 1);
         let row = client.query_one(&self.statements.sum, &[&first, &last])?;
@@ -252,7 +252,7 @@ impl Teller<'_> {
         Ok(true)
     }
 
-    /// An account and what is told of it, as one snapshot sees them.
+    /// Checks an account and the rows that tell of it, as one snapshot sees them.
     fn account(&mut self, client: &mut Client, branch: Branch) -> Result<bool, Failed> {
         let id = branch.first + self.rng.below(branch.accounts) as i64;
         let level = IsolationLevel::RepeatableRead;
@@ -270,8 +270,8 @@ impl Teller<'_> {
     }
 }
 
-/// What is wrong in the end: transfers lost, doubled or there though they were rolled back,
-/// balances that do not follow from them.
+/// Says what is wrong in the end: transfers that are lost, doubled, or there though they were
+/// rolled back, and balances that do not follow from them.
 pub fn check(client: &mut Client, done: &[Transfer]) -> Vec<String> {
     let mut found = Vec::new();
     let rows = client

@@ -1,4 +1,4 @@
-//! A database with several instances, their guard, and what stands between them.
+//! A database with several instances, their guard, and the proxies between them.
 
 use crate::proxy::{Fault, Proxy};
 use postgres::{Client, NoTls, SimpleQueryMessage};
@@ -11,8 +11,9 @@ use testkit::processes::braid;
 use testkit::scratch::Scratch;
 use testkit::seeds;
 
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
-/// `BRAID_HISTORY_PATIENCE` is another number of seconds, for one that has little time for this.
+/// Longer than anything here takes on a loaded machine. Only a failing test waits for so long.
+/// `BRAID_HISTORY_PATIENCE` sets another number of seconds, for a machine that has little time for
+/// this.
 pub static PATIENCE: LazyLock<Duration> =
     LazyLock::new(|| Duration::from_secs(seeds::number("BRAID_HISTORY_PATIENCE", 180)));
 /// How long a member may be silent before its end is ordered.
@@ -22,17 +23,19 @@ pub struct Cluster {
     dir: Scratch,
     pub instances: u16,
     port: u16,
-    /// Of the command that starts all.
+    /// Arguments of the command that starts all instances.
     args: Vec<String>,
-    /// What those above each instance reach it through, if it is not directly.
+    /// The proxy through which the higher instances reach each instance, unless they connect
+    /// directly.
     proxies: Vec<Proxy>,
-    /// Masters follow users quickly, and there are users to be followed.
+    /// Whether masters follow users quickly, and there are users to be followed.
     pub remasters: bool,
 }
 
 impl Cluster {
-    /// Small redo files make checkpoints press, one lane or three spread the blocks otherwise,
-    /// members that meet directly do so by other sockets: drawn from the seed.
+    /// Starts a cluster. The seed decides about small redo files, which make checkpoints press;
+    /// about one lane or three, which spread the blocks otherwise; and about other sockets for
+    /// members that meet directly.
     pub fn up(dir: Scratch, instances: u16, rng: &mut Rng) -> Cluster {
         let (port, inner) = (free_ports(instances), free_ports(instances));
         let directly = rng.below(4) == 0;
@@ -88,17 +91,17 @@ impl Cluster {
         c
     }
 
-    /// False if that cannot be now, because somebody runs.
+    /// Starts all instances. False if that cannot be now, because some process runs.
     fn start_all(&self) -> bool {
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         braid(&args).status.success()
     }
 
-    /// One that has no process. A guard that saw the last one die too often has ended itself: then
-    /// there is a new one for all.
+    /// Starts an instance that has no process. A guard that saw its last instance die too often has
+    /// ended itself. Then a new guard starts all.
     pub fn start(&self, k: u16) {
         match self.guard() {
-            // Refused if it is on its way.
+            // The command is refused if the instance is on its way.
             Some(_) => drop(braid(&["start", &k.to_string(), "--data", &self.data()])),
             None => drop(self.start_all()),
         }
@@ -130,7 +133,7 @@ impl Cluster {
         }
     }
 
-    /// The process of an instance, if it has one, and whether it is open.
+    /// The process of an instance, if it has one, and whether the instance is open.
     pub fn process(&self, k: u16) -> Option<(u64, bool)> {
         let output = braid(&["status", "--data", &self.data(), "--json"]);
         let all: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
@@ -143,8 +146,8 @@ impl Cluster {
         }
     }
 
-    /// Sends a signal to the process of an instance, in whatever state it is; false if there is
-    /// none.
+    /// Sends a signal to the process of an instance, in whatever state it is. False if there is no
+    /// process.
     pub fn signal(&self, which: &str, k: u16) -> bool {
         let Some((pid, _)) = self.process(k) else {
             return false;
@@ -152,16 +155,16 @@ impl Cluster {
         let sent = Command::new("kill")
             .args([which, &pid.to_string()])
             .output();
-        // It may have ended by itself meanwhile.
+        // The process may have ended by itself meanwhile.
         sent.expect("kill runs").status.success()
     }
 
-    /// Whether there is anything between instances that can be at fault.
+    /// Whether there is anything between the instances that can be at fault.
     pub fn has_links(&self) -> bool {
         !self.proxies.is_empty()
     }
 
-    /// Between two instances.
+    /// Sets a fault between two instances.
     pub fn set_fault(&self, a: u16, b: u16, fault: Option<Fault>) {
         self.proxies[usize::from(a.min(b)) - 1].set(a.max(b), fault);
     }
@@ -170,7 +173,7 @@ impl Cluster {
         testkit::processes::logs(&self.dir.join("data"))
     }
 
-    /// What the sessions of each instance are at, for a message about a run that stands still.
+    /// What the sessions of each instance are doing, for a message about a run that stands still.
     pub fn sessions(&self) -> String {
         let mut said = String::new();
         for k in 1..=self.instances {
@@ -194,7 +197,7 @@ impl Cluster {
         said
     }
 
-    /// Moves of masters, as far as their instances have not been restarted since.
+    /// Moves of masters, except those counted before the last restart of their instances.
     pub fn remastered(&self) -> String {
         let sql = "select count(*) from gv$policy_history where policy_event = 'complete_affinity'";
         let row = self.connect(1).query_one(sql, &[]).expect("a count");
@@ -211,7 +214,7 @@ impl Cluster {
         of_pid.contains(&self.data()).then_some(pid)
     }
 
-    /// The guard, whose end is that of its instances. What is on disk stays as it is.
+    /// Kills the guard, and with it its instances. What is on disk stays as it is.
     pub fn kill(&self) {
         if let Some(pid) = self.guard() {
             let killed = Command::new("kill").args(["-9", &pid.to_string()]).output();

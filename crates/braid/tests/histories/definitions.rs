@@ -1,11 +1,11 @@
-//! Sessions that change definitions beside the others: tables that come and go while sessions of
-//! other instances use them, and indexes of a table in which everybody writes.
+//! Sessions that change definitions beside the others. Tables come and go while sessions of other
+//! instances use them, and so do indexes of a table that all write.
 
 use crate::work::{Failed, Lost, Seat, Worker};
 use postgres::Client;
 use seam::Rng;
 
-/// Tables that are made, filled, emptied and dropped by all.
+/// Tables that all sessions make, fill, empty and drop.
 const SIDES: u64 = 2;
 
 pub struct Definitions {
@@ -48,7 +48,7 @@ impl Worker for Definitions {
         };
         let done = client.batch_execute(&sql).map(|()| true);
         match &done {
-            // Another has dropped it, or made it at the same moment.
+            // Another session has dropped it, or made it at the same moment.
             Err(e) if e.code().is_some_and(|c| is_gone_or_there(c.code())) => {
                 seat.judge(Ok(false)).1
             }
@@ -57,7 +57,8 @@ impl Worker for Definitions {
     }
 }
 
-/// No such table, or object; there is one by that name already.
+/// Whether an error says that there is no such table or object, or that there is one by that name
+/// already.
 fn is_gone_or_there(code: &str) -> bool {
     matches!(code, "42P01" | "42704" | "42P07" | "42710")
 }

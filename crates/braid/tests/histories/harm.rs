@@ -1,5 +1,5 @@
-//! What happens to the instances while sessions work: one after the other, sometimes two things at
-//! once.
+//! Harm that is done to the instances while sessions work: one thing after the other, sometimes two
+//! at once.
 
 use crate::cluster::{Cluster, MISSCOUNT};
 use crate::proxy::Fault;
@@ -12,23 +12,23 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use testkit::processes::braid;
 
-/// How long an instance without a process is left to its guard, before somebody asks for it: a
-/// guard leaves one down that dies too often.
+/// How long an instance without a process is left to its guard, before the test asks for it. A
+/// guard leaves an instance down that dies too often.
 const DOWN: Duration = Duration::from_secs(3);
 
 struct Harm<'a> {
     work: &'a Arc<Work>,
     enough: &'a AtomicBool,
     rng: Rng,
-    /// Since when an instance has no process.
+    /// Since when each instance has had no process.
     down: BTreeMap<u16, Instant>,
-    /// Commands that nobody waits for.
+    /// Commands that run without anybody waiting for them.
     commands: Vec<JoinHandle<()>>,
     counts: BTreeMap<&'static str, u64>,
 }
 
-/// Does harm until it is told to stop; says what. Afterwards nothing stands in the way of anybody,
-/// and everybody has been started.
+/// Does harm until it is told to stop, and says what. Afterwards no fault is left, and all
+/// instances have been started.
 pub fn harm(work: &Arc<Work>, enough: &AtomicBool, seed: u64) -> BTreeMap<&'static str, u64> {
     let mut harm = Harm {
         work,
@@ -48,7 +48,7 @@ pub fn harm(work: &Arc<Work>, enough: &AtomicBool, seed: u64) -> BTreeMap<&'stat
     std::mem::take(&mut harm.counts)
 }
 
-/// Until everybody is open, and for good: to be called again and again.
+/// Starts what is down. True if all are open for good. To be called again and again.
 pub fn mend(work: &Work) -> bool {
     let c = &work.cluster;
     let state: Vec<_> = (1..=c.instances).map(|k| (k, c.process(k))).collect();
@@ -64,7 +64,7 @@ pub fn mend(work: &Work) -> bool {
 }
 
 impl Harm<'_> {
-    /// So many milliseconds, or until all is over.
+    /// Pauses for so many milliseconds, or until all is over.
     fn pause(&mut self, least: u64, most: u64) {
         let until = Instant::now() + Duration::from_millis(least + self.rng.below(most - least));
         while Instant::now() < until && !self.is_over() {
@@ -98,7 +98,8 @@ impl Harm<'_> {
         }
     }
 
-    /// Not waited for: it may take as long as a fault that is still to be healed.
+    /// Runs a command without waiting for it. It may take as long as a fault that is still to be
+    /// healed.
     fn command(&mut self, command: impl FnOnce(&Cluster) + Send + 'static) {
         let work = self.work.clone();
         let thread = std::thread::spawn(move || command(&work.cluster));
@@ -114,7 +115,7 @@ impl Harm<'_> {
     fn leave(&mut self, k: u16) {
         self.work.begin_harm(k);
         self.command(move |c| {
-            // Refused if it does not run just now.
+            // The command is refused if the instance does not run now.
             braid(&["stop", &k.to_string(), "--data", &c.data()]);
         });
         self.work.end_harm(k);
@@ -219,7 +220,7 @@ impl Harm<'_> {
         "all links of one"
     }
 
-    /// Somebody has to go.
+    /// Cuts two instances apart for so long that one of them has to go.
     fn cut_for_long(&mut self, k: u16, other: u16) -> &'static str {
         let all = 1..=self.work.cluster.instances;
         let alone = self.rng.below(2) == 0;

@@ -6,12 +6,11 @@ use seam::Rng;
 use std::collections::BTreeMap;
 use testkit::history::{List, Op, Outcome, Token, Txn};
 
-/// So many are in use at a time.
+/// The number of lists in use at a time.
 const LISTS: u64 = 6;
-/// About how many tokens a list gets before new ones are begun: what a read says is as long as its
-/// list.
+/// About how many tokens a list gets before new lists are begun. A read is as long as its list.
 const TOKENS: u64 = 50;
-/// The tokens of every sixth list are written so long that its row needs several blocks.
+/// The tokens of every sixth list are written so long that the list's row needs several blocks.
 const WIDE: usize = 400;
 
 pub fn create(client: &mut Client) {
@@ -20,7 +19,7 @@ pub fn create(client: &mut Client) {
         .expect("a table");
 }
 
-/// What is in all lists.
+/// The contents of all lists.
 pub fn read_all(client: &mut Client) -> BTreeMap<List, Vec<Token>> {
     let rows = client.query("select k, v from list", &[]).expect("lists");
     rows.iter().map(|r| (r.get(0), parse(r.get(1)))).collect()
@@ -106,12 +105,12 @@ struct Run<'a> {
     statements: &'a Statements,
     rng: &'a mut Rng,
     ops: Vec<Op>,
-    /// What was rolled back to a savepoint.
+    /// Tokens that were rolled back to a savepoint.
     undone: Vec<Op>,
 }
 
 impl Run<'_> {
-    /// Lists of now, or of a while ago.
+    /// The generation of lists to use: that of now, or one of a while ago.
     fn generation(&mut self) -> u64 {
         let now = self.work.token() / (LISTS * TOKENS);
         match self.rng.below(8) {
@@ -160,7 +159,7 @@ impl Run<'_> {
         let mut t = client.build_transaction().isolation_level(level).start()?;
         let mut snapshot = None;
         let first = self.generation() * LISTS;
-        // In the order of the lists, mostly: some deadlocks are wanted, too.
+        // The lists are mostly taken in order. Some deadlocks are wanted, too.
         let mut lists: Vec<List> = (0..1 + self.rng.below(4))
             .map(|_| (first + self.rng.below(LISTS)) as List)
             .collect();
@@ -193,7 +192,7 @@ impl Run<'_> {
                 }
                 _ => {
                     let token = self.work.token();
-                    // Whatever comes of it: if it is never found it was not done.
+                    // The append counts as done. If it is never found, it was not done.
                     self.ops.push(Op::Append(list, token));
                     self.append(&mut t, list, token)?;
                 }

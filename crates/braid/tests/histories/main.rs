@@ -1,22 +1,28 @@
-//! Histories of transactions on several instances, as processes, under faults: `kill -9` of one,
-//! two or all, also while others recover, start or stop; processes that are stopped, for a while or
-//! until the others have them ended; instances that leave and come back; connections between
-//! instances that are slow, stand still in one direction or both, and break, for a while or until
-//! one of two has to go.
+//! Histories of transactions on several instances, as processes, under faults.
+//!
+//! The faults are: `kill -9` of one, two or all, also while others recover, start or stop;
+//! processes that are stopped, for a while or until the others have them ended; instances that
+//! leave and come back; and connections between instances that are slow, stand still in one
+//! direction or both, and break, for a while or until one of two has to go.
 //!
 //! Sessions append to lists ([`lists`]) and move money ([`bank`]), at READ COMMITTED and REPEATABLE
-//! READ, in half of the runs while others change definitions ([`definitions`]). In a third of them
-//! masters of blocks follow their users by the second, and tellers move from part to part of the
-//! accounts. Nothing is lost, nothing is there twice, sums are kept in every snapshot, no isolation
-//! level is broken and nobody sees less than was acknowledged before ([`history`]); no statement
-//! fails but for conflicts, no client loses its connection to an instance to which nothing
-//! happened, no instance ends by itself, when the faults end everybody goes on, and `braid verify`
-//! finds nothing.
+//! READ, in half of the runs while others change definitions ([`definitions`]). In a third of the
+//! runs masters of blocks follow their users by the second, and tellers move from part to part of
+//! the accounts.
 //!
-//! `BRAID_HISTORY_SECONDS` (15 by default) is how long it goes, `BRAID_HISTORY_SEED` makes the same
-//! choices again, `BRAID_HISTORY_INSTANCES` (3) and `BRAID_HISTORY_SESSIONS` (3 on each, and 2 of
-//! the bank) are how many. `BRAID_TEST_PROGRAM` is a `braid` other than the one just built: a
-//! campaign goes on with copies of both programs while others are built.
+//! The test checks these:
+//!
+//! - Nothing is lost, nothing is there twice, and sums are kept in every snapshot.
+//! - No isolation level is broken, and nobody sees less than was acknowledged before ([`history`]).
+//! - No statement fails except for conflicts.
+//! - No client loses its connection to an instance to which nothing happened, and no instance ends
+//!   by itself.
+//! - When the faults end, everybody goes on, and `braid verify` finds nothing.
+//!
+//! `BRAID_HISTORY_SECONDS` (15 by default) is the length of a run, and `BRAID_HISTORY_SEED` makes
+//! the same choices again. `BRAID_HISTORY_INSTANCES` (3) and `BRAID_HISTORY_SESSIONS` (3 on each,
+//! and 2 of the bank) are numbers. `BRAID_TEST_PROGRAM` is a `braid` other than the one just built:
+//! a campaign goes on with copies of both programs while others are built.
 
 mod bank;
 mod cluster;
@@ -41,14 +47,14 @@ use testkit::scratch::Scratch;
 use testkit::seeds;
 use work::{Work, session};
 
-/// Sessions that move money, on each instance.
+/// Sessions on each instance that move money.
 const TELLERS: u16 = 2;
 
-/// Sessions at work, with what each has done when it ends.
+/// The sessions at work. Each returns at its end what it has done.
 struct Sessions {
     lists: Vec<JoinHandle<Vec<Txn>>>,
     bank: Vec<JoinHandle<Vec<Transfer>>>,
-    /// One on each instance, in some runs.
+    /// In some runs there is one on each instance.
     definitions: Vec<JoinHandle<()>>,
 }
 
@@ -99,7 +105,7 @@ impl Sessions {
     }
 }
 
-/// However a test ends, nothing is left running.
+/// Ends all processes, however a test ends.
 struct Ends(Arc<Work>);
 
 impl Drop for Ends {
@@ -108,8 +114,8 @@ impl Drop for Ends {
     }
 }
 
-/// Waits until it is so. If it takes too long, or something is found, it is said where everybody
-/// stands, and the test fails.
+/// Waits until something is so. If that takes too long, or a finding comes up, prints where
+/// everybody stands, and fails the test.
 fn until(work: &Work, what: &str, patience: Duration, mut f: impl FnMut() -> bool) {
     let deadline = Instant::now() + patience;
     while !f() {
@@ -137,7 +143,7 @@ fn fail_if_anything(work: &Work) {
     }
 }
 
-/// What instances have said that none should.
+/// Messages of instances that none should have logged.
 fn complaints(log: &str) -> Vec<String> {
     let lines: Vec<&str> = log.lines().collect();
     let mut found = Vec::new();
@@ -154,7 +160,7 @@ fn complaints(log: &str) -> Vec<String> {
     found
 }
 
-/// When the faults are over everybody goes on.
+/// Waits until everybody goes on after the faults.
 fn recover(work: &Work) {
     until(work, "all instances are open", *PATIENCE, || {
         harm::mend(work)

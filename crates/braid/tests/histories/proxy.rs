@@ -1,9 +1,9 @@
-//! What stands between instances: connections are passed on, slowly, not at all, or broken, for
-//! each pair of instances and each direction by itself.
+//! The proxy between instances. It passes connections on, slowly or not at all, or breaks them,
+//! separately for each pair of instances and each direction.
 //!
-//! The higher instance connects to the lower one, so an instance's proxy has the connections of
-//! those above it. Which of them a connection is of it says itself, in the second message of the
-//! handshake (`interconnect::auth`), which goes in the clear on loopback.
+//! The higher instance connects to the lower one. So an instance's proxy has the connections of the
+//! instances above it. A connection itself says which of them it belongs to, in the second message
+//! of the handshake (`interconnect::auth`), which goes in the clear on loopback.
 
 use seam::Rng;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 use testkit::ports::free_ports;
 
-/// Where the connector's number stands in what it sends: behind a greeting of 40 bytes, 16 bytes
+/// The position of the connector's number in what it sends: behind a greeting of 40 bytes, 16 bytes
 /// into its identity.
 const NUMBER_AT: usize = 40 + 16;
 
@@ -26,7 +26,7 @@ pub enum Fault {
     /// Bytes are held back towards the lower instance only, or away from it only.
     StallUp,
     StallDown,
-    /// Connections are broken, and new ones as soon as it is known whose they are.
+    /// Connections are broken, new ones as soon as it is known whose they are.
     Break,
 }
 
@@ -43,9 +43,9 @@ impl Fault {
 
 #[derive(Default)]
 struct State {
-    /// By the number of the higher instance.
+    /// Faults by the number of the higher instance.
     faults: BTreeMap<u16, Fault>,
-    /// Each connection with the number of who made it, 0 before that is known.
+    /// Each connection, with the number of the instance that made it; 0 before that is known.
     open: BTreeMap<u64, (u16, [TcpStream; 2])>,
     connections: u64,
 }
@@ -69,13 +69,13 @@ pub struct Proxy {
 
 fn end(streams: &[TcpStream; 2]) {
     for stream in streams {
-        // It may be closed already.
+        // The connection may be closed already.
         let _ = stream.shutdown(Shutdown::Both);
     }
 }
 
 impl Proxy {
-    /// To a port of this machine.
+    /// A proxy to a port of this machine.
     pub fn to(port: u16) -> Proxy {
         let listener = TcpListener::bind(("127.0.0.1", free_ports(1))).expect("a claimed port");
         let own = listener.local_addr().expect("its address").port();
@@ -83,7 +83,7 @@ impl Proxy {
         let of_thread = shared.clone();
         std::thread::spawn(move || {
             for incoming in listener.incoming().map_while(Result::ok) {
-                // Nobody may be listening there just now: then this one sees its connection end.
+                // If no instance listens there now, the connecting one sees its connection end.
                 if let Ok(outgoing) = TcpStream::connect(("127.0.0.1", port)) {
                     accept([incoming, outgoing], &of_thread);
                 }
@@ -92,7 +92,7 @@ impl Proxy {
         Proxy { port: own, shared }
     }
 
-    /// What is wrong from now on with the connections of a higher instance; `None`: nothing.
+    /// Sets the fault of a higher instance's connections from now on; `None`: none.
     pub fn set(&self, from: u16, fault: Option<Fault>) {
         let mut state = self.shared.state();
         match fault {
@@ -124,7 +124,7 @@ fn accept(streams: [TcpStream; 2], shared: &Arc<Shared>) {
     }
 }
 
-/// Until one side ends.
+/// Passes bytes on until one side ends.
 fn pass_on(
     mut from: TcpStream,
     mut to: TcpStream,

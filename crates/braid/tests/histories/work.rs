@@ -1,4 +1,4 @@
-//! What all sessions of a run share, and what may happen to one of them.
+//! The state that all sessions of a run share, and what may happen to one of them.
 
 use crate::cluster::{Cluster, PATIENCE};
 use postgres::Client;
@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use testkit::history::Outcome;
 
-/// After an instance was harmed its sessions may still find out.
+/// How long after harm to an instance its sessions may still find out about it.
 const AFTERMATH: Duration = Duration::from_secs(15);
 
 pub struct Work {
@@ -16,19 +16,19 @@ pub struct Work {
     pub began: Instant,
     token: AtomicU64,
     pub stop: AtomicBool,
-    /// Whatever is wrong, in words.
+    /// Findings: whatever is wrong, in words.
     findings: Mutex<Vec<String>>,
-    /// Of each instance from when to when, in microseconds, something happened to it that may have
-    /// ended it.
+    /// For each instance the spans of time, in microseconds, in which something happened to it that
+    /// may have ended it.
     harmed: Mutex<Vec<(u16, u64, u64)>>,
-    /// Of each session the time of its last answer, and how many transactions it has committed.
+    /// For each session the time of its last answer, and how many transactions it has committed.
     alive: Vec<(AtomicU64, AtomicU64)>,
 }
 
 /// What ended a transaction early.
 pub struct Failed {
     error: postgres::Error,
-    /// Whether it may have committed nevertheless.
+    /// Whether the transaction may have committed nevertheless.
     committing: bool,
 }
 
@@ -52,10 +52,10 @@ impl From<postgres::Error> for Failed {
 
 /// A client's transactions, of one kind.
 pub trait Worker {
-    /// A new connection.
+    /// The client has a new connection.
     fn connected(&mut self, client: &mut Client) -> Result<(), postgres::Error>;
-    /// One transaction: `client` runs it, `self` remembers what was done. The error says that the
-    /// connection is gone.
+    /// Does one transaction. `client` runs it, and `self` remembers what was done. An error says
+    /// that the connection is gone.
     fn transaction(&mut self, client: &mut Client, s: &Seat<'_>) -> Result<(), Lost>;
 }
 
@@ -96,7 +96,7 @@ impl Work {
         self.harmed.lock().expect("no thread has panicked")
     }
 
-    /// From now on an instance may end; `end_of_harm` says until when.
+    /// From now on an instance may end. `end_of_harm` says until when.
     pub fn begin_harm(&self, k: u16) {
         let now = self.now();
         self.harmed().push((k, now, u64::MAX));
@@ -121,7 +121,7 @@ impl Work {
         self.alive.len()
     }
 
-    /// Transactions that each session has committed.
+    /// The number of transactions that each session has committed.
     pub fn committed(&self) -> Vec<u64> {
         self.alive.iter().map(|a| a.1.load(SeqCst)).collect()
     }
@@ -136,7 +136,7 @@ impl Work {
     }
 }
 
-/// Where a session sits.
+/// The place of a session in a run.
 pub struct Seat<'a> {
     pub work: &'a Work,
     pub k: u16,
@@ -185,7 +185,7 @@ impl Seat<'_> {
     }
 }
 
-/// The end of a transaction: `keep` commits it. True if it has.
+/// Ends a transaction; `keep` commits it. True if it has committed.
 pub fn finish(t: postgres::Transaction<'_>, keep: bool) -> Result<bool, Failed> {
     if !keep {
         return Ok(t.rollback().map(|()| false)?);
@@ -197,7 +197,7 @@ pub fn finish(t: postgres::Transaction<'_>, keep: bool) -> Result<bool, Failed> 
     t.commit().map(|()| true).map_err(committing)
 }
 
-/// A session that comes back when its connection is lost, until all is over.
+/// Runs a session that comes back when its connection is lost, until all is over.
 pub fn session(work: &Work, k: u16, number: usize, worker: &mut impl Worker) {
     while !work.stop.load(SeqCst) {
         let connected = work.now();
@@ -222,7 +222,8 @@ pub fn session(work: &Work, k: u16, number: usize, worker: &mut impl Worker) {
     }
 }
 
-/// Two different numbers below a limit, in order three times of four: some deadlocks are wanted.
+/// Two different numbers below a limit. They are in order three times out of four: some deadlocks
+/// are wanted.
 pub fn two_below(rng: &mut Rng, n: u64) -> (i64, i64) {
     let a = rng.below(n);
     let b = (a + 1 + rng.below(n - 1)) % n;

@@ -1,5 +1,5 @@
-//! Instances that hang and have no guard: only a fence command that succeeds lets the others go on.
-//! On one host, which makes no difference to them.
+//! Instances that hang and have no guard. Only a fence command that succeeds lets the others go on.
+//! They run on one host, which makes no difference to them.
 
 use crate::site::{Instance, Site, client, number};
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,7 +19,7 @@ struct Two {
     b: postgres::Client,
 }
 
-/// Two instances, and a fence command that is this script.
+/// Starts two instances. Their fence command is this script.
 fn two(name: &str, script: &str) -> Two {
     let site = Site::new(name);
     let command = site.dir.join("fence");
@@ -51,14 +51,14 @@ fn two(name: &str, script: &str) -> Two {
 
 #[test]
 fn a_hanging_instance_is_fenced_and_the_others_go_on() {
-    // Kills whom it is told to, and says of whom it heard.
+    // The script kills the instance that it is told to, and writes down which one that was.
     let script = r#"
 echo "$BRAID_INSTANCE $BRAID_INCARNATION $BRAID_ADDRESS" >> "$1/fenced"
 pid=$(sed -n 's/.*"pid": \([0-9]*\),.*/\1/p' "$1/data/instance-$BRAID_INSTANCE.json")
 kill -9 "$pid" && while [ -e "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status"; do :; done"#;
     let mut of = two("fenced", script);
     of.two.signal("-STOP");
-    // Its block is on the one that hangs.
+    // The block is on the instance that hangs.
     of.a.batch_execute("update t set v = v + 1")
         .expect("on one");
     assert_eq!(number(&mut of.a, "select sum(v) from t"), 2);
@@ -91,12 +91,12 @@ fn without_a_fence_that_succeeds_nobody_goes_on() {
     let rows = other.query(up, &[]).expect("gv$instance");
     let rows: Vec<String> = rows.iter().map(|r| r.get(1)).collect();
     assert_eq!(rows, ["OPEN", "NOT RESPONDING"], "it is not declared dead");
-    // What needs nothing of it goes on: a statement that reads nothing, a session that comes.
+    // Work that needs nothing of it goes on: a statement that reads nothing, a session that comes.
     assert_eq!(number(&mut other, "select 41 + 1::bigint"), 42);
-    // It wakes up, finds that its end was ordered, and ends: only now its locks are free.
+    // It wakes up, finds that its end was ordered, and ends. Only now its locks are free.
     of.two.signal("-CONT");
     assert!(!of.two.ended());
-    // Whoever looks at the terminal reads why it ended, and so does whoever looks later.
+    // A person who looks at the terminal reads why it ended. So does a person who looks later.
     let file = std::fs::read_to_string(site.dir.join("data/instance-2.log"));
     for log in [site.log(2), file.expect("its log")] {
         let why = "has ordered the end of this instance";

@@ -1,5 +1,5 @@
 //! Instances on several hosts: `braid instance` by itself on each, over one directory. The hosts
-//! are network namespaces of this machine, which root may make; where they cannot be made the tests
+//! are network namespaces of this machine. Root may make them; where they cannot be made the tests
 //! say so.
 
 mod fence;
@@ -15,7 +15,7 @@ use testkit::waiting;
 
 const PORT: u16 = 5501;
 
-/// Instance k on host k, as its README says.
+/// Starts instance k on host k, as the documents say.
 fn start(site: &Site, network: &Network, k: u16, more: &[&str]) -> Instance {
     let (address, port) = (network.address(k), PORT.to_string());
     let trusted = format!("trusted_clients={}", network.address(0));
@@ -27,7 +27,7 @@ fn start(site: &Site, network: &Network, k: u16, more: &[&str]) -> Instance {
         "--set",
         &trusted,
     ];
-    // The port of instance 1: each has a host of its own.
+    // The port is that of instance 1, because each instance has a host of its own.
     let first = (PORT + 1 - k).to_string();
     args.extend(["--port", if k == 1 { &port } else { &first }]);
     args.extend(["--interconnect-port", "6500"]);
@@ -74,7 +74,7 @@ fn instances_on_two_hosts_are_one_database() {
     assert!(met[0].starts_with(&network.address(1)), "{met:?}");
     assert!(met[1].starts_with(&network.address(2)), "{met:?}");
 
-    // Who is not in trusted_clients: the other host's own clients.
+    // Clients of the other host itself are not in trusted_clients.
     let url = format!("postgresql://tester@{}:{PORT}/braid", network.address(1));
     let output = network.run(2, "psql", &["-X", &url, "-c", "select 1"]);
     assert!(!output.status.success());
@@ -82,8 +82,8 @@ fn instances_on_two_hosts_are_one_database() {
         site.log(1).contains("is not in trusted_clients")
     });
 
-    // Two dies with a transaction under way. One goes on at once, and has what two left rolled
-    // back.
+    // Instance 2 dies with a transaction under way. Instance 1 goes on at once, and has rolled back
+    // what instance 2 left.
     b.batch_execute("begin; update t set v = 1000 where id = 2")
         .expect("on two");
     two.kill();
@@ -104,8 +104,8 @@ fn instances_on_two_hosts_are_one_database() {
     site.verify();
 }
 
-/// Of halves the one with the lowest number stays. The other reads on the storage, which it reaches
-/// still, that it is to end.
+/// Of two halves the one with the lowest number stays. The other half still reaches the storage,
+/// and reads there that it is to end.
 #[test]
 fn of_two_hosts_that_are_cut_apart_one_goes_on() {
     let Some(network) = Network::new(2) else {
@@ -122,7 +122,7 @@ fn of_two_hosts_that_are_cut_apart_one_goes_on() {
         .expect("on one");
     b.batch_execute("update t set v = v + 1").expect("on two");
     network.cut(2);
-    // The block is on two: this waits until two is dead.
+    // The block is on instance 2, so this waits until instance 2 is dead.
     a.batch_execute("update t set v = v + 1").expect("on one");
     assert_eq!(number(&mut a, "select sum(v) from t"), 2);
     assert!(!two.ended());
@@ -142,7 +142,7 @@ fn of_two_hosts_that_are_cut_apart_one_goes_on() {
     let mut b = client(&site, 2, &network.address(2), PORT);
     b.batch_execute("update t set v = v + 1").expect("on two");
     assert_eq!(number(&mut a, "select sum(v) from t"), 3);
-    // Shorter than anybody is patient for: it costs time only.
+    // This is shorter than any member's patience, so it costs only time.
     network.cut(2);
     std::thread::park_timeout(Duration::from_secs(1));
     network.heal(2);
@@ -156,7 +156,7 @@ fn of_two_hosts_that_are_cut_apart_one_goes_on() {
     site.verify();
 }
 
-/// Nobody gets so far as to hold up the members: they could not reach each other.
+/// No joiner gets so far as to hold up the members, if it and a member could not reach each other.
 #[test]
 fn hosts_that_do_not_reach_each_other_are_told_so() {
     let Some(network) = Network::new(2) else {
@@ -180,11 +180,14 @@ fn hosts_that_do_not_reach_each_other_are_told_so() {
     assert!(log.contains("which is on loopback only"), "{log}");
     assert_eq!(epoch(&site), before, "no member has come");
     one.stop();
-    // And clients of other hosts are not let in by accident.
+    // Also, clients of other hosts are not let in by accident.
     let address = network.address(1);
     let bare = ["--listen", &*address, "--port", "5501"];
     assert!(!site.spawn(1, network.command(1, program()), &bare).ended());
     let log = site.log(1);
-    assert!(log.contains("trusted_clients has to say"), "{log}");
+    assert!(
+        log.contains("name the networks whose clients are let in"),
+        "{log}"
+    );
     assert!(try_client(&address, PORT).is_err());
 }

@@ -1,5 +1,6 @@
-//! Hosts for tests: network namespaces of this machine, joined by a bridge whose own address is the
-//! test's. They share files and processes, and nothing of the network but the bridge.
+//! Hosts for tests: network namespaces of this machine, joined by a bridge. The bridge's own
+//! address is the test's. The hosts share files and processes, and nothing of the network but the
+//! bridge.
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -9,9 +10,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 static NETWORKS: AtomicU16 = AtomicU16::new(0);
 
 pub struct Network {
-    /// The name of the network's bridge, and the beginning of all other names.
+    /// The name of the network's bridge. All other names begin with it.
     name: String,
-    /// First three bytes of its addresses.
+    /// The first three bytes of the network's addresses.
     prefix: String,
     hosts: u16,
 }
@@ -30,9 +31,10 @@ fn ip(args: &[&str]) -> Result<(), String> {
 }
 
 impl Network {
-    /// None, said aloud, where namespaces and virtual interfaces cannot be had.
+    /// Makes a network of hosts. None where namespaces and virtual interfaces cannot be had, and
+    /// the test says so.
     pub fn new(hosts: u16) -> Option<Network> {
-        // No two tests that run at the same time have the same names and addresses.
+        // Tests that run at the same time have different names and addresses.
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
         let unique = (std::process::id() as u16 % 2000) * 8 + number % 8;
         let network = Network {
@@ -43,7 +45,7 @@ impl Network {
         match network.make() {
             Ok(()) => Some(network),
             Err(why) => {
-                // Past the test harness, which keeps what passing tests print to itself.
+                // This goes past the test harness, which keeps what passing tests print to itself.
                 let _ = writeln!(
                     std::io::stderr(),
                     "SKIPPED: no network of several hosts can be made here ({why})"
@@ -73,7 +75,7 @@ impl Network {
         Ok(())
     }
 
-    /// Of a host, from 1; of the test itself: 0.
+    /// The address of a host, from 1; that of the test itself is 0.
     pub fn address(&self, k: u16) -> String {
         format!("{}.{}", self.prefix, k + 1)
     }

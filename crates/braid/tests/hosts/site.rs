@@ -1,4 +1,4 @@
-//! A database directory and the instances that a test runs over it, each a process of its own
+//! A database directory, and the instances that a test runs over it. Each is a process of its own,
 //! without a guard.
 
 use std::process::{Child, Command, Stdio};
@@ -26,7 +26,7 @@ impl Site {
         std::fs::read_to_string(self.dir.join(format!("log-{k}"))).unwrap_or_default()
     }
 
-    /// Starts `braid instance`; `command` is the program on the host where it is to run.
+    /// Starts `braid instance`. `command` is the program on the host where it is to run.
     pub fn spawn(&self, k: u16, mut command: Command, args: &[&str]) -> Instance {
         let log = std::fs::OpenOptions::new()
             .create(true)
@@ -55,7 +55,7 @@ impl Site {
     }
 }
 
-/// A process, killed if the test has not ended it.
+/// A process. It is killed if the test has not ended it.
 pub struct Instance(Child);
 
 impl Instance {
@@ -67,7 +67,7 @@ impl Instance {
         signal(which, self.pid().into());
     }
 
-    /// Waits for its end; whether it was a clean one.
+    /// Waits for the end of the process. True if it was a clean one.
     pub fn ended(mut self) -> bool {
         let status = waiting::answer(
             || self.0.try_wait().expect("it is our child").ok_or(()),
@@ -89,7 +89,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // It may have ended; a stopped one is killed, too.
+        // The process may have ended. A stopped one is killed, too.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -105,7 +105,7 @@ pub fn try_client(host: &str, port: u16) -> Result<postgres::Client, postgres::E
         .connect(postgres::NoTls)
 }
 
-/// A session, as soon as there can be one.
+/// Opens a session as soon as there can be one.
 pub fn client(site: &Site, k: u16, host: &str, port: u16) -> postgres::Client {
     waiting::answer(
         || try_client(host, port),

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use testkit::processes::succeeds;
 use testkit::waiting;
 
-/// Counts who lets it in.
+/// A stranger. It counts how often it was let in.
 #[derive(Default)]
 struct Stranger(AtomicUsize);
 
@@ -52,7 +52,7 @@ struct Knock<'a> {
 }
 
 impl Knock<'_> {
-    /// Speaks the protocol as instance 3 until it is told why not.
+    /// Speaks the protocol as instance 3, and returns the reason why it is turned away.
     fn turned_away(self) -> String {
         let member = Member {
             instance: InstanceId(3),
@@ -114,7 +114,7 @@ fn strangers_get_nothing_and_disturb_nobody() {
     let secret =
         || Secret::read(&PathBuf::from(site.data()).join("cluster.secret")).expect("secret");
 
-    // With certificates of an authority of its own, however well it knows the secret.
+    // It has certificates of an authority of its own, however well it knows the secret.
     let other = site.dir.join("other");
     let dir = other.to_str().expect("UTF-8");
     succeeds(&["certificates", "--data", dir, "--instances", "3"]);
@@ -128,21 +128,21 @@ fn strangers_get_nothing_and_disturb_nobody() {
     };
     let why = knock(&own, 3, secret()).turned_away();
     assert!(why.contains("TLS"), "{why}");
-    // With a certificate that is right, and another secret.
+    // Its certificate is right, and its secret is another.
     let wrong = Secret::new(b"a guess at the cluster's secret").expect("long enough");
     let why = knock(&theirs, 3, wrong).turned_away();
     assert!(why.contains("is the cluster secret the same?"), "{why}");
-    // With the certificate of another instance than it says it is.
+    // Its certificate is that of another instance than it says it is.
     let why = knock(&theirs, 2, secret()).turned_away();
     assert!(
         why.contains("refused") || why.contains("hear from"),
         "{why}"
     );
-    // With everything right, of no member: another database, as far as it knows.
+    // Everything is right, but it is no member: it takes this for another database.
     let why = knock(&theirs, 3, secret()).turned_away();
     assert!(why.contains("another database"), "{why}");
 
-    // Without TLS, and with anything at all, while the members work.
+    // These come without TLS, and with arbitrary bytes, while the members work.
     // `lmon` makes them known with its next heartbeat.
     waiting::until("the four are counted", || {
         let now = client(&site, 1, &network.address(1), PORT);
@@ -158,12 +158,12 @@ fn strangers_get_nothing_and_disturb_nobody() {
     ];
     for round in 0..400 {
         let mut s = TcpStream::connect(at).expect("the port is open");
-        // It may be closed in our face.
+        // The connection may be closed meanwhile.
         let _ = s.write_all(&rubbish[round % rubbish.len()]);
         let _ = s.shutdown(std::net::Shutdown::Write);
         let mut said = Vec::new();
         let _ = s.read_to_end(&mut said);
-        // An alert of TLS at most: nothing of the protocol.
+        // The answer is an alert of TLS at most, and nothing of the protocol.
         assert!(said.len() < 64 && !said.starts_with(b"BRHS"), "{said:?}");
         if round % 10 == 0 {
             a.batch_execute("update t set v = v + 1").expect("on one");

@@ -36,7 +36,7 @@ fn reported(messages: &[Message]) -> Vec<String> {
         .collect()
 }
 
-/// A Query in bytes of any encoding.
+/// Sends a Query in bytes of any encoding.
 fn query_bytes(client: &mut Client, sql: &[u8]) -> Vec<Message> {
     client.send(&[Message(b'Q', [sql, b"\0"].concat())]);
     client.until(b'Z')
@@ -81,7 +81,7 @@ fn any_spelling_of_an_encoding_connects() {
     assert_eq!(refused(b"nope"), "22023");
     assert_eq!(refused(b"auto"), "22023");
     assert_eq!(refused(b"MULE_INTERNAL"), "0A000");
-    // What has no conversion says so at the first character that would need one.
+    // An encoding without conversion says so at the first character that would need one.
     let client = &mut start(instance.port, &[("client_encoding", b"EUC_TW")]).expect("connects");
     assert_eq!(error(&client.query("select 'é'")).sqlstate(), "0A000");
     assert_eq!(client.column("select 1"), ["1"]);
@@ -94,7 +94,7 @@ fn startup_options_set_parameters() {
     let mut client = start(instance.port, &[("options", options)]).expect("connects");
     let shown = "select current_setting('geqo') || current_setting('application_name') || current_setting('work_mem')";
     assert_eq!(client.column(shown), ["offwith blank8MB"]);
-    // Their values are where RESET returns; a parameter of its own comes first.
+    // RESET returns to the values of these parameters. A parameter given by itself comes first.
     client.query("set geqo = on");
     client.query("reset geqo");
     assert_eq!(client.column("show geqo"), ["off"]);
@@ -127,7 +127,7 @@ fn startup_options_set_parameters() {
         );
         assert_eq!(e.field(b'S'), "FATAL");
     }
-    // The name of a program may be in any encoding, and a client may say that it is no standby.
+    // A program's name may be in any encoding, and a client may say that it is no standby.
     let program: &[(&str, &[u8])] = &[("application_name", b"caf\xe9"), ("replication", b"off")];
     let mut client = start(instance.port, program).expect("connects");
     assert_eq!(client.column("show application_name"), ["caf?"]);
@@ -144,7 +144,8 @@ fn text_is_converted_both_ways() {
         value(&query_bytes(&mut c, b"select octet_length('\xe9')")),
         b"2"
     );
-    // Names of statements and portals, values in text and binary, results in both.
+    // The encoding holds for names of statements and portals, for values in text and binary, and
+    // for results in both.
     c.send(&[
         Message(b'P', b"\xe9\0select $1::text, $2::text\0\0\0".to_vec()),
         Message(
@@ -158,14 +159,14 @@ fn text_is_converted_both_ways() {
     let answer = c.until(b'Z');
     let row = answer.iter().find(|m| m.0 == b'D').expect("a row");
     assert_eq!(row.1, b"\0\x02\0\0\0\x01\xe4\0\0\0\x01\xe5");
-    // Errors have the client's text, at the character that the client counts.
+    // Errors are in the client's encoding, and count its characters.
     let answer = query_bytes(&mut c, b"select '\xe9\xe9', \xe9");
     assert!(
         error(&answer).field(b'M').contains('\u{fffd}'),
         "it is not UTF-8"
     );
     assert_eq!(error(&answer).sqlstate(), "42703");
-    // What LATIN1 does not have fails alone, as PostgreSQL says it.
+    // Only what LATIN1 lacks fails, with PostgreSQL's message.
     for sql in [
         "select chr(8364)",
         "select 'a', chr(8364)",
@@ -179,7 +180,7 @@ fn text_is_converted_both_ways() {
         );
         assert!(answer.iter().all(|m| m.0 != b'D'), "{answer:?}");
     }
-    // What WIN1252 leaves undefined.
+    // These bytes are undefined in WIN1252.
     c.query("set names 'win1252'");
     assert_eq!(value(&query_bytes(&mut c, b"select '\x80'")), b"\x80");
     assert_eq!(
@@ -270,8 +271,8 @@ fn copy_is_converted() {
     assert_eq!(error(&refused).sqlstate(), "22023");
 }
 
-/// Random text through sessions of random encodings: what goes in comes out, in rows and by COPY,
-/// and bytes that are no text fail alone.
+/// Random text goes through sessions of random encodings. What goes in comes out, in rows and by
+/// COPY, and only bytes that are no text fail.
 #[test]
 fn fuzz_conversions() {
     let given = std::env::var("BRAID_FUZZ_SEED")
@@ -326,7 +327,7 @@ fn fuzz_conversions() {
             assert_eq!(value(&answer), text, "seed {seed}: {name}");
         }
     }
-    // Damaged startup packets: an answer or the end, and the instance goes on.
+    // Damaged startup packets get an answer or the end of the connection, and the instance goes on.
     for _ in 0..200 {
         let mut body =
             b"user\0tester\0database\0braid\0options\0-c a.b=\\ x\0client_encoding\0'utf-8'\0\0"
@@ -351,7 +352,7 @@ fn fuzz_conversions() {
     assert_eq!(Client::connect(instance.port).column("select 1"), ["1"]);
 }
 
-/// What drivers and tools send first, with PostgreSQL's answers.
+/// The first statements of drivers and tools, with PostgreSQL's answers.
 #[test]
 fn first_statements() {
     let instance = Instance::start("contact-statements");
@@ -461,7 +462,8 @@ fn first_statements() {
         "schema \"public\" already exists, skipping"
     );
     assert_eq!(answer[0].field(b'C'), "42P06");
-    // The driver for Java, of {? = call current_schema()}: its result is a parameter of type void.
+    // The driver for Java sends this for {? = call current_schema()}: its result is a parameter of
+    // type void.
     c.send(&[
         parse("", "select * from current_schema($1) as result", &[2278]),
         bind("", "", &[], &[None], &[]),

@@ -1,5 +1,5 @@
-//! Clients that break the protocol, by mistake or on purpose: an error or a closed connection,
-//! never a crash, never more than bounded memory.
+//! Clients that break the protocol, by mistake or on purpose. They get an error or a closed
+//! connection. They never cause a crash, and never take more than bounded memory.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use testkit::processes::Instance;
 use testkit::seeds;
 use testkit::wire::*;
 
-/// What the server last said before it closed the connection.
+/// The last message of the server before it closed the connection.
 fn last_word(client: &mut Client) -> Option<Message> {
     std::iter::from_fn(|| client.receive()).last()
 }
@@ -19,7 +19,7 @@ fn nonsense_is_answered_and_closed() {
     let instance = Instance::start("wire-nonsense");
     let cases: [&[u8]; 7] = [
         b"!\0\0\0\x04",
-        // Just longer than a message may be, by its header alone.
+        // By its header alone, this message is just longer than a message may be.
         &[b'Q', 0x10, 0, 0, 5],
         &[b'E', 0, 0, 0x27, 0x15],
         b"Q\x7f\xff\xff\xff",
@@ -60,7 +60,7 @@ fn nonsense_is_answered_and_closed() {
         last_word(&mut client).expect("an answer").field(b'S'),
         "FATAL"
     );
-    // A message whose inside is wrong costs the statement, not the session.
+    // A message with a malformed inside costs the statement, not the session.
     let mut client = Client::connect(instance.port);
     client.send(&[Message(b'B', vec![0, 0]), SYNC]);
     assert_eq!(client.until(b'Z')[0].sqlstate(), "08P01");
@@ -68,8 +68,8 @@ fn nonsense_is_answered_and_closed() {
     no_panic(&instance);
 }
 
-/// A session whose thread panics is closed like one whose client was refused; only the log tells
-/// them apart.
+/// Checks that no session has panicked. A session whose thread panics is closed like one whose
+/// client was refused. Only the log tells the two apart.
 fn no_panic(instance: &Instance) {
     let log = instance.log();
     assert!(!log.contains("panicked"), "{log}");
@@ -87,8 +87,8 @@ fn resident_bytes(instance: &Instance) -> u64 {
         * 1024
 }
 
-/// A client that announces a long message has not sent it yet, and gets memory for what has come.
-/// The client waits for ReadyForQuery, and must not wait for ever.
+/// A client that announces a long message has not sent it yet, and gets memory only for what has
+/// come. Such a client waits for ReadyForQuery, and must not wait for ever.
 #[test]
 fn a_query_without_an_end_is_answered_to_its_end() {
     let instance = Instance::start("wire-endless-query");
@@ -104,7 +104,7 @@ fn a_query_without_an_end_is_answered_to_its_end() {
     assert_eq!(client.until(b'Z')[1].1, b"E");
     assert_eq!(client.query("select 1")[0].sqlstate(), "25P02");
     client.query("rollback");
-    // By the extended protocol one error is told, and then nothing unto the Sync.
+    // In the extended protocol one error is sent, and then nothing up to the Sync.
     client.send(&[
         Message(b'P', b"no end".to_vec()),
         Message(b'B', b"nor here".to_vec()),
@@ -123,7 +123,7 @@ fn announcements_take_no_memory() {
     let before = resident_bytes(&instance);
     let mut clients: Vec<Client> = (0..50).map(|_| Client::connect(instance.port)).collect();
     for client in &mut clients {
-        // The longest message there may be: 12 GB in all.
+        // Each is the longest message that there may be: 12 GB in all.
         client
             .stream
             .write_all(&[b'Q', 0x10, 0, 0, 4])
@@ -193,7 +193,7 @@ fn half_open_connections_are_given_up_and_do_not_keep_others_out() {
         (told.sqlstate().as_str(), told.field(b'S').as_str()),
         ("53300", "FATAL")
     );
-    // One that leaves makes room; its thread may need a moment to notice.
+    // A session that leaves makes room. Its thread may need a moment to notice.
     drop(sessions.pop());
     loop {
         let mut next = Client::raw(instance.port);
@@ -221,8 +221,8 @@ fn a_thousand_connections() {
     }
 }
 
-/// Damaged messages in every state of a session. Afterwards the instance still answers, and is the
-/// same process.
+/// Damaged messages come in every state of a session. Afterwards the instance still answers, and is
+/// the same process.
 #[test]
 fn fuzz() {
     let seed = seeds::seed("BRAID_SEED");
@@ -271,17 +271,17 @@ fn fuzz() {
                 let at = rng.below(bytes.len() as u64) as usize;
                 bytes[at] = rng.next() as u8;
             }
-            // The server may have closed already: that is one of the right answers.
+            // The server may have closed already, which is one of the right reactions.
             if client.stream.write_all(&bytes).is_err() {
                 break;
             }
             if rng.below(3) == 0 {
-                // An answer, the end, or nothing yet.
+                // There is an answer, the end, or nothing yet.
                 let _ = client.try_receive();
             }
         }
     }
-    // Nobody would have started it again.
+    // Nothing would have started the instance again.
     assert_eq!(Client::connect(instance.port).column("select 1"), ["1"]);
     no_panic(&instance);
 }

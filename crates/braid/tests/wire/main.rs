@@ -1,5 +1,5 @@
 //! The wire protocol, spoken to a real instance: what PostgreSQL's clients rely on, and what broken
-//! or hostile ones send.
+//! or hostile clients send.
 
 mod contact;
 mod hostile;

@@ -53,7 +53,7 @@ fn an_error_skips_to_sync_and_undoes_what_was_between_syncs() {
     assert_eq!(tags(&messages), "12C12C12EZ", "{messages:?}");
     assert_eq!(messages[8].sqlstate(), "23505");
     assert_eq!(c.column("select count(*) from t"), ["1"]);
-    // The same in one Query message; then each on its own.
+    // The statements go in one Query message, then each in its own.
     let messages = c.query("insert into t values (2, 'x'); insert into t values (1, 'x'); insert into t values (3, 'x')");
     assert_eq!(tags(&messages), "CEZ");
     assert_eq!(c.column("select count(*) from t"), ["1"]);
@@ -147,7 +147,7 @@ fn parameters_and_results_in_both_formats() {
         b"t",
     ];
     assert_eq!(rows[1].1, encoded(&[&[values[0]][..], &text[..]].concat()));
-    // RowDescription: table, attribute, type, length of the first column.
+    // The RowDescription has table, attribute, type and length of the first column.
     let description = &messages[7].1;
     let oid =
         |at: usize| u32::from_be_bytes(description[at..at + 4].try_into().expect("four bytes"));
@@ -189,7 +189,7 @@ fn copy_in_and_out() {
         tags(&messages).trim_matches('d'),
         "HdddcCZ".replace("ddd", &"d".repeat(tags(&messages).matches('d').count()))
     );
-    // CopyFail, then bad data; nothing of either stays, and the session goes on.
+    // CopyFail comes, then bad data. Nothing of either stays, and the session goes on.
     c.send(&[query("copy t from stdin")]);
     c.until(b'G');
     c.send(&[
@@ -213,7 +213,7 @@ fn copy_in_and_out() {
         ("EZ", "22P02")
     );
     assert_eq!(c.column("select count(*) from t"), ["3"]);
-    // By the extended protocol, with the Sync sent ahead.
+    // This goes by the extended protocol, with the Sync sent ahead.
     c.send(&[
         parse("", "copy t from stdin", &[]),
         bind("", "", &[], &[], &[]),
@@ -226,7 +226,7 @@ fn copy_in_and_out() {
     assert_eq!(c.column("select count(*) from t"), ["4"]);
 }
 
-/// What PostgreSQL 15 answers to data that is no good, and where it says that this is.
+/// PostgreSQL 15's answers to malformed data, and where they say that it is.
 #[test]
 fn copy_errors_say_where() {
     let instance = Instance::start("wire-copy-errors");
@@ -277,7 +277,8 @@ fn copy_errors_say_where() {
             String::from_utf8_lossy(data)
         );
     }
-    // A backslash at the very end means nothing; a table of one's own may be frozen.
+    // A backslash at the very end means nothing. A table that the transaction has made may be
+    // frozen.
     c.query("begin");
     c.query("truncate c");
     c.send(&[query("copy c (id, t) from stdin (freeze)")]);
@@ -312,7 +313,7 @@ fn a_cancel_request_ends_a_wait_for_a_row_lock() {
     holder.query("update t set v = 'held' where id = 1");
     let mut waiter = Client::connect(instance.port);
     waiter.send(&[query("update t set v = 'mine' where id = 1")]);
-    // A wrong secret does nothing; the right one ends the statement, whenever it arrives after the
+    // A wrong secret does nothing. The right one ends the statement, whenever it arrives after the
     // wait began.
     let mut wrong = waiter.key();
     *wrong.last_mut().expect("a secret") ^= 1;
@@ -385,8 +386,8 @@ fn stopping_tells_every_session() {
     let mut open = Client::connect(instance.port);
     open.query("begin");
     open.query("update t set v = 'lost' where id = 1");
-    // This one does not read what it asked for: far more than fits between it and its session,
-    // which waits to send the rest.
+    // This client does not read what it asked for. That is far more than fits between it and its
+    // session, which waits to send the rest.
     let mut deaf = Client::connect(instance.port);
     deaf.send(&[query(
         "select repeat('x', 1000) from generate_series(1, 1000000)",

@@ -1,10 +1,11 @@
-//! `dbw0`: writes dirty blocks back, keeps frames clean ahead of need, and moves the thread's
+//! `dbw0`. It writes dirty blocks back, keeps frames clean ahead of need, and moves the thread's
 //! checkpoint.
 //!
-//! One thread writes; it copies blocks under their shared latches, so nobody waits for a disk while
-//! it works, and it alone uses the double-write file. The checkpoint is incremental: dirty blocks
-//! that are old go first, and the position follows, so that a restart has at most about
-//! `recovery_target_bytes` of redo to replay.
+//! One thread writes. It copies blocks under their shared latches, so nobody waits for a disk while
+//! it works. It alone uses the double-write file.
+//!
+//! The checkpoint is incremental: dirty blocks that are old go first, and the position follows. So
+//! a restart has at most about `recovery_target_bytes` of redo to replay.
 
 mod shared;
 
@@ -21,21 +22,21 @@ use std::time::Duration;
 use storage::{ControlFile, DoubleWrite};
 use wait::{Event, Stat, stat};
 
-/// Blocks written in one double-write batch: 2 MiB, enough to amortize the four waits for the disk,
-/// small enough to stay out of others' way.
+/// Blocks in one double-write batch: 2 MiB. That is enough to amortize the four waits for the disk,
+/// and small enough to stay out of others' way.
 const BATCH: usize = 256;
-/// How often the position is moved when nobody asks.
+/// How often the position is moved if nobody asks.
 const INTERVAL: Duration = Duration::from_millis(1000);
-/// The pause between looks while the log has come near to the recovery target: what is logged
-/// between two looks is what a restart replays beyond it.
+/// The pause between looks while the log has come near to the recovery target. A restart replays
+/// beyond the target what is logged between two looks.
 const HURRIED: Duration = Duration::from_millis(100);
-/// How long a full disk is waited for before the next try.
+/// The time between tries while the disk is full.
 const FULL_RETRY: Duration = Duration::from_millis(1000);
 
-/// What must be persistent before the checkpoint may pass, besides the blocks.
+/// Whatever must be persistent, besides the blocks, before the checkpoint may pass.
 pub trait CheckpointClient: Send + Sync {
     /// Persists what is not in blocks (transaction status), logs the list of active transactions,
-    /// and returns the position of that record: the checkpoint will not pass it.
+    /// and returns the position of that record. The checkpoint will not pass it.
     fn before_checkpoint(&self) -> Result<LogPos>;
 }
 
@@ -43,20 +44,20 @@ pub struct WriterConfig {
     pub thread: ThreadId,
     /// Redo that a restart may have to replay, in bytes.
     pub recovery_target_bytes: u64,
-    /// Stops the instance at once: after a failed write or sync nothing is known about the disk.
+    /// Stops the instance at once. After a failed write or sync nothing is known about the disk.
     pub fatal: Box<dyn Fn(&str) + Send + Sync>,
-    /// Says what is going on, for the log.
+    /// Says what is going on, in the instance's log.
     pub notice: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-/// Stops `dbw0` when asked to, or when dropped.
+/// The running `dbw0`. It stops when asked to, or when this is dropped.
 pub struct Writer {
     cache: Weak<Cache>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Cache {
-    /// Starts `dbw0`. Called once.
+    /// Starts `dbw0`. An instance calls it once.
     pub fn start_writer(
         self: &Arc<Self>,
         config: WriterConfig,
@@ -87,7 +88,8 @@ impl Cache {
         })
     }
 
-    /// Writes everything that is dirty now and moves the checkpoint past it. Returns when done.
+    /// Writes all blocks that are dirty now and moves the checkpoint past them. Returns when that
+    /// is done.
     pub fn checkpoint(&self) -> Result<()> {
         let mut state = self.writer.state.lock();
         state.checkpoints_wanted += 1;
@@ -105,8 +107,8 @@ impl Cache {
         }
     }
 
-    /// Asks for a checkpoint without waiting for it: the log is running short. Takes one short
-    /// latch, so it can be called from anywhere.
+    /// Asks for a checkpoint without waiting for it, because the log is running short. It takes one
+    /// short latch, so it can be called from anywhere.
     pub fn want_checkpoint(&self) {
         let mut state = self.writer.state.lock();
         if state.checkpoints_wanted == state.checkpoints_done {
@@ -115,14 +117,14 @@ impl Cache {
         self.writer.asked.notify_one();
     }
 
-    /// Frames that are dirty now.
+    /// The number of frames that are dirty now.
     pub fn dirty_frames(&self) -> usize {
         self.frames.iter().filter(|f| f.is_dirty()).count()
     }
 }
 
 impl Writer {
-    /// Ends the thread after the batch under way. Does not write anything more: ask for a
+    /// Ends the thread after the batch under way. The thread writes nothing more: ask for a
     /// checkpoint before.
     pub fn stop(&mut self) {
         let Some(thread) = self.thread.take() else {
@@ -148,7 +150,7 @@ impl Drop for Writer {
 struct Candidate {
     first_dirty: u64,
     ix: FrameIx,
-    /// When it was looked at: to order by.
+    /// The address when the frame was looked at, to order by.
     dba: Dba,
 }
 
@@ -168,7 +170,7 @@ struct Work {
     client: Arc<dyn CheckpointClient>,
     batch: Vec<Copied>,
     staging: Vec<(Dba, Box<BlockBuf>)>,
-    /// Of the batch: a block in it is [`crate::frame::Frame::stamped`].
+    /// Whether a block of the batch is [`crate::frame::Frame::stamped`].
     stamped: bool,
 }
 
@@ -193,8 +195,8 @@ impl Work {
                 break;
             }
             let upto = match asked.checkpoint {
-                // Also what is dirty from here on: a block that came dirty, when nothing was logged
-                // since, and perhaps never will be.
+                // A checkpoint also writes what is dirty from the log's end on: a block that came
+                // dirty when nothing has been logged since, and perhaps never will be.
                 Some(_) => self.cache.redo.end().0 + 1,
                 None => self
                     .cache
@@ -222,7 +224,8 @@ impl Work {
             }
             let failure = result.err();
             if let Some(e) = &failure {
-                // The control file is read before it is written.
+                // The control file is read before it is written, so a failed read has written
+                // nothing.
                 if !e.can_be_tried_again() {
                     (self.config.fatal)(&format!("dbw0: {e}"));
                     self.finish(asked.checkpoint, failure.as_ref());
@@ -276,7 +279,7 @@ impl Work {
         }
     }
 
-    /// Waits `time`, or until told to stop.
+    /// Waits for `time`, or until told to stop.
     fn pause(&self, time: Duration) {
         let shared = &self.cache.writer;
         let mut state = shared.state.lock();
@@ -299,8 +302,8 @@ impl Work {
         self.cache.writer.written.notify_all();
     }
 
-    /// Writes the blocks that were asked for. One that has left meanwhile is somebody else's to
-    /// write.
+    /// Writes the blocks that were asked for. A block that has left meanwhile is for its new holder
+    /// to write.
     fn write_wanted(&mut self, wanted: &[Dba]) -> Result<()> {
         let candidate = |&dba: &Dba| {
             let ix = self.cache.find(dba)?;
@@ -323,14 +326,14 @@ impl Work {
         Ok(())
     }
 
-    /// Writes the oldest quarter of what is dirty, at least a batch: sessions are short of clean
-    /// frames.
+    /// Writes the oldest quarter of the dirty blocks, at least a batch, because sessions are short
+    /// of clean frames.
     fn write_some(&mut self) -> Result<()> {
         let mut dirty = self.dirty(CLEAN);
         dirty.sort_unstable_by_key(|c| c.first_dirty);
         dirty.truncate(BATCH.max(dirty.len() / 4));
         self.write_all(dirty)?;
-        // Also when there was nothing to write: whoever waits looks again.
+        // The announcement comes also if there was nothing to write: sessions that wait look again.
         self.announce_batch();
         Ok(())
     }
@@ -352,8 +355,8 @@ impl Work {
             .collect()
     }
 
-    /// In the order of their addresses: neighbours go home together, and the position moves only
-    /// when all are there.
+    /// Writes the blocks in the order of their addresses. So neighbours go home together. The
+    /// position moves only when all are there.
     fn write_all(&mut self, mut dirty: Vec<Candidate>) -> Result<()> {
         dirty.sort_unstable_by_key(|c| c.dba);
         dirty.chunks(BATCH).try_for_each(|chunk| self.write(chunk))
@@ -379,15 +382,15 @@ impl Work {
         });
         match written {
             Ok(()) => self.batch_is_home(),
-            // Homes are written, or are torn: its blocks stay in flight, lest another instance
-            // writes a newer version under what is still to come.
+            // Homes are written, or torn. The batch's blocks stay in flight. Otherwise another
+            // instance could write a newer version, which the rest of this batch would overwrite.
             Err(_) if self.double_write.is_unfinished() => {}
             Err(_) => self.give_up_batch(),
         }
         written
     }
 
-    /// Brings home what is in flight from before, as a full disk may have left it.
+    /// Brings home a batch that is in flight from before, as a full disk may have left it.
     fn finish_batch(&mut self) -> Result<()> {
         if self.double_write.is_unfinished() {
             self.double_write.finish(&self.cache.files)?;
@@ -405,16 +408,16 @@ impl Work {
         self.announce_batch();
     }
 
-    /// Nothing of it is being written any more, and all of it is as dirty as before: what waits for
-    /// that may leave.
+    /// Gives a batch up: none of it is being written any more, and all of it is as dirty as before.
+    /// Transfers that wait for that may go on.
     fn give_up_batch(&self) {
         for copied in &self.batch {
             let frame = self.cache.frame(copied.ix);
             if self.stamped {
                 frame.stamped.store(true, Release);
             }
-            // Latched, as where it is cleaned: who wants the block has parked by now, or finds that
-            // it is not being written.
+            // The frame is latched here, as in `clean`. So an order for the block has parked by
+            // now, or finds that the block is not being written.
             frame.latch.lock_shared(&self.cache.latch_group);
             frame.writing.store(false, SeqCst);
             // SAFETY: just latched.
@@ -423,9 +426,9 @@ impl Work {
         self.cache.no_write_in_flight();
     }
 
-    /// Up to where the log must be durable for a batch to be so whose header was made after this
-    /// call: it tells of all groups that the blocks just copied may show, its own and others'
-    /// (`fusion`, rules V6 and V8).
+    /// The position up to which the log must be durable before a batch is written. Then a header is
+    /// durable that was made after this call. It tells of all groups that the blocks just copied
+    /// may show, this instance's and others' (`fusion`, rules V6 and V8).
     fn header_to_come(&self) -> LogPos {
         let redo = &self.cache.redo;
         redo.end_of_open_batch().unwrap_or_else(|| {
@@ -441,17 +444,17 @@ impl Work {
         self.cache.writer.written.notify_all();
     }
 
-    /// Copies a block if it is still dirty; returns up to where redo must be durable before it is
-    /// written.
+    /// Copies a block if it is still dirty. Returns the position up to which redo must be durable
+    /// before the block is written.
     fn copy(&mut self, ix: FrameIx) -> LogPos {
         let frame = self.cache.frame(ix);
         frame.latch.lock_shared(&self.cache.latch_group);
-        // What is closed is about to leave with whoever wants it.
+        // A closed frame's block is about to leave for the instance that wants it.
         let dirty = frame.state.load(Acquire) >= SHARED && frame.is_dirty();
         let mut needs = LogPos(0);
         if dirty {
             needs = LogPos(frame.last_change.load(Relaxed));
-            // Changers hold the latch exclusively: nobody else writes this field now.
+            // Changers hold the latch exclusively, so nobody else writes this field now.
             frame.since_copy.store(CLEAN, SeqCst);
             frame.writing.store(true, SeqCst);
             self.stamped |= frame.stamped.swap(false, AcqRel);
@@ -469,7 +472,7 @@ impl Work {
         needs
     }
 
-    /// After the write: the block is clean, or dirty only since it was copied.
+    /// Notes after the write that the block is clean, or dirty only since it was copied.
     fn clean(&self, copied: &Copied) {
         let frame = self.cache.frame(copied.ix);
         frame.latch.lock_shared(&self.cache.latch_group);
@@ -477,8 +480,8 @@ impl Work {
             frame.dba() == copied.dba,
             "invariant: a dirty block stays in its frame"
         );
-        // Changers hold the latch exclusively. Only the shard may make the block dirty meanwhile,
-        // `since_copy` first, `first_dirty` then.
+        // Changers hold the latch exclusively. Meanwhile only the shard may make the block dirty:
+        // `since_copy` first, then `first_dirty`.
         loop {
             let since = frame.since_copy.load(SeqCst);
             frame.first_dirty.store(since, SeqCst);
@@ -494,7 +497,7 @@ impl Work {
     /// Moves the checkpoint to the oldest position that is still needed.
     fn move_position(&self) -> Result<()> {
         let active = self.client.before_checkpoint()?;
-        // The end first, the frames after: see the crate's invariants.
+        // The log's end is read first and the frames after; see the crate's invariants.
         let end = self.cache.redo.end();
         let oldest = self
             .cache
@@ -505,7 +508,8 @@ impl Work {
             .unwrap_or(CLEAN)
             .min(self.cache.oldest_image());
         let position = LogPos(oldest.min(end.0).min(active.0));
-        // The list of active transactions must survive if the checkpoint passes what it stands for.
+        // If the checkpoint passes the redo that the list of active transactions stands for, the
+        // list must survive.
         self.cache.redo.flush_to(end)?;
         let point = self.cache.redo.restart_point(position);
         let thread = self.config.thread;

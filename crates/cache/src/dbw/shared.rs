@@ -5,29 +5,29 @@ use block::Dba;
 use seam::{Condvar, Mutex};
 use std::time::Duration;
 
-/// What sessions and `dbw0` tell each other.
+/// Requests of sessions to `dbw0`, and its news for them.
 #[derive(Default)]
 pub(crate) struct WriterShared {
     pub(super) state: Mutex<State>,
-    /// For `dbw0`: there is something to do.
+    /// Wakes `dbw0`: there is something to do.
     pub(super) asked: Condvar,
-    /// For sessions: a batch was written, or a checkpoint done.
+    /// Wakes sessions: a batch was written, or a checkpoint done.
     pub(super) written: Condvar,
 }
 
 #[derive(Default)]
 pub(super) struct State {
     pub(super) want_clean: bool,
-    /// Blocks to be written soon, most of them because another instance waits for that.
+    /// Blocks to be written soon. For most of them another instance waits.
     pub(super) wanted: Vec<Dba>,
-    /// Checkpoints asked for and done, by number.
+    /// The numbers of the checkpoints that were last asked for and last done.
     pub(super) checkpoints_wanted: u64,
     pub(super) checkpoints_done: u64,
     pub(super) batches: u64,
     pub(super) stop: bool,
-    /// The thread has ended; nobody will clean frames any more.
+    /// Whether the thread has ended. If so, nobody will clean frames any more.
     pub(super) ended: bool,
-    /// Why the last checkpoint failed, for those who asked for it.
+    /// Why the last checkpoint failed, for the sessions that asked for it.
     pub(super) failure: Option<Failure>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Failure {
 }
 
 impl WriterShared {
-    /// Number of batches written so far, to be given to [`WriterShared::await_clean_frames`].
+    /// The number of batches written so far, for [`WriterShared::await_clean_frames`].
     pub fn cleaned(&self) -> u64 {
         self.state.lock().batches
     }
@@ -46,11 +46,11 @@ impl WriterShared {
         self.state.lock().want_clean = true;
         self.asked.notify_one();
     }
-    /// Has a block written soon. Never waits.
+    /// Asks for a block to be written soon. Never waits.
     pub fn want_block(&self, dba: Dba) {
         self.want_blocks([dba]);
     }
-    /// Asks for the writing of many blocks.
+    /// Asks for many blocks to be written soon. Never waits.
     pub fn want_blocks(&self, blocks: impl IntoIterator<Item = Dba>) {
         self.state.lock().wanted.extend(blocks);
         self.asked.notify_one();
@@ -64,7 +64,7 @@ impl WriterShared {
             }
             state.want_clean = true;
             self.asked.notify_one();
-            // Frames also come free when pins are dropped, which nobody announces.
+            // Frames also become free when pins are dropped, which nobody announces.
             if self
                 .written
                 .wait_for(&mut state, Duration::from_millis(10))

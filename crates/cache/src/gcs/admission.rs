@@ -5,8 +5,8 @@ use crate::Cache;
 use block::Dba;
 use fusion::ids::Waiter;
 
-/// The right to latch a block once before it is recalled (R7). Given back when dropped, after the
-/// latch.
+/// The right to latch a block once before it is recalled (R7). Dropping it, after the latch, gives
+/// it back.
 pub(crate) struct Admission<'a> {
     pub(super) cache: &'a Cache,
     pub(super) dba: Dba,
@@ -14,7 +14,7 @@ pub(crate) struct Admission<'a> {
 }
 
 impl<'a> Admission<'a> {
-    /// For who gives it back himself.
+    /// Takes the right apart, for a caller that gives it back itself.
     pub(super) fn into_parts(self) -> (&'a Cache, Dba, u64) {
         let parts = (self.cache, self.dba, self.waiter);
         std::mem::forget(self);

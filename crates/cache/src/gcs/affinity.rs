@@ -1,18 +1,18 @@
 //! Affinity: a granule of blocks that one instance uses mostly is mastered there, so that a miss on
-//! its own blocks costs no message. After Oracle's dynamic remastering, whose views these feed
-//! (`v$gcspfmaster_info`, `v$policy_history`); there the unit is an object, here a range of
-//! addresses, because two instances may each use their own half of one table.
+//! its own blocks costs no message. It follows Oracle's dynamic remastering, whose views this
+//! module feeds (`v$gcspfmaster_info`, `v$policy_history`). Oracle's unit is an object. Here it is
+//! a range of addresses, because two instances may each use their own half of one table.
 //!
 //! A block's master counts the requests of each instance. It sees every cache miss and no cache
-//! hit. Of a granule that nobody took each master sees the part that is its own by hash, a sample
-//! of everybody's requests; so whoever asks most finds that out by itself. Of one that was taken
-//! its master sees everything, and offers it to whoever asks most. What an instance adds to a
-//! segment it masters from the beginning.
+//! hit. Of a granule that nobody took, each master sees the part that is its own by hash. That is a
+//! sample of everybody's requests, so the instance that asks most finds that out by itself. Of a
+//! granule that was taken, its master sees everything, and it offers the granule to the instance
+//! that asks most. What an instance adds to a segment it masters from the beginning.
 //!
 //! **Invariants.**
-//! - Nothing here is needed for correctness: who masters what, and moves it, is the shard's
+//! - Nothing here is needed for correctness. The shard knows who masters what, and moves it
 //!   ([`fusion::gcs`]). What is counted is forgotten after each window.
-//! - Nothing here waits, for more than a latch; the policy is followed on `lmon`'s ticks.
+//! - Nothing here waits for more than a latch. The policy is followed on `lmon`'s ticks.
 //! - The latch of [`super::policy::Policy`] may be taken with a shard's state latched, never the
 //!   other way round.
 
@@ -29,13 +29,14 @@ use seam::HashMap;
 use std::sync::atomic::Ordering::*;
 use wait::{Stat, stat};
 
-/// Windows that a granule stays with a master before it is offered to another: one whose users
-/// change by the minute is not carried after them.
+/// The windows that a granule stays with a master before it is offered to another. So a granule
+/// whose users change by the minute is not carried after them.
 const REST_WINDOWS: u32 = 3;
-/// Granules counted per shard and window; beyond it the busiest are known anyhow.
+/// The granules counted for each shard in a window. When there are more, the busiest are known
+/// anyhow.
 const MAX_COUNTED: usize = 1 << 16;
 impl State {
-    /// Somebody asks this master for a block.
+    /// Counts a request of an instance to this master for a block.
     pub(super) fn count_use(&mut self, dba: Dba, by: InstanceId) {
         let granule = self.shard.granule_of(dba);
         if self.uses.0.len() >= MAX_COUNTED && !self.uses.0.contains_key(&granule) {
@@ -48,7 +49,8 @@ impl State {
         }
     }
 
-    /// A session of this instance misses a block. `joined`: another has asked already.
+    /// Counts a miss of a session of this instance. `joined` says that another session has asked
+    /// already.
     pub(super) fn count_own_use(&mut self, dba: Dba, joined: bool) {
         if joined {
             return;
@@ -62,7 +64,8 @@ impl State {
     }
 }
 
-/// What a window showed of a granule: all requests, and who made most of them.
+/// What a window showed of a granule: the number of requests, and the instance that made most of
+/// them.
 struct Usage {
     granule: Granule,
     requests: u32,
@@ -70,22 +73,24 @@ struct Usage {
 }
 
 impl Cache {
-    /// Says when granules are to be moved.
+    /// Sets when granules are moved.
     pub fn set_affinity(&self, settings: Affinity) {
         self.gcs.policy.lock().settings = settings;
     }
 
-    /// Makes this instance the master of the granule that a block is in. False if that cannot be
-    /// begun now, or is so already.
+    /// Makes this instance the master of the granule that a block is in. Returns false if that
+    /// cannot be begun now, or is so already.
     pub fn remaster(&self, dba: Dba) -> bool {
         !self.shards().is_empty() && self.take(dba, self.object_near(dba), None)
     }
 
-    /// Makes this instance the master of what it alone is about to fill: of the granules of which
-    /// half at least is in the run. It then asks nobody for a block of them, where otherwise each
-    /// would be a round trip. A hint, which costs each member a message for each granule and shard;
-    /// what cannot be taken now is asked for block by block. Nothing is taken if granules are not
-    /// to be moved.
+    /// Makes this instance the master of a run of blocks that it alone is about to fill: of the
+    /// granules of which at least half is in the run. It then asks nobody for a block of them.
+    /// Otherwise each block would be a round trip.
+    ///
+    /// This is a hint, which costs each member a message for each granule and shard. Blocks that
+    /// cannot be taken now are asked for one by one. Nothing is taken if granules are not to be
+    /// moved.
     pub fn master_run(&self, object: ObjectId, first: Dba, blocks: u32) {
         if self.shards().is_empty() || self.gcs.policy.lock().settings.window.is_zero() {
             return;
@@ -108,8 +113,8 @@ impl Cache {
             self.step(s, Cause::default(), |shard, out| {
                 takes = shard.take(granule, out);
             });
-            // Before it is served: that takes others' answers. Of what is not taken, as by an
-            // instance that is alone, nothing is remembered.
+            // The granule is not served yet, which takes others' answers. So the reason is noted in
+            // time. Nothing is noted of a granule that is not taken, as on a lone instance.
             if takes && s.number == 0 {
                 let mut policy = self.gcs.policy.lock();
                 let moves = policy.moves.entry(granule).or_default();
@@ -123,7 +128,7 @@ impl Cache {
         taken
     }
 
-    /// The object of a block of the granule that happens to be in the cache.
+    /// The object of any block of the granule that happens to be in the cache.
     fn object_near(&self, dba: Dba) -> Option<ObjectId> {
         let mut blocks = None;
         self.with_state(dba, |s| {
@@ -145,8 +150,8 @@ impl Cache {
         })
     }
 
-    /// When a window is over: moves what it has shown to be elsewhere than it is used. Called on
-    /// every tick.
+    /// Moves granules, when a window is over, that it has shown to be mastered elsewhere than they
+    /// are used. Called on every tick.
     pub(super) fn follow_policy(&self) {
         let now = seam::now();
         let settings = {
@@ -190,7 +195,7 @@ impl Cache {
                 })
             })
             .collect();
-        // The same order in every run of a simulation, and the busiest first.
+        // The busiest come first. The order is the same in every run of a simulation.
         busy.sort_by_key(|u| (std::cmp::Reverse(u.requests), u.granule));
         for usage in busy {
             self.settle_master(&usage, (settings, members));
@@ -204,7 +209,7 @@ impl Cache {
             (s.me, s.shard.term(usage.granule), first)
         };
         let (target, of_target) = usage.most;
-        // Of a granule by hash this master has seen a part.
+        // If the granule is mastered by hash, this master has seen a part.
         let seen = match term.is_by_hash() {
             true => usage.requests.saturating_mul(members),
             false => usage.requests,
@@ -241,7 +246,7 @@ impl Cache {
         }
     }
 
-    /// Whether it has come a short while ago.
+    /// Whether the granule has come a short while ago.
     fn rests(&self, granule: Granule, settings: Affinity) -> bool {
         let since = self
             .gcs
@@ -253,8 +258,8 @@ impl Cache {
         since.is_some_and(|since| seam::elapsed(since) < settings.window * REST_WINDOWS)
     }
 
-    /// Says to another instance that it should take a granule. May be lost: it is said again after
-    /// the next window.
+    /// Tells another instance that it should take a granule. The message may be lost: it is said
+    /// again after the next window.
     fn offer(&self, to: InstanceId, usage: &Usage, term: Term) -> bool {
         let mut epoch = None;
         self.each_shard(|s| {
@@ -282,8 +287,8 @@ impl Cache {
         true
     }
 
-    /// An instance says that this one should master what that one does. `why`: requests for it in
-    /// the last window, of all and of this one.
+    /// Takes an offer: another instance says that this one should master what that one does. `why`
+    /// has the requests for it in the last window, of all instances and of this one.
     pub(super) fn offered(
         &self,
         (from, epoch): (InstanceId, u64),
@@ -292,7 +297,7 @@ impl Cache {
     ) -> Result<()> {
         let s = self.shard(0)?;
         let s = s.expect("invariant: an instance in a cluster has a first shard");
-        // Not if it has gone elsewhere since, or the members have changed.
+        // Not if the granule has gone elsewhere since, or the members have changed.
         let is_so = s.shard.epoch().0 == epoch && s.shard.term(granule) == term;
         let first = *s.shard.blocks_of(granule).start();
         drop(s);
@@ -302,7 +307,7 @@ impl Cache {
         Ok(())
     }
 
-    /// A granule has another master.
+    /// Notes that a granule has another master.
     pub(super) fn master_moved(&self, s: &mut State, granule: Granule, (from, to): (Term, Term)) {
         if !to.is_by_hash() {
             let blocks = s.shard.blocks_of(granule);
@@ -327,7 +332,7 @@ impl Cache {
         }
     }
 
-    /// This instance serves a granule that it took.
+    /// Notes that this instance now serves a granule that it took.
     pub(super) fn granule_opened(&self, s: &mut State, granule: Granule) {
         if s.number != 0 || s.shard.term(granule).master != s.me {
             return;
@@ -348,12 +353,12 @@ impl Cache {
         });
     }
 
-    /// What the policy has decided, and what came of it: the newest last.
+    /// What the policy has decided, and what came of it, with the newest last.
     pub fn policy_history(&self) -> Vec<PolicyRow> {
         self.gcs.policy.lock().history.iter().cloned().collect()
     }
 
-    /// Granules that somebody took, as far as this instance has heard, by address.
+    /// The granules that some instance took, as far as this instance has heard, by address.
     pub fn granules_taken(&self) -> Vec<GranuleRow> {
         let Ok(Some(s)) = self.shard(0) else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! What an epoch says of its members and its dead, and what the dead have left.
+//! What an epoch says of its members and its dead, and what the dead have left behind.
 
 use block::InstanceId;
 use redo::DeadRedo;
@@ -8,17 +8,17 @@ use storage::TornHomes;
 /// A member of the cluster in one of its lives.
 pub type ClusterMember = (InstanceId, u32);
 
-/// What a change of epoch decides; the same for all members.
+/// What a change of epoch decides. It is the same for all members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reconfiguration {
     pub epoch: u64,
     pub members: Vec<ClusterMember>,
-    /// Those who are dead and whose redo threads are open and not recovered.
+    /// The dead whose redo threads are open and not recovered.
     pub dead: Vec<ClusterMember>,
-    /// The dead, and those who have been recovered and have not come back to life: their undo is
-    /// not up to date, and waited for.
+    /// The dead, and those that have been recovered and have not come back to life. Their undo is
+    /// not up to date, so sessions wait for it.
     pub in_limbo: Vec<InstanceId>,
-    /// The member that says when they are. Anybody if nobody is dead.
+    /// The member that says when the dead are recovered. Any member if nobody is dead.
     pub recoverer: InstanceId,
 }
 
@@ -30,8 +30,8 @@ pub struct DeadThreads {
     pub torn: TornHomes,
 }
 
-/// Told that these threads are needed no more: all blocks that they name are on synced disk
-/// (private ones are their heir's). Called by receiving threads, with latches held.
+/// A listener that is told that these threads are needed no more. All blocks that they name are on
+/// synced disk (private blocks are the stand-in's). Receiving threads call it, with latches held.
 pub type ThreadsClosed = Box<dyn Fn(u64, &[ClusterMember]) + Send + Sync>;
 
 /// What the epoch says of the dead.

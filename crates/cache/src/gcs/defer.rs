@@ -1,22 +1,25 @@
-//! Blocks that stay a moment where several sessions wanted them, before they are given away again.
-//! After Oracle's `_gc_defer_time`.
+//! Blocks that several sessions wanted stay a moment before they are given away again. This follows
+//! Oracle's `_gc_defer_time`.
 //!
-//! A block that sessions of all instances change would do nothing but travel: whenever it comes,
-//! each of those who waited for it changes it once, and it leaves, with a log write and two
-//! journeys during which nobody can use it. While it stays, they commit and come back to it. What
-//! that brings, and what it costs whoever waits elsewhere, is in `bench/README.md`.
+//! A block that sessions of all instances change would do nothing but travel. Whenever it comes,
+//! each session that waited for it changes it once. Then it leaves, with a log write and two
+//! journeys during which nobody can use it. While the block stays, these sessions commit and come
+//! back to it. What that brings, and what it costs sessions that wait elsewhere, is in
+//! `docs/benchmarks.md`.
 //!
-//! **Owns** when blocks came that several sessions waited for, and for how long blocks stay.
+//! **Owns** the times when blocks came that several sessions waited for, and for how long blocks
+//! stay.
 //!
 //! **Invariants**
-//! 1. What is deferred is the closing of a frame that the shard has asked for, and on which it does
-//!    not count at any particular time: until then sessions latch the frame as before. It is asked
-//!    for no more if the block has another generation.
+//! 1. The shard may ask for a frame to be closed; this module delays that. The shard never relies
+//!    on when it happens: until then sessions latch the frame as before. If the block has another
+//!    generation by then, the closing is no longer asked for.
 //! 2. Each time a block comes it stays once, no longer than [`Cache::defer`] says from its coming
-//!    on: so whoever waits for it waits so much longer at most, however busy it is here (and until
-//!    `lmc0`, which closes it then, has the latches that it waits for before).
-//! 3. It does not stay for a single session, nor once it has not been changed between two looks,
-//!    which are several times as far apart as its changes.
+//!    on. So an instance that waits for it waits only so much longer, however busy the block is
+//!    here. Added to that is the time until `lmc0`, which closes the frame then, has the latches
+//!    that it waits for before.
+//! 3. A block does not stay for a single session. It leaves once it has not been changed between
+//!    two looks, which are several times as far apart as its changes.
 
 use super::jobs::Job;
 use super::state::State;
@@ -30,10 +33,10 @@ use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 use wait::{Stat, stat};
 
-/// Sessions that wait for a block when it comes, from which on it stays.
+/// A block stays if at least this many sessions wait for it when it comes.
 const USERS: usize = 2;
 impl Cache {
-    /// For how long a block that several sessions waited for may stay after it has come.
+    /// Sets how long a block that several sessions waited for may stay after it has come.
     pub fn defer(&self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.gcs.defer_us.store(micros, Relaxed);
@@ -43,7 +46,7 @@ impl Cache {
         Duration::from_micros(self.gcs.defer_us.load(Relaxed))
     }
 
-    /// A block has come to be changed here.
+    /// Notes that a block has come to be changed here.
     pub(super) fn note_its_coming(&self, s: &mut State, dba: Dba) {
         let users = || s.waiting.values().filter(|w| w.dba == dba).count();
         let stays = !self.defer_time().is_zero() && users() >= USERS;
@@ -53,8 +56,9 @@ impl Cache {
         };
     }
 
-    /// The shard asks for the closing of a frame whose block came then
-    /// ([`super::stay::Stays::goes`]). Whether that is put off.
+    /// Puts off the closing of a frame, which the shard asks for, if its block is to stay. `came`
+    /// is when the block came ([`super::stay::Stays::goes`]). Returns whether the closing is put
+    /// off.
     pub(super) fn stays(
         &self,
         s: &mut State,
@@ -83,7 +87,7 @@ impl Cache {
         true
     }
 
-    /// Closes what has stayed long enough.
+    /// Closes a frame that has stayed long enough, or puts its closing off until the next look.
     pub(super) fn look_at(&self, mut stay: Stay) {
         let now = seam::now();
         if let Some(frame) = self.frame_to_look_at(stay.dba) {
@@ -99,7 +103,7 @@ impl Cache {
         self.close_later(stay.dba, stay.keep, stay.generation);
     }
 
-    /// Not latched: for hints.
+    /// The block's frame without a latch, for hints.
     fn frame_to_look_at(&self, dba: Dba) -> Option<&Frame> {
         self.frame_of(dba).map(|ix| self.frame(ix))
     }

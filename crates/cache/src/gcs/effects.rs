@@ -1,4 +1,4 @@
-//! One step of the shard, and what it asks for.
+//! One step of the shard, and what the shard asks for.
 
 use super::dead::ClusterMember;
 use super::jobs::Job;
@@ -30,7 +30,7 @@ impl Cache {
         input(&mut s.shard, &mut out);
         let mut at = 0;
         while at < out.len() {
-            // Cheap: what effects own is a declaration at most.
+            // The clone is cheap: an effect owns a declaration at most.
             let effect = out[at].clone();
             at += 1;
             self.perform(s, &cause, effect, &mut out);
@@ -81,7 +81,7 @@ impl Cache {
             } => {
                 let bytes = cause
                     .block
-                    .expect("invariant: what is installed came with the message");
+                    .expect("invariant: an installed block came with the message");
                 stat::add(Stat::GcCurrentBlocksReceived, 1);
                 if mode == Mode::Exclusive {
                     self.note_its_coming(s, block);
@@ -122,7 +122,7 @@ impl Cache {
                     let how = how_it_came(&w, cause);
                     s.outgoing.tell(w.slot, waiter.0, Told::Run, how);
                 }
-                // It gave up when its read failed.
+                // The session gave up when its read failed.
                 None => s.shard.latched(block, waiter, out),
             },
             Effect::ReadCopy { waiter, .. } => {
@@ -152,7 +152,7 @@ impl Cache {
                 let dead = self.gcs.closing.lock().one_more(epoch, dead, shards);
                 let told = self.gcs.closed.get();
                 let told = told.expect(
-                    "invariant: before somebody is dead it is said who hears of closed threads",
+                    "invariant: the listener of closed threads is set before somebody is dead",
                 );
                 if !dead.is_empty() {
                     told(epoch, &dead);
@@ -193,7 +193,7 @@ impl Cache {
         });
     }
 
-    /// The block's frame, also while chains change.
+    /// The block's frame, found even while chains change.
     pub(super) fn frame_of(&self, dba: Dba) -> Option<FrameIx> {
         self.find(dba).or_else(|| {
             let bucket = self.bucket(dba);
@@ -202,7 +202,7 @@ impl Cache {
         })
     }
 
-    /// The current block leaves: closed under its latch, or shared, so nobody changes it.
+    /// Sends the current block. It is closed under its latch, or shared, so nobody changes it.
     fn ship_current(&self, s: &mut State, to: InstanceId, message: &Message) {
         let &Message::Block { block, version, .. } = message else {
             unreachable!("invariant: a current block travels as such");
@@ -256,7 +256,7 @@ impl Cache {
         }
     }
 
-    /// With the frame latched.
+    /// Sends a copy of a frame's block. The caller has the frame latched.
     pub(super) fn send_copy_of(
         &self,
         s: &mut State,
@@ -296,7 +296,7 @@ impl Cache {
         }
     }
 
-    /// The block is dirty from now on, though nothing here changed it.
+    /// Makes a block dirty from now on, though nothing here changed it.
     pub(super) fn take_duty(&self, s: &mut State, dba: Dba) {
         if let Some(to_read) = s.to_read.get_mut(&dba) {
             to_read.owed = true;
@@ -313,7 +313,8 @@ impl Cache {
         }
     }
 
-    /// `since_copy` first: `dbw0`, which copies it to `first_dirty`, looks at it again afterwards.
+    /// Marks a frame dirty without its latch. `since_copy` comes first: `dbw0` copies it to
+    /// `first_dirty` and looks at it again afterwards.
     pub(super) fn mark_dirty_unlatched(&self, frame: &Frame) {
         let end = self.redo.end().0;
         frame.since_copy.fetch_min(end, SeqCst);
@@ -374,7 +375,8 @@ impl Cache {
         unsafe { frame.latch.unlock_exclusive() }
     }
 
-    /// Lowers the mode, under the exclusive latch, with no write in flight if nothing is kept.
+    /// Lowers the mode of a frame. The caller has it latched exclusively. If no mode is kept, no
+    /// write of it may be in flight.
     pub(super) fn close_frame(&self, ix: FrameIx, keep: Option<Mode>) -> Closed {
         let frame = self.frame(ix);
         assert!(
@@ -391,7 +393,7 @@ impl Cache {
         }
     }
 
-    /// Has the block written if it is dirty; otherwise its version is on disk.
+    /// Asks for the block to be written if it is dirty. Otherwise says that its version is on disk.
     fn write_or_say_so(&self, s: &mut State, dba: Dba, out: &mut Vec<Effect>) {
         let Some((_, generation)) = s.shard.mode(dba) else {
             return;
@@ -419,8 +421,8 @@ impl Cache {
         }
     }
 
-    /// What is given away is a past image from now on. An older image is contained in it, but the
-    /// redo that this one needs is not.
+    /// Keeps a block that is given away as a past image. The image contains the changes of an older
+    /// one, but the redo that the older one needs is needed still.
     fn keep_image(&self, s: &mut State, dba: Dba, version: Scn) {
         let older = s.images.get(&dba).map_or(CLEAN, |older| older.first_dirty);
         if let Some(arrived) = s.arrived.remove(&dba) {
@@ -438,7 +440,7 @@ impl Cache {
         let frame = self.frame(ix);
         assert!(
             frame.state.load(Acquire) == CLOSED,
-            "invariant: what is given away is closed"
+            "invariant: a block that is given away is closed"
         );
         // SAFETY: closed, so nobody changes it; its frame is freed by steps of the shard only.
         let block = unsafe { &*self.memory.block(ix.0 as usize) };
@@ -459,13 +461,14 @@ impl Cache {
             let frame = self.frame(ix);
             assert!(
                 frame.state.load(Acquire) < SHARED && !frame.is_dirty(),
-                "invariant: what is let go is closed and clean"
+                "invariant: a block that is let go is closed and clean"
             );
             self.clean_closed(frame);
         }
     }
 
-    /// After the image, if one is kept, is where the checkpoint looks for it.
+    /// Marks a closed frame clean. If an image is kept it must be in place before: there the
+    /// checkpoint looks for it.
     fn clean_closed(&self, frame: &Frame) {
         frame.since_copy.store(CLEAN, SeqCst);
         frame.first_dirty.store(CLEAN, SeqCst);
@@ -474,7 +477,8 @@ impl Cache {
     }
 }
 
-/// The block that an order to another instance is about, for which a session of this one waits.
+/// The block that an order to another instance is about, if a session of this instance may wait for
+/// it.
 fn block_of(message: &Message) -> Option<Dba> {
     match *message {
         Message::Ship { block, .. } | Message::ReadFor { block, .. } => Some(block),

@@ -1,10 +1,10 @@
-//! What receiving threads leave to others because it waits: `lmc0` for latches and for blocks that
-//! stay a moment, `lmf0` for the log if nobody is writing it just now, `lmr0` and its like for the
-//! disk.
+//! The threads to which receiving threads leave jobs that wait. `lmc0` waits for latches and looks
+//! at blocks that stay a moment. `lmf0` waits for the log if nobody is writing it just now. `lmr0`
+//! and its like wait for the disk.
 //!
-//! One thread is enough for all latches, and two instances' never wait for each other: whoever
-//! holds a frame's latch waits for no other instance, and says so wherever it might (R7,
-//! `guard::assert_none_held`).
+//! One thread is enough for all latches. Those of two instances never wait for each other, because
+//! a thread that holds a frame's latch waits for no other instance. It asserts that wherever it
+//! might wait (R7, `held::assert_none_held`).
 
 use super::jobs::{Job, Jobs, Recovery};
 use super::state::{Cause, State};
@@ -17,10 +17,10 @@ use redo::WantSink;
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Weak};
 
-/// The threads that bring blocks back; they wait for reads, mostly.
+/// The threads that bring blocks back. They mostly wait for reads.
 const RECOVERY_THREADS: [&str; 4] = ["lmr0", "lmr1", "lmr2", "lmr3"];
 
-/// Lets blocks go whose redo somebody has written who did so for himself.
+/// Lets blocks go when another thread has written their redo, which it did for a reason of its own.
 struct Wants(Weak<Cache>);
 
 impl WantSink for Wants {
@@ -56,8 +56,8 @@ pub(super) fn start(cache: &Arc<Cache>) -> Result<()> {
         spawn("lmf0", |cache, jobs| {
             while let Some(upto) = jobs.next_flush() {
                 let Some(cache) = cache.upgrade() else { return };
-                // A log that cannot be written ends the instance; whoever waits for the block waits
-                // for that.
+                // A log that cannot be written ends the instance, and the sessions that wait for
+                // the block wait for that end.
                 if cache.redo.flush_to(upto).is_ok() {
                     cache.log_flushed();
                 }
@@ -109,7 +109,7 @@ impl Cache {
         }
     }
 
-    /// Latches the frame of a block, waiting for its latch, and runs `f` if it is still the
+    /// Latches the frame of a block, waiting for its latch. Runs `f` if the frame is still the
     /// block's.
     fn latched(
         &self,
@@ -137,7 +137,7 @@ impl Cache {
 
     pub(super) fn close_later(&self, dba: Dba, keep: Option<Mode>, generation: Generation) {
         self.latched(dba, true, |s, ix| {
-            // A change of epoch may have opened it again.
+            // A change of epoch may have opened the block again.
             if s.shard.mode(dba).map(|(_, now)| now) != Some(generation) {
                 return;
             }
@@ -158,7 +158,7 @@ impl Cache {
         });
     }
 
-    /// If the block has left meanwhile its reader asks again, on its timer.
+    /// Sends a copy later. If the block has left meanwhile, its reader asks again, on its timer.
     fn copy_later(&self, to: InstanceId, block: Dba, id: RequestId) {
         self.latched(block, false, |s, ix| {
             if s.shard.mode(block).is_none() || !s.is_in_its_frame(block) {
@@ -170,8 +170,8 @@ impl Cache {
         });
     }
 
-    /// Has the block written later. An instance that waits for the writing asks again if nothing
-    /// comes of it.
+    /// Asks for a block to be written, later than the shard wanted it. If nothing comes of it, the
+    /// instance that waits for the write asks again.
     fn write_later(&self, dba: Dba, generation: Generation) {
         if self.settle(dba).is_err() {
             return;
@@ -181,9 +181,9 @@ impl Cache {
                 self.writer.want_block(dba);
                 return;
             }
-            // What is clean is on disk only if it is what was asked about: the block may have been
-            // given away since, its frame may keep what it was, or another's clean copy of what is
-            // not written.
+            // A clean block is on disk only if it is the one that was asked about. The block may
+            // have been given away since. Then its frame may keep what it was, or another
+            // instance's clean copy of a version that is not written.
             let now = s.shard.mode(dba).map(|(_, now)| now);
             if now != Some(generation) || !s.is_in_its_frame(dba) {
                 return;

@@ -1,4 +1,5 @@
-//! Queues of what receiving threads leave to others because it waits ([`super::helper`]).
+//! The queues of jobs that receiving threads leave to others because the jobs wait
+//! ([`super::helper`]).
 
 use super::stay::Stay;
 use block::{Dba, InstanceId, LogPos};
@@ -21,9 +22,9 @@ pub(super) enum Job {
         block: Dba,
         id: RequestId,
     },
-    /// Close this one, but not yet.
+    /// Close a frame, but not yet.
     Stay(Stay),
-    /// A copy of an undo block of ours.
+    /// Send a copy of an undo block of this instance.
     UndoCopy {
         to: InstanceId,
         block: Dba,
@@ -41,8 +42,8 @@ pub(super) enum Job {
     },
     /// Bring back the newest version of a block that nobody holds.
     Recover(Dba),
-    /// Read a block that was granted to sessions which are gone, or give one a frame that came for
-    /// them.
+    /// Read a block that was granted to sessions which are gone, or find a frame for a block that
+    /// came for them.
     Read(Dba),
     Flush(LogPos),
 }
@@ -59,32 +60,32 @@ pub(super) struct Jobs {
 #[derive(Default)]
 struct Queues {
     latches: VecDeque<Job>,
-    /// By the time of the next look, and a number.
+    /// Frames to be closed later, by the time of the next look and a number.
     stays: BTreeMap<(Instant, u64), Stay>,
     last_stay: u64,
-    /// Wait for a write that is in flight.
+    /// Jobs that wait for a write that is in flight.
     parked: Vec<Job>,
-    /// Up to where the log is to be flushed.
+    /// The position up to which the log must be flushed.
     flush: Option<LogPos>,
-    /// In order, so that neighbours are read at once.
+    /// Blocks to be brought back, in order, so that neighbours are read at once.
     recover: BTreeSet<Dba>,
     read: BTreeSet<Dba>,
     own: VecDeque<(u8, u64, Box<Message>)>,
     stop: bool,
 }
 
-/// What `lmr0` and its like do.
+/// A job for `lmr0` and its like.
 pub(super) enum Recovery {
-    /// Hear what a shard has left to say to itself.
+    /// Hear a message that a shard has left to itself.
     Message(u8, u64, Box<Message>),
-    /// Bring these back, which stand near each other in their file.
+    /// Bring these blocks back, which stand near each other in their file.
     Blocks(Vec<Dba>),
-    /// Read this one for other instances.
+    /// Read this block for other instances.
     Read(Dba),
 }
 
 impl Queues {
-    /// Takes with `first` those that follow it closely enough to be read in one go.
+    /// Takes with `first` those blocks that follow it closely enough to be read in one go.
     fn run_from(&mut self, first: Dba) -> Vec<Dba> {
         let mut run = vec![first];
         let mut last = first;
@@ -138,12 +139,12 @@ impl Jobs {
         }
     }
 
-    /// To be tried again when `dbw0` has written its batch.
+    /// Puts a job aside, to be tried again when `dbw0` has written its batch.
     pub fn park(&self, job: Job) {
         self.queues.lock().parked.push(job);
     }
 
-    /// No write is in flight any more that was when these were parked.
+    /// Tries the parked jobs again: no write is in flight any more that was when they were parked.
     pub fn look_again(&self) {
         let mut queues = self.queues.lock();
         let parked = std::mem::take(&mut queues.parked);
@@ -166,7 +167,7 @@ impl Jobs {
         }
     }
 
-    /// None: it is time to end.
+    /// The next job for `lmc0`. `None` when it is time to end.
     pub fn next_latch_job(&self) -> Option<Job> {
         let mut queues = self.queues.lock();
         loop {
@@ -189,8 +190,8 @@ impl Jobs {
         }
     }
 
-    /// Messages first: more blocks may go on for each of them than are brought back in the same
-    /// time.
+    /// The next job for `lmr0` and its like. `None` when it is time to end. Messages come first:
+    /// each may let more blocks go on than are brought back in the same time.
     pub fn next_recovery(&self) -> Option<Recovery> {
         let mut queues = self.queues.lock();
         loop {
@@ -228,8 +229,8 @@ impl Jobs {
     }
 }
 
-/// Blocks that are read in one go: half a MiB.
+/// Blocks that are read in one go at most: half a MiB.
 const RUN_BLOCKS: u32 = 64;
-/// Blocks from one that is wanted to the next: to read over those in between takes less time than
-/// one read more.
+/// The most blocks from one wanted block to the next. Reading over those in between takes less time
+/// than one read more.
 const RUN_STEP: u32 = 4;

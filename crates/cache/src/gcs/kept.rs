@@ -1,13 +1,13 @@
-//! The right to latch a block once, kept from reading a row to changing it (R7), so that the block
-//! that came for the change is still here when it is made.
+//! The right to latch a block once, kept from reading a row to changing it (R7). So the block that
+//! came for the change is still here when the change is made.
 //!
 //! **Invariants.**
-//! - A thread keeps one at most, and nothing but a latch is waited for meanwhile: it is given back
-//!   before the thread's next wait of any other kind ([`wait::before_next_wait`]), before it looks
-//!   at another block, when the block was changed, and with the statement's end. So a recall waits
-//!   for a thread that has all that it needs, or for none.
-//! - It is not kept when this instance's state is locked by its thread: whoever asks or takes a
-//!   frame gives it back first.
+//! - A thread keeps one such right at most, and waits for nothing but a latch meanwhile. The right
+//!   is given back before the thread's next wait of any other kind ([`wait::before_next_wait`]),
+//!   before the thread looks at another block, when it has changed the block, and at the
+//!   statement's end. So a recall waits for a thread that has all that it needs, or for none.
+//! - The right is not kept while the thread has this instance's state latched. A thread that asks
+//!   for a block or takes a frame gives it back first.
 
 use super::admission::Admission;
 use super::state::Cause;
@@ -39,7 +39,7 @@ impl Drop for Kept {
 }
 
 thread_local! {
-    /// The block for which this thread keeps the right: looked at on every way to a block.
+    /// The block for which this thread keeps the right. Every way to a block looks at it.
     static OF: Cell<Option<Dba>> = const { Cell::new(None) };
     static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
 }
@@ -54,8 +54,8 @@ pub(crate) fn keep(admission: Admission<'_>) {
     wait::before_next_wait(Some(give_back));
 }
 
-/// Gives back what this thread keeps of blocks that it looked at to change them
-/// ([`Cache::read_to_change`]), if anything: to be called when it will not.
+/// Gives back the right that this thread keeps for a block that it looked at to change it
+/// ([`Cache::read_to_change`]), if any. Called when the thread will not change it.
 #[inline]
 pub fn give_back() {
     if OF.get().is_some() {
@@ -83,7 +83,7 @@ pub(crate) fn give_back_of(dba: impl FnOnce() -> Dba) {
 fn give_back_now() {
     OF.set(None);
     wait::before_next_wait(None);
-    // Taken out first: what is given back may send, and with that look at this again.
+    // The right is taken out first: giving it back may send, and sending looks here again.
     let kept = KEPT.take();
     drop(kept);
 }

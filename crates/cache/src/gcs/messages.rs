@@ -1,7 +1,7 @@
-//! The messages of the cache as bytes: what kinds there are, and their fields.
+//! The messages of the cache: their kinds, their fields, and their bytes.
 //!
-//! A message of a shard may have a term in front ([`super::state::TERMED_SHARD`]), and one about a
-//! request has behind it what the request has cost so far ([`super::timing`]).
+//! A message of a shard may have a term in front ([`super::state::TERMED_SHARD`]). A message about
+//! a request has behind it what the request has cost so far ([`super::timing`]).
 
 use super::timing::BlockCost;
 use block::Dba;
@@ -46,22 +46,23 @@ tagged! {
     }
 }
 
-/// A message that is no shard's. Its tag is the kind of the frame.
+/// A message that belongs to no shard. Its tag is the kind of the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Plain {
-    /// An undo block of the receiver is wanted, under a number of the sender's.
+    /// The sender wants an undo block of the receiver, under a number of its own.
     UndoWanted { block: Dba, id: u64 },
-    /// The answer. The block travels beside it, if the sender has it cached.
+    /// The answer to `UndoWanted`. The block travels beside it, if the sender has it cached.
     UndoCopy {
         block: Dba,
         id: u64,
         cost: BlockCost,
     },
-    /// The receiver uses most what the sender masters: it should master it.
+    /// The receiver should master a granule of the sender's, because it uses it most.
     Offer {
         granule: Granule,
         term: Term,
-        /// Requests for it in the last window: of all, and of the receiver.
+        /// Requests for the granule in the last window: those of all instances, and those of the
+        /// receiver.
         requests: u32,
         of_target: u32,
     },
@@ -75,8 +76,8 @@ tagged! {
     }
 }
 
-/// Whether it is said behind a message what the request has cost so far: orders and answers about
-/// one.
+/// Whether a message has behind it what the request has cost so far. Orders and answers about a
+/// request have it.
 pub(super) fn is_timed(message: &Message) -> bool {
     matches!(
         message,
@@ -89,7 +90,7 @@ pub(super) fn is_timed(message: &Message) -> bool {
     )
 }
 
-/// Appends a message of a shard. `cost`: of one that is timed, and of no other.
+/// Appends a message of a shard. A message that is timed has a `cost`, and no other has.
 pub(super) fn encode(message: &Message, cost: Option<BlockCost>, out: &mut Vec<u8>) {
     assert_eq!(cost.is_some(), is_timed(message), "{message:?}");
     let mut w = Writer::new(out);
@@ -99,7 +100,7 @@ pub(super) fn encode(message: &Message, cost: Option<BlockCost>, out: &mut Vec<u
     }
 }
 
-/// A message of a shard, from behind its term to the end.
+/// Reads a message of a shard, from behind its term to the end.
 pub(super) fn decode(mut r: Reader<'_>) -> Result<(Message, Option<BlockCost>), Bad> {
     let message = ShardMessages::get(&mut r)?;
     let cost = match is_timed(&message) {

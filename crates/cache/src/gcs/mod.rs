@@ -1,25 +1,25 @@
-//! The cache among other instances: what drives the global cache service ([`fusion::gcs::Shard`])
-//! with this instance's frames, log and disk.
+//! The cache among other instances. Drives the global cache service ([`fusion::gcs::Shard`]) with
+//! this instance's frames, log and disk.
 //!
 //! **Alone** an instance never comes here: its blocks are in its frames exclusively, unregistered,
-//! and it sends nothing. When others are about to come ([`Cache::reconfigure`]), what is cached is
-//! declared to the new masters, and from then on every miss is a request.
+//! and it sends nothing. When others are about to come ([`Cache::reconfigure`]), the instance
+//! declares to the new masters what it has cached. From then on every miss is a request.
 //!
 //! **Invariants.**
-//! - A frame's mode is the lowest number of its state ([`crate::frame`]); who has latched the frame
-//!   looks at it once more. It is raised and lowered by this module only, lowered only under the
-//!   frame's exclusive latch; so what is latched in a mode stays so until it is let go (R7, race 8
-//!   of docs/design.md).
+//! - A frame's state is its mode, as a number ([`crate::frame`]). A thread that has latched the
+//!   frame looks at it once more. Only this module raises and lowers the mode, and lowers it only
+//!   under the frame's exclusive latch. So a frame that is latched in a mode keeps it until it is
+//!   let go (R7, race 8 of docs/design.md).
 //! - All about one block is one shard's ([`shards`]).
-//! - Order of latches: frame, then the shard's [`state::State`]. Whoever has the state only tries a
-//!   frame's latch, and leaves the rest to the thread `lmc0` (R8).
-//! - A block's bytes that arrived are in [`state::State::arrived`] until a session has put them
-//!   into a frame: receiving threads never look for a frame.
-//! - A frame that was closed for another instance has its content, clean or not, until the shard
-//!   says what becomes of it; it is written by nobody meanwhile.
+//! - Order of latches: frame, then the shard's [`state::State`]. A thread that has the state
+//!   latched only tries a frame's latch, and leaves the rest to the thread `lmc0` (R8).
+//! - The bytes of a block that arrived are in [`state::State::arrived`] until a session has put
+//!   them into a frame: receiving threads never look for a frame.
+//! - A frame that was closed for another instance keeps its content, clean or not, until the shard
+//!   says what becomes of it. Nobody writes that content meanwhile.
 //! - A past image is in [`state::State::images`] before its frame is clean, and the checkpoint
-//!   reads frames before images: so it never passes one (R5).
-//! - Undo blocks belong to their instance: they never go through the shard. Others get copies
+//!   reads frames before images. So the checkpoint never passes an image (R5).
+//! - Undo blocks belong to their instance. They never go through the shard. Others get copies
 //!   ([`Cache::read_undo`]).
 //!
 //! **Layers**, from the top; a module imports only from layers below its own: this module, which
@@ -70,8 +70,9 @@ use timing::BlockCost;
 use wire::{Bad, Reader};
 
 impl Cache {
-    /// Says how other instances are reached and starts the thread that does what receiving threads
-    /// leave. Called once, before [`Cache::reconfigure`]. `shards`: the same for all members.
+    /// Sets how other instances are reached, and starts the threads that do what receiving threads
+    /// leave. Called once, before [`Cache::reconfigure`]. The number of `shards` is the same for
+    /// all members.
     pub fn join_cluster(self: &Arc<Self>, post: Arc<dyn Post>, shards: u8) -> Result<()> {
         let shards = shards_of(post.me(), shards);
         assert!(
@@ -87,12 +88,11 @@ impl Cache {
         self.gcs.helper.stop();
     }
 
-    /// What this instance has cached alone becomes known to its shard, to be declared in the first
-    /// epoch.
+    /// Tells the shards what this instance has cached alone, to be declared in the first epoch.
     fn register_everything(&self) {
         self.gcs.clustered.store(true, SeqCst);
-        // A thread that loads without the shard has looked at the flag before; it needs no more
-        // than the disk to go on.
+        // A thread that loads without the shard looked at the flag before. It needs no more than
+        // the disk to go on.
         while self.gcs.lone_loads.load(SeqCst) > 0 {
             seam::thread::yield_now();
         }
@@ -107,8 +107,8 @@ impl Cache {
         }
     }
 
-    /// Takes in a message of kind [`interconnect::kinds::CACHE`]. Never waits. An error: these are
-    /// no bytes of ours, the connection is to be closed.
+    /// Takes in a message of kind [`interconnect::kinds::CACHE`]. Never waits. After an error the
+    /// connection must be closed: these are no bytes of ours.
     pub fn message(
         &self,
         from: InstanceId,
@@ -212,7 +212,7 @@ impl Cache {
         }
     }
 
-    /// The connection to `peer` broke and is back.
+    /// Asks again for what may have been lost, after the connection to `peer` broke and came back.
     pub fn reconnected(&self, peer: InstanceId) {
         self.each_shard(|s| {
             self.step(s, Cause::default(), |shard, out| {
@@ -222,7 +222,7 @@ impl Cache {
         });
     }
 
-    /// Drives again what may have been lost: to be called about once a second.
+    /// Drives again what may have been lost. Called about once a second.
     pub fn tick(&self) {
         self.each_shard(|s| {
             self.step(s, Cause::default(), Shard::timer);
@@ -233,7 +233,8 @@ impl Cache {
         self.follow_policy();
     }
 
-    /// Past images kept here: a clean leave waits until there are none, and asks for their writing.
+    /// The number of past images kept here. A clean leave waits until there are none. This call
+    /// asks for their writing.
     pub fn past_images(&self) -> usize {
         let mut n = 0;
         self.each_shard(|s| {
@@ -251,7 +252,7 @@ impl Cache {
     /// Lets go of every clean block, so that this instance can leave. Returns how many blocks it
     /// could not let go of yet.
     pub fn release_everything(&self) -> usize {
-        // There may be nobody left to whom ticks are due.
+        // Perhaps no other instance is left, and so nothing calls `tick`.
         self.each_shard(|s| self.read_unattended(s));
         let mut left = 0;
         for (i, frame) in self.frames.iter().enumerate() {
@@ -267,8 +268,8 @@ impl Cache {
         left
     }
 
-    /// Position of the oldest redo that past images need, or [`CLEAN`]. To be read after the
-    /// frames'.
+    /// The position of the oldest redo that past images need, or [`CLEAN`]. It must be read after
+    /// the frames'.
     pub(crate) fn oldest_image(&self) -> u64 {
         let mut oldest = CLEAN;
         if self.is_clustered() {
@@ -280,17 +281,19 @@ impl Cache {
         oldest
     }
 
-    /// Changes whenever the copies that another instance has made become worthless, because it is
-    /// gone: they may show what it had changed and lost, and point to undo that it lost with it or
-    /// that its next life has written anew. Whoever has read a copy and goes on to look at undo
-    /// compares what this said before with what it says after, and starts over if they differ (R3).
+    /// A number that changes whenever the copies that another instance has made become worthless,
+    /// because that instance is gone. Such copies may show what it had changed and lost. They may
+    /// also point to undo that it lost with it or that its next life has written anew.
+    ///
+    /// A caller that has read a copy and goes on to look at undo compares the number before and
+    /// after. If the two differ, it starts over (R3).
     #[inline]
     pub fn copies_lost(&self) -> u64 {
         self.gcs.copies_lost.load(SeqCst)
     }
 
-    /// Asks for the writing of the images whose redo lies before `upto`, so that the checkpoint can
-    /// pass it.
+    /// Asks for the writing of the images whose redo begins before `upto`, so that the checkpoint
+    /// can pass it.
     pub(crate) fn want_images_written(&self, upto: u64) {
         if !self.is_clustered() {
             return;
@@ -305,7 +308,8 @@ impl Cache {
         });
     }
 
-    /// Blocks that `dbw0` has written, with the versions that are on synced disk now.
+    /// Tells the shards which blocks `dbw0` has written, with the versions that are on synced disk
+    /// now.
     pub(crate) fn blocks_written(&self, written: impl Iterator<Item = (Dba, Scn)>) {
         if !self.is_clustered() {
             return;
@@ -324,21 +328,21 @@ impl Cache {
         self.no_write_in_flight();
     }
 
-    /// Frames that are to be closed once no write of them is in flight are looked at again.
+    /// Looks again at the frames that must be closed once no write of them is in flight.
     pub(crate) fn no_write_in_flight(&self) {
         self.gcs.helper.look_again();
     }
 
-    /// Whether the frame, which the caller has latched exclusively and found clean and unpinned,
-    /// may be given to another block.
+    /// Whether the frame may be given to another block. The caller has latched it exclusively and
+    /// found it clean and without pins.
     pub(crate) fn let_go(&self, ix: FrameIx, dba: Dba) -> bool {
         if is_private(dba) || !self.is_clustered() {
             return true;
         }
         let s = &mut *self.state(dba);
         if s.members.is_empty() {
-            // Others are about to come; this shard is not in their epoch yet, and has no masters to
-            // be told.
+            // Others are about to come. This shard is not in their epoch yet, so it has no masters
+            // to tell.
             s.shard.disown(dba);
             return true;
         }

@@ -1,16 +1,17 @@
-//! What a step of the shard wants said, said once the state is let go.
+//! What a step of the shard wants said. It is said once the state is let go.
 //!
-//! Sending and waking are calls of the system. Whoever is woken, or answered by another instance on
-//! the same machine, looks at the state at once: done under its latch, each would meet a latch
-//! whose owner has just lost its CPU to the one that wants it.
+//! Sending and waking are system calls. A session that is woken looks at the state at once, and so
+//! does one that another instance on the same machine answers. If these calls were made under the
+//! state's latch, each of these sessions would meet a latch whose owner has just lost its CPU to
+//! it.
 //!
 //! **Invariants.**
-//! - A letter has its bytes with it: the frame that a block was sent from is anybody's once the
-//!   state is let go.
+//! - A letter has its bytes with it: once the state is let go, the frame that a block was sent from
+//!   may be anybody's.
 //! - Two threads may say what they have to say in another order than that of their steps. The shard
-//!   admits messages in any order (`fusion::gcs` is checked with a network that keeps none); a
-//!   session takes no notice of what was meant for an earlier wait of its, nor of less than it has
-//!   been told already ([`Slot::tell`]).
+//!   admits messages in any order (`fusion::gcs` is checked with a network that keeps none). A
+//!   session ignores what was meant for an earlier wait of its own, and news that says less than it
+//!   has been told already ([`Slot::tell`]).
 
 use super::jobs::{Job, Jobs};
 use super::slot::{How, Slot, Told};
@@ -20,13 +21,13 @@ use redo::Redo;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Buffers for blocks that a thread keeps for its next letters.
+/// The number of block buffers that a thread keeps for its next letters.
 const SPARE_BLOCKS: usize = 4;
 
 #[derive(Default)]
 pub(super) struct Outgoing {
     letters: Vec<Letter>,
-    /// Of all letters.
+    /// The bytes of all letters.
     bodies: Vec<u8>,
     told: Vec<(Arc<Slot>, u64, Told, How)>,
     jobs: Vec<Job>,
@@ -42,7 +43,7 @@ struct Letter {
 }
 
 impl Outgoing {
-    /// `body` writes the message.
+    /// Adds a letter. `body` writes the message.
     pub fn letter(
         &mut self,
         (to, kind, epoch): (InstanceId, u16, u64),
@@ -77,7 +78,8 @@ impl Outgoing {
         self.letters.is_empty() && self.told.is_empty() && self.jobs.is_empty()
     }
 
-    /// By this shard. Letters first: others work on them while sessions here wake up.
+    /// Says everything, for this shard. Letters come first: others work on them while sessions here
+    /// wake up.
     pub fn say(&mut self, shard: u8, post: &dyn Post, redo: &Redo, helper: &Jobs) {
         for letter in self.letters.drain(..) {
             let parcel = Parcel {
@@ -96,8 +98,8 @@ impl Outgoing {
             slot.tell(waiter, told, how);
         }
         for job in self.jobs.drain(..) {
-            // The thread that writes the log just now tells of it, too: nobody needs to be woken
-            // for that.
+            // The thread that is writing the log just now tells of it, too. So nobody needs to be
+            // woken for that.
             if !matches!(job, Job::Flush(upto) if redo.want(upto)) {
                 helper.push(job);
             }

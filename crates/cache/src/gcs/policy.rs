@@ -1,4 +1,4 @@
-//! What is counted and remembered of who uses which granule ([`super::affinity`]).
+//! The counts and memories of which instance uses which granule ([`super::affinity`]).
 
 use block::{Dba, InstanceId, ObjectId};
 use fusion::ids::Granule;
@@ -6,17 +6,17 @@ use seam::HashMap;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime};
 
-/// What the view of the policy remembers.
+/// The most rows that the policy's view remembers.
 const MAX_HISTORY: usize = 1000;
 
 /// When a granule gets another master.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Affinity {
-    /// Requests are counted for so long, then looked at. Zero: nothing is moved.
+    /// Requests are counted for so long, then looked at. If it is zero nothing is moved.
     pub window: Duration,
-    /// Requests for a granule in a window, below which it stays where it is.
+    /// The number of requests for a granule in a window, below which the granule stays where it is.
     pub minimum: u32,
-    /// Of these the share of one instance, in percent, from which on it becomes the master.
+    /// The share of these requests, in percent, from which on an instance becomes the master.
     pub percent: u32,
 }
 
@@ -30,10 +30,10 @@ impl Default for Affinity {
     }
 }
 
-/// Requests for blocks of a granule, by instance: there are few.
+/// Requests for blocks of a granule, by instance. There are few instances.
 pub(super) type Users = Vec<(InstanceId, u32)>;
 
-/// What a shard counts.
+/// The requests that a shard counts.
 #[derive(Default)]
 pub(super) struct Uses(pub(super) HashMap<Granule, Users>);
 
@@ -54,31 +54,33 @@ pub struct PolicyRow {
     pub at: SystemTime,
     pub event: PolicyEvent,
     pub first: Dba,
-    /// Of a block of it that is cached, if one is.
+    /// The object of a block of the granule that is cached, if one is.
     pub object: Option<ObjectId>,
     /// The instance that is to be the master.
     pub target: InstanceId,
     /// Requests counted in the last window, and of them the target's.
     pub requests: u32,
     pub of_target: u32,
-    /// How long blocks of it waited; of a granule that is served.
+    /// How long the granule's blocks waited, in the row of a granule that is served.
     pub frozen: Option<Duration>,
 }
 
-/// A granule that somebody took.
+/// A granule that an instance took.
 #[derive(Clone, Debug)]
 pub struct GranuleRow {
     pub first: Dba,
     pub blocks: u32,
     pub object: Option<ObjectId>,
     pub master: InstanceId,
-    /// None: the masters of its blocks' hash buckets, or not known here.
+    /// The former master. `None` if it was the masters of its blocks' hash buckets, or is not known
+    /// here.
     pub previous: Option<InstanceId>,
     /// Moves that this instance has heard of.
     pub moves: u32,
-    /// The last of them. None if that was before this instance came.
+    /// When the last move was. `None` if that was before this instance came.
     pub moved: Option<SystemTime>,
-    /// Why: requests in a window, and of them the master's. Known to the master.
+    /// Why the granule was taken: the requests in a window, and of them the master's. Only the
+    /// master knows it.
     pub reason: Option<(u32, u32)>,
 }
 

@@ -1,4 +1,4 @@
-//! What a session's wait turned out to be, by what came and from where.
+//! What a session's wait turned out to be, judged by what came and from where.
 
 use super::slot::{How, Waiting};
 use super::state::Cause;
@@ -15,7 +15,7 @@ pub(super) fn how_it_came(w: &Waiting, cause: &Cause<'_>) -> How {
 
 fn how_the_block_came(w: &Waiting, cause: &Cause<'_>) -> How {
     let Some(from) = cause.from else {
-        // By what another session here did.
+        // Another session of this instance ended the wait.
         return How::local(match w.releasing {
             true => Event::GcBufferBusyRelease,
             false => Event::GcBufferBusyAcquire,
@@ -26,7 +26,7 @@ fn how_the_block_came(w: &Waiting, cause: &Cause<'_>) -> How {
     }
     let spent = cause.spent.unwrap_or(BlockCost {
         messages: 2,
-        // Nobody granted it but this instance itself, once the others had given it up.
+        // This instance itself granted the block, once the others had given it up.
         busy: true,
         ..BlockCost::default()
     });
@@ -51,7 +51,7 @@ fn how_the_block_came(w: &Waiting, cause: &Cause<'_>) -> How {
     )
 }
 
-/// How a copy came.
+/// What the wait for a copy turned out to be.
 pub(super) fn copy_came(cause: &Cause<'_>, joined: bool) -> How {
     let (Some(from), Some(spent), false) = (cause.from, cause.spent, joined) else {
         return How::local(Event::GcBufferBusyAcquire);

@@ -1,21 +1,22 @@
 //! Changes of epoch, and bringing back the blocks of members that have died.
 //!
-//! The plan and the directory are the shard's (`fusion::gcs`). Here: the redo of the dead, which
-//! each survivor's engine reads and hands in, and the blocks that this instance was told to bring
-//! back, done by the threads `lmr0`, `lmr1`, ...: the newest of disk and its own past image, and
-//! what the dead have logged since.
+//! The shard has the plan and the directory (`fusion::gcs`). This module has two other things. One
+//! is the redo of the dead, which each survivor's engine reads and hands in. The other is the
+//! making of the blocks that this instance was told to bring back, by the threads `lmr0`, `lmr1`,
+//! ... Such a block is made of the newer of disk and this instance's own past image, and of what
+//! the dead have logged since.
 //!
 //! **Invariants.**
 //! - A block under recovery is in [`State::to_read`] until it is in its frame and the shard knows
 //!   it. No session may use it before, and no other instance gets it.
-//! - Its making begins only when the redo of all that are dead in the present epoch is here. One
-//!   that has begun goes on across a change of epoch: whoever dies later cannot have changed the
-//!   block since it was lost, and had no newer image of it, or it would have been told to bring it
-//!   back.
+//! - Its making begins only when the redo of all that are dead in the present epoch is here. A
+//!   making that has begun goes on across a change of epoch. An instance that dies later cannot
+//!   have changed the block since it was lost. Nor did it have a newer image of it, or it would
+//!   have been told to bring the block back.
 //! - What was read ahead for a block counts only in the epoch, and for the grant, under which it
 //!   was read: nobody else can have written the block to disk meanwhile.
-//! - A read that fails is tried again at every tick, and said: whoever wants the block waits for
-//!   it.
+//! - A read that fails is tried again at every tick, and logged: sessions that want the block wait
+//!   for it.
 
 use super::dead::{ClusterMember, Dead, DeadThreads, Reconfiguration, ThreadsClosed};
 use super::jobs::Job;
@@ -38,7 +39,7 @@ struct Ahead {
 
 type Grant = (Epoch, Generation);
 
-/// The one by which the block is being brought back here.
+/// The grant by which the block is being brought back here.
 fn grant_of(s: &State, dba: Dba) -> Option<Grant> {
     let to_read = s.to_read.get(&dba).filter(|r| r.recovery)?;
     Some((s.shard.epoch(), to_read.generation))
@@ -57,16 +58,16 @@ impl Cache {
     pub fn on_threads_closed(&self, told: ThreadsClosed) {
         assert!(
             self.gcs.closed.set(told).is_ok(),
-            "invariant: one is told of closed threads"
+            "invariant: closed threads have one listener"
         );
     }
 
-    /// Enters a membership epoch. All members enter it with the same. May wait for loads under way:
-    /// not to be called by a receiving thread.
+    /// Enters a membership epoch. All members enter it with the same plan. May wait for loads under
+    /// way, so a receiving thread must not call it.
     ///
-    /// If somebody is dead, [`Cache::dead_redo`] is to follow. Until then those blocks wait which
-    /// only the dead had, and those whose master was dead. A member that is gone without being
-    /// among the dead has left cleanly: it holds nothing and left no image.
+    /// If somebody is dead, [`Cache::dead_redo`] must follow. Until then two kinds of blocks wait:
+    /// those that only the dead had, and those whose master was dead. A member that is gone without
+    /// being among the dead has left cleanly: it holds nothing and left no image.
     pub fn reconfigure(&self, r: &Reconfiguration) {
         if !self.is_clustered() {
             self.register_everything();
@@ -107,15 +108,15 @@ impl Cache {
         self.start_recoveries(s);
     }
 
-    /// What the dead of this epoch have left. Nothing happens if another epoch has begun meanwhile.
-    /// An error: what the dead have written cannot be synced, and nothing is known about the disk.
-    /// May wait for the disk.
+    /// Takes in what the dead of this epoch have left. Does nothing if another epoch has begun
+    /// meanwhile. May wait for the disk. An error says that what the dead have written cannot be
+    /// synced, and that nothing is known about the disk.
     pub fn dead_redo(&self, epoch: u64, threads: DeadThreads) -> Result<()> {
-        // What is brought back may be on disk already, written and not synced by the dead.
+        // A block that is brought back may be on disk already, written and not synced by the dead.
         self.files
             .sync(self.files.ids().into_iter().filter(|f| f.owner().is_none()))?;
         let shared = |dba: &Dba| !is_private(*dba);
-        // Also what no redo names may be torn: blocks that were only cleaned out.
+        // Blocks that no redo names may be torn, too: those that were only cleaned out.
         let named = threads.redo.blocks().chain(threads.torn.blocks());
         let named: BTreeSet<Dba> = named.filter(shared).collect();
         let threads = Arc::new(threads);
@@ -134,7 +135,7 @@ impl Cache {
         Ok(())
     }
 
-    /// What the shard has left to say to itself, in a step of its own.
+    /// Hears, in a step of its own, a message that the shard has left to itself.
     pub(super) fn hear_itself(&self, shard: u8, epoch: u64, message: Message) {
         let s = &mut *Latched::new(self, &self.shards()[usize::from(shard)]);
         if s.shard.epoch().0 == epoch {
@@ -145,7 +146,7 @@ impl Cache {
         }
     }
 
-    /// The shard wants a block brought back.
+    /// Notes that the shard wants a block brought back.
     pub(super) fn recover(&self, s: &mut State, dba: Dba, generation: Generation) {
         let to_read = ToRead {
             mode: Mode::Exclusive,
@@ -161,7 +162,7 @@ impl Cache {
         }
     }
 
-    /// Begins with all that can be begun, for the first time or again.
+    /// Begins with all blocks that can be begun, for the first time or again.
     pub(super) fn start_recoveries(&self, s: &mut State) {
         if !s.dead.is_known() {
             return;
@@ -180,7 +181,7 @@ impl Cache {
         }
     }
 
-    /// Of `lmr0` and its like: blocks in order, near each other in one file.
+    /// Brings blocks back, in a thread like `lmr0`. They are in order, near each other in one file.
     pub(super) fn recover_blocks(&self, run: &[Dba]) {
         let ahead = match run.len() {
             1 => vec![None],
@@ -191,7 +192,8 @@ impl Cache {
         }
     }
 
-    /// The blocks as they are on disk, in one read. A hint: what fails is read by itself.
+    /// Reads the blocks as they are on disk, in one read. This is a hint: blocks for which it fails
+    /// are read one by one.
     fn read_ahead(&self, run: &[Dba]) -> Vec<Option<Ahead>> {
         let grants: Vec<_> = run
             .iter()
@@ -223,7 +225,7 @@ impl Cache {
                 ahead = ahead.take().filter(|a| grant_of(s, dba) == Some(a.grant));
                 known = Some(s.dead.threads.clone());
             }
-            // Somebody else has died meanwhile: it is begun when all redo is here.
+            // Somebody else has died meanwhile. The block is begun when all redo is here.
             false => {
                 if let Some(to_read) = s.to_read.get_mut(&dba) {
                     to_read.claimed = None;
@@ -237,8 +239,8 @@ impl Cache {
         }
     }
 
-    /// The newest version of a block that nobody holds. Says whether it is newer than what is on
-    /// disk, which has been read perhaps.
+    /// Makes the newest version of a block that nobody holds. `on_disk` is the version on disk, if
+    /// it has been read ahead. Returns whether the result is newer than that.
     pub(super) fn newest(
         &self,
         dba: Dba,
@@ -258,7 +260,7 @@ impl Cache {
                     return Err(storage::Error::Block { path, source }.into());
                 };
                 block.0.copy_from_slice(&whole.0);
-                // The home is to be written anew.
+                // The home must be written anew.
                 self.bring_forward(dba, block, threads)?;
                 return Ok(true);
             }

@@ -1,4 +1,4 @@
-//! How a session gets a block that its frames do not have in the mode it needs.
+//! How a session gets a block that the frames do not have in the mode it needs.
 
 use super::admission::Admission;
 use super::dead::DeadThreads;
@@ -19,35 +19,35 @@ use std::sync::atomic::Ordering::*;
 use wait::{Event, Stat, stat};
 
 thread_local! {
-    /// A thread waits for one block at a time.
+    /// The thread's place to wait. A thread waits for one block at a time.
     static SLOT: Arc<Slot> = Arc::default();
 }
 
 /// Where the content of a granted block comes from.
 pub(super) enum Fill {
     Disk,
-    /// The asker overwrites all of the block.
+    /// Nowhere: the asker overwrites all of the block.
     Nothing,
-    /// The newest version that is left anywhere: of disk (as it is there, if it was read ahead),
-    /// this instance's past image and the dead.
+    /// The newest version that is left anywhere: made of disk (as it is there, if it was read
+    /// ahead), of this instance's past image, and of what the dead have left.
     Newest(Option<Arc<DeadThreads>>, Option<Box<BlockBuf>>),
 }
 
-/// What was filled in.
+/// The result of filling a block.
 struct Filled {
     version: Scn,
-    /// The block is newer than what is on disk.
+    /// Whether the block is newer than what is on disk.
     dirty: bool,
 }
 
-/// What a session got.
+/// The block or copy that a session got.
 pub(crate) enum Acquired<'a> {
     Here(Admission<'a>),
-    /// Good for the snapshot asked with; never current.
+    /// A copy that is good for the snapshot asked with, and never current.
     Copy(Arc<BlockBuf>),
 }
 
-/// Held while a block is loaded without the shard.
+/// The right to load a block without the shard. Held while the block is loaded.
 pub(crate) struct LoneLoad<'a>(&'a Gcs);
 
 impl Drop for LoneLoad<'_> {
@@ -57,15 +57,15 @@ impl Drop for LoneLoad<'_> {
 }
 
 impl Cache {
-    /// The right to load without asking anybody, of an instance that is alone.
+    /// The right to load without asking anybody, for an instance that is alone.
     pub(crate) fn lone_load(&self) -> Option<LoneLoad<'_>> {
         self.gcs.lone_loads.fetch_add(1, SeqCst);
         let load = LoneLoad(&self.gcs);
         (!self.is_clustered()).then_some(load)
     }
 
-    /// Asks for the block, waits, and sees to it that it is in a frame, or has a copy. `format`:
-    /// whoever asks overwrites all of it, so it need not be read.
+    /// Asks for the block and waits until it is in a frame, or until a copy has come. `format` says
+    /// that the asker overwrites all of the block, so it need not be read.
     pub(crate) fn acquire(&self, dba: Dba, want: Want, format: bool) -> Result<Acquired<'_>> {
         assert_none_held("another instance is waited for");
         kept::give_back();
@@ -88,7 +88,7 @@ impl Cache {
                     std::mem::forget(admission);
                     return Err(wait::Cancelled.into());
                 }
-                // It is about to be told.
+                // The session is about to be told.
                 Told::GiveUp => cancellable = None,
                 Told::Copy(block) => {
                     // The shard has forgotten this waiter: there is nothing to give back.
@@ -119,8 +119,8 @@ impl Cache {
         let at_ns = wait::timestamp_ns();
         let s = &mut *self.planned(dba);
         s.last_waiter += 1;
-        // A thread's place is the same whichever shard it waits in: what another shard says late
-        // must not be taken for this one's.
+        // A thread has one place for all shards. What another shard says late must not be taken for
+        // this shard's word.
         let waiter = s.last_waiter << 8 | u64::from(s.number);
         slot.begin(waiter);
         let waiting = Waiting {
@@ -139,12 +139,12 @@ impl Cache {
             shard.request(dba, want, Waiter(waiter), out);
         });
         self.find_reader(s, dba, &Cause::default());
-        // If no message was necessary the master has been asked already, by another session.
+        // If no message was necessary, another session has already asked the master.
         let of = s.last_sent_to.unwrap_or_else(|| s.master(dba));
         (waiter, Asked { of, at_ns })
     }
 
-    /// Somebody who waits for a block that was granted from disk is to read it.
+    /// Picks a session that waits for a block granted from disk, to read it.
     pub(super) fn find_reader(&self, s: &mut State, dba: Dba, cause: &Cause<'_>) {
         let Some(to_read) = s.to_read.get_mut(&dba) else {
             return;
@@ -161,12 +161,12 @@ impl Cache {
         }
     }
 
-    /// Waits no more. False: it has been served.
+    /// Ends a session's wait. Returns false if the session has been served already.
     fn withdraw(&self, dba: Dba, waiter: u64) -> bool {
         let mut withdrawn = false;
         self.with_state(dba, |s| {
             withdrawn = s.waiting.remove(&waiter).is_some();
-            // Perhaps it has not even been told that it is to read.
+            // Perhaps the session has not even been told that it must read.
             let reads = |r: &ToRead| r.claimed == Some(Reader::Waiter(waiter));
             if withdrawn && s.to_read.get(&dba).is_some_and(reads) {
                 self.let_somebody_read(s, dba);
@@ -175,7 +175,7 @@ impl Cache {
         withdrawn
     }
 
-    /// The read failed: another session may try.
+    /// Ends the wait of a session whose read failed. Another session may try.
     fn give_up(&self, dba: Dba, waiter: u64) {
         self.with_state(dba, |s| {
             s.waiting.remove(&waiter);
@@ -183,8 +183,8 @@ impl Cache {
         });
     }
 
-    /// Handles a read of a block that failed: another session that waits for the block is to try,
-    /// or else it is let go. If that cannot be it is tried again at a tick.
+    /// Handles a read that failed. Another session that waits for the block must try it. Without
+    /// one the block is let go. If that cannot be, it is tried again at a tick.
     fn let_somebody_read(&self, s: &mut State, dba: Dba) {
         let Some(to_read) = s.to_read.get_mut(&dba) else {
             return;
@@ -199,9 +199,11 @@ impl Cache {
         }
     }
 
-    /// Blocks that were granted for sessions that wait no more, or that their reader got an error
-    /// for, and that could not be let go: that is tried once more, before they are read for nobody
-    /// here. And blocks that came for such sessions: they get frames.
+    /// Takes care of blocks for which no session cares any more.
+    ///
+    /// Some were granted for sessions that wait no more, or their reader got an error, and they
+    /// could not be let go. That is tried once more, before they are read for nobody here. Others
+    /// came for such sessions, and get frames.
     pub(super) fn read_unattended(&self, s: &mut State) {
         let idle = |r: &ToRead| !r.recovery && r.claimed.is_none();
         let idle = s.to_read.iter().filter(|(_, r)| idle(r));
@@ -219,7 +221,7 @@ impl Cache {
         }
     }
 
-    /// Of `lmr0` and its like, for nobody in particular.
+    /// Reads a block for other instances, in a thread like `lmr0`.
     pub(super) fn read_for_others(&self, dba: Dba) {
         let read = self.read_granted(dba, Fill::Disk);
         if let Err(e) = read.and_then(|()| self.settle(dba)) {
@@ -238,7 +240,9 @@ impl Cache {
             self.let_somebody_read(s, dba);
         });
         if failures.is_power_of_two() && !matches!(e, Error::Stopping) {
-            tracing::warn!("{dba} cannot be {what}, tried {failures} times and tried again: {e}");
+            tracing::warn!(
+                "block {dba} cannot be {what} after {failures} tries; it is tried again: {e}"
+            );
         }
     }
 
@@ -308,13 +312,13 @@ impl Cache {
                 self.newest(dba, block, dead.as_deref(), on_disk.as_deref())?
             }
         };
-        // Its writer's clock may be ahead of everything this instance has heard.
+        // The clock of the block's writer may be ahead of everything this instance has heard.
         self.redo.clock().lift(block.scn())?;
         let version = block.scn();
         Ok(Filled { version, dirty })
     }
 
-    /// Puts what has arrived of the block into a frame, if nobody else has.
+    /// Puts the bytes of the block that have arrived into a frame, if nobody else has.
     pub(super) fn settle(&self, dba: Dba) -> Result<()> {
         loop {
             let mut waits = false;
@@ -347,14 +351,15 @@ impl Cache {
         }
     }
 
-    /// The caller has the frame for itself, and the state.
+    /// Puts an arrived block into a frame. The caller has the frame for itself, and the state.
+    /// Returns the state that the frame gets.
     fn put(&self, ix: FrameIx, arrived: Arrived) -> u8 {
         // SAFETY: LOADING and this thread's, or latched exclusively.
         let block = unsafe { &mut *self.memory.block(ix.0 as usize) };
         block.0.copy_from_slice(&arrived.block.0);
         let frame = self.frame(ix);
         frame.last_change.store(0, Relaxed);
-        // Its giver may not live to make the header durable.
+        // The instance that gave the block may not live to make the header durable.
         frame.stamped.store(true, Release);
         if arrived.dirty {
             self.mark_dirty_unlatched(frame);

@@ -1,10 +1,10 @@
-//! The shards: the protocol's state, in parts that have nothing to do with each other.
+//! The shards: the protocol's state, in independent parts.
 //!
-//! All about one block is one shard's, by the block's address: its sessions' requests, its part of
-//! the directory, its past image, its recovery. Each shard has its own connection to each other
-//! instance and its own thread behind it (`lms0`, `lms1`, ...), so blocks of different shards are
-//! served side by side. All members have the same number of shards (the interconnect's handshake
-//! makes sure); they enter an epoch one after the other.
+//! All about one block is one shard's, by the block's address: the requests of sessions, the
+//! block's part of the directory, its past image, its recovery. Each shard has its own connection
+//! to each other instance and its own thread behind it (`lms0`, `lms1`, ...). So blocks of
+//! different shards are served side by side. All members have the same number of shards, as the
+//! interconnect's handshake makes sure. The shards enter an epoch one after the other.
 //!
 //! **Invariant.** Nobody has two shards latched.
 
@@ -20,14 +20,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
 thread_local! {
-    /// Empty, with the memory of the last one.
+    /// An empty list that has the memory of the last one.
     static LAST: RefCell<Outgoing> = RefCell::default();
 }
 
-/// A shard's state, latched. What steps want said is said when it is let go.
+/// A shard's state, latched. Letting it go says what its steps want said.
 pub(super) struct Latched<'a> {
     cache: &'a Cache,
-    /// None only while it is being dropped.
+    /// `None` only while this is being dropped.
     guard: Option<MutexGuard<'a, State>>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Latched<'a> {
         }
     }
 
-    /// For a wait that lets it go meanwhile. To be called before any step.
+    /// The guard, for a wait that lets the state go meanwhile. It must be called before any step.
     pub fn guard(&mut self) -> &mut MutexGuard<'a, State> {
         self.guard
             .as_mut()
@@ -80,7 +80,7 @@ impl Drop for Latched<'_> {
 }
 
 impl Cache {
-    /// None before [`Cache::join_cluster`].
+    /// The shards; none before [`Cache::join_cluster`].
     pub(super) fn shards(&self) -> &[ShardCell] {
         self.gcs.shards.get().map_or(&[], |shards| shards)
     }
@@ -90,7 +90,7 @@ impl Cache {
         (usize::from(bucket) % self.shards().len().max(1)) as u8
     }
 
-    /// The shard of a block, of an instance that is not alone.
+    /// The shard of a block, on an instance that has joined a cluster.
     pub(super) fn state(&self, dba: Dba) -> Latched<'_> {
         let shard = self.shards().get(usize::from(self.shard_number(dba)));
         Latched::new(
@@ -103,14 +103,14 @@ impl Cache {
         f(&mut self.state(dba));
     }
 
-    /// One after the other.
+    /// Runs `f` on each shard, one after the other.
     pub(super) fn each_shard(&self, mut f: impl FnMut(&mut State)) {
         for shard in self.shards() {
             f(&mut Latched::new(self, shard));
         }
     }
 
-    /// A shard by its number, which came from elsewhere. None if there is no such shard.
+    /// A shard by its number, which came from another instance. `None` if there is no such shard.
     pub(super) fn shard(&self, number: u16) -> Result<Option<Latched<'_>>> {
         match self.shards() {
             [] => Err(Error::NotInCluster),
@@ -126,7 +126,7 @@ impl Cache {
         self.gcs.clustered.load(SeqCst)
     }
 
-    /// The block's shard, when it has entered an epoch.
+    /// The block's shard. Waits until it has entered an epoch.
     pub(super) fn planned(&self, dba: Dba) -> Latched<'_> {
         let mut s = self.state(dba);
         if s.members.is_empty() {

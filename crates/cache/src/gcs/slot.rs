@@ -1,4 +1,4 @@
-//! A session's place to wait for a block, and what it is told there.
+//! The place where a session waits for a block, and what it is told there.
 
 use super::timing::BlockCost;
 use block::{BlockBuf, Dba, InstanceId, ObjectId};
@@ -8,28 +8,28 @@ use wait::Event;
 use wait::remote::{Served, Transfer};
 use wait::session::{Interrupt, Session};
 
-/// What a waiting session is told.
+/// The news for a waiting session.
 pub(super) enum Told {
     /// The block is here in the mode asked for, and stays until the session has latched it once.
     Run,
-    /// The block is granted: read it from disk.
+    /// The block is granted: the session must read it from disk.
     Read,
-    /// A copy made by another instance.
+    /// A copy that another instance made.
     Copy(Arc<BlockBuf>),
-    /// By its own statement, which is cancelled. Whoever asked may be told otherwise all the same,
-    /// until it has withdrawn.
+    /// The session's own statement says so, because it is cancelled. The request may be answered
+    /// all the same, until the session has withdrawn.
     GiveUp,
 }
 
-/// What a wait turned out to be.
+/// How a wait turned out.
 pub(super) struct How {
     event: Event,
-    /// What those said who served it, and when their answer was read here.
+    /// What the instances said that served the request, and when their answer was read here.
     served: Option<(Served, u64)>,
 }
 
 impl How {
-    /// Nobody was asked, or not for this session.
+    /// A wait for which nobody else was asked, or not for this session.
     pub fn local(event: Event) -> How {
         How {
             event,
@@ -37,7 +37,8 @@ impl How {
         }
     }
 
-    /// `came`: of which object a block came, and whether it is the current one.
+    /// A wait that another instance's answer ended. If a block came, `came` has its object, and
+    /// whether it is the current block.
     pub fn remote(
         event: Event,
         (from, spent, received_ns): (InstanceId, BlockCost, u64),
@@ -55,7 +56,7 @@ impl How {
         }
     }
 
-    /// The way a block came, under another event's name.
+    /// This outcome under another event's name.
     pub fn named(self, event: Event) -> How {
         How { event, ..self }
     }
@@ -66,13 +67,13 @@ pub(super) struct Waiting {
     pub dba: Dba,
     pub slot: Arc<Slot>,
     pub asked_ns: u64,
-    /// The session came to read.
+    /// Whether the session came to read, so that a copy would do.
     pub copy_would_do: bool,
     /// Whether another session had asked already.
     pub joined: bool,
-    /// The block was here, and on its way to another instance.
+    /// Whether the block was here, and on its way to another instance.
     pub releasing: bool,
-    /// The block's granule was getting another master meanwhile.
+    /// Whether the block's granule was getting another master meanwhile.
     pub remastered: bool,
 }
 
@@ -90,7 +91,7 @@ struct Place {
     told: Option<(Told, How)>,
 }
 
-/// Whom a session has asked, and when, by the clock of waits.
+/// The instance that a session has asked, and when, by the clock of waits.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     pub of: InstanceId,
@@ -98,13 +99,13 @@ pub(super) struct Asked {
 }
 
 impl Slot {
-    /// A wait begins: to be called before anybody can be told of its number.
+    /// Begins a wait. Called before anybody can be told of its number.
     pub fn begin(&self, waiter: u64) {
         *self.place.lock() = Place { waiter, told: None };
     }
 
-    /// Without effect if the wait of that number is over, or its session has been told to go on:
-    /// this was said late.
+    /// Tells the session of that wait. Without effect if the wait is over, or if its session has
+    /// been told to go on: then this news comes late.
     pub fn tell(&self, waiter: u64, told: Told, how: How) {
         let mut place = self.place.lock();
         let goes_on = matches!(place.told, Some((Told::Run | Told::Copy(_), _)));
@@ -116,9 +117,11 @@ impl Slot {
         self.changed.notify_one();
     }
 
-    /// Waits, shown under `event`; charged to what it turned out to be, with its parts.
-    /// `cancellable`: the session whose statement may be cancelled meanwhile. A request to other
-    /// instances is not taken back then: somebody else may be served by it.
+    /// Waits under the event `event`. The wait is charged to what it turned out to be, with its
+    /// parts.
+    ///
+    /// If `cancellable` is a session, its statement may be cancelled meanwhile. A request to other
+    /// instances is not taken back then, because it may serve somebody else.
     pub(super) fn wait(
         self: &Arc<Self>,
         event: Event,
@@ -163,7 +166,7 @@ impl Slot {
 
 impl Interrupt for Slot {
     fn interrupt(&self) {
-        // A waiter has looked before this, or looks after it.
+        // A waiter has looked before this, or it looks after this.
         drop(self.place.lock());
         self.changed.notify_one();
     }

@@ -1,7 +1,7 @@
-//! The state of the cache among other instances: [`Gcs`], and of each shard a [`State`] under a
+//! The state of the cache among other instances: [`Gcs`], and for each shard a [`State`] under a
 //! latch of its own.
 //!
-//! The modules of this folder alone touch a `State`, each what it is about, and all of them through
+//! Only the modules of this folder touch a `State`, each its own part. All of them go through
 //! [`super::shards`], which latches it.
 
 use super::dead::{ClusterMember, Dead, ThreadsClosed};
@@ -21,38 +21,38 @@ use seam::{Condvar, HashMap, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
-/// Buckets of the directory.
+/// The number of buckets of the directory.
 pub(super) const BUCKETS: u16 = 256;
 
-/// Kind of the messages of the first shard, within [`interconnect::kinds::CACHE`]; those of the
-/// other shards come after it. Below it are the kinds of [`super::messages::Plain`].
+/// The kind of the messages of the first shard, within [`interconnect::kinds::CACHE`]. The kinds of
+/// the other shards come after it, and those of [`super::messages::Plain`] before it.
 pub(super) const SHARD: u16 = 10;
-/// The first kind of shard messages with a term in front: about a block of a granule that somebody
-/// took.
+/// The first kind of shard messages with a term in front. Such a message is about a block of a
+/// granule that an instance took.
 pub(super) const TERMED_SHARD: u16 = 50;
 
-/// The cache's part that knows of other instances.
+/// The part of the cache that knows of other instances.
 #[derive(Default)]
 pub(crate) struct Gcs {
-    /// Whether misses are requests. Never falls.
+    /// Whether misses are requests. Once set it stays set.
     pub(super) clustered: AtomicBool,
-    /// Loads under way of those who have seen it false.
+    /// The number of loads under way that have seen `clustered` false.
     pub(super) lone_loads: AtomicUsize,
     pub(super) post: OnceLock<Arc<dyn Post>>,
-    /// None before it joins.
+    /// The shards. `None` before the instance joins.
     pub(super) shards: OnceLock<Box<[ShardCell]>>,
     pub(super) helper: Arc<Jobs>,
     /// The listener that is told that dead threads are needed no more.
     pub(super) closed: OnceLock<ThreadsClosed>,
     pub(super) closing: Mutex<Closing>,
-    /// How often a member was gone: see [`Cache::copies_lost`].
+    /// How often a member has gone; see [`Cache::copies_lost`].
     pub(super) copies_lost: AtomicU64,
     pub(super) policy: Mutex<Policy>,
     /// See [`Cache::defer`].
     pub(super) defer_us: AtomicU64,
 }
 
-/// A shard. See the module.
+/// A shard; see the module.
 pub(super) struct State {
     pub(super) me: InstanceId,
     pub(super) number: u8,
@@ -61,7 +61,7 @@ pub(super) struct State {
     /// The instances that have asked for blocks of each granule.
     pub(super) uses: Uses,
     pub(super) dead: Dead,
-    /// Sessions that wait, by the number that the shard knows them by.
+    /// Sessions that wait, by the numbers under which the shard knows them.
     pub(super) waiting: HashMap<u64, Waiting>,
     pub(super) last_waiter: u64,
     /// Blocks granted from disk, or to be brought back, that are in no frame yet.
@@ -69,15 +69,15 @@ pub(super) struct State {
     pub(super) arrived: HashMap<Dba, Arrived>,
     pub(super) wanted: Stays,
     pub(super) images: HashMap<Dba, Image>,
-    /// Messages of an epoch that this instance has not entered.
+    /// Messages of an epoch that this instance has not entered yet.
     pub(super) later: Vec<Later>,
-    /// The frame that its evictor has latched.
+    /// The frame whose block is being evicted. Its evictor has it latched.
     pub(super) evicting: Option<(Dba, FrameIx)>,
     pub(super) undo: UndoWanted,
     pub(super) timing: Timing,
     /// The instance that the last message went to.
     pub(super) last_sent_to: Option<InstanceId>,
-    /// Kept so that a step allocates nothing.
+    /// A list that is kept, so that a step allocates nothing.
     pub(super) scratch: Vec<Effect>,
     pub(super) outgoing: Outgoing,
 }
@@ -90,13 +90,13 @@ pub(super) struct ToRead {
     pub(super) generation: Generation,
     /// The reader of the block, if anybody reads it yet.
     pub(super) claimed: Option<Reader>,
-    /// The block is to be brought back.
+    /// Whether the block is to be brought back.
     pub(super) recovery: bool,
-    /// How often background threads could not read it: no session gets these errors, so they are
-    /// said.
+    /// How often background threads could not read the block. No session gets these errors, so they
+    /// are logged.
     pub(super) failures: u32,
-    /// The block's owner has died meanwhile: the block is dirty from the moment on at which it is
-    /// here (17b).
+    /// Whether the block's owner has died meanwhile. If so, the block is dirty from the moment at
+    /// which it is here (17b).
     pub(super) owed: bool,
 }
 
@@ -104,33 +104,33 @@ pub(super) struct ToRead {
 pub(super) enum Reader {
     /// The session that waits under this number.
     Waiter(u64),
-    /// Those who bring blocks back, or read them for others.
+    /// The threads that bring blocks back, or read them for others.
     Background,
 }
 
 /// A block that was received.
 pub(super) struct Arrived {
     pub(super) block: Box<BlockBuf>,
-    /// State that its frame will have.
+    /// The state that its frame will have.
     pub(super) state: u8,
     pub(super) dirty: bool,
 }
 
-/// What is kept of a block that was given away dirty.
+/// A past image: what is kept of a block that was given away dirty.
 pub(super) struct Image {
     pub(super) block: Box<BlockBuf>,
     pub(super) version: Scn,
-    /// Position that the checkpoint may not pass, or [`CLEAN`].
+    /// The position that the checkpoint may not pass, or [`CLEAN`].
     pub(super) first_dirty: u64,
 }
 
-/// What a step is about, besides the state.
+/// The message, if any, that causes a step.
 #[derive(Default)]
 pub(super) struct Cause<'a> {
     /// The instance that a message came from, and the block that came with it.
     pub(super) from: Option<InstanceId>,
     pub(super) block: Option<&'a BlockBuf>,
-    /// What was said behind it, and when it was read.
+    /// What its sender said behind the message about time, and when the message was read.
     pub(super) spent: Option<BlockCost>,
     pub(super) received_ns: u64,
 }
@@ -167,21 +167,21 @@ impl State {
         }
     }
 
-    /// Of a block that is held: whether its frame has it, and not what the block was when it was
-    /// last here.
+    /// Whether a block that is held is in its frame. Otherwise the frame may have what the block
+    /// was when it was last here.
     pub(super) fn is_in_its_frame(&self, dba: Dba) -> bool {
         !self.arrived.contains_key(&dba) && !self.to_read.contains_key(&dba)
     }
 
-    /// Which instance masters a block.
+    /// The instance that masters a block.
     pub(super) fn master(&self, dba: Dba) -> InstanceId {
         self.shard.master_of(dba)
     }
 }
 
-/// The master of a bucket. It is the same for all members without a word between them, and only the
-/// buckets of those who go, or a share for those who come, move: each instance has a weight of its
-/// own for each bucket, and the heaviest masters it (rendezvous hashing).
+/// The master of a bucket. All members find the same one without a message. When members go or
+/// come, only the buckets of those that go move, or a share for those that come. Each instance has
+/// a weight of its own for each bucket, and the heaviest masters it (rendezvous hashing).
 pub(super) fn master_of(members: &[InstanceId], bucket: u16) -> InstanceId {
     let weight = |i: &InstanceId| {
         // The finalizer of splitmix64.
@@ -199,17 +199,17 @@ pub(super) fn received_ns() -> u64 {
     interconnect::handled_message_received_ns().unwrap_or_else(interconnect::now_ns)
 }
 
-/// Whether a block is its instance's own, of which others only get copies.
+/// Whether a block is its instance's own, so that others only get copies of it.
 pub(crate) fn is_private(dba: Dba) -> bool {
     dba.file().is_undo()
 }
 
-/// As many as the interconnect may have for blocks.
+/// The most shards. The interconnect has no more lanes for blocks.
 const MAX_SHARDS: u8 = 32;
 
 pub(super) struct ShardCell {
     pub state: Mutex<State>,
-    /// There is a plan.
+    /// Signalled when the shard has entered an epoch.
     pub entered: Condvar,
 }
 
@@ -225,7 +225,7 @@ pub(super) fn shards_of(me: InstanceId, shards: u8) -> Box<[ShardCell]> {
     (0..shards).map(cell).collect()
 }
 
-/// How many shards have said of whom that its thread is needed no more.
+/// For each dead member, how many shards have said that its thread is needed no more.
 #[derive(Default)]
 pub(super) struct Closing {
     epoch: u64,
@@ -233,7 +233,7 @@ pub(super) struct Closing {
 }
 
 impl Closing {
-    /// One more shard has no need of these. Returns whom no shard needs.
+    /// Notes that one more shard has no need of these members. Returns those that no shard needs.
     pub fn one_more(
         &mut self,
         epoch: u64,
@@ -269,7 +269,7 @@ mod tests {
         let mut closing = Closing::default();
         assert_eq!(closing.one_more(5, vec![a], 3), []);
         assert_eq!(closing.one_more(5, vec![a], 3), []);
-        // Another has died meanwhile: all shards have both before them again.
+        // Another instance has died meanwhile, so all shards have both before them again.
         assert_eq!(closing.one_more(6, vec![a, b], 3), []);
         assert_eq!(closing.one_more(5, vec![a], 3), []);
         assert_eq!(closing.one_more(6, vec![a, b], 3), []);

@@ -1,4 +1,4 @@
-//! What is known of blocks that stay a moment ([`super::defer`]): when they came, and until when.
+//! The blocks that stay a moment ([`super::defer`]): when they came, and until when they stay.
 
 use block::Dba;
 use fusion::gcs::Mode;
@@ -6,16 +6,16 @@ use fusion::ids::Generation;
 use seam::HashMap;
 use std::time::{Duration, Instant};
 
-/// From one look at what stays to the next: so many times as long as it takes from one of its
-/// changes to the next, which come at random. Of blocks that go on being changed one in fifty is
+/// The time between two looks at a block that stays is so many times the time from one of its
+/// changes to the next. Changes come at random. Of blocks that go on being changed one in fifty is
 /// left alone for that long.
 const PATIENCE: u32 = 4;
-/// But no shorter, nor longer: a session that changed it has committed and is back by then, if its
-/// client is quick.
+/// The limits of the time between two looks. A session that changed the block has committed and is
+/// back by then, if its client is quick.
 pub(super) const SHORTEST_LOOK: Duration = Duration::from_micros(300);
 const LONGEST_LOOK: Duration = Duration::from_micros(1_200);
 
-/// When blocks came for which several sessions waited.
+/// The blocks for which several sessions waited, with the time when each came.
 #[derive(Default)]
 pub(super) struct Stays(pub(super) HashMap<Dba, Instant>);
 
@@ -33,15 +33,15 @@ pub(super) struct Stay {
     pub keep: Option<Mode>,
     pub generation: Generation,
     pub since: Instant,
-    /// The block leaves then, whatever is done with it.
+    /// When the block leaves, whatever is done with it.
     pub until: Instant,
-    /// The block's changes since then that looks have seen.
+    /// The changes of the block since `since` that looks have seen.
     pub changes: u32,
     pub next_look: Instant,
 }
 
 impl Stay {
-    /// How long after this look the next one is due.
+    /// The time from this look to the next one.
     pub fn look(&self, now: Instant) -> Duration {
         let from_one_to_the_next = (now - self.since) / self.changes.max(1);
         (from_one_to_the_next * PATIENCE).clamp(SHORTEST_LOOK, LONGEST_LOOK)

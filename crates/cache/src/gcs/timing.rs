@@ -1,5 +1,5 @@
-//! Where the time of a request for a block goes: measured by those who serve it, each by its own
-//! clock, and said in the messages that they send on.
+//! Takes apart the time of a request for a block. The instances that serve it measure, each by its
+//! own clock, and say it in the messages that they send on.
 //!
 //! ```text
 //! requester ── Request ──────► master: how long until the order leaves
@@ -7,15 +7,16 @@
 //! holder    ── Block, Copy ──► requester
 //! ```
 //!
-//! The machines of `fusion` know of no clock, so this stands beside them: when a message about a
-//! request arrives that is noted under (requester, number), and when the one leaves that answers it
-//! or sends it on, what has passed is added to what the message before said, and travels behind it
-//! ([`BlockCost`]). The requester takes its wait apart with it (`wait::remote`).
+//! The machines of `fusion` know of no clock, so this stands beside them. When a message about a
+//! request arrives, that is noted under (requester, number). When the message leaves that answers
+//! the request or sends it on, the time that has passed is added to what the message before said.
+//! The sum travels behind the message ([`BlockCost`]). The requester takes its wait apart with it
+//! (`wait::remote`).
 //!
 //! **Invariants.**
-//! - Nothing depends on what is here: an entry that is lost shows as time of the messages, never as
-//!   a wrong sum.
-//! - The memory is fixed. Entries have their place by a hash; of two with the same place the later
+//! - Nothing depends on these figures. An entry that is lost shows as time of the messages, never
+//!   as a wrong sum.
+//! - The memory is fixed. Entries have their place by a hash. Of two with the same place the later
 //!   one stays. Each session of an instance waits for one block at a time, so there are few.
 
 use block::{Dba, InstanceId};
@@ -23,22 +24,22 @@ use fusion::gcs::Message;
 use fusion::ids::RequestId;
 use wire::{Bad, Reader, Wire, Writer};
 
-/// Requests noted: with 100 sessions waiting at once one in twenty loses its place.
+/// Places for requests. If 100 sessions wait at once, one in twenty loses its place.
 const REQUESTS: usize = 1024;
-/// Blocks noted that are being closed.
+/// Places for blocks that are being closed.
 const CLOSINGS: usize = 256;
-/// Bit of the numbers of requests for undo blocks, which have a sequence of their own.
+/// The bit that marks the numbers of requests for undo blocks, which have a sequence of their own.
 const UNDO: u64 = 1 << 63;
-/// Messages that came so long before anybody looked at them: the thread that receives them has too
-/// much to do, or no CPU.
+/// A message that came so long before a thread looked at it is *congested*. The thread that
+/// receives it has too much to do, or no CPU.
 const CONGESTED_NS: u64 = 1_000_000;
 
-/// What a request has cost so far, of those who served it.
+/// What a request has cost so far, as the instances that served it have measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct BlockCost {
-    /// Messages, with the one that says so.
+    /// The number of messages, with the one that carries this.
     pub messages: u8,
-    /// Somebody could not serve it at once.
+    /// Whether one of them could not serve it at once.
     pub busy: bool,
     pub congested: bool,
     pub queue_ns: u64,
@@ -47,7 +48,7 @@ pub(super) struct BlockCost {
     pub flush_ns: u64,
 }
 
-/// Two flags share a byte: busy is its lowest bit, congested the next.
+/// The bytes of a cost. The two flags share a byte: busy is its lowest bit, congested the next.
 impl Wire for BlockCost {
     #[inline]
     fn put(&self, w: &mut Writer<'_>) {
@@ -62,7 +63,7 @@ impl Wire for BlockCost {
     fn get(r: &mut Reader<'_>) -> Result<BlockCost, Bad> {
         let (messages, flags): (u8, u8) = r.get()?;
         if flags >= 4 {
-            return Err(r.bad("a request costs what it cannot"));
+            return Err(r.bad("the cost of a request has unknown flags"));
         }
         Ok(BlockCost {
             messages,
@@ -77,7 +78,7 @@ impl Wire for BlockCost {
 }
 
 impl BlockCost {
-    /// What a session's wait is taken apart with.
+    /// The figures with which a session takes its wait apart.
     pub fn served(&self, by: InstanceId, wake_ns: u64) -> wait::remote::Served {
         wait::remote::Served {
             instance: by.0,
@@ -99,9 +100,9 @@ impl BlockCost {
 struct Entry {
     of: (InstanceId, u64),
     received_ns: u64,
-    /// The request's serving began in this step of the shard.
+    /// The step of the shard in which the serving began.
     step: u64,
-    /// The request came to the master; otherwise to the holder.
+    /// Whether the request came to the master. Otherwise it came to the holder.
     at_master: bool,
     before: BlockCost,
     /// Since when a copy is being made.
@@ -111,18 +112,18 @@ struct Entry {
 #[derive(Clone, Copy)]
 struct Closing {
     block: Dba,
-    /// When, and in which step.
+    /// The time, and the step.
     begun: (u64, u64),
     closed: (u64, u64),
 }
 
-/// See the module.
+/// The requests and closings that are under way; see the module.
 pub(super) struct Timing {
     requests: Box<[Option<Entry>]>,
     closings: Box<[Option<Closing>]>,
     /// Rises with every step of the shard.
     step: u64,
-    /// Since when the answer is being made that leaves next.
+    /// Since when the answer that leaves next is being made.
     building_ns: Option<u64>,
 }
 
@@ -137,7 +138,7 @@ impl Default for Timing {
     }
 }
 
-/// A number of a request for an undo block.
+/// The number under which a request for an undo block is noted.
 pub(super) fn of_undo(id: u64) -> u64 {
     id | UNDO
 }
@@ -156,17 +157,18 @@ impl Timing {
         self.entry(of).as_mut().filter(|e| e.of == of)
     }
 
-    /// The members have changed: a later life of an instance counts its requests from one again.
+    /// Forgets all requests, because the members have changed: a later life of an instance counts
+    /// its requests from one again.
     pub fn forget(&mut self) {
         self.requests.fill(None);
     }
 
-    /// What is not answered by now has to wait.
+    /// Ends a step. A request that is not answered by now has to wait.
     pub fn step_is_over(&mut self) {
         self.step += 1;
     }
 
-    /// A message came at `received_ns` and is looked at only now.
+    /// Notes a message that came at `received_ns` and is looked at only now.
     pub fn arrived(
         &mut self,
         from: InstanceId,
@@ -180,7 +182,7 @@ impl Timing {
             Message::Ship { to, id, .. } | Message::ReadFor { to, id, .. } => ((to, id.0), false),
             _ => return,
         };
-        // Of a request its master is told without anything behind.
+        // A request has nothing behind it when it comes to its master.
         let first = BlockCost {
             messages: 1,
             ..BlockCost::default()
@@ -196,7 +198,7 @@ impl Timing {
         received_ns: u64,
     ) {
         before.congested |= interconnect::now_ns().saturating_sub(received_ns) >= CONGESTED_NS;
-        // Asked again: the wait goes on.
+        // The request was asked again, so the wait goes on.
         if self.known(of).is_some_and(|e| e.at_master == at_master) {
             return;
         }
@@ -211,7 +213,7 @@ impl Timing {
         });
     }
 
-    /// A frame is about to be closed for somebody.
+    /// Notes that a frame is about to be closed for another instance.
     pub fn closing(&mut self, block: Dba) {
         let now = (interconnect::now_ns(), self.step);
         self.closings[place(block.0, CLOSINGS)] = Some(Closing {
@@ -221,7 +223,7 @@ impl Timing {
         });
     }
 
-    /// The block was closed later.
+    /// Notes that the block was closed later.
     pub fn closed(&mut self, block: Dba) {
         if let Some(c) = &mut self.closings[place(block.0, CLOSINGS)]
             && c.block == block
@@ -230,20 +232,20 @@ impl Timing {
         }
     }
 
-    /// A copy is asked for; its making begins when the frame's latch is there.
+    /// Notes that a copy is asked for. Its making begins when the frame's latch is had.
     pub fn copying(&mut self, of: (InstanceId, u64)) {
         if let Some(e) = self.known(of) {
             e.copying_ns.get_or_insert_with(interconnect::now_ns);
         }
     }
 
-    /// The buffer is at hand: what comes until the answer leaves is its making.
+    /// Notes that the buffer is at hand. The time from here until the answer leaves is its making.
     pub fn building(&mut self) {
         self.building_ns = Some(interconnect::now_ns());
     }
 
-    /// What is to be said behind a message that leaves. `since`: for a request of this instance, of
-    /// which it is the master itself, when it was made.
+    /// What is said behind a message that leaves. `since` is for a request of this instance, of
+    /// which it is the master itself: when the request was made.
     pub fn leaving(
         &mut self,
         to: InstanceId,
@@ -266,7 +268,7 @@ impl Timing {
         self.entry(of).take_if(|e| e.of == of)
     }
 
-    /// The turn of a request has come.
+    /// The cost of a request whose turn has come.
     fn sent_on(&mut self, of: (InstanceId, u64), since: impl FnOnce() -> Option<u64>) -> BlockCost {
         let Some(e) = self.take(of) else {
             let queue_ns = since().map_or(0, |at| interconnect::now_ns().saturating_sub(at));
@@ -290,7 +292,7 @@ impl Timing {
             return lost();
         };
         let closing = self.closings[place(block.0, CLOSINGS)];
-        // One that began before the order was looked at was for another.
+        // A closing that began before the order was looked at was for another order.
         let closing = closing.filter(|c| c.block == block && c.begun.1 >= e.step);
         // A shared copy leaves without being closed.
         let (begun, closed) = closing
@@ -300,15 +302,15 @@ impl Timing {
         let mut spent = e.before;
         spent.messages = spent.messages.saturating_add(1);
         spent.busy |= e.step != self.step;
-        // At the holder an order that is not begun with at once waits for sessions that were
-        // promised the block before it.
+        // If the holder does not begin an order at once, it waits for sessions that were promised
+        // the block before.
         let first = match e.at_master || e.step == begun.1 {
             true => &mut spent.queue_ns,
             false => &mut spent.pin_ns,
         };
         add(first, begun.0, e.received_ns);
         add(&mut spent.pin_ns, closed.0, begun.0);
-        // What leaves in the step in which it was closed has waited for no log.
+        // A block that leaves in the step in which it was closed has waited for no log.
         let last = match closed.1 == self.step {
             true => &mut spent.build_ns,
             false => &mut spent.flush_ns,
@@ -335,7 +337,7 @@ impl Timing {
     }
 }
 
-/// Nothing is known of it, but that it was asked and is answered.
+/// The cost of a request of which nothing is known but that it was asked and is answered.
 fn lost() -> BlockCost {
     BlockCost {
         messages: 2,
@@ -398,7 +400,7 @@ mod tests {
     }
 
     fn about(ns: u64, ms: u64) -> bool {
-        // Whatever this thread lost in between is more, never less.
+        // The time that this thread lost in between is added, never taken away.
         ns >= ms * MS && ns < (ms + 5000) * MS
     }
 
@@ -425,7 +427,7 @@ mod tests {
         assert!(wire::decode::<BlockCost>(&bytes).is_err());
     }
 
-    /// Over a master that is a third instance: its queue, then pin and flush of the holder.
+    /// The master is a third instance. Its queue is counted, then pin and flush of the holder.
     #[test]
     fn three_instances_add_up_what_each_of_them_took() {
         let (mut master, mut holder) = (Timing::default(), Timing::default());
@@ -452,7 +454,7 @@ mod tests {
             about(said.queue_ns, 40) && about(said.pin_ns, 10) && about(said.flush_ns, 20),
             "{said:?}"
         );
-        // It is not known any more: an answer that is repeated says nothing.
+        // The request is not known any more, so an answer that is repeated says nothing.
         assert_eq!(holder.leaving(requester, &block(5), || None), Some(lost()));
     }
 
@@ -469,8 +471,8 @@ mod tests {
             (2, false, false)
         );
         assert_eq!((said.pin_ns, said.flush_ns), (0, 0));
-        // What was closed for somebody else, after this order came and before it was looked at, was
-        // not waited for.
+        // A block that was closed for somebody else, after this order came and before it was looked
+        // at, was not waited for.
         t.closing(BLOCK);
         t.step_is_over();
         t.arrived(InstanceId(1), &request(3), None, ago(5));

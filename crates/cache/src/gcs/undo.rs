@@ -1,13 +1,15 @@
-//! Undo blocks of other instances: copies, asked of their owner by its number in the block's file,
-//! never of a master.
+//! Undo blocks of other instances. A session gets a copy of such a block from its owner, whose
+//! number is in the block's file. No master is asked.
 //!
-//! The owner sends what it has cached. What it does not have cached is on disk as new as it is
-//! anywhere, and the record that a reader came for is there: it was in the block before the row
-//! that points to it was. The block may be written while it is read; then its checksum tells, and
-//! the reader asks again, and waits with that if the owner is dead.
+//! The owner sends what it has cached. A block that it does not have cached is on disk as new as it
+//! is anywhere. The record that a reader came for is there: it was in the block before the row that
+//! points to it was.
 //!
-//! A copy dies with its owner ([`Cache::copies_lost`]), also one that is still on its way: what a
-//! former life has sent is not taken for the next one's.
+//! The block may be written while it is read. Then its checksum tells, and the reader asks again.
+//! If the owner is dead, the reader waits with that.
+//!
+//! A copy dies with its owner ([`Cache::copies_lost`]), even if it is still on its way. What a
+//! former life has sent is not taken for the next life's.
 
 use super::jobs::Job;
 use super::messages::Plain;
@@ -28,7 +30,8 @@ use wire::Bad;
 /// Room for the message beside a copy: an address, a number, and what the request has cost.
 const UNDO_COPY_BYTES: usize = 8 + 8 + 34;
 
-/// Reads of a block that was being written each time: then something else is wrong with it.
+/// Reads of a block that is being written each time. After so many, something else is wrong with
+/// the block.
 const TORN_READS: usize = 100;
 
 fn owner(dba: Dba) -> InstanceId {
@@ -39,8 +42,8 @@ fn owner(dba: Dba) -> InstanceId {
 }
 
 impl Cache {
-    /// An undo block of any instance: this one's own in its frame, another's as a copy. To be
-    /// called with no latch held.
+    /// An undo block of any instance: this instance's own in its frame, another's as a copy. The
+    /// caller must hold no latch.
     pub fn read_undo(&self, dba: Dba) -> Result<ReadGuard<'_>> {
         if !self.is_clustered() || !is_private(dba) {
             return self.read(dba);
@@ -66,7 +69,7 @@ impl Cache {
         }
     }
 
-    /// None: the owner does not have it cached, or has left.
+    /// Asks the owner for an undo block. `None` if the owner does not have it cached, or has left.
     fn ask_for_undo(&self, dba: Dba, owner: InstanceId) -> Result<Option<Arc<BlockBuf>>> {
         let slot = Arc::new(Slot::default());
         let asked = Asked {
@@ -74,8 +77,8 @@ impl Cache {
             at_ns: wait::timestamp_ns(),
         };
         let mut number = None;
-        // In one step with the look at the members: nobody answers a request that is noted after
-        // its owner's leaving has been heard of.
+        // One step looks at the members and notes the request. Nobody answers a request that is
+        // noted after this instance has heard that the owner left.
         self.with_state(dba, |s| {
             if !s.members.contains(&owner) && !s.dead.in_limbo(owner) {
                 return;
@@ -108,15 +111,15 @@ impl Cache {
                     if withdrawn {
                         return Err(wait::Cancelled.into());
                     }
-                    // It is about to be told.
+                    // The session is about to be told.
                     cancellable = None;
                 }
             }
         }
     }
 
-    /// Asks again what may have been lost. If the owner has left, what is on disk is its last word;
-    /// if it is dead, its undo is waited for.
+    /// Asks again for what may have been lost. If the owner has left, its last word is on disk. If
+    /// it is dead, the requests wait for its next life.
     pub(super) fn ask_undo_again(&self, s: &mut State, only: Option<InstanceId>) {
         let (members, dead, epoch) = (&s.members, &s.dead, s.shard.epoch().0);
         let outgoing = &mut s.outgoing;
@@ -161,10 +164,11 @@ impl Cache {
         Ok(())
     }
 
-    /// `may_wait`: for the frame's latch; otherwise that is left to `lmc0`.
+    /// Sends a copy of an undo block. If `may_wait` is false and the frame's latch is not free,
+    /// `lmc0` does it.
     pub(super) fn send_undo(&self, to: InstanceId, block: Dba, id: u64, may_wait: bool) {
         let of = (to, of_undo(id));
-        // Read before the block is: what is sent is at least as new.
+        // The epoch is read before the block, so what is sent is at least as new.
         let mut epoch = 0;
         self.with_state(block, |s| {
             epoch = s.shard.epoch().0;
@@ -225,7 +229,7 @@ impl Cache {
             if s.undo.gone.get(&from).is_some_and(|&gone| epoch < gone) {
                 return;
             }
-            // Answered before, when it was asked again.
+            // No session waits if the request was answered before, when it was asked again.
             let Some((of, slot)) = s.undo.waiting.remove(&id) else {
                 return;
             };

@@ -1,21 +1,21 @@
-//! Which undo blocks of other instances the sessions wait for ([`super::undo`]).
+//! The undo blocks of other instances for which sessions wait ([`super::undo`]).
 
 use super::slot::Slot;
 use block::{Dba, InstanceId};
 use seam::HashMap;
 use std::sync::Arc;
 
-/// Requests of this instance's sessions.
+/// The requests of this instance's sessions for undo blocks of others.
 #[derive(Default)]
 pub(super) struct UndoWanted {
     pub last: u64,
     pub waiting: HashMap<u64, (Dba, Arc<Slot>)>,
-    /// Of an instance that was gone once: the epoch in which it was.
+    /// The last epoch in which each instance was gone, if it ever was.
     pub gone: HashMap<InstanceId, u64>,
 }
 
 impl UndoWanted {
-    /// What it has sent in an earlier epoch is worthless.
+    /// Notes that an instance is gone. What it sent in an earlier epoch is worthless.
     pub fn gone(&mut self, instance: InstanceId, epoch: u64) {
         self.gone.insert(instance, epoch);
     }

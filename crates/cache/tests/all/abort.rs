@@ -1,5 +1,5 @@
 //! A change that is in the log and cannot be applied ends the process, whichever thread made it.
-//! Tested in a process of its own: this file starts itself again.
+//! The test runs in a process of its own: this file starts itself again.
 
 use crate::common::*;
 use block::{Dba, FileId, ObjectId, Op};
@@ -29,7 +29,8 @@ fn change_that_cannot_be_applied() {
             .change(RecordHeader::NONE, &mut [change], |_, _| {});
     };
     log(Op::HeapFormat, &[]);
-    // No such row: whoever catches the panic would go on with a block that lacks what the log has.
+    // There is no such row. A session that caught the panic would go on with a block that lacks
+    // what the log has.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         log(Op::HeapPrune, &[1, 0, 7, 0])
     }));

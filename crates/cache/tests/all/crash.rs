@@ -1,10 +1,10 @@
-//! Random changes through a cache far smaller than the data, power lost at a random write, redo
-//! replayed, and the blocks compared with a model: the proof of write-ahead, double write and
-//! checkpoint position together. Crashes come in chains, also during recovery, because what a
-//! recovery leaves dirty is what the next one rests on.
+//! Random changes go through a cache far smaller than the data, and power is lost at a random
+//! write. Then redo is replayed, and the blocks are compared with a model. That proves write-ahead,
+//! double write and checkpoint position together. Crashes come in chains, also during recovery,
+//! because the next recovery rests on what a recovery leaves dirty.
 //!
-//! The seed decides what is done and when power fails. Threads decide in which order, so a seed
-//! does not repeat a run to the byte.
+//! The seed decides what is done and when power fails. Threads decide the order, so a seed does not
+//! repeat a run to the byte.
 
 use crate::common::*;
 use block::{LogPos, Op};
@@ -30,9 +30,9 @@ struct Logged {
 
 #[derive(Default)]
 struct History {
-    /// In the order of the log.
+    /// The records in the order of the log.
     records: Vec<Logged>,
-    /// A flush up to here has returned.
+    /// The position up to which a flush has returned.
     acknowledged: LogPos,
 }
 
@@ -52,7 +52,7 @@ fn model(records: &[Logged]) -> Model {
 }
 
 impl Write {
-    /// What can be done next to a block with these rows.
+    /// Chooses a change that can be made next to a block with these rows.
     fn choose(rows: Option<Vec<u64>>, rng: &mut Rng) -> Write {
         match rows {
             None => Write::Format,
@@ -77,9 +77,9 @@ impl Write {
     }
 }
 
-/// Changes one block or two in one record.
+/// Changes one block or two, in one record.
 fn change(cache: &std::sync::Arc<Cache>, history: &Mutex<History>, rng: &mut Rng) -> Tried<LogPos> {
-    // A few blocks are hot: changed again while `dbw0` writes them.
+    // A few blocks are hot. They are changed again while `dbw0` writes them.
     let pick = |rng: &mut Rng| {
         let n = if rng.often(30) { 4 } else { u64::from(BLOCKS) };
         1 + rng.below(n) as u32
@@ -136,7 +136,7 @@ fn change(cache: &std::sync::Arc<Cache>, history: &Mutex<History>, rng: &mut Rng
     Ok(appended.end)
 }
 
-/// Works until power fails, or for `steps`.
+/// Makes changes until power fails, or for `steps`.
 fn work(
     cache: &std::sync::Arc<Cache>,
     history: &Mutex<History>,
@@ -154,7 +154,7 @@ fn work(
         match rng.below(100) {
             0..10 => {
                 let mark = rng.next() as u32;
-                // The reserved bytes of the header mean nothing: as good a hint as any.
+                // The reserved bytes of the header mean nothing, so they are as good a hint as any.
                 let mut guard = cache.write(other)?;
                 if !guard.is_unformatted() {
                     guard.hint(|b| b.put_u32(28, mark));
@@ -173,8 +173,9 @@ fn work(
     Ok(())
 }
 
-/// What survives a crash is a prefix of the log that has everything acknowledged. To be called once
-/// for each crash of a running instance, before a start writes into the log.
+/// Forgets the records that a crash has lost. The surviving ones are a prefix of the log that has
+/// everything acknowledged. Called once for each crash of a running instance, before a start writes
+/// into the log.
 fn forget_lost(s: &SimStorage, history: &mut History, what: &str) {
     let end = log_end(s).expect("no fault is set");
     assert!(
@@ -185,7 +186,7 @@ fn forget_lost(s: &SimStorage, history: &mut History, what: &str) {
     history.records.retain(|r| r.pos < end);
 }
 
-/// The blocks are what the surviving log makes.
+/// Checks that the blocks are what the surviving log makes.
 fn verify(instance: &Instance, history: &History, what: &str) -> Tried<()> {
     let model = model(&history.records);
     for block in 1..=BLOCKS {
@@ -200,7 +201,7 @@ fn verify(instance: &Instance, history: &History, what: &str) -> Tried<()> {
     Ok(())
 }
 
-/// Opens, with power failing now and then during the recovery itself.
+/// Opens the instance, with power failing now and then during the recovery itself.
 fn open(mut s: SimStorage, rng: &mut Rng) -> Instance {
     loop {
         let failing = rng.often(35);
@@ -242,8 +243,8 @@ fn chain(seed: u64, crashes: u32) {
                 }
             });
         } else if instance.cache.checkpoint().is_ok() {
-            // Nothing is changed after a recovery: the checkpoint alone must carry what it made,
-            // and leave nothing to replay.
+            // Nothing is changed after a recovery. The checkpoint alone must carry what the
+            // recovery made, and leave nothing to replay.
             let s = instance.storage.after_crash(rng.next());
             let again = Instance::open(&s).expect("no fault is set");
             verify(&again, &history.lock().unwrap(), &what).expect("no fault is set");

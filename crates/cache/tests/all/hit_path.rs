@@ -1,5 +1,5 @@
-//! What a hit costs. Run in a release build: `cargo test --release -p cache --test all hit_path --
-//! --ignored --nocapture`.
+//! Measures what a hit costs. Run it in a release build: `cargo test --release -p cache --test all
+//! hit_path -- --ignored --nocapture`.
 
 use crate::common::*;
 use cache::MIN_FRAMES;

@@ -1,6 +1,6 @@
-//! `dbw0` writes while recovery replays: what is replayed into a block between its copy and its
-//! write is still to be written, and no checkpoint may pass it. It stands in the log *before* the
-//! log's end at the time of the copy, which is what tells it from a change at run time.
+//! `dbw0` writes while recovery replays. A change that is replayed into a block between its copy
+//! and its write must still be written, and no checkpoint may pass it. Its record stands in the log
+//! *before* the log's end at the time of the copy. That tells it from a change at run time.
 
 use crate::common::*;
 use block::Op;
@@ -44,7 +44,8 @@ impl File for Held {
     }
 }
 
-/// Block 1 with one row that is changed once: three records, durable, no block written.
+/// Formats block 1 and gives it one row that is changed once. The three records are durable, and no
+/// block is written.
 fn crashed_after_three_records() -> SimStorage {
     let storage = create();
     let instance = Instance::open(&storage).unwrap();
@@ -90,7 +91,7 @@ fn what_is_replayed_during_a_write_is_written_too() {
     std::thread::scope(|s| {
         let writing = s.spawn(|| cache.checkpoint());
         at_write.recv().unwrap();
-        // The copy that is being written has the row's first value; recovery goes on.
+        // The copy that is being written has the row's first value. Recovery goes on.
         changes[2].replay(cache).unwrap();
         let_go.send(()).unwrap();
         writing.join().unwrap().unwrap();

@@ -1,6 +1,6 @@
-//! Many threads over a cache smaller than the data: every increment counts once, blocks never
-//! change their address, and what a checkpoint wrote is what a fresh cache reads, with nothing left
-//! to replay.
+//! Many threads work over a cache smaller than the data. Every increment counts once, and blocks
+//! never change their address. A fresh cache reads what a checkpoint wrote, with nothing left to
+//! replay.
 
 use crate::common::*;
 use block::{LogPos, Op};
@@ -24,7 +24,7 @@ fn change(cache: &Cache, guard: &mut cache::WriteGuard<'_>, op: Op, payload: &[u
         .end
 }
 
-/// Every block with one counter at zero.
+/// Formats every block with one counter at zero.
 fn load(cache: &Arc<Cache>) {
     for b in 1..=BLOCKS {
         cache.reserve().unwrap();
@@ -35,7 +35,7 @@ fn load(cache: &Arc<Cache>) {
     }
 }
 
-/// Adds one to a counter: by pin or without one, the two ways to a latch.
+/// Adds one to a counter. A pin, or none: these are the two ways to a latch.
 fn increment(cache: &Arc<Cache>, block: u32, by_pin: bool) {
     cache.reserve().unwrap();
     let pin = by_pin.then(|| cache.pin(dba(block)).unwrap());
@@ -66,8 +66,8 @@ fn increments_of_many_threads_are_all_counted() {
                         let n = if rng.often(50) { 5 } else { u64::from(BLOCKS) };
                         let block = 1 + rng.below(n) as u32;
                         increment(cache, block, rng.often(50));
-                        // After the change: whoever sees the count finds at least as much in the
-                        // block.
+                        // The count is raised after the change. So a reader that sees the count
+                        // finds at least as much in the block.
                         counts[block as usize].fetch_add(1, Relaxed);
                     }
                 })
@@ -110,7 +110,7 @@ fn increments_of_many_threads_are_all_counted() {
     again.stop();
 }
 
-/// All threads ask for the same absent block at once: some read it, some wait for that, and all see
+/// All threads ask for the same absent block at once. Some read it, some wait for that, and all see
 /// it.
 #[test]
 fn threads_that_ask_for_the_same_absent_block_all_get_it() {
@@ -133,7 +133,7 @@ fn threads_that_ask_for_the_same_absent_block_all_get_it() {
     instance.stop();
 }
 
-/// 27. Whoever waited for log space with a latch held would let a slow log stall LMS.
+/// 27. A session that waited for log space with a latch held would let a slow log stall LMS.
 #[test]
 #[should_panic(expected = "invariant R7")]
 fn waiting_for_log_space_with_a_latch_held_is_a_broken_invariant() {

@@ -9,9 +9,12 @@ use fusion::visibility::Evidence;
 use interconnect::Member;
 use wire::{Bad, Codec, Rest, Writer};
 
-/// The message that says which epoch its sender is in, all its layers with it; and which are the
-/// newest groups of its thread, and what it has heard of the last groups of that epoch's dead. Sent
-/// to everybody on entering one, and again while somebody has not said the same.
+/// The message that says which epoch its sender and all its layers are in. It also names the newest
+/// groups of the sender's thread, and what the sender has heard of the last groups of that epoch's
+/// dead.
+///
+/// An instance sends it to every member when it enters an epoch, and again as long as a member has
+/// not said the same epoch.
 pub(crate) const EPOCH: u16 = *interconnect::kinds::ENGINE.start();
 
 impl Cluster {
@@ -37,7 +40,7 @@ impl Cluster {
                 .reached
                 .entry((from.instance.0, from.incarnation))
                 .or_default();
-            // Only news rings: otherwise two would keep each other awake.
+            // Only news rings: otherwise two instances would keep each other awake.
             if *reached < epoch {
                 *reached = epoch;
                 state.rung = true;
@@ -45,8 +48,8 @@ impl Cluster {
             (state.entered, state.met.contains(&from))
         };
         self.changed.notify_all();
-        // An instance that is no member any more waits to hear that this is known here. A joiner
-        // hears of it when this instance has entered its epoch.
+        // An instance that is no longer a member waits until it hears that this one knows so. A
+        // joiner hears of it when this instance has entered the joiner's epoch.
         let is_member = self.life_of(from.instance) == Some(from);
         if epoch < mine || !(is_member || is_coming) {
             self.say_epoch(from, mine);
@@ -62,8 +65,8 @@ impl Cluster {
         groups
     }
 
-    /// What this instance tells the others: the newest groups of its own thread, for who joins, and
-    /// what is known of those of the dead.
+    /// What this instance tells the others: the newest groups of its own thread, which joiners
+    /// need, and what it knows of the groups of the dead.
     pub(super) fn heard_groups(&self, members: &Members) -> Vec<u8> {
         let mut heard = Vec::new();
         for m in members.dead.iter().chain([&self.me]) {
@@ -92,7 +95,7 @@ impl Cluster {
     }
 }
 
-/// How the newest groups that an instance has heard of stand in the message of its epoch.
+/// The newest groups that an instance has heard of, as they stand in its epoch message.
 type HeardGroups = Rest;
 
 #[cfg(test)]

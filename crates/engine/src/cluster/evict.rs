@@ -1,20 +1,24 @@
-//! What becomes of a member that does not answer and keeps its locks: it hangs, or the network
-//! between two that live is cut.
+//! Ends a member that does not answer and keeps its locks. Such a member hangs, or the network
+//! between two living instances is cut.
 //!
-//! It is waited for. After [`super::Eviction::misscount`] its end is ordered, on shared storage;
-//! whoever guards it there kills it, and then its locks go, which alone prove that it is dead. If
-//! they do not, an operator's fence command is asked, whose success proves the same. After a cut
-//! both sides are silent to each other and one has to go. The largest group whose members all hear
-//! each other stays, of equal ones that with the lowest number (`fusion::membership`), by what each
-//! says in its heartbeats of whom it hears: who is in that group orders at once, who is not waits
-//! as long again, for the case that the group hangs as a whole. What a silent member said last
-//! counts: it says that its part may be whole.
+//! An instance waits for a silent member for [`super::Eviction::misscount`]. Then it orders the
+//! member's end, on shared storage. The member's guard reads the order and kills the member, and
+//! the locks go with the process. Only that proves the death. If the locks stay, the instance runs
+//! the operator's fence command; its success proves the death, too.
+//!
+//! After a cut, both sides are silent to each other, and one side has to go. The largest group
+//! whose members all hear each other stays. Of groups of one size, the one with the lowest instance
+//! number stays (`fusion::membership`). The groups follow from the heartbeats: each member says in
+//! them whom it hears. A member of the group that stays orders at once. Any other member waits
+//! twice as long, in case that group hangs as a whole. What a silent member said last counts: it
+//! says that the member's part of the network may be whole.
 //!
 //! **Invariants.**
-//! - Nothing here proves a death. An order too many costs an instance that lived, never a row.
-//! - Who finds an order for its own end gives none, and ends: of two who would end each other one
-//!   is left, as long as the control file's lock can be had. (If the silent one has it, its end is
-//!   ordered without.)
+//! - Nothing here proves a death. A needless order ends an instance that lived, but never loses a
+//!   row.
+//! - An instance that finds an order for its own end gives none, and ends. So if two instances
+//!   would end each other, one is left, as long as the control file's lock can be had. (If the
+//!   silent member has that lock, its end is ordered without the lock.)
 
 use super::members::{Members, list};
 use super::setup::Contact;
@@ -31,14 +35,14 @@ use std::sync::atomic::Ordering::SeqCst;
 use storage::lease::{ClusterFile, FenceCommand, Order, Orders, Proof};
 use storage::{OsStorage, Storage};
 
-/// Orders as a guard reads them.
+/// The eviction orders of a database, as a guard reads them.
 pub struct Evictions {
     orders: Orders,
     members: ClusterFile,
 }
 
 impl Evictions {
-    /// Of the database in a directory, which must be there.
+    /// Opens the orders of the database in a directory. It is an error if there is no database.
     pub fn open(dir: &Path) -> Result<Evictions> {
         Evictions::open_on(&OsStorage::new(dir)?)
     }
@@ -50,7 +54,7 @@ impl Evictions {
         })
     }
 
-    /// The last life of an instance so far.
+    /// The incarnation of an instance's last life so far; zero if it never lived.
     pub fn life(&self, k: u16) -> Result<u32> {
         let members = self.members.read()?;
         Ok(members.member(InstanceId(k)).map_or(0, |m| m.incarnation))
@@ -63,15 +67,15 @@ impl Evictions {
     }
 }
 
-/// Whether somebody holds the lock by which an instance is a member: itself, on whichever host, or
-/// who stands in for it. Good to be shown; proves no death.
+/// Whether a process holds the lock by which an instance is a member. That is the instance itself,
+/// on whichever host, or its stand-in. The answer may be shown to people; it proves no death.
 pub fn is_locked(dir: &Path, k: u16) -> Result<bool> {
     let storage: Arc<dyn Storage> = Arc::new(OsStorage::new(dir)?);
     Ok(ClusterFile::open(&*storage)?.is_held(InstanceId(k))?)
 }
 
 impl Cluster {
-    /// Whether a silent member has been waited for long enough.
+    /// Whether a member has been silent for so long that its end is to be ordered.
     pub(super) fn is_overdue(&self, silent: Member) -> bool {
         let members = self.members();
         let views = self.interconnect.get().map_or(Vec::new(), |i| i.views());
@@ -86,8 +90,8 @@ impl Cluster {
         suspicion.is_some_and(|s| s.is_overdue(patience, seam::now()))
     }
 
-    /// Orders the end of a member that hangs. If that was done before and has not helped, the fence
-    /// command is asked.
+    /// Orders the end of a member that hangs. If an order was given before and has not helped, this
+    /// also runs the fence command.
     pub(super) fn evict(self: &Arc<Self>, silent: Member) -> Result<()> {
         let orders = self.orders()?;
         if self.obeys(orders)? {
@@ -104,7 +108,7 @@ impl Cluster {
             by: self.me.instance,
             epoch: self.members().epoch,
         })?;
-        // What could not be ordered is ordered at the next look.
+        // If an order could not be given, the next look gives it.
         let again = {
             let mut state = self.state.lock();
             let suspicion = state.suspicion.entry(silent.instance.0).or_default();
@@ -116,7 +120,7 @@ impl Cluster {
         }
     }
 
-    /// Opened when there is somebody who could give one.
+    /// The file of orders. It is opened at the first use: an instance without company needs none.
     pub(super) fn orders(&self) -> Result<&Orders> {
         if let Some(orders) = self.orders.get() {
             return Ok(orders);
@@ -125,9 +129,9 @@ impl Cluster {
         Ok(self.orders.get_or_init(|| opened))
     }
 
-    /// Whether others have ordered the end of this instance; then it ends. Its guard, if it has
-    /// one, may not have come to it yet, and a life that went on after such an order would meet it
-    /// again later.
+    /// Whether others have ordered the end of this instance; if so, the instance ends. Its guard,
+    /// if it has one, may not have read the order yet. A life that went on after such an order
+    /// would meet the order again later.
     pub(super) fn obeys(&self, orders: &Orders) -> Result<bool> {
         let order = orders.read(self.me.instance)?;
         let Some(order) = order.filter(|o| o.incarnation >= self.me.incarnation) else {
@@ -140,10 +144,11 @@ impl Cluster {
         Ok(true)
     }
 
-    /// On a thread of its own: how long the command takes is its own business.
+    /// Runs the fence command on a thread of its own, because nobody knows how long the command
+    /// takes.
     fn fence(self: &Arc<Self>, silent: Member, command: FenceCommand) -> Result<()> {
         if self.fencing.swap(true, SeqCst) {
-            return Ok(()); // one command at a time: who is still silent then has its turn after it
+            return Ok(()); // one command at a time: the next silent member has its turn afterwards
         }
         let cluster = self.clone();
         let run = move || {
@@ -177,9 +182,9 @@ impl Cluster {
     }
 }
 
-/// Whether this instance is of the group that stays and orders the others' end, rather than the
-/// other way round. `heard`: whom it hears itself; `views`: what the others have said last of whom
-/// they hear.
+/// Whether this instance belongs to the group that stays and orders the end of the others. `heard`
+/// are the members that this instance hears itself. `views` are what the others have said last
+/// about whom they hear.
 fn stays(me: Member, members: &Members, heard: &[Member], views: &[ViewOf]) -> bool {
     let hears = |seen: &Seen| seen.silent_looks < SUSPICIOUS_LOOKS;
     let mut reach = Reach::new();
@@ -210,9 +215,9 @@ mod tests {
         }
     }
 
-    /// Which of `n` members find that they stay, when these links between them are cut: each hears
-    /// the heartbeats of those that it is not cut from; what it heard last of the others is from
-    /// before.
+    /// Which of `n` members find that they stay if the links in `cut` are cut. Each member hears
+    /// the present heartbeats of those that it is not cut from. What it heard last of the others is
+    /// from before the cut.
     fn those_who_stay(n: u16, cut: &[(u16, u16)]) -> Vec<u16> {
         let all: Vec<Member> = (1..=n).map(member).collect();
         let members = Members {
@@ -269,7 +274,7 @@ mod tests {
         }
     }
 
-    /// Where some reach both sides of a cut.
+    /// Some members reach both sides of the cut.
     #[test]
     fn c22_in_a_network_that_is_half_broken_the_largest_group_stays() {
         assert_eq!(those_who_stay(5, &[(1, 2), (1, 3)]), [2, 3, 4, 5]);

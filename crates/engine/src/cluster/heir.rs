@@ -1,14 +1,16 @@
-//! Standing in for an instance that died and does not come back: its next life is lived in the
-//! process of a survivor, until its transactions are rolled back. It is an instance like any other,
-//! with its own log, a small cache and its own connections; it joins, and leaves cleanly. So what a
-//! dead instance left needs no code but that of a start and a stop.
+//! Stands in for an instance that died and does not come back. A survivor's process lives the dead
+//! instance's next life until its transactions are rolled back.
+//!
+//! The stand-in is an instance like any other, with its own log, a small cache and its own
+//! connections. It joins, and leaves cleanly. So what a dead instance left needs no code beyond
+//! that of a start and a stop.
 //!
 //! **Invariants.**
-//! - The recoverer alone stands in, for those alone whose blocks have been recovered, and not while
-//!   a process says that it will be that instance.
-//! - It waits for nobody when its own process is about to end.
-//! - It is the control file that makes the stand-in the instance, by the locks of its files: a
-//!   process that comes later waits until it has left.
+//! - Only the recoverer stands in. It does so only for instances whose blocks have been recovered,
+//!   and not while a process says that it will be that instance.
+//! - A stand-in waits for nobody when its own process is about to end.
+//! - The control file makes the stand-in the instance, by the locks of its files. A process that
+//!   comes later waits until the stand-in has left.
 
 use super::state::Cluster;
 use crate::Result;
@@ -16,8 +18,8 @@ use block::InstanceId;
 use std::sync::Arc;
 
 impl Cluster {
-    /// Starts a stand-in for each instance that has been recovered and does not come back by
-    /// itself.
+    /// Starts a stand-in for each instance whose blocks are recovered and which does not come back
+    /// by itself.
     pub(super) fn stand_in_for_the_lost(self: &Arc<Self>) -> Result<()> {
         let members = self.members();
         if members.in_limbo.is_empty() || members.recoverer() != self.me.instance {

@@ -1,4 +1,4 @@
-//! The instances that have stand-ins, and how a stand-in is made ([`super::heir`] says when).
+//! The stand-ins of this process, and how a stand-in is made ([`super::heir`] says when).
 
 use super::setup::{ClusterHost, Eviction};
 use crate::files::Places;
@@ -15,29 +15,31 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::Fatal;
 
-/// Lives the next life of the instance that the configuration names, on this host, until its
-/// transactions are rolled back.
+/// Lives the next life of the instance that the configuration names, on this host, until that
+/// instance's transactions are rolled back.
 pub(crate) type StandIn = fn(Config, Host, &dyn Progress) -> Result<()>;
 
-/// Time for an instance's own process to say that it is coming: a guard starts it at once.
+/// The time that an instance's own process has to say that it is coming. A guard starts that
+/// process at once.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// After an attempt that failed.
+/// The pause after an attempt to stand in that failed.
 const RETRY: Duration = Duration::from_secs(5);
 /// Bytes of a stand-in's cache. A stand-in rolls back, and serves others the blocks that it changes
-/// for that.
+/// in doing so.
 const MOST_BUFFERS: u64 = 32 << 20;
 
 pub(super) struct Heirs {
     config: Config,
-    /// Opens the database for another instance, and leaves when what that left is rolled back.
+    /// Opens the database for another instance, and leaves when that instance's transactions are
+    /// rolled back.
     live: StandIn,
     allowed: bool,
-    /// Stand-ins listen on the same address, on a port of their own.
+    /// The address that stand-ins listen on, each on a port of its own.
     address: SocketAddr,
     secret: Secret,
     certificates: Option<PathBuf>,
     heartbeat: Duration,
-    /// The number of lanes, the same everywhere.
+    /// The number of lanes, which is the same on every instance.
     lms: u8,
     memory: Option<Arc<dyn SharedMemory>>,
     eviction: Eviction,
@@ -46,14 +48,16 @@ pub(super) struct Heirs {
 
 #[derive(Default)]
 struct State {
-    /// Since when an instance is known to be lost, or when it was last tried to stand in for it.
+    /// Since when an instance is known to be lost. After an attempt to stand in for it that failed,
+    /// the time is such that [`RETRY`] passes before the next.
     lost: BTreeMap<u16, Instant>,
     at_work: Vec<(InstanceId, JoinHandle<()>)>,
     ended: bool,
 }
 
 impl Heirs {
-    /// `host`: as this instance meets the others, and its heirs will.
+    /// Keeps what a stand-in needs. `host` says how this instance meets the others; its stand-ins
+    /// meet them in the same way.
     pub fn new(config: Config, host: &ClusterHost, live: StandIn) -> Heirs {
         Heirs {
             config,
@@ -70,7 +74,7 @@ impl Heirs {
         }
     }
 
-    /// Waits for those who are at work; there are no others from now on.
+    /// Waits for the stand-ins that are at work. None starts from now on.
     pub fn end(&self) {
         let at_work = {
             let mut state = self.state.lock();
@@ -85,7 +89,7 @@ impl Heirs {
         }
     }
 
-    /// Of those that are lost, the ones whose time has come.
+    /// The lost instances for which a stand-in is to start now.
     pub fn due(&self, lost: &[InstanceId]) -> Vec<InstanceId> {
         let now = seam::now();
         let mut state = self.state.lock();
@@ -104,19 +108,19 @@ impl Heirs {
             .collect()
     }
 
-    /// One has started.
+    /// A stand-in has started.
     pub fn works(&self, k: InstanceId, heir: JoinHandle<()>) {
         self.state.lock().at_work.push((k, heir));
     }
 
-    /// One has failed: it is tried again after a while.
+    /// A stand-in has failed. It is tried again after [`RETRY`].
     pub fn put_off(&self, k: InstanceId) {
         let again = seam::now() + RETRY - PATIENCE;
         self.state.lock().lost.insert(k.0, again);
     }
 
-    /// Lives the next life of an instance, and leaves when all is rolled back. On a thread of its
-    /// own.
+    /// Lives the next life of an instance, and leaves when its transactions are rolled back. Runs
+    /// on a thread of its own.
     pub fn live_for(&self, k: InstanceId, places: &Places, fatal: &Fatal) -> Result<()> {
         let address = SocketAddr::new(self.address.ip(), 0);
         let bound = Bound::bind(address).map_err(|e| Error::Cluster(e.to_string()))?;
@@ -144,7 +148,7 @@ impl Heirs {
     }
 }
 
-/// Says nothing, and ends what waits for others when the instance itself ends.
+/// Reports nothing. When the instance itself ends, it calls off what its stand-ins wait for.
 struct OfHeir<'a>(&'a Heirs);
 impl Progress for OfHeir<'_> {
     fn step(&self, _: &str, _: u64, _: u64) {}

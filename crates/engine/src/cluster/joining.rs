@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 use txn::TxnManager;
 use wait::Event;
 
-/// How long a joiner waits for others that it does not reach, at least: longer than anybody takes
-/// to notice that one of them is dead. And how many times `css_misscount`: who hangs may be ended
-/// meanwhile.
+/// How long a joiner waits, at least, for members that it does not reach. That is longer than any
+/// member takes to notice that another is dead. The wait is also at least so many times
+/// `css_misscount`, because a member that hangs may be ended meanwhile.
 const JOIN_PATIENCE: Duration = Duration::from_secs(60);
 const JOIN_MISSCOUNTS: u32 = 3;
 
-/// Nobody waits any more for what this process would do once others have done something.
+/// The error of a start that nobody waits for any more.
 pub(crate) fn unwanted() -> Error {
     Error::Cluster("the start was called off".into())
 }
 
 impl Cluster {
-    /// Waits until every member is in this instance's epoch, or a later one, and whoever died
-    /// meanwhile is recovered: it may not have said which were its newest groups, of which
-    /// everybody else knew.
+    /// Waits until every member is in this instance's epoch or a later one, and every member that
+    /// died meanwhile is recovered. A member that died may not have told this instance its newest
+    /// groups, which all others knew.
     pub(crate) fn wait_settled(&self, epoch: u64, progress: &dyn Progress) -> Result<()> {
         let mut lost = None;
         let mut state = self.state.lock();
@@ -40,7 +40,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until the others have said what they have locked; all are in this instance's epoch.
+    /// Waits until the others have said what they have locked. All are in this instance's epoch by
+    /// then.
     pub(crate) fn wait_established(
         &self,
         txns: &TxnManager,
@@ -53,10 +54,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// A joiner waits as long as it reaches the others: they come to it, however much they have to
-    /// do before, and who died is recovered first. Who cannot be reached may never be, and holds up
-    /// everybody's commits as long as it is waited for. `lost`: since when there is somebody whom
-    /// it does not reach.
+    /// Fails if the joiner has to give up a wait for the others.
+    ///
+    /// A joiner waits without limit as long as it reaches the others. They get to it, however much
+    /// they have to do before, and members that died are recovered first. A member that cannot be
+    /// reached may never be. As long as the joiner waits for it, it holds up the commits of all
+    /// members. `lost` is the time since when there is a member that the joiner does not reach.
     fn still_waits(
         &self,
         what: &str,
@@ -78,7 +81,7 @@ impl Cluster {
             *lost = None;
         } else if seam::elapsed(*lost.get_or_insert_with(seam::now)) > patience {
             return Err(Error::Cluster(format!(
-                "this instance cannot join: it has waited for {what}, and not reached everybody for {} s{}",
+                "this instance cannot join: it waits for {what}, and has not reached all members for {} s{}",
                 patience.as_secs(),
                 self.trouble()
             )));
@@ -95,7 +98,8 @@ impl Cluster {
         state.settled >= members.epoch.max(epoch) && members.dead.is_empty()
     }
 
-    /// Members that have not said that they are in the present epoch.
+    /// What the joiner waits for, as text: members that have not said that they are in the present
+    /// epoch, the recovery of dead ones, or the control file.
     fn missing(&self, state: &State) -> String {
         let members = self.members();
         let late: Vec<_> = members
@@ -111,7 +115,7 @@ impl Cluster {
         }
     }
 
-    /// Why connections cannot be made.
+    /// The reasons why connections cannot be made, as text.
     fn trouble(&self) -> String {
         let links = self.links();
         let why = links.iter().find_map(|l| l.trouble.clone());

@@ -1,4 +1,4 @@
-//! The layers below as the cluster knows them.
+//! The layers below the cluster, as it knows them.
 
 use super::members::{Kinds, Layer, Members};
 use super::setup::Evidence;
@@ -13,14 +13,16 @@ use std::time::Duration;
 use txn::{Departed, TxnManager};
 use wait::{Event, Waiter};
 
-/// How often a leaver looks whether the others have taken what it had.
+/// How often a leaver looks whether the others have taken over what it had.
 const LEAVE_LOOK: Duration = Duration::from_millis(20);
 
-/// The protocols of an instance's own layers, in the order in which they hear of changes. `lms`:
-/// connections for blocks to each other instance. Transactions come first: blocks are sent with
-/// evidence that knows of the members, and a leaver's commits are acknowledged before it gives its
-/// blocks away. Sequences come before blocks: one that was recovered after a death is not drawn
-/// from with what was known before.
+/// The protocols of an instance's own layers, in the order in which they hear of changes. `lms` is
+/// the number of connections for blocks to each other instance.
+///
+/// Transactions come first, for two reasons: blocks are sent with evidence that knows the members,
+/// and a leaver's commits are acknowledged before it gives its blocks away. Sequences come before
+/// blocks: no value is drawn from a block that was recovered after a death with knowledge of before
+/// the death.
 pub(crate) fn of_core(
     txns: &Arc<TxnManager>,
     inquiries: &Arc<Inquiries>,
@@ -39,7 +41,7 @@ pub(crate) fn of_core(
     ]
 }
 
-/// Commits, status, horizon, waits for transactions, locks.
+/// The layer of commits, status, horizon, waits for transactions, and locks.
 struct Transactions(Arc<TxnManager>);
 
 impl Layer for Transactions {
@@ -83,7 +85,7 @@ impl Layer for Transactions {
     }
 }
 
-/// What stands in front of every message.
+/// The [`Evidence`] of group commits that stands in front of every message.
 pub(crate) struct Commits(pub Arc<TxnManager>);
 
 impl Evidence for Commits {
@@ -105,10 +107,10 @@ impl Evidence for Commits {
     }
 }
 
-/// The buffer cache.
+/// The layer of the buffer cache.
 struct Blocks {
     cache: Arc<Cache>,
-    /// A shard of the blocks for each connection.
+    /// Shards of the blocks; each has a connection to each other instance.
     lms: u8,
 }
 
@@ -146,8 +148,8 @@ impl Layer for Blocks {
         Ok(())
     }
 
-    /// Everything is written, and let go of; blocks that others have changed since they got them
-    /// from here must have been written by them, or their redo would need this thread's.
+    /// Writes and lets go of every block. It also waits until others have written the blocks that
+    /// they got from here and have changed since; otherwise their redo would need this thread's.
     fn leaving(&self, progress: &dyn Progress) -> Result<()> {
         loop {
             self.cache.checkpoint()?;

@@ -13,17 +13,18 @@ const GOODBYE_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Cluster {
     /// Gives back what this instance has of the others' blocks: the first step of leaving, while
-    /// the others still answer. All sessions have ended. Also of an instance that is alone: those
-    /// that were with it may be dead, with blocks in their redo of which only past images here have
-    /// what this one logged.
+    /// the others still answer. All sessions have ended.
+    ///
+    /// An instance that is alone does this, too. Those that were with it may be dead. Their redo
+    /// may name blocks of which only past images here have what this instance logged.
     pub(crate) fn hand_over(&self, progress: &dyn Progress) -> Result<()> {
         self.heirs.end();
         self.layers.leaving(progress)
     }
 
-    /// The control file's lock, at a moment when this instance has met everybody that is in it: who
-    /// had joined just before would not be parted from, and would meet this instance's next life as
-    /// if it were this one.
+    /// The control file's lock, taken when this instance has met every member that is in the file.
+    /// This instance would not be parted from a member that had joined just before. That member
+    /// would then take this instance's next life for the present one.
     pub(crate) fn turn_to_leave<'f>(&self, file: &'f ClusterFile) -> Result<Exclusive<'f>> {
         let give_up = seam::now() + LEAVE_PATIENCE;
         loop {
@@ -43,20 +44,22 @@ impl Cluster {
         }
     }
 
-    /// From now on it is no surprise if the control file does not have this instance as a member.
+    /// Notes that the control file may lack this instance as a member from now on, and that this is
+    /// no surprise.
     pub(crate) fn about_to_leave(&self) {
         self.state.lock().leaving = true;
     }
 
-    /// The membership has ended in the control file: the others are told to look, and the
-    /// connections end.
+    /// Ends this instance's part after its membership has ended in the control file: tells the
+    /// others to look, and ends the connections.
     pub(crate) fn left(&self, epoch: u64) {
         self.wait_for_goodbyes(epoch);
         self.stop();
     }
 
-    /// Until all others have entered an epoch without this instance: only then may it come back in
-    /// another life. They would otherwise meet that one without having parted from this.
+    /// Waits until all others have entered an epoch without this instance. Only then may it come
+    /// back in another life: otherwise they would meet that life without having parted from this
+    /// one.
     fn wait_for_goodbyes(&self, epoch: u64) {
         let members = self.members();
         let give_up = seam::now() + LEAVE_PATIENCE;

@@ -7,19 +7,19 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use storage::lease::{self, MemberState};
 
-/// Kinds of messages.
+/// The kinds of messages of one layer.
 pub type Kinds = RangeInclusive<u16>;
 
 /// The instances that are up in an epoch, this instance included, in the order of numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Members {
-    /// Zero before this instance has entered its first.
+    /// The epoch; zero before this instance has entered its first.
     pub epoch: u64,
     pub up: Vec<Member>,
-    /// Proved dead, their blocks not recovered yet.
+    /// Members that are proved dead and whose blocks are not recovered yet.
     pub dead: Vec<Member>,
-    /// Dead and not alive again: `dead`, and those whose blocks have been recovered. Only their
-    /// next life knows how their transactions stand.
+    /// Instances that are dead and not alive again: those in `dead`, and those whose blocks have
+    /// been recovered. Only an instance's next life knows how its transactions stand.
     pub in_limbo: Vec<InstanceId>,
 }
 
@@ -36,12 +36,12 @@ impl Members {
         self.up.len() == 1
     }
 
-    /// The member that sees to the recovery of the dead.
+    /// The member that sees to the recovery of the dead: the one with the lowest number.
     pub fn recoverer(&self) -> InstanceId {
         self.up[0].instance
     }
 
-    /// As the control file has them.
+    /// The members as the control file has them.
     pub(super) fn of(found: &lease::Cluster) -> Members {
         let in_state = |states: &'static [MemberState]| {
             found
@@ -64,7 +64,7 @@ impl Members {
     }
 }
 
-/// "instance 1", "instances 1 and 3".
+/// The instances as text: "instance 1", "instances 1 and 3".
 pub(crate) fn list(instances: &[InstanceId]) -> String {
     let numbers: Vec<_> = instances.iter().map(|k| k.0.to_string()).collect();
     match numbers.len() {
@@ -73,15 +73,16 @@ pub(crate) fn list(instances: &[InstanceId]) -> String {
     }
 }
 
-/// A protocol between instances. Each hears the messages of its kinds ([`interconnect::kinds`]).
+/// A protocol between instances. A layer hears the messages of its kinds ([`interconnect::kinds`]).
 pub trait Layer: Send + Sync {
-    /// How others are reached. Called once, before anything else.
+    /// Gives the layer the means to reach others. Called once, before anything else.
     fn join(&self, _post: Arc<dyn Post>) -> Result<()> {
         Ok(())
     }
 
-    /// A message of a member. Runs on the thread that received it and waits for nothing but latches
-    /// (R8). An error: these are no bytes of this protocol; the connection is closed.
+    /// Takes in a message of a member. Runs on the thread that received it, and waits for nothing
+    /// but latches (R8). An error means that the bytes are not of this protocol; the connection is
+    /// then closed.
     fn message(
         &self,
         from: InstanceId,
@@ -91,31 +92,32 @@ pub trait Layer: Send + Sync {
         block: Option<&BlockBuf>,
     ) -> std::result::Result<(), String>;
 
-    /// All lanes to a peer are connected; what was sent before, both ways, may have been lost.
-    /// Perhaps more often than necessary.
+    /// All lanes to a peer are connected. Messages sent before, in either direction, may have been
+    /// lost. The call may come more often than necessary.
     fn reconnected(&self, peer: InstanceId);
 
-    /// About once a second.
+    /// Called about once a second.
     fn tick(&self);
 
-    /// Whether this instance can enter an epoch with these members without waiting for anybody;
-    /// asked until it is so. Runs on `rcfg`.
+    /// Whether this instance can enter an epoch with these members without waiting for anybody.
+    /// Runs on `rcfg`, which asks until the answer is yes.
     fn is_ready(&self, _members: &Members) -> bool {
         true
     }
 
-    /// This instance enters an epoch; all members enter it with the same members. Those that are
-    /// gone have left cleanly, or are in limbo. May wait, for nothing that other instances do: it
-    /// runs on `rcfg`. Not called as long as this instance has always been alone. An error ends the
-    /// instance.
+    /// This instance enters an epoch; all members enter it with the same members. Members that are
+    /// gone have left cleanly, or are in limbo.
+    ///
+    /// Runs on `rcfg`. It may wait, but for nothing that other instances do. It is not called as
+    /// long as this instance has always been alone. An error ends the instance.
     fn members_changed(&self, members: &Members) -> Result<()>;
 
     /// All members have entered the epoch.
     fn settled(&self, _epoch: u64) {}
 
-    /// This instance is about to leave: what others, or the recovery of those that are dead, may
-    /// need is handed over or written. All sessions have ended; the others, if there are any, still
-    /// answer.
+    /// This instance is about to leave. The layer hands over or writes what others need, or what
+    /// the recovery of dead instances needs. All sessions have ended. The others, if there are any,
+    /// still answer.
     fn leaving(&self, _progress: &dyn Progress) -> Result<()> {
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! This instance among the others: its interconnect, who is a member in which epoch, and the
-//! messages of the layers below.
+//! This instance among the others: its interconnect, the members of each epoch, and the messages of
+//! the layers below.
 //!
 //! ```text
 //! layer ── Post::send ──► evidence in front ──► interconnect
@@ -9,23 +9,24 @@
 //! ```
 //!
 //! **Invariants.**
-//! - Who is a member is what the control file says; nobody is told by a message, only that it is
-//!   time to look. The thread `rcfg` alone moves this instance from epoch to epoch.
-//! - A life of an instance is parted from before the next is met: a leaver waits until everybody
-//!   has entered an epoch without it. Who missed that, because the leaver could not wait, ends.
-//! - A joiner works only once every member has said that it is in the joiner's epoch or a later
-//!   one, and who could not say so any more is recovered. A leaver is a member until all that it
-//!   has is written and its thread is closed.
-//! - An instance is dead when all its locks were got, under the control file's exclusive lock;
-//!   silence and broken connections are only reasons to try. Locks that cannot be got are waited
-//!   for, and that is said.
-//! - The dead are no members from the epoch on in which they are declared dead; the others recover
-//!   their blocks in it ([`recover`]) and go on meanwhile.
-//! - A lone instance hears nothing of its layers' part in this: [`Layer::members_changed`] is
-//!   called for the first time when somebody else comes.
-//! - Receiving threads and `lmon` never wait here but for latches (R8), with one exception: a clock
-//!   that is told of an SCN above its ceiling reads the control file, in which a joiner has raised
-//!   it.
+//! - The control file says who is a member. Messages only say that it is time to look there. The
+//!   thread `rcfg` alone moves this instance from epoch to epoch.
+//! - Others part from a life of an instance before they meet the next: a leaver waits until every
+//!   member has entered an epoch without it. If the leaver could not wait, an instance that missed
+//!   that epoch ends.
+//! - A joiner works only when two things are done: every member has said that it is in the joiner's
+//!   epoch or a later one, and every member that died before it could say so is recovered. A leaver
+//!   is a member until all that it has is written and its thread is closed.
+//! - An instance is dead when a survivor got all its locks, under the control file's exclusive
+//!   lock. Silence and broken connections are only reasons to try. Locks that cannot be got are
+//!   waited for, and the log says so.
+//! - The dead are no members from the epoch on in which they are declared dead. In that epoch the
+//!   others recover their blocks ([`recover`]), and go on working meanwhile.
+//! - The layers of a lone instance hear nothing of all this: [`Layer::members_changed`] is called
+//!   for the first time when another instance comes.
+//! - Receiving threads and `lmon` wait here for nothing but latches (R8). There is one exception: a
+//!   clock that is told of an SCN above its ceiling reads the control file, in which a joiner has
+//!   raised the ceiling.
 //!
 //! **Layers**, from the top: `start`; `rcfg`; `heir`, `recover`, `evict`, `joining`, `leaving`,
 //! `service`; `epochs`, `post`; `state`, which has the fields that all these share; `heirs`,

@@ -1,4 +1,5 @@
-//! Sending: by number of the instance, to the life of it that is a member.
+//! Sending to an instance by its number. The message goes to the life of that instance that is a
+//! member.
 
 use super::state::Cluster;
 use block::InstanceId;
@@ -8,11 +9,12 @@ use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
 thread_local! {
-    /// Evidence and body of the message that this thread sends, kept to be filled again.
+    /// Evidence and body of the message that this thread sends. The buffer is kept and filled
+    /// again.
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What the layers send through. The cluster holds them, so they do not hold the cluster.
+/// The way by which the layers send. The cluster holds the layers, so they do not hold the cluster.
 struct Sender {
     me: InstanceId,
     cluster: Weak<Cluster>,
@@ -36,7 +38,7 @@ impl Post for Sender {
         let Some(cluster) = self.cluster.upgrade() else {
             return;
         };
-        // An instance that is no member gets nothing; what was meant for it has lost its purpose.
+        // An instance that is no member gets nothing: what was meant for it has lost its purpose.
         if let Some(member) = cluster.life_of(to) {
             cluster.send_to(member, parcel);
         }
@@ -48,7 +50,7 @@ impl Post for Sender {
 }
 
 impl Cluster {
-    /// How the engine's own parts, and tests, send.
+    /// The way by which the engine's own parts, and tests, send.
     pub fn post(self: &Arc<Self>) -> Arc<dyn Post> {
         Arc::new(Sender::new(self))
     }
@@ -71,8 +73,9 @@ impl Cluster {
             block: parcel.block.map_or(&[], |b| &b.0[..]),
         };
         let message = Message::one_way(parcel.kind, parcel.epoch, 0);
-        // Not connected, or the connection has just broken: the same as lost on the way, which the
-        // layers make good when they are told of the reconnection, and on their timers.
+        // The peer is not connected, or the connection has just broken. That counts as a message
+        // lost on the way. The layers make it good when they are told of the reconnection, and on
+        // their timers.
         let _ = interconnect.send(to, lane, &message, body);
         BYTES.with(|b| b.replace(bytes));
     }

@@ -1,5 +1,5 @@
-//! The thread `rcfg`: moves this instance from epoch to epoch, and finds out whether those who do
-//! not answer are dead.
+//! The thread `rcfg`: moves this instance from epoch to epoch, and finds out whether members that
+//! do not answer are dead.
 
 use super::members::{Members, list};
 use super::setup::Contact;
@@ -12,19 +12,19 @@ use storage::lease::{self, Attempt, MemberState, Proof, Takeover};
 use storage::{ReadOnly, Storage};
 use wait::Event;
 
-/// How often, and for how long after a connection broke, a peer's locks are tried: a process that
-/// is killed takes a while to let go of all of them.
+/// How often a peer's locks are tried after a connection broke, and for how long. A process that is
+/// killed takes a while to let go of all its locks.
 const EAGER_INTERVAL: Duration = Duration::from_millis(20);
 const EAGER_TIME: Duration = Duration::from_secs(2);
 
-/// How often a peer that does not answer and cannot be proved dead is mentioned.
+/// How often the log mentions a peer that does not answer and cannot be proved dead.
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
-/// How long the connections of those who come are waited for before an epoch is entered without
-/// them: longer than any pause between two attempts.
+/// How long this instance waits for the connections of joiners before it enters an epoch without
+/// them. That is longer than any pause between two attempts to connect.
 const MEETING_PATIENCE: Duration = Duration::from_secs(3);
 impl Cluster {
     pub(super) fn reconfigurations(self: &Arc<Self>) {
-        // What was said last, and since when there has been no look without an error.
+        // The message logged last, and since when no look has gone without an error.
         let mut trouble: Option<(String, Instant)> = None;
         while self.wait_for_work() {
             let Err(e) = self.look() else {
@@ -41,7 +41,7 @@ impl Cluster {
         }
     }
 
-    /// False when it is time to end.
+    /// Waits until there is work. False when it is time to end.
     fn wait_for_work(&self) -> bool {
         let mut state = self.state.lock();
         state
@@ -83,9 +83,10 @@ impl Cluster {
         self.try_the_silent()
     }
 
-    /// Whether an epoch is not entered yet because those who come in it are not connected yet: from
-    /// its beginning on all commits are acknowledged by them, too, and would wait for the
-    /// connections. Nobody dies or leaves in such an epoch, so nothing waits for it but the joiner.
+    /// Whether this instance still waits to enter an epoch because its joiners are not connected
+    /// yet. From the beginning of the epoch the joiners, too, acknowledge all commits, so commits
+    /// would wait for the connections. No member dies or leaves in such an epoch, so only the
+    /// joiner waits.
     fn is_meeting_joiners(&self, found: &lease::Cluster) -> Result<bool> {
         let (old, new) = (self.members(), Members::of(found));
         let only_joins = old.up.iter().all(|m| new.up.contains(m));
@@ -116,7 +117,7 @@ impl Cluster {
         Ok(!all && seam::elapsed(since) < MEETING_PATIENCE)
     }
 
-    /// Enters the epoch that the control file has.
+    /// Enters the epoch that the control file names.
     fn enter(self: &Arc<Self>, found: &lease::Cluster) -> Result<()> {
         let mine = found.member(self.me.instance);
         if mine.is_none_or(|m| m.state != MemberState::Up || m.incarnation != self.me.incarnation) {
@@ -151,7 +152,7 @@ impl Cluster {
         dead.into_iter().for_each(|m| self.forget(m));
         self.state.lock().leavers.extend(&left);
         self.take_ceiling()?;
-        // An instance that enters an epoch in which the dead are recovered sees what they had
+        // An instance that enters an epoch in which dead instances are recovered sees what they had
         // committed.
         for (_, scn) in found.members.iter().flat_map(|m| m.last_groups.iter()) {
             self.clock.lift(scn)?;
@@ -166,8 +167,8 @@ impl Cluster {
         let new = Arc::new(new);
         *self.members.write() = new.clone();
         self.state.lock().met.clear();
-        // Somebody may have come and died since the last look: that is to be recovered, though no
-        // other was ever met.
+        // An instance may have come and died since the last look. It has to be recovered, though
+        // this instance never met another.
         let nobody = |m: &Members| m.is_alone() && m.in_limbo.is_empty();
         let always_alone = nobody(&old) && nobody(&new);
         if !always_alone && let Err(e) = self.layers.members_changed(&new) {
@@ -194,7 +195,7 @@ impl Cluster {
 
     fn forget(&self, gone: Member) {
         if let Some(interconnect) = self.interconnect.get() {
-            // It may not have been met yet.
+            // The leaver may not have been met yet.
             let _ = interconnect.remove_peer(gone.instance);
         }
         let mut state = self.state.lock();
@@ -232,13 +233,13 @@ impl Cluster {
             .map_err(|e| crate::Error::Cluster(e.to_string()))
     }
 
-    /// The data files of instances that have come since.
+    /// Opens the data files of instances that have come since.
     fn open_new_files(&self) -> Result<()> {
         let plain: Arc<dyn Storage> = Arc::new(ReadOnly(self.places.storage.clone()));
         files::open_data_files(&self.control.get(), &|_| plain.clone(), self.cache.files())
     }
 
-    /// Whether everybody has entered; if not, they are told again.
+    /// Finds out whether all members have entered the epoch. If not, tells them again.
     fn settle(&self) {
         let members = self.members();
         let late: Vec<Member> = {
@@ -259,7 +260,7 @@ impl Cluster {
         self.changed.notify_all();
     }
 
-    /// Tries the locks of members that have been silent, or not connected, for a while, or whose
+    /// Tries the locks of members that have been silent or not connected for a while, or whose
     /// connection has just broken.
     fn try_the_silent(self: &Arc<Self>) -> Result<()> {
         let members = self.members();
@@ -276,12 +277,12 @@ impl Cluster {
             .try_for_each(|(m, silent)| self.examine(m, silent))
     }
 
-    /// Under the control file's lock, so that nobody who is starting finds locks taken for a moment
-    /// only.
+    /// Tries the locks of one member. It does so under the control file's lock, so that no starting
+    /// instance finds locks taken that are taken for a moment only.
     fn examine(self: &Arc<Self>, suspect: Member, silent: bool) -> Result<()> {
         let overdue = silent && self.is_overdue(suspect);
         let Some(turn) = self.file.lock(Some(seam::now() + LOCK_PATIENCE))? else {
-            // Perhaps it is the silent one that has it.
+            // The silent member itself may have the lock.
             return match overdue {
                 true => self.evict(suspect),
                 false => Ok(()),
@@ -314,7 +315,7 @@ impl Cluster {
         state.told.insert(silent.instance.0, now);
         drop(state);
         tracing::warn!(
-            "{} does not answer, but it lives: it has locked {path}. What needs it waits",
+            "{} does not answer, but it lives: it has locked {path}. Whatever needs it waits",
             list(&[silent.instance])
         );
     }

@@ -1,17 +1,18 @@
-//! Recovery with survivors, this instance's part: every survivor reads the redo of the dead for its
-//! cache, which brings back the blocks that it is asked to bring back; one of them, the recoverer,
-//! writes into the control file that it has been done.
+//! Recovery by survivors: what this instance does in it.
 //!
-//! What is left then is the dead one's next life's: its undo, its transactions, its thread
-//! ([`crate::open`]).
+//! Every survivor reads the redo of the dead for its cache, which brings back the blocks that it is
+//! asked to bring back. One survivor, the recoverer, writes into the control file that the recovery
+//! is done. What is left belongs to the dead instance's next life: its undo, its transactions, its
+//! thread ([`crate::open`]).
 //!
 //! **Invariants.**
-//! - Nothing of this decides who is dead or when an epoch changes; a thread that reads for an epoch
-//!   that is over reads in vain, and is not waited for.
-//! - An instance is marked as recovered in the epoch in which its blocks were, after every member
-//!   has said what it has heard of the dead one's last groups: afterwards nobody hears of it any
-//!   more. If nobody has heard of it, it takes effect when the instance is marked: above all that
-//!   survivors have been told, and below what a joiner sees first, which waits for the mark.
+//! - Nothing here decides who is dead or when an epoch changes. A thread that reads for an epoch
+//!   that is over reads in vain, and nobody waits for it.
+//! - An instance is marked as recovered in the epoch in which its blocks were recovered, and after
+//!   every member has said what it has heard of the dead instance's last groups. After the mark
+//!   nobody hears of these groups any more. A group that nobody has heard of takes effect when the
+//!   instance is marked. Its SCN is above everything that survivors have been told, and below what
+//!   a joiner sees first, because a joiner waits for the mark.
 
 use super::members::{Members, list};
 use super::state::{Cluster, LOCK_PATIENCE, State};
@@ -30,13 +31,13 @@ use wait::{Event, Waiter};
 /// Where the threads of the dead end.
 type Ends = Vec<(ThreadId, ThreadEnd)>;
 
-/// After a read of the dead's redo that failed.
+/// The pause after a failed read of the dead's redo.
 const RETRY: Duration = Duration::from_millis(500);
 
 impl Cluster {
-    /// Starts the thread that reads the redo of the dead of the epoch entered last, unless it has
-    /// been started: everybody who needs a block of theirs waits for it, so a start that fails is
-    /// tried again at the next look.
+    /// Starts the thread that reads the redo of the dead of the epoch entered last, unless that
+    /// thread has been started. Every session that needs a block of the dead waits for it, so the
+    /// next look retries a start that failed.
     pub(super) fn read_the_dead(self: &Arc<Self>) -> Result<()> {
         let members = self.members();
         let begun = |s: &State| s.entered < members.epoch || s.reading >= members.epoch;
@@ -56,8 +57,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Tried again until it succeeds, another epoch comes, or this instance ends so that others can
-    /// do it.
+    /// Reads the redo of the dead. After a failure it tries again until it succeeds, another epoch
+    /// comes, or this instance ends so that others can do it.
     fn read_threads_of(&self, members: &Members) {
         let began = seam::now();
         let waiter = Waiter::new();
@@ -110,7 +111,7 @@ impl Cluster {
                 files::identity(&state, thread),
                 files::geometry(info),
             )?;
-            // Blocks are about to be written that rest on it.
+            // Blocks that rest on this redo are about to be written.
             log.sync()?;
             let start = RestartPoint {
                 pos: info.checkpoint,
@@ -130,8 +131,8 @@ impl Cluster {
         Ok((threads, ends))
     }
 
-    /// The cache says that nobody needs the threads of the dead any more. On whatever thread heard
-    /// it.
+    /// The cache says that nobody needs the threads of the dead any more. Runs on whatever thread
+    /// heard it.
     pub(super) fn blocks_recovered(&self, epoch: u64) {
         let mut state = self.state.lock();
         state.recovered = state.recovered.max(epoch);
@@ -140,7 +141,7 @@ impl Cluster {
         self.changed.notify_all();
     }
 
-    /// Marks the dead as recovered, once everything that this epoch is to bring has come.
+    /// Marks the dead as recovered once everything that this epoch is to bring has come.
     pub(super) fn finish_recovery(&self) -> Result<()> {
         let members = self.members();
         {
@@ -165,9 +166,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// When the last groups of the dead took effect. Everybody has said what was heard of them, and
-    /// thereby lifted this clock above what the dead told anybody; so those that nobody has heard
-    /// of take effect now, all at once.
+    /// When the last groups of the dead took effect. Every member has said what it has heard of
+    /// them, and has thereby lifted this clock above everything that the dead told anybody. So the
+    /// groups that nobody has heard of take effect now, all at once.
     fn last_groups(&self, members: &Members) -> Result<Vec<RecoveredLife>> {
         let ends = self.state.lock().ends.clone();
         for end in ends.values() {
@@ -186,8 +187,8 @@ impl Cluster {
         Ok(members.dead.iter().map(life).collect())
     }
 
-    /// What the dead had written down of each other's last groups: what is left of one may rest on
-    /// a group of another that no survivor has heard of.
+    /// Takes in what the dead had written down of each other's last groups. A record that is left
+    /// of one dead instance may rest on a group of another of which no survivor has heard.
     fn hear_from_the_dead(&self, members: &Members, redo: &DeadRedo, ends: &Ends) {
         let mut state = self.state.lock();
         let ends = ends.iter().map(|(thread, end)| (thread.0, end.clone()));

@@ -1,4 +1,4 @@
-//! Receiving: what the interconnect's threads hand to the layers.
+//! Receiving: what the threads of the interconnect hand to the layers.
 
 use super::epochs::EPOCH;
 use super::state::Cluster;
@@ -15,11 +15,12 @@ use std::time::{Duration, Instant};
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// Memory that the next block of this thread's connection lands in.
+    /// Memory for the next block that arrives on this thread's connection.
     static SPARE: RefCell<Option<Box<BlockBuf>>> = const { RefCell::new(None) };
 }
 
-/// The interconnect holds this, and the cluster holds the interconnect.
+/// Receives the messages of members. The interconnect holds this, and the cluster holds the
+/// interconnect.
 pub(super) struct Receiver {
     cluster: Weak<Cluster>,
     ticked: Mutex<Instant>,
@@ -53,7 +54,7 @@ impl Service for Receiver {
                 arrival.header.kind,
                 arrival.from
             );
-            // Gone already if it is no peer any more.
+            // The connections are gone already if the sender is no peer any more.
             let _ = interconnect.drop_connections(arrival.from.instance);
         }
     }
@@ -77,7 +78,7 @@ impl Service for Receiver {
                 let entered = {
                     let mut state = cluster.state.lock();
                     state.broken.remove(&member.instance.0);
-                    // An epoch may have waited for it.
+                    // `rcfg` may have waited for this connection to enter an epoch.
                     state.rung |= state.met.contains(&member);
                     state.entered
                 };
@@ -110,7 +111,8 @@ impl Service for Receiver {
     }
 }
 
-/// The block of a message, in memory of our own; false if there is one of another size.
+/// The block of a message, in this instance's own memory; false if the message has a block of
+/// another size.
 fn landed(block: Block<'_>) -> (Option<Box<BlockBuf>>, bool) {
     match block {
         Block::None => (None, true),
@@ -140,12 +142,13 @@ impl Cluster {
         }
         match self.layers.of_kind(kind) {
             Some(layer) => layer.message(from.instance, epoch, kind, body, block),
-            None => Err("nobody has messages of this kind".to_string()),
+            None => Err("no layer has messages of this kind".to_string()),
         }
     }
 }
 
-/// The clock as the interconnect knows it: told of SCNs before anything that came with them.
+/// The clock as the interconnect knows it. It is told of an SCN before anything that came with that
+/// SCN.
 pub(super) struct LiftedClock {
     cluster: Weak<Cluster>,
     clock: Arc<redo::Clock>,
@@ -173,7 +176,7 @@ impl interconnect::Clock for LiftedClock {
 }
 
 impl Cluster {
-    /// A connection broke: a process that was killed breaks all of its.
+    /// A connection broke. A process that was killed breaks all of its connections.
     fn suspect(&self, peer: InstanceId) {
         let mut state = self.state.lock();
         state.broken.insert(peer.0, seam::now());
@@ -182,7 +185,7 @@ impl Cluster {
         self.changed.notify_all();
     }
 
-    /// Counts how often each peer was found silent or not connected; `rcfg` looks into it when that
+    /// Counts how often each peer was found silent or not connected. `rcfg` looks into it when that
     /// has gone on for a while.
     fn take_evidence(&self, evidence: &[Evidence]) {
         let mut state = self.state.lock();

@@ -12,10 +12,10 @@ use std::time::Duration;
 use storage::lease::FenceCommand;
 use wait::priority::Priority;
 
-/// In the text of a contact.
+/// The words that mark a stand-in in the text of a contact.
 const STAND_IN: &str = " stand-in";
 
-/// When, and how else than by its guard, an instance is ended that does not answer.
+/// When an instance that does not answer is ended, and how, if its guard does not do it.
 #[derive(Clone, Debug)]
 pub struct Eviction {
     pub misscount: Duration,
@@ -33,24 +33,26 @@ impl Default for Eviction {
 
 /// Where and how an instance meets the others.
 pub struct ClusterHost {
-    /// Where it listens for them; its address goes into the control file.
+    /// The bound address on which it listens for the others. The address goes into the control
+    /// file.
     pub bound: Bound,
     pub secret: Secret,
-    /// Addresses to use rather than those in the control file.
+    /// Addresses to use instead of those in the control file.
     pub peers: Vec<PeerAddress>,
-    /// Lanes for blocks to each peer; the same everywhere.
+    /// Lanes for blocks to each peer; the same on every instance.
     pub lms: u8,
     pub heartbeat: Duration,
     pub priority: Priority,
     pub cpus: Vec<usize>,
-    /// Directory of certificates; needed unless all instances are on this machine.
+    /// Directory of certificates. It is needed unless all instances are on this machine.
     pub certificates: Option<PathBuf>,
-    /// Whether this instance may live the next life of one that died and does not come back
+    /// Whether this instance may live the next life of an instance that died and does not come back
     /// ([`super::heir`]).
     pub stands_in: bool,
-    /// Memory in which instances on one machine announce their commits; `None`: by messages.
+    /// Memory in which instances on one machine announce their commits. `None`: they announce them
+    /// by messages.
     pub memory: Option<Arc<dyn SharedMemory>>,
-    /// What is done with members that do not answer.
+    /// What this instance does with members that do not answer.
     pub eviction: Eviction,
     /// Further protocols beside the engine's own.
     pub layers: Vec<(Kinds, Arc<dyn Layer>)>,
@@ -75,17 +77,18 @@ impl ClusterHost {
     }
 }
 
-/// What the control file says of how a member is met.
+/// What the control file says about how to meet a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Contact {
     pub address: SocketAddr,
-    /// Tells the cluster's secret from another without giving it away: who has another must not
-    /// become a member, for nobody could be connected to it.
+    /// A fingerprint that tells the cluster's secret from another without giving it away. An
+    /// instance with another secret must not become a member, for nobody could connect to it.
     pub key: u64,
-    /// Tells the host's network from another's: only within one do two meet on loopback.
+    /// Tells the host's network from another's. Two instances meet on loopback only within one
+    /// network.
     pub network: u64,
-    /// This is a stand-in: another instance lives this one's life, until its transactions are
-    /// rolled back.
+    /// Whether this is a stand-in: another instance lives this one's life until its transactions
+    /// are rolled back.
     pub stand_in: bool,
 }
 
@@ -127,14 +130,15 @@ impl Contact {
         });
         parsed.ok_or_else(|| {
             Error::Corrupt(format!(
-                "the control file has no address of a member in \"{text}\""
+                "the control file has \"{text}\" where a member's address should be"
             ))
         })
     }
 }
 
 impl Contact {
-    /// Why two cannot meet at these addresses, if that can be told.
+    /// The reason why two instances cannot meet at these addresses; none if nothing is known
+    /// against it.
     pub fn cannot_meet(&self, other: &Contact) -> Option<&'static str> {
         let loopback = [self, other].map(|c| c.address.ip().is_loopback());
         match loopback {
@@ -152,8 +156,8 @@ impl Contact {
     }
 }
 
-/// The boot of the machine's system, and the network that this process has there. What cannot be
-/// read counts as one and the same: then connections show who is reached.
+/// A number for the boot of the machine's system and for the network that this process has there.
+/// What cannot be read counts as equal on all hosts; then the connections show who is reached.
 fn network_of_this_host() -> u64 {
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
@@ -163,21 +167,21 @@ fn network_of_this_host() -> u64 {
     hasher.finish()
 }
 
-/// What stands in front of every message: the evidence about group commits that its content may
-/// rest on.
+/// The evidence that stands in front of every message: the group commits that its content may rest
+/// on.
 pub trait Evidence: Send + Sync {
     fn header_into(&self, out: &mut Vec<u8>);
     /// Takes in the header at the front of `bytes`, sent in `epoch`, before anything else of the
-    /// message is looked at; returns its length. An error: these are no bytes of ours; the
-    /// connection is closed.
+    /// message is looked at. Returns the header's length. An error means that the bytes are not of
+    /// this protocol; the connection is then closed.
     fn header_arrived(
         &self,
         from: InstanceId,
         epoch: u64,
         bytes: &[u8],
     ) -> std::result::Result<usize, String>;
-    /// The newest groups of an instance's thread, this one's own too, that this one has heard of,
-    /// and when they took effect.
+    /// The newest groups of an instance's thread that this instance has heard of, and when they
+    /// took effect. The instance may be this one itself.
     fn last_groups_of(&self, instance: InstanceId) -> LastGroups;
 }
 

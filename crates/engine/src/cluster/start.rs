@@ -1,4 +1,4 @@
-//! Starting this instance's part among the others, and ending it.
+//! Starts and ends this instance's part among the others.
 
 use super::heirs::{Heirs, StandIn};
 use super::members::{Kinds, Layer, Layers, Members};
@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use storage::lease::ClusterFile;
 use storage::{ControlFile, Fatal};
 
-/// What a cluster is made of.
+/// The parts that a cluster is made of.
 pub(crate) struct ClusterParts {
     pub me: Member,
     pub host: ClusterHost,
@@ -33,14 +33,15 @@ pub(crate) struct ClusterParts {
     pub cache: Arc<Cache>,
     pub clock: Arc<Clock>,
     pub fatal: Fatal,
-    /// What this instance would do as others.
+    /// The configuration from which this instance makes those of its stand-ins.
     pub config: Config,
-    /// How it stands in for others.
+    /// The function by which it stands in for others.
     pub stands_in_by: StandIn,
 }
 
 impl Cluster {
-    /// Starts the interconnect and the thread `rcfg`. The member record is in the control file.
+    /// Starts the interconnect and the thread `rcfg`. The member record is in the control file
+    /// already.
     pub(crate) fn start(parts: ClusterParts) -> Result<Arc<Cluster>> {
         let host = parts.host;
         let heirs = Heirs::new(parts.config, &host, parts.stands_in_by);
@@ -131,7 +132,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Ends threads and connections, whatever the others think of it.
+    /// Ends threads and connections without asking the others.
     pub(crate) fn stop(&self) {
         if std::mem::replace(&mut self.state.lock().stopping, true) {
             return;

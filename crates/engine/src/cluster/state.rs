@@ -1,8 +1,8 @@
 //! What this instance knows of itself among the others: [`Cluster`], and under one latch [`State`].
 //!
-//! `State` is touched by the modules of this folder alone, each by what it is about: `rcfg` and
-//! `epochs` what concerns epochs, `service` and `evict` what concerns silence, `recover` what
-//! concerns the dead, `joining` and `leaving` the beginning and the end.
+//! Only the modules of this folder touch `State`, each the fields that it is about. `rcfg` and
+//! `epochs` touch those about epochs, `service` and `evict` those about silence, `recover` those
+//! about the dead, `joining` and `leaving` those about the beginning and the end.
 
 use super::heirs::Heirs;
 use super::members::{Layers, Members};
@@ -27,17 +27,17 @@ use std::time::{Duration, Instant};
 use storage::lease::{ClusterFile, Orders};
 use storage::{ControlFile, Fatal};
 
-/// How often `rcfg` looks at the control file when nobody tells it to.
+/// How often `rcfg` looks at the control file if nobody tells it to.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The membership of a running instance. See the module.
+/// The membership of a running instance; the module's head says more.
 pub struct Cluster {
     pub(super) me: Member,
     pub(super) address: std::net::SocketAddr,
     pub(super) layers: Layers,
-    /// Set when the engine is there: it is told who else is up.
+    /// Set when the engine is there. The cluster tells the space who else is up.
     pub(super) space: Mutex<Option<Arc<Space>>>,
-    /// One of the layers.
+    /// The layer of questions about how an instance is.
     pub(super) inquiries: Arc<Inquiries>,
     /// The layer of sequences.
     pub(super) sequences: Arc<Sequences>,
@@ -48,47 +48,48 @@ pub struct Cluster {
     pub(super) cache: Arc<Cache>,
     pub(super) clock: Arc<Clock>,
     pub(super) fatal: Fatal,
-    /// Addresses that are believed rather than those in the control file.
+    /// Addresses that this instance uses instead of those in the control file.
     pub(super) peers: BTreeMap<u16, std::net::SocketAddr>,
     pub(super) interconnect: OnceLock<Interconnect>,
     pub(super) members: RwLock<Arc<Members>>,
     pub(super) state: Mutex<State>,
-    /// Of `state`: there is something for `rcfg` to do, or somebody waits for what it did.
+    /// The condition of `state`: there is something for `rcfg` to do, or somebody waits for what it
+    /// did.
     pub(super) changed: Condvar,
     pub(super) rcfg: Mutex<Option<JoinHandle<()>>>,
-    /// Threads that read, or have read, the redo of the dead, or fence.
+    /// Threads that read the redo of the dead, that fence, or that have done so.
     pub(super) readers: Mutex<Vec<JoinHandle<()>>>,
     pub(super) heirs: Heirs,
     pub(super) eviction: Eviction,
     pub(super) memory: Option<Arc<dyn SharedMemory>>,
     pub(super) orders: OnceLock<Orders>,
-    /// A fence command runs.
+    /// Set while a fence command runs.
     pub(super) fencing: AtomicBool,
 }
 
 #[derive(Default)]
 pub(super) struct State {
-    /// The epoch that each life of an instance has said it is in.
+    /// The epoch that each life of an instance has said to be in.
     pub(super) reached: BTreeMap<(u16, u32), u64>,
-    /// The newest epoch that all layers have entered: what others are told.
+    /// The newest epoch that all layers have entered. The others are told this one.
     pub(super) entered: u64,
-    /// The newest epoch in which everybody was.
+    /// The newest epoch in which all members were.
     pub(super) settled: u64,
-    /// Look now.
+    /// Set if `rcfg` is to look now.
     pub(super) rung: bool,
     pub(super) stopping: bool,
     pub(super) leaving: bool,
-    /// Lives that have left; they stay connected until they hang up.
+    /// Lives that have left. They stay connected until they hang up.
     pub(super) leavers: Vec<Member>,
-    /// The members that were met for an epoch that has not been entered yet; that epoch, and since
-    /// when.
+    /// The members met for the epoch of `meeting`.
     pub(super) met: Vec<Member>,
+    /// An epoch that has not been entered yet, and since when its members are being met.
     pub(super) meeting: Option<(u64, Instant)>,
-    /// Of each peer.
+    /// The evidence for each peer's silence.
     pub(super) suspicion: BTreeMap<u16, Suspicion>,
-    /// When a connection to a peer broke that has not come back.
+    /// When the connection to a peer broke, as long as it has not come back.
     pub(super) broken: BTreeMap<u16, Instant>,
-    /// What was last said about peers that do not answer and cannot be proved dead.
+    /// When the log last mentioned a peer that does not answer and cannot be proved dead.
     pub(super) told: BTreeMap<u16, Instant>,
     /// The newest epoch whose dead are being read, or have been.
     pub(super) reading: u64,
@@ -98,11 +99,11 @@ pub(super) struct State {
     pub(super) heard: BTreeMap<u16, LastGroups>,
     /// How each dead instance's thread ended.
     pub(super) ends: BTreeMap<u16, ThreadEnd>,
-    /// The end of this instance has been asked for.
+    /// Set once the end of this instance has been asked for.
     pub(super) ended: bool,
 }
 
-/// How long the control file's lock is waited for to try a peer's locks; it is tried again at the
+/// How long `rcfg` waits for the control file's lock to try a peer's locks. It tries again at the
 /// next look.
 pub(super) const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 
@@ -128,13 +129,13 @@ impl Cluster {
             .unwrap_or_default()
     }
 
-    /// The interconnect itself, for tests that disturb it.
+    /// The interconnect itself, which tests disturb.
     pub fn interconnect(&self) -> Option<&Interconnect> {
         self.interconnect.get()
     }
 
-    /// The engine is there: from now on its space knows who else is up, and it gives out values of
-    /// sequences.
+    /// Connects the cluster with the engine once that is there. From now on the engine's space
+    /// knows who else is up, and this instance gives out values of sequences.
     pub(crate) fn attach(&self, space: &Arc<Space>, opener: Weak<dyn OpensSequences>) {
         *self.space.lock() = Some(space.clone());
         self.sequences.attach(opener);
@@ -142,7 +143,7 @@ impl Cluster {
     }
 
     pub(super) fn tell_space(&self) {
-        // Under the latch, so that the newest members are told last.
+        // The space is told under the latch, so that it hears of the newest members last.
         if let Some(space) = &*self.space.lock() {
             let members = self.members();
             if !members.is_alone() || space.members().changes() > 0 {
@@ -157,22 +158,22 @@ impl Cluster {
         self.address
     }
 
-    /// Questions to the others, and the answers to theirs.
+    /// The questions to the others, and the answers to theirs.
     pub fn inquiries(&self) -> &Arc<Inquiries> {
         &self.inquiries
     }
 
-    /// Draws from sequences.
+    /// The layer of sequences, by which sessions draw.
     pub(crate) fn sequences(&self) -> &Arc<Sequences> {
         &self.sequences
     }
 
-    /// Every member as the control file has it, with its address.
+    /// Every member's record as the control file has it, with its address.
     pub fn records(&self) -> Result<storage::lease::Cluster> {
         Ok(self.file.read()?)
     }
 
-    /// Ends this instance. A real one does not come back from it.
+    /// Ends this instance. In a real process this does not return.
     pub(super) fn end(&self, why: &str) {
         {
             let mut state = self.state.lock();
@@ -184,10 +185,11 @@ impl Cluster {
         (self.fatal)(why);
     }
 
-    /// Ends this instance if what it cannot do for an error is better done by others: they wait for
-    /// it, and would wait no longer (`css_misscount`) if it were silent. A failed sync is not tried
-    /// again by whom it was told ([`storage::Error::Sync`]); anything else is, and for as long as
-    /// this instance is alone. True: it has ended.
+    /// Ends this instance if an error keeps it from doing what others would do better. The others
+    /// wait for it, and would stop waiting after `css_misscount` if it were silent. A failed sync
+    /// ends it at once: the instance that was told of the failure does not try again
+    /// ([`storage::Error::Sync`]). Any other error ends it when the error has lasted for
+    /// `css_misscount`, but never while it is alone. True: it has ended.
     pub(super) fn end_if_hopeless(&self, what: &str, e: &crate::Error, since: Instant) -> bool {
         let lasts = !self.members().is_alone() && seam::elapsed(since) > self.eviction.misscount;
         let ends = lasts || e.is_sync_failure();
@@ -203,14 +205,14 @@ impl Cluster {
         members.up.iter().copied().find(|m| m.instance == instance)
     }
 
-    /// Has `rcfg` look.
+    /// Tells `rcfg` to look.
     pub(super) fn ring(&self) {
         self.state.lock().rung = true;
         self.changed.notify_all();
     }
 
-    /// The clock is told of an SCN from outside. A joiner's clock starts at the ceiling of all,
-    /// which it has raised in the control file.
+    /// Tells the clock of an SCN from outside. A joiner's clock starts at the ceiling of all, which
+    /// the joiner has raised in the control file.
     pub(super) fn lift(&self, to: Scn) -> std::result::Result<(), String> {
         match self.clock.lift(to) {
             Err(redo::Error::AboveCeiling { .. }) => {
@@ -221,7 +223,8 @@ impl Cluster {
         }
     }
 
-    /// Takes over the ceiling that is durable in the control file, whoever has put it there.
+    /// Takes over the ceiling that is durable in the control file, whichever instance has put it
+    /// there.
     pub(super) fn take_ceiling(&self) -> Result<()> {
         let ceiling = self.control.refresh()?.scn_ceiling;
         self.clock.raise_ceiling(Scn(ceiling));

@@ -1,24 +1,24 @@
-//! What speaks for a peer's silence.
+//! The evidence for a peer's silence.
 
 use std::time::{Duration, Instant};
 
-/// Looks of `lmon` in a row that hear nothing of a peer, or find it not connected, before its locks
-/// are tried. At the usual heartbeat two seconds. A connection that breaks is reason enough at
-/// once.
+/// How many looks of `lmon` in a row must hear nothing of a peer, or find it not connected, before
+/// its locks are tried. At the usual heartbeat that takes two seconds. A connection that breaks is
+/// reason enough at once.
 pub(super) const SUSPICIOUS_LOOKS: u32 = 20;
 
-/// How long an order may take to be carried out before it is given again, or the fence command
-/// asked.
+/// How long an order may take to be carried out before it is given again, or the fence command is
+/// run.
 const ORDER_TIME: Duration = Duration::from_secs(3);
 
-/// What speaks for a peer's silence. All of it is forgotten when it answers: the next silence
-/// begins anew, with an order before the fence command.
+/// The evidence for a peer's silence. All of it is forgotten when the peer answers. So the next
+/// silence begins anew, with an order before the fence command.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(super) struct Suspicion {
-    /// How often in a row it was found silent, or not connected.
+    /// How often in a row the peer was found silent or not connected.
     looks: u32,
     since: Option<Instant>,
-    /// When its end was ordered last.
+    /// When the end of the peer was ordered last.
     pub ordered: Option<Instant>,
 }
 
@@ -33,12 +33,12 @@ impl Suspicion {
         }
     }
 
-    /// For so long that its locks are to be tried.
+    /// Whether the peer has been silent for so long that its locks are to be tried.
     pub fn is_silent(&self) -> bool {
         self.looks >= SUSPICIOUS_LOOKS
     }
 
-    /// Whether its end is to be ordered, or ordered again.
+    /// Whether the peer's end is to be ordered, or ordered again.
     pub fn is_overdue(&self, patience: Duration, now: Instant) -> bool {
         self.since.is_some_and(|since| now - since > patience)
             && self.ordered.is_none_or(|at| now - at > ORDER_TIME)

@@ -1,4 +1,4 @@
-//! The thread of a layer that works off what receiving threads leave to it because it waits.
+//! The thread of a layer that does what receiving threads leave to it because it waits.
 
 use crate::{Error, Result};
 use seam::Mutex;
@@ -9,7 +9,8 @@ use std::sync::Weak;
 pub(crate) struct Worker(Mutex<Option<JoinHandle<()>>>);
 
 impl Worker {
-    /// Starts it. It ends when the layer is gone, or `next`, which waits, has nothing more to come.
+    /// Starts the thread. It ends when the layer is gone, or when `next`, which waits, has nothing
+    /// more to come.
     pub fn start<L: Send + Sync + 'static, J: 'static>(
         &self,
         name: &'static str,
@@ -30,7 +31,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits for its end, of which it has been told.
+    /// Waits for the end of the thread, which has been told to end.
     pub fn join(&self) {
         if let Some(thread) = self.0.lock().take() {
             assert!(

@@ -1,17 +1,18 @@
-//! Questions and answers as bytes: what kinds there are, and their fields. Behind the fields stand
-//! bytes that this layer does not look into.
+//! Questions and answers as bytes: the kinds of messages and their fields. The bytes behind the
+//! fields are not looked into here.
 
 use super::{PAGE_BYTES, QUESTION_MAX_BYTES};
 use wire::{Bad, Reader, Tagged, Writer, fields, tagged};
 
-/// The fields of a message. Its tag is the kind of the frame.
+/// The fields of a message. The frame's kind is its tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Head {
-    /// A page of the answer to the question behind is wanted. `id`: the question's number.
+    /// Asks for a page of the answer to the question behind the fields. `id` is the question's
+    /// number.
     Ask { id: u64, page: u32 },
-    /// A page of an answer is behind.
+    /// Brings a page of an answer, which is behind the fields.
     Answer(Page),
-    /// All of the answer is there.
+    /// Says that all of the answer has come.
     End { id: u64 },
 }
 
@@ -23,7 +24,8 @@ tagged! {
     }
 }
 
-/// Which page of an answer the bytes behind are. No pages: they say why there is no answer.
+/// Says which page of an answer the bytes behind are. If `pages` is zero, the bytes say why there
+/// is no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Page {
     pub id: u64,
@@ -48,7 +50,7 @@ impl Head {
         body
     }
 
-    /// A message of this kind, and the bytes behind.
+    /// Reads a message of this kind; also returns the bytes behind its fields.
     pub fn decode(kind: u16, body: &[u8]) -> Result<(Head, &[u8]), Bad> {
         let mut r = Reader::new(body);
         let head = Heads::get_fields(kind, &mut r)?;
@@ -59,7 +61,8 @@ impl Head {
         })?;
         if let Head::Answer(page) = head {
             let last = page.pages.saturating_sub(1);
-            // All but the last are full, so that nobody can be kept busy with empty ones.
+            // All pages but the last are full, so that nobody can keep this instance busy with
+            // empty ones.
             let whole = page.page >= last || behind.len() == PAGE_BYTES;
             if page.page > last || !whole {
                 return Err(Bad::because("a page is beyond the last, or not full"));

@@ -10,7 +10,7 @@ const ASK: u16 = 240;
 const ANSWER: u16 = 241;
 const END: u16 = 242;
 
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
+/// Longer than any test takes on a loaded machine. Only a failing test waits for so long.
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(30);
 
@@ -19,7 +19,7 @@ type Wire = (InstanceId, u16, Vec<u8>);
 struct Node {
     me: InstanceId,
     wires: Vec<Sender<Wire>>,
-    /// One message of so many is lost, another comes twice; zero: none.
+    /// Of every so many messages one is lost and another comes twice; zero: none.
     faulty: u64,
     random: AtomicU64,
 }
@@ -70,7 +70,7 @@ fn members(up: &[u16]) -> Members {
     }
 }
 
-/// `deaf` instances receive nothing.
+/// Makes `n` instances. Those in `deaf` receive nothing.
 fn world(n: u16, faulty: u64, seed: u64, deaf: &[u16]) -> World {
     let (wires, ends): (Vec<_>, Vec<Receiver<Wire>>) = (0..n).map(|_| channel()).unzip();
     let stop: Arc<AtomicBool> = Arc::default();
@@ -121,7 +121,7 @@ impl Drop for World {
     }
 }
 
-/// So many bytes of which none is like its neighbour.
+/// An answer of so many bytes, of which none equals its neighbour.
 fn long(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|i| (i * 7 + i / 251) as u8).collect()
 }
@@ -175,7 +175,7 @@ fn who_is_missing_is_named_with_the_reason() {
     let failed = Missing::Failed("no such view".to_string());
     assert_eq!(answers[1], (InstanceId(3), Err(failed)));
     assert_eq!(answers[2].1, Ok(vec![4]));
-    // An instance that leaves while it is asked is not waited for.
+    // The asker does not wait for an instance that leaves while it is asked.
     let leaves = || w.node(1).members_changed(&members(&[1, 3])).unwrap();
     let (answers, ()) = w.node(1).ask_others(b"?", LONG, leaves).unwrap();
     assert_eq!(answers[0], (InstanceId(2), Err(Missing::Gone)));
@@ -220,7 +220,7 @@ fn a_cancelled_question_is_forgotten() {
     assert!(w.node(1).open.lock().1.is_empty());
 }
 
-/// Bytes from outside are refused or ignored, and nothing is kept of them beyond the limits.
+/// Bytes from outside are refused or ignored, and no more of them is kept than the limits allow.
 #[test]
 fn hostile_bytes_are_refused_and_change_no_answer() {
     let w = world(2, 0, 1, &[]);
@@ -255,7 +255,7 @@ fn hostile_bytes_are_refused_and_change_no_answer() {
     }
     let endless = vec![0; 12 + QUESTION_MAX_BYTES + 1];
     assert!(node.message(from, 0, ASK, &endless, None).is_err());
-    // To a question that nobody has asked, and from somebody who was not asked.
+    // An answer to a question that nobody has asked, and one from an instance that was not asked.
     node.message(from, 0, ANSWER, &good, None).unwrap();
     node.message(from, 0, END, &good[..8], None).unwrap();
     assert!(node.message(from, 0, END, &good[..7], None).is_err());

@@ -1,5 +1,5 @@
-//! Recovering other instances when nobody lives: each one's transactions are rolled back as that
-//! instance, which is then stopped cleanly.
+//! Recovers other instances when none lives. For each dead instance, this process opens as that
+//! instance, rolls its transactions back, and stops it cleanly.
 
 use super::held::shared_control;
 use super::looks::Found;
@@ -32,8 +32,8 @@ impl Opening<'_> {
             if open.contains(&k) {
                 self.progress
                     .step(&format!("recovering instance {}", k.0), 0, 0);
-                // The first brings all blocks up to date; the others find that they have
-                // everything.
+                // The first recovery brings all blocks up to date. The later ones find every block
+                // up to date.
                 let with: Vec<_> = match sum {
                     None => open.iter().copied().filter(|o| *o != k).collect(),
                     Some(_) => Vec::new(),
@@ -49,7 +49,8 @@ impl Opening<'_> {
         Ok(sum)
     }
 
-    /// As the dead instance: rolls everything forward, its transactions back, and stops it.
+    /// Opens as the dead instance: rolls everything forward and its transactions back, and stops
+    /// it.
     fn recover(
         &self,
         file: &Arc<ClusterFile>,
@@ -75,7 +76,7 @@ impl Opening<'_> {
         let engine = Engine::of(rolled, config, Some(recovery), None)?;
         self.progress.step("rolling back", 0, recovery.transactions);
         let rolled_back = engine.txns.rollback_dead(&*engine);
-        // Only what has come to its end is closed.
+        // Only a rollback that has come to its end lets the instance be closed.
         match rolled_back {
             Ok(_) => engine.stop(self.progress)?,
             Err(e) => {

@@ -1,4 +1,4 @@
-//! From the locks of an instance to its files, as recovery takes them.
+//! Turns the locks of an instance into its files, as recovery takes them.
 
 use super::looks::Found;
 use super::opening::Opening;
@@ -11,7 +11,7 @@ use storage::lease::{ClusterFile, Takeover};
 use storage::{ControlFile, DataFiles, ReadOnly, Storage};
 
 impl Opening<'_> {
-    /// For this instance itself, with its files made if it is new.
+    /// The files of this instance itself. They are made if the instance is new.
     pub(super) fn own_files(
         &self,
         file: &Arc<ClusterFile>,
@@ -33,7 +33,7 @@ impl Opening<'_> {
         }
     }
 
-    /// What is needed to be the instance whose locks these are.
+    /// The files that are needed to be the instance whose locks these are.
     pub(super) fn files_of(
         &self,
         found: &Found,
@@ -52,8 +52,8 @@ impl Opening<'_> {
         let through = |owner: Option<InstanceId>| match owner {
             None => takeover.storage(0).clone(),
             Some(k) if k == instance => takeover.storage(0).clone(),
-            // The roll-forward writes the undo blocks of all that are dead; otherwise other
-            // instances' files are only read.
+            // The roll-forward writes the undo blocks of all dead instances. All other instances'
+            // files are only read.
             Some(k) => dead
                 .iter()
                 .find(|t| t.victim() == k)
@@ -79,7 +79,7 @@ impl Opening<'_> {
     }
 }
 
-/// The control file, written as the instance whose locks these are, and under its lock.
+/// The control file, written under these locks and as the instance that they belong to.
 pub(super) fn shared_control(
     file: &Arc<ClusterFile>,
     holder: &Takeover,

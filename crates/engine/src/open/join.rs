@@ -1,4 +1,4 @@
-//! Becoming a member: whether this instance may be one beside those that live, and the record in
+//! Becoming a member: the check whether this instance may join those that live, and its record in
 //! the control file.
 
 use super::looks::{Found, declare};
@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 use storage::lease::{Claim, ClusterFile, MemberState, Starting, canary};
 
 impl Opening<'_> {
-    /// Until this process is the one that opens the database, and may take part beside those that
-    /// live.
+    /// Waits until this process is the one that opens the database, and may take part beside the
+    /// instances that live.
     pub(super) fn admitted(
         &self,
         file: &ClusterFile,
@@ -26,14 +26,14 @@ impl Opening<'_> {
                 Ok(()) => {
                     match found.alive.is_empty() {
                         true => declare(&turn, &found.undeclared())?,
-                        // Their next lives are none of this one's business.
+                        // The living see to the next lives of the dead; this instance does not.
                         false => found.dead.clear(),
                     }
                     turn.release()?;
                     return Ok((starting, found, contact));
                 }
-                // A peer that died since it was looked at lets its locks be taken, too. If it did
-                // it is found dead now.
+                // The locks of a peer can be taken also if the peer has died since the look. If so,
+                // the next look finds it dead.
                 Err(Error::Storage(storage::Error::LocksAreLocal { peer, .. }))
                     if !doubted.contains(&peer) =>
                 {
@@ -46,7 +46,7 @@ impl Opening<'_> {
         }
     }
 
-    /// Whether this instance can take part beside those that live.
+    /// Whether this instance can take part beside the instances that live.
     fn may_join(&self, found: &Found, mine: Option<Contact>) -> Result<()> {
         for peer in &found.alive {
             let refuse = |why: &str| {
@@ -77,8 +77,9 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// None if this instance cannot be a member as it was opened: beside others that recovered its
-    /// blocks, or alone.
+    /// Makes this instance a member. None if it was opened for another situation than the present
+    /// one. It was opened beside others, and one of them is dead and not recovered, or none of them
+    /// is up any more.
     pub(super) fn become_member(
         &self,
         file: &Arc<ClusterFile>,
@@ -115,7 +116,7 @@ impl Opening<'_> {
     }
 }
 
-/// The files of a claim that are there.
+/// The files of a claim that exist.
 fn present(claim: &Claim) -> Result<Vec<(String, storage::FileKind)>> {
     let mut there = Vec::new();
     for (name, kind) in &claim.files {

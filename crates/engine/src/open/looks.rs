@@ -1,5 +1,5 @@
-//! Looking who lives: under the control file's lock, until nobody waits to be recovered by others
-//! that live.
+//! Looks for living instances, under the control file's lock, until no dead instance waits to be
+//! recovered by living ones.
 
 use super::opening::{LOOK_INTERVAL, Opening};
 use crate::cluster::{Contact, list};
@@ -12,29 +12,29 @@ use storage::lease::{
 use storage::{Control, ControlFile, ThreadState};
 use wait::{Event, Waiter};
 
-/// How long a former life of this instance may take to end once it has been killed, and how often
-/// that is looked at.
+/// How long a former life of this instance may take to end after it was killed, and how often this
+/// process looks.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
 const EXIT_INTERVAL: Duration = Duration::from_millis(20);
-/// Longer than the living take to recover the dead, as a rule.
+/// A wait for recovery that takes longer than this is remarkable: the living rarely take so long.
 const RECOVERY_TIME: Duration = Duration::from_secs(120);
 
-/// What came of a look under the control file's lock.
+/// The result of a look under the control file's lock.
 enum Looked {
     Found(Box<Found>),
-    /// A stand-in in another instance lives this one's life, and has its locks.
+    /// A stand-in in another instance's process lives this instance's life, and has its locks.
     HasStandIn,
-    /// Somebody has a lock of this very instance: its former life, which was killed a moment ago,
-    /// or another process that is this instance.
+    /// A lock of this very instance is held by another process. That is this instance's former
+    /// life, which was killed a moment ago, or another process that runs this instance.
     InUse(String),
 }
 
-/// What was found under the control file's lock.
+/// The instances that a look under the control file's lock found.
 pub(super) struct Found {
     pub state: Control,
     pub members: storage::lease::Cluster,
     pub own: Takeover,
-    /// Of others that were not stopped cleanly.
+    /// The locks of other instances that were not stopped cleanly.
     pub dead: Vec<Takeover>,
     pub alive: Vec<InstanceId>,
 }
@@ -51,7 +51,7 @@ impl Found {
         self.members.member(k).map(|m| m.state)
     }
 
-    /// Proofs of the death of those that count as members still.
+    /// Proofs of death for those dead instances that the control file still counts as members.
     pub fn undeclared(&self) -> Vec<&Takeover> {
         std::iter::once(&self.own)
             .chain(&self.dead)
@@ -88,7 +88,7 @@ pub(super) fn declare(turn: &Exclusive<'_>, dead: &[&Takeover]) -> Result<()> {
 }
 
 impl Opening<'_> {
-    /// Looks, until nobody waits to be recovered by others that live.
+    /// Looks until no dead instance waits to be recovered by living ones.
     pub(super) fn settle<'c>(
         &self,
         file: &'c ClusterFile,
@@ -121,7 +121,7 @@ impl Opening<'_> {
                     if seam::elapsed(since) > EXIT_PATIENCE {
                         return Err(self.in_use(&path));
                     }
-                    let what = format!("waiting for the end of who has locked {path}");
+                    let what = format!("waiting for the end of the process that locked {path}");
                     (what, EXIT_INTERVAL)
                 }
             };
@@ -132,7 +132,7 @@ impl Opening<'_> {
         }
     }
 
-    /// Until this process is the one that opens the database.
+    /// Waits until this process is the one that opens the database.
     fn starting(&self, file: &ClusterFile) -> Result<Starting> {
         loop {
             if let Some(starting) = file.starting(seam::now() + LOOK_INTERVAL)? {
@@ -145,8 +145,8 @@ impl Opening<'_> {
     /// Whether another instance lives this one's life, and has its locks.
     fn has_stand_in(&self, state: &Control, members: &storage::lease::Cluster) -> Result<bool> {
         let record = members.member(self.me);
-        // A leaver is down before its locks go: it waits until all others have met an epoch
-        // without it.
+        // A leaver is down before it gives up its locks: it waits until all others have met an
+        // epoch without it.
         let lives_or_leaves = |m: &&MemberRecord| {
             matches!(m.state, MemberState::Up | MemberState::Down) && !m.address.is_empty()
         };

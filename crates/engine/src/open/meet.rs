@@ -1,4 +1,4 @@
-//! Meeting the other members, and taking back what came to nothing.
+//! Meets the other members, and takes back an opening that came to nothing.
 
 use super::opening::Opening;
 use crate::Result;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use storage::ThreadState;
 
 impl Opening<'_> {
-    /// Starts the interconnect and waits until every member has let this instance in.
+    /// Starts the interconnect, and waits until every member has let this instance in.
     pub(super) fn meet_the_others(
         &self,
         rolled: &RolledForward,
@@ -49,8 +49,8 @@ impl Opening<'_> {
     }
 }
 
-/// Takes back an opening that has changed nothing yet. A thread that was recovered stays open, for
-/// the next start.
+/// Takes back an opening that has changed nothing yet. The next start needs a thread that was
+/// recovered, so that thread stays open.
 pub(super) fn close_again(rolled: RolledForward, clean: bool, instance: InstanceId) -> Result<()> {
     let RolledForward {
         control, writer, ..
@@ -73,8 +73,8 @@ pub(super) fn retreat(rolled: RolledForward, membership: &Membership, clean: boo
         true => membership.leave(),
         false => Ok(()),
     });
-    // Whatever became of that: it writes no more, and whoever is to find it dead finds its locks
-    // free.
+    // Whatever became of that, this instance writes no more. An instance that looks for the dead
+    // then finds its locks free.
     membership.stop();
     left
 }

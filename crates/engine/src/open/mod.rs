@@ -1,30 +1,32 @@
 //! Opening the database for an instance.
 //!
-//! One process at a time opens the database for an instance (`enq: DM - contention`), until that is
-//! a member. It has the control file's exclusive lock only to look and to decide: what takes as
-//! long as recovery does is done without it, for those who are members have to decide things, too,
-//! meanwhile. In this order:
+//! One process at a time opens the database for an instance (`enq: DM - contention`), until that
+//! instance is a member. The process has the control file's exclusive lock only to look and to
+//! decide. What takes as long as recovery is done without the lock, because members have to decide
+//! things meanwhile, too. The order is:
 //!
-//! 1. The instance's own locks are taken: another process that is this instance is refused.
-//! 2. Whoever is marked up, or has an open redo thread, is tried: who holds its locks lives, who
-//!    does not is dead.
-//! 3. Nobody lives: all open threads are recovered. First the dead's double-write files, then one
-//!    roll-forward over the merge of their redo, all of it written to the data files; then thread
-//!    by thread, as the dead instance, its transactions are rolled back and it is stopped cleanly.
-//!    This instance's own thread comes last and stays open: what its dead transactions changed is
-//!    put back in the background, their rows locked until then.
-//! 4. Somebody lives: those who are found dead, this instance's former life among them, are
-//!    declared so, and the living recover their blocks (`cluster::recover`). That is waited for,
-//!    without any lock, however long it takes. Then this instance's own redo, if its thread is
-//!    open, is read for its undo and its transactions only: other instances may have changed all
-//!    other blocks since.
-//! 5. It becomes a member. If nobody else is one any more by then, or somebody has died, what was
-//!    opened is closed again, and all this begins anew.
+//! 1. The process takes the instance's own locks. If another process is this instance, the start is
+//!    refused.
+//! 2. It tries the locks of every instance that is marked up or has an open redo thread. An
+//!    instance whose locks are held lives; an instance whose locks are free is dead.
+//! 3. If no instance lives, it recovers all open threads. It starts with the double-write files of
+//!    the dead. One roll-forward over the merge of their redo follows, and all of that is written
+//!    to the data files. Then it opens thread by thread as the dead instance, rolls its
+//!    transactions back and stops it cleanly. This instance's own thread comes last and stays open.
+//!    What its dead transactions changed is put back in the background; their rows stay locked
+//!    until then.
+//! 4. If an instance lives, those that are found dead, also this instance's former life, are
+//!    declared dead, and the living recover their blocks (`cluster::recover`). The process waits
+//!    for that without any lock, however long it takes. Then it reads this instance's own redo, if
+//!    its thread is open, for its undo and its transactions only: other instances may have changed
+//!    all other blocks since.
+//! 5. The instance becomes a member. If no other is a member any more by then, or one has died,
+//!    what was opened is closed again, and all of this begins anew.
 //!
-//! What is waited for afterwards, until the others have let this instance in, is waited for with
-//! its own locks alone.
+//! Afterwards the instance waits until the others have let it in. During that wait it has its own
+//! locks only.
 //!
-//! A crash at any point leaves threads that are open, and is recovered in the same way: a block
+//! A crash at any point leaves threads that are open. They are recovered in the same way: a block
 //! that has a change already passes it over, and a rollback goes on where the last one was.
 
 mod dead;
@@ -46,7 +48,8 @@ use storage::lease::ClusterFile;
 use storage::{OsStorage, Storage, ThreadState};
 
 impl Engine {
-    /// Opens the database for this instance, recovering it first if it was not stopped cleanly.
+    /// Opens the database for this instance. Recovers the instance first if it was not stopped
+    /// cleanly.
     pub fn open(config: Config, progress: &dyn Progress) -> Result<Arc<Engine>> {
         if !exists(&config.dir) {
             return Err(Error::NoDatabase(config.dir.display().to_string()));
@@ -61,7 +64,7 @@ impl Engine {
         Engine::open_on(config, host, progress)
     }
 
-    /// Opens the database that a host has. `config` says nothing about where the files are.
+    /// Opens the database of a host. `config` does not say where the files are.
     pub fn open_on(config: Config, host: Host, progress: &dyn Progress) -> Result<Arc<Engine>> {
         let file = Arc::new(ClusterFile::open(&*host.storage)?);
         let opening = Opening::new(config, &host, progress, stand_in);
@@ -71,8 +74,8 @@ impl Engine {
     }
 }
 
-/// Lives the next life of a dead instance, whose blocks have been recovered, in another one's
-/// process: until its transactions are rolled back.
+/// Lives the next life of a dead instance, whose blocks have been recovered, in another instance's
+/// process, until its transactions are rolled back.
 fn stand_in(config: Config, host: Host, progress: &dyn Progress) -> Result<()> {
     let file = Arc::new(ClusterFile::open(&*host.storage)?);
     let opening = Opening {
@@ -86,7 +89,7 @@ fn stand_in(config: Config, host: Host, progress: &dyn Progress) -> Result<()> {
 struct Opened {
     rolled: RolledForward,
     recovery: Option<Recovery>,
-    /// The instance's thread was closed.
+    /// Whether the instance's thread was closed.
     clean: bool,
 }
 
@@ -127,7 +130,7 @@ impl Opening<'_> {
         Ok(engine)
     }
 
-    /// Recovers everything if nobody lives, and this instance's own in any case.
+    /// Rolls this instance forward. If no other instance lives, recovers all the others first.
     fn roll_forward(&self, file: &Arc<ClusterFile>, found: &Found) -> Result<Opened> {
         let mut recovery = None;
         if found.alive.is_empty() {

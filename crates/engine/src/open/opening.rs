@@ -1,4 +1,4 @@
-//! One attempt to open the database: what is known from its beginning, and its waits for others.
+//! One attempt to open the database: what is known from its beginning on, and its waits for others.
 
 use crate::cluster::{self, StandIn};
 use crate::files::Places;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use storage::Fatal;
 use storage::lease::{ClusterFile, Exclusive};
 
-/// How often a start that waits for other instances looks and tells.
+/// How often a start that waits for other instances looks and reports.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// An instance that is being opened.
@@ -18,14 +18,14 @@ pub(super) struct Opening<'a> {
     pub places: Places,
     pub fatal: Fatal,
     pub progress: &'a dyn Progress,
-    /// This process is another instance.
+    /// Whether this process is another instance, which stands in for this one.
     pub stand_in: bool,
-    /// How this instance stands in for others once it is open.
+    /// The function by which this instance stands in for others once it is open.
     pub stands_in_by: StandIn,
 }
 
 impl<'a> Opening<'a> {
-    /// Of an instance on a host, whose part among others is used later.
+    /// An attempt to open an instance on a host. The host's part among others is used later.
     pub fn new(
         config: Config,
         host: &Host,
@@ -56,7 +56,7 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// Says so, as long as anybody wants to hear it.
+    /// Reports what the start waits for. An error once nobody wants the start any more.
     pub fn waits(&self, what: &str) -> Result<()> {
         if !self.progress.is_wanted() {
             return Err(cluster::unwanted());

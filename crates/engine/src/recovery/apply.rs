@@ -1,8 +1,8 @@
-//! Roll-forward: redo is read from the checkpoint on and applied to whatever blocks lack it.
+//! Roll-forward: reads redo from the checkpoint on, and applies it to the blocks that lack it.
 //!
 //! All threads that were not closed are read as one stream by SCN. A block takes a vector if its
-//! SCN is the vector's *before*, passes over what it has, and anything else is damage that stops
-//! the start.
+//! SCN is the vector's *before*. It passes over a vector that it has already. Anything else is
+//! damage, and stops the start.
 
 use crate::{Error, Progress, Result};
 use block::record::Vector;
@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 use storage::ThreadState;
 use txn::TxnRecovery;
 
-/// What a start recovered.
+/// Counts of what a start recovered.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recovery {
     pub redo_bytes: u64,
     pub records: u64,
-    /// Blocks that lacked something.
+    /// Blocks that lacked a change.
     pub blocks: u64,
-    /// Transactions that are rolled back.
+    /// Transactions that have to be rolled back.
     pub transactions: u64,
     pub elapsed_ms: u64,
     /// Redo threads that were recovered.
@@ -29,7 +29,7 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// What came of one thread added to what came of those before.
+    /// Adds what was recovered from one more thread.
     pub(crate) fn add(&mut self, more: &Recovery) {
         self.redo_bytes += more.redo_bytes;
         self.records += more.records;
@@ -40,13 +40,13 @@ impl Recovery {
     }
 }
 
-/// The thread of the instance as which this process opens: what becomes of its transactions is
-/// learnt on the way; of the others' when their turn comes.
+/// The thread of the instance as which this process opens. What became of its transactions is
+/// learnt while redo is applied. What became of the others' is learnt when their turn comes.
 pub(super) struct OwnThread {
     pub thread: ThreadId,
-    /// Where its redo is read from. A block that only other threads' redo has changed counts as
-    /// changed there: that redo is durable, and the checkpoint stays where it is until all is
-    /// written.
+    /// Where the thread's redo is read from. A block that only the redo of other threads has
+    /// changed counts as changed at this position. That is safe: their redo is durable, and the
+    /// checkpoint stays where it is until all is written.
     pub start: LogPos,
     pub apply: Apply,
 }
@@ -54,17 +54,18 @@ pub(super) struct OwnThread {
 /// Which blocks the redo of an instance that opens is applied to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Apply {
-    /// Nobody else is there: all.
+    /// All blocks: no other instance is there.
     All,
-    /// Others have recovered the blocks of its former life and may have changed them since; they
-    /// are not even looked at, for this instance has not joined yet. Its undo has waited for it.
+    /// Only the instance's own undo, which has waited for it. Others have recovered the other
+    /// blocks of its former life and may have changed them since. Those blocks are not even looked
+    /// at, for this instance has not joined yet.
     OwnUndo,
-    /// The instance's thread was closed, with all its changes in the data files.
+    /// No block: the instance's thread was closed, with all its changes in the data files.
     Nothing,
 }
 
 impl Apply {
-    /// `alone`: no instance lives.
+    /// The blocks to which a thread's redo is applied. `alone`: no other instance lives.
     pub fn of(thread: ThreadState, alone: bool) -> Apply {
         match thread {
             ThreadState::Open if alone => Apply::All,
@@ -88,11 +89,11 @@ impl OwnThread {
     }
 }
 
-/// Reports progress every so many records.
+/// Records between two reports of progress.
 const REPORT_EVERY: u64 = 50_000;
 
-/// Applies everything the readers have. The cache's writer may be running; its checkpoint must not
-/// move meanwhile.
+/// Applies everything that the readers have. The cache's writer may be running, but its checkpoint
+/// must not move meanwhile.
 pub(super) fn apply_redo(
     cache: &Cache,
     readers: Vec<RedoReader<'_>>,
@@ -109,7 +110,7 @@ pub(super) fn apply_redo(
     };
     let mut blocks = HashSet::default();
     let mut merge = Merge::new(readers)?;
-    // Of each thread, where it began and how far it is.
+    // For each thread, where its reading began and how far it is.
     let mut read: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
     let mut groups = BTreeMap::new();
     progress.step("recovery: redo applied", 0, total_bytes);

@@ -1,4 +1,5 @@
-//! The files of an instance whose locks this process holds, and what is read of its redo thread.
+//! The files of an instance whose locks this process holds, and what recovery reads of its redo
+//! thread.
 
 use super::Apply;
 use crate::files::{self, Places};
@@ -8,12 +9,12 @@ use redo::{BatchNo, LogFiles, RedoReader, RestartPoint, ThreadEnd};
 use std::sync::Arc;
 use storage::{Control, ControlFile, DataFiles, Fatal, Storage, ThreadInfo};
 
-/// An instance's files, held under its locks and open, before its redo has been read.
+/// An instance's files: held under its locks, open, and with the redo not read yet.
 pub(crate) struct HeldFiles<'a> {
     pub config: &'a Config,
     pub instance: InstanceId,
     pub places: Places,
-    /// The files of all instances, to be read.
+    /// The files of all instances, for reading.
     pub plain: Arc<dyn Storage>,
     pub fatal: Fatal,
     pub state: Control,
@@ -29,12 +30,12 @@ pub(crate) struct HeldFiles<'a> {
 pub(super) struct DeadThread {
     log: LogFiles,
     end: ThreadEnd,
-    /// From its checkpoint to its end.
+    /// Bytes from the thread's checkpoint to its end.
     pub bytes: u64,
 }
 
 impl DeadThread {
-    /// A reader of the same redo once more.
+    /// A second reader of the same redo.
     pub fn again(&self) -> RedoReader<'_> {
         RedoReader::again(&self.log, &self.end)
     }
@@ -45,7 +46,7 @@ impl HeldFiles<'_> {
         ThreadId(self.instance.0)
     }
 
-    /// Where the thread's redo is read from: its checkpoint.
+    /// Where recovery begins to read the thread: its checkpoint.
     pub fn start(&self) -> RestartPoint {
         RestartPoint {
             pos: self.info.checkpoint,
@@ -60,8 +61,9 @@ impl HeldFiles<'_> {
         Ok(LogFiles::open(&self.places.members, identity, geometry)?)
     }
 
-    /// Reads the thread as that of a dead instance. It is synced first: the instance may have been
-    /// killed between writing and syncing, and blocks are about to be written that rest on it.
+    /// Reads the thread as that of a dead instance. The thread is synced first: the instance may
+    /// have been killed between writing and syncing, and blocks that rest on this redo are about to
+    /// be written.
     pub(super) fn dead_thread(&self) -> Result<DeadThread> {
         let log = self.log_files()?;
         log.sync()?;

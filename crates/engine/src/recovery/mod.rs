@@ -1,34 +1,35 @@
-//! Recovery: from the files of an instance that was not stopped cleanly to that instance rolled
+//! Recovery: takes the files of an instance that was not stopped cleanly, and rolls that instance
 //! forward.
 //!
 //! ```text
 //! HeldFiles ── roll_forward ──► RolledForward ── know_transactions ── move_checkpoint ──► Engine
 //! ```
 //!
-//! [`HeldFiles::roll_forward`] goes in this order. A crash after any of its steps leaves a thread
-//! that is recovered in the same way.
+//! [`HeldFiles::roll_forward`] goes in this order. A crash after any step leaves a thread that is
+//! recovered in the same way.
 //!
 //! 1. Torn blocks are brought home ([`torn`]), before anything else reads a data file.
-//! 2. The redo thread is read to its end ([`own_log`]), which decides the rest.
-//! 3. The new incarnation and the clock's floor are made durable ([`next_life`]): whatever is
-//!    logged from here on is told from what the former life has logged, and has higher SCNs.
-//! 4. The tail of the log is invalidated when the log is opened for appending ([`own_log`]): a
-//!    batch of the former life that a later crash would find behind this life's end must not count
-//!    as its continuation.
+//! 2. The redo thread is read to its end ([`own_log`]). The end decides the rest.
+//! 3. The new incarnation and the clock's floor are made durable ([`next_life`]). So what this life
+//!    logs can be told from what the former life has logged, and has higher SCNs.
+//! 4. The log is opened for appending, and its tail is thereby invalidated ([`own_log`]). A later
+//!    crash may find a batch of the former life behind this life's end, and that batch must not
+//!    count as a continuation.
 //! 5. The cache and its writer start ([`running`]). Redo may change more blocks than the cache has
 //!    frames, so `dbw0` writes meanwhile. The checkpoint stays where it is.
 //! 6. Redo is applied ([`apply`]): the thread's own, merged by SCN with that of the other dead.
-//!    What was applied for others is written to the data files, for their threads are read again
-//!    one by one.
-//! 7. How the transactions of the former life ended is taken over
+//!    What was applied for the other dead is written to the data files, because their threads are
+//!    read again one by one.
+//! 7. The instance learns how the transactions of its former life ended
 //!    ([`RolledForward::know_transactions`]), before anybody can ask.
 //! 8. The checkpoint moves ([`RolledForward::move_checkpoint`]).
 //!
 //! **Invariants.**
-//! - The checkpoint stays where it is until everything that the redo says has been applied and how
-//!   its transactions ended is known; beside others, until their horizons have been heard, too.
-//! - What of its redo an instance applies is decided by who else may have changed the blocks since
-//!   ([`Apply`]).
+//! - The checkpoint stays where it is until all redo has been applied and the ends of its
+//!   transactions are known. Beside other instances it also waits until their horizons have been
+//!   heard.
+//! - Which part of its redo an instance applies depends on who else may have changed the blocks
+//!   since ([`Apply`]).
 
 mod apply;
 mod held;

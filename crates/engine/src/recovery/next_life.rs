@@ -14,14 +14,14 @@ pub(super) struct NextLife {
 }
 
 /// Makes the new incarnation and the clock's floor durable. The floor is above every SCN that any
-/// instance may have used: the ceiling in the control file is, and so is what follows the thread's
-/// last one.
+/// instance may have used: so is the ceiling in the control file, and so is the SCN after the
+/// thread's last one.
 pub(super) fn make_durable(of: &HeldFiles<'_>, end: &ThreadEnd) -> Result<NextLife> {
     let incarnation = incarnation_after(of.info.incarnation, end.incarnation);
     let thread = of.thread();
     let (mut floor, mut ceiling) = (Scn::ZERO, Scn::ZERO);
     of.control.update(|c| {
-        // Those who are up may have raised it just now.
+        // Instances that are up may have raised the ceiling just now.
         (floor, ceiling) = clock_after(Scn(c.scn_ceiling), end.max_scn);
         c.scn_ceiling = ceiling.0;
         if let Some(t) = c.thread_mut(thread) {
@@ -35,13 +35,14 @@ pub(super) fn make_durable(of: &HeldFiles<'_>, end: &ThreadEnd) -> Result<NextLi
     })
 }
 
-/// Above the incarnation that the control file names, and above the one that the log has: a life
-/// that was cut off between naming its incarnation and logging leaves the former ahead.
+/// The incarnation of the next life: above the one in the control file, and above the one in the
+/// log. A life that was cut off between naming its incarnation and logging leaves the control
+/// file's one ahead.
 fn incarnation_after(in_control_file: u32, in_log: u32) -> u32 {
     in_control_file.max(in_log) + 1
 }
 
-/// Floor and ceiling of the clock.
+/// Floor and ceiling of the new life's clock.
 fn clock_after(ceiling: Scn, last_in_log: Scn) -> (Scn, Scn) {
     let floor = ceiling.0.max(last_in_log.0 + 1);
     (Scn(floor), Scn(floor + Clock::CEILING_STEP))

@@ -1,5 +1,5 @@
-//! The redo thread of the instance that opens: read to its end, then opened for appending behind
-//! it.
+//! The redo thread of the instance that opens. It is read to its end, and then opened for appending
+//! behind the end.
 
 use super::next_life::NextLife;
 use super::{Apply, HeldFiles};
@@ -14,12 +14,12 @@ use storage::Fatal;
 pub(super) struct ReadLog {
     pub log: LogFiles,
     pub end: ThreadEnd,
-    /// From its checkpoint to its end.
+    /// Bytes from the thread's checkpoint to its end.
     pub bytes: u64,
 }
 
-/// Reads the thread to its end. If something is recovered from it, it is synced first: what was
-/// written and not synced must not be rested on.
+/// Reads the thread to its end. If something is recovered from the thread, it is synced first:
+/// nothing may rest on redo that was written and not synced.
 pub(super) fn read_to_its_end(of: &HeldFiles<'_>) -> Result<ReadLog> {
     let start = of.start();
     let log = of.log_files()?;
@@ -43,7 +43,7 @@ pub(super) struct OpenLog {
 }
 
 impl OpenLog {
-    /// The log wants checkpoints of its cache.
+    /// Tells the log of the cache whose checkpoints it asks for.
     pub fn set_cache(&self, cache: &Arc<Cache>) {
         assert!(
             self.events.cache.set(Arc::downgrade(cache)).is_ok(),
@@ -52,7 +52,7 @@ impl OpenLog {
     }
 }
 
-/// Opens the thread behind its end, whose tail is invalidated thereby.
+/// Opens the thread behind its end. That invalidates its tail.
 pub(super) fn open_for_appending(
     of: &HeldFiles<'_>,
     end: &ThreadEnd,
@@ -85,10 +85,10 @@ pub(super) fn open_for_appending(
     })
 }
 
-/// What the log tells the instance.
+/// The receiver of what the log reports to the instance.
 struct Events {
     fatal: Fatal,
-    /// Weak: the cache holds the log, which holds this.
+    /// Weak, because the cache holds the log, and the log holds this.
     cache: OnceLock<Weak<Cache>>,
 }
 

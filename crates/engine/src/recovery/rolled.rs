@@ -18,13 +18,13 @@ pub(crate) struct RolledForward {
     pub cache: Arc<Cache>,
     pub txns: Arc<TxnManager>,
     pub temp: Arc<TempSpace>,
-    /// The files of all instances, to be read.
+    /// The files of all instances, for reading.
     pub plain: Arc<dyn Storage>,
     pub writer: Writer,
     pub recovery: Recovery,
     gate: Arc<Gate>,
-    /// What redo says of transactions, and when the last groups took effect, until
-    /// [`RolledForward::know_transactions`].
+    /// The transactions as redo has them, and when the last groups took effect.
+    /// [`RolledForward::know_transactions`] takes this.
     unfinished: Option<(TxnRecovery, LastGroups)>,
 }
 
@@ -52,8 +52,8 @@ impl RolledForward {
         }
     }
 
-    /// Takes over how the transactions of this instance's former life ended: before anybody can
-    /// ask.
+    /// Takes over how the transactions of this instance's former life ended. Called before anybody
+    /// can ask.
     pub fn know_transactions(&mut self) -> Result<()> {
         if let Some((found, last_groups)) = self.unfinished.take() {
             self.recovery.transactions = self.txns.recover(found, last_groups)? as u64;
@@ -61,8 +61,8 @@ impl RolledForward {
         Ok(())
     }
 
-    /// From now on the checkpoint moves, and horizons are computed on the way: others' must have
-    /// been heard.
+    /// Lets the checkpoint move from now on. Horizons are computed with it, so those of the other
+    /// instances must have been heard.
     pub fn move_checkpoint(&self) {
         assert!(
             self.unfinished.is_none() && self.gate.open(self.txns.clone()),

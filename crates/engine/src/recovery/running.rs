@@ -1,5 +1,5 @@
-//! What runs while redo is applied: the log, the cache, and `dbw0`, whose checkpoint stays where it
-//! is.
+//! The parts that run while redo is applied: the log, the cache, and `dbw0`, whose checkpoint stays
+//! where it is.
 
 use super::HeldFiles;
 use super::own_log::OpenLog;
@@ -51,11 +51,11 @@ impl Running {
     }
 
     /// Writes every block that the merged redo has changed, while the checkpoints of all threads
-    /// stay where they are: what comes next reads each thread by itself.
+    /// stay where they are. The next step reads each thread by itself.
     pub fn write_all(&self, progress: &dyn Progress) -> Result<()> {
         let cache = &self.cache;
-        // A checkpoint writes what was changed before the log's end. Blocks count as changed at the
-        // thread's start, so the end must be beyond it.
+        // A checkpoint writes the blocks that were changed before the log's end. Blocks count as
+        // changed at the thread's start, so the end must be beyond the start.
         cache.mark(RecordHeader::NONE, Op::ActiveTransactions, &[], |_, _| ());
         progress.step("recovery: blocks to write", 0, cache.dirty_frames() as u64);
         cache.checkpoint()?;
@@ -75,8 +75,8 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// From now on the checkpoint goes as far as the transactions let it. False if it was open
-    /// before.
+    /// Lets the checkpoint go as far as the transactions allow, from now on. False if the gate was
+    /// open before.
     pub fn open(&self, txns: Arc<TxnManager>) -> bool {
         self.txns.set(txns).is_ok()
     }

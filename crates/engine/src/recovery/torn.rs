@@ -1,5 +1,5 @@
-//! Torn blocks: what a crash cut off in the middle of writing is brought home from the double-write
-//! files.
+//! Torn blocks: brings home, from the double-write files, the blocks that a crash cut off in the
+//! middle of writing.
 
 use super::{Apply, HeldFiles};
 use crate::Result;
@@ -9,7 +9,7 @@ use storage::{DoubleWrite, restore_all};
 /// The double-write files of an instance.
 pub(super) struct DoubleWrites {
     pub of_blocks: DoubleWrite,
-    /// Of its transaction status.
+    /// The double-write file of the instance's transaction status.
     pub of_status: DoubleWrite,
 }
 
@@ -27,8 +27,9 @@ impl DoubleWrites {
     }
 }
 
-/// Brings home what is torn of the blocks that are to be recovered, from the double-write files of
-/// all that are dead. Returns the instance's own files. A thread that was closed left nothing torn.
+/// Brings home the torn ones of the blocks that are to be recovered, from the double-write files of
+/// all dead instances. Returns this instance's own files. A thread that was closed left nothing
+/// torn.
 pub(super) fn bring_home(own: &HeldFiles<'_>, others: &[HeldFiles<'_>]) -> Result<DoubleWrites> {
     let mut of_own = DoubleWrites::open(own)?;
     let mut of_others = others
@@ -46,7 +47,8 @@ pub(super) fn bring_home(own: &HeldFiles<'_>, others: &[HeldFiles<'_>]) -> Resul
     Ok(of_own)
 }
 
-/// What a killed process has written and not synced counts as being on disk from here on.
+/// Syncs the files of the dead. From here on, what a killed process has written and not synced
+/// counts as being on disk.
 fn sync_files_of_the_dead(own: &HeldFiles<'_>, others: &[HeldFiles<'_>]) -> Result<()> {
     let is_dead = |k| k == own.instance || others.iter().any(|o| o.instance == k);
     let files = own.data_files.ids().into_iter();

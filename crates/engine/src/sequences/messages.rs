@@ -1,4 +1,4 @@
-//! Messages about sequences as bytes: what kinds there are, and their fields.
+//! Messages about sequences as bytes: the kinds of messages and their fields.
 //!
 //! Behind an answer stands what making it took ([`SequenceCost`]).
 
@@ -18,7 +18,7 @@ tagged! {
     }
 }
 
-/// What serving a request about a sequence took, by its server's clock.
+/// The time that serving a request about a sequence took, by the server's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct SequenceCost {
     pub queue_ns: u64,
@@ -28,12 +28,12 @@ pub(super) struct SequenceCost {
 
 fields! { impl SequenceCost { queue_ns, build_ns, flush_ns } }
 
-/// Whether what it took stands behind a message.
+/// Whether a [`SequenceCost`] stands behind a message.
 fn is_answer(message: &Message) -> bool {
     matches!(message, Message::Drawn { .. } | Message::Flushed { .. })
 }
 
-/// Appends a message. `cost`: of an answer; not said otherwise.
+/// Appends a message. `cost` is written behind answers only.
 pub(super) fn encode(message: &Message, cost: SequenceCost, out: &mut Vec<u8>) {
     let mut w = Writer::new(out);
     Messages::put(message, &mut w);
@@ -42,7 +42,7 @@ pub(super) fn encode(message: &Message, cost: SequenceCost, out: &mut Vec<u8>) {
     }
 }
 
-/// A message, and what it took: nothing, if it is no answer.
+/// Reads a message and its cost. The cost is zero if the message is no answer.
 pub(super) fn decode(body: &[u8]) -> Result<(Message, SequenceCost), Bad> {
     let mut r = Reader::new(body);
     let message = Messages::get(&mut r)?;

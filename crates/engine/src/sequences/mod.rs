@@ -14,8 +14,7 @@
 //!   Messages leave with both free.
 //! - Receiving threads do not wait (R8): they take values only if block and room in the log are
 //!   there at once.
-//! - As long as an instance has always been alone it draws from its blocks and takes no latch for
-//!   it.
+//! - An instance that has always been alone draws from its blocks, and takes no latch for that.
 
 mod messages;
 
@@ -41,17 +40,17 @@ use wait::{Event, Stat, WaitResult};
 pub(crate) const SEQUENCE_KINDS: RangeInclusive<u16> = SEQUENCE..=SEQUENCE;
 const SEQUENCE: u16 = 250;
 
-/// Requests waiting for `lck0`. An instance has one under way for each sequence; what is over the
-/// limit is refused, and the wish for a flush asked for again.
+/// Requests that may wait for `lck0`. An instance has one under way for each sequence. A request
+/// above the limit is refused; a wish for a flush is dropped, and asked for again.
 const QUEUE_MAX: usize = 16384;
 
-/// A session's place to wait.
+/// The place where a session waits.
 struct Slot {
     told: Mutex<Option<(Told, Option<Answer>)>>,
     waiter: Arc<wait::Waiter>,
 }
 
-/// An answer: the instance that told, what it took there, and when it was here.
+/// An answer: the instance that gave it, what it took there, and when it arrived here.
 #[derive(Clone, Copy)]
 struct Answer {
     from: InstanceId,
@@ -65,7 +64,7 @@ struct State {
     last_waiter: u64,
 }
 
-/// What `lck0` does.
+/// A task of `lck0`.
 enum Job {
     Serve(Serve, u64),
     Flush(InstanceId, LogPos, u64),
@@ -80,14 +79,14 @@ struct Inbox {
 /// The instance, by which a home that is asked for values opens a sequence of its own.
 pub(crate) trait OpensSequences: Send + Sync {
     fn sequence(&self, object: ObjectId, header: Dba) -> Arc<Sequence>;
-    /// Only if it has been used here.
+    /// The sequence, if it has been used on this instance.
     fn if_open(&self, object: ObjectId) -> Option<Arc<Sequence>>;
 }
 
-/// See the module.
+/// The layer of sequences; the module's head says more.
 pub struct Sequences {
     redo: Arc<Redo>,
-    /// This instance has, or has had, company.
+    /// Whether this instance has, or has had, company.
     active: AtomicBool,
     state: Mutex<State>,
     opener: OnceLock<Weak<dyn OpensSequences>>,
@@ -95,18 +94,18 @@ pub struct Sequences {
     inbox: Mutex<Inbox>,
     arrived: Condvar,
     worker: Worker,
-    /// This, for the thread.
+    /// This object, for the thread.
     own: Weak<Sequences>,
 }
 
-/// What a session that found no value in memory does.
+/// The way in which a session gets a value that it did not find in memory.
 enum Turn {
     Has(Draw),
     Here,
     Wait(Waiter, Arc<Slot>, Option<InstanceId>),
 }
 
-/// One sequence's, for those who latch its block.
+/// The machine's knowledge of one sequence, for a thread that latches the sequence's block.
 struct Known<'a> {
     of: &'a Sequences,
     object: ObjectId,
@@ -157,7 +156,7 @@ impl Sequences {
         })
     }
 
-    /// The engine is there: from now on others are served.
+    /// The engine is there: from now on this instance serves others.
     pub(crate) fn attach(&self, opener: Weak<dyn OpensSequences>) {
         let set = self.opener.set(opener);
         assert!(set.is_ok(), "invariant: an engine is attached once");
@@ -169,7 +168,7 @@ impl Sequences {
 
     // ---- for this instance's sessions, with no latch held ----
 
-    /// The next value of a sequence. May wait for another instance.
+    /// Draws the next value of a sequence. May wait for another instance.
     pub(crate) fn draw(&self, s: &Sequence, object: ObjectId, header: Dba) -> Result<Draw> {
         let known = Known { of: self, object };
         loop {
@@ -202,8 +201,8 @@ impl Sequences {
                     let logged = Logged::There(mark);
                     return Ok(Draw { value, logged });
                 }
-                // None: an epoch has begun; the next turn waits until it is known what was drawn
-                // before.
+                // None: an epoch has begun. The next turn waits until it is known what was drawn
+                // before the epoch.
                 Told::Here => {
                     if let Some(draw) = s.draw(&known)? {
                         return Ok(draw);
@@ -217,7 +216,7 @@ impl Sequences {
 
     fn begin(&self, s: &Sequence, object: ObjectId, header: Dba) -> Turn {
         let mut state = self.state.lock();
-        // What was kept since is there before its request is over.
+        // Values that were kept since then are there before the request for them is over.
         if let Some(held) = s.next_cached() {
             return Turn::Has(held.draw);
         }
@@ -239,7 +238,7 @@ impl Sequences {
         }
     }
 
-    /// The next values before anybody waits for them.
+    /// Asks for the next values before a session has to wait for them.
     fn draw_ahead(&self, object: ObjectId, header: Dba) {
         let mut asked = false;
         let done = self.step(None, |m, out| asked = m.draw_ahead(object, header, out));
@@ -249,7 +248,7 @@ impl Sequences {
         }
     }
 
-    /// `setval`.
+    /// Sets a sequence (`setval`).
     pub(crate) fn set(
         &self,
         s: &Sequence,
@@ -265,7 +264,7 @@ impl Sequences {
         }
     }
 
-    /// Until it is known what others have drawn.
+    /// Waits until it is known what others have drawn.
     fn wait_ready(&self, object: ObjectId) -> Result<()> {
         let mut state = self.state.lock();
         let (waiter, slot) = state.slot();
@@ -278,7 +277,7 @@ impl Sequences {
         self.end_wait(waiter, told).map(|_| ())
     }
 
-    /// Of a wait for the machine that is not for a value.
+    /// Ends a wait for the machine that is not for a value.
     fn end_wait(&self, waiter: Waiter, told: Result<Told>) -> Result<Told> {
         let mut state = self.state.lock();
         state.waiting.remove(&waiter);
@@ -288,8 +287,8 @@ impl Sequences {
         told
     }
 
-    /// Returns once the mark behind a value that a transaction uses is durable, or is in the block
-    /// and will be with this instance's log; then true: up to its present end.
+    /// Waits for the mark behind a value that a transaction uses. False: the mark is durable. True:
+    /// the mark is in the block, and durable once this instance's log is, up to its present end.
     pub(crate) fn secure(&self, s: &Sequence, object: ObjectId, mark: &Mark) -> Result<bool> {
         let mut state = self.state.lock();
         let (waiter, slot) = state.slot();
@@ -313,7 +312,7 @@ impl Sequences {
         Ok(told == Told::Gone)
     }
 
-    /// The object is gone for good.
+    /// Forgets an object that is gone for good.
     pub(crate) fn forget(&self, object: ObjectId) {
         if self.is_active() {
             self.state.lock().machine.forget(object);
@@ -356,7 +355,8 @@ impl Sequences {
         self.step_that_took(answer, SequenceCost::default(), f)
     }
 
-    /// One step, and what follows from it. `spent`: making the answers that leave.
+    /// Takes one step of the machine and does what follows. `spent` is what making the leaving
+    /// answers took.
     fn step_that_took(
         &self,
         answer: Option<Answer>,
@@ -375,7 +375,7 @@ impl Sequences {
         Ok(())
     }
 
-    /// Does what needs no wait, no other latch and no message.
+    /// Does the effects that need no wait, no other latch and no message. Returns the rest.
     fn carry_out(&self, state: &mut State, out: Vec<Effect>, answer: Option<Answer>) -> Todo {
         let mut todo = Todo::default();
         let received_ns = || interconnect::handled_message_received_ns().unwrap_or_else(now_ns);
@@ -395,7 +395,7 @@ impl Sequences {
                     mark,
                 } => {
                     let opener = self.opener.get().and_then(Weak::upgrade);
-                    // The asker had it open; if it is gone by now nobody draws from it.
+                    // The asker had it open. If it is gone by now, nobody draws from it.
                     if let Some(s) = opener.and_then(|o| o.if_open(object)) {
                         s.keep(range, increment, mark);
                     }
@@ -429,7 +429,8 @@ impl Sequences {
 
     // ---- serving ----
 
-    /// What needs a wait is left to `lck0`. An error: a position that this instance's log has not.
+    /// Does a job, or leaves it to `lck0` if it needs a wait. An error: this log ends before the
+    /// position.
     fn do_or_queue(&self, job: Job) -> std::result::Result<(), String> {
         match job {
             Job::Serve(serve, received_ns) => {
@@ -470,8 +471,8 @@ impl Sequences {
         self.refuse(&job);
     }
 
-    /// The machine remembers a request that it has given out: without an answer the same one would
-    /// never be given out again.
+    /// Answers a request that is not served. The machine remembers every request that it has given
+    /// out: without an answer it would never give out the same request again.
     fn refuse(&self, job: &Job) {
         if let Job::Serve(serve, received_ns) = job {
             self.served(serve, None, (*received_ns, now_ns()));
@@ -502,7 +503,7 @@ impl Sequences {
                 })
             }
             Some(Ok(None)) => Outcome::NotYet,
-            // The asker meets the error itself. Or this instance is starting.
+            // The asker will meet the error itself, or this instance is starting.
             Some(Err(_)) | None => Outcome::Refused,
         };
         let spent = SequenceCost {
@@ -554,7 +555,7 @@ impl Sequences {
                 self.served(serve, taken, (*received_ns, begun));
             }
             Job::Flush(to, pos, received_ns) => {
-                // An error ends the instance, which is all that the asker has to know.
+                // An error ends the instance, and the asker need not know more than that.
                 if self.redo.flush_to(*pos).is_ok() {
                     self.flushed(*to, (*received_ns, begun));
                 }
@@ -576,7 +577,7 @@ impl State {
     }
 }
 
-/// What is left of a step for when the latch is free.
+/// The rest of a step, for when the latch is free.
 #[derive(Default)]
 struct Todo {
     letters: Vec<(InstanceId, Message)>,
@@ -616,7 +617,8 @@ impl Layer for Sequences {
         self.say_again(None);
     }
 
-    /// Before the cache: a block that was recovered is not drawn from with what was known before.
+    /// Called before the cache enters the epoch: nothing is drawn from a recovered block with old
+    /// knowledge.
     fn members_changed(&self, members: &Members) -> Result<()> {
         self.active.store(true, Ordering::Release);
         let (epoch, up) = (Epoch(members.epoch), members.up.iter().map(life));
@@ -628,8 +630,8 @@ impl Layer for Sequences {
         self.say_again(None);
     }
 
-    /// Serves nobody from here on: the cache leaves next, and gives no block to whoever would draw
-    /// from it. Who asked asks the next master.
+    /// Serves nobody from here on. The cache leaves next, and gives no block to a thread that would
+    /// draw from it. An asker that gets no answer asks the next master.
     fn leaving(&self, _: &dyn Progress) -> Result<()> {
         self.state.lock().machine.leave();
         self.stop_serving();

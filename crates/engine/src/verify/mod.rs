@@ -10,7 +10,7 @@ use block::{BlockType, Dba, InstanceId, ObjectId, RowId};
 use std::sync::Arc;
 use storage::{DoubleWrite, ThreadState, Written};
 
-/// What was read.
+/// Counts of what was checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Verified {
     pub blocks: u64,
@@ -18,12 +18,12 @@ pub struct Verified {
     pub rows: u64,
 }
 
-/// Gives the tables of an open database, which the dictionary above the engine knows.
+/// Lists the tables of an open database. The dictionary above the engine knows them.
 pub type TableLister<'a> = dyn Fn(&Arc<Engine>) -> Result<Vec<Arc<crate::TableDef>>> + 'a;
 
-/// Opens the database, recovering it if need be, checks every block of every file, every segment,
-/// and every index against its table, and stops it. Problems go to `problem`; an error means that
-/// the check could not be made.
+/// Opens the database, recovering it if need be. Checks every block of every file, every segment,
+/// and every index against its table. Then stops the database. Problems go to `problem`. An error
+/// means that the check could not be made.
 pub fn verify(
     config: &Config,
     progress: &dyn Progress,
@@ -41,7 +41,7 @@ pub fn verify(
     found
 }
 
-/// Checks a database that is open; nobody else works in it.
+/// Checks an open database in which nobody else works.
 pub fn check_all(
     engine: &Arc<Engine>,
     progress: &dyn Progress,
@@ -60,8 +60,8 @@ fn check(
     tables: &TableLister<'_>,
     verified: &mut Verified,
 ) -> Result<()> {
-    // What the background purges meanwhile would be taken for damage: a leaf on its way out of a
-    // tree, say.
+    // What the background purges meanwhile would look like damage: a leaf on its way out of a tree,
+    // for example.
     let _quiet = engine.quiet.lock();
     engine.txns.rollback_dead(&**engine)?;
     engine.checkpoint()?;
@@ -105,7 +105,7 @@ fn check(
     Ok(())
 }
 
-/// The blocks that some instance has once brought home.
+/// The blocks that an instance has brought home at some time.
 fn written(engine: &Engine) -> Result<Written> {
     let mut written = Written::default();
     for thread in engine.control.get().threads {
@@ -118,8 +118,8 @@ fn written(engine: &Engine) -> Result<Written> {
     Ok(written)
 }
 
-/// Reads every block from disk. One that is zeros is sound, unless an instance has once brought it
-/// home.
+/// Reads every block from disk. A block of zeros is sound unless an instance has brought it home at
+/// some time.
 fn read_all(
     engine: &Engine,
     progress: &dyn Progress,
@@ -150,7 +150,7 @@ fn read_all(
     Ok(())
 }
 
-/// All segments of the data file, by the space map.
+/// Lists all segments of the data file, by the space map.
 fn segments(
     engine: &Engine,
     problem: &mut dyn FnMut(String),
@@ -183,8 +183,8 @@ fn segments(
     Ok(found)
 }
 
-/// The map knows the owner: every extent that a segment lists must be the segment's there. (It may
-/// have more than is listed, after a crash between the two.)
+/// Checks that the space map gives every extent that a segment lists to that segment. (The map may
+/// give it more than the segment lists, after a crash between the two.)
 fn check_extents(
     engine: &Engine,
     object: ObjectId,
@@ -213,7 +213,7 @@ fn check_extents(
     Ok(())
 }
 
-/// Every row must have its entry in every index, and every entry that is not marked its row.
+/// Checks that every row has its entry in every index, and every unmarked entry its row.
 fn compare(
     engine: &Arc<Engine>,
     table: &Arc<crate::TableDef>,
@@ -242,7 +242,8 @@ fn compare(
         match scan.next_block_of(&snapshot, &mut key_of) {
             Ok(true) => {}
             Ok(false) => break,
-            // The others are compared all the same: what is said of this one may be a consequence.
+            // The other blocks are compared all the same. What is reported of this one may be a
+            // consequence.
             Err(e) => problem(format!("object {}: {e}", table.object.0)),
         }
     }

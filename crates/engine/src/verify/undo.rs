@@ -1,4 +1,4 @@
-//! Checking undo: every block by itself, and every transaction's chain from record to record.
+//! Checks undo: every block by itself, and every transaction's chain from record to record.
 
 use crate::{Engine, Result};
 use block::undo::{self, Found, UndoView};
@@ -7,7 +7,7 @@ use block::{BlockBuf, Dba, FileId, UndoPtr};
 /// Blocks read at once.
 const AT_ONCE: u32 = 128;
 
-/// A record's pointer to the one before it.
+/// A pointer of an undo record to the record before it.
 struct Link {
     at: UndoPtr,
     txn: block::TxnId,
@@ -15,9 +15,9 @@ struct Link {
     prev: UndoPtr,
 }
 
-/// The undo of all instances. A chain may end in a block that has been used again since: the
-/// transaction has ended, and nobody needs the rest. Where it does not, it leads to an older record
-/// of the same transaction.
+/// Checks the undo of all instances. A chain may end in a block that has been used again since: the
+/// transaction has ended, and nobody needs the rest. Otherwise each pointer leads to an older
+/// record of the same transaction.
 pub(super) fn check_undo(engine: &Engine, problem: &mut dyn FnMut(String)) -> Result<()> {
     let undo = engine.cache.files().ids().into_iter();
     undo.filter(|id| id.is_undo())
@@ -36,7 +36,7 @@ fn check_file(engine: &Engine, id: FileId, problem: &mut dyn FnMut(String)) -> R
             AT_ONCE as usize,
             &mut buf,
             |dba, block, verdict| {
-                // A block that is damaged as a whole has been reported with the others.
+                // A block that is damaged as a whole has been reported with the other blocks.
                 if verdict.is_ok() && !block.is_unformatted() {
                     check_block(dba, block, &mut links, problem);
                 }
@@ -87,7 +87,7 @@ fn check_link(engine: &Engine, link: &Link, problem: &mut dyn FnMut(String)) -> 
     }
     let block = match engine.cache.read(link.prev.dba()) {
         Ok(block) => block,
-        // The disk has failed, which says nothing of what is on it.
+        // The disk has failed. That says nothing about what is on it.
         Err(e @ cache::Error::Storage(storage::Error::Io { .. })) => return Err(e.into()),
         Err(e) => {
             problem(told(format!("cannot be read: {e}")));

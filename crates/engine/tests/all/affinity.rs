@@ -1,5 +1,5 @@
-//! Masters of blocks follow their users: a table that one instance works on alone is mastered
-//! there, which saves it the messages of its misses, while others go on.
+//! Masters of blocks follow their users. A table that one instance works on alone is mastered
+//! there. That saves the instance the messages of its misses, while others go on.
 
 use crate::common::*;
 use engine::cluster::ClusterHost;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use storage::{SimStorage, Storage};
 use wait::Stat;
 
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
+/// Longer than anything here takes on a loaded machine. Only a failing test waits for so long.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Rows of the large table: about 700 blocks, of which a cache has room for less than a third.
 const ROWS: i64 = 1400;
@@ -73,7 +73,7 @@ fn count(stat: Stat) -> u64 {
     all.iter().find(|(s, _)| *s == stat).map_or(0, |(_, n)| *n)
 }
 
-/// Messages about blocks, and blocks asked for, of a pass over the table.
+/// The number of messages about blocks and of blocks asked for in one pass over the table.
 fn pass(engine: &Arc<Engine>, t: &TableDef) -> (u64, u64) {
     let now = || {
         let asked = count(Stat::GcOwnRequests) + count(Stat::GcRemoteRequests);
@@ -85,7 +85,7 @@ fn pass(engine: &Arc<Engine>, t: &TableDef) -> (u64, u64) {
     (after.0 - before.0, after.1 - before.1)
 }
 
-/// Somebody who works on a table of his own all the time.
+/// Starts a user who works on a table of his own all the time.
 fn keep_busy(
     engine: &Arc<Engine>,
     t: &Arc<TableDef>,
@@ -106,7 +106,7 @@ fn keep_busy(
     })
 }
 
-/// Alone in its process: the statistics are those of all instances there.
+/// This test runs alone in its process, because the statistics are those of all instances there.
 #[test]
 fn a_table_that_one_instance_uses_is_mastered_there_and_costs_no_messages() {
     let test = "a_table_that_one_instance_uses_is_mastered_there_and_costs_no_messages";
@@ -138,7 +138,7 @@ fn mastered_where_it_is_used() {
     };
     one.transactions().cache().set_affinity(follow);
     two.transactions().cache().set_affinity(follow);
-    // By the blocks of the table's rows that the instance masters.
+    // The blocks of the table's rows that the instance masters.
     let mastered = || {
         let all = two.transactions().cache().granules_taken();
         let of_table = all.iter().filter(|g| g.master.0 == 2);
@@ -166,7 +166,7 @@ fn mastered_where_it_is_used() {
         messages * asked_before * 4 < messages_before * asked,
         "{messages_before} messages for {asked_before} blocks before, {messages} for {asked} after"
     );
-    // Both know the same masters, and why is said where it was decided.
+    // Both instances know the same masters. The instance that decided says why.
     let by = |e: &Arc<Engine>| {
         let all = e.transactions().cache().granules_taken();
         let rows = all.into_iter().map(|g| (g.first, g.master));
@@ -188,7 +188,7 @@ fn mastered_where_it_is_used() {
     let of_table = |r: &&PolicyRow| r.object == Some(of_two.object);
     assert!(history.iter().filter(of_table).count() > 1, "{history:?}");
 
-    // The other takes to using it: it goes there.
+    // The other instance begins to use the table, so the mastership goes there.
     read_all(&one, &of_two);
     let now_mine = || {
         let all = one.transactions().cache().granules_taken();
@@ -199,7 +199,7 @@ fn mastered_where_it_is_used() {
         read_all(&one, &of_two);
         assert!(began.elapsed() < PATIENCE, "it stays");
     }
-    // When its master leaves, the others go on with what is on disk.
+    // When the master leaves, the others go on with what is on disk.
     two.stop(&Quiet).unwrap();
     read_all(&one, &of_two);
     one.stop(&Quiet).unwrap();

@@ -1,5 +1,5 @@
-//! What is used for ever does not grow for ever: heaps, indexes, undo and transaction status under
-//! steady work, with and without an old snapshot.
+//! What is used for ever does not grow for ever. Heaps, indexes, undo and transaction status are
+//! tested under steady work, with and without an old snapshot.
 //!
 //! `BRAID_CHURN` sets the rounds.
 
@@ -16,7 +16,7 @@ fn big() -> Config {
     }
 }
 
-/// What the work takes, in blocks but for the status array.
+/// The space that the work takes. All sizes but that of the status array are in blocks.
 #[derive(Clone, Debug)]
 struct Sizes {
     heap: u64,
@@ -36,9 +36,9 @@ fn sizes(engine: &Engine, t: &TableDef) -> Sizes {
     }
 }
 
-/// Waits until the status of all that has ended is gone, as the background sees to once a second.
-/// Scans meanwhile: they are no transactions with a status. What is taken at any one moment says
-/// nothing: it goes by when the background last came.
+/// Waits until the status of all ended transactions is gone. The background sees to that once a
+/// second. Scans go on meanwhile: they are no transactions with a status. The size at any one
+/// moment says nothing, because it depends on when the background last came.
 fn assert_status_goes(engine: &Arc<Engine>, t: &Arc<TableDef>) {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -51,7 +51,7 @@ fn assert_status_goes(engine: &Arc<Engine>, t: &Arc<TableDef>) {
     }
 }
 
-/// Runs the rounds, each a transaction; sizes after a third and at the end.
+/// Runs the rounds, each a transaction. Returns the sizes after a third of them and at the end.
 fn churn(rounds: u64, mut round: impl FnMut(&mut Session, &TableDef, u64)) -> [Sizes; 2] {
     let (storage, t) = create();
     let engine = open_with(big(), &storage).unwrap();
@@ -75,7 +75,8 @@ fn churn(rounds: u64, mut round: impl FnMut(&mut Session, &TableDef, u64)) -> [S
     [early, late]
 }
 
-/// Undo is used again: it depends on what goes on at a time, not on how much ever went on.
+/// Checks that sizes are steady. Undo is used again: its size depends on what goes on at a time,
+/// not on how much ever went on.
 fn assert_steady([early, late]: &[Sizes; 2]) {
     assert!(late.heap <= early.heap + early.heap / 2, "the heap grew");
     for (a, b) in early.indexes.iter().zip(&late.indexes) {
@@ -105,7 +106,7 @@ fn load(s: &mut Session, t: &TableDef, rows: i64, pad: &str) {
     }
 }
 
-/// Each update changes the key of an index, too.
+/// Each update also changes the key of an index.
 #[test]
 fn a_table_updated_for_ever_keeps_its_size() {
     let mut rng = Rng(3);
@@ -124,7 +125,7 @@ fn a_table_updated_for_ever_keeps_its_size() {
     assert!(both[1].heap <= 16, "100 rows of 300 bytes are 5 blocks");
 }
 
-/// Rows that outgrow their block and shrink again: their pieces come and go.
+/// Rows outgrow their block and shrink again: their pieces come and go.
 #[test]
 fn rows_that_grow_and_shrink_for_ever_keep_the_size() {
     let mut rng = Rng(5);
@@ -140,7 +141,7 @@ fn rows_that_grow_and_shrink_for_ever_keep_the_size() {
     assert_steady(&both);
 }
 
-/// A queue used to grow by all that went through it between two rounds of the background purge.
+/// A queue does not grow by all that goes through it between two rounds of the background purge.
 #[test]
 fn a_queue_keeps_its_size() {
     let text = "q".repeat(500);
@@ -157,13 +158,13 @@ fn a_queue_keeps_its_size() {
     assert!(both[1].heap <= 24, "100 rows of 500 bytes are 7 blocks");
 }
 
-/// Rows of which only two fit a block leave each block with a rest, which hid the blocks that had
-/// room for a third of a block.
+/// Only two rows of this length fit a block, which leaves a rest in each block. Blocks with such a
+/// rest must not hide those that have room for a third of a block.
 #[test]
 fn a_queue_of_long_rows_keeps_its_size() {
     let text = "l".repeat(3000);
     let both = churn(number("BRAID_CHURN", 2500), move |s, t, n| {
-        // Bursts: the blocks that come free between two of them are more than a handful.
+        // In bursts more blocks come free between two of them than a handful.
         if n % 2 == 0 {
             for k in 0..40 {
                 let id = (n * 20 + k) as i64;
@@ -179,8 +180,8 @@ fn a_queue_of_long_rows_keeps_its_size() {
     assert!(both[1].heap <= 64, "80 rows, two in a block");
 }
 
-/// Three sessions at once; keys come and go in no order, so every leaf of the index gains and loses
-/// entries.
+/// Three sessions work at once. Keys come and go in no order, so every leaf of the index gains and
+/// loses entries.
 #[test]
 fn rows_of_several_sessions_come_and_go_for_ever_in_the_same_space() {
     let (storage, t) = create();
@@ -222,8 +223,8 @@ fn rows_of_several_sessions_come_and_go_for_ever_in_the_same_space() {
     engine.stop(&Quiet).unwrap();
 }
 
-/// More blocks than hints are kept for a transaction: what it deleted came back at the next restart
-/// only.
+/// One transaction empties more blocks than hints are kept for it. What it deleted must come back
+/// before the next restart.
 #[test]
 fn a_table_emptied_by_one_transaction_and_filled_keeps_its_size() {
     let (storage, t) = create();
@@ -255,10 +256,10 @@ fn a_table_emptied_by_one_transaction_and_filled_keeps_its_size() {
     engine.stop(&Quiet).unwrap();
 }
 
-/// Race 23 of docs/design.md: an idle REPEATABLE READ session costs eight bytes a transaction
-/// besides undo, which has a cap, and stops nothing; its own snapshot fails with 72000 once the
-/// undo that it needs has been used again, not before, and never with wrong data. When it has gone,
-/// all is as it was.
+/// Race 23 of docs/design.md. An idle REPEATABLE READ session costs eight bytes for each
+/// transaction, besides undo, which has a cap. It stops nothing. Its own snapshot fails with 72000
+/// once the undo that it needs has been used again. The snapshot does not fail before that, and
+/// never shows wrong data. When the session has gone, all is as it was.
 #[test]
 fn an_idle_snapshot_costs_little_stops_nothing_and_fails_at_the_cap() {
     let (storage, t) = create();
@@ -288,7 +289,7 @@ fn an_idle_snapshot_costs_little_stops_nothing_and_fails_at_the_cap() {
     let again = scan(&mut idle, &t, &old).unwrap();
     assert_same(&again, &before, "below the cap the snapshot is whole");
 
-    // On until undo has gone round its cap.
+    // Work goes on until undo has gone round its cap.
     let mut n = rounds / 4;
     let failed = loop {
         (0..500).for_each(|k| round(&mut s, n + k));
@@ -318,7 +319,8 @@ fn an_idle_snapshot_costs_little_stops_nothing_and_fails_at_the_cap() {
     assert_eq!(scan(&mut fresh, &t, &snap).unwrap().len(), 50);
     fresh.rollback().unwrap();
     drop(fresh);
-    // The status of what nobody asks for any more goes when the background comes to it.
+    // The status of transactions that nobody asks for any more goes when the background comes to
+    // it.
     let deadline = Instant::now() + Duration::from_secs(60);
     while sizes(&engine, &t).status_bytes > started.status_bytes + (1 << 20) {
         assert!(Instant::now() < deadline, "status stays");
@@ -329,8 +331,8 @@ fn an_idle_snapshot_costs_little_stops_nothing_and_fails_at_the_cap() {
     engine.stop(&Quiet).unwrap();
 }
 
-/// Undo that an active transaction holds is never given away: at the cap the next change fails with
-/// 53100, and rolling back makes room again.
+/// Undo that an active transaction holds is never given away. At the cap the transaction's next
+/// change fails with 53100, and rolling back makes room again.
 #[test]
 fn undo_full_of_one_transaction_fails_it_and_nobody_else() {
     let (storage, t) = create();

@@ -1,5 +1,5 @@
-//! Bulk inserts: every row has its entries, a key that is there is refused with the row that was
-//! refused, and NULLs refuse nothing.
+//! Bulk inserts. Every row has its entries, a key that is there already is refused together with
+//! its row, and NULLs refuse nothing.
 
 use crate::common::*;
 use block::value::DatumRef;
@@ -16,7 +16,7 @@ fn bulk(s: &mut Session, t: &TableDef, rows: &[(i64, i32, String)]) -> Result<()
     s.finish_bulk(t, &mut bulk)
 }
 
-/// `count` rows of ids not in `model`, in no order.
+/// Makes `count` rows, in no order, whose ids are not in `model`.
 fn fresh_rows(rng: &mut Rng, model: &Model, count: usize) -> Vec<(i64, i32, String)> {
     let mut ids = std::collections::HashSet::new();
     while ids.len() < count {

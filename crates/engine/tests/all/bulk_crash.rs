@@ -1,5 +1,5 @@
 //! Crashes in bulk loads: at every write of a small one, at writes all over larger ones, and in the
-//! recovery after. A load is there as a whole or not at all, both indexes agree with the table, and
+//! recovery after. A load is there as a whole or not at all. Both indexes agree with the table, and
 //! the next load goes on in the same leaves.
 
 use crate::common::*;
@@ -8,16 +8,18 @@ use std::sync::Arc;
 use storage::{Faults, SimStorage};
 use testkit::seeds::{number, seeds};
 
-/// What a life does: so many loads of so many rows, each in a transaction of its own.
+/// The work of a life: so many loads of so many rows, each load in a transaction of its own.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     loads: u64,
     rows: i64,
-    /// Values of the indexed column that is not unique: so many runs of entries has a load.
+    /// Distinct values of the indexed column that is not unique. A load has as many runs of
+    /// entries.
     groups: i32,
 }
 
-/// What must be there: the acknowledged state, or that after the commit that was under way.
+/// The content that must be there: the acknowledged state, or the state after the commit that was
+/// under way.
 #[derive(Default)]
 struct Expected {
     acknowledged: Model,
@@ -25,7 +27,7 @@ struct Expected {
 }
 
 impl Expected {
-    /// Commits the session's transaction, which has made `model` of what was there.
+    /// Commits the session's transaction, which has turned what was there into `model`.
     fn commit(&mut self, s: &mut Session, model: Model) -> Result<()> {
         self.under_way = Some(model);
         s.commit()?;
@@ -34,8 +36,8 @@ impl Expected {
     }
 }
 
-/// Loads rows behind those that are there and between them, and deletes some, for marked entries in
-/// the leaves that the next load meets.
+/// Loads rows behind those that are there and between them. Also deletes some, so that the next
+/// load meets marked entries in the leaves.
 fn work(
     engine: &Arc<Engine>,
     t: &Arc<TableDef>,
@@ -48,7 +50,7 @@ fn work(
         let mut model = expected.acknowledged.clone();
         s.begin(Isolation::ReadCommitted)?;
         let mut bulk = Bulk::new(t);
-        // Ids of two kinds: behind all, and scattered.
+        // There are two kinds of ids: behind all others, and scattered.
         let from = model.keys().next_back().map_or(0, |id| id + 1);
         for i in 0..load.rows {
             let id = match rng.one_in(10) {
@@ -63,7 +65,7 @@ fn work(
             if model.insert(id, (grp, text.clone())).is_none() {
                 s.insert_bulk(t, &mut bulk, &row(id, grp, &text), i as u64)?;
             } else {
-                // Drawn before: the row there stays as it is, and the model with it.
+                // If the id was drawn before, the row there stays as it is, and the model with it.
                 model.insert(
                     id,
                     expected.acknowledged.get(&id).cloned().unwrap_or_default(),
@@ -72,7 +74,7 @@ fn work(
         }
         s.finish_bulk(t, &mut bulk)?;
         s.end_statement();
-        // Blocks of a load that is not committed reach the disk.
+        // This writes blocks of a load that is not committed.
         engine.checkpoint()?;
         if n % 3 == 1 {
             s.rollback()?;
@@ -108,7 +110,7 @@ fn check(
     verify_all(engine, t, what)
 }
 
-/// Starts, compares, works on. `Ok` if no crash came.
+/// Starts, compares, and works on. `Ok` if no crash came.
 fn live(
     s: &SimStorage,
     t: &Arc<TableDef>,
@@ -117,7 +119,7 @@ fn live(
     load: Load,
     what: &str,
 ) -> Result<()> {
-    // Little is kept back: dirty blocks are written while a load goes on.
+    // The recovery target is low, so dirty blocks are written while a load goes on.
     let config = Config {
         recovery_target_bytes: 32 << 10,
         ..config()
@@ -136,8 +138,8 @@ fn crash_at(write: u64) -> Faults {
     }
 }
 
-/// A life with a crash at the write, one that perhaps has a crash in its recovery, and one that
-/// must come through. Whether the first crash came.
+/// Lives three lives: one with a crash at the write, one that perhaps has a crash in its recovery,
+/// and one that must come through. True if the first crash came.
 fn lives(base: &(SimStorage, Arc<TableDef>), seed: u64, at: u64, load: Load) -> bool {
     let what = format!("BRAID_SEED={seed}, {load:?}, crash at write {at}");
     let (mut rng, mut expected) = (Rng(seed), Expected::default());
@@ -193,7 +195,7 @@ fn crashes_all_over_larger_loads() {
     };
     for seed in seeds("BRAID_SEED", [2]) {
         let mut rng = Rng(seed);
-        // One write in so many is tried; all of them with BRAID_FAULT_EVERY=1.
+        // One write in so many is tried; BRAID_FAULT_EVERY=1 tries all.
         let every = number("BRAID_FAULT_EVERY", 60);
         let mut at = 1 + rng.below(every);
         while lives(&base, seed, at, load) {

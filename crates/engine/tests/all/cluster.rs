@@ -1,5 +1,5 @@
-//! Instances in one process that meet over a real interconnect on loopback and one simulated
-//! storage: joining, messages, leaving, coming back, dying and hanging.
+//! Instances in one process that meet over a real interconnect on loopback and share one simulated
+//! storage. They join, send messages, leave, come back, die and hang.
 
 use crate::common::*;
 use block::{BlockBuf, InstanceId};
@@ -13,13 +13,13 @@ use storage::lease::{Orders, lease_byte};
 use storage::{Faults, SimStorage, Storage};
 use testkit::seeds::{number, seeds};
 
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
+/// Longer than anything here takes on a loaded machine. Only a failing test waits for so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 const HEARTBEAT: Duration = Duration::from_millis(20);
 /// A kind of messages that only this test has.
 const NOTE: u16 = 290;
 
-/// What an instance's protocol was told.
+/// What the protocol of an instance has been told.
 #[derive(Default)]
 struct Book {
     notes: Vec<(InstanceId, u64, Vec<u8>, Option<u8>)>,
@@ -40,7 +40,7 @@ impl Recorder {
         f(&mut self.book.lock());
         self.changed.notify_all();
     }
-    /// Waits until it is so.
+    /// Waits until the book is as wanted.
     fn until(&self, what: &str, f: impl Fn(&Book) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         let mut book = self.book.lock();
@@ -116,7 +116,7 @@ impl Node {
     fn stop(&self) {
         self.engine.stop(&Quiet).unwrap();
     }
-    /// Makes the instance say nothing any more.
+    /// Silences the instance.
     fn silence(&self) {
         let cluster = self.engine.cluster().unwrap();
         cluster.interconnect().unwrap().stop();
@@ -159,12 +159,12 @@ fn start_with(
     Ok(Node { engine, book })
 }
 
-/// An instance that has lived before finds all its files: it joins others also on a full disk,
-/// where its members cannot make the file of eviction orders.
+/// An instance that has lived before finds all its files. So it joins others also on a full disk,
+/// where members cannot make the file of eviction orders.
 #[test]
 fn members_join_on_a_full_disk() {
     let (s, _) = create();
-    // Each alone: nothing is made that only several need.
+    // Each instance starts alone, so nothing is made that only several instances need.
     for k in [2, 1] {
         let alone = start(&s, k, k.into(), "a").unwrap();
         alone.engine.stop(&Quiet).unwrap();
@@ -187,7 +187,7 @@ fn members_join_talk_leave_and_come_back() {
     let one = start(&s, 1, 1, "a").unwrap();
     assert!(one.up() == [(1, 3)] && one.book.book.lock().members.is_empty());
     let two = start(&s, 2, 2, "a").unwrap();
-    // Who has joined is known to everybody when the joiner is open.
+    // When the joiner is open, all know it.
     assert_eq!(one.up(), [(1, 3), (2, 1)]);
     assert_eq!(two.up(), one.up());
     let epoch = two.engine.cluster().unwrap().members().epoch;
@@ -203,7 +203,7 @@ fn members_join_talk_leave_and_come_back() {
     one.book.until("a block", |b| {
         b.notes == [(InstanceId(2), epoch, b"a block".to_vec(), Some(9))]
     });
-    // Bytes that nobody understands cost the connection, which is made again.
+    // A message that nobody understands costs the connection, which is made again.
     one.note(2, b"nonsense", None);
     let again = Instant::now() + PATIENCE;
     while two.book.book.lock().notes.len() < 2 {
@@ -243,8 +243,8 @@ fn members_join_talk_leave_and_come_back() {
     }
 }
 
-/// Transactions of two instances on one table, in turn; whatever one has committed the other sees
-/// at once, by every way to it. Members leave and come back meanwhile, cleanly.
+/// Transactions of two instances work on one table, in turn. Whatever one has committed the other
+/// sees at once, by every way to it. Members leave cleanly and come back meanwhile.
 #[test]
 fn what_one_commits_the_other_sees() {
     for seed in seeds("BRAID_SEED", [1, 2]) {
@@ -279,7 +279,7 @@ fn what_one_commits_the_other_sees() {
             two.stop();
         }
         one.stop();
-        // Alone, with the statuses of an instance that is down.
+        // One instance is alone, and has the statuses of an instance that is down.
         let engine = open(&s).unwrap();
         assert_same(&contents(&engine, &table).unwrap(), &model, "alone");
         verify_all(&engine, &table, "alone").unwrap();
@@ -314,8 +314,8 @@ fn who_has_another_secret_is_refused_before_it_is_a_member() {
     one.stop();
 }
 
-/// A joiner that does not see a living member's locks is on a mount that keeps locks to itself, and
-/// would take the living for dead one day.
+/// A joiner that does not see a living member's locks is on a mount that keeps locks to itself. It
+/// would take a living member for dead one day.
 #[test]
 fn who_does_not_see_a_members_locks_is_refused() {
     let (s, _) = create();
@@ -328,13 +328,13 @@ fn who_does_not_see_a_members_locks_is_refused() {
     );
     assert!(local, "{refused}");
     assert_eq!(one.up(), [(1, 3)]);
-    // It has found that its lock is gone by now, or will: it is not to write any more.
+    // The member has noticed that its lock is gone, or will notice. It must write no more.
     one.book.until("its end", |b| !b.ended.is_empty());
     std::mem::forget(one.engine);
 }
 
-/// A member that is silent but has its locks is waited for; once they are free it is dead, and the
-/// other goes on.
+/// A member that is silent but has its locks is waited for. Once the locks are free the member is
+/// dead, and the other goes on.
 #[test]
 fn silence_is_no_death_and_free_locks_are() {
     let (s, _) = create();
@@ -353,7 +353,7 @@ fn silence_is_no_death_and_free_locks_are() {
         .unwrap()
         .drop_connections(InstanceId(2))
         .unwrap();
-    // Several times as long as it takes to become suspicious.
+    // This is several times as long as it takes to become suspicious.
     std::thread::park_timeout(HEARTBEAT * 100);
     assert!(one.book.book.lock().ended.is_empty() && two.book.book.lock().ended.is_empty());
     interconnect
@@ -368,7 +368,7 @@ fn silence_is_no_death_and_free_locks_are() {
         one.note(2, b"there?", None);
         std::thread::yield_now();
     }
-    // Its process is killed: the locks go, and nobody answers.
+    // The process is killed: its locks go, and it answers nothing.
     s.kill_client(2);
     two.silence();
     one.book.until("instance 2 is dead and recovered", |b| {
@@ -379,7 +379,7 @@ fn silence_is_no_death_and_free_locks_are() {
                 .is_some_and(|m| lonely(m) && m.dead.is_empty())
     });
     assert!(one.book.book.lock().ended.is_empty());
-    // Nobody is left to leave the transactions of 2 to: both are recovered.
+    // No survivor is left to recover instance 2: the start recovers both.
     s.kill_client(1);
     let again = start(&s, 2, 22, "a").unwrap();
     let recovery = again.engine.recovery().expect("two threads were open");
@@ -387,14 +387,14 @@ fn silence_is_no_death_and_free_locks_are() {
     again.stop();
 }
 
-/// A start that finds one member dead and another alive says so, and joins when the latter has
-/// recovered the blocks of the former.
+/// A start that finds one member dead and another alive declares the death. It joins when the
+/// living member has recovered the blocks of the dead one.
 #[test]
 fn a_start_declares_the_dead_and_waits_for_their_recovery() {
     let (s, _) = create();
     let one = start(&s, 1, 1, "a").unwrap();
     let two = start(&s, 2, 2, "a").unwrap();
-    // Its connections stay: nobody but a start finds out.
+    // Its connections stay, so only a start finds out that it is dead.
     s.kill_client(2);
     let three = start(&s, 3, 3, "a").unwrap();
     assert_eq!(three.up(), [(1, 3), (3, 1)]);
@@ -413,8 +413,8 @@ fn a_start_declares_the_dead_and_waits_for_their_recovery() {
     [again, three, one].iter().for_each(Node::stop);
 }
 
-/// An instance that starts looks at the dead, whose locks it gets for that. It does not keep them
-/// while it waits to be let in: the next life of one of them may be starting, too.
+/// An instance that starts looks at the dead, and gets their locks for that. It does not keep the
+/// locks while it waits to be let in: the next life of a dead instance may be starting, too.
 #[test]
 fn who_waits_to_be_let_in_keeps_nobody_else_out() {
     let (s, _) = create();
@@ -425,7 +425,7 @@ fn who_waits_to_be_let_in_keeps_nobody_else_out() {
         let last = b.members.last();
         last.is_some_and(|m| m.dead.is_empty() && m.in_limbo == [InstanceId(3)])
     });
-    // It has its locks, and says nothing: nobody is let in.
+    // Instance 2 has its locks and says nothing, so no joiner is let in.
     two.silence();
     let state = |k| {
         let records = one.engine.cluster().unwrap().records().unwrap();
@@ -447,8 +447,8 @@ fn who_waits_to_be_let_in_keeps_nobody_else_out() {
     [again, four, one].iter().for_each(Node::stop);
 }
 
-/// Two that live and do not hear each other: the end of one is ordered, that of the other is not.
-/// Only when its guard has ended it is it dead, and its work is recovered.
+/// Two living instances do not hear each other. The end of one is ordered, that of the other is
+/// not. Only when its guard has ended it is it dead, and its work is recovered.
 #[test]
 fn of_two_that_are_cut_apart_one_is_ended() {
     let (s, _) = create();
@@ -485,7 +485,7 @@ fn of_two_that_are_cut_apart_one_is_ended() {
             .iter()
             .all(|m| m.dead.is_empty())
     );
-    // Without a guard it finds the order when it would give one itself.
+    // Without a guard, the instance finds the order when it would give one itself.
     two.book.until("it has read the order", |b| {
         b.ended
             .iter()
@@ -502,8 +502,8 @@ fn of_two_that_are_cut_apart_one_is_ended() {
     one.stop();
 }
 
-/// An instance that cannot read what all have in common ends after as long as the others would wait
-/// for a silent one, and leaves what it has to them.
+/// An instance that cannot read the files that all share ends after as long as the others would
+/// wait for a silent one. The others go on with what it leaves.
 #[test]
 fn who_cannot_read_for_long_ends() {
     let (s, _) = create();
@@ -532,8 +532,8 @@ fn who_cannot_read_for_long_ends() {
     two.stop();
 }
 
-/// A member that is to recover the dead for all others, and can make nothing durable, ends:
-/// otherwise it tries for ever, and the others wait.
+/// A member that is to recover the dead for all others, and can make nothing durable, ends.
+/// Otherwise it would try for ever, and the others would wait.
 #[test]
 fn who_cannot_recover_the_dead_leaves_it_to_another() {
     let (s, _) = create();

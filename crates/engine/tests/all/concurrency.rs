@@ -137,8 +137,9 @@ fn transfers_with_conflicts_keep_every_sum() {
     engine.stop(&Quiet).unwrap();
 }
 
-/// What a start finds without an owner goes, but not when another instance has been up meanwhile:
-/// it may have created it, and the dictionary that was read before did not know of it.
+/// A start removes objects without an owner. It does not if another instance has been up meanwhile:
+/// that instance may have created the object, and the dictionary that was read before did not know
+/// of it.
 #[test]
 fn what_another_instance_may_have_created_is_no_orphan() {
     let (storage, t) = create();
@@ -157,9 +158,9 @@ fn what_another_instance_may_have_created_is_no_orphan() {
     }
 }
 
-/// A session that is about to change a row that has been changed since the snapshot would rather
-/// have a newer snapshot than the version before, unless the snapshot is the transaction's. A
-/// change that is not committed is no reason: it may be rolled back.
+/// A session is about to change a row that has been changed since its snapshot. It takes a newer
+/// snapshot rather than the older version, unless the snapshot is the transaction's. A change that
+/// is not committed is no reason to: it may be rolled back.
 #[test]
 fn a_row_to_be_changed_is_newer_than_the_snapshot() {
     let (s, table) = create();

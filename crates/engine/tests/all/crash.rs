@@ -1,5 +1,5 @@
-//! Crashes at writes all over a workload, and in the recovery after: acknowledged transactions are
-//! there, others not at all, and every index agrees with its table.
+//! Crashes at writes all over a workload, and in the recovery after. Acknowledged transactions are
+//! there, others are not at all, and every index agrees with its table.
 
 use crate::common::world::*;
 use crate::common::*;
@@ -7,7 +7,7 @@ use engine::*;
 use storage::{Faults, SimStorage};
 use testkit::seeds::{number, seeds};
 
-/// Starts, compares, works on. `Ok` if no crash came.
+/// Starts, compares, and works on. `Ok` if no crash came.
 fn live(
     s: &SimStorage,
     base: &Base,
@@ -24,7 +24,7 @@ fn live(
     result
 }
 
-/// What goes wrong in a life.
+/// The faults of a life that ends at a write.
 fn crash_at(write: u64) -> Faults {
     Faults {
         crash_at_write: Some(write),
@@ -32,8 +32,8 @@ fn crash_at(write: u64) -> Faults {
     }
 }
 
-/// One life with a fault that ends it, a second with a crash during recovery perhaps, and one that
-/// must come through. Whether the fault came.
+/// Lives three lives: one with a fault that ends it, one that perhaps has a crash during recovery,
+/// and one that must come through. True if the fault came.
 fn lives(base: &(SimStorage, Base), seed: u64, faults: Faults, steps: u64) -> bool {
     let what = format!("BRAID_SEED={seed}, {faults:?}");
     let (mut rng, mut expected) = (Rng(seed), Expected::new());
@@ -78,14 +78,14 @@ fn a_crash_at_any_write_of_a_small_workload() {
     }
 }
 
-/// An error that the disk returns once ends the instance if it was at a write or a sync: what was
-/// written is not known any more, and trying again would tell nothing.
+/// If a disk returns an error once, at a write or a sync, the instance ends. Nobody knows what is
+/// on the disk then, and trying again would tell nothing.
 #[test]
 fn a_write_or_sync_that_fails_once_anywhere() {
     let base = create_world();
     for seed in seeds("BRAID_SEED", [2]) {
         let mut rng = Rng(seed);
-        // One in so many is tried; all of them with BRAID_FAULT_EVERY=1.
+        // One in so many is tried; BRAID_FAULT_EVERY=1 tries all.
         let every = number("BRAID_FAULT_EVERY", 5);
         let at_write = |at| Faults {
             fail_from_write: Some(at),

@@ -1,5 +1,5 @@
-//! `verify` finds damage of every kind, and says what it is: each is planted in a copy of a sound
-//! database, below the checksums or (sealed again) above them.
+//! `verify` finds damage of every kind and says what it is. Each kind is planted in a copy of a
+//! sound database: below the checksums, or above them in a block that is sealed again.
 
 use crate::common::*;
 use block::heap::{self, RowHead};
@@ -13,8 +13,8 @@ use storage::SimStorage;
 const DATA: &str = "data/0001.dbf";
 const UNDO: &str = "undo/undo1.dbf";
 
-/// A table with rows long and short, indexes of several leaves, and undo of transactions of many
-/// changes; cleanly stopped.
+/// A database, cleanly stopped: a table with rows long and short, indexes of several leaves, and
+/// undo of transactions of many changes.
 fn sound() -> (SimStorage, Arc<TableDef>) {
     let (s, t) = create();
     let engine = open(&s).unwrap();
@@ -34,14 +34,16 @@ fn sound() -> (SimStorage, Arc<TableDef>) {
     }
     drop(session);
     engine.stop(&Quiet).unwrap();
-    // Or a start would mend what the last batch of the double-write file has a copy of.
+    // Otherwise a start would mend the blocks of which the last batch of the double-write file has
+    // a copy.
     let header = vec![0; 4096];
     s.overwrite("dw/instance1_blocks.dw", 0, &header);
     s.overwrite("dw/instance1_status.dw", 0, &header);
     (s, t)
 }
 
-/// Everything that a check says; an error of the start, which must name the damage as well, counts.
+/// Everything that a check reports. An error of the start counts as well, because it must name the
+/// damage.
 fn verify(s: &SimStorage, t: &Arc<TableDef>) -> Vec<String> {
     let mut problems = Vec::new();
     let engine = match open(s) {
@@ -56,7 +58,7 @@ fn verify(s: &SimStorage, t: &Arc<TableDef>) -> Vec<String> {
     problems
 }
 
-/// A database to be damaged.
+/// A database that is to be damaged.
 struct Patient {
     s: SimStorage,
     t: Arc<TableDef>,
@@ -105,7 +107,7 @@ impl Patient {
         leaves
     }
 
-    /// Changes a block as a bug would: its checksum is right.
+    /// Changes a block as a bug would: its checksum is right afterwards.
     fn change(&self, file: &str, n: u32, f: impl FnOnce(&mut BlockBuf)) {
         let mut b = self.block(file, n);
         f(&mut b);
@@ -118,12 +120,12 @@ impl Patient {
     }
 }
 
-/// Where a part of a block lies in it.
+/// The position of a part of a block in the block.
 fn at(b: &BlockBuf, part: &[u8]) -> usize {
     part.as_ptr() as usize - b.0.as_ptr() as usize
 }
 
-/// The first place of a number in a block.
+/// The first position of a number in a block.
 fn place_of(b: &BlockBuf, number: u64) -> usize {
     let bytes = number.to_le_bytes();
     let found = b.0[HEADER_SIZE..].windows(8).position(|w| w == bytes);
@@ -247,7 +249,7 @@ fn broken_undo_chain(p: &Patient) {
         let here = Dba::new(FileId::undo(block::InstanceId(1)), n);
         let sequence = undo::sequence(b).unwrap();
         let ptr = |slot| UndoPtr::new(here, slot, sequence);
-        // Record 15 goes back to 14; now it goes on to 16.
+        // Record 15 points back to 14; now it points forward to 16.
         let at = place_of(b, ptr(14).0);
         b.put_u64(at, ptr(16).0);
     });

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use storage::{Faults, File, FileKind, SimStorage, Storage};
 use testkit::seeds::{number, seeds};
 
-/// From write `at` on nothing grows: statements fail with 53100 and are rolled back, on the full
-/// disk; what was acknowledged is there; with room again everything goes on. Returns how many
+/// From write `at` on nothing grows. Statements fail with 53100 and are rolled back on the full
+/// disk. What was acknowledged is there. With room again, everything goes on. Returns how many
 /// statements failed.
 fn fills_up(base: &(SimStorage, Base), seed: u64, at: u64) -> u64 {
     let what = format!("BRAID_SEED={seed}, full from write {at}");
@@ -51,7 +51,7 @@ fn fills_up(base: &(SimStorage, Base), seed: u64, at: u64) -> u64 {
     }
     let rows = contents(&engine, &base.table).unwrap();
     assert_same(&rows, &expected.acknowledged.rows, &what);
-    // Half of them crash on the full disk, and start on it.
+    // Half of the runs crash on the full disk, and start on it.
     let (engine, s) = match rng.one_in(2) {
         true => {
             drop((loser, session));
@@ -96,7 +96,7 @@ fn a_disk_that_is_full_from_any_write_on() {
     let base = create_world();
     for seed in seeds("BRAID_SEED", [4]) {
         let mut rng = Rng(seed);
-        // One in so many is tried; all of them with BRAID_FAULT_EVERY=1.
+        // One in so many is tried; BRAID_FAULT_EVERY=1 tries all.
         let every = number("BRAID_FAULT_EVERY", 8);
         let (mut at, mut failed) = (1, 0);
         while at < 200 {
@@ -108,10 +108,8 @@ fn a_disk_that_is_full_from_any_write_on() {
     }
 }
 
-/// A read that fails once fails its statement, if it is one's, and nothing else: no commit is in
-/// doubt, and the work goes on. The first life of an instance needs room for its files, or it is
-/// refused. It once opened without room for its first status block, and could not stop: the
-/// checkpoint had to write that block.
+/// The first life of an instance needs room for its files, or it is refused. If it opened without
+/// room for its first status block, it could not stop: the checkpoint has to write that block.
 #[test]
 fn a_new_instance_on_a_full_disk_is_refused_or_can_stop() {
     let (s, table) = create();
@@ -141,13 +139,15 @@ fn a_new_instance_on_a_full_disk_is_refused_or_can_stop() {
     engine.stop(&Quiet).unwrap();
 }
 
+/// A read that fails once fails the statement that made it, if one did, and nothing else: no commit
+/// is in doubt, and the work goes on.
 #[test]
 fn a_read_that_fails_once() {
     let (storage, base) = create_world();
     for seed in seeds("BRAID_SEED", [6]) {
         let mut rng = Rng(seed);
         let every = number("BRAID_FAULT_EVERY", 6);
-        // A longer life first, so that there is more than the cache holds.
+        // A longer life comes first, so that there is more than the cache holds.
         let grown = storage.after_crash(0);
         let mut start = Expected::new();
         let engine = open(&grown).unwrap();
@@ -187,7 +187,7 @@ fn a_read_that_fails_once() {
                         expected.under_way.is_none(),
                         "{what}: a commit reads nothing"
                     );
-                    // The failing read may be the rollback's own; it is tried again.
+                    // The failing read may be that of the rollback itself, which is tried again.
                     if session.rollback().is_err() {
                         session.rollback().unwrap_or_else(|e| panic!("{what}: {e}"));
                     }
@@ -211,7 +211,7 @@ fn a_read_that_fails_once() {
     }
 }
 
-/// Rows in the table's blocks that are deleted and not yet purged.
+/// Counts the rows in the table's blocks that are deleted and not yet purged.
 fn dead_rows(engine: &Arc<Engine>, t: &TableDef) -> usize {
     let (space, txns) = (engine.space().clone(), engine.transactions().clone());
     let heap = access::heap::Heap::open(space, txns, t.object, t.header);
@@ -228,14 +228,14 @@ fn dead_rows(engine: &Arc<Engine>, t: &TableDef) -> usize {
     blocks.map(dead).sum()
 }
 
-/// The background purge took a batch of hints and lost all that came after the first block it could
-/// not read: their dead rows stayed until somebody happened to write to the block.
+/// A background purge that cannot read a block keeps the hints that come after it in the batch. If
+/// it lost them, dead rows would stay until somebody happened to write to their blocks.
 #[test]
 fn a_purge_that_cannot_read_tries_again() {
     let (s, t) = create();
     let engine = open(&s).unwrap();
     let mut session = engine.session().unwrap();
-    // More than the cache holds.
+    // These are more rows than the cache holds.
     let (rows, text) = (6000, "x".repeat(400));
     session.begin(Isolation::ReadCommitted).unwrap();
     for id in 0..rows {
@@ -280,14 +280,15 @@ fn a_purge_that_cannot_read_tries_again() {
     engine.stop(&Quiet).unwrap();
 }
 
-/// A rollback that cannot read what it needs is not over: the session's next transaction begins
-/// with it. It began beside it, and ended the instance by an assertion.
+/// A rollback that cannot read what it needs is not over, and the session's next transaction begins
+/// with it. A transaction that began beside it would end the instance by an assertion.
 #[test]
 fn after_a_rollback_that_failed_the_next_transaction_begins_with_it() {
     let (s, t) = create();
     let engine = open(&s).unwrap();
     let mut session = engine.session().unwrap();
-    // More than the cache holds: the first ones are not there when they are taken back.
+    // These are more rows than the cache holds: the first ones are not there when they are taken
+    // back.
     let (rows, text) = (6000, "x".repeat(400));
     session.begin(Isolation::ReadCommitted).unwrap();
     for id in 0..rows {
@@ -309,7 +310,7 @@ fn after_a_rollback_that_failed_the_next_transaction_begins_with_it() {
     engine.stop(&Quiet).unwrap();
 }
 
-/// A storage on which one thread panics, at whatever it does with a file.
+/// A storage on which one thread panics at whatever it does with a file.
 struct PanicsIn {
     inner: Arc<dyn Storage>,
     thread: String,
@@ -412,7 +413,7 @@ fn work_until_it_panics(thread: &str) {
         s.insert(&base.table, &row(n, 1, "x")).unwrap();
         if n % 100 == 0 {
             s.commit().unwrap();
-            // Nobody commits meanwhile: what is in the log is for lgwr to write.
+            // No transaction commits meanwhile, so lgwr has to write what is in the log.
             s.begin(Isolation::ReadCommitted).unwrap();
             s.insert(&base.table, &row(-10 - n, 1, "x")).unwrap();
             std::thread::park_timeout(std::time::Duration::from_millis(20));
@@ -422,7 +423,7 @@ fn work_until_it_panics(thread: &str) {
     }
 }
 
-/// An instance whose `dbw0`, `lgwr` or `smon` had panicked went on without it, or with what it had
+/// An instance whose `dbw0`, `lgwr` or `smon` panics must not go on without it, or with what it
 /// left half done.
 #[test]
 fn a_panic_in_any_background_thread_ends_the_process() {

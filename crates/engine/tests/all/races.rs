@@ -1,5 +1,5 @@
-//! Races of docs/design.md that hardly any schedule comes to, each staged with whole instances in
-//! one process: what is heard by whom is decided by cutting and delaying the interconnect.
+//! Races of docs/design.md that hardly any schedule meets. Each is staged with whole instances in
+//! one process. The test cuts and delays the interconnect, and that decides who hears what.
 
 use crate::common::lives::*;
 use crate::common::*;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use testkit::seeds::number;
 use testkit::waiting::until;
 
-/// Rows have a block each.
+/// The content of a row that fills a block of its own.
 fn wide(letter: char) -> String {
     letter.to_string().repeat(5000)
 }
@@ -24,7 +24,7 @@ fn load(node: &Node, t: &TableDef, ids: std::ops::Range<i64>) {
     s.commit().unwrap();
 }
 
-/// Changes a row that nobody else changes, in a transaction that goes on.
+/// Changes a row that nobody else changes. The transaction goes on.
 fn change(s: &mut Session, t: &TableDef, id: i64, letter: char) -> block::RowId {
     let snap = s.snapshot().unwrap();
     let (rid, ..) = find(s, t, &snap, id).unwrap().expect("rows stay");
@@ -34,7 +34,7 @@ fn change(s: &mut Session, t: &TableDef, id: i64, letter: char) -> block::RowId 
     rid
 }
 
-/// What a row says, by its first letter.
+/// Reads the first letter of a row.
 fn letter(s: &mut Session, t: &TableDef, snap: &Snapshot, id: i64) -> Result<char> {
     let (_, _, pad) = find(s, t, snap, id)?.expect("rows stay");
     Ok(pad.chars().next().expect("it is not empty"))
@@ -47,12 +47,12 @@ fn set_fault(from: &Node, to: u16, fault: Fault) {
         .unwrap();
 }
 
-/// Commits in a thread of its own, which is not answered as long as a member has not acknowledged;
-/// returns once the commit is published.
+/// Commits in a thread of its own. The commit is not answered as long as a member has not
+/// acknowledged it. Returns once the commit is published.
 fn commit_unanswered(node: &Node, mut s: Session) -> block::TxnId {
     let txn = s.transaction_id().unwrap();
     let committing = std::thread::spawn(move || {
-        // Its instance dies before there is an answer.
+        // Its instance dies before the commit is answered.
         let _ = s.commit();
         std::mem::forget(s);
     });
@@ -70,18 +70,18 @@ fn committed_at(node: &Node, txn: block::TxnId) -> Option<block::Scn> {
     }
 }
 
-/// V6 (4). The last group of instance 1 has a commit that instance 2 has heard of, and the last
-/// commit of instance 2 but one comes after it; its SCN stands in the header of the last batch.
-/// Both die. Instance 3 has heard of neither: the SCN of the second it finds in the thread of
-/// instance 2, that of the first only because the same header has it, as evidence. Otherwise it
-/// would put the first above its own clock, and a snapshot from before would see the second commit
-/// without the first.
+/// V6 (4). The last group of instance 1 has a commit that instance 2 has heard of. The last commit
+/// of instance 2 but one comes after that commit, and the header of instance 2's last batch has its
+/// SCN. Both instances die, and instance 3 has heard of neither commit. Instance 3 finds the SCN of
+/// the second commit in the thread of instance 2. It finds the SCN of the first only because the
+/// same header has it, as evidence. Otherwise it would put the first commit above its own clock,
+/// and a snapshot from before would see the second commit without the first.
 #[test]
 fn v6_two_die_and_the_survivor_has_heard_of_neither_commit() {
     let (s, t) = create();
     let [one, two, three] = [1, 2, 3].map(|k| start_with(&s, k, k.into(), true));
     load(&one, &t, 0..5);
-    // Everybody has the block of its own row, and has read the index.
+    // Each instance has the block of its own row, and has read the index.
     for (node, id) in [(&one, 0), (&two, 1), (&two, 2), (&three, 3)] {
         let mut s = node.engine.session().unwrap();
         s.begin(Isolation::ReadCommitted).unwrap();
@@ -114,7 +114,7 @@ fn v6_two_die_and_the_survivor_has_heard_of_neither_commit() {
     let (e1, e2) = (committed_at(&one, first), committed_at(&two, second));
     assert!(e1.is_some() && e1 < e2);
     assert!(committed_at(&three, first).is_none() && committed_at(&three, second).is_none());
-    // Its clock goes on by itself.
+    // Instance 3's clock goes on by itself.
     while Some(three.engine.scn()) <= e2 {
         let done = beside.update(&t, rid, &row(3, 0, &wide('n')), None);
         assert_eq!(done.unwrap(), WriteOutcome::Done);
@@ -140,10 +140,11 @@ fn v6_two_die_and_the_survivor_has_heard_of_neither_commit() {
     engine.stop(&Quiet).unwrap();
 }
 
-/// R3. A reader has a copy of a block with changes that are in no log, and is about to ask how
-///     their transaction stands, or for the undo that they point to, when the instance that has it
-///     all dies: copy and undo are worthless from then on. It starts over and finds what was
-///     committed. By row and by scan; the death comes at different moments of the reading.
+/// R3. A reader has a copy of a block with changes that are in no log. It is about to ask how their
+/// transaction stands, or for the undo that they point to. Then the instance dies that has all of
+/// that, and copy and undo are worthless from then on. The reader starts over and finds what was
+/// committed. This holds for reads by row and by scan; the death comes at different moments of the
+/// reading.
 #[test]
 fn r3_a_reader_of_a_copy_outlives_the_undo_that_was_lost_with_its_maker() {
     const DELAY: Duration = Duration::from_millis(40);

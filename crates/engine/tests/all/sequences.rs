@@ -1,7 +1,7 @@
-//! Sequences drawn from by several instances of one process over one simulated storage: the paper's
-//! numbers, order, and what is left of them when instances die, leave and come.
+//! Several instances of one process draw from sequences over one simulated storage. Tested are the
+//! paper's numbers, order, and what is left of the values when instances die, leave and come.
 //!
-//! `BRAID_KILLS` kills so often, `BRAID_SEED` replays the choices.
+//! `BRAID_KILLS` is the number of kills, `BRAID_SEED` replays the choices.
 
 use crate::common::lives::*;
 use crate::common::*;
@@ -30,7 +30,7 @@ impl Node {
         self.engine.session().unwrap()
     }
 
-    /// Each value in a transaction of its own.
+    /// Draws `n` values, each in a transaction of its own.
     fn draw(&self, def: &SequenceDef, n: usize) -> Vec<i64> {
         let mut s = self.session();
         let mut one = || {
@@ -52,7 +52,8 @@ fn from_ten(cache: u32) -> SequenceParams {
     }
 }
 
-/// The paper's walk-through, whoever is the sequence's home: several sequences have different ones.
+/// The paper's walk-through, whichever instance is the sequence's home: several sequences have
+/// different homes.
 #[test]
 fn two_instances_have_the_papers_numbers() {
     let (s, _) = create();
@@ -66,7 +67,7 @@ fn two_instances_have_the_papers_numbers() {
         let none = two.sequence(object + 100, &from_ten(1));
         let by_turns = [one.draw(&none, 1), two.draw(&none, 1), one.draw(&none, 1)];
         assert_eq!(by_turns.concat(), [10, 11, 12]);
-        // At once everywhere, whoever sets it.
+        // A set value holds everywhere at once, whichever instance sets it.
         let mut s = one.session();
         s.begin(Isolation::ReadCommitted).unwrap();
         s.sequence_set(&none, 99, true).unwrap();
@@ -81,9 +82,9 @@ fn two_instances_have_the_papers_numbers() {
         .for_each(|n| n.engine.stop(&Quiet).unwrap());
 }
 
-/// Where a sequence was set its values go on from there, also when others had been asked for ahead.
-/// (That these come after it was set takes messages in an order that is rare here: the simulation
-/// of `fusion` has it.)
+/// After `setval`, values go on from the value that was set, also if others had been asked for
+/// ahead. (Here the messages rarely come in the order that brings those others after `setval`. The
+/// simulation of `fusion` has that order.)
 #[test]
 fn values_asked_for_ahead_do_not_outlive_setval() {
     let _counted = wait::session::register(wait::session::Kind::User, "draws");
@@ -93,7 +94,8 @@ fn values_asked_for_ahead_do_not_outlive_setval() {
     let mut to = 1_000_000;
     for round in 0..150 {
         for node in &nodes {
-            // Ends with few values left, as often as not just when the next ones are asked for.
+            // This ends with few values left. As often as not the next ones are just being asked
+            // for then.
             let values = node.draw(&def, 50 + round % 15);
             assert!(values.is_sorted(), "{values:?}");
             let mut s = node.session();
@@ -104,14 +106,14 @@ fn values_asked_for_ahead_do_not_outlive_setval() {
             to += 10_000;
         }
     }
-    // One of the two is not the home: each of its rounds uses up more than two ranges.
+    // One of the two instances is not the home. Each of its rounds uses up more than two ranges.
     let asked = wait::views::system_stat(wait::Stat::SequenceRequests);
     assert!(asked > 300, "{asked} requests");
     nodes.iter().for_each(|n| n.engine.stop(&Quiet).unwrap());
 }
 
-/// A value drawn after another was returned, on whatever instance, is greater, and none is left
-/// out; also while the home moves to who draws most.
+/// A value that is drawn after another was returned, on whatever instance, is greater, and no value
+/// is left out. That holds also while the home moves to the instance that draws most.
 #[test]
 fn values_come_in_order_over_instances() {
     let (s, _) = create();
@@ -146,8 +148,8 @@ fn values_come_in_order_over_instances() {
     nodes.iter().for_each(|n| n.engine.stop(&Quiet).unwrap());
 }
 
-/// What another instance has drawn is durable there before the drawer's commit returns, and its
-/// limit is an error for everybody.
+/// What another instance has drawn is durable there before the drawer's commit returns. The limit
+/// of a sequence is an error for all.
 #[test]
 fn a_limit_is_met_on_every_instance() {
     let (s, _) = create();
@@ -175,19 +177,19 @@ fn a_limit_is_met_on_every_instance() {
         .for_each(|n| n.engine.stop(&Quiet).unwrap());
 }
 
-/// What clients were told.
+/// The values that clients were told, and what steers the clients.
 #[derive(Default)]
 struct Told {
     committed: Mutex<BTreeSet<i64>>,
     commits: AtomicU64,
-    /// Transactions that may begin: without a limit the checks never came to an end of what is
+    /// Transactions that may begin. Without a limit a check would never come to the end of what is
     /// inserted meanwhile.
     allowed: AtomicI64,
     stop: AtomicBool,
 }
 
-/// Rows whose keys are drawn: a value that came twice violates the key. Until its node is killed or
-/// all is over; sees no error.
+/// A client inserts rows whose keys are drawn, so a value that came twice violates the key. It goes
+/// on until its node is killed or all is over, and sees no error.
 fn client(
     node: &Node,
     t: &Arc<TableDef>,
@@ -239,7 +241,7 @@ fn client(
 }
 
 fn work(told: &Told, commits: u64) {
-    // More than are waited for: some are always under way.
+    // More transactions are allowed than are waited for, so some are always under way.
     told.allowed.fetch_add(2 * commits as i64 + 20, SeqCst);
     let enough = told.commits.load(SeqCst) + commits;
     until("clients go on", || told.commits.load(SeqCst) >= enough);
@@ -302,7 +304,7 @@ fn dying(instances: u16, cache: u32, seed: u64) {
     nodes
         .iter()
         .for_each(|n| check(&n.engine, &t, &told, &what));
-    // Who leaves takes nothing with it.
+    // An instance that leaves takes no values with it.
     let last = nodes.pop().unwrap();
     nodes.iter().for_each(|n| n.engine.stop(&Quiet).unwrap());
     let highest = told.committed.lock().last().copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Two instances in one process over one simulated storage, their sessions at the same rows.
+//! Two instances in one process over one simulated storage. Their sessions work on the same rows.
 
 use crate::common::*;
 use engine::*;
@@ -45,9 +45,9 @@ fn sum(rows: &Model) -> i64 {
     rows.values().map(|(grp, _)| i64::from(*grp)).sum()
 }
 
-/// Two instances over the same rows: transfers between accounts on both, of which some deadlock
-/// over instances and some roll back; every snapshot of either sees the whole sum, by scan and by
-/// both indexes, and a repeatable one always the same.
+/// Both instances transfer between the same accounts. Some transfers deadlock over instances, and
+/// some roll back. Every snapshot of either instance sees the whole sum, by scan and by both
+/// indexes. A repeatable snapshot always sees the same rows.
 #[test]
 fn transfers_on_two_instances_keep_every_sum() {
     let (storage, t) = create();
@@ -144,7 +144,7 @@ fn transfers_on_two_instances_keep_every_sum() {
     engines.iter().for_each(|e| e.stop(&Quiet).unwrap());
 }
 
-/// What a client was told on one instance is there on the other, at once and every time.
+/// What a client was told on one instance is on the other at once, every time.
 #[test]
 fn what_was_committed_on_one_is_read_on_the_other() {
     let (storage, t) = create();
@@ -181,9 +181,9 @@ fn what_was_committed_on_one_is_read_on_the_other() {
     engines.iter().for_each(|e| e.stop(&Quiet).unwrap());
 }
 
-/// Real-time order: what any client was shown, on whatever instance and whether its writer had been
-/// answered or not, is seen by every statement that begins later, anywhere. Without the gate on
-/// replies a reader beside the writer is ahead of readers elsewhere.
+/// Real-time order. If any client was shown something, every statement that begins later sees it,
+/// on any instance, whether or not the writer had been answered. Without the gate on replies a
+/// reader beside the writer would be ahead of readers elsewhere.
 #[test]
 fn nobody_sees_less_than_somebody_was_shown_before() {
     let (storage, t) = create();

@@ -1,5 +1,5 @@
-//! Sorts and index builds beyond their memory: in order whatever the memory, nothing left behind,
-//! and a full disk costs the statement only.
+//! Sorts and index builds that exceed their memory. The order is right whatever the memory, nothing
+//! is left behind, and a full disk costs the statement only.
 
 use crate::common::*;
 use engine::*;
@@ -10,7 +10,7 @@ const TEMP: &str = "temp/instance1_0.tmp";
 
 fn records(rng: &mut Rng, n: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut some = |most: u64| -> Vec<u8> {
-        // Keys that begin alike, are prefixes of each other, end in zeros, or come twice.
+        // Keys begin alike, are prefixes of each other, end in zeros, or come twice.
         let alike = [0, 17, 30][rng.below(3) as usize];
         let mut bytes = vec![7; alike];
         bytes.extend((0..rng.below(most)).map(|_| rng.below(3) as u8));
@@ -88,8 +88,8 @@ fn fill(engine: &std::sync::Arc<Engine>, t: &TableDef, rows: i64) {
     s.commit().unwrap();
 }
 
-/// Builds an index on the second column of `t`, whose own index on it is left out of the definition
-/// that is returned.
+/// Builds an index on the second column of `t`. The returned definition lacks the index that `t`
+/// has on that column.
 fn build(engine: &std::sync::Arc<Engine>, t: &TableDef, memory: usize) -> Result<TableDef> {
     let object = engine.allocate_object_id()?;
     let mut s = engine.session()?;
@@ -122,7 +122,7 @@ fn an_index_is_built_in_little_memory_or_on_a_full_disk_not_at_all() {
     fill(&engine, &t, 20_000);
     let wanted = contents(&engine, &t).unwrap();
     let used = storage.used();
-    // Room for some runs of the sort, and for no more.
+    // There is room for some runs of the sort, and for no more.
     storage.set_faults(Faults {
         capacity: Some(used + (300 << 10)),
         ..Faults::default()

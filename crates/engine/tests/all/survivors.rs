@@ -1,7 +1,7 @@
-//! Instances of one process over one simulated storage, of which one after the other is killed
-//! under load: the others go on, recover what it left, and its next life joins them.
+//! Instances of one process over one simulated storage are killed under load, one after the other.
+//! The others go on and recover what the dead one left, and its next life joins them.
 //!
-//! A killed instance is cut off from the others and from the storage; its threads wait for ever, or
+//! A killed instance is cut off from the others and from the storage. Its threads wait for ever, or
 //! fail, and are left behind.
 
 use crate::common::lives::*;
@@ -20,7 +20,7 @@ use testkit::waiting::until;
 const ACCOUNTS: i64 = 12;
 const BALANCE: i32 = 100;
 
-/// What an instance says while it starts.
+/// Keeps what an instance reports while it starts.
 #[derive(Default)]
 struct Says(Mutex<Vec<String>>);
 
@@ -30,10 +30,10 @@ impl Progress for Says {
     }
 }
 
-/// Holds a start up while it reads its redo, the first time, until it is let go.
+/// Holds up a start the first time that it reads its redo, until it is let go.
 #[derive(Default)]
 struct HeldUp {
-    /// Whether it is there, and whether it may go on.
+    /// Whether the start has come so far, and whether it may go on.
     at: Mutex<(bool, bool)>,
     changed: Condvar,
 }
@@ -69,8 +69,9 @@ impl Progress for HeldUp {
 /// What clients were told.
 #[derive(Default)]
 struct Told {
-    /// Rows whose insertion was acknowledged, and those whose commit is under way.
+    /// Rows whose insertion was acknowledged.
     inserted: Mutex<BTreeSet<i64>>,
+    /// Rows whose commit is under way or over.
     tried: Mutex<BTreeSet<i64>>,
     transfers: AtomicU64,
     deadlocks: AtomicU64,
@@ -92,7 +93,7 @@ fn add(s: &mut Session, t: &TableDef, id: i64, amount: i32) -> Result<()> {
     Ok(())
 }
 
-/// A transfer and a row of its own, in one transaction.
+/// Makes a transfer and inserts a row, in one transaction.
 fn transaction(s: &mut Session, t: &TableDef, rng: &mut Rng, own: i64) -> Result<()> {
     s.begin(Isolation::ReadCommitted)?;
     let mut account = || rng.below(ACCOUNTS as u64) as i64;
@@ -105,7 +106,7 @@ fn transaction(s: &mut Session, t: &TableDef, rng: &mut Rng, own: i64) -> Result
     s.commit()
 }
 
-/// A client of a node, until the node is killed or all is over. Sees no error but deadlocks.
+/// A client of a node, until the node is killed or all is over. It sees no error but deadlocks.
 fn client(
     node: &Node,
     t: &Arc<TableDef>,
@@ -122,7 +123,7 @@ fn client(
         while !told.stop.load(Ordering::SeqCst) {
             own += 1;
             if rng.one_in(8) {
-                // Also who masters what changes all the time.
+                // The masters of blocks change all the time, too.
                 let block = block::Dba::new(block::FileId::DATA, rng.below(512) as u32);
                 engine.transactions().cache().remaster(block);
             }
@@ -149,7 +150,7 @@ fn client(
     })
 }
 
-/// Lets everybody work on.
+/// Waits until clients have made so many more transactions.
 fn work(told: &Told, transactions: u64) {
     let enough = told.transfers.load(Ordering::SeqCst) + transactions;
     until("transactions go on", || {
@@ -157,8 +158,9 @@ fn work(told: &Told, transactions: u64) {
     });
 }
 
-/// Accounts and rows as one statement sees them: sums kept, nothing acknowledged lost, nothing
-/// there that was not tried, transfer and row together or not at all.
+/// Checks accounts and rows as one statement sees them. Sums are kept, nothing acknowledged is
+/// lost, and nothing is there that was not tried. A transfer and its row are there together or not
+/// at all.
 fn check(engine: &Arc<Engine>, t: &Arc<TableDef>, told: &Told, what: &str) {
     let acknowledged = told.inserted.lock().clone();
     let mut s = engine.session().unwrap();
@@ -212,8 +214,8 @@ fn killing(instances: u16, kills: u64, seed: u64) {
         let what = format!("BRAID_SEED={seed}, kill {life}, of instance {k}");
         eprintln!("{what}");
         victim.kill(&s);
-        // Some of the time its next life begins at once, some of the time the others are found to
-        // work without it first.
+        // Some of the time the dead instance's next life begins at once. Some of the time the
+        // others must work without it first.
         let in_between = rng.one_in(2).then(|| rng.below(20));
         if in_between.is_some() {
             until("it is known to be dead", || {
@@ -267,7 +269,7 @@ fn one_of_three_dies_and_the_others_go_on() {
     }
 }
 
-/// The accounts, one of them in the hands of a transaction that will not end, whose change is
+/// Makes the accounts. A transaction that will not end has changed one of them, and its change is
 /// durable.
 fn leave_unfinished(engine: &Arc<Engine>, t: &TableDef) {
     let mut lost = engine.session().unwrap();
@@ -286,7 +288,7 @@ fn leave_unfinished(engine: &Arc<Engine>, t: &TableDef) {
     std::mem::forget((lost, other));
 }
 
-/// Nobody starts the dead instance again: a survivor lives its next life for as long as it takes to
+/// Nobody starts the dead instance again. A survivor lives its next life for as long as it takes to
 /// roll back what it left. Its row locks go, and its commits are known.
 #[test]
 fn what_a_lost_instance_left_is_rolled_back_by_another() {
@@ -306,8 +308,8 @@ fn what_a_lost_instance_left_is_rolled_back_by_another() {
         one.engine.cluster().unwrap().members().in_limbo.is_empty()
             && one.engine.cluster().unwrap().members().is_alone()
     });
-    // As long as it waits, on its way out, until the others have met an epoch without it, it has
-    // its locks. Who comes meanwhile waits as well.
+    // The stand-in has its locks as long as it waits, on its way out, until the others have met an
+    // epoch without it. An instance that comes meanwhile waits as well.
     let leaver = Lease::new(InstanceId(2), Arc::new(|why| panic!("{why}")));
     let held = leaver.storage(Arc::new(s.as_client(21)), OnError::EndInstance);
     until("its locks have gone", || {
@@ -337,9 +339,9 @@ fn what_a_lost_instance_left_is_rolled_back_by_another() {
         .for_each(|n| n.engine.stop(&Quiet).unwrap());
 }
 
-/// A stand-in that cannot read something, wherever it has come to, is found dead like anybody and
-/// followed by another. One that failed on its way out stayed a member for ever, in a process that
-/// lived, and what it stood in for was never rolled back.
+/// A stand-in that cannot read something, wherever it has come to, is found dead like any instance,
+/// and another follows it. If a stand-in that fails on its way out stayed a member, in a process
+/// that lives, what it stood in for would never be rolled back.
 #[test]
 fn a_stand_in_that_fails_is_followed_by_another() {
     for nth in [1, 3, 6, 9] {
@@ -361,7 +363,7 @@ fn a_stand_in_that_fails_is_followed_by_another() {
             ..Faults::default()
         });
         until("what it left is rolled back", is_over);
-        // The stand-in may have needed fewer reads.
+        // The stand-in may need fewer reads.
         s.set_faults(Faults::default());
         let mut left = one.engine.session().unwrap();
         left.begin(Isolation::ReadCommitted).unwrap();
@@ -372,9 +374,9 @@ fn a_stand_in_that_fails_is_followed_by_another() {
     }
 }
 
-/// An instance dies whose commits all members knew of when another came: the survivor was never
-/// told when they took effect by a message about them, and its snapshots are older than the dead
-/// one's next life.
+/// An instance dies of whose commits all members knew when another came. No message about these
+/// commits ever told the survivor when they took effect, and its snapshots are older than the dead
+/// instance's next life.
 #[test]
 fn a_joiner_sees_what_was_committed_before_it_came() {
     let (s, t) = create();
@@ -401,8 +403,8 @@ fn a_joiner_sees_what_was_committed_before_it_came() {
     second.engine.stop(&Quiet).unwrap();
 }
 
-/// An instance dies in the middle of a write to its log: what others read there of it may not be on
-/// disk yet. They bring blocks forward over it, and then the power is lost.
+/// An instance dies in the middle of a write to its log. What others read there may not be on disk
+/// yet. They bring blocks forward over it, and then the power is lost.
 #[test]
 fn what_survivors_read_of_a_log_is_durable_before_they_write_blocks() {
     let (s, t) = create();
@@ -442,8 +444,8 @@ fn what_survivors_read_of_a_log_is_durable_before_they_write_blocks() {
     survivor.engine.stop(&Quiet).unwrap();
 }
 
-/// The last survivor stops while it recovers what the other left: of a block that went from it to
-/// the dead one, changed by both, only its past image has what it logged itself.
+/// The last survivor stops while it recovers what the other left. A block that both have changed
+/// went from it to the dead one. Only its past image has the changes that it logged itself.
 #[test]
 fn who_stops_while_another_is_recovered_leaves_nothing_unwritten() {
     let (s, t) = create();
@@ -501,8 +503,8 @@ fn insert(node: &Node, t: &TableDef, id: i64) {
     std::mem::forget(session);
 }
 
-/// A start takes as long as there is redo to be read. Those who are up need the control file
-/// meanwhile: to change it, to declare somebody dead, to say that he is recovered.
+/// A start takes as long as there is redo to be read. Meanwhile the members need the control file:
+/// to change it, to declare an instance dead, to say that it is recovered.
 #[test]
 fn a_start_that_takes_long_keeps_nobody_from_the_control_file() {
     let (s, t) = create();
@@ -537,8 +539,8 @@ fn a_start_that_takes_long_keeps_nobody_from_the_control_file() {
         .for_each(|n| n.engine.stop(&Quiet).unwrap());
 }
 
-/// An instance that finds nobody left once it has read its redo was opened as one among others, and
-/// begins anew: alone, and with all that the others left.
+/// An instance was opened as one among others. Once it has read its redo, none of them is left. So
+/// it begins anew: alone, and with all that the others left.
 #[test]
 fn a_start_that_finds_the_others_gone_begins_anew() {
     let (s, t) = create();
@@ -564,8 +566,8 @@ fn a_start_that_finds_the_others_gone_begins_anew() {
     two.engine.stop(&Quiet).unwrap();
 }
 
-/// Others die while an instance reads its redo, and one of them is still to be recovered when it
-/// comes to join.
+/// Others die while an instance reads its redo, and one of them is still to be recovered when the
+/// instance comes to join.
 #[test]
 fn a_start_does_not_join_beside_one_who_died_meanwhile() {
     let (s, t) = create();

@@ -1,5 +1,5 @@
-//! Several redo threads left open by instances that died: recovered together by whoever opens
-//! first, whichever it is, and again if that is cut off at any write.
+//! Several redo threads are left open by instances that died. The first instance to open recovers
+//! them together, whichever it is, and again if the recovery is cut off at any write.
 
 use crate::common::*;
 use block::ThreadId;
@@ -21,13 +21,14 @@ const FILES: [&str; 3] = ["data/0001.dbf", "undo/undo1.dbf", "undo/undo2.dbf"];
 /// A database that two instances have used, as it is when both have died.
 struct Dead {
     storage: SimStorage,
-    /// Both have worked on both tables; the transaction that each has left unfinished is on its
-    /// own. And what must be in them.
+    /// The tables. Both instances have worked on both; each has left a transaction unfinished on
+    /// its own.
     tables: [Arc<TableDef>; 2],
+    /// What must be in the tables.
     models: [Model; 2],
 }
 
-/// Where a thread was to be read from, and what the data files held then.
+/// The positions from which the threads were to be read, and what the data files held then.
 struct Before {
     checkpoints: [(block::LogPos, u64); 2],
     files: [Vec<u8>; 3],
@@ -46,8 +47,8 @@ impl Before {
         }
     }
 
-    /// Takes all blocks back to what they were, and has both threads read from there: as if nothing
-    /// had been written since, but shipped from cache to cache.
+    /// Takes all blocks back to what they were, and has both threads read from there. That is as if
+    /// no block had been written since, but only shipped from cache to cache.
     fn bring_back(&self, s: &SimStorage) {
         for (name, old) in FILES.iter().zip(&self.files) {
             let mut all = vec![0; s.contents(name).unwrap().len()];
@@ -67,7 +68,7 @@ impl Before {
     }
 }
 
-/// Transactions of an instance on a table; some are rolled back.
+/// Does transactions of an instance on a table; some are rolled back.
 fn work(engine: &Arc<Engine>, table: &Arc<TableDef>, model: &mut Model, rng: &mut Rng) {
     let mut s = engine.session().unwrap();
     for _ in 0..6 {
@@ -83,7 +84,7 @@ fn work(engine: &Arc<Engine>, table: &Arc<TableDef>, model: &mut Model, rng: &mu
     }
 }
 
-/// A transaction that is not ended: its instance dies first.
+/// Leaves a transaction that is not ended: its instance dies first.
 fn leave_open(engine: &Arc<Engine>, table: &Arc<TableDef>, model: &Model, rng: &mut Rng) {
     let mut s = engine.session().unwrap();
     s.begin(Isolation::ReadCommitted).unwrap();
@@ -93,9 +94,9 @@ fn leave_open(engine: &Arc<Engine>, table: &Arc<TableDef>, model: &Model, rng: &
     std::mem::forget(s);
 }
 
-/// The two take turns, in clean lives. At last both are open at once, the second beside the first;
-/// both leave a transaction unfinished and die. What they have written to the data files is undone,
-/// so that everything must come out of their redo.
+/// The two instances take turns in clean lives. At last both are open at once, the second beside
+/// the first. Both leave a transaction unfinished and die. What they have written to the data files
+/// is undone, so everything must come out of their redo.
 fn both_die(seed: u64) -> Dead {
     let mut rng = Rng(seed);
     let (storage, table) = create();
@@ -140,7 +141,7 @@ fn threads_are_closed_but(s: &SimStorage, own: u16, what: &str) {
     }
 }
 
-/// Everything is as it was committed, for each instance in its turn.
+/// Checks that everything is as it was committed, for each instance in its turn.
 fn check(dead: &Dead, s: &SimStorage, what: &str) {
     for k in [1, 2] {
         let engine = open_with(instance(k), s).unwrap();
@@ -180,7 +181,7 @@ fn a_crash_at_any_write_of_the_recovery_of_two_threads() {
     for seed in seeds("BRAID_SEED", [4]) {
         let dead = both_die(seed);
         let mut rng = Rng(seed);
-        // One in so many is tried; all of them with BRAID_FAULT_EVERY=1.
+        // One in so many is tried; BRAID_FAULT_EVERY=1 tries all.
         let every = number("BRAID_FAULT_EVERY", 3);
         let (mut at, mut crashes) = (1, 0);
         loop {

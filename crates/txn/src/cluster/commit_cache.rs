@@ -1,31 +1,33 @@
-//! What was learnt of other instances' transactions, read without latches: a bounded,
-//! set-associative table.
+//! The commit cache: what this instance learnt of other instances' transactions. It is a bounded,
+//! set-associative table that is read without latches.
 //!
 //! ```text
 //! bucket (64 bytes): version | key, value | key, value | key, value
 //! ```
 //!
-//! **Invariants.** A writer makes a bucket's version odd, changes it, and makes the version even
-//! again, higher than before; a reader that finds the version odd, or another one after reading,
-//! has read nothing. So a value is never taken for another transaction's. "Committed" and "aborted"
-//! are for ever and are never replaced by "active"; "active" is for snapshots up to the SCN kept
-//! with it, which only rises. Forgetting an entry costs a question.
+//! **Invariants.**
+//! - A writer makes a bucket's version odd, changes the bucket, and makes the version even again,
+//!   higher than before. A reader that finds the version odd, or another version after reading, has
+//!   read nothing. So a value is never taken for another transaction's.
+//! - "Committed" and "aborted" are for ever and are never replaced by "active". "Active" is for
+//!   snapshots up to the SCN kept with it, which only rises.
+//! - Forgetting an entry costs a question.
 
 use super::messages::Answer;
 use block::{Scn, TxnId};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// 4 MB: 196,608 transactions.
+/// The buckets of an instance's cache. They take 4 MB and have room for 196,608 transactions.
 const BUCKETS: usize = 1 << 16;
 const WAYS: usize = 3;
-/// Times a reader looks again at a bucket that is being changed, before it says that it knows
+/// How often a reader looks again at a bucket that is being changed, before it says that it knows
 /// nothing.
 const TRIES: usize = 16;
 
 #[repr(align(64))]
 struct Bucket {
     version: AtomicU64,
-    /// Key and value in turn; a key of zero is free.
+    /// Keys and values in turn. A key of zero is free.
     words: [AtomicU64; 2 * WAYS],
 }
 
@@ -72,7 +74,7 @@ impl CommitCache {
         &self.buckets[hash % self.buckets.len()]
     }
 
-    /// What is known of `txn`.
+    /// What is known of `txn`; `None` if nothing is.
     #[inline]
     pub(crate) fn get(&self, txn: TxnId) -> Option<Answer> {
         let bucket = self.bucket(txn);
@@ -94,7 +96,7 @@ impl CommitCache {
         None
     }
 
-    /// Remembers what its instance said of `txn`.
+    /// Remembers what the instance of `txn` said of it.
     pub(crate) fn put(&self, txn: TxnId, answer: Answer) {
         let bucket = self.bucket(txn);
         let version = loop {
@@ -157,8 +159,8 @@ mod tests {
         assert_eq!(c.get(txn(5)), Some(Answer::Aborted));
     }
 
-    /// Many transactions share few buckets, entries are thrown out all the time: whatever is read
-    /// is that transaction's.
+    /// No value that is read is another transaction's, although many transactions share few buckets
+    /// and entries are thrown out all the time.
     #[test]
     fn no_value_is_taken_for_another_transactions() {
         let c = CommitCache::of(2);

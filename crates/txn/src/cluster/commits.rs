@@ -1,4 +1,5 @@
-//! Commits of this instance's groups, and replies: who waits until all members have heard of what.
+//! Commits of this instance's groups, and the replies that wait until all members have heard of a
+//! group.
 
 use super::{Cluster, Machine, memory};
 use crate::timing::Answered;
@@ -13,18 +14,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wait::Event;
 
-/// Transactions that an announcement names: those of a larger group are asked about. 2 KiB.
+/// The most transactions that an announcement names (2 KiB). The other transactions of a larger
+/// group are asked about.
 const MAX_ANNOUNCED: usize = 256;
 
 /// A thread that waits for groups to be acknowledged.
 pub(super) struct Seat {
     told: AtomicBool,
-    /// The answer that was missing. Set before the waiter is told.
+    /// The answer that was missing. It is set before the waiter is told.
     answer: Mutex<Option<Answered>>,
     thread: Thread,
 }
 
-/// The sessions that are to be woken when a reply may leave.
+/// The sessions that are woken when a reply may leave.
 pub(super) enum Parked {
     Here(Arc<Seat>),
     /// Threads that have not been woken since their group became durable.
@@ -32,7 +34,7 @@ pub(super) enum Parked {
 }
 
 impl Parked {
-    /// `how`: by another instance's message.
+    /// Wakes the sessions. `how` is the answer of another instance that did it.
     pub(super) fn wake(self, how: Option<Answered>) {
         match self {
             Parked::Here(seat) => {
@@ -49,12 +51,12 @@ impl Parked {
 
 thread_local! {
     /// The highest SCN of a commit that this thread found visible while its group was not known to
-    /// be stable. It never falls: what it stands for becomes stable.
+    /// be stable. It never falls, because the groups it stands for become stable.
     static SHOWN: Cell<u64> = const { Cell::new(0) };
 }
 
 impl Cluster {
-    /// The group was drawn at `scn` by the clock, is marked, and not published yet.
+    /// Notes that the clock drew `scn` for the group, which is marked and not published yet.
     pub(crate) fn drawn(&self, batch: BatchNo, scn: Scn) {
         let mut m = self.machine.lock();
         let Machine {
@@ -65,14 +67,14 @@ impl Cluster {
         self.carry_out(m);
     }
 
-    /// The group's transactions read "committed". Its announcement says which they are, so that who
-    /// meets their changes elsewhere need not ask.
+    /// Announces a group whose transactions read "committed". The announcement names them, so that
+    /// an instance that meets their changes need not ask.
     pub(crate) fn published(&self, batch: BatchNo, committed: &[TxnId]) {
         let mut m = self.machine.lock();
         let Machine {
             visibility, out, ..
         } = &mut *m;
-        // Nobody's question is parked in the machine: they are answered from the words.
+        // No question is parked in the machine: questions are answered from the words.
         visibility.published(GroupNo(batch.0), |_| Status::None, out);
         let told = &committed[..committed.len().min(MAX_ANNOUNCED)];
         memory::announce(&mut m, told);
@@ -87,8 +89,8 @@ impl Cluster {
         }
     }
 
-    /// This thread shows a commit. Noted if its group is not known to be stable, which alone is
-    /// never so.
+    /// Notes that this thread shows a commit, if its group is not known to be stable. On a lone
+    /// instance every group is stable.
     #[inline]
     pub(crate) fn shows(&self, committed: Scn) {
         if committed.0 >= self.oldest_unstable.load(Ordering::Acquire) && committed.0 > SHOWN.get()
@@ -97,7 +99,8 @@ impl Cluster {
         }
     }
 
-    /// What replies of this thread rest on, as far as it was not stable when it was looked at.
+    /// The highest SCN that replies of this thread rest on, of groups that were not known to be
+    /// stable when they were looked at.
     #[inline]
     pub(crate) fn shown(&self) -> Scn {
         Scn(SHOWN.get())
@@ -137,10 +140,10 @@ impl Cluster {
         }
     }
 
-    /// What the redo that is in the log now may rest on, of other instances' groups. Called under
-    /// the log latch.
+    /// The evidence of other instances' groups that the redo which is in the log now may rest on.
+    /// Called under the log latch.
     pub(crate) fn evidence(&self, out: &mut Vec<GroupEvidence>) {
-        // A thread that has seen something of an unstable group finds the group here: see the
+        // A thread that has seen something of an unstable group finds the group here; see the
         // module.
         if self.oldest_unstable.load(Ordering::Acquire) == u64::MAX {
             return;
@@ -165,7 +168,7 @@ impl Cluster {
         self.carry_out(m);
     }
 
-    /// Wakes those who committed in the group, which is published, when all members have
+    /// Wakes the sessions that committed in the group, which is published, when all members have
     /// acknowledged it.
     pub(crate) fn wake_when_stable(&self, batch: BatchNo, waiters: Vec<CommitWaiter>) {
         if self.oldest_unstable.load(Ordering::Acquire) == u64::MAX {

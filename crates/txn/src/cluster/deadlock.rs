@@ -1,18 +1,22 @@
-//! Deadlocks that lead over several instances.
+//! Deadlocks over several instances.
 //!
 //! A session that has waited for a while and finds no circle among the waits of its own instance
-//! sends a *walk* along every wait that it reaches for another instance's transaction, to the
-//! session of that, or for a lock that others have: to its master, from there to the instances in
-//! the way, and on each to the sessions that use what the instance keeps
-//! ([`crate::global_enqueues`]). Each instance carries a walk on over the waits there. Back at the
-//! session where it began, the path is a circle that may never have existed at one time: a *check*
-//! goes round once more and finds every wait under the number that it had, leading to the same next
-//! one. As a wait keeps its number for as long as it lasts, all of them existed at once when the
-//! first round was over (race 26 of docs/design.md). Then the wait with the highest number is the
-//! victim, whoever walked: two who walk the same circle choose the same.
+//! sends a *walk* along every wait that it reaches and that leads to other instances. A wait for
+//! another instance's transaction leads the walk to that transaction's session. A wait for a lock
+//! that others have leads it to the lock's master, from there to the instances in the way, and on
+//! each to the sessions that use what the instance keeps ([`crate::global_enqueues`]). Each
+//! instance carries a walk on over the waits there.
 //!
-//! **Limits.** A walk visits a session once. Lost messages cost time only: whoever still waits
-//! walks again.
+//! When the walk is back at the session where it began, its path is a circle that may never have
+//! existed at one time. So a *check* goes round once more. It must find every wait under the number
+//! that it had, leading to the same next wait. As a wait keeps its number for as long as it lasts,
+//! all of them existed at once when the first round was over (race 26 of docs/design.md).
+//!
+//! Then the wait with the highest number is the victim, whichever session began the walk. So two
+//! sessions that walk the same circle choose the same victim.
+//!
+//! **Limits.** A walk visits a session once. Lost messages cost time only, because a session that
+//! still waits walks again.
 
 use super::Letter;
 use super::messages::TxnMessage;
@@ -29,10 +33,10 @@ use seam::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use wire::{Bad, Own, Reader, Short, Wire, Writer, fields};
 
-/// Waits on a path; an instance has no more sessions.
+/// The most waits on a path. An instance has no more sessions.
 pub(super) const MAX_PATH: usize = 10_000;
 
-/// A session that waits, in its wait of this number.
+/// A step of a path: a session in its wait of this number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Step {
     pub(super) serial: u64,
@@ -42,12 +46,12 @@ pub(crate) struct Step {
 
 type Visits = HashMap<(InstanceId, LockerId), (u64, HashSet<LockerId>)>;
 
-/// What an instance remembers of walks.
+/// What this instance remembers of walks.
 #[derive(Default)]
 pub(crate) struct Walks {
     last: AtomicU64,
-    /// By where the walk began: the newest walk from there, and whom it visited here. Forgotten
-    /// with every tick.
+    /// For each session where a walk began, the number of its newest walk and the sessions here
+    /// that it visited. Forgotten with every tick.
     visited: Mutex<Visits>,
 }
 
@@ -89,16 +93,17 @@ impl Check {
     }
 }
 
-/// Where a walk or a check stands that follows a wait for a lock.
+/// Where a walk or check stands that follows a wait for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// At the master: who is in the way of the waiter's instance?
+    /// At the master, which names the instances in the way of the waiter's instance.
     Master,
-    /// At an instance in the way: which of its sessions?
+    /// At an instance in the way, which names its sessions in the way.
     Holder(Against),
 }
 
-/// A tag, a mode and a request, each of the last two empty where it says nothing.
+/// The bytes of a stage: a tag, a mode and a request. Mode and request are empty where the stage
+/// says nothing of them.
 impl Wire for Stage {
     fn put(&self, w: &mut Writer<'_>) {
         let (tag, mode, request): (u8, _, _) = match self {
@@ -115,14 +120,14 @@ impl Wire for Stage {
             (0, Mode::Null, RequestId(0)) => Ok(Stage::Master),
             (1, mode, RequestId(0)) => Ok(Stage::Holder(Against::Use(mode))),
             (2, Mode::Null, request) => Ok(Stage::Holder(Against::Ahead(request))),
-            _ => Err(r.bad("a walk is at no stage that there is")),
+            _ => Err(r.bad("a walk is at an unknown stage")),
         }
     }
 }
 
 fields! { impl Step { instance, locker, serial } }
 
-/// How a path stands in a message: it comes from somewhere, and has an end.
+/// The bytes of a path. It has at least one step, and at most [`MAX_PATH`].
 pub(super) type Path = Short<Own, 1, MAX_PATH>;
 
 impl Wire for LockerId {
@@ -135,8 +140,8 @@ impl Wire for LockerId {
 }
 
 impl TxnManager {
-    /// A session here has waited for a while, and there is no circle among the waits of this
-    /// instance.
+    /// Begins a walk for a session of this instance that has waited for a while. There is no circle
+    /// among the waits of this instance.
     pub(crate) fn suspect(&self, locker: LockerId) {
         let walks = &self.cluster.walks;
         let walk = Walk {
@@ -146,7 +151,7 @@ impl TxnManager {
         self.walk_on(walk, locker, locker);
     }
 
-    /// A walk comes from that instance, along a wait there for a transaction of this one.
+    /// Takes a walk that follows a wait of another instance for a transaction of this one.
     pub(crate) fn walk_arrived(
         &self,
         from: InstanceId,
@@ -161,7 +166,7 @@ impl TxnManager {
         }
     }
 
-    /// A walk follows a wait for a lock.
+    /// Takes a walk that follows a wait for a lock.
     pub(crate) fn lock_walk_arrived(
         &self,
         number: u64,
@@ -173,7 +178,7 @@ impl TxnManager {
         }
     }
 
-    /// The wait at the end of the walk's path is for a lock.
+    /// Carries a walk on over the wait at the end of its path, which is for a lock.
     fn walk_lock(&self, ges: &GlobalEnqueues, walk: Walk, lock: Global, stage: Stage) {
         let waiter = walk.path.last().expect("invariant: a walk has a path");
         match stage {
@@ -209,7 +214,7 @@ impl TxnManager {
         self.cluster.send(Letter::new(to, &message));
     }
 
-    /// The last wait of the walk's path is for this session.
+    /// Carries a walk on to a session of this instance, for which the last wait of the path waits.
     fn walk_comes_to(&self, walk: Walk, session: LockerId) {
         let origin = walk.path[0];
         if (origin.instance, origin.locker) == (self.config.instance, session) {
@@ -219,7 +224,7 @@ impl TxnManager {
         }
     }
 
-    /// Carries a walk on from a session of this instance.
+    /// Carries a walk on over the waits that lead on from a session of this instance.
     fn walk_on(&self, walk: Walk, from: LockerId, origin: LockerId) {
         let me = self.config.instance;
         let of = walk.path.first().map_or(me, |o| o.instance);
@@ -265,7 +270,8 @@ impl TxnManager {
         }
     }
 
-    /// From a session of this instance, the last of the path, that waits for a lock.
+    /// Carries a walk on from the last session of its path, which is of this instance and waits for
+    /// a lock.
     fn walk_from(&self, walk: Walk, lock: Global) {
         let waiter = walk.path.last().expect("invariant: a walk has a path");
         let Some(ges) = self.ges.get() else {
@@ -280,12 +286,15 @@ impl TxnManager {
         }
     }
 
-    /// A check comes along a wait for the transaction `via` of this instance.
+    /// Takes a check that follows a wait for the transaction `via` of this instance.
     pub(crate) fn check_arrived(&self, from: InstanceId, check: Check, via: TxnId) -> Result<()> {
         let (at, path) = (check.at, &check.path);
         let next = path.get(at).or((at == path.len()).then_some(&path[0]));
         let Some(next) = next.filter(|n| n.instance == self.config.instance) else {
-            return Err(Error::bad_message(from, "a check has lost its way"));
+            return Err(Error::bad_message(
+                from,
+                "a deadlock check does not follow its path",
+            ));
         };
         if self.active.owner(via) == Some(next.locker) && self.cluster.is_to_be_told(via, from) {
             self.check(check);
@@ -293,8 +302,8 @@ impl TxnManager {
         Ok(())
     }
 
-    /// The second round: on as far as the path stays on this instance. Nothing follows if any wait
-    /// has changed.
+    /// Walks the second round on as far as the path stays on this instance. If any wait has changed,
+    /// the check ends here.
     fn check(&self, mut check: Check) {
         let me = self.config.instance;
         while let Some(step) = check.path.get(check.at).filter(|s| s.instance == me) {
@@ -315,7 +324,7 @@ impl TxnManager {
             }
             match waits {
                 Wait::Here => check.at += 1,
-                // The last step may lead to another instance's transaction and so back here.
+                // The last step may wait for another instance's transaction and so lead back here.
                 Wait::Elsewhere(Exit::Txn(txn)) => {
                     if txn.instance() == next.instance {
                         let message = TxnMessage::Check {
@@ -369,7 +378,7 @@ impl TxnManager {
         self.cluster.send(Letter::new(to, &message));
     }
 
-    /// A check follows a wait for a lock, the one at `at` of the path.
+    /// Takes a check that follows a wait for a lock. The wait is at `at` of the path.
     pub(crate) fn lock_check_arrived(
         &self,
         from: InstanceId,
@@ -377,7 +386,10 @@ impl TxnManager {
         on: (Global, Stage),
     ) -> Result<()> {
         if check.at >= check.path.len() {
-            return Err(Error::bad_message(from, "a check has lost its way"));
+            return Err(Error::bad_message(
+                from,
+                "a deadlock check does not follow its path",
+            ));
         }
         if let Some(ges) = self.ges.get() {
             self.check_lock(ges, check, on);
@@ -406,7 +418,7 @@ impl TxnManager {
         }
     }
 
-    /// The circle was walked twice.
+    /// Chooses the victim of a circle that was walked twice.
     fn found(&self, check: Check) {
         let (path, told) = (check.path, check.told);
         let victim = path.iter().max().expect("a circle has waits");
@@ -423,7 +435,7 @@ impl TxnManager {
         }
     }
 
-    /// The session gives up, if it still is in its wait of that number.
+    /// Makes the session give up, if it still is in its wait of that number.
     pub(crate) fn doom(&self, locker: LockerId, serial: u64, ring: Ring) {
         self.enqueues.doom(Hop { locker, serial }, ring);
     }

@@ -1,23 +1,25 @@
-//! Announcing groups in memory: between instances on one machine a commit needs no message.
+//! Announcing groups in memory. Between instances on one machine a commit needs no message.
 //!
-//! Each instance has a region of memory for each other member, and offers it in every epoch. Who
-//! can open it puts its groups there, with the transactions that are in them, and counts that as
-//! announced and acknowledged at once (`fusion::visibility`, V10). The owner looks there before it
-//! takes a snapshot, before it draws a group's SCN, and when it enters an epoch: whatever it does
-//! after that is as if the announcements had been messages that came when they were written.
-//! Looking is two loads in one cache line, for each other instance, when there is nothing new.
+//! Each instance has a region of memory for each other member, and offers it in every epoch. A
+//! member that can open the region puts its groups there, with their transactions, and counts that
+//! as announced and acknowledged at once (`fusion::visibility`, V10).
+//!
+//! The owner looks there before it takes a snapshot, before it draws a group's SCN, and when it
+//! enters an epoch. So all that it does afterwards is as if the announcements had been messages
+//! that came when they were written. If there is nothing new, looking takes two loads in one cache
+//! line for each other instance.
 //!
 //! **Invariants.**
-//! - *A region is written in the epoch in which it was offered*, by a member of it; writers are
-//!   dropped under the machine's latch with which the next epoch begins, and an offer of another
-//!   epoch is not taken. So nobody puts a group into the memory of one who died, and counts its
-//!   next life as told.
-//! - *A region is read until its writer is known to be gone*: for the last time when the epoch is
-//!   entered in which that one is no member.
-//! - *The mark beside the records* is the last group of the writer up to which all members have
-//!   heard of all; it is stored before anybody is woken by that.
-//! - A region that has more than half of its room used is not looked at: then the announcement goes
-//!   by message, too, and whoever gets that looks.
+//! - *A region is written in the epoch in which it was offered*, by a member of that epoch. Writers
+//!   are dropped under the machine's latch with which the next epoch begins, and an offer of
+//!   another epoch is not taken. So nobody puts a group into the memory of an instance that died,
+//!   and counts that instance's next life as told.
+//! - *A region is read until its writer is known to be gone.* The last time is when the epoch is
+//!   entered in which the writer is no member.
+//! - *The mark beside the records* is the last group of the writer such that all members have heard
+//!   of it and of all before it. It is stored before it wakes anybody.
+//! - If more than half of a region is used, its owner is not looking. Then the announcement goes by
+//!   message, too, and the receiver of that message looks.
 
 use super::messages::{Answer, TxnMessage};
 use super::{Cluster, Letter};
@@ -32,12 +34,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use wait::Stat;
 
-/// What another instance writes into this one's memory.
+/// The region of this instance's memory that one other instance writes into.
 pub(super) struct Inbox {
     of: InstanceId,
     key: Key,
     reader: RingReader,
-    /// What has been taken in. Stored, by the one that reads, when that is done.
+    /// Up to where records have been taken in. The reading thread stores it after it has taken them
+    /// in.
     tail: AtomicU64,
     mark: AtomicU64,
     reading: Mutex<()>,
@@ -59,7 +62,8 @@ pub(super) struct Inboxes {
     changing: Mutex<()>,
 }
 
-/// Where this instance writes: members of the epoch. Guarded by the machine's latch.
+/// The members' regions that this instance writes into, in the present epoch. Guarded by the
+/// machine's latch.
 #[derive(Default)]
 pub(super) struct Outboxes {
     of: HashMap<InstanceId, RingWriter>,
@@ -96,8 +100,8 @@ impl Outboxes {
     }
 }
 
-/// Puts announcements into the memory of those who have offered it: they have acknowledged them
-/// then. The other effects stay.
+/// Puts announcements into the memory of the members that have offered it, and counts them as
+/// acknowledged there. The other effects stay.
 pub(super) fn announce(m: &mut super::Machine, committed: &[TxnId]) {
     let mut acknowledged = Vec::new();
     let (outboxes, by_message) = (&mut m.outboxes, &mut 0);
@@ -162,7 +166,7 @@ impl Cluster {
         for e in &groups {
             self.lift_to_announced(e.scn).unwrap_or_else(|why| {
                 panic!(
-                    "invariant: what instance {} has announced in memory cannot be left out: {why}",
+                    "invariant: an announcement of instance {} in memory cannot be left out: {why}",
                     inbox.of.0
                 )
             });
@@ -172,7 +176,7 @@ impl Cluster {
             visibility, out, ..
         } = &mut *m;
         visibility.read_memory(inbox.of, &groups, GroupNo(now.mark), out);
-        // As with a message: the group is registered, or known to all.
+        // As with a message, the group is registered by now, or known to all.
         if let Some(learnt) = self.learnt.get() {
             for (txn, scn) in commits {
                 learnt.put(txn, Answer::Committed(scn));
@@ -183,9 +187,12 @@ impl Cluster {
         inbox.tail.store(now.tail, Ordering::Release);
     }
 
-    /// The announcer of this SCN drew it below a ceiling that is durable, but may be younger than
-    /// the one known here: it may have entered an epoch, or used up half of its SCNs, a moment ago.
-    /// A message would be refused and come again; what stands in memory has been acknowledged.
+    /// Lifts the clock to an SCN that was announced in memory.
+    ///
+    /// Its announcer drew it below a ceiling that is durable. That ceiling may be younger than the
+    /// one known here: the announcer may have entered an epoch, or used up half of its SCNs, a
+    /// moment ago. A message would be refused and come again. An announcement in memory has been
+    /// acknowledged, so it must be taken.
     fn lift_to_announced(&self, scn: Scn) -> Result<()> {
         if let (Err(redo::Error::AboveCeiling { .. }), Some(ceiling)) =
             (self.clock.lift(scn), self.durable_ceiling.get())
@@ -195,8 +202,8 @@ impl Cluster {
         self.lift(scn)
     }
 
-    /// Has a region for each other member, and tells them. Again with every tick: what was sent may
-    /// be lost, and who had not entered the epoch did not take it.
+    /// Makes a region for each other member, and offers it. This is repeated with every tick,
+    /// because an offer may be lost, and a member that has not entered the epoch does not take it.
     pub(super) fn offer_memory(&self) {
         let Some(memory) = self.shared_memory() else {
             return;
@@ -207,7 +214,7 @@ impl Cluster {
         all.retain(|inbox| others.contains(&inbox.of));
         for &of in &others {
             if !all.iter().any(|inbox| inbox.of == of) {
-                // Without it the other sends messages.
+                // Without a region the other instance sends messages.
                 let Ok((key, region)) = memory.create() else {
                     continue;
                 };
@@ -221,7 +228,8 @@ impl Cluster {
                 }));
             }
         }
-        // Before it is offered: who writes into a region finds it looked at.
+        // The inboxes are stored before they are offered. So whatever is written into a region is
+        // looked at.
         self.inboxes.all.store(Arc::new(all.clone()));
         for inbox in all {
             let offer = TxnMessage::MemoryOffered { key: inbox.key };
@@ -229,7 +237,7 @@ impl Cluster {
         }
     }
 
-    /// A member's memory can be written.
+    /// Takes a member's offer of memory to write into.
     pub(crate) fn memory_offered(&self, from: InstanceId, epoch: u64, key: Key) {
         let Some(memory) = self.shared_memory() else {
             return;
@@ -254,7 +262,7 @@ impl Cluster {
     }
 }
 
-/// One record: group, SCN, transactions. False if it is none.
+/// Takes one record in: group, SCN, transactions. Returns false if it is not a whole one.
 fn take_in(
     of: InstanceId,
     record: &[u64],

@@ -1,7 +1,6 @@
-//! What the transactions of several instances say to each other, as bytes: what kinds there are,
-//! and their fields.
+//! The messages about transactions between instances: their kinds, their fields, and their bytes.
 //!
-//! In front of every message between instances, those of other layers too, stands [`Front`].
+//! Every message between instances, also of the other layers, has [`Front`] in front.
 
 use super::deadlock::{Path, Stage, Step};
 use crate::global_enqueues::{Global, Lock, Timed, TimedMessages};
@@ -37,7 +36,7 @@ pub(crate) enum TxnMessage<'a> {
         group: GroupNo,
         cost: AnswerCost,
     },
-    /// How does this transaction of the receiver stand, as of the snapshot?
+    /// The sender asks how this transaction of the receiver stands as of the snapshot.
     Ask { txn: TxnId, snapshot: Scn },
     /// How a transaction of the sender stands.
     Answer {
@@ -70,9 +69,9 @@ pub(crate) enum TxnMessage<'a> {
     },
     /// The sender's turn at a row, which the receiver gave it, is over.
     TurnOver { row: RowId },
-    /// Nothing but what stands in front.
+    /// A message that has nothing but its front.
     Heartbeat,
-    /// A walk that looks for a deadlock comes along a wait for a transaction of the receiver.
+    /// A walk that looks for a deadlock follows a wait for a transaction of the receiver.
     Walk {
         number: u64,
         txn: TxnId,
@@ -80,22 +79,22 @@ pub(crate) enum TxnMessage<'a> {
     },
     /// The second round of a walk.
     Check {
-        /// Which wait of the path is the next one.
+        /// The index in the path of the next wait.
         at: u16,
-        /// The transaction that the wait before is for.
+        /// The transaction for which the wait before waits.
         via: TxnId,
         path: Cow<'a, [Step]>,
         /// The waits of the path that were looked at again, the first ones of them.
         told: Cow<'a, [Waiting]>,
     },
-    /// The session that gives up, in its wait of that number, of a circle of so many waits.
+    /// This session must give up, in its wait of that number. It is in a circle of so many waits.
     Victim {
         locker: crate::local_enqueues::LockerId,
         serial: u64,
         waits: u64,
         told: Cow<'a, [Waiting]>,
     },
-    /// A walk comes along a wait for a lock among instances.
+    /// A walk follows a wait for a lock among instances.
     LockWalk {
         number: u64,
         lock: Global,
@@ -150,7 +149,7 @@ impl TxnMessage<'_> {
         TxnMessages::put_fields(self, &mut Writer::new(out));
     }
 
-    /// A message of this kind, all of its bytes.
+    /// Decodes a message of this kind. The body must be wholly used up.
     pub(crate) fn decode(kind: u16, body: &[u8]) -> Result<TxnMessage<'static>, Bad> {
         let mut r = Reader::new(body);
         let message = TxnMessages::get_fields(kind, &mut r)?;
@@ -159,7 +158,7 @@ impl TxnMessage<'_> {
     }
 }
 
-/// What stands in front of every message: the header of the visibility protocol
+/// The front of every message: the header of the visibility protocol
 /// ([`fusion::visibility::Header`]), and the sender's horizon.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Front {
@@ -171,17 +170,17 @@ pub(crate) struct Front {
 
 fields! { impl Front { clock, newest, horizon, evidence as Short } }
 
-/// What an instance says of a transaction of its own.
+/// An instance's answer about a transaction of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
-    /// Invisible to snapshots up to this one.
+    /// The transaction is invisible to snapshots up to this one.
     ActiveTo(Scn),
-    /// [`Scn::ZERO`]: below the horizon.
+    /// The transaction committed at this SCN; [`Scn::ZERO`] if below the horizon.
     Committed(Scn),
     Aborted,
 }
 
-/// A tag and an SCN, which is zero of one that was aborted.
+/// The bytes of an answer: a tag and an SCN. The SCN of an aborted transaction is zero.
 impl Wire for Answer {
     fn put(&self, w: &mut Writer<'_>) {
         let (tag, scn): (u8, _) = match self {
@@ -196,7 +195,7 @@ impl Wire for Answer {
             (0, scn) => Ok(Answer::ActiveTo(scn)),
             (1, scn) => Ok(Answer::Committed(scn)),
             (2, Scn::ZERO) => Ok(Answer::Aborted),
-            _ => Err(r.bad("an answer is of no kind that there is")),
+            _ => Err(r.bad("an answer is of an unknown kind")),
         }
     }
 }

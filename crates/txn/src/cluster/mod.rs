@@ -1,30 +1,30 @@
-//! This instance among others: drives [`fusion::visibility`], and keeps what others said about
+//! This instance among others. Drives [`fusion::visibility`], and keeps what others said about
 //! their transactions.
 //!
-//! **Alone** (no other member up) nothing here is touched but one flag per commit, which is loaded
-//! after the clock's tick, and one word per reply.
+//! **Alone**, with no other member up, this module costs one flag per commit, which is loaded after
+//! the clock's tick, and one word per reply.
 //!
 //! **Invariants.**
-//! - *Clock.* There is one, [`redo::Clock`]. It is lifted, or the message refused, before the
-//!   machine sees an SCN from outside; the machine's own value is never sent.
-//! - *Commit.* A group's SCN is drawn by the clock's tick while the group is marked pending; it is
-//!   registered as unstable before any of its transactions reads "committed" (V3). So whoever has
-//!   seen one of them finds [`Cluster::oldest_unstable`] at or below its SCN, or the group is
+//! - *Clock.* There is one, [`redo::Clock`]. Before the machine sees an SCN from outside, the clock
+//!   is lifted to it, or the message is refused. The machine's own value is never sent.
+//! - *Commit.* The clock's tick draws a group's SCN while the group is marked pending. The group is
+//!   registered as unstable before any of its transactions reads "committed" (V3). So a thread that
+//!   has seen one of them finds [`Cluster::oldest_unstable`] at or below its SCN, or the group is
 //!   stable.
-//! - *Change of members.* The flag is set before the clock is read that a joiner starts above, and
-//!   a commit looks at the flag after its tick: a group that was not announced lies at or below
+//! - *Change of members.* The flag is set before the clock is read that a joiner starts above. A
+//!   commit looks at the flag after its tick. So a group that was not announced lies at or below
 //!   that clock.
 //! - *Questions* are answered from the status words after the clock was lifted to the asker's
-//!   snapshot (V2); who answers waits for nothing, who asks holds no latch.
+//!   snapshot (V2). The asked instance waits for nothing, and the asker holds no latch.
 //! - *Messages* leave with the machine's latch free, because the post takes its header from here.
 //!   Their order does not matter: the protocol is checked with a network that reorders.
-//! - A batch without commits is no group: nothing can rest on it, so it is neither registered nor
-//!   announced. As the newest batch of this thread when an epoch begins it stands for all before
-//!   it, whose SCNs are in the log.
-//! - *Memory* (see [`memory`]). Whoever reads the clock for a snapshot or a group's SCN has called
-//!   [`Cluster::look`] before.
-//! - What comes from an instance that is not a member is dropped, unless its epoch is one that this
-//!   instance has yet to enter.
+//! - *Batches without commits* are no groups. Nothing can rest on such a batch, so it is neither
+//!   registered nor announced. If it is the newest batch of this thread when an epoch begins, it
+//!   stands for all before it, whose SCNs are in the log.
+//! - *Memory* (see [`memory`]). A thread that reads the clock for a snapshot or a group's SCN has
+//!   called [`Cluster::look`] before.
+//! - *Strangers.* A message from an instance that is not a member is dropped, unless its epoch is
+//!   one that this instance has yet to enter.
 
 mod commit_cache;
 mod commits;
@@ -79,24 +79,25 @@ struct Machine {
     next_reply: u64,
     out: Vec<Effect>,
     outboxes: memory::Outboxes,
-    /// Of the message that is being looked at: whoever is woken by it waited for its sender.
+    /// The answer in the message that is being looked at. A session that it wakes has waited for
+    /// its sender.
     answer: Option<Answered>,
-    /// Since when others want to be told that a group is stable.
+    /// Since when other instances want to be told that a group is stable.
     wanted: Noted<(InstanceId, InstanceId, GroupNo), Begun>,
 }
 
-/// What others last said of their horizons.
+/// The horizons that the other members last announced.
 struct Others {
-    /// Members but this one; `Scn::ZERO` as long as one has not been heard.
+    /// By member; `Scn::ZERO` as long as that member has not been heard.
     horizons: HashMap<InstanceId, Scn>,
 }
 
-/// See the module.
+/// This instance among others; see the module.
 pub(crate) struct Cluster {
     me: InstanceId,
     clock: Arc<Clock>,
     post: OnceLock<Arc<dyn Post>>,
-    /// More than one member is up.
+    /// Whether more than one member is up.
     active: AtomicBool,
     epoch: AtomicU64,
     machine: Mutex<Machine>,
@@ -105,14 +106,13 @@ pub(crate) struct Cluster {
     oldest_unstable: AtomicU64,
     /// Members, this instance included.
     members: arc_swap::ArcSwap<BTreeSet<InstanceId>>,
-    /// Dead instances that nobody answers for until their next life: how their transactions stand
-    /// is waited for.
+    /// Dead instances for which nobody answers until their next life. Questions about their
+    /// transactions wait.
     in_limbo: arc_swap::ArcSwap<BTreeSet<InstanceId>>,
     others: Mutex<Others>,
-    /// The least of the others' horizons; `u64::MAX` when alone. Read by whoever computes the
-    /// horizon.
+    /// The least of the others' horizons; `u64::MAX` when alone. Computing the horizon reads it.
     others_horizon: Arc<AtomicU64>,
-    /// What others said; made when the instance joins.
+    /// What others said of their transactions. Made when the instance joins.
     pub(crate) learnt: OnceLock<CommitCache>,
     pub(crate) down: Down,
     pub(crate) questions: Questions,
@@ -120,7 +120,7 @@ pub(crate) struct Cluster {
     pub(crate) turns: Turns,
     pub(crate) walks: Walks,
     inboxes: memory::Inboxes,
-    /// Reads the ceiling of all clocks that is durable.
+    /// Reads the durable ceiling of all clocks.
     durable_ceiling: OnceLock<Box<dyn Fn() -> Result<Scn> + Send + Sync>>,
 }
 
@@ -163,7 +163,7 @@ impl Cluster {
         })
     }
 
-    /// Whether others are up. To be asked after the tick that drew a group's SCN.
+    /// Whether others are up. A commit must ask after the tick that drew its group's SCN.
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
         self.active.load(Ordering::SeqCst)
@@ -173,11 +173,11 @@ impl Cluster {
         self.members.load().contains(&instance)
     }
 
-    /// Whether an instance was closed: what its files say of its transactions is complete and
-    /// final.
+    /// Whether an instance was closed. If so, what its files say of its transactions is complete
+    /// and final.
     pub(crate) fn is_down(&self, instance: InstanceId) -> bool {
-        // In this order: members and limbo change in the other, so nobody who moves from one to the
-        // other is taken for down.
+        // Members are looked at before limbo and once more after it. The two are changed in the
+        // other order, so an instance that moves from one to the other is never taken for down.
         !self.is_up(instance) && !self.in_limbo.load().contains(&instance) && !self.is_up(instance)
     }
 
@@ -216,12 +216,12 @@ impl Cluster {
             members.len() == 1 || self.post.get().is_some(),
             "invariant: an instance among others has joined"
         );
-        // An instance that is no member any more writes nothing now; what it has put here is known
+        // An instance that is no member any more writes nothing now. What it has put here is known
         // in the new epoch.
         self.look_everywhere();
         let in_limbo: BTreeSet<InstanceId> = in_limbo.iter().copied().collect();
-        // An instance that dies is in limbo before it is no member; one that comes back is a member
-        // before it is not in limbo: at no moment is it taken for down.
+        // An instance that dies is put into limbo before it stops being a member. One that comes
+        // back becomes a member before it leaves limbo. So it is at no moment taken for down.
         let parted = self.in_limbo.load_full();
         self.in_limbo.store(Arc::new(&*parted | &in_limbo));
         let before = self.members.swap(Arc::new(members.clone()));
@@ -237,8 +237,8 @@ impl Cluster {
             visibility, out, ..
         } = &mut *m;
         for &instance in before.difference(&members) {
-            // Of the dead's groups others may know that this one does not, until all have spoken in
-            // this epoch.
+            // Other instances may know groups of the dead that this one does not know, until all
+            // have spoken in this epoch.
             if !in_limbo.contains(&instance) {
                 visibility.left(instance, out);
             }
@@ -250,8 +250,8 @@ impl Cluster {
         self.offer_memory();
     }
 
-    /// Every member has heard a message that every other sent in this epoch: what anybody knows of
-    /// the groups of the dead all know.
+    /// Notes that every member has heard a message that every other one sent in this epoch. What
+    /// any of them knows of the groups of the dead, all know.
     pub(crate) fn settled(&self) {
         let in_limbo = self.in_limbo.load_full();
         if in_limbo.is_empty() {
@@ -267,7 +267,8 @@ impl Cluster {
         self.carry_out(m);
     }
 
-    /// The newest groups of this instance's thread: so far nobody may have been told of any.
+    /// Takes in the newest groups of this instance's thread. Nobody may have been told of any of
+    /// them so far.
     pub(crate) fn own_groups(&self, last: LastGroups) {
         let mut m = self.machine.lock();
         for (batch, scn) in last.iter() {
@@ -279,15 +280,15 @@ impl Cluster {
         }
     }
 
-    /// The newest groups of an instance's thread that this one has heard of, and when they took
-    /// effect.
+    /// The newest groups of an instance's thread that this instance has heard of, and when they
+    /// took effect.
     pub(crate) fn last_groups_of(&self, instance: InstanceId) -> LastGroups {
         self.machine.lock().visibility.last_groups_of(instance)
     }
 
     // ---- messages ----
 
-    /// The front of a message that leaves now. `horizon`: this instance's own.
+    /// Appends the front of a message that leaves now. `horizon` is this instance's own.
     pub(crate) fn header_into(&self, horizon: Scn, out: &mut Vec<u8>) {
         let header = self.machine.lock().visibility.header();
         let front = Front {
@@ -299,8 +300,10 @@ impl Cluster {
         front.put(&mut Writer::new(out));
     }
 
-    /// Of who is no member nothing counts but its clock: others have been told what this instance
-    /// had heard of the dead, and wait for no more.
+    /// Takes in the front of a message and returns its length.
+    ///
+    /// If the sender is no member, only its clock counts. The others have been told what this
+    /// instance had heard of the dead, and wait for no more.
     pub(crate) fn header_arrived(
         &self,
         from: InstanceId,
@@ -328,8 +331,8 @@ impl Cluster {
         self.horizon_heard(from, horizon);
         // Mostly there is nothing to say: both sides have nothing unstable.
         if !header.evidence.is_empty() || self.oldest_unstable.load(Ordering::Acquire) != u64::MAX {
-            // With the latch under which an epoch is entered: it counts before that, and is told,
-            // or not at all.
+            // This is the latch under which an epoch is entered. So the evidence counts before
+            // that, and is told to others, or it does not count at all.
             let mut m = self.machine.lock();
             if self.admits(from, epoch) {
                 let Machine {
@@ -346,7 +349,7 @@ impl Cluster {
         Ok(self.clock.lift(to)?)
     }
 
-    /// Whether a message may be looked at.
+    /// Whether a message of this sender and epoch may be looked at.
     pub(crate) fn admits(&self, from: InstanceId, epoch: u64) -> bool {
         self.is_up(from) || epoch > self.epoch()
     }
@@ -365,13 +368,14 @@ impl Cluster {
                 "a group has another instance's transaction",
             ));
         }
-        self.look(); // where its sender has put those before
+        self.look(); // the sender may have put earlier ones there
         self.lift(evidence.scn)?;
         self.group_message(from, Message::Announce(evidence), None, committed);
         Ok(())
     }
 
-    /// A message about groups. `cost`: of an answer; `committed`: of an announcement.
+    /// Takes in a message about groups. `cost` is that of an answer, `committed` those of an
+    /// announcement.
     pub(crate) fn group_message(
         &self,
         from: InstanceId,
@@ -389,8 +393,8 @@ impl Cluster {
             visibility, out, ..
         } = &mut *m;
         visibility.message(from, message, |_| Status::None, out);
-        // The group is registered: whoever finds one of its commits in the cache finds the group
-        // unstable, or it is stable.
+        // The group is registered. A thread that finds one of its commits in the cache finds the
+        // group unstable, or the group is stable.
         if let (Message::Announce(evidence), Some(learnt)) = (message, self.learnt.get()) {
             for &txn in committed {
                 learnt.put(txn, Answer::Committed(evidence.scn));
@@ -399,7 +403,7 @@ impl Cluster {
         self.carry_out(m);
     }
 
-    /// Messages both ways may have been lost.
+    /// Says again what may have been lost when messages both ways were lost.
     pub(crate) fn reconnected(&self, peer: InstanceId) {
         let mut m = self.machine.lock();
         let Machine {
@@ -410,7 +414,7 @@ impl Cluster {
         self.ask_peer_again(peer);
     }
 
-    /// Every question that is open.
+    /// Repeats every open question.
     pub(crate) fn ask_again(&self) {
         self.others()
             .into_iter()
@@ -424,7 +428,7 @@ impl Cluster {
             .for_each(|(txn, snapshot)| self.ask(txn, snapshot));
     }
 
-    /// Says everything again that somebody may have missed, and the horizon.
+    /// Repeats everything that somebody may have missed, and says the horizon.
     pub(crate) fn tick(&self) {
         self.walks.forget();
         for peer in self.others() {
@@ -434,13 +438,13 @@ impl Cluster {
         self.offer_memory();
     }
 
-    /// Does what the machine asked for. The latch is let go before anything is sent.
+    /// Carries out what the machine asks for. The latch is let go before anything is sent.
     fn carry_out(&self, m: MutexGuard<'_, Machine>) {
         self.carry_out_with(m, &[]);
     }
 
-    /// Carries out what the machine asks for; an announcement among it is of a group with these
-    /// transactions.
+    /// Carries out what the machine asks for. If that includes an announcement, its group has the
+    /// transactions `committed`.
     fn carry_out_with(&self, mut m: MutexGuard<'_, Machine>, committed: &[TxnId]) {
         let (mut letters, mut free) = (Vec::new(), Vec::new());
         for effect in std::mem::take(&mut m.out) {
@@ -471,7 +475,7 @@ impl Cluster {
         free.into_iter().for_each(|parked| parked.wake(how));
     }
 
-    /// What is said behind a message about groups, if it is an answer.
+    /// The cost that is said behind a message about groups, if the message is an answer.
     fn spent(&self, m: &mut Machine, to: InstanceId, message: Message) -> Option<AnswerCost> {
         match message {
             Message::Acknowledge { .. } => Some(AnswerCost::at_once(self.me)),
@@ -483,14 +487,14 @@ impl Cluster {
         }
     }
 
-    /// Sends; with no latch of this module held.
+    /// Sends a message. The caller must hold no latch of this module.
     pub(crate) fn send(&self, letter: Letter) {
         self.send_in_epoch(letter, self.epoch());
     }
 
-    /// Sends what was said in that epoch, and holds in no other.
+    /// Sends a message that was made in `epoch` and holds in no other.
     pub(crate) fn send_in_epoch(&self, letter: Letter, epoch: u64) {
-        // Without a post there are no others, and what was meant for them has lost its addressee.
+        // Without a post there are no other instances, so the message has lost its addressee.
         if let Some(post) = self.post.get() {
             let parcel = Parcel {
                 route: Route::Control,
@@ -531,7 +535,7 @@ impl Cluster {
     }
 }
 
-/// A message about groups. `committed`: of an announcement; `cost`: of an answer.
+/// A message about groups. An announcement has `committed`, an answer has `cost`.
 fn letter(
     to: InstanceId,
     message: Message,
@@ -559,7 +563,7 @@ fn letter(
         (Message::Ask { .. } | Message::Answer { .. }, _) => {
             unreachable!("questions are asked and answered by this driver")
         }
-        (message, _) => unreachable!("invariant: {message:?} says what it cost if it answers"),
+        (message, _) => unreachable!("invariant: {message:?} has a cost if it is an answer"),
     };
     Letter::new(to, &message)
 }

@@ -1,5 +1,5 @@
-//! How transactions of other instances stand: questions to those that are up, status files of those
-//! that are down.
+//! How transactions of other instances stand. An instance that is up is asked. For an instance that
+//! is down its status file is read.
 
 use super::messages::{Answer, TxnMessage};
 use super::{Cluster, Letter};
@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use wait::{Event, WaitResult, Waiter};
 
-/// The status words of instances that are down, as their files have them: complete and final,
-/// because whoever is down was closed cleanly or has been recovered.
+/// The status words of instances that are down, as their files have them. They are complete and
+/// final, because an instance that is down was closed cleanly or has been recovered.
 #[derive(Default)]
 pub(crate) struct Down {
     words: arc_swap::ArcSwap<BTreeMap<InstanceId, Arc<StatusArray>>>,
@@ -28,7 +28,7 @@ impl Down {
         self.words.load().get(&instance).cloned()
     }
 
-    /// Forgets the words of those that are not down any more.
+    /// Forgets the words of the instances `whom`, which are not down any more.
     pub(super) fn forget(&self, whom: impl Fn(InstanceId) -> bool) {
         let _change = self.loading.lock();
         let mut words = BTreeMap::clone(&self.words.load());
@@ -36,8 +36,9 @@ impl Down {
         self.words.store(Arc::new(words));
     }
 
-    /// Keeps the words of an instance, unless they are there or it is not down; `load` reads them.
-    /// The caller that changes the members drops the words of those that are not down then.
+    /// Keeps the words of an instance, which `load` reads. Does nothing if they are here already or
+    /// the instance is not down. The caller that changes the members drops the words of the
+    /// instances that are not down then.
     pub(crate) fn ensure(
         &self,
         instance: InstanceId,
@@ -64,7 +65,7 @@ struct Question {
     waiter: Arc<Waiter>,
     /// The snapshot that the answer must serve.
     snapshot: Scn,
-    /// Kept here too: the cache may have thrown it out by the time its asker looks.
+    /// The answer is kept here, too: the cache may have thrown it out by the time its asker looks.
     answer: Option<(Answer, Answered)>,
 }
 
@@ -74,7 +75,7 @@ pub(crate) struct Questions {
 }
 
 impl Questions {
-    /// What `peer` has been asked and not answered.
+    /// The questions to `peer` that are not answered.
     pub(super) fn of(&self, peer: InstanceId) -> Vec<(TxnId, Scn)> {
         let open = self.open.lock();
         let his = open.iter().filter(|(txn, _)| txn.instance() == peer);
@@ -91,7 +92,7 @@ impl Questions {
         }
     }
 
-    /// Those who asked somebody who is down now look elsewhere.
+    /// Wakes the sessions that asked an instance which is down now. They look elsewhere.
     pub(super) fn of_the_down(&self, is_down: impl Fn(InstanceId) -> bool) {
         let open = self.open.lock();
         for (_, asked) in open.iter().filter(|(txn, _)| is_down(txn.instance())) {
@@ -121,8 +122,8 @@ fn serves(answer: Answer, snapshot: Scn) -> bool {
 }
 
 impl Cluster {
-    /// What is known here of another instance's transaction, for a snapshot; `None`: now, where
-    /// "active" may be old. Never waits.
+    /// What is known here of another instance's transaction, for a snapshot. Without a snapshot it
+    /// is about now, and "active" may be old news. Never waits.
     pub(crate) fn state(&self, txn: TxnId, snapshot: Option<Scn>) -> TxnState {
         let learnt = self.learnt.get().and_then(|learnt| learnt.get(txn));
         match learnt {
@@ -137,7 +138,7 @@ impl Cluster {
             (Some(words), _) => match words.get(txn.number()) {
                 None => TxnState::Committed(Scn::ZERO),
                 Some(Status::Committed(scn)) => TxnState::Committed(scn),
-                // No word: it ended without having changed anything that lasts.
+                // There is no word of its end: it ended without having changed anything that lasts.
                 Some(Status::Aborted(_) | Status::Active | Status::Committing(_)) => {
                     TxnState::Aborted
                 }
@@ -147,9 +148,9 @@ impl Cluster {
         }
     }
 
-    /// Asks the transaction's instance and waits for an answer that serves `snapshot`; of one that
-    /// is dead the next life, which gets the question again when it is met. [`TxnState::Unknown`]
-    /// if the instance is down.
+    /// Asks the transaction's instance and waits for an answer that serves `snapshot`. If that
+    /// instance is dead, its next life answers: it gets the question again when it is a member.
+    /// [`TxnState::Unknown`] if the instance is down.
     pub(crate) fn ask_and_wait(&self, txn: TxnId, snapshot: Scn) -> Result<TxnState> {
         let waiter = Waiter::new();
         let question = Question {
@@ -194,8 +195,8 @@ impl Cluster {
         self.send(Letter::new(txn.instance(), &question));
     }
 
-    /// Answers another instance that asks about a transaction of this one; `state` looks into the
-    /// words.
+    /// Answers another instance's question about a transaction of this instance. `state` looks into
+    /// the words.
     pub(crate) fn asked(
         &self,
         from: InstanceId,
@@ -208,7 +209,7 @@ impl Cluster {
                 "the transaction is not this instance's",
             ));
         }
-        // First (V2): then "active" is final for the asker.
+        // The clock is lifted first (V2). Then "active" is final for the asker.
         self.clock.lift(snapshot)?;
         let answer = match state(txn) {
             TxnState::Committed(scn) => Answer::Committed(scn),
@@ -221,7 +222,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// An instance said how a transaction of its own stands.
+    /// Takes in what an instance says of a transaction of its own.
     pub(crate) fn answered(
         &self,
         from: InstanceId,

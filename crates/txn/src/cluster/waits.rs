@@ -118,7 +118,7 @@ impl Cluster {
         self.send(Letter::new(to, &message));
     }
 
-    /// Those who are gone need not be told.
+    /// Forgets the instances that are gone. They need not be told.
     pub(super) fn forget_waiters_of_the_gone(&self) {
         let mut waiting = self.to_tell.waiting.lock();
         waiting.retain(|_, who| {

@@ -1,10 +1,10 @@
 //! Whether this instance's picture of the dictionary is the present one.
 //!
-//! One lock stands for the whole dictionary; its value is the SCN of the last change. Whoever
-//! changes the dictionary has it exclusively from before the commit until that is published, so
-//! every other instance learns by the recall that its picture is stale, before anybody hears of the
-//! commit. It reads the dictionary again, under the lock, when it next needs it and the value is
-//! not the one that its picture was read at.
+//! One lock stands for the whole dictionary. Its value is the SCN of the last change. An instance
+//! that changes the dictionary has the lock exclusively from before the commit until the commit is
+//! published. So every other instance learns by the recall that its picture is stale, before
+//! anybody hears of the commit. When an instance next needs the dictionary, it reads it again,
+//! under the lock, unless the value is the one at which its picture was read.
 //!
 //! **Invariant.** The flag says "valid" only while the instance keeps the lock shared, or has read
 //! the picture since.
@@ -18,7 +18,7 @@ use seam::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The dictionary as a whole. Names in it have a zero in the second place.
+/// The lock on the dictionary as a whole. Names in it have a zero in the second place.
 pub(crate) const PICTURE: Resource = Resource::Name(NameClass::Dictionary, 0, 1);
 
 #[derive(Default)]
@@ -35,13 +35,12 @@ impl Picture {
 }
 
 impl GlobalEnqueues {
-    /// Set as long as the picture need not be looked after.
+    /// A flag that is set as long as the picture need not be checked.
     pub(crate) fn dictionary_flag(&self) -> Arc<AtomicBool> {
         self.picture.valid.clone()
     }
 
-    /// Reads the dictionary again if somebody has changed it. For a thread whose transaction does
-    /// not change it.
+    /// Reads the dictionary again if it has changed. The caller's transaction must not change it.
     pub(crate) fn refresh_dictionary<E>(
         &self,
         clock: &Clock,
@@ -81,8 +80,8 @@ impl GlobalEnqueues {
         Ok(Ok(()))
     }
 
-    /// The session, which has [`PICTURE`] exclusively, commits a change of the dictionary next, and
-    /// puts it into this instance's picture itself.
+    /// Prepares a commit that changes the dictionary. The session has [`PICTURE`] exclusively, and
+    /// puts the change into this instance's picture itself.
     pub(crate) fn dictionary_changes(&self, locker: &Locker, clock: &Clock) {
         let resource = global(PICTURE).expect("invariant: the dictionary is everybody's");
         let mut s = self.state.lock();
@@ -113,7 +112,7 @@ impl Reader<'_> {
 
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
-        // Not held if the wait for it was cancelled.
+        // The lock is not held if the wait for it was cancelled.
         self.enqueues
             .unlock(&self.locker, PICTURE, LockMode::S, Level::Transaction);
         self.global.lower(&self.locker, PICTURE, LockMode::Null);

@@ -1,6 +1,6 @@
-//! Messages about enqueues as bytes: what kinds there are, and their fields.
+//! The messages about enqueues: their kinds, their fields, and their bytes.
 //!
-//! Behind an answer stands what it took ([`AnswerCost`]).
+//! Behind an answer stands its cost ([`AnswerCost`]).
 
 use super::{Global, names};
 use crate::timing::AnswerCost;
@@ -34,7 +34,7 @@ fields! {
     struct KeptLock for Kept { resource as Lock, mode, turn as LockTurn, id, value }
 }
 
-/// The number of something that is locked among instances ([`names`]); no other number.
+/// Codec of a lock's number ([`names`]). A number that names no lock is refused.
 pub(crate) struct Lock;
 
 impl Codec<Global> for Lock {
@@ -50,7 +50,7 @@ impl Codec<Global> for Lock {
     }
 }
 
-/// Epoch and number: turns of enqueues have no term.
+/// Codec of a turn as epoch and number. Turns of enqueues have no term.
 struct LockTurn;
 
 impl Codec<Turn> for LockTurn {
@@ -68,7 +68,7 @@ impl Codec<Turn> for LockTurn {
     }
 }
 
-/// A value as one that may be unknown and is not.
+/// Codec of a value that is known, in the form of one that may be unknown.
 struct KnownValue;
 
 impl Codec<Value> for KnownValue {
@@ -77,14 +77,14 @@ impl Codec<Value> for KnownValue {
     }
     fn get(r: &mut Reader<'_>) -> Result<Value, Bad> {
         let value = Option::get(r)?;
-        value.ok_or_else(|| r.bad("a value that was read is none"))
+        value.ok_or_else(|| r.bad("a value that was read is missing"))
     }
 }
 
-/// A message, and what it took if it is an answer.
+/// A message, with its cost if it is an answer.
 pub(crate) type Timed = (Message, Option<AnswerCost>);
 
-/// How a [`Timed`] stands in a message.
+/// Codec of a [`Timed`].
 pub(crate) struct TimedMessages;
 
 impl Codec<Timed> for TimedMessages {
@@ -105,7 +105,7 @@ impl Codec<Timed> for TimedMessages {
     }
 }
 
-/// Whether what it took stands behind a message.
+/// Whether a message is an answer, and so has its cost behind it.
 fn is_answer(message: &Message) -> bool {
     matches!(
         message,

@@ -1,24 +1,27 @@
-//! Enqueues among instances: drives [`fusion::ges`].
+//! Enqueues among instances. Drives [`fusion::ges`].
 //!
 //! A lock is taken twice: first in this instance's own lock table, which puts its sessions in
-//! order, then here, for the instance against the others. So what waits here waits for other
-//! instances only. Weak table locks are the exception: every instance has them by implication, and
-//! a session takes them by the fast path of [`crate::local_enqueues`] without a word. The first
-//! strong lock anywhere closes the fast path of that table, names those who use it, and waits for
-//! them; a weak locker that comes after asks here. The first that wants `SX` opens it again, and
-//! where all only read ([`LockMode::SS`]) the next tick does.
+//! order, then here, for the instance against the others. So a session that waits here waits for
+//! other instances only.
+//!
+//! Weak table locks are the exception: every instance has them by implication. A session takes them
+//! by the fast path of [`crate::local_enqueues`] and sends no message. The first strong lock
+//! anywhere closes the fast path of that table, names the sessions that use it, and waits for them.
+//! A weak locker that comes after that asks here. The first that wants `SX` opens the fast path
+//! again. Where all only read ([`LockMode::SS`]) the next tick opens it.
 //!
 //! **Owns** the machine, under one latch, and the owners that wait for it.
 //!
 //! **Invariants.**
-//! - What the machine asks of the lock table is done before its latch is let go: a user whom a
-//!   recall has found cannot let go unnoticed. So its latch comes before the lock table's; nobody
-//!   calls here with that one held.
+//! - What the machine asks of the lock table is done before the machine's latch is let go. So a
+//!   user that a recall has found cannot let go unnoticed. Hence this latch comes before the lock
+//!   table's: nobody calls here with that one held.
 //! - Messages leave with the latch free. Their order does not matter: the protocol is checked with
-//!   a network that reorders. Each is of the epoch in which the machine said it, also if another
-//!   has begun when it leaves (R6): a grant of a former master, sent as one of the new epoch, would
+//!   a network that reorders.
+//! - Each message is of the epoch in which the machine said it, even if another epoch has begun
+//!   when it leaves (R6). Otherwise a former master's grant, sent as one of the new epoch, would
 //!   stand beside the new master's.
-//! - An instance that comes uses nothing here before it is told what the others have
+//! - An instance that joins uses nothing here before it is told what the others have
 //!   ([`GlobalEnqueues::wait_established`]).
 
 mod dictionary;
@@ -60,26 +63,26 @@ struct State {
     machine: fusion::ges::Enqueues,
     /// Tables whose fast path is closed here.
     closed: BTreeSet<ObjectId>,
-    /// Sessions that wait for the machine, and what it has said.
+    /// Sessions that wait for the machine, with the outcome once the machine has said it.
     waiting: HashMap<LockerId, Option<Outcome>>,
     out: Vec<Effect>,
     timing: Timing,
 }
 
-/// What the machine has said to others.
+/// Messages that the machine wants sent.
 struct Letters {
-    /// The cluster's epoch in which it said so.
+    /// The cluster's epoch in which the machine said them.
     epoch: u64,
     messages: Vec<(InstanceId, Message, Option<AnswerCost>)>,
 }
 
-/// See the module.
+/// The enqueues among instances; see the module.
 pub(crate) struct GlobalEnqueues {
     me: InstanceId,
     cluster: Arc<Cluster>,
     enqueues: Arc<Enqueues>,
     state: Mutex<State>,
-    /// Of the state: this instance has become established.
+    /// Signalled when `state` says that this instance has become established.
     established: Condvar,
     picture: Picture,
 }
@@ -112,7 +115,7 @@ impl GlobalEnqueues {
 
     // ---- for this instance's sessions ----
 
-    /// Takes for the instance what the session has in the lock table already.
+    /// Takes for the instance, against the others, what the session has in the lock table already.
     pub(crate) fn take(
         &self,
         locker: &Locker,
@@ -143,7 +146,7 @@ impl GlobalEnqueues {
             self.send(letters);
             master.filter(|m| *m != self.me)
         };
-        // A session that will not wait for the lock waits for the answer only.
+        // A session that does not wait for the lock waits for the answer all the same.
         let wait = match wait {
             LockWait::NoWait => LockWait::Forever,
             wait => wait,
@@ -154,7 +157,7 @@ impl GlobalEnqueues {
         let outcome = self.state.lock().waiting.remove(&locker.id).flatten();
         waited?;
         self.outcome(
-            outcome.expect("invariant: whoever is let go was told why"),
+            outcome.expect("invariant: a session that is let go was told why"),
             r,
         )
     }
@@ -166,7 +169,7 @@ impl GlobalEnqueues {
         }
     }
 
-    /// The session needs no more than `mode` of it; what it has waited for it does not wait for.
+    /// Lowers what the session needs of a lock to `mode`, and ends its wait for more.
     pub(crate) fn lower(&self, locker: &Locker, r: Resource, mode: LockMode) {
         let Some(resource) = global(r) else {
             return;
@@ -175,7 +178,7 @@ impl GlobalEnqueues {
         self.step(|machine, out| machine.lower(resource, (owner, mode.into()), out));
     }
 
-    /// The object is gone for good.
+    /// Forgets the lock of an object that is gone for good.
     pub(crate) fn forget(&self, object: ObjectId) {
         if let Some(resource) = global(Resource::Table(object)) {
             self.step(|machine, out| machine.forget(resource, out));
@@ -188,7 +191,7 @@ impl GlobalEnqueues {
         self.step_about(None, |s| f(&mut s.machine, &mut s.out))
     }
 
-    /// A step of the machine, because of a message about this lock.
+    /// Makes a step of the machine, because of a message about this lock.
     fn step_about<R>(&self, resource: Option<Global>, f: impl FnOnce(&mut State) -> R) -> R {
         let mut s = self.state.lock();
         let result = f(&mut s);
@@ -206,13 +209,13 @@ impl GlobalEnqueues {
         result
     }
 
-    /// Does what the machine asks for, but for the messages.
+    /// Does all that the machine asks for, except that it returns the messages.
     fn carry_out(&self, s: &mut MutexGuard<'_, State>) -> Letters {
         let mut messages = Vec::new();
         loop {
             let effects = std::mem::take(&mut s.out);
             if effects.is_empty() {
-                // The first epoch has nobody to talk to.
+                // In its first epoch the machine talks to nobody.
                 let epoch = s.machine.epoch().0.saturating_sub(own_epoch(0).0);
                 return Letters { epoch, messages };
             }
@@ -283,7 +286,7 @@ impl GlobalEnqueues {
 
     // ---- messages and members ----
 
-    /// A message of a member, behind its header.
+    /// Handles a message of a member, which stood behind its header.
     pub(crate) fn message(
         &self,
         from: InstanceId,
@@ -307,7 +310,7 @@ impl GlobalEnqueues {
         })
     }
 
-    /// `in_doubt`: [`Plan::in_doubt`].
+    /// Enters an epoch. `in_doubt` is [`Plan::in_doubt`].
     pub(crate) fn members_changed(
         &self,
         epoch: u64,
@@ -316,7 +319,7 @@ impl GlobalEnqueues {
     ) {
         let all = members.iter().map(|&instance| Member {
             instance,
-            incarnation: Incarnation(0), // who comes says so itself
+            incarnation: Incarnation(0), // an instance that joins says so itself
         });
         let plan = Plan {
             epoch: own_epoch(epoch),
@@ -330,13 +333,14 @@ impl GlobalEnqueues {
         });
     }
 
-    /// Says everything again that may have been lost.
+    /// Repeats everything that may have been lost.
     pub(crate) fn tick(&self) {
         self.step(|machine, out| machine.timer(out));
     }
 
-    /// Returns once this instance knows what of the implied locks the others have taken away:
-    /// before its first session. An instance that has always been alone has everything.
+    /// Returns once this instance knows which of the implied locks the others have taken away. It
+    /// is called before the first session. Returns false if that is not known at `until`. An
+    /// instance that has always been alone has everything.
     pub(crate) fn wait_established(&self, until: Instant) -> bool {
         let mut s = self.state.lock();
         if s.machine.is_alone() {
@@ -353,10 +357,10 @@ impl GlobalEnqueues {
         true
     }
 
-    // ---- who stands in the way of whom, for the walk ----
+    // ---- blockers, for the walk ----
 
-    /// What a session of this instance that waits here waits for: sessions of this instance, and
-    /// others' that the master knows.
+    /// The sessions of this instance for which `waiter` waits, and the master if it may know of
+    /// others on other instances.
     pub(crate) fn blockers(
         &self,
         resource: Global,
@@ -367,7 +371,7 @@ impl GlobalEnqueues {
         (here.into_iter().map(locker).collect(), master)
     }
 
-    /// At the master: the instances in the way of `from`.
+    /// The instances that are in the way of `from`, as their master knows.
     pub(crate) fn instances_against(
         &self,
         resource: Global,
@@ -376,7 +380,7 @@ impl GlobalEnqueues {
         self.state.lock().machine.instances_against(resource, from)
     }
 
-    /// On such an instance: the sessions in the way.
+    /// The sessions of this instance that are in the way, after the master has named it.
     pub(crate) fn owners_against(&self, resource: Global, against: Against) -> Vec<LockerId> {
         let s = self.state.lock();
         let owners = s.machine.owners_against(resource, against);
@@ -384,13 +388,15 @@ impl GlobalEnqueues {
     }
 }
 
-/// The machine's first epoch comes after none at all.
+/// The machine's epoch for an epoch of the cluster. It is one higher, because the machine begins in
+/// an epoch of its own.
 fn own_epoch(epoch: u64) -> Epoch {
     Epoch(epoch + 1)
 }
 
 fn locker(owner: Owner) -> LockerId {
-    // Owners of this instance are made of lockers' ids; in others' messages they do not occur.
+    // Owners of this instance are made of lockers' ids. They do not occur in the messages of
+    // others.
     LockerId(owner.number() as u32)
 }
 

@@ -1,5 +1,5 @@
-//! What is locked, as the protocol between instances numbers it: `class (8 bits, the top one:
-//! implied) | b (56) | a (64)`.
+//! The numbers of locks in the protocol between instances: `class (8 bits, the top one: implied) |
+//! b (56) | a (64)`.
 
 use super::Global;
 use crate::{NameClass, Resource};
@@ -11,7 +11,7 @@ const ADVISORY: u128 = 2 << 120;
 const CLASS: u128 = 0xff << 120;
 const B_BITS: u32 = 56;
 
-/// None: of this instance only.
+/// The number of a lock; `None` if the lock is of this instance only.
 pub(crate) fn global(r: Resource) -> Option<Global> {
     let (class, a, b) = match r {
         Resource::Table(object) => (TABLE, u64::from(object.0), 0),
@@ -27,7 +27,7 @@ pub(crate) fn global(r: Resource) -> Option<Global> {
     ))
 }
 
-/// None: no such number is ever given.
+/// The lock that has this number; `None` if no lock has it.
 pub(crate) fn local(r: Global) -> Option<Resource> {
     let (a, b) = (r.0 as u64, ((r.0 & !CLASS) >> 64) as u64);
     Some(match r.0 & CLASS {

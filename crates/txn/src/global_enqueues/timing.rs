@@ -1,4 +1,4 @@
-//! Where the time of a request for a lock goes, as its master and the instance that has it see it
+//! Takes apart the time of a request for a lock, as its master and the instance that has it see it
 //! (see [`crate::timing`]).
 //!
 //! ```text
@@ -7,44 +7,45 @@
 //! holder ── Recalled ──► master ── Grant ──► requester
 //! ```
 //!
-//! The instance whose recall is answered last has kept the requester waiting; of a lock that the
-//! master's own sessions use, the master.
+//! The instance that answers its recall last has kept the requester waiting. If the master's own
+//! sessions use the lock, the master has.
 
 use crate::timing::{AnswerCost, Answered, Begun, Noted, received_ns, since};
 use block::InstanceId;
 use fusion::ges::{Message, Resource};
 use fusion::{RequestId, Turn};
 
-/// The message that is being looked at, if it answers something that was asked from here.
+/// The message that is being looked at, if it answers a question from here.
 #[derive(Clone, Copy)]
 struct Answer {
     how: Answered,
-    /// When this instance, the master, had asked for it.
+    /// When this instance, as the master, sent the recall that it answers.
     recalled_ns: Option<u64>,
 }
 
-/// See the module. Guarded by the machine's latch.
+/// The times of requests and recalls that are under way; see the module. Guarded by the machine's
+/// latch.
 #[derive(Default)]
 pub(super) struct Timing {
-    /// Others' requests, when they came.
+    /// When others' requests came.
     requests: Noted<(InstanceId, RequestId), u64>,
-    /// Recalls that this instance has sent as a master.
+    /// When this instance, as a master, sent its recalls.
     recalls: Noted<Turn, u64>,
-    /// Recalls that have come from a master.
+    /// When recalls came from a master.
     recalled: Noted<(InstanceId, Turn), Begun>,
-    /// Since when sessions of this instance, the master, keep others waiting.
+    /// Since when sessions of this instance, as the master, keep others waiting.
     used: Noted<Resource, u64>,
     answer: Option<Answer>,
 }
 
 impl Timing {
-    /// The members have changed: everything is asked again.
+    /// Forgets all times, because the members have changed and everything is asked again.
     pub(super) fn forget(&mut self) {
         *self = Timing::default();
     }
 
-    /// A message is about to be looked at. `used`: sessions of this instance keep others waiting
-    /// for its lock.
+    /// Notes a message that is about to be looked at. `used` says that sessions of this instance
+    /// keep others waiting for its lock.
     pub(super) fn arrived(
         &mut self,
         from: InstanceId,
@@ -75,7 +76,8 @@ impl Timing {
         });
     }
 
-    /// The message about this lock has been looked at, and what came of it has left.
+    /// Notes that the message about this lock has been looked at, and that what came of it has
+    /// left.
     pub(super) fn step_is_over(&mut self, resource: Resource, used: bool) {
         self.answer = None;
         match used {
@@ -84,7 +86,7 @@ impl Timing {
         }
     }
 
-    /// What is to be said behind a message of `me` that leaves.
+    /// What is said behind a message of `me` that leaves.
     pub(super) fn leaving(
         &mut self,
         me: InstanceId,
@@ -112,7 +114,7 @@ impl Timing {
         }
     }
 
-    /// As the master: what a request has cost that is answered now.
+    /// As the master, the cost of a request that is answered now.
     fn served(
         &mut self,
         me: InstanceId,
@@ -145,8 +147,8 @@ impl Timing {
         }
     }
 
-    /// What a session of this instance has waited for that is let go in this step: none, if no
-    /// other instance kept it waiting.
+    /// The answer for which a session of this instance has waited that is let go in this step.
+    /// `None` if no other instance kept it waiting.
     pub(super) fn answer(&self) -> Option<Answered> {
         self.answer.map(|a| a.how)
     }

@@ -1,22 +1,23 @@
 //! Finding circles of sessions that wait for each other.
 //!
-//! A session that has waited for [`FIRST_CHECK`] looks for a circle through itself; finding one, it
-//! looks again after [`SECOND_WALK`]. Only if both walks went over the same waits (each wait has a
-//! serial of its own) is the circle real, and the session that looked is the victim. One that only
-//! appeared to exist, because an edge was seen that was about to go, is gone by the second walk. As
-//! giving up takes the victim's wait out of the graph under the same latch, a circle has one
-//! victim.
+//! A session that has waited for [`FIRST_CHECK`] looks for a circle through itself. If it finds
+//! one, it looks again after [`SECOND_WALK`]. The circle is real only if both walks went over the
+//! same waits: each wait has a serial of its own. Then the session that looked is the victim.
+//!
+//! A circle may never have existed, if the walk saw an edge that was about to go. Such a circle is
+//! gone by the second walk. A victim that gives up takes its wait out of the graph under the same
+//! latch, so a circle has one victim.
 
 use super::locks::{Blocker, LockTable, LockerId, Resource};
 use seam::HashSet;
 use std::time::Duration;
 
-/// A wait shorter than this is not looked at: nearly all are.
+/// A wait that is shorter than this is not looked at. Nearly all are shorter.
 pub(super) const FIRST_CHECK: Duration = Duration::from_millis(200);
-/// Between the two walks over one circle.
+/// The time between the two walks over one circle.
 pub(super) const SECOND_WALK: Duration = Duration::from_millis(20);
-/// Between later looks of one wait. A circle is closed by the newest wait in it, whose own first
-/// look finds it; this is for an edge that changed between its two walks.
+/// The time between later looks of one wait. A circle is closed by its newest wait, whose own first
+/// look finds it. Later looks are for an edge that changed between two walks.
 pub(super) const LATER_CHECKS: Duration = Duration::from_millis(600);
 
 /// One wait in a circle.
@@ -27,12 +28,12 @@ pub(super) struct Edge {
     pub(super) resource: Resource,
 }
 
-/// A circle of waits that leads from `start` back to it and that `start` would break by giving up,
-/// if there is one.
+/// A circle of waits that leads from `start` back to it, if there is one that `start` would break
+/// by giving up.
 ///
-/// A waiter that only stands behind `start` in a queue, and that a holder keeps waiting as well,
-/// would not get on if `start` gave up: that is no reason to. Should the holder let go and the
-/// circle still be there, a later look finds it.
+/// If a waiter merely stands behind `start` in a queue, and a holder keeps it waiting as well, it
+/// would not get on if `start` gave up. So `start` does not. If the holder lets go and the circle
+/// is still there, a later look finds it.
 pub(super) fn circle(table: &LockTable, start: LockerId) -> Option<Vec<Edge>> {
     let mut seen = HashSet::from_iter([start]);
     let mut path: Vec<(Edge, Vec<Blocker>, bool)> = Vec::new();

@@ -1,4 +1,4 @@
-//! The waits of this instance as part of circles that lead over others ([`crate::cluster`]).
+//! The waits of this instance as part of circles over several instances ([`crate::cluster`]).
 
 use super::locks::{LockerId, Resource};
 use super::{Enqueues, Tables};
@@ -8,22 +8,22 @@ use block::{InstanceId, TxnId};
 use seam::HashSet;
 use wait::Stat;
 
-/// Called with a session that has waited for a while and is in no circle of this instance alone.
-/// With no latch held.
+/// Called for a session that has waited for a while and is in no circle of this instance alone. No
+/// latch is held during the call.
 pub(crate) type Suspicion = Box<dyn Fn(LockerId) + Send + Sync>;
 
-/// Nobody: lockers are numbered from 1. Walks over several instances follow who holds; who merely
-/// stands ahead in a queue waits for the same holders.
+/// No session: lockers are numbered from 1. Walks over several instances follow the holders. A
+/// session that only stands ahead in a queue waits for the same holders.
 const NOBODY: LockerId = LockerId(0);
 
-/// A session that waits, and the serial of its wait.
+/// A session that waits, with the serial of its wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hop {
     pub(crate) locker: LockerId,
     pub(crate) serial: u64,
 }
 
-/// Where a way leaves this lock table.
+/// The wait over which a path leaves this lock table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exit {
     /// A wait for a transaction of another instance.
@@ -32,19 +32,19 @@ pub(crate) enum Exit {
     Lock(Global),
 }
 
-/// Where one wait leads.
+/// Where one wait leads: to a session of this instance, or out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wait {
     Here,
     Elsewhere(Exit),
 }
 
-/// Where the waits of one session lead.
+/// Where the waits lead that begin with one session's.
 #[derive(Default)]
 pub(crate) struct Reach {
-    /// Ways that go on elsewhere.
+    /// Paths that go on elsewhere.
     pub(crate) exits: Vec<(Vec<Hop>, Exit)>,
-    /// A way to the session that was looked for.
+    /// A path to the session that was looked for.
     pub(crate) back: Option<Vec<Hop>>,
 }
 
@@ -57,7 +57,7 @@ impl Enqueues {
     }
 
     /// Follows the waits from the session `from` on, over sessions that are not in `visited`. Stops
-    /// when it comes to `target`.
+    /// at `target`.
     pub(crate) fn reach(
         &self,
         from: LockerId,
@@ -98,8 +98,8 @@ impl Enqueues {
         reach
     }
 
-    /// Where the session's wait leads, if it is that very wait; `None` if it is not, or does not
-    /// lead to `next`.
+    /// Where the session's wait leads, if its serial is still that of `hop`. `None` if it is
+    /// another wait, or if it does not lead to `next`.
     pub(crate) fn still_waits(
         &self,
         hop: Hop,
@@ -119,14 +119,14 @@ impl Enqueues {
         next.is_some_and(leads).then_some(Wait::Here)
     }
 
-    /// That wait, as a client is told; `None` if it is over.
+    /// That wait, as a client is told. `None` if it is over.
     pub(crate) fn tell(&self, hop: Hop) -> Option<Waiting> {
         let t = self.tables.lock();
         let same = t.is_in(hop);
         same.then(|| t.waiting(hop.locker, self.me))?
     }
 
-    /// The wait is to be given up, because of this circle.
+    /// Makes the victim give up because of this circle, if it is still in that wait.
     pub(crate) fn doom(&self, victim: Hop, ring: Ring) {
         let mut t = self.tables.lock();
         if !t.is_in(victim) {

@@ -1,10 +1,12 @@
-//! The lock table: who holds what, and who waits for what in which order. Pure; the latch around it
-//! is [`super::Enqueues`]'s.
+//! The lock table: the holders of each lock, and its waiters in order. Pure: the latch around it is
+//! [`super::Enqueues`]'s.
 //!
-//! **Invariants.** Requests are granted in order: one that conflicts with an earlier waiter waits,
-//! unless its session already holds the resource (an upgrade, which goes first: everybody behind
-//! waits for that session anyway). A session waits for one thing at a time. An entry without
-//! holders and waiters does not exist.
+//! **Invariants.**
+//! - Requests are granted in order. A request that conflicts with an earlier waiter waits.
+//! - An upgrade goes first: a request of a session that already holds the resource. Everybody
+//!   behind waits for that session anyway.
+//! - A session waits for one thing at a time.
+//! - An entry without holders and waiters does not exist.
 
 use super::mode::{LockMode, MODES};
 use crate::global_enqueues::{Global, local};
@@ -19,16 +21,16 @@ pub enum Resource {
     /// That a transaction lets go of what it has changed. Nobody is granted it: its waiters are let
     /// go when the transaction ends, or undoes changes and goes on, to look again.
     Txn(TxnId),
-    /// The first place in the queue for a row. Whoever has it waits for the row's holder. Early
-    /// release of row locks would hand the row over here.
+    /// The first place in the queue for a row. The session that has it waits for the row's holder.
+    /// An early release of row locks would hand the row over here.
     Row(RowId),
     /// Another instance's turn at a row. Nobody is granted it: sessions that let the other pass are
     /// let go when it is over.
     Turn(RowId),
     Table(ObjectId),
     Name(NameClass, u64, u64),
-    /// This instance's part in one of the two above. Nobody is granted it: a waiter, who has the
-    /// lock itself already, is let go when other instances make room.
+    /// This instance's part in a table or name. It is granted to nobody. A waiter has the lock
+    /// itself already, and is let go when other instances make room.
     Global(Global),
 }
 
@@ -140,9 +142,10 @@ pub(crate) struct Request {
     pub(crate) locker: LockerId,
     pub(crate) mode: LockMode,
     level: Level,
-    /// Differs for every wait there ever was: an edge of a cycle is the same if this is.
+    /// The serial of the wait. No two waits ever have the same, so an edge of a circle is the same
+    /// if its serial is.
     pub(crate) serial: u64,
-    /// Of a transaction that is waited for: the session it belongs to.
+    /// For a wait for a transaction, the session that it runs in.
     owner: Option<LockerId>,
     /// Of a transaction that is waited for: what the waiter wants of it.
     pub(crate) want: Option<Want>,
@@ -175,16 +178,16 @@ pub(crate) struct LockTable {
     serial: u64,
 }
 
-/// Somebody waited for.
+/// A session that is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Blocker {
     pub(crate) locker: LockerId,
-    /// The blocker holds what is waited for in a mode that excludes the waiter's; otherwise it
-    /// stands ahead in the queue, or keeps those waiting who do.
+    /// Whether the blocker holds the resource in a mode that excludes the waiter's. Otherwise it
+    /// stands ahead in the queue, or keeps a session waiting that stands there.
     pub(crate) directly: bool,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asked {
     Granted,
@@ -193,7 +196,7 @@ pub(crate) enum Asked {
 }
 
 impl LockTable {
-    /// Asks for a lock; with `queue`, waits in line if it is not free.
+    /// Asks for a lock. If `queue` is set and the lock is not free, the request stands in line.
     pub(crate) fn ask(
         &mut self,
         locker: LockerId,
@@ -254,7 +257,7 @@ impl LockTable {
         self.locks.get(&r)?.holders.first().map(|h| h.since)
     }
 
-    /// Stands where [`LockTable::end_global`] finds it.
+    /// Puts a request where [`LockTable::end_global`] finds it.
     pub(crate) fn await_global(&mut self, locker: LockerId, g: Global, mode: LockMode) {
         let request = self.request(locker, mode, Level::Transaction);
         let lock = self.locks.entry(Resource::Global(g)).or_default();
@@ -262,7 +265,7 @@ impl LockTable {
         self.waiting.insert(locker, Resource::Global(g));
     }
 
-    /// Lets one waiter go. False if it does not wait.
+    /// Lets one waiter go. Returns false if it does not wait for `g`.
     pub(crate) fn end_global(&mut self, locker: LockerId, g: Global) -> bool {
         let r = Resource::Global(g);
         if self.waiting.get(&locker) != Some(&r) {
@@ -278,14 +281,14 @@ impl LockTable {
         true
     }
 
-    /// The lockers that hold it in a weak mode, and in which.
+    /// The lockers that hold `r` in a weak mode, with the strongest such mode of each.
     pub(crate) fn weak_holders(&self, r: Resource) -> Vec<(LockerId, LockMode)> {
         let holders = self.locks.get(&r).into_iter().flat_map(|l| &l.holders);
         let weak = |h: &Holder| Some((h.locker, h.modes().filter(|m| m.is_weak()).max()?));
         holders.filter_map(weak).collect()
     }
 
-    /// The weakest mode that covers all that a session holds.
+    /// The weakest mode that covers all that the session holds of `r`.
     pub(crate) fn held(&self, locker: LockerId, r: Resource) -> LockMode {
         let holders = self.locks.get(&r).into_iter().flat_map(|l| &l.holders);
         let own = holders.filter(|h| h.locker == locker);
@@ -326,7 +329,7 @@ impl LockTable {
         self.waiting.contains_key(&locker)
     }
 
-    /// Gives up a wait. Those behind may go on; they are put into `wake`.
+    /// Gives up the wait of `locker`. Sessions behind it that can go on now are put into `wake`.
     pub(crate) fn give_up(&mut self, locker: LockerId, wake: &mut Vec<LockerId>) {
         let r = self
             .waiting
@@ -340,7 +343,8 @@ impl LockTable {
         self.serve(r, wake);
     }
 
-    /// Takes back one grant. Those that can go on are put into `wake`. False if it is not held.
+    /// Takes back one grant. Sessions that can go on now are put into `wake`. Returns false if the
+    /// lock is not held.
     pub(crate) fn release(
         &mut self,
         locker: LockerId,
@@ -377,7 +381,7 @@ impl LockTable {
         );
     }
 
-    /// Grants what can be granted, in order.
+    /// Grants, in order, what can be granted.
     fn serve(&mut self, r: Resource, wake: &mut Vec<LockerId>) {
         let Some(lock) = self.locks.get_mut(&r) else {
             return;
@@ -413,12 +417,12 @@ impl LockTable {
         }
     }
 
-    /// The sessions that keep `locker` waiting, for a walk that began at `start`, and the serial of
-    /// its wait.
+    /// The sessions that keep `locker` waiting, for a walk that began at `start`. Returns what it
+    /// waits for and the serial of its wait.
     ///
-    /// Of those ahead in the queue only `start` is given: the others wait for this very resource
-    /// and nothing else, so what they lead to is its holders, which are given in their place. That
-    /// keeps a walk over a row with a thousand waiters short.
+    /// Of the sessions ahead in the queue only `start` is named. The others wait for this very
+    /// resource and nothing else, so they lead to its holders, and those are named in their place.
+    /// That keeps a walk over a row with a thousand waiters short.
     pub(crate) fn blockers(
         &self,
         locker: LockerId,
@@ -532,8 +536,8 @@ mod tests {
     }
 
     proptest! {
-        /// Random requests: never two conflicting holders, never a request that could be granted
-        /// and is not.
+        /// In random requests no two holders ever conflict, and no request waits that could be
+        /// granted.
         #[test]
         fn holders_never_conflict_and_nobody_waits_for_nothing(steps in proptest::collection::vec((0u32..6, 0usize..6, 0u8..3), 1..200)) {
             let mut t = LockTable::default();

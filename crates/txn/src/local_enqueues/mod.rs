@@ -5,14 +5,14 @@
 //! weak table locks `SS` and `SX`, which nearly every statement takes and which never conflict with
 //! each other.
 //!
-//! **Fast path.** A weak lock is a store into a slot of one's own, a fence, and a load of the
-//! table's *strong counter*. Whoever wants a strong lock raises the counter, fences, and then moves
-//! all slots of that table into the lock table. Of the two fences one comes first: either the weak
-//! locker sees the counter, takes its slot back and stands in line, or the strong one finds the
-//! slot. Either side takes a slot by compare-and-swap, so it is granted exactly once.
+//! **Fast path.** To take a weak lock a session stores it into a slot of its own, fences, and loads
+//! the table's *strong counter*. A session that wants a strong lock raises the counter, fences, and
+//! then moves all slots of that table into the lock table. One of the two fences comes first. So
+//! either the weak locker sees the counter, takes its slot back and stands in line, or the strong
+//! locker finds the slot. Either takes a slot by compare-and-swap, so it is granted exactly once.
 //!
-//! **Invariants.** The latch is held for no wait. No frame latch is held by a caller that may wait
-//! (`cache` asserts it). A grant is decided under the latch only; a wake-up is a hint to look.
+//! **Invariants.** The latch is held during no wait. A caller that may wait holds no frame latch
+//! (`cache` asserts it). A grant is decided under the latch only. A wake-up is a hint to look.
 
 mod deadlock;
 mod elsewhere;
@@ -45,9 +45,9 @@ static LATCH: LatchClass = LatchClass {
     event: Event::LatchEnqueue,
 };
 
-/// Weak table locks a session can hold without the lock table; further ones go there.
+/// The weak table locks that a session can hold without the lock table. Further ones go there.
 const FAST_SLOTS: usize = 16;
-/// Strong counters. Two tables that share one only lose the fast path together.
+/// The number of strong counters. Two tables that share a counter only lose the fast path together.
 const STRONG: usize = 1024;
 
 /// How long to wait for a lock.
@@ -58,7 +58,7 @@ pub enum LockWait {
     NoWait,
 }
 
-/// Where a transaction runs that is waited for.
+/// Where the transaction runs that a session waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Runs {
     /// In this session of this instance, unless it is over.
@@ -66,7 +66,7 @@ pub(crate) enum Runs {
     Elsewhere,
 }
 
-/// One row of `v$lock`: held or requested is `Null`.
+/// One row of `v$lock`. One of `held` and `requested` is `Null`.
 #[derive(Clone, Debug)]
 pub struct LockRow {
     pub sid: u32,
@@ -76,9 +76,9 @@ pub struct LockRow {
     pub id2: u64,
     pub held: LockMode,
     pub requested: LockMode,
-    /// Since when; zero for a lock held by the fast path, which does not look at the clock.
+    /// For how long. Zero for a lock held by the fast path, which does not look at the clock.
     pub held_or_waited: Duration,
-    /// Somebody waits for it.
+    /// Whether somebody waits for it.
     pub blocking: bool,
 }
 
@@ -105,10 +105,10 @@ pub(crate) struct Locker {
     pub(crate) id: LockerId,
     sid: u32,
     waiter: Arc<Waiter>,
-    /// What ended its wait, if another instance did. Set before it is woken.
+    /// What ended its wait, if another instance did. Set before the session is woken.
     answer: Mutex<Option<Answered>>,
-    /// `object << 8 | mode`, zero when free. Set by the owner; taken away by the owner, or under
-    /// the latch by a strong locker.
+    /// `object << 8 | mode`, or zero if free. The owner sets it. The owner takes it away, or a
+    /// strong locker under the latch.
     fast: [AtomicU64; FAST_SLOTS],
 }
 
@@ -125,8 +125,8 @@ fn pack(object: ObjectId, mode: LockMode) -> u64 {
 struct Tables {
     locks: LockTable,
     lockers: BTreeMap<u32, Arc<Locker>>,
-    /// Victims of circles that lead over other instances, with the serial of the wait they are to
-    /// give up.
+    /// Victims of circles over several instances, with the serial of the wait that each must give
+    /// up.
     doomed: BTreeMap<u32, (u64, Ring)>,
 }
 
@@ -135,10 +135,10 @@ pub(crate) struct Enqueues {
     me: InstanceId,
     tables: Latch<Tables>,
     strong: Box<[AtomicU32]>,
-    /// Sessions that wait for a transaction's end, so that an end that nobody waits for takes no
+    /// The number of sessions that wait for a transaction's end. If it is zero, an end takes no
     /// latch.
     txn_waiters: AtomicUsize,
-    /// Looks for circles over other instances; set when there may be some.
+    /// Looks for circles over other instances. Set when there may be some.
     suspicion: OnceLock<Suspicion>,
 }
 
@@ -220,8 +220,8 @@ impl Enqueues {
         held
     }
 
-    /// Takes a table lock for the transaction, once for each [`Enqueues::unlock_table`]. True:
-    /// other instances are to be asked as well.
+    /// Takes a table lock for the transaction, once for each [`Enqueues::unlock_table`]. Returns
+    /// true if other instances must be asked as well.
     pub(crate) fn lock_table(
         &self,
         locker: &Locker,
@@ -247,7 +247,7 @@ impl Enqueues {
         taken.map(|()| true)
     }
 
-    /// Gives a table lock of the transaction back. False: by the fast path.
+    /// Gives a table lock of the transaction back. Returns false if it was held by the fast path.
     pub(crate) fn unlock_table(&self, locker: &Locker, object: ObjectId, mode: LockMode) -> bool {
         let word = pack(object, mode);
         let fast = |slot: &AtomicU64| {
@@ -267,12 +267,12 @@ impl Enqueues {
         true
     }
 
-    /// The weakest mode that covers all that a session holds in the lock table.
+    /// The weakest mode that covers all that the session holds of `r` in the lock table.
     pub(crate) fn held(&self, locker: &Locker, r: Resource) -> LockMode {
         self.tables.lock().locks.held(locker.id, r)
     }
 
-    /// Ends the fast path for a table until [`Enqueues::open_table`]; returns who holds it weakly.
+    /// Ends a table's fast path until [`Enqueues::open_table`]. Returns weak holders and modes.
     pub(crate) fn close_table(&self, object: ObjectId) -> Vec<(LockerId, LockMode)> {
         self.raise_strong(object);
         let t = self.tables.lock();
@@ -283,13 +283,12 @@ impl Enqueues {
         self.strong_of(object).fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// The session, which has the lock in the lock table, stands in line for other instances to
-    /// make room.
+    /// Puts a session that has the lock in the lock table in line for other instances to make room.
     pub(crate) fn await_global(&self, locker: &Locker, g: Global, mode: LockMode) {
         self.tables.lock().locks.await_global(locker.id, g, mode);
     }
 
-    /// `asked`: the instance that decides, if it is another one.
+    /// Waits until other instances have made room. `asked` is the other instance that decides.
     pub(crate) fn wait_global(
         &self,
         locker: &Locker,
@@ -301,7 +300,7 @@ impl Enqueues {
         self.wait(locker, Resource::Global(g), mode, wait, asked)
     }
 
-    /// Lets the session go that waits for it, if it does. `how`: by another instance's answer.
+    /// Ends the session's wait for `g`, if it waits. `how` is the other instance's answer, if any.
     pub(crate) fn end_global(&self, locker: LockerId, g: Global, how: Option<Answered>) {
         let mut t = self.tables.lock();
         if t.locks.end_global(locker, g) {
@@ -327,7 +326,7 @@ impl Enqueues {
         if self.strong_of(object).load(Ordering::SeqCst) == 0 {
             return true;
         }
-        // A strong locker came. If it has moved the slot into the lock table already, the lock is
+        // A strong locker came. If it has already moved the slot into the lock table, the lock is
         // granted there.
         slot.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Acquire)
             .is_err()
@@ -466,7 +465,7 @@ impl Enqueues {
         awaited
     }
 
-    /// Waits until this locker's request is granted, by another instance if one is `asked`.
+    /// Waits until the request is granted. `asked` is the other instance that grants it, if any.
     fn wait(
         &self,
         locker: &Locker,
@@ -543,7 +542,7 @@ impl Enqueues {
         }
     }
 
-    /// Rows of `v$lock`. Takes the latch for as long as copying them takes.
+    /// Rows of `v$lock`. Takes the latch while it copies them.
     pub(crate) fn rows(&self) -> Vec<LockRow> {
         let t = self.tables.lock();
         let mut rows = Vec::new();
@@ -592,8 +591,8 @@ impl Enqueues {
     }
 }
 
-/// Lets go of the latch and then wakes those whose requests were granted: a wake-up is a system
-/// call, and whoever it wakes wants the latch.
+/// Lets go of the latch and then wakes the sessions whose requests were granted. A wake-up is a
+/// system call, and the session that it wakes wants the latch.
 fn wake_after(t: LatchGuard<'_, Tables>, lockers: Vec<LockerId>) {
     let of = |id: LockerId| t.lockers.get(&id.0).map(|l| l.waiter.clone());
     let waiters: Vec<Arc<Waiter>> = lockers.into_iter().filter_map(of).collect();
@@ -604,7 +603,7 @@ fn wake_after(t: LatchGuard<'_, Tables>, lockers: Vec<LockerId>) {
 }
 
 impl Tables {
-    /// These are let go, by what another instance has said if there is an answer.
+    /// Notes for sessions that are let go what another instance has said, if it did.
     fn answered(&self, lockers: &[LockerId], how: Option<Answered>) {
         for locker in lockers.iter().filter_map(|id| self.lockers.get(&id.0)) {
             *locker.answer.lock() = how;
@@ -647,8 +646,8 @@ impl Tables {
     }
 }
 
-/// The event that waiting for `r` is charged to; the first parameter is name and mode as the field
-/// packs them.
+/// The event that waiting for `r` is charged to. Its first parameter is name and mode, packed as
+/// the field packs them.
 fn event(r: &Resource, mode: LockMode) -> (Event, [u64; 3]) {
     let kind = r.kind().as_bytes();
     let name_mode = u64::from(kind[0]) << 24 | u64::from(kind[1]) << 16 | (mode as u64 + 1);
@@ -659,7 +658,7 @@ fn event(r: &Resource, mode: LockMode) -> (Event, [u64; 3]) {
         Resource::Name(NameClass::Dictionary, ..) => Event::RowCacheLock,
         Resource::Name(NameClass::Advisory, ..) => Event::EnqUl,
         Resource::Global(g) => {
-            let of = local(*g).expect("invariant: what is waited for has a name");
+            let of = local(*g).expect("invariant: a lock that a session waits for has a name");
             return event(&of, mode);
         }
     };

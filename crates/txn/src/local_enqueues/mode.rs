@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum LockMode {
-    /// Holds a place, excludes nothing.
+    /// Holds a place and excludes nothing.
     Null = 0,
     /// Sub-share: somebody reads or locks rows.
     SS = 1,
@@ -31,7 +31,7 @@ impl LockMode {
         LockMode::X,
     ];
 
-    /// The modes this one excludes, as bits.
+    /// The modes that this one excludes, as bits.
     const fn excludes(self) -> u8 {
         const SS: u8 = 1 << LockMode::SS as u8;
         const SX: u8 = 1 << LockMode::SX as u8;
@@ -65,12 +65,13 @@ impl LockMode {
         all.filter(both).min().unwrap_or(LockMode::X)
     }
 
-    /// Modes that do not conflict with each other are granted to sessions without a common latch.
+    /// Whether the mode is weak. Weak modes do not conflict with each other, so sessions take them
+    /// without a common latch.
     pub const fn is_weak(self) -> bool {
         matches!(self, LockMode::SS | LockMode::SX)
     }
 
-    /// As `LOCK TABLE` and `v$lock` name it.
+    /// The mode's name in `LOCK TABLE` and `v$lock`.
     pub const fn name(self) -> &'static str {
         match self {
             LockMode::Null => "NULL",

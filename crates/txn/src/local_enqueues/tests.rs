@@ -112,8 +112,8 @@ fn a_cancelled_waiter_leaves_the_queue() {
     assert_eq!(e.rows().len(), 1);
 }
 
-/// Every session holds its own lock and asks for the next one's. One is the victim, soon; the
-/// others get through.
+/// Every session holds its own lock and asks for the next session's. One is soon the victim, and
+/// the others get through.
 fn ring(n: u64) {
     let e = Enqueues::new(InstanceId(1));
     let barrier = std::sync::Barrier::new(n as usize);
@@ -242,7 +242,7 @@ fn rows_in_opposite_orders_have_one_victim() {
     assert!(e.rows().is_empty());
 }
 
-/// Weak lockers by the fast path and strong ones: never inside together.
+/// Weak lockers by the fast path and strong lockers are never inside together.
 #[test]
 fn the_fast_path_never_meets_a_strong_lock() {
     let e = Enqueues::new(InstanceId(1));

@@ -1,5 +1,5 @@
-//! Crashes at writes all over a workload, over and over on the same files: what was acknowledged is
-//! there, what was not is there wholly or not at all, and recovery can itself be interrupted.
+//! Crashes at writes all over a workload, over and over on the same files. What was acknowledged is
+//! there. What was not is there wholly or not at all. Recovery can be interrupted, too.
 
 use crate::common::*;
 use seam::Rng;
@@ -11,8 +11,8 @@ const CAP: u32 = 256;
 
 type Balances = BTreeMap<u64, i64>;
 
-/// What must be in the database: the acknowledged state, or that after the commit that was under
-/// way.
+/// What must be in the database: the acknowledged state, or the state after the commit that was
+/// under way.
 #[derive(Clone)]
 struct Model {
     acknowledged: Balances,
@@ -27,11 +27,11 @@ fn balances(i: &Instance) -> txn::Result<Balances> {
         .collect()
 }
 
-/// Transfers by one session while another one keeps a transaction open, until something fails.
+/// Transfers by one session while another session keeps a transaction open, until something fails.
 fn work(i: &Instance, model: &mut Model, rng: &mut Rng, steps: u32) -> Tried<()> {
     let (mut t, mut open) = (i.session(), i.session());
-    // Half of the accounts are for the transaction that never ends: it is to be rolled back by the
-    // next start.
+    // Half of the accounts are for the transaction that never ends, which the next start must roll
+    // back.
     let mine = |rng: &mut Rng| account(rng.next() / 2 * 2);
     for step in 0..steps {
         let mut state = model.acknowledged.clone();
@@ -69,7 +69,7 @@ fn work(i: &Instance, model: &mut Model, rng: &mut Rng, steps: u32) -> Tried<()>
     Ok(())
 }
 
-/// Starts, rolls back what was left, compares, works on. `Ok` if no crash came.
+/// Starts, rolls back what was left, compares, and works on. `Ok` if no crash came.
 fn live(s: &SimStorage, model: &mut Model, rng: &mut Rng, what: &str) -> Tried<()> {
     let i = Instance::open(s, CAP)?;
     let result = (|| {
@@ -129,8 +129,8 @@ fn no_acknowledged_commit_is_lost_and_no_half_transaction_is_left() {
     }
 }
 
-/// The transactions of a former life are rolled back once, their rows are locked until then, and
-/// the others are free.
+/// The transactions of a former life are rolled back once. Their rows are locked until then, and
+/// the other rows are free.
 #[test]
 fn losers_keep_their_rows_until_they_are_rolled_back() {
     let s = create();
@@ -168,7 +168,7 @@ fn losers_keep_their_rows_until_they_are_rolled_back() {
     i.stop();
 }
 
-/// Sessions commit while checkpoints go on; a commit that falls between any two steps of a
+/// Sessions commit while checkpoints go on. A commit that falls between any two steps of a
 /// checkpoint must be found again.
 #[test]
 fn commits_during_checkpoints_survive() {
@@ -192,8 +192,8 @@ fn commits_during_checkpoints_survive() {
                     scope.spawn(move || {
                         let (mut t, mut acknowledged) = (i.session(), 0);
                         let mut rng = Rng(round * 31 + n + 1);
-                        // Each commit in a row of its own: the next change of a row would hide that
-                        // this one was lost.
+                        // Each commit has a row of its own. The next change of a row would hide
+                        // that this commit was lost.
                         let mut step = || {
                             i.add(
                                 &mut t,

@@ -15,7 +15,8 @@ use txn::*;
 const GES: u16 = 114;
 const T: ObjectId = ObjectId(70);
 const U: ObjectId = ObjectId(71);
-/// A deadlock is found within a second; the machine's cores are others', too.
+/// The limit for a deadlock to be found. It is above a second because others use the machine's
+/// cores, too.
 const SOON: Duration = Duration::from_secs(2);
 
 fn of(k: usize, n: u16) -> RowId {
@@ -82,7 +83,7 @@ fn weak_table_locks_say_nothing_and_strong_ones_exclude_them_everywhere() {
     });
 }
 
-/// A strong locker waits for those who use the table when it comes, and for nobody who comes after.
+/// A strong locker waits for those who use the table when it comes, and for nobody who comes later.
 #[test]
 fn a_recall_stops_new_grants_and_strong_lockers_do_not_starve() {
     with_db(2, |db| {
@@ -148,8 +149,8 @@ fn advisory_locks_hold_among_instances() {
 
 type Waiting = Box<dyn FnOnce(&mut Transaction) -> Result<()> + Send>;
 
-/// Runs the waits of a circle at once and says who was the victim. A victim's transaction is rolled
-/// back, the others' end well.
+/// Runs the waits of a circle at once and returns the victims. The transaction of a victim is
+/// rolled back, and the others end well.
 fn victims(db: &Db, waits: Vec<(usize, Transaction, Waiting)>) -> Vec<usize> {
     let began = Instant::now();
     let ended = thread::scope(|s| {
@@ -185,7 +186,7 @@ fn wants(object: ObjectId, mode: LockMode) -> Waiting {
 #[test]
 fn c26_deadlocks_over_tables_and_keys_have_one_victim_within_a_second() {
     with_db(3, |db| {
-        // Each has a table and wants the other's.
+        // Each session has a table and wants the other's.
         for (a, b) in [(1, 2), (2, 3), (3, 1)] {
             let (mut one, mut two) = (db.node(a).session(), db.node(b).session());
             one.lock_table(T, LockMode::X, LockWait::Forever).unwrap();
@@ -196,7 +197,7 @@ fn c26_deadlocks_over_tables_and_keys_have_one_victim_within_a_second() {
             ];
             assert_eq!(victims(db, waits).len(), 1);
         }
-        // Both use a table and want it for themselves.
+        // Both sessions use a table and want it for themselves.
         let waits = [1, 2].map(|k| {
             let mut t = db.node(k).session();
             t.lock_table(T, LockMode::SX, LockWait::Forever).unwrap();
@@ -220,8 +221,8 @@ fn c26_deadlocks_over_tables_and_keys_have_one_victim_within_a_second() {
     });
 }
 
-/// DDL waits for a lock that another instance keeps; who uses it there waits for a row of the DDL's
-/// session.
+/// DDL waits for a lock that another instance keeps. The lock's user there waits for a row of the
+/// DDL's session.
 #[test]
 fn c23e_ddl_waits_for_a_kept_lock_whose_user_waits_for_a_row_of_the_ddl() {
     with_db(2, |db| {
@@ -241,8 +242,8 @@ fn c23e_ddl_waits_for_a_kept_lock_whose_user_waits_for_a_row_of_the_ddl() {
     });
 }
 
-/// DDL waits for a user of the table, which waits for somebody on its own instance, who wants the
-/// table and is kept back by the recall alone.
+/// DDL waits for a user of the table. The user waits for a session of its own instance, which wants
+/// the table and is kept back by the recall alone.
 #[test]
 fn who_is_kept_back_by_a_recall_is_part_of_the_circle() {
     with_db(2, |db| {
@@ -277,7 +278,7 @@ fn who_is_kept_back_by_a_recall_is_part_of_the_circle() {
     });
 }
 
-/// Sessions of three instances take three locks each of five, in any mode: nobody ever has what
+/// Sessions of three instances take three locks each of five, in any mode. Nobody ever has what
 /// excludes another, deadlocks end, and with an order there are none.
 #[test]
 fn locks_under_load_exclude_and_deadlocks_end() {
@@ -338,7 +339,7 @@ fn locks_under_load_exclude_and_deadlocks_end() {
 }
 
 /// One session locks tables weakly and then more strongly, while others of all instances want them
-/// alone: as in PostgreSQL it goes before them, and there is no deadlock.
+/// alone. It goes before them, as in PostgreSQL, and there is no deadlock.
 #[test]
 fn one_who_wants_more_of_what_others_wait_for_is_no_deadlock() {
     with_db(3, |db| {
@@ -372,7 +373,7 @@ fn one_who_wants_more_of_what_others_wait_for_is_no_deadlock() {
     });
 }
 
-/// A connection breaks while locks are asked for: everything is said again.
+/// A connection breaks while sessions ask for locks. Everything is said again.
 #[test]
 fn lost_messages_are_said_again() {
     with_db(2, |db| {
@@ -388,7 +389,7 @@ fn lost_messages_are_said_again() {
                         t.commit().unwrap();
                     })
                 });
-                // Whoever is not the master waits for the other.
+                // The session whose instance is not the master waits for the other.
                 until("somebody waits", || {
                     let waits = |k| db.manager(k).locks();
                     (1..=2).any(|k| waits(k).iter().any(|l| l.requested != LockMode::Null))
@@ -403,8 +404,8 @@ fn lost_messages_are_said_again() {
     });
 }
 
-/// A change of the dictionary makes everybody else's picture stale before its commit is heard of;
-/// it is read again when it is needed, and once.
+/// A change of the dictionary makes every other picture stale before anybody hears of its commit.
+/// The dictionary is read again when it is needed, and once.
 #[test]
 fn the_dictionary_is_read_again_by_everybody_but_who_changed_it() {
     with_db(2, |db| {

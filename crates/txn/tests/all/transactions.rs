@@ -236,8 +236,8 @@ fn rows_locked_crosswise_have_one_victim_within_a_second() {
     i.stop();
 }
 
-/// Transfers, rollbacks, deadlocks, checkpoints and truncation at once; every snapshot sees the
-/// same total.
+/// Transfers, rollbacks, deadlocks, checkpoints and truncation go on at once. Every snapshot sees
+/// the same total.
 #[test]
 fn money_is_conserved_to_every_snapshot() {
     let i = bank(256);
@@ -316,7 +316,7 @@ fn transfer(i: &Instance, t: &mut Transaction, rng: &mut Rng) {
     }
 }
 
-/// The file keeps its size, however much undo is written, as long as nobody needs it.
+/// The file keeps its size, however much undo is written, as long as nobody needs that undo.
 #[test]
 fn undo_is_used_again_and_bounded_by_its_cap() {
     let i = bank(512);
@@ -341,7 +341,7 @@ fn undo_is_used_again_and_bounded_by_its_cap() {
         free_running <= 129,
         "{free_running} blocks for undo that nobody needs"
     );
-    // An old snapshot keeps its undo until the cap; then it fails, and work goes on.
+    // An old snapshot keeps its undo until the cap. Then the snapshot fails, and work goes on.
     let mut old = i.session();
     old.begin(Isolation::RepeatableRead);
     let snapshot = old.statement();
@@ -357,7 +357,7 @@ fn undo_is_used_again_and_bounded_by_its_cap() {
     i.stop();
 }
 
-/// A full disk is a cap: who writes takes undo that an old snapshot needs, which is counted, and is
+/// A full disk is a cap. A writer takes undo that an old snapshot needs, which is counted, and is
 /// not refused. With room again the file grows instead.
 #[test]
 fn on_a_full_disk_undo_is_taken_from_old_snapshots() {
@@ -408,8 +408,8 @@ fn on_a_full_disk_undo_is_taken_from_old_snapshots() {
     i.stop();
 }
 
-/// What active transactions hold is never taken, even at the cap: the statement fails, the rollback
-/// works.
+/// What active transactions hold is never taken, even at the cap. The statement fails, and its
+/// rollback works.
 #[test]
 fn a_transaction_that_fills_undo_fails_and_rolls_back() {
     let i = bank(256);
@@ -427,8 +427,8 @@ fn a_transaction_that_fills_undo_fails_and_rolls_back() {
     i.stop();
 }
 
-/// Race 23 of docs/design.md: eight bytes per transaction while a snapshot holds the horizon,
-/// nothing once it is gone.
+/// Race 23 of docs/design.md. A transaction takes eight bytes while a snapshot holds the horizon,
+/// and nothing once the snapshot is gone.
 #[test]
 fn the_status_array_is_truncated_below_the_horizon() {
     let i = bank(CAP);

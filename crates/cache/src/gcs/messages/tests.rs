@@ -1,4 +1,5 @@
-//! Messages out and in again, their bytes, and bytes that are none.
+//! Every message is encoded and decoded again. Pins its bytes, and refuses bytes that are no
+//! message.
 
 use super::super::timing::Timing;
 use super::*;
@@ -189,7 +190,7 @@ fn what_is_timed_is_about_a_request() {
     }
 }
 
-/// By tag and order of the fields. What stands behind a timed message is pinned in `timing`.
+/// The bytes are by tag and order of the fields. `timing` pins what stands behind a timed message.
 #[test]
 fn the_bytes_of_messages_are_pinned() {
     let all = one_of_each();
@@ -228,7 +229,7 @@ fn every_message_comes_back_and_nothing_shorter_or_longer_does() {
     }
 }
 
-/// What a frame of the interconnect has room for.
+/// The longest messages fit what a frame of the interconnect has room for.
 #[test]
 fn the_longest_messages_fit_a_frame() {
     let turn = turn(1);
@@ -331,7 +332,7 @@ fn messages_that_are_no_shards_are_pinned_and_come_back() {
     fuzz::check_tagged::<PlainMessages, Plain>(&one_of_each_plain());
 }
 
-/// One of each kind as [`one_of_each`] has them.
+/// The bytes of each message of [`one_of_each`].
 const PINNED: [(&str, &str); 35] = [
     (
         "Done",

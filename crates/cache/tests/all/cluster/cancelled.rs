@@ -1,17 +1,18 @@
-//! Sessions whose statement is cancelled while they wait for another instance, and what becomes of
-//! what they have asked for.
+//! Sessions whose statements are cancelled while they wait for another instance, and what becomes
+//! of the blocks that they have asked for.
 
 use super::*;
 use wait::session;
 
-/// Longer than it takes: only a failing test waits for it.
+/// Longer than anything here takes. Only a failing test waits so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn is_cancelled<T>(result: &cache::Result<T>) -> bool {
     matches!(result, Err(cache::Error::Cancelled(_)))
 }
 
-/// Nothing that the second instance says is heard by the first, until it is connected again.
+/// Cuts the connection: the first instance hears nothing that the second one says until they are
+/// connected again.
 fn cut(cluster: &Cluster) -> Sender<Mail> {
     let mut to = cluster.nodes[1].network.to.lock().unwrap();
     to.remove(&id(0)).expect("they are connected")
@@ -25,7 +26,7 @@ fn mend(cluster: &Cluster, queue: Sender<Mail>) {
     cluster.cache(1).reconnected(id(0));
 }
 
-/// What the second instance says is heard by the first only when it is let through.
+/// Messages of the second instance that the first one hears only when they are let through.
 struct Held {
     queue: Sender<Mail>,
     mail: Receiver<Mail>,
@@ -40,7 +41,7 @@ fn hold(cluster: &Cluster) -> Held {
 
 impl Held {
     fn let_through(self, cluster: &Cluster) {
-        // Locked: nothing that is said meanwhile overtakes.
+        // The queue is locked, so that nothing said meanwhile overtakes.
         let mut to = cluster.nodes[1].network.to.lock().unwrap();
         for mail in self.mail.try_iter() {
             self.queue.send(mail).unwrap();
@@ -49,8 +50,8 @@ impl Held {
     }
 }
 
-/// Begins `f` in a session, has its statement cancelled once it waits for the cluster, and returns
-/// what came of it.
+/// Begins `f` in a session, and cancels its statement once the session waits for the cluster.
+/// Returns what came of it.
 fn cancelled(
     cache: &Arc<Cache>,
     f: impl FnOnce(&Arc<Cache>) -> cache::Result<()> + Send + 'static,
@@ -86,8 +87,8 @@ fn ask_and_give_up(cluster: &Cluster, blocks: std::ops::RangeInclusive<u32>) {
     }
 }
 
-/// The block is dirty with the second instance, which does not answer. Both waits end; what they
-/// had asked for comes later, and is there for others.
+/// The block is dirty with the second instance, which does not answer. Both waits end. The blocks
+/// that they had asked for come later, and are there for others.
 #[test]
 fn a_wait_for_a_block_ends_with_its_statement() {
     let cluster = Cluster::new(2, 5);
@@ -116,10 +117,10 @@ fn a_wait_for_a_block_ends_with_its_statement() {
     cluster.end();
 }
 
-/// Blocks are granted from disk, once it is heard that the other instance has let go of them, to
-/// sessions that have gone meanwhile: nobody reads them, so they are let go too, and nobody waits
-/// for a tick. (Whoever is left alone has no ticks: its leaving would never end. Found by the
-/// simulation of the whole engine, seed 75169.)
+/// Blocks are granted from disk to sessions that have gone meanwhile, once it is heard that the
+/// other instance has let go of them. Nobody reads these blocks, so they are let go, too, and
+/// nobody waits for a tick. (An instance that is left alone has no ticks, so its leaving would
+/// never end. Found by the simulation of the whole engine, seed 75169.)
 #[test]
 fn a_grant_for_a_session_that_is_gone_is_let_go() {
     let cluster = Cluster::new(2, 5);
@@ -127,7 +128,7 @@ fn a_grant_for_a_session_that_is_gone_is_let_go() {
     cluster.cache(1).checkpoint().unwrap();
     (0..2).for_each(|n| cluster.join(n));
     cluster.enter(1, &[0, 1]);
-    // Both are served, so each knows what the other has.
+    // Both instances are served, so each knows what the other has.
     (1..=8).for_each(|b| increment(cluster.cache(1), b, false));
     cluster.cache(1).checkpoint().unwrap();
     let held = hold(&cluster);
@@ -153,9 +154,9 @@ fn a_grant_for_a_session_that_is_gone_is_let_go() {
     cluster.end();
 }
 
-/// R5. A block came for a session that had gone, and left again: the image of it that stays needs
-///     all the redo that the image before it needed, or the checkpoint passes what nobody has
-///     written, and whoever recovers all instances finds a gap.
+/// R5. A block came for a session that had gone, and left again. The image that stays of it needs
+/// all the redo that the image before it needed. Otherwise the checkpoint passes redo whose blocks
+/// nobody has written, and a recovery of all instances finds a gap.
 #[test]
 fn what_came_for_nobody_leaves_with_the_redo_of_the_image_before() {
     let cluster = Cluster::new(2, 5);
@@ -172,9 +173,9 @@ fn what_came_for_nobody_leaves_with_the_redo_of_the_image_before() {
     let held = hold(&cluster);
     ask_and_give_up(&cluster, 1..=4);
     held.let_through(&cluster);
-    // They come to the first one, and go back.
+    // The blocks come to the first instance, and go back.
     (1..=4).for_each(|b| increment(cluster.cache(1), b, false));
-    // It does not hear that they are on disk.
+    // The first instance does not hear that they are on disk.
     let queue = cut(&cluster);
     cluster.cache(0).checkpoint().unwrap();
     let reached = cluster.cache(0).redo().checkpoint();
@@ -186,8 +187,8 @@ fn what_came_for_nobody_leaves_with_the_redo_of_the_image_before() {
     cluster.end();
 }
 
-/// What came for a session that had gone is in a frame after a tick, where it can be written and
-/// evicted as everything.
+/// A block that came for a session that had gone is in a frame after a tick. There it can be
+/// written and evicted like every block.
 #[test]
 fn what_came_for_nobody_gets_a_frame() {
     let cluster = Cluster::new(2, 5);
@@ -207,7 +208,7 @@ fn what_came_for_nobody_gets_a_frame() {
     cluster.end();
 }
 
-/// What may leave half of a change behind waits on.
+/// A wait goes on if its end might leave half of a change behind.
 #[test]
 fn other_waits_do_not_end_with_the_statement() {
     let cluster = Arc::new(Cluster::new(2, 5));

@@ -1,11 +1,11 @@
-//! Members die at any moment, several at once, during a recovery too, and whoever says when it is
-//! over as well; they come back under a new incarnation. Of a dead one what its log had made
-//! durable is left, and what it had written, perhaps a block torn on its way home. The others go
-//! on: every increment whose record was durable counts once, none that was acknowledged is lost,
-//! and in the end disk and the survivors' redo give the same.
+//! Members die at any moment, several at once, also during a recovery, and so does the member that
+//! says when a recovery is over. They come back under a new incarnation. Of a dead member two
+//! things are left: what its log had made durable, and what it had written, perhaps with a block
+//! torn on its way home. The others go on. Every increment whose record was durable counts once,
+//! and none that was acknowledged is lost. In the end disk and the survivors' redo give the same.
 //!
 //! `BRAID_CACHE_SEED` replays one seed, `BRAID_CACHE_DEATHS` sets how many there are. Threads
-//! decide in which order things happen, so a seed does not repeat a run to the byte.
+//! decide the order, so a seed does not repeat a run to the byte.
 
 mod random;
 mod staged;
@@ -23,17 +23,17 @@ use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::time::{Duration, Instant};
 use storage::{ControlFile, DoubleWrite, File, FileKind, SimStorage, Storage, TornHomes};
 
-/// Blocks that are used, each formatted by whoever needs it first: few, or more than a cache has
-/// frames, so that blocks are let go of at every moment.
+/// The numbers of blocks that are used. The instance that needs a block first formats it. There are
+/// few blocks, or more than a cache has frames, so that blocks are let go of at every moment.
 const USED: [u64; 2] = [60, 350];
 const HOT: u64 = 4;
-/// However slow the machine is: whoever waits longer waits for ever.
+/// A session that waits longer waits for ever, however slow the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 // ---- a data file whose user may die ----
 
 const ALIVE: u8 = 0;
-/// Dies in one of the next writes.
+/// The life ends in one of the next writes.
 const DYING: u8 = 1;
 const DEAD: u8 = 2;
 
@@ -41,15 +41,15 @@ const DEAD: u8 = 2;
 struct Mortal {
     file: Arc<dyn File>,
     life: AtomicU8,
-    /// Held while writing: who is dead does not write.
+    /// Held while writing, because a dead instance does not write.
     writing: RwLock<()>,
-    /// Writes until the one in which it dies, once it is dying.
+    /// Once the life is dying, the number of writes up to the one in which it dies.
     writes_left: AtomicU64,
-    /// Bytes that get there of that one.
+    /// The bytes of that write that get to the disk.
     torn_at: AtomicU64,
-    /// What a session reads fails.
+    /// Whether the reads of sessions fail.
     unreadable: AtomicBool,
-    /// Whether reads of those who bring blocks back fail now and then, and how many there were.
+    /// Whether reads of threads that bring blocks back fail now and then, and their number so far.
     reads_fail: bool,
     reads: AtomicU64,
 }
@@ -131,10 +131,10 @@ struct Life {
     data: Arc<Mortal>,
     alive: AtomicBool,
     to: Mutex<BTreeMap<u16, Sender<Mail>>>,
-    /// In the order of its log.
+    /// The increments in the order of its log.
     increments: Mutex<Vec<Increment>>,
     instance: Mutex<Option<Instance>>,
-    /// Sessions at work.
+    /// The number of sessions at work.
     working: (Mutex<u64>, Condvar),
 }
 
@@ -161,7 +161,7 @@ impl Post for Life {
 }
 
 fn deliver(from: &Life, to: &Life, queue: &Receiver<Mail>, mut rng: Rng) {
-    // Of what the dead has sent, so much arrives all the same.
+    // So many messages that the dead instance has sent arrive all the same.
     let mut posthumous = rng.below(5);
     while let Ok(mail) = queue.recv() {
         if rng.often(5) {
@@ -192,7 +192,7 @@ struct Open {
 
 #[derive(Default)]
 struct Closed {
-    /// Of this epoch the dead threads are needed no more.
+    /// The epochs whose dead threads are needed no more.
     epochs: Vec<u64>,
 }
 
@@ -203,15 +203,15 @@ struct Cluster {
     frames: usize,
     used: u64,
     data: SimStorage,
-    /// The living, by instance.
+    /// The living lives, by instance.
     up: RwLock<BTreeMap<u16, Arc<Life>>>,
-    /// Increments that count, of those who are dead, by block.
+    /// The increments of the dead that count, by block.
     durable: Mutex<BTreeMap<u32, u64>>,
-    /// Acknowledged, by block.
+    /// The acknowledged increments, by block.
     acknowledged: Vec<AtomicU64>,
     closed: Arc<(Mutex<Closed>, Condvar)>,
     open: Mutex<Vec<Open>>,
-    /// What each of the dead had left, for [`Cluster::tell`].
+    /// What each dead life had left, for [`Cluster::tell`].
     graves: Mutex<Vec<((InstanceId, u32), SimStorage)>>,
     epoch: AtomicU64,
     stop: AtomicBool,
@@ -243,7 +243,7 @@ impl Cluster {
         self.up.read().unwrap().values().cloned().collect()
     }
 
-    /// A new life on what is in `own`.
+    /// Starts a new life on what is in `own`.
     fn start(self: &Arc<Self>, member: (InstanceId, u32), own: SimStorage, rng: &mut Rng) {
         let data = Arc::new(Mortal {
             file: self.data.open("data", FileKind::Data).unwrap(),
@@ -260,7 +260,7 @@ impl Cluster {
         let instance = Instance::open_sized(&own, data.clone(), self.frames).unwrap();
         let clock = instance.cache.redo().clock();
         clock.raise_ceiling(block::Scn(1 << 40));
-        // A joiner takes the highest clock.
+        // A joiner takes the highest clock of the others.
         for life in self.living() {
             clock.lift(life.cache.redo().clock().now()).unwrap();
         }
@@ -290,14 +290,14 @@ impl Cluster {
             closed.0.lock().unwrap().epochs.push(epoch);
             closed.1.notify_all();
         }));
-        // One shard, two, three: by the seed.
+        // The seed decides whether there are one, two or three shards.
         let shards = (self.seed / 2 % 3) as u8 + 1;
         life.cache.join_cluster(life.clone(), shards).unwrap();
         self.up.write().unwrap().insert(member.0.0, life);
     }
 
-    /// The next epoch, with the living as members. Each enters it, reads the dead threads and goes
-    /// on, when it comes to it.
+    /// Begins the next epoch, with the living as members. Each enters it, reads the dead threads
+    /// and goes on, when it comes to that.
     fn next_epoch(self: &Arc<Self>, rng: &mut Rng) -> (u64, impl Iterator<Item = ()> + use<>) {
         let epoch = self.epoch.fetch_add(1, SeqCst) + 1;
         let living = self.living();
@@ -332,13 +332,13 @@ impl Cluster {
         (epoch, all.into_iter().take(living.len()))
     }
 
-    /// Joiners work only when everybody has entered their epoch.
+    /// Begins an epoch and waits until everybody has entered it. Joiners work only then.
     fn joined(self: &Arc<Self>, rng: &mut Rng) {
         let (_, entered) = self.next_epoch(rng);
         entered.for_each(drop);
     }
 
-    /// Waits until the dead threads are needed no more; not if somebody else dies first.
+    /// Waits until the dead threads are needed no more. Nobody else may die before that.
     fn await_closed(&self, epoch: u64) {
         let (closed, rung) = &*self.closed;
         let until = Instant::now() + PATIENCE;
@@ -353,7 +353,7 @@ impl Cluster {
         }
     }
 
-    /// What disk and the logs have of each block, for whoever looks for what went wrong.
+    /// Prints what disk and the logs have of each block, which shows a developer what went wrong.
     fn tell(&self) {
         let file = self.data.open("data", FileKind::Data).unwrap();
         let graves = self.graves.lock().unwrap();
@@ -410,8 +410,8 @@ impl Cluster {
         for other in self.living() {
             other.to.lock().unwrap().remove(&instance.0);
         }
-        // Nobody waits for its sessions, which may wait for ever; nothing more of it is heard or
-        // written.
+        // Nobody waits for the sessions of this life, which may wait for ever. Nothing more of it
+        // is heard or written.
         std::mem::forget(life.instance.lock().unwrap().take());
         let left = life.own.after_crash(rng.next());
         let end = log_end(&left).unwrap();
@@ -469,7 +469,7 @@ impl Cluster {
         let at = self.format_and_increment(life, block)?;
         let cache = &life.cache;
         cache.redo().flush_to(at)?;
-        // What the broadcast of a commit does, before anybody may rest on it.
+        // The broadcast of a commit does this before anybody may rest on the commit.
         let now = cache.redo().clock().now();
         for other in self.living() {
             other.cache.redo().clock().lift(now)?;
@@ -480,7 +480,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Returns up to where the log is to be durable.
+    /// Returns the position up to which the log must be durable.
     fn format_and_increment(&self, life: &Life, block: u32) -> Tried<LogPos> {
         let cache = &life.cache;
         cache.reserve()?;
@@ -516,7 +516,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What every block must say.
+    /// The value that every block must have.
     fn expected(&self) -> Vec<u64> {
         let mut n = vec![0; self.acknowledged.len()];
         for (&block, &of_dead) in &*self.durable.lock().unwrap() {
@@ -530,7 +530,7 @@ impl Cluster {
         n
     }
 
-    /// Those of the dead may wait for ever.
+    /// Waits until the sessions of the living have ended. Those of the dead may wait for ever.
     fn await_sessions(&self) {
         let until = Instant::now() + PATIENCE;
         for life in self.living() {
@@ -550,7 +550,7 @@ impl Cluster {
     }
 }
 
-/// Counts a session as ended when it is.
+/// Counts a session as ended when it is dropped.
 struct SessionEnd(Arc<Cluster>, Arc<Life>);
 
 impl Drop for SessionEnd {
@@ -564,11 +564,11 @@ impl Drop for SessionEnd {
     }
 }
 
-/// A change that logs nothing: the block is dirty, and may be torn on its way home, without any
-/// redo that names it.
+/// Makes a change that logs nothing. The block is dirty and may be torn on its way home, and no
+/// redo names it.
 fn clean_out(life: &Life, block: u32) -> Tried<()> {
     life.cache.write(dba(block))?.hint(|b| {
-        // Free space, in the half of the block that is written last.
+        // The change is of free space, in the half of the block that is written last.
         if !b.is_unformatted() {
             b.0[BLOCK_SIZE / 2 + 500] = b.0[BLOCK_SIZE / 2 + 500].wrapping_add(1);
         }
@@ -601,7 +601,7 @@ fn value(cache: &Cache, block: u32, current: bool) -> Tried<u64> {
     Ok(first.unwrap_or(0))
 }
 
-/// What a survivor's engine does.
+/// Reads the dead threads as a survivor's engine does.
 fn read_dead(left: &[SimStorage]) -> DeadThreads {
     let logs: Vec<_> = left.iter().map(|s| open_log(s).unwrap()).collect();
     let readers = left.iter().zip(&logs);

@@ -1,11 +1,11 @@
 //! Blocks that stay a moment with an instance several of whose sessions wanted them. No other test
-//! here lets them: so the statistic, which is the process's, is of these.
+//! of this program lets blocks stay, so the statistic, which is the process's, is of these blocks.
 
 use super::*;
 use std::time::Instant;
 use wait::{Stat, session, views::system_stat};
 
-/// Longer than a test may take, and than what is to happen without it.
+/// Longer than a test may take, and longer than what must happen takes without it.
 const LONG: Duration = Duration::from_secs(100);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -35,9 +35,9 @@ impl Contended {
         assert!(self.began.elapsed() < PATIENCE, "somebody waits too long");
     }
 
-    /// Two sessions of the first instance and one of the other change it, all beginning at once:
-    /// that one so often, those as often each or, without a number, until it is ready. Returns how
-    /// often the block stayed.
+    /// Two sessions of the first instance and one of the other change the block, all beginning at
+    /// once. The one changes it `there` times. Each of the two changes it `here` times or, if that
+    /// is `None`, until the one is ready. Returns how often the block stayed.
     fn all_change(&self, here: Option<u64>, there: u64) -> u64 {
         let before = system_stat(Stat::GcBlocksDeferred);
         let (start, ready) = (std::sync::Barrier::new(3), AtomicBool::new(false));
@@ -78,15 +78,16 @@ impl Contended {
 #[test]
 fn a_block_stays_for_several_sessions_while_they_change_it() {
     let block = Contended::new(8);
-    // Unless it is said for how long it may, it does not.
+    // If it is not set for how long a block may stay, no block stays.
     assert_eq!(block.all_change(Some(50), 50), 0);
 
-    // They change it once or twice, and do not come back: it leaves long before its time when
-    // somebody wants it.
+    // The sessions change the block once or twice, and do not come back. It leaves long before its
+    // time if somebody wants it.
     block.cluster.cache(0).defer(LONG);
     block.until_it_has_stayed(Some(2), 2);
 
-    // They go on and on: whoever waits for it gets it all the same, when its time is over.
+    // The sessions go on and on. An instance that waits for the block gets it all the same when its
+    // time is over.
     block.cluster.cache(0).defer(Duration::from_millis(5));
     block.until_it_has_stayed(None, 5);
 

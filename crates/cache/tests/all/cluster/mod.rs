@@ -1,6 +1,6 @@
-//! Several caches over one data file, each with a log of its own, speaking through a network in
-//! memory that delays: increments of all are all counted, readers never see less than was there
-//! when they asked, and disk with everybody's redo gives the same.
+//! Several caches over one data file, each with a log of its own, speak through a network in memory
+//! that delays. The increments of all are counted, readers never see less than was there when they
+//! asked, and disk with everybody's redo gives the same.
 
 mod cancelled;
 mod deaths;
@@ -28,12 +28,12 @@ pub struct Mail {
     block: Option<Box<BlockBuf>>,
 }
 
-/// One instance's way out: a queue to each other instance, in order.
+/// One instance's connections: a queue to each other instance, in order.
 struct Network {
     me: InstanceId,
     cache: Mutex<Option<Arc<Cache>>>,
     to: Mutex<HashMap<InstanceId, Sender<Mail>>>,
-    /// Messages sent, and of these the ones with a block.
+    /// The number of messages sent, and of those of them that had a block.
     sent: [AtomicU64; 2],
 }
 
@@ -43,7 +43,7 @@ impl Post for Network {
     }
     fn send(&self, to: InstanceId, p: Parcel<'_>) {
         assert_ne!(to, self.me);
-        // None when the test is over: dbw0 may still be at work.
+        // It is `None` when the test is over. `dbw0` may still be at work then.
         let Some(clock) = self
             .cache
             .lock()
@@ -75,7 +75,7 @@ struct Node {
 }
 
 struct Cluster {
-    /// Of each instance.
+    /// The number of shards of each instance.
     shards: u8,
     data: SimStorage,
     nodes: Vec<Node>,
@@ -112,7 +112,7 @@ impl Cluster {
                 wait::thread::spawn_named("deliver", deliver).unwrap();
             }
         }
-        // One shard, two, three: by the seed.
+        // The seed decides whether there are one, two or three shards.
         let shards = (seed % 3) as u8 + 1;
         Cluster {
             shards,
@@ -194,7 +194,8 @@ fn load(cache: &Arc<Cache>, blocks: std::ops::RangeInclusive<u32>) {
     }
 }
 
-/// `look_first`: at what is to be changed, as a statement does.
+/// Adds one to a block's counter. `look_first` says whether the block is looked at before it is
+/// changed, as a statement does.
 fn increment(cache: &Arc<Cache>, block: u32, look_first: bool) {
     cache.reserve().unwrap();
     if look_first {
@@ -207,7 +208,7 @@ fn increment(cache: &Arc<Cache>, block: u32, look_first: bool) {
     change(cache, &mut guard, Op::HeapOverwrite, &row(0, value + 1));
 }
 
-/// What the block says, current or as of now.
+/// The value of the block, current or as of now.
 fn value(cache: &Arc<Cache>, block: u32, current: bool) -> u64 {
     let guard = match current {
         true => cache.read(dba(block)).unwrap(),
@@ -219,7 +220,7 @@ fn value(cache: &Arc<Cache>, block: u32, current: bool) -> u64 {
     rows(&guard).unwrap()[0]
 }
 
-/// Disk and everybody's redo, as a recovery of all would put them together.
+/// The values that disk and everybody's redo give, put together as in a recovery of all.
 fn recovered(data: &SimStorage, logs: &[SimStorage]) -> Vec<u64> {
     let file = data.open("data", FileKind::Data).unwrap();
     let mut changes: Vec<LoggedChange> = logs
@@ -242,7 +243,7 @@ fn recovered(data: &SimStorage, logs: &[SimStorage]) -> Vec<u64> {
 
 struct Load {
     instances: usize,
-    /// Blocks that are used, and of these the hot ones.
+    /// The number of blocks that are used, and the number of those of them that are hot.
     blocks: u64,
     hot: u64,
     steps: u64,
@@ -250,7 +251,8 @@ struct Load {
 
 fn run(load_of: &Load, seed: u64) {
     let cluster = Cluster::new(load_of.instances, seed);
-    // The first is alone at the beginning: what it has cached is not registered anywhere.
+    // The first instance is alone at the beginning, so what it has cached is not registered
+    // anywhere.
     load(cluster.cache(0), 1..=BLOCKS / 2);
     for n in 0..load_of.instances {
         cluster.join(n);
@@ -284,7 +286,8 @@ fn run(load_of: &Load, seed: u64) {
                         let block = 1 + rng.below(n) as u32;
                         if rng.often(50) {
                             increment(cache, block, rng.often(50));
-                            // What the broadcast of a commit does, before anybody may rest on it.
+                            // The broadcast of a commit does this before anybody may rest on the
+                            // commit.
                             let now = cache.redo().clock().now();
                             for n in 0..load_of.instances {
                                 cluster.cache(n).redo().clock().lift(now).unwrap();
@@ -321,8 +324,8 @@ fn run(load_of: &Load, seed: u64) {
     assert_eq!(recovered(&data, &logs), expected);
 }
 
-/// One instance lets go of everything and leaves while the others go on; then another number joins,
-/// and takes over buckets that are in use.
+/// One instance lets go of everything and leaves while the others go on. Then an instance with
+/// another number joins, and takes over buckets that are in use.
 #[test]
 fn members_leave_and_join_while_the_others_work() {
     for seed in seeds(3) {
@@ -375,16 +378,17 @@ fn members_leave_and_join_while_the_others_work() {
     }
 }
 
-/// How often anybody in this process has slept at a frame's latch.
+/// How often any thread of this process has slept at a frame's latch.
 fn sleeps_at_buffers() -> u64 {
     let classes = wait::views::latches();
     let buffers = classes.iter().filter(|row| row.name == "buffer");
     buffers.map(|row| row.sleeps).sum()
 }
 
-/// A lone instance needs frames for its own undo while somebody comes: between its blocks' becoming
-/// known to their shards and the first plan nobody could be told that one of them is gone. A latch
-/// that somebody has holds up the one who makes them known: at one end of the frames or the other.
+/// A lone instance needs frames for its own undo while another instance joins. Its blocks become
+/// known to their shards before there is a first plan. In between nobody could be told that one of
+/// the blocks is gone. A latch that a session holds stops the thread that makes the blocks known,
+/// at one end of the frames or the other.
 #[test]
 fn frames_are_needed_while_the_first_epoch_begins() {
     for held in [1, 100] {
@@ -399,8 +403,8 @@ fn frames_are_needed_while_the_first_epoch_begins() {
         let (taken, done) = (AtomicU64::new(0), AtomicBool::new(false));
         std::thread::scope(|s| {
             let entering = s.spawn(|| cluster.enter(1, &[0, 1]));
-            // It has come to the latch. (Or somebody of another test has to one of its own; then
-            // frames may be taken too early to show anything.)
+            // The thread has come to the latch. (Or a thread of another test has come to a latch of
+            // its own. Then frames may be taken too early to show anything.)
             while sleeps_at_buffers() == before && !entering.is_finished() {
                 std::thread::yield_now();
             }
@@ -414,7 +418,7 @@ fn frames_are_needed_while_the_first_epoch_begins() {
                     }
                 }
             });
-            // Until they are taken, or cannot be had.
+            // This waits until frames are taken, or cannot be had.
             let until = std::time::Instant::now() + Duration::from_millis(200);
             while taken.load(SeqCst) < 500 && std::time::Instant::now() < until {
                 std::thread::yield_now();
@@ -429,8 +433,8 @@ fn frames_are_needed_while_the_first_epoch_begins() {
     }
 }
 
-/// A session that asked for a block to change it has it until it has changed it, or waits for
-/// anything: nobody else gets it in between, and then at once.
+/// A session that asked for a block in order to change it keeps the block until it has changed it,
+/// or waits for anything. Nobody else gets the block in between. Then the next one gets it at once.
 #[test]
 fn what_was_looked_at_to_be_changed_stays_until_it_is_changed_or_waited() {
     let cluster = Cluster::new(2, 1);
@@ -459,7 +463,7 @@ fn what_was_looked_at_to_be_changed_stays_until_it_is_changed_or_waited() {
             other.join().unwrap();
         });
     }
-    // A thread that ends gives back as well.
+    // The end of a thread gives the block back, too.
     increment(there, 1, false);
     std::thread::scope(|s| {
         s.spawn(|| drop(here.read_to_change(dba(1)).unwrap()));
@@ -468,8 +472,8 @@ fn what_was_looked_at_to_be_changed_stays_until_it_is_changed_or_waited() {
     cluster.end();
 }
 
-/// A block that came dirty is dirty from the end of the log on, and nothing may ever be logged
-/// behind that: an instance that leaves waits for its writing.
+/// A block that came dirty is dirty from the end of the log on. Perhaps nothing is ever logged
+/// behind that, and an instance that leaves waits for the block to be written.
 #[test]
 fn a_block_that_came_dirty_and_is_not_changed_here_is_written_by_a_checkpoint() {
     let cluster = Cluster::new(2, 1);
@@ -486,8 +490,8 @@ fn a_block_that_came_dirty_and_is_not_changed_here_is_written_by_a_checkpoint() 
     cluster.end();
 }
 
-/// The session of a read that fails goes away with the error, and nobody here asks again. Another
-/// instance gets it, or, if it cannot be read there either, the same error.
+/// A read fails, and its session goes away with the error, so nobody here asks again. Another
+/// instance gets the block. If it cannot be read there either, that instance gets the same error.
 #[test]
 fn a_block_that_cannot_be_read_is_let_go() {
     let cluster = Cluster::new(2, 1);

@@ -1,5 +1,5 @@
-//! Room that comes into use on one instance, and room that was in use on another: what it takes to
-//! fill it.
+//! What it takes to fill room that comes into use on one instance, and room that was in use on
+//! another.
 
 use super::*;
 use block::ObjectId;
@@ -8,7 +8,7 @@ use cache::GRANULE_BLOCKS;
 const KEPT: ObjectId = ObjectId(7_777);
 
 impl Cluster {
-    /// Messages of an instance so far, and of these the ones with a block.
+    /// The number of messages of an instance so far, and of those of them that had a block.
     fn sent(&self, n: usize) -> [u64; 2] {
         [0, 1].map(|i| self.nodes[n].network.sent[i].load(SeqCst))
     }
@@ -44,23 +44,25 @@ fn of_a_run_that_is_its_own_an_instance_asks_nobody() {
         cluster.sent(1)[0] - before
     };
     let granule = GRANULE_BLOCKS;
-    // A newcomer takes nothing before it knows what others have: when it is served by both it does.
+    // A newcomer takes nothing before it knows what others have. It knows that when both have
+    // served it.
     fill(1..40);
-    // A granule and a half: that one, and the half.
+    // The run is a granule and a half. Both granules are taken.
     cluster
         .cache(1)
         .master_run(OBJECT, dba(2 * granule), granule + granule / 2);
-    // Whoever asks first waits until the other instance has said what it has there.
+    // The session that asks first waits until the other instance has said what it has there.
     fill(2 * granule..2 * granule + 1);
     fill(3 * granule..3 * granule + 1);
     assert_eq!(fill(2 * granule + 1..2 * granule + 40), 0);
     assert_eq!(fill(3 * granule + 1..3 * granule + 40), 0);
-    // What is the instance's already is not taken again, nor is what is known of it written over.
+    // A granule that is the instance's already is not taken again, and what is known of it is not
+    // written over.
     cluster.cache(1).master_run(KEPT, dba(2 * granule), granule);
     let known = cluster.cache(1).granules_taken();
     let objects: Vec<_> = known.iter().map(|g| g.object).collect();
     assert_eq!(objects, [Some(OBJECT); 2]);
-    // Less than half of one is not taken: about each second block is asked for.
+    // Less than half of a granule is not taken: about every second block is asked for.
     cluster
         .cache(1)
         .master_run(OBJECT, dba(5 * granule), granule / 4);
@@ -76,7 +78,7 @@ fn blocks_of_what_was_dropped_are_not_fetched_from_who_had_them() {
     let (one, other) = (cluster.cache(0), cluster.cache(1));
     (1..=20).for_each(|b| format(one, b, OBJECT));
     (21..=25).for_each(|b| format(one, b, KEPT));
-    // Some are cached on both.
+    // Some of the blocks are cached on both.
     assert!((15..=20).all(|b| value(other, b, true) == 9));
     let dropped = [OBJECT].into();
     assert!(!one.retire(&dropped), "dirty blocks are written first");
@@ -87,7 +89,7 @@ fn blocks_of_what_was_dropped_are_not_fetched_from_who_had_them() {
     let before = cluster.sent(0)[1];
     (1..=20).for_each(|b| format(other, b, ObjectId(8_888)));
     assert_eq!(cluster.sent(0)[1], before, "a block was fetched");
-    // What was not dropped is where it was.
+    // A block that was not dropped is where it was.
     other.write(dba(21)).unwrap();
     assert_eq!(cluster.sent(0)[1], before + 1);
     assert_eq!(value(one, 3, true), 9, "as written by the other");

@@ -1,9 +1,10 @@
-//! What is written behind a header of the log that tells what the block shows.
+//! Blocks that are written behind a header of the log that tells what they show.
 
 use super::*;
 use std::sync::OnceLock;
 
-/// The data file of an instance; knows how far its log was durable when blocks were last written.
+/// The data file of an instance. It notes how far the log was durable when blocks were last
+/// written.
 struct Watched {
     file: Arc<dyn storage::File>,
     redo: OnceLock<Arc<redo::Redo>>,
@@ -37,10 +38,10 @@ impl storage::File for Watched {
     }
 }
 
-/// Rows of a block may show when a group took effect that only its own instance knows of, or this
-/// one: if the block reached the disk and both died, a survivor would see the rows and not know
-/// when. So a header is made durable first, which tells of every group that is known when the block
-/// is copied (V8).
+/// Rows of a block may show when a group took effect of which only its own instance knows, or only
+/// this one. If the block reached the disk and both died, a survivor would see the rows and not
+/// know when that was. So a header is made durable first. It tells of every group that is known
+/// when the block is copied (V8).
 #[test]
 fn a_block_with_stamps_is_written_behind_a_header() {
     let own = create();
@@ -73,7 +74,8 @@ fn a_block_with_stamps_is_written_behind_a_header() {
     redo.flush_to(redo.end()).unwrap();
     let end = redo.end().0;
     cache.write(dba(1)).unwrap().hint(|_| ());
-    // So that the checkpoint has to pass the hint. Nobody asks for this to be durable.
+    // The checkpoint must pass the hint, so something is logged behind it. Nobody asks for this to
+    // be durable.
     cache.mark(RecordHeader::NONE, Op::Heartbeat, &[], |_, _| ());
     watched.durable.store(0, SeqCst);
     cache.checkpoint().unwrap();

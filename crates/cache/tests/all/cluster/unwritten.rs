@@ -3,11 +3,11 @@
 use super::*;
 use storage::Faults;
 
-/// Longer than it takes: only a failing test waits for it.
+/// Longer than anything here takes. Only a failing test waits so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A thread that closes a frame waits for the write of it that is in flight. A write that has
-/// failed is in flight no more, however often it is tried again.
+/// A thread that closes a frame waits for the write of it that is in flight. A failed write is no
+/// longer in flight, however often it is tried again.
 #[test]
 fn a_block_that_cannot_be_written_can_leave() {
     let cluster = Arc::new(Cluster::new(2, 3));
@@ -38,9 +38,9 @@ fn a_block_that_cannot_be_written_can_leave() {
     Arc::into_inner(cluster).unwrap().end();
 }
 
-/// A batch of which some blocks are home, and for the others there was no room, is brought home
-/// before anything else. Another instance must not write a newer version of them meanwhile: the old
-/// one would land on it. (In place, a write needs room on a copy-on-write file system.)
+/// Some blocks of a batch are home, and there was no room for the others. The batch is brought home
+/// before anything else. Another instance must not write a newer version of these blocks meanwhile,
+/// or the old one would land on it. (In place, a write needs room on a copy-on-write file system.)
 #[test]
 fn a_block_of_a_batch_that_is_half_home_does_not_leave() {
     let cluster = Arc::new(Cluster::new(2, 3));
@@ -48,7 +48,7 @@ fn a_block_of_a_batch_that_is_half_home_does_not_leave() {
     cluster.cache(0).checkpoint().unwrap();
     (0..2).for_each(|n| cluster.join(n));
     cluster.enter(1, &[0, 1]);
-    // No neighbours: each comes home by a write of its own.
+    // The blocks are no neighbours, so each comes home by a write of its own.
     [1, 5]
         .into_iter()
         .for_each(|b| increment(cluster.cache(0), b, false));
@@ -65,7 +65,7 @@ fn a_block_of_a_batch_that_is_half_home_does_not_leave() {
     let other = cluster.clone();
     let session = std::thread::spawn(move || {
         increment(other.cache(1), 1, false);
-        // Who looks whether it has the block already may be gone.
+        // The thread that looks whether the block is already here may be gone.
         let _ = done.send(());
         other.cache(1).checkpoint().unwrap();
     });

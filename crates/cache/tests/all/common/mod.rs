@@ -1,6 +1,6 @@
-//! The lower half of one instance on simulated storage: a cache far smaller than its data, `dbw0`,
-//! `lgwr`, and recovery as the engine does it, with `dbw0` at work during the replay because the
-//! frames do not suffice.
+//! One instance without its upper layers, on simulated storage: a cache far smaller than its data,
+//! `dbw0`, `lgwr`, and recovery as the engine does it. `dbw0` is at work during the replay, because
+//! the frames do not suffice.
 
 use block::{
     BLOCK_SIZE, BlockBuf, Dba, FileId, LastGroups, LogPos, ObjectId, Op, Scn, Stamp, ThreadId,
@@ -35,7 +35,7 @@ pub fn dba(block: u32) -> Dba {
     Dba::new(FileId::DATA, block)
 }
 
-/// The log asks for checkpoints as soon as it runs short.
+/// Makes the log ask for checkpoints as soon as it runs short.
 #[derive(Default)]
 struct Events(OnceLock<Weak<Cache>>);
 impl LogEvents for Events {
@@ -48,8 +48,8 @@ impl LogEvents for Events {
     fn member_lost(&self, _: usize) {}
 }
 
-/// Keeps the checkpoint where it is until redo has been applied. There are no transactions, so
-/// afterwards nothing holds it back.
+/// Keeps the checkpoint where it is until redo has been applied. Nothing holds it back afterwards,
+/// because there are no transactions.
 pub struct Gate {
     pub open: AtomicBool,
     start: LogPos,
@@ -69,13 +69,13 @@ pub struct Instance {
     pub storage: SimStorage,
     pub cache: Arc<Cache>,
     pub gate: Arc<Gate>,
-    /// Blocks that lacked something at the start.
+    /// The number of blocks that lacked something at the start.
     pub replayed: u64,
     writer: Option<Writer>,
     lgwr: Option<LogWriter>,
 }
 
-/// Of the only thread that the control file of a storage knows.
+/// The identity of the only thread that the control file of a storage knows.
 fn identity(s: &SimStorage) -> Tried<ThreadIdentity> {
     let thread = ControlFile::open(s)?.get().threads[0].thread;
     Ok(identity_of(thread))
@@ -103,7 +103,7 @@ pub fn create_of(number: ThreadId) -> SimStorage {
     create_sized(number, BLOCKS)
 }
 
-/// Storage for an instance with so many blocks.
+/// Storage for an instance with `blocks` blocks.
 pub fn create_sized(number: ThreadId, blocks: u32) -> SimStorage {
     let s = SimStorage::new();
     LogFiles::create(&members(&s), identity_of(number), GEOMETRY, &mut |_| ()).unwrap();
@@ -152,7 +152,7 @@ pub fn restart_point(s: &SimStorage) -> Tried<RestartPoint> {
     })
 }
 
-/// Where the redo in `s` ends: records before it survived, records from it on are lost.
+/// Where the redo in `s` ends. Records before that have survived, and the others are lost.
 pub fn log_end(s: &SimStorage) -> Tried<LogPos> {
     let logs = open_log(s)?;
     Ok(RedoReader::new(&logs, restart_point(s)?).finish()?.next.pos)
@@ -169,13 +169,13 @@ impl Instance {
         Ok(instance)
     }
 
-    /// An instance over a data file of the caller's, stopped before redo is applied: the checkpoint
-    /// stays where it is until the caller opens the gate.
+    /// An instance over a data file of the caller's. It is stopped before redo is applied: the
+    /// checkpoint stays where it is until the caller opens the gate.
     pub fn open_paused(s: &SimStorage, data: Arc<dyn File>) -> Tried<Instance> {
         Instance::open_sized(s, data, MIN_FRAMES)
     }
 
-    /// An instance with so many frames.
+    /// An instance with this number of frames.
     pub fn open_sized(s: &SimStorage, data: Arc<dyn File>, frames: usize) -> Tried<Instance> {
         let control = Arc::new(ControlFile::open(s)?);
         let files = Arc::new(DataFiles::new());
@@ -230,7 +230,7 @@ impl Instance {
         })
     }
 
-    /// Ends the threads without writing anything more than what they are at.
+    /// Ends the threads. They write nothing beyond what they are writing.
     pub fn stop(mut self) {
         if let Some(mut w) = self.writer.take() {
             w.stop();
@@ -258,7 +258,7 @@ fn writer_config(cache: &Arc<Cache>, thread: ThreadId) -> WriterConfig {
     }
 }
 
-/// A vector in the log, on its own.
+/// A vector that was taken out of the log.
 pub struct LoggedChange {
     pub pos: LogPos,
     pub scn: Scn,
@@ -269,7 +269,7 @@ pub struct LoggedChange {
     payload: Vec<u8>,
 }
 
-/// All changes from the checkpoint on.
+/// All changes in the log from the checkpoint on.
 pub fn logged_changes(s: &SimStorage) -> Tried<Vec<LoggedChange>> {
     let logs = open_log(s)?;
     let mut reader = RedoReader::new(&logs, restart_point(s)?);
@@ -297,7 +297,7 @@ pub fn logged_changes(s: &SimStorage) -> Tried<Vec<LoggedChange>> {
 }
 
 impl LoggedChange {
-    /// Applies it as recovery does; false if the block has it already.
+    /// Applies the change as recovery does. Returns false if the block has it already.
     pub fn replay(&self, cache: &Cache) -> Tried<bool> {
         cache.write(self.dba)?.replay(self.pos, |b| self.apply(b))
     }

@@ -1,4 +1,4 @@
-//! Every message out and in again, its bytes, and bytes that are none.
+//! Every message is encoded and decoded again, compared with its bytes, and cut short.
 
 use super::*;
 use block::sequence::{SequenceRange, SequenceState};
@@ -56,7 +56,7 @@ fn all() -> Vec<Message> {
     ]
 }
 
-/// One of each, with what it took.
+/// A message of each kind, with its cost.
 fn samples() -> Vec<(Message, SequenceCost)> {
     let cost_of = |message: &Message| match is_answer(message) {
         true => SequenceCost {
@@ -87,7 +87,7 @@ fn messages_come_back_and_nothing_makes_it_panic() {
         assert_eq!(bytes[0], tag as u8, "the tag is part of the protocol");
         assert_eq!(decode(&bytes).as_ref(), Ok(&sample));
         for cut in 0..bytes.len() {
-            // A list may be shorter.
+            // A list may be shorter and still be a message.
             let whole = decode(&bytes[..cut]).is_ok();
             assert!(!whole || tag == 4, "{sample:?} at {cut}");
         }
@@ -117,7 +117,7 @@ fn the_bytes_of_messages_are_pinned() {
     }
 }
 
-/// One of each kind as [`samples`] has them.
+/// The bytes of the messages of [`samples`].
 const PINNED: [(&str, &str); 8] = [
     (
         "Draw",

@@ -1,5 +1,6 @@
-//! Instances of one process over one simulated storage, which can be killed: cut off from the
-//! others and from the storage, their threads wait for ever, or fail, and are left behind.
+//! Instances of one process over one simulated storage that can be killed. A killed instance is cut
+//! off from the others and from the storage. Its threads wait for ever, or fail, and are left
+//! behind.
 
 use super::*;
 use engine::cluster::ClusterHost;
@@ -7,7 +8,7 @@ use interconnect::{Bound, Secret};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
+/// Longer than anything here takes on a loaded machine. Only a failing test waits for so long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Node {
@@ -45,8 +46,8 @@ pub fn start_telling(
             heartbeat: Duration::from_millis(20),
             lms: 3,
             stands_in,
-            // As if each were on a machine of its own: who hears what is decided by cutting
-            // connections.
+            // Each instance behaves as if it were on a machine of its own: the test cuts
+            // connections, and that decides who hears what.
             memory: None,
             ..ClusterHost::new(bound, Secret::new(b"the secret of this test").unwrap())
         }),
@@ -66,8 +67,8 @@ pub fn start_telling(
 }
 
 impl Node {
-    /// As `kill -9` does. What it is doing is never finished. (Not what it does as a stand-in for
-    /// another: that one's connections are not known here.)
+    /// Ends the instance as `kill -9` does: what it is doing is never finished. (What it does as a
+    /// stand-in for another is finished: the stand-in's connections are not known here.)
     pub fn kill(self, s: &SimStorage) {
         self.killed.store(true, Ordering::SeqCst);
         let cluster = self.engine.cluster().unwrap();

@@ -1,5 +1,5 @@
 //! An instance on simulated storage, a table with a unique and a non-unique index, and a model of
-//! it.
+//! the table.
 
 use block::value::{ColType, Datum, DatumRef};
 use block::{ObjectId, Op, RowId};
@@ -41,11 +41,12 @@ fn host(s: &SimStorage) -> (Host, Arc<OnceLock<Weak<Engine>>>) {
     let host = Host {
         members: vec![storage.clone()],
         storage,
-        // A real instance ends here. This one loses its power, and finds that its log fails, or
-        // sessions would wait for ever for what the writer does no more.
+        // A real instance ends here. This one loses its power, and must find that its log fails.
+        // Otherwise sessions would wait for ever for a writer that does nothing more.
         fatal: Arc::new(move |why| {
             machine.power_off();
-            // Told by the log itself: it has failed already, and this is its flush.
+            // If the log itself reports this, it has failed already, and this runs within its
+            // flush.
             if why.starts_with("the redo log") {
                 return;
             }
@@ -68,7 +69,7 @@ pub fn open_with(config: Config, s: &SimStorage) -> Result<Arc<Engine>> {
     Ok(engine)
 }
 
-/// Beside other instances, which it meets over a real interconnect.
+/// Opens an instance that meets others over a real interconnect.
 pub fn open_meeting(config: Config, s: &SimStorage) -> Result<Arc<Engine>> {
     let (mut host, cell) = host(s);
     let bound = interconnect::Bound::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -96,7 +97,8 @@ pub fn create() -> (SimStorage, Arc<TableDef>) {
     (s, table)
 }
 
-/// Columns id bigint, grp integer, pad text; id is unique, grp is not.
+/// Creates a table with columns id bigint, grp integer, pad text. The index on id is unique, the
+/// index on grp is not.
 pub fn create_table(engine: &Arc<Engine>) -> Arc<TableDef> {
     let ids: Vec<ObjectId> = (0..3)
         .map(|_| engine.allocate_object_id().unwrap())
@@ -127,7 +129,7 @@ pub fn create_table(engine: &Arc<Engine>) -> Arc<TableDef> {
     })
 }
 
-/// id -> (grp, pad)
+/// The content of the table: id -> (grp, pad).
 pub type Model = BTreeMap<i64, (i32, String)>;
 
 pub fn row<'a>(id: i64, grp: i32, pad: &'a str) -> [DatumRef<'a>; 3] {
@@ -192,7 +194,7 @@ pub fn by_index(
     Ok(found)
 }
 
-/// What a new session sees, by every way to it; they must agree.
+/// The content of the table as a new session sees it. Every way to it must give the same.
 pub fn contents(engine: &Arc<Engine>, t: &Arc<TableDef>) -> Result<Model> {
     let mut s = engine.session()?;
     s.begin(Isolation::RepeatableRead)?;
@@ -235,7 +237,7 @@ pub fn assert_same(found: &Model, wanted: &Model, what: &str) {
     }
 }
 
-/// Everything that `braid verify` checks.
+/// Checks everything that `braid verify` checks.
 pub fn verify_all(engine: &Arc<Engine>, t: &Arc<TableDef>, what: &str) -> Result<()> {
     let mut problems = Vec::new();
     check_all(engine, &Quiet, &mut |p| problems.push(p), &|_| {
@@ -245,7 +247,7 @@ pub fn verify_all(engine: &Arc<Engine>, t: &Arc<TableDef>, what: &str) -> Result
     Ok(())
 }
 
-/// Text whose content tells its length and origin.
+/// A text whose content tells its length and origin.
 pub fn pad(rng: &mut Rng) -> String {
     let len = match rng.below(12) {
         0..6 => rng.below(60),
@@ -257,7 +259,8 @@ pub fn pad(rng: &mut Rng) -> String {
     std::iter::repeat_n(letter, len as usize).collect()
 }
 
-/// Some changes of rows below `ids`, in the session's transaction and in `state` alike.
+/// Makes some changes of rows with ids below `ids`, in the session's transaction and in `state`
+/// alike.
 pub fn changes(
     s: &mut Session,
     t: &TableDef,

@@ -1,17 +1,17 @@
-//! A workload over everything that a transaction can do, and what it must leave behind: rows long
-//! and short with two indexes, savepoints, a sequence, tables that come and go, and transactions
-//! that a crash or an error leaves unfinished.
+//! A workload over everything that a transaction can do, with checks of what it must leave behind.
+//! It has rows long and short with two indexes, savepoints, a sequence, tables that come and go,
+//! and transactions that a crash or an error leaves unfinished.
 
 use super::*;
 use block::sequence::SequenceParams;
 use std::collections::BTreeSet;
 
-/// Ids that transactions change at random.
+/// Ids of the rows that transactions change at random.
 const IDS: u64 = 40;
-/// The row that each transaction changes, so that its outcome shows.
+/// The row that each transaction changes, so that the transaction's outcome shows.
 const MARK: i64 = -1;
 
-/// Objects that are there from the start.
+/// The objects that are there from the start.
 #[derive(Clone)]
 pub struct Base {
     pub table: Arc<TableDef>,
@@ -41,7 +41,7 @@ pub fn create_world() -> (SimStorage, Base) {
 #[derive(Clone, Default)]
 pub struct World {
     pub rows: Model,
-    /// Tables besides the first, by object.
+    /// Tables besides the first, by object id.
     pub tables: BTreeMap<ObjectId, (Arc<TableDef>, Model)>,
     /// The greatest value drawn by a transaction whose end was acknowledged.
     pub drawn: i64,
@@ -56,7 +56,8 @@ impl World {
     }
 }
 
-/// What must be there: the acknowledged state, or that after the commit that was under way.
+/// The content that must be there: the acknowledged state, or the state after the commit that was
+/// under way.
 #[derive(Clone)]
 pub struct Expected {
     pub acknowledged: World,
@@ -72,8 +73,8 @@ impl Expected {
     }
 }
 
-/// One transaction. `Ok`: what was expected has been brought up to date. After an error the
-/// transaction is still there, to be rolled back.
+/// Does one transaction. `Ok`: what is expected has been brought up to date. After an error the
+/// transaction is still there, and must be rolled back.
 pub fn step(
     engine: &Arc<Engine>,
     s: &mut Session,
@@ -113,7 +114,7 @@ pub fn step(
     Ok(())
 }
 
-/// Each transaction that commits changes the mark.
+/// Changes the mark. Each transaction that commits does that.
 fn mark(s: &mut Session, t: &TableDef, world: &mut World) -> Result<()> {
     let snap = s.snapshot()?;
     let (rid, grp, _) = find(s, t, &snap, MARK)?.expect("the mark is there");
@@ -192,8 +193,8 @@ fn index_on(s: &mut Session, object: ObjectId, column: usize, unique: bool) -> R
     })
 }
 
-/// Builds an index over rows that are there; it is thrown away with the table's definition, and its
-/// segment is the table's to drop.
+/// Builds an index over rows that are there. Nothing keeps its definition, so its segment is
+/// dropped at the commit.
 fn add_index(engine: &Arc<Engine>, s: &mut Session, t: &TableDef) -> Result<()> {
     let object = engine.allocate_object_id()?;
     let index = index_on(s, object, 1, false)?;
@@ -206,7 +207,7 @@ fn objects(t: &TableDef) -> impl Iterator<Item = ObjectId> + '_ {
     std::iter::once(t.object).chain(t.indexes.iter().map(|i| i.object))
 }
 
-/// The rest of a life: transactions by one session while another keeps one open, with checkpoints
+/// The rest of a life: one session does transactions while another keeps one open, with checkpoints
 /// in between.
 pub fn work(
     engine: &Arc<Engine>,
@@ -230,7 +231,7 @@ pub fn work(
     Ok(())
 }
 
-/// Some of a transaction that never commits: rows, much undo, a table.
+/// Does a part of a transaction that never commits: rows, much undo, a table.
 pub fn lose(engine: &Arc<Engine>, s: &mut Session, base: &Base, rng: &mut Rng) -> Result<()> {
     let id = 1_000_000 + rng.below(1 << 40) as i64;
     match rng.below(6) {
@@ -256,8 +257,8 @@ pub fn lose(engine: &Arc<Engine>, s: &mut Session, base: &Base, rng: &mut Rng) -
     Ok(())
 }
 
-/// Compares everything with what is expected, by every way to it, and verifies the database. What
-/// was under way is settled.
+/// Compares everything with what is expected, by every way to it, and verifies the database.
+/// Settles the commit that was under way.
 pub fn check(engine: &Arc<Engine>, base: &Base, expected: &mut Expected, what: &str) -> Result<()> {
     let rows = contents(engine, &base.table)?;
     let marked = |w: &World| w.rows[&MARK].0;
@@ -266,7 +267,7 @@ pub fn check(engine: &Arc<Engine>, base: &Base, expected: &mut Expected, what: &
         _ => expected.acknowledged.clone(),
     };
     assert_same(&rows, &settled.rows, what);
-    expected.acknowledged = settled.clone(); // also if what follows is cut off by a crash
+    expected.acknowledged = settled.clone(); // stays also if a crash cuts off what follows
     for (t, rows) in settled.tables.values() {
         let what = format!("{what}: table {}", t.object.0);
         assert_same(&contents(engine, t)?, rows, &what);

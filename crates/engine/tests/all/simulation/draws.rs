@@ -1,6 +1,6 @@
-//! Values drawn from sequences on all instances. What must hold: a value that is in an acknowledged
-//! transaction, or was given to an instance that is still up, does not come again, and is not
-//! followed by a lower one if the sequence is ordered.
+//! Values drawn from sequences on all instances. A value is settled if it is in an acknowledged
+//! transaction, or was given to an instance that is still up. A settled value does not come again.
+//! If the sequence is ordered, no lower value follows it.
 
 use super::shared::{Drawn, Shared, Stage};
 use super::work::Client;
@@ -9,7 +9,7 @@ use block::sequence::SequenceParams;
 use engine::{Engine, Isolation, Result, SequenceDef, Session};
 use std::sync::Arc;
 
-/// One without a cache, which is ordered, and one with.
+/// A sequence without a cache, which is ordered, and one with a cache.
 pub type Sequences = [SequenceDef; 2];
 const ORDERED: usize = 0;
 const CACHES: [u32; 2] = [1, 20];
@@ -31,7 +31,7 @@ pub fn create(engine: &Arc<Engine>) -> Result<Sequences> {
     Ok([made[0], made[1]])
 }
 
-/// Draws a value; returns its place in the book.
+/// Draws a value. Returns its place in the book.
 fn draw(s: &mut Session, shared: &Shared, sequences: &Sequences, n: usize) -> Result<usize> {
     let before = shared.book().draws.len();
     let value = s.sequence_next(&sequences[n])?;
@@ -65,7 +65,7 @@ fn draw(s: &mut Session, shared: &Shared, sequences: &Sequences, n: usize) -> Re
     Ok(at)
 }
 
-/// In the end: whatever is drawn now is new.
+/// The check at the end: whatever is drawn now is new.
 pub fn check(engine: &Arc<Engine>, shared: &Shared, sequences: &Sequences) -> Result<()> {
     let mut s = engine.session()?;
     s.begin(Isolation::ReadCommitted)?;
@@ -78,7 +78,7 @@ pub fn check(engine: &Arc<Engine>, shared: &Shared, sequences: &Sequences) -> Re
 }
 
 impl Client<'_> {
-    /// One transaction's work.
+    /// The work of one transaction.
     pub fn draws(&mut self, sequences: &Sequences) -> Result<()> {
         for _ in 0..1 + self.rng.below(3) {
             let n = self.rng.below(sequences.len() as u64) as usize;

@@ -1,4 +1,4 @@
-//! What happens in the machine room.
+//! The events of a simulated machine room.
 
 use super::mix::Event;
 use super::node;
@@ -57,7 +57,7 @@ impl Room {
     fn kill_some(&mut self, k: u16) {
         let stage = self.shared.stage(self.present[&k]);
         self.kill(k, &format!("killed: {stage:?}"));
-        // Another one at the same time, or whoever recovers the first.
+        // Also kills another process at the same time, or the one that recovers the first.
         let (next, why) = match self.rng.below(6) {
             0 => (
                 self.present.keys().next_back().copied(),
@@ -88,7 +88,7 @@ impl Room {
         }
     }
 
-    /// Kills a process in the middle of a write. Its locks stay until the device is done with its
+    /// Kills a process in the middle of a write. Its locks stay until the device has finished the
     /// last write.
     fn kill_writing(&mut self, k: u16, process: Process) {
         say(&format!("process {process} is killed when it writes"));
@@ -107,7 +107,7 @@ impl Room {
     }
 
     fn stop(&mut self, k: u16, process: Process) {
-        // During a cut nobody comes or goes.
+        // During a cut no instance comes or goes.
         self.heal();
         if self.wait_for(process, &Stage::Open) {
             self.shared.set_stage(process, Stage::Stopping);
@@ -125,7 +125,7 @@ impl Room {
         let is_open = |p: &Process| self.shared.stage(*p) == Stage::Open;
         let open = self.present.iter().find(|(_, p)| is_open(p));
         if let Some((&k, &process)) = open {
-            // During a cut nobody goes.
+            // During a cut no instance goes.
             self.heal();
             self.shared.met("stopped: during a recovery");
             self.shared.set_stage(process, Stage::Stopping);
@@ -133,7 +133,7 @@ impl Room {
         }
     }
 
-    /// For longer than others wait, if they do not wait for ever.
+    /// Freezes a process for longer than others wait, if they do not wait for ever.
     fn freeze(&mut self, process: Process) {
         let long = self.mix.misscount.map_or(0, |m| 6 * m.as_millis() as u64);
         let time = match self.rng.one_in(2) {
@@ -144,7 +144,7 @@ impl Room {
         sim::freeze(process, Duration::from_millis(time));
     }
 
-    /// Calls of a process fail from some moment on: its writes and syncs for good, its reads for a
+    /// Lets calls of a process fail from some moment on: writes and syncs for good, reads for a
     /// while.
     fn doom(&mut self, process: Process) {
         let storage = self.shared.storage();
@@ -164,8 +164,8 @@ impl Room {
             1 => Faults {
                 fail_from_sync: soon(storage.syncs(), after),
                 fail_syncs: u64::MAX,
-                // What is read back after a failed sync is believed (README, limits): the power may
-                // be lost later here.
+                // An instance believes what it reads back after a failed sync (README, limits). The
+                // power may be lost later here.
                 syncs_can_be_repeated: true,
                 ..fails
             },
@@ -195,7 +195,7 @@ impl Room {
         storage.set_faults(self.faults);
     }
 
-    /// The disk has room again, and no call fails.
+    /// Gives the disk room again, and ends failing calls.
     pub fn mend(&mut self) {
         if self.faults.capacity.take().is_some() {
             say("the disk has room again");

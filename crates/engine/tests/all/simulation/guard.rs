@@ -1,4 +1,4 @@
-//! The guard of an instance, as `braid up` is one: it reads orders for the instance's end, and
+//! The guard of an instance, in the role of `braid up`: it reads orders for the instance's end, and
 //! kills it.
 
 use super::node;
@@ -8,22 +8,23 @@ use seam::sim::{self, Process};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Guards are processes too, with numbers of their own.
+/// The first number of guards: they are processes, too, with numbers of their own.
 const FIRST: Process = 10_000;
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Of one process.
+/// The guard of one process.
 pub struct Guard {
     shared: Arc<Shared>,
     instance: u16,
     process: Process,
     evictions: Evictions,
-    /// The instance's last life before: orders up to that one are not for this.
+    /// The instance's last life before this one. Orders for that life or an earlier one are not for
+    /// this one.
     above: u32,
 }
 
 impl Guard {
-    /// Before the process is started.
+    /// A guard for a process that has not started yet.
     pub fn new(shared: &Arc<Shared>, instance: u16, process: Process) -> engine::Result<Guard> {
         let evictions = Evictions::open_on(&shared.storage().as_client(FIRST + process))?;
         Ok(Guard {

@@ -1,7 +1,8 @@
-//! A few keys, each of which one row may have: put, taken away and moved by all instances at once,
-//! with savepoints, with waiting, NOWAIT and SKIP LOCKED. A row has a token of its own, so it is
-//! known which of them must be there, which must not, that none is taken twice, and whether there
-//! was a reason to refuse one as a duplicate.
+//! A few keys, each of which one row may have. All instances put, take away and move them at once,
+//! with savepoints, with waiting, NOWAIT and SKIP LOCKED.
+//!
+//! A row has a token of its own. So it is known which rows must be there and which must not, that
+//! none is taken twice, and whether there was a reason to refuse one as a duplicate.
 
 use super::shared::Shared;
 use super::work::Client;
@@ -13,13 +14,13 @@ use std::sync::Arc;
 
 const KEYS: u64 = 10;
 
-/// Keys and tokens that somebody has seen.
+/// Keys and tokens that a transaction has seen.
 type Rows = Vec<(i64, usize)>;
 
-/// What became of a change, and when: by the book's own count of moments.
+/// The outcome of a change and when it came about, by the book's own count of moments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
-    /// Under way, or nobody knows.
+    /// The change is under way, or its outcome is unknown.
     Open,
     Committed(u64),
     RolledBack(u64),
@@ -29,15 +30,15 @@ enum End {
 struct Token {
     key: i64,
     end: End,
-    /// By whom it was taken away.
+    /// The takes: attempts to take the row away, by their outcomes.
     takes: Vec<End>,
 }
 
-/// A change of a transaction.
+/// A change that a transaction makes.
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
     Put(usize),
-    /// The token, and which take of it this is.
+    /// A token, and which of its takes this is.
     Take(usize, usize),
 }
 
@@ -86,9 +87,9 @@ impl Keys {
         self.end(changes, End::RolledBack);
     }
 
-    /// What is wrong with rows that somebody saw who began at a moment, and whose own changes are
-    /// these. At REPEATABLE READ a row that is gone since stays to be seen beside one's own that
-    /// took its place, as in PostgreSQL.
+    /// Says what is wrong with the rows that a transaction saw which began at a moment and made
+    /// these changes. At REPEATABLE READ a transaction that has put a row in place of one that is
+    /// gone since may see both, as in PostgreSQL.
     fn judge(
         &self,
         rows: &Rows,
@@ -139,7 +140,7 @@ impl Keys {
         None
     }
 
-    /// Whether nobody who begins at this moment, or later, can meet the token.
+    /// Whether no transaction that begins at this moment, or later, can meet the token.
     fn is_gone(&self, token: usize, began: u64) -> bool {
         let t = &self.tokens[token];
         let before = |at: u64| at < began;
@@ -149,7 +150,7 @@ impl Keys {
                 .any(|e| matches!(e, End::Committed(at) if before(*at)))
     }
 
-    /// Whether another row may have had the key when one was refused.
+    /// Whether another row may have had the key when a row was refused.
     fn may_refuse(&self, refused: usize, began: u64, own: &[Change]) -> bool {
         let is_own_take = |n: usize| {
             own.iter()
@@ -162,7 +163,7 @@ impl Keys {
     }
 }
 
-/// In the end.
+/// The check at the end.
 pub fn check(engine: &Arc<Engine>, shared: &Shared, t: &Arc<TableDef>) -> Result<()> {
     let rows = common::contents(engine, t)?;
     let rows = rows
@@ -187,7 +188,7 @@ pub fn check(engine: &Arc<Engine>, shared: &Shared, t: &Arc<TableDef>) -> Result
     Ok(())
 }
 
-/// For the canary.
+/// The table without its unique index, for the canary.
 fn without_unique(t: &TableDef) -> TableDef {
     let mut t = t.clone();
     t.indexes.iter_mut().for_each(|i| i.unique = false);
@@ -202,7 +203,7 @@ fn text(rng: &mut Rng) -> String {
 }
 
 impl Client<'_> {
-    /// One transaction's work.
+    /// The work of one transaction.
     pub fn keys(&mut self, t: &Arc<TableDef>, repeatable: bool) -> Result<()> {
         let began = self.shared.book().keys.now();
         for _ in 0..1 + self.rng.below(5) {
@@ -227,7 +228,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// One statement.
+    /// The work of one statement.
     fn key(&mut self, t: &Arc<TableDef>, snapshot_of: Option<u64>) -> Result<()> {
         let key = self.rng.below(KEYS) as i64;
         match self.rng.below(10) {
@@ -297,8 +298,8 @@ impl Client<'_> {
         self.back_to(before, kept)
     }
 
-    /// What follows a change that may have been refused as a duplicate: it is as if it had not been
-    /// tried.
+    /// The work that follows a change that may have been refused as a duplicate. A refused change
+    /// leaves nothing.
     fn unless_refused(
         &mut self,
         done: Result<()>,
@@ -318,7 +319,7 @@ impl Client<'_> {
         }
     }
 
-    /// Locks the row of a key, if there is one that nobody keeps from us.
+    /// Locks the row of a key, if there is one and no other transaction keeps it.
     fn locked_key(&mut self, t: &TableDef, key: i64) -> Result<Option<(block::RowId, usize)>> {
         let snap = self.s.snapshot()?;
         let Some((rid, token, _)) = find(self.s, t, &snap, key)? else {
@@ -383,7 +384,7 @@ impl Client<'_> {
         self.unless_refused(moved, (&before, kept), new, began)
     }
 
-    /// Reads all of them in one snapshot.
+    /// Reads all keys in one snapshot.
     fn look_at_keys(&mut self, t: &Arc<TableDef>, snapshot_of: Option<u64>) -> Result<()> {
         let began = match snapshot_of {
             Some(began) => began,

@@ -1,12 +1,12 @@
-//! What seeds meet: what nothing meets is tested by nothing. Counted in each seed, written as a
-//! line for whoever started it, and added up over a campaign.
+//! Counts of what seeds meet: what no seed meets is not tested. A seed counts, writes the counts as
+//! a line for the process that started it, and a campaign adds them up.
 
 use std::collections::BTreeMap;
 
-/// How often.
+/// How often each thing was met.
 pub type Met = BTreeMap<String, u64>;
 
-/// What the engine counts itself, in all instances.
+/// The engine's own counts, over all instances.
 pub fn statistics() -> impl Iterator<Item = (String, u64)> {
     let stats = wait::views::system_stats().into_iter();
     stats.map(|(stat, n)| (format!("stat {}", stat.name()), n))
@@ -23,12 +23,12 @@ pub fn line(met: &Met) -> String {
     format!("{BEGINS}{}", parts.join("; "))
 }
 
-/// How often in all, and in how many seeds.
+/// How often each thing was met in all, and in how many seeds.
 #[derive(Default)]
 pub struct Sums(BTreeMap<String, (u64, u64)>);
 
 impl Sums {
-    /// Takes in what a seed has said.
+    /// Adds the counts in the output of a seed.
     pub fn add(&mut self, said: &str) {
         let line = said.lines().rev().find_map(|l| l.strip_prefix(BEGINS));
         let parts = line.into_iter().flat_map(|l| l.split("; "));

@@ -1,11 +1,11 @@
-//! What a seed is made of. One that has a little of everything meets few things together often, so
-//! most seeds have a few things, each much, and no two the same ("swarm testing": Groce and others,
-//! 2012).
+//! The mix of work and events that a seed is made of. A seed with a little of everything rarely
+//! meets several things together. So most seeds have a few things, each much, and no two the same
+//! ("swarm testing": Groce and others, 2012).
 
 use crate::common::Rng;
 use std::time::Duration;
 
-/// What a client does in a transaction.
+/// The work of a client in a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     Transfer,
@@ -27,11 +27,11 @@ const WORK: [(Work, u64); 7] = [
     (Work::Keys, 3),
 ];
 
-/// What happens to an instance.
+/// An event that happens to an instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     Kill,
-    /// While a write of it is in flight, which keeps its locks.
+    /// The instance is killed while a write of it is in flight, which keeps its locks.
     KillWriting,
     LosePower,
     Stop,
@@ -61,18 +61,18 @@ const EVENTS: [(Event, u64); 10] = [
 pub struct Mix {
     work: [u64; WORK.len()],
     events: [u64; EVENTS.len()],
-    /// Of each instance.
+    /// Clients of each instance.
     pub clients: u64,
-    /// Longest pause of a client between two transactions.
+    /// The longest pause of a client between two transactions.
     pub think_us: u64,
     /// A client takes a granule over in one of so many transactions.
     pub remaster: u64,
-    /// A client has the statement of one of its instance cancelled before one in so many
-    /// transactions.
+    /// Before one in so many transactions, a client has the statement of another client of its
+    /// instance cancelled.
     pub cancel: u64,
     /// Blocks in an instance's cache.
     pub frames: u64,
-    /// How long who does not answer is waited for, if instances are guarded.
+    /// How long a member that does not answer is waited for; none if instances are not guarded.
     pub misscount: Option<Duration>,
 }
 
@@ -117,7 +117,7 @@ fn weights<const N: usize>(rng: &mut Rng, even: bool, usual: [u64; N]) -> [u64; 
     }
 }
 
-/// A place, each as likely as its weight says.
+/// A position, drawn by weight.
 fn pick(rng: &mut Rng, weights: &[u64]) -> usize {
     let mut n = rng.below(weights.iter().sum());
     for (at, &w) in weights.iter().enumerate() {

@@ -1,14 +1,18 @@
-//! The whole engine, several instances in one process over a simulated disk and network, every step
-//! drawn from a seed: transfers between accounts, appends to lists, draws from sequences, fights
-//! for unique keys and changes of tables' definitions while instances are killed, one by one and
-//! together, frozen, cut off, evicted, started and stopped, their devices fail or are full, and the
-//! machine room loses its power. What must hold then: sums, nothing acknowledged lost or doubled,
-//! isolation, real-time order, no value drawn twice, no key twice, every check of `braid verify`.
+//! The whole engine: several instances in one process over a simulated disk and network. A seed
+//! draws every step.
 //!
-//! A seed is a process of its own: threads of killed instances stay where they were for ever.
-//! `BRAID_SIM_SEED=7` runs one seed here and shows what it says; `BRAID_SIM_SEEDS=2000` is a
-//! campaign of so many, with `BRAID_SIM_ROUGH=1` also while instances start or join; from
-//! `BRAID_SIM_FROM` on, `BRAID_SIM_JOBS` at a time; `BRAID_SIM_TRACE=file` writes every step.
+//! Clients transfer between accounts, append to lists, draw from sequences, fight for unique keys
+//! and change definitions of tables. Meanwhile instances are killed, one by one and together,
+//! frozen, cut off, evicted, started and stopped; their devices fail or are full, and the machine
+//! room loses its power. Checked are sums, that nothing acknowledged is lost or doubled, isolation,
+//! real-time order, that no value is drawn twice, that no key is there twice, and everything that
+//! `braid verify` checks.
+//!
+//! A seed is a process of its own, because threads of killed instances stay where they were for
+//! ever. `BRAID_SIM_SEED=7` runs one seed here and shows its output. `BRAID_SIM_SEEDS=2000` is a
+//! campaign of so many, from `BRAID_SIM_FROM` on, `BRAID_SIM_JOBS` at a time; with
+//! `BRAID_SIM_ROUGH=1` events happen also while instances start or join. `BRAID_SIM_TRACE=file`
+//! writes every step.
 
 mod draws;
 mod events;
@@ -30,13 +34,14 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use testkit::seeds::{given, number};
 
-/// In the default tests.
+/// Seeds of the default tests.
 const SEEDS: u64 = 24;
-/// Real time of one seed, beyond which it hangs in something that is not of the seam. One that
-/// takes a second may have to share its processors with much else.
+/// The most real time of a seed. Beyond it the seed hangs in something that is not of the seam. The
+/// limit is high: a seed that takes a second may have to share its processors with much else.
 const PATIENCE: Duration = Duration::from_secs(1200);
-/// Which seed a child is to run, and what is broken on purpose.
+/// The variable that tells a child which seed to run.
 const CHILD: &str = "BRAID_SIM_CHILD";
+/// The variable that tells a child what is broken on purpose.
 const CANARY: &str = "BRAID_SIM_CANARY";
 
 struct Run {
@@ -123,7 +128,7 @@ fn schedules() {
             other => panic!("no canary {other}"),
         });
         scenario::run(seed, canary);
-        // The threads of the killed are still there.
+        // The threads of killed instances are still there.
         std::process::exit(0);
     }
     let from = number("BRAID_SIM_FROM", 1);
@@ -152,7 +157,7 @@ fn schedules() {
     assert!(failed.is_empty(), "failed: {failed:?}");
 }
 
-/// Without this no seed means anything.
+/// Without this, a seed means nothing.
 #[test]
 fn a_seed_is_one_schedule() {
     let mut first = Vec::new();
@@ -168,7 +173,7 @@ fn a_seed_is_one_schedule() {
     assert!(first.windows(2).all(|w| w[0] != w[1]));
 }
 
-/// How many of some seeds notice a mistake, in these words.
+/// How many of these seeds notice a mistake and say so in these words.
 fn noticed(seeds: std::ops::Range<u64>, canary: Canary, words: &[&str]) -> usize {
     let mut found = 0;
     run(seeds, Some(canary), |run| {
@@ -178,21 +183,21 @@ fn noticed(seeds: std::ops::Range<u64>, canary: Canary, words: &[&str]) -> usize
     found
 }
 
-/// Canaries: without them passing says nothing.
+/// The canaries: without them a passing test says nothing.
 #[test]
 fn a_disk_that_lies_is_found() {
     let found = noticed(1..7, Canary::Disk, &["lost: token", "is damaged"]);
     assert!(found > 0, "what a disk forgot was noticed by no seed");
 }
 
-/// Whether one of the first seeds notices it, which are others when the schedules change.
+/// Whether one of the first seeds notices the mistake. Which one does changes with the schedules.
 fn is_found(canary: Canary, words: &[&str]) -> bool {
     (0..30).any(|part| noticed(1 + part * 6..7 + part * 6, canary, words) > 0)
 }
 
 #[test]
 fn a_hasty_commit_is_found() {
-    // By about one seed in thirty: five of the first 160.
+    // About one seed in thirty notices it: five of the first 160.
     assert!(is_found(Canary::Haste, &["real time:"]));
 }
 
@@ -204,8 +209,8 @@ fn a_table_changed_without_its_lock_is_found() {
     ));
 }
 
-/// Sessions that find the same leaf full divide it at once. Who comes second gives the block back
-/// that it was given for that: the last one of its extent that is formatted. After a restart the
+/// Sessions that find the same leaf full divide it at once. The second one gives back the block
+/// that it was given for that, which is the last formatted one of its extent. After a restart the
 /// next split uses that block, and another session looks where the formatted ones end.
 #[test]
 fn no_block_of_an_index_is_given_out_twice_after_a_restart() {

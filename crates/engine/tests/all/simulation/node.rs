@@ -1,5 +1,5 @@
-//! One life of an instance: a process that opens the database, lets clients work, and stops when it
-//! is told to, or is killed.
+//! One life of an instance: a process that opens the database and lets clients work. It stops when
+//! it is told to, or is killed.
 
 use super::mix::Mix;
 use super::shared::{Shared, Stage, pause, say};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use storage::Storage;
 
-/// How an instance is started.
+/// What is needed to start an instance.
 #[derive(Clone)]
 pub struct Start {
     pub shared: Arc<Shared>,
@@ -22,11 +22,11 @@ pub struct Start {
     pub instance: u16,
     pub process: Process,
     pub seed: u64,
-    /// The instance's former life was killed.
+    /// Whether the instance's former life was killed.
     pub is_again: bool,
 }
 
-/// Starts the process; its life is in the book from then on.
+/// Starts the process. From then on the book has its life.
 pub fn start(s: Start) {
     say(&format!("process {} is instance {}", s.process, s.instance));
     s.shared.set_stage(s.process, Stage::Opening);
@@ -40,7 +40,7 @@ pub fn kill(shared: &Shared, process: Process) {
     sim::kill(process);
 }
 
-/// Whether an instance is right to end itself.
+/// Whether it is right that an instance ends itself.
 fn may_end(shared: &Shared, process: Process, why: &str) -> bool {
     if why.contains("has ordered the end of this instance") {
         shared.met("ended itself as ordered");
@@ -53,7 +53,7 @@ fn may_end(shared: &Shared, process: Process, why: &str) -> bool {
     doomed
 }
 
-/// What who is not guarded is waited for: for ever.
+/// How long a member without a guard is waited for: for ever.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 pub fn host(shared: &Arc<Shared>, process: Process, misscount: Option<Duration>) -> Host {
@@ -89,7 +89,7 @@ fn live(s: &Start) {
     let config = Config {
         instance: s.instance,
         join_others: true,
-        // Also the policy moves masters, beside what clients do (`work`).
+        // The policy moves masters, too, beside what clients do (`work`).
         affinity: Affinity {
             window: Duration::from_millis(500),
             minimum: 4,
@@ -109,7 +109,7 @@ fn live(s: &Start) {
             s.shared.set_stage(s.process, Stage::Refused(e.to_string()));
         }
     }
-    // The process ends, and what it left open is closed.
+    // The process ends, and everything that it left open is closed.
     s.shared.storage().kill_client(s.process);
     sim::kill(s.process);
 }
@@ -138,7 +138,8 @@ fn serve(s: &Start, engine: &Arc<Engine>, rng: &mut Rng) {
     }
     match engine.stop(&Quiet) {
         Ok(()) => s.shared.set_stage(s.process, Stage::Stopped),
-        // As a real instance that cannot stop cleanly: it is left as if it had been killed.
+        // A real instance that cannot stop cleanly is left as if it had been killed. So is this
+        // one.
         Err(_) if s.shared.is_doomed(s.process) => s.shared.set_stage(s.process, Stage::Killed),
         Err(e) => s
             .shared

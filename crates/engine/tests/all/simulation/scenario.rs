@@ -1,4 +1,4 @@
-//! What happens to the instances of one seed, and what must be true in the end.
+//! The events of one seed, and the checks at its end.
 
 use super::guard::Guard;
 use super::met::{self, Met};
@@ -17,7 +17,7 @@ use std::time::Duration;
 use storage::Faults;
 use testkit::history::{self, List, Token};
 
-/// Virtual time in which everything is over; starts wait for survivors for seconds.
+/// Virtual time in which everything is over. Starts wait for survivors for seconds.
 const TIME_LIMIT: Duration = Duration::from_secs(900);
 
 /// A mistake made on purpose, which must be found.
@@ -27,7 +27,7 @@ pub enum Canary {
     Disk,
     /// A commit is answered before others know of it.
     Haste,
-    /// Tables are dropped and truncated beside those who use them.
+    /// Tables are dropped and truncated while others use them.
     Locks,
     /// A unique index is not asked whether a key is there.
     Keys,
@@ -73,13 +73,13 @@ pub fn run(seed: u64, canary: Option<Canary>) {
     );
 }
 
-/// How often something was met whose name begins like this.
+/// How often things were met whose names begin like this.
 fn count(met: &Met, begins: &str) -> u64 {
     let such = met.iter().filter(|(what, _)| what.starts_with(begins));
     such.map(|(_, n)| n).sum()
 }
 
-/// What is to be met together.
+/// Counts the combinations that seeds are to meet.
 fn add_combinations(book: &mut Book) {
     let of = |what: &str| count(&book.met, what);
     let (wide, moved) = (of("committed: Wide") >= 20, of("stat gc granules") >= 3);
@@ -106,9 +106,9 @@ pub struct Room {
     pub mix: Arc<Mix>,
     pub rng: Rng,
     seed: u64,
-    /// Of each instance the process of its present life, if it has one.
+    /// The process of each instance's present life, if it has one.
     pub present: BTreeMap<u16, Process>,
-    /// The process of its last life.
+    /// The process of each instance's last life.
     last: BTreeMap<u16, Process>,
     pub processes: Process,
     pub cuts: Vec<(Process, Process)>,
@@ -118,14 +118,14 @@ pub struct Room {
 }
 
 impl Room {
-    /// `even`: with a little of everything.
+    /// A room for a seed. `even`: with a little of everything.
     fn new(seed: u64, even: bool) -> Room {
         let (storage, table) = common::create();
         let engine = common::open(&storage).expect("a new database opens");
         let schema = Schema::create(&engine, table).expect("there is room for it");
         engine.stop(&Quiet).expect("it stops");
         let mut rng = Rng(seed);
-        // All on one machine, each on its own, or some together.
+        // All instances are on one machine, each is on its own, or some are together.
         let together = match rng.below(3) {
             0 => 0,
             1 => !0,
@@ -150,7 +150,7 @@ impl Room {
     }
 
     pub fn start(&mut self, instance: u16) {
-        // Its former life may still be stopping, for which it needs the others.
+        // The former life may still be stopping, and needs the other instances for that.
         if let Some(&former) = self.last.get(&instance)
             && self.shared.stage(former) == Stage::Stopping
         {
@@ -180,13 +180,13 @@ impl Room {
         }
     }
 
-    /// Forgets who is not there any more, by whose doing ever.
+    /// Forgets the processes that are gone, whatever ended them.
     pub fn look_around(&mut self) {
         let book = self.shared.book();
         self.present.retain(|_, p| !has_ended(&book.lives[p]));
     }
 
-    /// Waits until a process has come so far; false if it ended otherwise.
+    /// Waits until a process has come to this stage. False if it ended otherwise.
     pub fn wait_for(&self, process: Process, wanted: &Stage) -> bool {
         loop {
             match self.shared.stage(process) {
@@ -237,7 +237,7 @@ impl Room {
         }
     }
 
-    /// Unless anything may happen at any time: waits until nobody is starting.
+    /// Waits until no instance is starting, unless anything may happen at any time.
     fn settle(&mut self) {
         self.look_around();
         let is_open = |p: &Process| self.shared.stage(*p) == Stage::Open;
@@ -261,8 +261,8 @@ impl Room {
 
     fn stop_all(&mut self) {
         let present = std::mem::take(&mut self.present);
-        // Whoever is not open yet may wait for others: nobody is told to stop before all are.
-        // Meanwhile others may have been ended.
+        // An instance that is not open yet may wait for others. So none is told to stop before all
+        // are open. Meanwhile others may have been ended.
         for &process in present.values() {
             self.wait_for(process, &Stage::Open);
         }
@@ -276,7 +276,8 @@ impl Room {
                 continue;
             }
             match self.shared.stage(process) {
-                // By its guard, or for its device; or it could not be opened for that.
+                // Its guard ended it, or its device failed. Or it could not be opened for one of
+                // these.
                 Stage::Killed if self.mix.misscount.is_some() => {}
                 Stage::Killed | Stage::Refused(_) if self.shared.is_doomed(process) => {}
                 stage => self
@@ -291,7 +292,7 @@ impl Room {
         if self.is_over() {
             return;
         }
-        // Those that were told to stop earlier have their time.
+        // Instances that were told to stop earlier get the time that they need.
         for process in 1..=self.processes {
             if self.shared.stage(process) == Stage::Stopping {
                 self.wait_for(process, &Stage::Stopped);

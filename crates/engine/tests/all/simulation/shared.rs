@@ -1,6 +1,6 @@
-//! What the processes of a simulation and who watches them have in common: the history, and who is
-//! to do what. Its lock is a real one, taken for a moment and never during a call of the seam: a
-//! process that is killed does not have it.
+//! What the processes of a simulation and their watchers have in common: the history, and the tasks
+//! of each. Its lock is a real one. It is taken for a moment and never during a call of the seam,
+//! so a process that is killed does not have it.
 
 use super::keys::Keys;
 use super::met::Met;
@@ -17,7 +17,7 @@ use testkit::history::{Op, Outcome, Token, Txn};
 pub enum Stage {
     Opening,
     Open,
-    /// Told to stop.
+    /// The process was told to stop.
     Stopping,
     Stopped,
     /// The instance could not be opened.
@@ -25,49 +25,50 @@ pub enum Stage {
     Killed,
 }
 
-/// A value of a sequence.
+/// A value drawn from a sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Drawn {
     pub sequence: usize,
     pub value: i64,
     pub process: Process,
-    /// By a transaction whose commit was acknowledged.
+    /// Whether a transaction whose commit was acknowledged drew it.
     pub committed: bool,
 }
 
-/// Of a wide row's changes.
+/// The changes of a wide row.
 #[derive(Clone, Copy, Default)]
 pub struct Count {
     pub committed: i32,
-    /// Committed, under way, or of an unknown end.
+    /// Changes that are committed, under way, or of an unknown end.
     pub tried: i32,
 }
 
 #[derive(Default)]
 pub struct Book {
     pub txns: Vec<Txn>,
-    /// In which process each of them ran.
+    /// The process in which each transaction ran.
     pub places: Vec<Process>,
     pub tokens: Token,
     pub draws: Vec<Drawn>,
     pub counts: BTreeMap<i64, Count>,
     pub keys: Keys,
-    /// Processes by number, each one life of an instance.
+    /// Processes by number. Each is one life of an instance.
     pub lives: BTreeMap<Process, Stage>,
-    /// What must not have happened.
+    /// What happened and must not have happened.
     pub failures: Vec<String>,
     pub met: Met,
-    /// Those whose devices fail: they may end themselves, and their statements fail.
+    /// Processes whose devices fail. They may end themselves, and their statements fail.
     pub doomed: BTreeSet<Process>,
-    /// Until when the disk was full last.
+    /// Until when the disk was last full.
     pub full_until: Option<u64>,
 }
 
 pub struct Shared {
     book: Mutex<Book>,
     pub storage: Mutex<SimStorage>,
-    /// Memory of one machine, and which instances run there, as bits.
+    /// Memory of one machine.
     memory: Arc<Registry>,
+    /// The instances that run on that machine, as bits by their numbers.
     together: u64,
 }
 
@@ -82,7 +83,7 @@ impl Shared {
         })
     }
 
-    /// What an instance shares with the others of its machine.
+    /// The memory that an instance shares with the others of its machine.
     pub fn memory_of(&self, instance: u16) -> Option<Arc<dyn SharedMemory>> {
         let here = self.together & (1 << instance) != 0;
         here.then(|| self.memory.clone() as Arc<dyn SharedMemory>)
@@ -134,8 +135,8 @@ impl Shared {
         self.book().lives.insert(process, stage);
     }
 
-    /// Tells a process to stop. False if it is not open any more: its guard, or its device, may
-    /// have ended it.
+    /// Tells a process to stop. False if it is not open any more, because its guard or its device
+    /// has ended it.
     pub fn tell_to_stop(&self, process: Process) -> bool {
         let is_open = self.stage(process) == Stage::Open;
         if is_open {
@@ -160,7 +161,7 @@ impl Shared {
         self.book().txns[txn].ops.push(op);
     }
 
-    /// The history of lists, for somebody who has to find out what went wrong.
+    /// Prints the history of lists, for a person who has to find out what went wrong.
     pub fn tell_history(&self) {
         let book = self.book();
         for (n, (txn, place)) in book.txns.iter().zip(&book.places).enumerate() {

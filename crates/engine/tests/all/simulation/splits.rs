@@ -1,4 +1,4 @@
-//! Sessions of one instance that insert rising keys, from restart to restart.
+//! Sessions of one instance insert rising keys, from restart to restart.
 
 use crate::common::{self, Quiet, row};
 use engine::Isolation;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 const SESSIONS: usize = 3;
-/// A leaf has room for little more than five hundred.
+/// A leaf has room for little more than five hundred rows.
 const ROWS: i64 = 560;
 const STARTS: i64 = 5;
 

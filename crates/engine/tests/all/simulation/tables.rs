@@ -1,7 +1,7 @@
-//! Tables that are created, dropped, truncated and indexed while others use them, on whatever
-//! instance: as `sql` does it, with locks of names and tables and a dictionary that is looked at
-//! again once the lock is held. The dictionary is a few rows of the main table, each with the
-//! definition of one table; in every table the numbers sum to the same.
+//! Tables are created, dropped, truncated and indexed while others use them, on whatever instance.
+//! That is done as `sql` does it: with locks of names and tables, and a dictionary that is looked
+//! at again once the lock is held. The dictionary is a few rows of the main table, each with the
+//! definition of one table. In every table the numbers sum to the same.
 
 use super::work::Client;
 use crate::common::{Rng, by_index, difference, find, row, scan};
@@ -18,7 +18,8 @@ pub const FIRST_SLOT: i64 = 1000;
 const ROWS: i64 = 5;
 const NUMBER: i32 = 40;
 
-/// `object:header` of the heap, then `object:header:column:created` of each index.
+/// A definition as text: `object:header` of the heap, then `object:header:column:created` of each
+/// index.
 fn to_text(t: &TableDef) -> String {
     let mut text = format!("{}:{}", t.object.0, t.header.0);
     for i in &t.indexes {
@@ -111,7 +112,8 @@ pub fn all(engine: &Arc<Engine>, main: &TableDef) -> Result<Vec<Arc<TableDef>>> 
     Ok(tables)
 }
 
-/// What is wrong with the contents of a table, which nobody else changes the definition of.
+/// Says what is wrong with the contents of a table. No other session changes the table's definition
+/// meanwhile.
 pub fn look_at(s: &mut Session, t: &Arc<TableDef>) -> Result<Option<String>> {
     let snap = s.snapshot()?;
     let rows = scan(s, t, &snap)?;
@@ -132,7 +134,7 @@ pub fn look_at(s: &mut Session, t: &Arc<TableDef>) -> Result<Option<String>> {
 }
 
 impl Client<'_> {
-    /// One transaction's work at READ COMMITTED.
+    /// The work of one transaction at READ COMMITTED.
     pub fn tables(&mut self, engine: &Engine) -> Result<()> {
         let slot = self.rng.below(SLOTS as u64) as i64;
         let found = definition(self.s, self.t, slot)?;
@@ -162,7 +164,7 @@ impl Client<'_> {
         }
     }
 
-    /// A table as it is once it is locked; none if it is another one by then.
+    /// The definition of a table once it is locked; none if the slot has another table by then.
     fn locked(
         &mut self,
         slot: i64,

@@ -1,7 +1,7 @@
-//! Rows that fill a block each, in a table with nearly as many blocks as an instance's cache has
-//! frames: what is changed here leaves caches for the disk and comes back. Each row counts its
-//! changes. Whoever reads a row sees every change that was acknowledged before, and none that
-//! nobody has tried.
+//! Rows that fill a block each. Their table has nearly as many blocks as an instance's cache has
+//! frames. So what is changed here leaves caches for the disk and comes back. Each row counts its
+//! changes. A reader of a row sees every change that was acknowledged before, and none that no
+//! transaction has tried.
 
 use super::shared::Shared;
 use super::work::Client;
@@ -29,8 +29,8 @@ pub fn create(engine: &Arc<Engine>) -> Result<Arc<TableDef>> {
     Ok(t)
 }
 
-/// A row's count, which must be of the changes acknowledged by now and not of more than were ever
-/// tried.
+/// Reads a row's count. It must have all changes that are acknowledged by now, and not more than
+/// were ever tried.
 fn look(s: &mut Session, shared: &Shared, t: &TableDef, id: i64) -> Result<()> {
     let before = shared.book().counts.get(&id).copied().unwrap_or_default();
     let snap = s.snapshot()?;
@@ -45,7 +45,7 @@ fn look(s: &mut Session, shared: &Shared, t: &TableDef, id: i64) -> Result<()> {
     Ok(())
 }
 
-/// In the end.
+/// The check at the end.
 pub fn check(engine: &Arc<Engine>, shared: &Shared, t: &TableDef) -> Result<()> {
     let mut s = engine.session()?;
     s.begin(Isolation::ReadCommitted)?;
@@ -54,7 +54,7 @@ pub fn check(engine: &Arc<Engine>, shared: &Shared, t: &TableDef) -> Result<()> 
 }
 
 impl Client<'_> {
-    /// One transaction's work at READ COMMITTED.
+    /// The work of one transaction at READ COMMITTED.
     pub fn wide(&mut self, t: &TableDef) -> Result<()> {
         for _ in 0..1 + self.rng.below(6) {
             let id = self.rng.below(ROWS as u64) as i64;

@@ -1,6 +1,6 @@
 //! Clients: transfers between accounts, lists that are appended to and read, draws from sequences,
-//! tables that come and go, keys that are fought for. Accounts and lists are rows of one table; of
-//! an account the balance is the indexed number, of a list the tokens are its text.
+//! tables that come and go, keys that are fought for. Accounts and lists are rows of one table. The
+//! balance of an account is the indexed number; the tokens of a list are its text.
 
 use super::draws::{self, Sequences};
 use super::keys::Change;
@@ -22,12 +22,12 @@ use testkit::history::{List, Op, Outcome, Token};
 pub const ACCOUNTS: i64 = 6;
 pub const BALANCE: i32 = 100;
 pub const LISTS: i64 = 3;
-/// The database has about as many.
+/// About as many blocks as the database has.
 const BLOCKS: u64 = 512;
 /// The id of the first list.
 pub const FIRST_LIST: i64 = 100;
 
-/// What the database has.
+/// The objects of the database.
 pub struct Schema {
     pub main: Arc<TableDef>,
     pub sequences: Sequences,
@@ -36,7 +36,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// In a database that has the main table only.
+    /// Adds the objects to a database that has the main table only.
     pub fn create(engine: &Arc<Engine>, main: Arc<TableDef>) -> Result<Schema> {
         load(engine, &main)?;
         Ok(Schema {
@@ -69,7 +69,7 @@ impl Peers {
         self.0.lock().expect("no client panics here")
     }
 
-    /// Whatever it is at.
+    /// Has the statement of one session cancelled, whatever it is doing.
     fn cancel_one(&self, rng: &mut Rng) {
         let chosen = {
             let list = self.list();
@@ -105,7 +105,7 @@ fn work(engine: &Arc<Engine>, start: &Start, peers: &Peers, rng: &mut Rng) {
             changes: Vec::new(),
         };
         if c.rng.one_in(start.mix.remaster) {
-            // Somewhere in the data file: this instance masters it from now on.
+            // From now on this instance masters a block somewhere in the data file.
             let block = c.rng.below(BLOCKS) as u32;
             let taken = engine
                 .transactions()
@@ -138,7 +138,7 @@ pub fn tokens(text: &str) -> Vec<Token> {
 
 const CANCELLED: &str = "57014";
 
-/// How things stood before a transaction took its first snapshot.
+/// The state before a transaction took its first snapshot.
 struct Began {
     us: u64,
     stolen: u64,
@@ -154,16 +154,16 @@ pub struct Client<'a> {
     pub t: &'a Arc<TableDef>,
     pub shared: &'a Shared,
     pub rng: &'a mut Rng,
-    /// What this transaction drew from sequences, by its place in the book.
+    /// The values that this transaction drew from sequences, by their places in the book.
     pub drawn: Vec<usize>,
     /// The wide rows that it changed.
     pub counted: Vec<i64>,
-    /// What it did to keys.
+    /// The changes that it made to keys.
     pub changes: Vec<Change>,
 }
 
 impl Client<'_> {
-    /// One transaction, to its end. An error is one that no client may see.
+    /// Runs one transaction to its end. An error is one that no client may see.
     fn transaction(&mut self, engine: &Engine, start: &Start) -> Result<()> {
         let work = start.mix.work(self.rng);
         // A definition is looked up as of now.
@@ -208,7 +208,7 @@ impl Client<'_> {
         };
         self.shared.met(why);
         if e.sqlstate() == CANCELLED {
-            // It has had its effect.
+            // The cancellation has had its effect.
             wait::session::clear_cancel();
         }
         self.roll_back(txn)
@@ -226,9 +226,10 @@ impl Client<'_> {
         book.keys.committed(&self.changes);
     }
 
-    /// What a statement may be refused for: that it was cancelled, a deadlock, a row changed since
-    /// its snapshot, a full disk, a device that fails; and undo that was taken away since its
-    /// snapshot, by whichever instance, because its file could not grow for one of these two.
+    /// Why a statement may be refused: it was cancelled, there was a deadlock, a row changed since
+    /// its snapshot, the disk is full, or a device fails. Undo may also have been taken away since
+    /// its snapshot, by whichever instance, because that instance's file could not grow for one of
+    /// the last two reasons.
     fn may_fail(&self, e: &Error, began: &Began) -> Option<&'static str> {
         match e.sqlstate() {
             CANCELLED => Some("cancelled"),
@@ -263,7 +264,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Changes a row as an UPDATE does: locked, and looked at again if it had changed.
+    /// Changes a row as an UPDATE does: locks it, and looks at it again if it had changed.
     fn change(&mut self, id: i64, to: impl Fn(i32, &str) -> (i32, String)) -> Result<()> {
         let main = self.t.clone();
         self.change_in(&main, id, to)

@@ -1,4 +1,5 @@
-//! Every message out and in again, its bytes, and bytes that are none.
+//! Every message is encoded and decoded again. Pins its bytes, and refuses bytes that are no
+//! message.
 
 use super::*;
 use crate::cluster::deadlock::MAX_PATH;
@@ -43,7 +44,7 @@ fn stages() -> [Stage; 3] {
     ]
 }
 
-/// One of each, in the order of the tags.
+/// One message of each kind, in the order of the tags.
 fn one_of_each() -> Vec<TxnMessage<'static>> {
     let (instance, group) = (InstanceId(2), GroupNo(8));
     let txn = TxnId::new(ME, 5);

@@ -1,4 +1,5 @@
-//! Every message out and in again, its bytes, and bytes that are none.
+//! Every message is encoded and decoded again. Pins its bytes, and refuses bytes that are no
+//! message.
 
 use super::*;
 use crate::{NameClass, Resource};
@@ -102,7 +103,8 @@ fn all() -> Vec<Message> {
     ]
 }
 
-/// However many locks an instance keeps, what it says of them in one message fits into one.
+/// A whole part of what an instance says of its locks fits into one message, so the instance may
+/// keep any number of locks.
 #[test]
 fn a_whole_part_fits_into_a_message() {
     let all = all();
@@ -126,13 +128,13 @@ fn a_whole_part_fits_into_a_message() {
     for message in whole {
         let letter = (message, None);
         let bytes = bytes_of(&letter);
-        // Before it stands what is said before every message.
+        // The limit leaves room for the front, which every message has.
         assert!(bytes.len() <= 64 << 10, "{} bytes", bytes.len());
         assert_eq!(read(&bytes), Ok(letter));
     }
 }
 
-/// One of each, in the order of the tags.
+/// One message of each kind, in the order of the tags.
 fn letters() -> Vec<Timed> {
     let cost = AnswerCost {
         queue_ns: 3,
@@ -178,7 +180,7 @@ fn the_bytes_of_messages_are_pinned() {
     }
 }
 
-/// One of each kind as [`letters`] has them.
+/// The bytes of each message of [`letters`].
 const PINNED: [(&str, &str); 17] = [
     (
         "Request",

@@ -5,10 +5,10 @@ use super::*;
 const GES: u16 = 114;
 const ROUNDS: u32 = 12;
 
-/// R6. What a master said in one epoch is not taken for a word of the next one, in which another
-///     masters the lock, also if that begins while it is being sent: two instances would hold a
-///     table exclusively. (Found by the simulation of whole instances: rows without an entry in an
-///     index that was being built.)
+/// R6. A message that a master said in one epoch is not taken for one of the next epoch, in which
+/// another instance masters the lock. That holds also if the next epoch begins while the message is
+/// being sent. Otherwise two instances would hold a table exclusively. (Found by the simulation of
+/// whole instances: rows without an entry in an index that was being built.)
 #[test]
 fn what_was_said_in_one_epoch_does_not_leave_as_of_the_next() {
     let db = Db::new(3);
@@ -17,11 +17,12 @@ fn what_was_said_in_one_epoch_does_not_leave_as_of_the_next() {
     db.net.run(seed(), || {
         for round in 1..=ROUNDS {
             let (epoch, manager) = (u64::from(round), db.manager(1).clone());
-            // All know what the others have, and nobody but the session says something now.
+            // All instances know what the others have, and from now on nobody but the session says
+            // anything.
             (1..=3).for_each(|k| db.manager(k).tick());
             db.settle();
             db.net.hold(GES);
-            // The first of the messages leaves when the next epoch has begun here.
+            // The next epoch has begun here when the first of the messages leaves.
             db.net.before_next(GES, move || {
                 manager
                     .members_changed(epoch + 1, &ids, Departed::default())
@@ -49,7 +50,7 @@ fn what_was_said_in_one_epoch_does_not_leave_as_of_the_next() {
                     before > 0,
                     "what was asked in epoch {epoch} is of that epoch"
                 );
-                // Where this instance is the master it recalls what the two others have by
+                // If this instance is the master, it recalls what the two others have by
                 // implication.
                 recalls_of_two += u32::from(before == 2);
                 for k in [2, 3] {

@@ -12,7 +12,7 @@ fn commit(db: &Db, k: usize, session: &mut Transaction, n: u16) -> (TxnId, Scn) 
     (session.id(), session.commit().unwrap())
 }
 
-/// Also without a question: the announcement names the transaction.
+/// A commit is seen without a question, because its announcement names the transaction.
 fn sees(m: &TxnManager, txn: TxnId, snapshot: &Snapshot) -> bool {
     if m.verdict(Stamp::txn(txn), snapshot) == Verdict::Ask(txn) {
         m.learn(txn, snapshot.scn).unwrap();
@@ -40,7 +40,8 @@ fn a_commit_is_announced_without_a_message_and_seen_by_the_next_snapshot() {
     db.stop();
 }
 
-/// The memory of an instance that does nothing fills up; then it is told by messages, and looks.
+/// The memory of an instance that does nothing fills up. Then the instance is told by messages, and
+/// looks.
 #[test]
 fn nothing_is_lost_on_an_instance_that_does_not_look() {
     let db = Db::over(Net::with_together([1, 2]), 2);
@@ -48,7 +49,8 @@ fn nothing_is_lost_on_an_instance_that_does_not_look() {
         let mut writer = db.node(1).session();
         let before = db.net.sent(ANNOUNCE);
         let mut commits = Vec::new();
-        // Half of 16,352 words in records of four; its own threads may look now and then.
+        // The loop writes half of 16,352 words, in records of four, unless the reader's own threads
+        // look now and then.
         while db.net.sent(ANNOUNCE) == before {
             assert!(commits.len() < 100_000, "it does not fill up");
             commits.push(commit(&db, 1, &mut writer, commits.len() as u16));
@@ -65,8 +67,8 @@ fn nothing_is_lost_on_an_instance_that_does_not_look() {
     db.stop();
 }
 
-/// What one wrote into the other's memory and died: the other knows it when it enters the epoch
-/// without that one.
+/// An instance that died had written into another's memory. The other knows that when it enters the
+/// epoch without the dead one.
 #[test]
 fn what_the_dead_have_put_here_is_known_in_the_next_epoch() {
     let db = Db::over(Net::with_together([1, 2]), 3);
@@ -74,13 +76,13 @@ fn what_the_dead_have_put_here_is_known_in_the_next_epoch() {
         let mut writer = db.node(1).session();
         db.net.cut(1, 2);
         db.net.cut(1, 3);
-        // Instance 3, on another machine, has heard nothing: nobody is told of this commit.
+        // Instance 3, on another machine, has heard nothing, so no client is told of this commit.
         let announced = db.net.sent(ANNOUNCE);
         std::thread::scope(|s| {
             s.spawn(|| {
                 commit(&db, 1, &mut writer, 0);
             });
-            // What 3 does not get is sent when 2 has it.
+            // The announcement that 3 does not get is sent after 2 has it.
             until("announcement", || db.net.sent(ANNOUNCE) > announced);
             let newest = db.manager(1).last_groups_of(InstanceId(1)).newest();
             assert_ne!(db.manager(3).last_groups_of(InstanceId(1)).newest(), newest);
@@ -111,18 +113,18 @@ fn what_the_dead_have_put_here_is_known_in_the_next_epoch() {
             until("evidence", || {
                 db.manager(3).last_groups_of(InstanceId(1)).newest() == newest
             });
-            // Here nobody has died: let the writer go.
+            // Nobody has died in this test, so the writer must be let go.
             db.manager(1)
                 .members_changed(2, &[InstanceId(1)], Departed::default())
                 .unwrap();
         });
     });
-    // Their books differ now: no clean stop.
+    // The instances' books differ now, so there is no clean stop.
     std::mem::forget(db);
 }
 
-/// A region is written in the epoch in which it was offered; in the next one announcements are
-/// messages until it is offered again.
+/// A region is written in the epoch in which it was offered. In the next epoch announcements are
+/// messages until the region is offered again.
 #[test]
 fn memory_is_offered_again_in_every_epoch() {
     let db = Db::over(Net::with_together([1, 2]), 2);
@@ -138,7 +140,7 @@ fn memory_is_offered_again_in_every_epoch() {
         let before = db.net.sent(ANNOUNCE);
         commit(&db, 1, &mut writer, 0);
         assert_eq!(db.net.sent(ANNOUNCE), before + 1);
-        // The offers of this epoch come when the next has begun: they are not taken.
+        // The offers of this epoch come after the next one has begun, and are not taken.
         for k in 1..=2 {
             db.manager(k)
                 .members_changed(3, &ids, Departed::default())
@@ -159,7 +161,7 @@ fn memory_is_offered_again_in_every_epoch() {
     db.stop();
 }
 
-/// The announcer's ceiling is durable and younger than the one that the other instance knows; a
+/// The announcer's ceiling is durable and younger than the one that the other instance knows. A
 /// message would be refused, and come again.
 #[test]
 fn an_announcement_above_the_ceiling_known_here_finds_the_durable_one() {

@@ -1,6 +1,6 @@
 //! Transactions among several instances: commits, verdicts, the gate on replies, the horizon,
-//! waits. Each instance has data blocks of its own (no block moves here); what they share is
-//! status, by messages over a network that reorders. `BRAID_TXN_SEED` replays a seed.
+//! waits. Each instance has data blocks of its own, and no block moves. The instances share status
+//! only, by messages over a network that reorders. `BRAID_TXN_SEED` replays a seed.
 
 mod enqueues;
 mod memory;
@@ -80,7 +80,7 @@ fn a_commit_is_seen_by_the_snapshots_of_another_instance_that_come_after_it() {
         assert!(verdict(two, id, after.scn));
         assert_eq!(two.state(id), TxnState::Committed(e));
         assert!(verdict(one, id, after.scn));
-        // One that was rolled back is final too.
+        // A transaction that was rolled back is final, too.
         db.node(1)
             .add(&mut writer, of(1, 1), 5, LockWait::NoWait)
             .unwrap();
@@ -92,8 +92,9 @@ fn a_commit_is_seen_by_the_snapshots_of_another_instance_that_come_after_it() {
     db.stop();
 }
 
-/// A group of a dead instance that is heard of when the others have been told that it was not:
-/// nobody could say that it is known to all, and replies would wait for that.
+/// A group of a dead instance does not count if an instance hears of it after it has told the
+/// others that it had not heard. Nobody could say that all know such a group, and replies would
+/// wait for that.
 #[test]
 fn what_the_dead_said_counts_for_nothing_once_the_epoch_is_entered() {
     let db = Db::new(3);
@@ -131,7 +132,7 @@ fn what_the_dead_said_counts_for_nothing_once_the_epoch_is_entered() {
                     thread::yield_now();
                 }
                 let in_time = left.load(Ordering::SeqCst);
-                // Here nobody has died: let all go.
+                // Nobody has died in this test, so all must be let go.
                 for (k, departed) in [(1, Departed::default()), (2, dead), (3, dead)] {
                     let alone = [InstanceId(k as u16)];
                     db.manager(k).members_changed(3, &alone, departed).unwrap();
@@ -141,7 +142,7 @@ fn what_the_dead_said_counts_for_nothing_once_the_epoch_is_entered() {
             });
         });
     });
-    // Their books differ now: no clean stop.
+    // The instances' books differ now, so there is no clean stop.
     std::mem::forget(db);
 }
 
@@ -166,7 +167,7 @@ fn the_client_is_answered_when_all_have_acknowledged() {
             until("publication", || {
                 db.manager(1).state(id) != TxnState::Active
             });
-            // The row is free, its lock's next holder need not wait for the network.
+            // The row is free: the next holder of its lock need not wait for the network.
             let mut next = db.node(1).session();
             db.node(1)
                 .add(&mut next, of(1, 0), 1, LockWait::NoWait)
@@ -196,8 +197,8 @@ fn the_client_is_answered_when_all_have_acknowledged() {
     db.stop();
 }
 
-/// A reply that shows a commit which not everybody has heard of waits like the commit itself, on
-/// its own instance and on others.
+/// A reply that shows a commit of which not everybody has heard waits as the commit itself does, on
+/// the commit's instance and on others.
 #[test]
 fn replies_that_show_what_not_all_have_heard_of_wait() {
     let db = Db::new(3);
@@ -243,8 +244,9 @@ fn replies_that_show_what_not_all_have_heard_of_wait() {
     db.stop();
 }
 
-/// Verdicts asked for over and over while transactions commit and roll back on all instances: none
-/// changes, and what a client was told is seen by whoever begins after.
+/// Sessions ask for verdicts over and over while transactions commit and roll back on all
+/// instances. No verdict changes, and a session that begins after a client was told of a commit
+/// sees it.
 #[test]
 fn no_snapshot_changes_its_mind() {
     let seed = seed();
@@ -340,9 +342,8 @@ fn a_question_whose_answer_was_lost_is_asked_again() {
     db.stop();
 }
 
-/// An instance that asked a dead one is answered by the dead one's next life as soon as all are in
-/// its epoch. It must not wait for a tick, with its snapshot, for which all instances keep their
-/// undo.
+/// The next life of a dead instance answers what the dead one was asked, as soon as all are in its
+/// epoch. The asker must not wait for a tick: all instances keep their undo for its snapshot.
 #[test]
 fn the_next_life_is_asked_again_when_all_have_entered() {
     let db = Db::new(2);
@@ -379,7 +380,7 @@ fn the_next_life_is_asked_again_when_all_have_entered() {
                 thread::yield_now();
             }
             let in_time = learner.is_finished();
-            two.tick(); // lest a failure wait for ever
+            two.tick(); // otherwise a failure would wait for ever
             assert_eq!(learner.join().unwrap(), TxnState::Active);
             assert!(in_time, "it was answered after a tick only");
         });
@@ -388,9 +389,10 @@ fn the_next_life_is_asked_again_when_all_have_entered() {
     db.stop();
 }
 
-/// Purge and truncation stop at the oldest snapshot of all instances; a member not heard yet counts
-/// as the beginning of time. 23a: a parallel worker goes on reading after its coordinator's session
-/// is gone, also where another instance purges; so does one that it has handed the snapshot on to.
+/// Purge and truncation stop at the oldest snapshot of all instances. A member that has not been
+/// heard yet counts as the beginning of time. 23a: a parallel worker goes on reading after its
+/// coordinator's session is gone, also where another instance purges. So does a worker to which it
+/// has handed the snapshot on.
 #[test]
 fn a_worker_whose_coordinator_is_gone_keeps_its_snapshot() {
     let db = Db::new(2);
@@ -451,7 +453,7 @@ fn the_horizon_is_the_least_of_all_members() {
         reader.commit().unwrap();
         tick();
         assert!(one.horizon() > old && one.horizon_reported() > old);
-        // A third comes: nothing moves before it was heard.
+        // A third instance joins. The horizon stays where it is before that instance was heard.
         let before = one.horizon();
         let ids = [1, 2, 3].map(InstanceId);
         one.members_changed(2, &ids, Departed::default()).unwrap();
@@ -472,8 +474,8 @@ fn the_horizon_is_the_least_of_all_members() {
     db.stop();
 }
 
-/// An instance that is down was closed cleanly: its status file says all. When it comes back it is
-/// asked again.
+/// An instance that is down was closed cleanly, so its status file says everything. When it comes
+/// back it is asked again.
 #[test]
 fn the_status_of_an_instance_that_is_down_is_read_from_its_file() {
     let mut db = Db::new(2);
@@ -484,7 +486,7 @@ fn the_status_of_an_instance_that_is_down_is_read_from_its_file() {
             .add(&mut t, of(2, 0), 1, LockWait::NoWait)
             .unwrap();
         let committed = t.id();
-        // Its announcement is lost; what is said after a reconnection names no transactions.
+        // The announcement is lost. What is said after a reconnection names no transactions.
         db.net.cut(1, 2);
         let announced = db.net.sent(ANNOUNCE);
         let e = thread::scope(|s| {
@@ -514,7 +516,7 @@ fn the_status_of_an_instance_that_is_down_is_read_from_its_file() {
         assert_eq!(one.learn(committed, e).unwrap(), TxnState::Committed(e));
         assert_eq!(one.state(aborted), TxnState::Aborted);
         assert_eq!(db.net.sent(ASK), asked, "nobody is there to be asked");
-        // Alone again it waits for nobody.
+        // On a lone instance a commit waits for nobody.
         let mut t = db.node(1).session();
         db.node(1)
             .add(&mut t, of(1, 0), 1, LockWait::NoWait)
@@ -542,8 +544,8 @@ fn the_status_of_an_instance_that_is_down_is_read_from_its_file() {
     db.stop();
 }
 
-/// V2: who is asked lifts its clock to the snapshot first, whatever the header said. Otherwise the
-/// transaction could commit below a snapshot that was told "active".
+/// V2: the asked instance lifts its clock to the snapshot first, whatever the header said.
+/// Otherwise the transaction could commit below a snapshot that was told "active".
 #[test]
 fn whoever_is_asked_commits_above_the_askers_snapshot() {
     let db = Db::new(2);
@@ -561,7 +563,7 @@ fn whoever_is_asked_commits_above_the_askers_snapshot() {
     db.stop();
 }
 
-/// A message from a broken peer is an error, never a panic, and never moves the clock implausibly.
+/// A message from a broken peer is an error, never a panic. It never moves the clock implausibly.
 #[test]
 fn nonsense_is_refused() {
     let db = Db::new(2);

@@ -1,5 +1,5 @@
-//! Waits for other instances' transactions, locks and acknowledgements, taken apart: who kept whom
-//! waiting, and with what (`txn::timing`).
+//! Waits for other instances' transactions, locks and acknowledgements, taken apart: which instance
+//! kept which one waiting, and with what (`txn::timing`).
 
 use super::*;
 use wait::Event;
@@ -9,8 +9,8 @@ use wait::session::{Kind, Session};
 const TXN_WAIT: u16 = 106;
 const GES: u16 = 114;
 
-/// For how long something is held that another waits for: longer than what else happens meanwhile,
-/// though nothing depends on that.
+/// How long a holder keeps what another session waits for. It is longer than anything else that
+/// happens meanwhile, though nothing depends on that.
 const HELD: Duration = Duration::from_millis(30);
 
 /// The last wait of this session for another instance.
@@ -27,7 +27,7 @@ fn waits(name: &str, event: Event) -> bool {
         .any(|s| s.name == name && waits(s))
 }
 
-/// Lets time pass in which the waiter has to wait.
+/// Keeps the waiter waiting for [`HELD`].
 fn hold() {
     let since = Instant::now();
     while since.elapsed() < HELD {
@@ -39,7 +39,8 @@ fn held(ns: u64) -> bool {
     u128::from(ns) >= HELD.as_nanos()
 }
 
-/// A transaction's end is waited for where it runs; a question about it is answered at once.
+/// The wait for a transaction's end is charged to the instance where it runs. A question about the
+/// transaction is answered at once.
 #[test]
 fn a_wait_for_a_transaction_says_where_it_ran_and_for_how_long() {
     let db = Db::new(2);
@@ -83,14 +84,15 @@ fn a_wait_for_a_transaction_says_where_it_ran_and_for_how_long() {
     db.stop();
 }
 
-/// A waiter is told of the instance whose session used the lock, be it the master, a third
-/// instance, or what the waiter's own instance, the master, has recalled it from.
+/// A waiter is told of the instance whose session used the lock. That may be the master or a third
+/// instance. It may also be an instance from which the waiter's own instance, as the master, has
+/// recalled the lock.
 #[test]
 fn a_wait_for_a_lock_says_who_used_it_and_for_how_long() {
     let db = Db::new(3);
     let mut masters = [0; 3];
     db.net.run(seed(), || {
-        // By hash each of the three masters some of them.
+        // By hash each of the three instances masters some of the tables.
         for object in 1000..1012 {
             let table = ObjectId(object);
             let mut user = db.node(2).session();
@@ -126,7 +128,7 @@ fn a_wait_for_a_lock_says_who_used_it_and_for_how_long() {
     db.stop();
 }
 
-/// A session that does not want to wait learns, too, who was in the way.
+/// A session that does not want to wait learns, too, which instance was in the way.
 #[test]
 fn a_lock_that_is_refused_says_by_whom() {
     let db = Db::new(2);
@@ -149,7 +151,7 @@ fn a_lock_that_is_refused_says_by_whom() {
     db.stop();
 }
 
-/// The acknowledgement that came last is what a commit has waited for.
+/// A commit has waited for the acknowledgement that came last.
 #[test]
 fn a_commit_says_who_heard_of_it_last() {
     let db = Db::new(3);

@@ -61,7 +61,7 @@ fn a_transaction_of_another_instance_is_waited_for() {
                     false => db.node(1).rollback(&mut holder).unwrap(),
                 }
                 assert!(!over.load(Ordering::SeqCst), "it was not told yet");
-                // What was said is lost with the connection; the timer asks again.
+                // The connection has lost what was said. The timer asks again.
                 db.net.cut(1, 2);
                 db.net.heal();
                 db.manager(2).tick();
@@ -140,8 +140,8 @@ fn a_rollback_to_a_savepoint_is_told_to_other_instances() {
     db.stop();
 }
 
-/// A session of each step holds a row of its own and waits for that of the next; returns how each
-/// wait ended.
+/// Makes a session for each step, which holds a row of its own and waits for the row of the next.
+/// Returns how each wait ended.
 fn circle(db: &Db, steps: &[usize]) -> Vec<std::result::Result<(), Error>> {
     let mut sessions: Vec<Transaction> = Vec::new();
     for (n, &k) in steps.iter().enumerate() {
@@ -170,8 +170,8 @@ fn circle(db: &Db, steps: &[usize]) -> Vec<std::result::Result<(), Error>> {
     })
 }
 
-/// Race 26 of docs/design.md: found within a second, one victim, whether the circle takes two
-/// instances or three, and whether it goes through one of them twice.
+/// Race 26 of docs/design.md. A deadlock is found within a second and has one victim, whether the
+/// circle takes two instances or three, and whether it goes through one of them twice.
 #[test]
 fn a_circle_over_instances_has_one_victim_within_a_second() {
     let db = Db::new(3);
@@ -194,14 +194,14 @@ fn a_circle_over_instances_has_one_victim_within_a_second() {
                 ended.iter().filter(|e| e.is_err()).count() == 1,
                 "{ended:?}"
             );
-            // Twice a second on a machine whose cores others use too.
+            // The limit is two seconds, because others use the machine's cores, too.
             assert!(took < Duration::from_secs(2), "{steps:?} took {took:?}");
         }
     });
     db.stop();
 }
 
-/// Both sessions of a circle have found it and are about to make sure: they must choose the same
+/// Both sessions of a circle have found it and are about to make sure. They must choose the same
 /// victim.
 #[test]
 fn all_who_walk_a_circle_choose_the_same_victim() {
@@ -225,8 +225,8 @@ fn all_who_walk_a_circle_choose_the_same_victim() {
     db.stop();
 }
 
-/// A session stands behind a lock of its own instance in the middle of the circle; and a chain that
-/// is none has no victim, however often it is looked at.
+/// A session in the middle of the circle stands behind a lock of its own instance. A chain that is
+/// no circle has no victim, however often it is looked at.
 #[test]
 fn walks_follow_local_locks_and_chains_have_no_victim() {
     let db = Db::new(2);
@@ -254,7 +254,7 @@ fn walks_follow_local_locks_and_chains_have_no_victim() {
                 db.node(1).rollback(&mut b).unwrap();
                 waited
             });
-            // No circle yet: after three looks of each nobody has given up.
+            // There is no circle yet: after three looks of each session nobody has given up.
             let walks = db.net.sent(WALK);
             until("three walks", || db.net.sent(WALK) >= walks + 3);
             assert!(!a_waits.is_finished() && !b_waits.is_finished());
@@ -263,7 +263,8 @@ fn walks_follow_local_locks_and_chains_have_no_victim() {
                 db.node(2).rollback(&mut c).unwrap();
                 waited
             });
-            // Whoever was the victim, all get on: the victim lets go of what it holds.
+            // All sessions get on, whichever was the victim, because the victim lets go of what it
+            // holds.
             let (a_ended, mut a) = a_waits.join().unwrap();
             db.node(1).rollback(&mut a).unwrap();
             let ended = [a_ended, b_waits.join().unwrap(), c_waits.join().unwrap()];

@@ -71,7 +71,7 @@ impl Db {
     }
 }
 
-/// One block of accounts that only this instance uses.
+/// A block of accounts that only this instance uses.
 pub fn load(i: &Instance) {
     i.load_block(u32::from(i.number) - 1, 100).unwrap();
 }

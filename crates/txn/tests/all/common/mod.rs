@@ -1,5 +1,5 @@
-//! One instance's lower half on simulated storage, and a table of accounts on heap blocks that is
-//! as simple as can be.
+//! One instance without its upper layers, on simulated storage, and a table of accounts on heap
+//! blocks that is as simple as can be.
 
 pub mod db;
 pub mod net;
@@ -39,7 +39,7 @@ pub struct Instance {
     pub control: Arc<ControlFile>,
     pub cache: Arc<Cache>,
     pub manager: Arc<TxnManager>,
-    /// Transactions that the start found unfinished.
+    /// The number of transactions that the start found unfinished.
     pub losers: usize,
     writer: Option<Writer>,
     lgwr: Option<LogWriter>,
@@ -126,15 +126,15 @@ pub type Tried<T> = std::result::Result<T, AnyError>;
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Instance {
-    /// Starts on what is in `s`: restores torn blocks, replays, takes over transactions. Nothing is
-    /// rolled back yet.
+    /// Starts on what is in `s`: restores torn blocks, replays redo, and takes over transactions.
+    /// Rolls nothing back yet.
     pub fn open(s: &SimStorage, undo_cap_blocks: u32) -> Tried<Instance> {
         let control = Arc::new(ControlFile::open(s)?);
         Instance::open_member(s, control, 1, undo_cap_blocks, |_| ())
     }
 
-    /// A manager for instance `k`. Those that are open at a time share `control` and keep to data
-    /// blocks of their own. `joined` is called before redo is taken over.
+    /// A manager for instance `k`. Managers that are open at one time share `control` and keep to
+    /// data blocks of their own. `joined` is called before redo is taken over.
     pub fn open_member(
         s: &SimStorage,
         control: Arc<ControlFile>,
@@ -222,7 +222,7 @@ impl Instance {
         })
     }
 
-    /// Ends the threads without writing anything more than they are at.
+    /// Ends the threads. They write nothing beyond what they are writing.
     pub fn stop(mut self) {
         if let Some(mut w) = self.writer.take() {
             w.stop();
@@ -236,7 +236,7 @@ impl Instance {
         Transaction::new(&self.manager).unwrap()
     }
 
-    /// Accounts with `balance` each, committed.
+    /// Makes committed accounts with `balance` each.
     pub fn load(&self, balance: i64) -> Tried<()> {
         (0..BLOCKS).try_for_each(|b| self.load_block(b, balance))
     }
@@ -307,12 +307,12 @@ impl Instance {
         }
     }
 
-    /// What all accounts hold together, to one snapshot.
+    /// The sum of all balances that one snapshot sees.
     pub fn total(&self, snapshot: &Snapshot) -> txn::Result<i64> {
         accounts().map(|rid| self.fetch(snapshot, rid)).sum()
     }
 
-    /// Adds to an account, waiting for whoever has it locked.
+    /// Adds to an account. Waits for the holder of the account's row lock.
     pub fn add(
         &self,
         txn: &mut Transaction,

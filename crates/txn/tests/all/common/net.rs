@@ -1,5 +1,5 @@
-//! A network in memory between instances: it delays and reorders as its seed says, and loses what
-//! it is told to.
+//! A network in memory between instances. It delays and reorders as its seed says, and loses what
+//! it is told to lose.
 
 use block::InstanceId;
 use interconnect::memory::{Registry, SharedMemory};
@@ -28,7 +28,7 @@ struct State {
     /// Kinds that are held back.
     held: BTreeSet<u16>,
     sent: BTreeMap<u16, usize>,
-    /// Done before the next message of a kind leaves.
+    /// What is done before the next message of a kind leaves.
     before: Option<(u16, Box<dyn FnOnce() + Send>)>,
     stop: bool,
 }
@@ -38,7 +38,7 @@ pub struct Net {
     state: Mutex<State>,
     changed: Condvar,
     managers: Mutex<BTreeMap<InstanceId, Weak<TxnManager>>>,
-    /// Memory of one machine, and the instances that run there.
+    /// The memory of one machine, and the instances that run there.
     memory: Arc<Registry>,
     together: BTreeSet<InstanceId>,
 }
@@ -85,7 +85,7 @@ impl Net {
         Arc::default()
     }
 
-    /// Of which these run on one machine.
+    /// A network in which these instances run on one machine.
     pub fn with_together(together: impl IntoIterator<Item = u16>) -> Arc<Net> {
         Arc::new(Net {
             together: together.into_iter().map(InstanceId).collect(),
@@ -100,7 +100,7 @@ impl Net {
         manager.join_cluster(Arc::new(At { net, me }));
     }
 
-    /// `f` is done when the next message of a kind is about to leave.
+    /// Makes the network call `f` when the next message of a kind is about to leave.
     pub fn before_next(&self, kind: u16, f: impl FnOnce() + Send + 'static) {
         self.state.lock().before = Some((kind, Box::new(f)));
     }
@@ -124,7 +124,7 @@ impl Net {
         letters.iter().for_each(|l| self.deliver(l));
     }
 
-    /// Lets everything go on again that was held or cut.
+    /// Lets everything go on that was held or cut.
     pub fn heal(&self) {
         let mut state = self.state.lock();
         state.held.clear();
@@ -132,13 +132,14 @@ impl Net {
         self.changed.notify_all();
     }
 
-    /// Lets kinds go on that were held; what is cut stays cut.
+    /// Lets the kinds go on that were held. What is cut stays cut.
     pub fn heal_kinds(&self) {
         self.state.lock().held.clear();
         self.changed.notify_all();
     }
 
-    /// Loses what is under way, and whatever is sent until the network is healed.
+    /// Loses what is under way between two instances, and all that they send until the network is
+    /// healed.
     pub fn cut(&self, a: u16, b: u16) {
         let (a, b) = (InstanceId(a), InstanceId(b));
         let mut state = self.state.lock();
@@ -148,7 +149,7 @@ impl Net {
         }
     }
 
-    /// How many of a kind were ever sent.
+    /// The number of messages of a kind that were ever sent.
     pub fn sent(&self, kind: u16) -> usize {
         self.state.lock().sent.get(&kind).copied().unwrap_or(0)
     }
@@ -168,7 +169,7 @@ impl Net {
                 manager.message(from, letter.epoch, letter.kind, body, None)
             });
             if let Err(e) = done {
-                // The sessions would wait for ever.
+                // Otherwise the sessions would wait for ever.
                 eprintln!("{letter:?} was refused: {e}");
                 std::process::abort();
             }

@@ -15,7 +15,7 @@ fn run(seed: u64) {
     for n in 0..instances {
         cluster.sessions(&mut rng, id(n), 3);
     }
-    // Until the last session has ended: what has failed is tried again with a tick.
+    // Ticks go on until the last session has ended, because failed reads are tried again at a tick.
     let ended = Arc::new(AtomicBool::new(false));
     let (ticking, over) = (cluster.clone(), ended.clone());
     let ticks = std::thread::spawn(move || {
@@ -37,7 +37,8 @@ fn run(seed: u64) {
 }
 
 impl Cluster {
-    /// Somebody dies, perhaps somebody else before it is over; and perhaps they come back.
+    /// Somebody dies, perhaps somebody else before the recovery is over, and perhaps they come
+    /// back.
     fn a_recovery(self: &Arc<Self>, rng: &mut Rng) {
         let pause = |rng: &mut Rng, ms: u64| {
             std::thread::sleep(Duration::from_micros(rng.below(ms * 1000)))
@@ -90,7 +91,7 @@ impl Cluster {
         }
     }
 
-    /// Disk and the survivors' redo.
+    /// Checks that disk and the survivors' redo give the expected values.
     pub(super) fn verify_recovery(&self) {
         let expected = self.expected();
         let living = self.living();

@@ -15,8 +15,8 @@ fn two(rng: &mut Rng) -> (Arc<Cluster>, [Arc<Life>; 2]) {
     (cluster, living)
 }
 
-/// So many blocks that shards leave what is about many of them to be taken up in steps of their
-/// own.
+/// There are so many blocks that shards leave messages about many of them to themselves, to be
+/// taken up in steps of their own.
 #[test]
 fn a_death_among_many_blocks() {
     const MANY: u32 = 9_000;
@@ -43,7 +43,7 @@ fn a_death_among_many_blocks() {
     let survivor = &living[0];
     let over = AtomicBool::new(false);
     std::thread::scope(|s| {
-        // What each kind of work waits for, by whose the blocks were.
+        // Measures what each kind of work waits for, by the owner of the blocks.
         for (whose, n) in [
             ("its own", 0),
             ("the other survivor's", 1),
@@ -85,9 +85,9 @@ fn a_death_among_many_blocks() {
     }
 }
 
-/// A block that was only cleaned out is dirty and no redo names it: its owner dies while it writes
-/// it home, and leaves it torn. Nobody else has it, or somebody has a clean copy, which it may let
-/// go of.
+/// A block that was only cleaned out is dirty, and no redo names it. Its owner dies while it writes
+/// the block home, and leaves it torn. Nobody else has the block, or a survivor has a clean copy,
+/// which it may let go of.
 #[test]
 fn a_home_is_torn_that_no_redo_names() {
     for copied in [false, true] {
@@ -99,7 +99,7 @@ fn a_home_is_torn_that_no_redo_names() {
         if copied {
             assert_eq!(value(&survivor.cache, 5, true).unwrap(), 1);
         }
-        // So that the checkpoint has to pass what was cleaned out.
+        // The checkpoint must pass what was cleaned out, so something is logged behind it.
         let mark = RecordHeader::NONE;
         dies.cache.mark(mark, Op::Heartbeat, &[], |_, _| ());
         dies.data.writes_left.store(1, SeqCst);
@@ -119,9 +119,9 @@ fn a_home_is_torn_that_no_redo_names() {
     }
 }
 
-/// What the dead wrote home and let go of before its checkpoint moved on is named by its redo all
-/// the same, and whoever has a copy owes the write (17b): also of a copy that was granted and could
-/// not be read so far.
+/// The dead instance wrote a block home and let go of it before its checkpoint moved on. Its redo
+/// names the block all the same, and an instance that has a copy owes the write (17b). That holds
+/// also for a copy that was granted and could not be read so far.
 #[test]
 fn who_was_granted_a_block_and_has_not_read_it_owes_its_write() {
     const BLOCK: u32 = 5;
