@@ -89,7 +89,8 @@ impl Session<'_> {
             self.run(&format!("update r set n = n + 1 where id = {next}"))?;
             kept = next;
         }
-        self.run(["commit", "rollback"][self.rng.below(2) as usize])
+        let end = ["commit", "rollback"][self.rng.below(2) as usize];
+        self.run(end)
     }
 
     fn upsert(&mut self) -> Result<(), postgres::Error> {
@@ -165,13 +166,16 @@ fn no_deadlock_is_reported_where_there_can_be_none() {
 #[test]
 fn a_deadlock_names_every_session_of_the_circle() {
     let database = Database::up("ring", 2, &SMALL);
-    let mut a = database.client_when_open(1);
-    let mut b = database.client_when_open(2);
-    a.batch_execute("create table r (id int primary key, n int); insert into r values (1,0),(2,0)")
+    let mut client = database.client_when_open(1);
+    drop(database.client_when_open(2));
+    client
+        .batch_execute(
+            "create table r (id int primary key, n int); insert into r values (1,0),(2,0)",
+        )
         .expect("a table");
     for (one, other) in [(1, 2), (1, 1)] {
         let mut a = database.client(one);
-        b = database.client(other);
+        let mut b = database.client(other);
         a.batch_execute("begin; update r set n = 1 where id = 1")
             .expect("free");
         b.batch_execute("begin; update r set n = 2 where id = 2")

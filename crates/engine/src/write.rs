@@ -238,6 +238,24 @@ impl Session {
         }
     }
 
+    /// Lets a session of another instance pass whose turn it is at the row, unless the row is this
+    /// transaction's already: then the sessions in its queue wait for this one.
+    fn let_pass(&mut self, heap: &Heap, rid: RowId) -> Result<()> {
+        if !self.txn.is_promised(rid) {
+            return Ok(());
+        }
+        let own = match heap.newest(rid)? {
+            Newest::Row { head, .. } => {
+                matches!(head.stamp.kind(), StampKind::Txn(id) if id == self.txn.id())
+            }
+            Newest::Nothing => false,
+        };
+        match own {
+            true => Ok(()),
+            false => Ok(self.txn.let_pass(rid, self.lock_wait())?),
+        }
+    }
+
     /// Tries a change until no other transaction has the row.
     fn write(
         &mut self,
@@ -258,7 +276,7 @@ impl Session {
                 },
                 None => self.newest(),
             };
-            self.txn.let_pass(rid, self.lock_wait())?;
+            self.let_pass(heap, rid)?;
             match change(heap, &mut self.txn, &snap)? {
                 heap::WriteOutcome::Done => return Ok(WriteOutcome::Done),
                 heap::WriteOutcome::Busy(holder) => {
@@ -303,7 +321,7 @@ impl Session {
                 true => self.newest(),
             };
             if wait == LockWait::Wait {
-                self.txn.let_pass(rid, self.lock_wait())?;
+                self.let_pass(&heap, rid)?;
             }
             match heap.lock(&mut self.txn, &snap, rid)? {
                 heap::WriteOutcome::Done if !changed => return Ok(LockOutcome::Locked),

@@ -35,19 +35,18 @@ impl Transaction {
         waited
     }
 
-    /// Lets a session of another instance pass whose turn it is at the row. The caller is about to
-    /// change the row and holds no latch. Where no row is promised this is one load. With
-    /// [`LockWait::NoWait`] no session is let pass.
+    /// Whether it is the turn of another instance's session at the row. One load where no row is
+    /// promised.
     #[inline]
-    pub fn let_pass(&mut self, row: RowId, wait: LockWait) -> Result<()> {
-        match self.manager.cluster.turns.any() {
-            true => self.wait_for_turn(row, wait),
-            false => Ok(()),
-        }
+    pub fn is_promised(&self, row: RowId) -> bool {
+        let turns = &self.manager.cluster.turns;
+        turns.any() && turns.promised(row).is_some()
     }
 
-    #[cold]
-    fn wait_for_turn(&mut self, row: RowId, wait: LockWait) -> Result<()> {
+    /// Lets a session of another instance pass whose turn it is at the row. The caller is about to
+    /// change the row, has not changed it yet, and holds no latch. With [`LockWait::NoWait`] no
+    /// session is let pass.
+    pub fn let_pass(&mut self, row: RowId, wait: LockWait) -> Result<()> {
         if wait == LockWait::NoWait {
             return Ok(());
         }
@@ -98,7 +97,7 @@ impl Transaction {
             true => Runs::Here(manager.active.owner(holder)),
             false => Runs::Elsewhere,
         };
-        manager.cluster.turn_taken(row);
+        manager.turn_taken(row);
         let waited = manager.enqueues.wait_for_txn(
             &self.locker,
             (holder, want),
@@ -127,7 +126,7 @@ impl Transaction {
                 LockMode::X,
                 Level::Transaction,
             );
-            self.manager.cluster.turn_taken(row);
+            self.manager.turn_taken(row);
         }
     }
 

@@ -156,7 +156,7 @@ impl Cluster {
             down: Down::default(),
             questions: Questions::default(),
             to_tell: ToTell::default(),
-            turns: Turns::default(),
+            turns: Turns::new(me),
             walks: Walks::default(),
             inboxes: memory::Inboxes::default(),
             durable_ceiling: OnceLock::new(),

@@ -4,9 +4,10 @@
 //! wait for it: its own in the queues of their rows, and of each other instance the first session
 //! in the queue of each row, with the time for which that session has wanted the row. A session of
 //! the transaction's own instance needs neither a message nor the block, so it would always be the
-//! fastest. Therefore the row goes to the session that has waited longest: if that is another
+//! fastest. Therefore the row goes to the session that has waited longest. If that is another
 //! instance's, the row is *promised* to it, and sessions of this instance let it pass until the
-//! other instance says that its turn is over.
+//! other instance says that its turn is over. If it is this instance's, the others hear of the
+//! transaction when that session has had its turn.
 //!
 //! **Owns** the promises that this instance has made, and the turns that others have given it.
 //!
@@ -15,11 +16,12 @@
 //!   changed by the rules of row locks, promise or not.
 //! - An instance that was given a turn says that it is over when the session at the head of the
 //!   row's queue leaves the queue or waits again, and at once if there is none.
-//! - A row is promised to one instance at a time. Instances whose every claim is promised to
-//!   others hear of the transaction when such a turn is over.
+//! - A row is one instance's turn at a time. An instance whose every claim is another's turn hears
+//!   of the transaction when such a turn is over, or when it asks again, within a second. So no
+//!   wait of it lacks its edge in a deadlock for longer.
 
+use super::Letter;
 use super::messages::TxnMessage;
-use super::{Cluster, Letter};
 use crate::manager::TxnManager;
 use crate::timing::Begun;
 use block::{InstanceId, RowId, TxnId};
@@ -70,8 +72,9 @@ impl Asked {
 pub(crate) type AllAsked = BTreeMap<InstanceId, Asked>;
 
 /// To which instance each row goes first, of the rows that other instances wait for. `here`: since
-/// when the first session of this instance has wanted a row. A row that goes to it is not there.
+/// when the first session of this instance, `me`, has wanted a row.
 fn first_turns(
+    me: InstanceId,
     asked: &AllAsked,
     here: impl Fn(RowId) -> Option<Instant>,
 ) -> BTreeMap<RowId, InstanceId> {
@@ -83,11 +86,11 @@ fn first_turns(
             *first = one.min(*first);
         }
     }
-    let elsewhere = |(row, (since, to)): (RowId, (Instant, InstanceId))| {
+    let among_all = |(row, (since, to)): (RowId, (Instant, InstanceId))| {
         let is_first = here(row).is_none_or(|here| since < here);
-        is_first.then_some((row, to))
+        (row, if is_first { to } else { me })
     };
-    first.into_iter().filter_map(elsewhere).collect()
+    first.into_iter().map(among_all).collect()
 }
 
 struct Promise {
@@ -99,18 +102,27 @@ struct Promise {
 
 #[derive(Default)]
 struct State {
+    /// Also promises to this instance itself, which only put others off.
     made: HashMap<RowId, Promise>,
     given: HashMap<RowId, InstanceId>,
 }
 
 /// See the module. The latch is a leaf: nothing is called with it held.
-#[derive(Default)]
 pub(crate) struct Turns {
+    me: InstanceId,
     state: Mutex<State>,
-    /// Promises made, so that a change of a row nobody was promised takes no latch.
+    /// Promises made to other instances, so that a change of a row that is promised to none takes
+    /// no latch.
     made: AtomicUsize,
-    /// Turns given to this instance.
+    /// Turns of this instance, given by others or by itself.
     given: AtomicUsize,
+}
+
+/// The turns of this instance at a row that are over.
+#[derive(Default)]
+struct Taken {
+    given_by: Option<InstanceId>,
+    own: Option<Promise>,
 }
 
 impl Turns {
@@ -120,10 +132,28 @@ impl Turns {
         self.made.load(Ordering::Relaxed) != 0
     }
 
-    /// The instance that a row is promised to, and until when.
+    pub(crate) fn new(me: InstanceId) -> Turns {
+        Turns {
+            me,
+            state: Mutex::default(),
+            made: AtomicUsize::new(0),
+            given: AtomicUsize::new(0),
+        }
+    }
+
+    /// Counts again after a change.
+    fn count(&self, state: &State) {
+        let own = state.made.values().filter(|p| p.to == self.me).count();
+        self.made.store(state.made.len() - own, Ordering::SeqCst);
+        self.given.store(state.given.len() + own, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The other instance that a row is promised to, and until when.
     pub(crate) fn promised(&self, row: RowId) -> Option<(InstanceId, Instant)> {
         let state = self.state.lock();
-        state.made.get(&row).map(|p| (p.to, p.until))
+        let promise = state.made.get(&row).filter(|p| p.to != self.me)?;
+        Some((promise.to, promise.until))
     }
 
     /// Promises a row. Instances that wait for an older promise of it wait for this one.
@@ -136,7 +166,7 @@ impl Turns {
             then: Vec::new(),
         });
         (promise.to, promise.until) = (to, until);
-        self.made.store(state.made.len(), Ordering::SeqCst);
+        self.count(&state);
     }
 
     /// Puts an instance off until the turn at the row is over. The instance comes back if it is.
@@ -155,48 +185,55 @@ impl Turns {
     fn take(&self, is_over: impl Fn(RowId, &Promise) -> bool) -> Vec<(RowId, Promise)> {
         let mut state = self.state.lock();
         let over = state.made.extract_if(|row, p| is_over(*row, p)).collect();
-        self.made.store(state.made.len(), Ordering::SeqCst);
+        self.count(&state);
         over
     }
 
     fn give(&self, row: RowId, by: InstanceId) {
         let mut state = self.state.lock();
         state.given.insert(row, by);
-        self.given.store(state.given.len(), Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        self.count(&state);
     }
 
-    /// This instance's turn at the row is over, if it has one: which instance gave it.
-    fn give_back(&self, row: RowId) -> Option<InstanceId> {
+    /// This instance's turns at the row are over, if it has any.
+    fn end_own(&self, row: RowId) -> Taken {
         fence(Ordering::SeqCst);
         if self.given.load(Ordering::SeqCst) == 0 {
-            return None;
+            return Taken::default();
         }
         let mut state = self.state.lock();
-        let by = state.given.remove(&row);
-        self.given.store(state.given.len(), Ordering::SeqCst);
-        by
-    }
-}
-
-impl Cluster {
-    /// The session at the head of the row's queue has left it, or waits again. Never waits.
-    #[inline]
-    pub(crate) fn turn_taken(&self, row: RowId) {
-        if let Some(by) = self.turns.give_back(row) {
-            self.send(Letter::new(by, &TxnMessage::TurnOver { row }));
-        }
+        let own = state.made.get(&row).is_some_and(|p| p.to == self.me);
+        let taken = Taken {
+            given_by: state.given.remove(&row),
+            own: own.then(|| state.made.remove(&row)).flatten(),
+        };
+        self.count(&state);
+        taken
     }
 }
 
 impl TxnManager {
+    /// The session at the head of the row's queue has left it, or waits again. Never waits, and may
+    /// be called under latches.
+    #[inline]
+    pub(crate) fn turn_taken(&self, row: RowId) {
+        let taken = self.cluster.turns.end_own(row);
+        if let Some(by) = taken.given_by {
+            let message = TxnMessage::TurnOver { row };
+            self.cluster.send(Letter::new(by, &message));
+        }
+        if let Some(promise) = taken.own {
+            self.turns_are_over(vec![(row, promise)]);
+        }
+    }
+
     /// Tells instances of a transaction of this one, which has ended or undone some of its changes
-    /// as its status and entry say. Rows that go to them first are promised to them; instances that
-    /// would only be in the way of others' turns are put off.
-    pub(super) fn tell(&self, txn: TxnId, flushing_ns: Option<u64>, asked: AllAsked) {
-        let cluster = &self.cluster;
-        let first = first_turns(&asked, |row| self.enqueues.wanted_since(row));
-        for (&row, &to) in &first {
+    /// as its status and entry say. Rows that go to them first are promised to them. `just`: it did
+    /// so just now, so that instances which would only be in the way of others' turns are put off.
+    pub(super) fn tell(&self, txn: TxnId, just: bool, flushing_ns: Option<u64>, asked: AllAsked) {
+        let (me, cluster) = (self.config.instance, &self.cluster);
+        let first = first_turns(me, &asked, |row| self.enqueues.wanted_since(row));
+        for (&row, &to) in first.iter().filter(|(_, to)| just || **to != me) {
             cluster.turns.promise(row, to);
         }
         for (to, mut asked) in asked {
@@ -206,8 +243,7 @@ impl TxnManager {
                 .filter(|c| first.get(&c.row) == Some(&to))
                 .map(|c| c.row)
                 .collect();
-            let all_promised = asked.claims.iter().all(|c| first.contains_key(&c.row));
-            if turns.is_empty() && all_promised {
+            if just && turns.is_empty() {
                 let row = asked.claims[0].row;
                 match cluster.turns.put_off(row, (txn, to, asked)) {
                     None => continue,
@@ -225,7 +261,7 @@ impl TxnManager {
         for &row in rows {
             self.cluster.turns.give(row, by);
             if self.enqueues.wanted_since(row).is_none() {
-                self.cluster.turn_taken(row);
+                self.turn_taken(row);
             }
         }
     }
@@ -238,10 +274,8 @@ impl TxnManager {
 
     /// Promises that nobody has kept in time are made no more.
     pub(crate) fn expire_turns(&self) {
-        if self.cluster.turns.any() {
-            let now = seam::now();
-            self.turns_are_over(self.cluster.turns.take(|_, p| p.until <= now));
-        }
+        let now = seam::now();
+        self.turns_are_over(self.cluster.turns.take(|_, p| p.until <= now));
     }
 
     /// Promises to instances that are gone are made no more.
@@ -255,7 +289,7 @@ impl TxnManager {
             self.enqueues.end_turn(row);
             for (txn, to, asked) in promise.then {
                 if self.cluster.is_up(to) {
-                    self.tell(txn, None, AllAsked::from([(to, asked)]));
+                    self.tell(txn, false, None, AllAsked::from([(to, asked)]));
                 }
             }
         }
@@ -293,14 +327,16 @@ mod tests {
             r if r == row(3) => Some(at(7)),
             _ => None,
         };
-        let first = first_turns(&all, here);
+        let me = InstanceId(1);
+        let first = first_turns(me, &all, here);
         // Of two that have waited equally long the one that is here goes first.
-        assert_eq!(first, BTreeMap::from([(row(1), two), (row(2), three)]));
+        let turns = [(row(1), two), (row(2), three), (row(3), me)];
+        assert_eq!(first, BTreeMap::from(turns));
     }
 
     #[test]
     fn promises_are_over_when_the_turn_is_or_in_time() {
-        let turns = Turns::default();
+        let turns = Turns::new(InstanceId(1));
         assert!(!turns.any() && turns.promised(row(1)).is_none());
         turns.promise(row(1), InstanceId(2));
         turns.promise(row(2), InstanceId(3));
@@ -314,12 +350,31 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_given_back_once() {
-        let turns = Turns::default();
-        assert_eq!(turns.give_back(row(1)), None);
+    fn a_turn_of_this_instance_ends_once() {
+        let turns = Turns::new(InstanceId(1));
+        assert_eq!(turns.end_own(row(1)).given_by, None);
         turns.give(row(1), InstanceId(2));
-        assert_eq!(turns.give_back(row(2)), None);
-        assert_eq!(turns.give_back(row(1)), Some(InstanceId(2)));
-        assert_eq!(turns.give_back(row(1)), None);
+        assert_eq!(turns.end_own(row(2)).given_by, None);
+        assert_eq!(turns.end_own(row(1)).given_by, Some(InstanceId(2)));
+        assert_eq!(turns.end_own(row(1)).given_by, None);
+    }
+
+    /// Nobody lets this instance's own session pass, and those that it puts off hear when its turn
+    /// is over.
+    #[test]
+    fn a_promise_to_this_instance_only_puts_others_off() {
+        let turns = Turns::new(InstanceId(1));
+        turns.promise(row(1), InstanceId(1));
+        assert!(!turns.any() && turns.promised(row(1)).is_none());
+        let claim = Claim {
+            row: row(1),
+            since: seam::now(),
+        };
+        let late = (TxnId(7), InstanceId(2), Asked::new(claim));
+        assert!(turns.put_off(row(1), late.clone()).is_none());
+        assert!(turns.put_off(row(2), late).is_some());
+        let own = turns.end_own(row(1)).own.expect("a promise");
+        assert_eq!(own.then.len(), 1);
+        assert!(turns.end_own(row(1)).own.is_none());
     }
 }

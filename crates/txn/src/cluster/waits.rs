@@ -149,7 +149,7 @@ impl TxnManager {
         if self.visibility.own_state(txn) != TxnState::Active
             || self.active.has_undone_since(txn, want.looked)
         {
-            self.tell(txn, None, self.cluster.to_tell.take(txn));
+            self.tell(txn, false, None, self.cluster.to_tell.take(txn));
         }
         Ok(())
     }
@@ -163,7 +163,7 @@ impl TxnManager {
         fence(Ordering::SeqCst);
         let to_tell = &self.cluster.to_tell;
         if to_tell.count.load(Ordering::SeqCst) != 0 {
-            self.tell(txn, flushing_ns, to_tell.take(txn));
+            self.tell(txn, true, flushing_ns, to_tell.take(txn));
         }
         self.enqueues.let_go(txn, None);
     }
