@@ -159,7 +159,10 @@ fn show_what_happened(
             ms(came_back - killed),
         ),
         ("commits on instance 2 after the kill", after(SURVIVOR)),
-        ("commits on instance 1 after it is started again", after(VICTIM)),
+        (
+            "commits on instance 1 after it is started again",
+            after(VICTIM),
+        ),
     ];
     let rows = rows.map(|(what, how_much)| vec![what.to_string(), how_much]);
     demo.stage
