@@ -194,7 +194,7 @@ fn set_in_control(bytes: &mut [u8], format: u32, fields: &[(usize, usize)]) {
 
 #[test]
 fn data_of_an_older_format_is_named_with_what_to_do() {
-    let small = ["--buffer-cache", "32MB", "--set", "redo_file_size=1MB"];
+    let small = ["--buffer-cache", "32MB", "--set", "redo_file_size=32MB"];
     let database = Database::up("newcomer-format", 1, &small);
     let data = database.data();
     succeeds(&["down", "--data", &data]);

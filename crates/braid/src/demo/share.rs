@@ -13,7 +13,7 @@ pub fn start(demo: &mut Demo) -> Result<(), Failure> {
         "An instance is a server process with a cache, a redo log (its write-ahead log) and a port \
          of its own. Both instances open the same files. Neither is a primary or a replica, and no \
          row belongs to one of them. The query asks gv$instance, which has a row for each instance. \
-         Braid has some 40 such views of its own state: a v$ view shows what the instance that is \
+         Braid has some 25 such views of its own state: a v$ view shows what the instance that is \
          asked knows, and the gv$ view of the same name shows the rows of all instances.",
     );
     let up = format!("braid {}", demo.cluster.up_arguments().join(" "));
