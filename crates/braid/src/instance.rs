@@ -218,9 +218,9 @@ fn warn_of_trust(config: &ServerConfig) {
 
 /// A signal that asks for a clean stop, for those who have to notice it.
 struct Asked {
-    /// For a start: it waits for other instances, and not for this.
+    /// Read by a start, which waits for other instances and not for a signal.
     is_asked: Arc<AtomicBool>,
-    /// For the main thread of an open instance.
+    /// Received by the main thread of an open instance, which waits for the signal.
     told: Receiver<()>,
 }
 
