@@ -298,7 +298,7 @@ impl Guard<'_> {
             // Ctrl-C is for the guard, which stops the instances one after the other.
             .process_group(0)
             .spawn()?;
-        tracing::info!("instance {k} is started as process {}", child.id());
+        log::note!("instance {k} is started as process {}", child.id());
         self.open.remove(&k);
         self.have_said_why.remove(&k);
         // Parameters may have been changed since the last start. If they are wrong, the instance
