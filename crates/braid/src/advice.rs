@@ -119,8 +119,8 @@ pub fn how_to_connect(address: &SocketAddr) -> String {
     match is_installed("psql") {
         true => format!("connect with  psql {url}"),
         false => format!(
-            "connect to  {url}  with any PostgreSQL client or driver, without a password (psql is \
-             not installed here)"
+            "connect to  {url}  without a password; psql is not installed here, it comes with the \
+             package postgresql-client (Debian, Ubuntu, Alpine) or postgresql (Fedora)"
         ),
     }
 }

@@ -30,7 +30,7 @@ use crate::placement::Placement;
 use crate::report::{self, Origin, Report, Unreadable};
 use crate::{log, outlet, settings, up};
 
-/// How often the guard looks for requests.
+/// How often the guard looks for requests and changed parameters.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// An instance that is restarted so often within so long is left down: what kills it would do so
 /// again.
@@ -51,6 +51,8 @@ enum Event {
 
 struct Guard<'a> {
     args: &'a UpArgs,
+    /// The parameters of instance 1. Those of the others differ in nothing that the log needs.
+    params: sql::params::Instance,
     children: BTreeMap<u16, Child>,
     open: BTreeSet<u16>,
     sender: Sender<Event>,
@@ -59,6 +61,8 @@ struct Guard<'a> {
     /// for the guard's child.
     before: BTreeMap<u16, u32>,
     troubles: BTreeMap<u16, Trouble>,
+    /// Children that have told people why they end.
+    have_said_why: BTreeSet<u16>,
     /// None once the system has refused to place threads.
     placement: Option<Placement>,
     /// Children whose parameters let the guard choose their CPUs.
@@ -91,6 +95,18 @@ impl Trouble {
 struct End {
     status: ExitStatus,
     was_open: bool,
+    /// People have read the reason: there is nothing to add.
+    has_said_why: bool,
+}
+
+/// How the guard's work, or a part of it, came to its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// The guard was asked to stop before.
+    CalledOff,
+    /// An instance has failed, and has told people why.
+    Failed,
 }
 
 /// An event that the guard has to act on.
@@ -105,7 +121,8 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
         outlet::report_to_parent()?;
     }
     match guard(args) {
-        Ok(()) => Ok(ExitCode::SUCCESS),
+        Ok(Outcome::Done | Outcome::CalledOff) => Ok(ExitCode::SUCCESS),
+        Ok(Outcome::Failed) => Ok(ExitCode::FAILURE),
         // The failure is reported here, where the log and the parent are known.
         Err(Failure(why)) => {
             tell(report::Event::Failed { why });
@@ -118,10 +135,10 @@ fn tell(event: report::Event) {
     log::tell(Origin::Guard, event);
 }
 
-fn guard(args: &UpArgs) -> Result<(), Failure> {
+fn guard(args: &UpArgs) -> Result<Outcome, Failure> {
     let dir = &args.settings.data.data;
-    // The parameters of the instances differ in nothing that the log needs.
-    let log_settings = settings::log(&settings::parameters(&args.settings, 1)?);
+    let params = settings::parameters(&args.settings, 1)?;
+    let log_settings = settings::log(&params);
     log::start(Origin::Guard, log_settings.level)?;
     std::fs::create_dir_all(dir)
         .map_err(|e| Failure(format!("cannot create {}: {e}", dir.display())))?;
@@ -140,12 +157,14 @@ fn guard(args: &UpArgs) -> Result<(), Failure> {
         })?;
     let mut guard = Guard {
         args,
+        params,
         children: BTreeMap::new(),
         open: BTreeSet::new(),
         sender,
         events,
         before: BTreeMap::new(),
         troubles: BTreeMap::new(),
+        have_said_why: BTreeSet::new(),
         placement: placement(),
         placed: BTreeSet::new(),
     };
@@ -153,7 +172,10 @@ fn guard(args: &UpArgs) -> Result<(), Failure> {
     let result = guard.guard(&all, dir);
     // Whatever went wrong, no instance is left behind without a guard.
     let stopped = guard.stop_all();
-    result.and(stopped)
+    match (result?, stopped?) {
+        (Outcome::Failed, _) => Ok(Outcome::Failed),
+        (_, stopped) => Ok(stopped),
+    }
 }
 
 /// None if the system does not say which CPUs there are. Then all instances run everywhere.
@@ -165,9 +187,10 @@ fn placement() -> Option<Placement> {
 }
 
 impl Guard<'_> {
-    fn guard(&mut self, all: &[u16], dir: &Path) -> Result<(), Failure> {
-        if !self.start_all(all)? {
-            return Ok(());
+    fn guard(&mut self, all: &[u16], dir: &Path) -> Result<Outcome, Failure> {
+        let started = self.start_all(all)?;
+        if started != Outcome::Done {
+            return Ok(started);
         }
         GuardFile::of_this_process()?.write(dir)?;
         let evictions = Evictions::open(dir)?;
@@ -187,11 +210,11 @@ impl Guard<'_> {
         loop {
             self.place();
             match self.wait()? {
-                Happened::Stop => return Ok(()),
+                Happened::Stop => return Ok(Outcome::Done),
                 Happened::Ended(_, end) if end.status.success() => {
                     if self.children.is_empty() && self.next_due().is_none() {
                         tell(report::Event::AllStopped);
-                        return Ok(());
+                        return Ok(Outcome::Done);
                     }
                 }
                 Happened::Ended(k, end) => self.after_end(k, end, &evictions)?,
@@ -206,13 +229,14 @@ impl Guard<'_> {
                         self.start_again(k.0, &evictions)?;
                     }
                     self.carry_out(&evictions)?;
+                    settings::follow(&self.params);
                 }
             }
         }
     }
 
-    /// Starts the first instance, then the others. False if the guard was asked to stop meanwhile.
-    fn start_all(&mut self, all: &[u16]) -> Result<bool, Failure> {
+    /// Starts the first instance, then the others.
+    fn start_all(&mut self, all: &[u16]) -> Result<Outcome, Failure> {
         let (first, others) = all.split_at(1.min(all.len()));
         for part in [first, others] {
             for &k in part {
@@ -220,7 +244,8 @@ impl Guard<'_> {
             }
             while part.iter().any(|k| !self.open.contains(k)) {
                 match self.wait()? {
-                    Happened::Stop => return Ok(false),
+                    Happened::Stop => return Ok(Outcome::CalledOff),
+                    Happened::Ended(_, end) if end.has_said_why => return Ok(Outcome::Failed),
                     Happened::Ended(k, End { status, .. }) => {
                         return Err(Failure(format!(
                             "instance {k} ended before it was open: {status}"
@@ -230,7 +255,7 @@ impl Guard<'_> {
                 }
             }
         }
-        Ok(true)
+        Ok(Outcome::Done)
     }
 
     /// Shares out the CPUs, or opens all of them to all instances. If an instance has chosen its
@@ -273,8 +298,9 @@ impl Guard<'_> {
             // Ctrl-C is for the guard, which stops the instances one after the other.
             .process_group(0)
             .spawn()?;
-        tracing::info!("instance {k} is started as process {}", child.id());
+        log::note!("instance {k} is started as process {}", child.id());
         self.open.remove(&k);
+        self.have_said_why.remove(&k);
         // Parameters may have been changed since the last start. If they are wrong, the instance
         // says so.
         let is_placed = settings::parameters(&self.args.settings, k)
@@ -317,6 +343,7 @@ impl Guard<'_> {
                 Some(mut child) => {
                     let end = End {
                         was_open: self.open.remove(&k),
+                        has_said_why: self.have_said_why.remove(&k),
                         status: child.wait()?,
                     };
                     Ok(Happened::Ended(k, end))
@@ -341,7 +368,10 @@ impl Guard<'_> {
                         }
                     }
                     // An instance whose parameters are wrong has no log of its own.
-                    report::Event::Failed { why } => log::note!("instance {k} ends: {why}"),
+                    report::Event::Failed { why } => {
+                        log::note!("instance {k} ends: {why}");
+                        self.have_said_why.insert(k);
+                    }
                     _ => {}
                 }
             }
@@ -364,7 +394,9 @@ impl Guard<'_> {
     /// Deals with the end of an instance. The others recover what it left and go on. It is started
     /// again, unless that is not wanted or has not helped.
     fn after_end(&mut self, k: u16, end: End, evictions: &Evictions) -> Result<(), Failure> {
-        let End { status, was_open } = end;
+        let End {
+            status, was_open, ..
+        } = end;
         let log = log::path(&self.args.settings.data.data, Origin::Instance(k));
         let log = format!("why is in {}", log.display());
         let trouble = self.troubles.entry(k).or_default();
@@ -416,8 +448,8 @@ impl Guard<'_> {
     }
 
     /// Stops one instance after the other, the first last, so that each can hand over what it has.
-    fn stop_all(&mut self) -> Result<(), Failure> {
-        let mut result = Ok(());
+    fn stop_all(&mut self) -> Result<Outcome, Failure> {
+        let mut result = Ok(Outcome::Done);
         while let Some((&k, child)) = self.children.last_key_value() {
             let pid = rustix::process::Pid::from_raw(child.id() as i32)
                 .ok_or_else(|| Failure(format!("instance {k} has no process")))?;
@@ -427,10 +459,15 @@ impl Guard<'_> {
                 result = Err(Failure(format!("cannot stop instance {k}: {e}")));
             }
             while self.children.contains_key(&k) {
-                if let Happened::Ended(ended, End { status, .. }) = self.wait()?
-                    && !status.success()
-                {
-                    result = Err(Failure(format!("instance {ended} ended: {status}")));
+                match self.wait()? {
+                    Happened::Ended(_, end) if end.status.success() => {}
+                    Happened::Ended(_, end) if end.has_said_why => {
+                        result = result.and(Ok(Outcome::Failed));
+                    }
+                    Happened::Ended(ended, End { status, .. }) => {
+                        result = Err(Failure(format!("instance {ended} ended: {status}")));
+                    }
+                    Happened::Stop | Happened::Nothing => {}
                 }
             }
         }

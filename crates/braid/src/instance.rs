@@ -20,7 +20,8 @@ use crate::progress::Progress;
 use crate::report::{Event, Origin};
 use crate::{advice, log, outlet, settings};
 
-/// How often the SCN in the status file is brought up to date.
+/// How often the SCN in the status file is brought up to date, and changed parameters are looked
+/// for.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
@@ -105,7 +106,7 @@ impl Process {
         // From here on the directory is known to be this process's own.
         let mut status = self.status(&engine, bound.address())?;
         status.write(dir)?;
-        let database = sql::Database::open(engine.clone(), params)?;
+        let database = sql::Database::open(engine.clone(), params.clone())?;
         let server = bound.serve(database);
         status.state = State::Open;
         status.scn = engine.scn().0;
@@ -115,7 +116,7 @@ impl Process {
             leave_terminal()?;
         }
 
-        wait_for_stop(&asked.told, &mut status, &engine, dir)?;
+        wait_for_stop(&asked.told, &mut status, &engine, &params, dir)?;
 
         self.tell(Event::Stopping);
         status.state = State::Stopping;
@@ -217,9 +218,9 @@ fn warn_of_trust(config: &ServerConfig) {
 
 /// A signal that asks for a clean stop, for those who have to notice it.
 struct Asked {
-    /// For a start: it waits for other instances, and not for this.
+    /// Read by a start, which waits for other instances and not for a signal.
     is_asked: Arc<AtomicBool>,
-    /// For the main thread of an open instance.
+    /// Received by the main thread of an open instance, which waits for the signal.
     told: Receiver<()>,
 }
 
@@ -289,17 +290,20 @@ pub fn leave_terminal() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits for a signal, and keeps the SCN in the status file up to date.
+/// Waits for a signal, keeps the SCN in the status file up to date, and follows parameters that are
+/// changed.
 fn wait_for_stop(
     asked: &Receiver<()>,
     status: &mut Status,
     engine: &Engine,
+    params: &sql::params::Instance,
     dir: &Path,
 ) -> Result<(), Failure> {
     loop {
         match asked.recv_timeout(STATUS_INTERVAL) {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {
+                settings::follow(params);
                 let now = (engine.scn().0, engine.epoch());
                 if now != (status.scn, status.epoch) {
                     (status.scn, status.epoch) = now;

@@ -10,7 +10,7 @@ use wait::priority::Priority;
 
 use tracing::level_filters::LevelFilter;
 
-use sql::params::{AUTO_FILE, CONFIG_FILE, Context, Instance, PARAMS, Source};
+use sql::params::{AUTO_FILE, CONFIG_FILE, Context, Instance, PARAMS, Param, Source};
 
 use crate::Failure;
 use crate::cli::SettingArgs;
@@ -209,6 +209,16 @@ pub fn instance_cpus(params: &Instance) -> Result<Vec<usize>, Failure> {
     }
 }
 
+/// Takes over the parameters that ALTER SYSTEM SET has changed meanwhile, on whichever instance, and
+/// logs by them.
+pub fn follow(params: &Instance) {
+    match params.follow_auto_file() {
+        Ok(false) => {}
+        Ok(true) => log::set_level(log(params).level),
+        Err(e) => tracing::warn!("{e}; the parameters stay as they are until the file is mended"),
+    }
+}
+
 /// The settings of the log of a process that runs with these parameters.
 pub fn log(params: &Instance) -> log::Settings {
     log::Settings {
@@ -304,8 +314,8 @@ pub fn engine_config(
     })
 }
 
-/// Writes a `braid.toml` that lists every parameter with its default, commented out, unless there
-/// is a file already.
+/// Writes a `braid.toml` that lists every parameter of instances with its default, commented out,
+/// unless there is a file already.
 pub fn write_template(dir: &Path) -> std::io::Result<()> {
     use std::io::Write as _;
     let mut file = match std::fs::File::create_new(dir.join(CONFIG_FILE)) {
@@ -316,7 +326,8 @@ pub fn write_template(dir: &Path) -> std::io::Result<()> {
         file,
         "# Parameters of this database's instances. ALTER SYSTEM SET ({AUTO_FILE}) and flags override them."
     )?;
-    for param in PARAMS.iter().filter(|p| p.context == Context::Start) {
+    let of_instances = |p: &&Param| matches!(p.context, Context::Start | Context::System);
+    for param in PARAMS.iter().filter(of_instances) {
         let value = param.show(param.default);
         writeln!(
             file,

@@ -78,8 +78,8 @@ fn wait_until_open(dir: &Path, k: u16) -> Result<ExitCode, Failure> {
             && s.state == State::Open
         {
             say!(
-                "braid: instance {k} is open: psql postgresql://{}/braid",
-                s.address
+                "braid: instance {k} is open: {}",
+                advice::how_to_connect(&s.address)
             );
             return Ok(ExitCode::SUCCESS);
         }
@@ -205,7 +205,7 @@ fn reports(child: &mut Child) -> Result<ChildStdout, Failure> {
 #[derive(Default)]
 struct Heard {
     is_open: bool,
-    /// Whether the process has said why it ends.
+    /// Whether the process, or an instance of the guard, has said why it ends.
     has_failed: bool,
 }
 
@@ -221,11 +221,8 @@ fn relay(reports: ChildStdout, who: Origin, hint: impl Fn()) -> Heard {
             }
         };
         outlet::show(&report);
-        if report.from != who {
-            continue;
-        }
         match report.event {
-            Event::Open { .. } | Event::AllOpen { .. } => {
+            Event::Open { .. } | Event::AllOpen { .. } if report.from == who => {
                 heard.is_open = true;
                 hint();
             }

@@ -223,7 +223,7 @@ fn an_instance_that_died_is_missing_by_name_until_it_is_recovered() {
 }
 
 /// The parts of the last wait that another instance served, and the whole wait.
-const LAST: &str = "select last_remote_event, last_remote_instance, last_remote_micro, message_out_micro + queue_micro + pin_micro + build_micro + flush_micro + other_micro + message_back_micro + wakeup_micro, flush_micro from v$session_wait w join v$session s on s.sid = w.sid where s.program = 'test of 2'";
+const LAST: &str = "select last_remote_event, last_remote_instance, last_remote_micro, message_out_micro + queue_micro + in_use_micro + build_micro + flush_micro + other_micro + message_back_micro + wakeup_micro, flush_micro from v$session_wait w join v$session s on s.sid = w.sid where s.program = 'test of 2'";
 
 fn numbers(row: &str) -> Vec<i64> {
     row.split('|').filter_map(|v| v.parse().ok()).collect()
@@ -305,7 +305,7 @@ fn a_session_that_waits_for_a_row_of_another_instance_says_whose() {
     assert_eq!(third.rows(here), [format!("1|{}", holder[0])]);
     assert_eq!(one.rows(here), [""; 0]);
     // Samples of the waiter also say what the last block from elsewhere had cost it.
-    let sampled = "select count(*) > 0 from gv$active_session_history where inst_id = 2 and event = 'enq: TX - row lock contention' and last_remote_instance = 1 and last_remote_micro = message_out_micro + queue_micro + pin_micro + build_micro + flush_micro + other_micro + message_back_micro + wakeup_micro";
+    let sampled = "select count(*) > 0 from gv$active_session_history where inst_id = 2 and event = 'enq: TX - row lock contention' and last_remote_instance = 1 and last_remote_micro = message_out_micro + queue_micro + in_use_micro + build_micro + flush_micro + other_micro + message_back_micro + wakeup_micro";
     third.until(sampled, |r| r == ["t"]);
     // The lock of one session and the request of the other are of the same transaction. The holder
     // of the lock cannot see the request.
@@ -320,10 +320,10 @@ fn a_session_that_waits_for_a_row_of_another_instance_says_whose() {
     waiter.join().expect("the waiter goes on");
     assert_eq!(third.rows("select v from t"), ["11"]);
     // The whole of it was one wait. Most of it was for the other's transaction to end.
-    let parts = "select count(*), sum(case when part = 'total' then waits end), sum(case when part = 'total' then time_waited_micro end) < 2 * sum(case when part = 'pin' then time_waited_micro end) from v$gc_latency where event = 'enq: TX - row lock contention' and instance = 1";
+    let parts = "select count(*), sum(case when part = 'total' then waits end), sum(case when part = 'total' then time_waited_micro end) < 2 * sum(case when part = 'in use' then time_waited_micro end) from v$gc_latency where event = 'enq: TX - row lock contention' and instance = 1";
     assert_eq!(third.rows(parts), ["9|1|t"]);
     // The samples taken meanwhile say the same, once the next one is there.
-    let own = "select bool_and(last_remote_instance = 1 and pin_micro > 0 and last_remote_micro >= time_waited) from v$active_session_history where event = 'enq: TX - row lock contention' and \"last_remote_seq#\" > \"seq#\"";
+    let own = "select bool_and(last_remote_instance = 1 and in_use_micro > 0 and last_remote_micro >= time_waited) from v$active_session_history where event = 'enq: TX - row lock contention' and \"last_remote_seq#\" > \"seq#\"";
     third.until(own, |r| r == ["t"]);
     // This is a wait for a session of the same instance.
     third.run("begin; update t set v = 2");

@@ -62,3 +62,46 @@ fn a_level_leaves_out_what_is_less_severe_but_people_are_told() {
     let log = file(&database, "instance-1.log");
     assert!(has(&log, "1", "main", "ERROR", &why), "{log}");
 }
+
+#[test]
+fn a_level_is_changed_for_all_processes_while_they_run() {
+    let database = Database::up("log-change", 2, &["--buffer-cache", "32MB"]);
+    let mut one = database.client(1);
+    let mut two = database.client(2);
+    let refused = one.batch_execute("set log_level = debug");
+    let refused = refused.expect_err("not for a session");
+    assert_eq!(refused.code().map(|c| c.code()), Some("55P02"));
+    let mut change = |to: &str, line: &str| {
+        one.batch_execute(&format!("alter system {to}"))
+            .expect("alter system");
+        waiting::until(line, || {
+            let has_line = |(name, process): (&str, &str)| {
+                has(&file(&database, name), process, "main", "INFO", line)
+            };
+            [
+                ("instance-1.log", "1"),
+                ("instance-2.log", "2"),
+                ("guard.log", "guard"),
+            ]
+            .into_iter()
+            .all(has_line)
+        });
+        let row = two.query_one("show log_level", &[]).expect("show");
+        row.get::<_, String>(0)
+    };
+    let level = change("set log_level = debug", "log_level is debug, and was info");
+    assert_eq!(level, "debug");
+    let level = change("set log_level = error", "log_level is error, and was debug");
+    assert_eq!(level, "error");
+    // A clean stop is no error. It is told all the same.
+    succeeds(&["stop", "2", "--data", &database.data()]);
+    let log = file(&database, "instance-2.log");
+    let last = log.lines().last().expect("a line");
+    assert!(last.ends_with("log_level is error, and was debug"), "{log}");
+    succeeds(&["start", "2", "--data", &database.data()]);
+    assert_eq!(
+        file(&database, "instance-2.log"),
+        log,
+        "it starts at that level"
+    );
+}

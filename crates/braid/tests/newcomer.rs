@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
 use testkit::ports::free_port;
-use testkit::processes::{Database, braid, program, said};
+use testkit::processes::{Database, braid, program, said, succeeds};
 use testkit::scratch::Scratch;
 
 /// Checks that `braid` fails with exit code 1 and says all of `parts`, without a panic or a
@@ -17,23 +17,22 @@ fn fails(output: &Output, parts: &[&str]) {
     for part in parts {
         assert!(said.contains(part), "{part:?} is not in: {said}");
     }
-    for word in ["panicked", "invariant", "stack backtrace"] {
+    // The last words: how a process ended that has said why tells a newcomer nothing.
+    for word in ["panicked", "invariant", "stack backtrace", "exit status"] {
         assert!(!said.contains(word), "{word:?} is in: {said}");
     }
 }
 
 fn up(data: &str) -> Output {
+    up_with(data, &[])
+}
+
+fn up_with(data: &str, options: &[&str]) -> Output {
     let port = free_port().to_string();
-    braid(&[
-        "up",
-        "--data",
-        data,
-        "--port",
-        &port,
-        "--buffer-cache",
-        "64MB",
-        "--detach",
-    ])
+    let mut args = vec!["up", "--data", data, "--port", &port, "--detach"];
+    args.extend(["--buffer-cache", "64MB"]);
+    args.extend(options);
+    braid(&args)
 }
 
 /// All files below a directory with their bytes, and the directories.
@@ -140,6 +139,121 @@ fn a_control_file_of_something_else_stays_as_it_is() {
         fails(&braid(&["verify", "--data", &dir.text("")]), &[&control]);
         assert_eq!(std::fs::read(&path).expect("a file"), bytes);
     }
+}
+
+/// A header in the files of a database, and the format that it is given by the test.
+struct Header {
+    what: &'static str,
+    file: &'static str,
+    starts: &'static [usize],
+    older: u32,
+    /// Writes the format into the header that begins with these bytes, with a right checksum.
+    set: fn(&mut [u8], u32),
+}
+
+const HEADERS: [Header; 3] = [
+    Header {
+        what: "the control file",
+        file: "control",
+        starts: &[0, 32_768],
+        older: 1,
+        // Format 1 did not cover its version by the checksum.
+        set: |bytes, format| set_in_control(bytes, format, &[(16, 24)]),
+    },
+    Header {
+        what: "the membership",
+        file: "control",
+        starts: &[65_536, 86_016],
+        older: 2,
+        set: |bytes, format| set_in_control(bytes, format, &[(8, 12), (16, 24)]),
+    },
+    Header {
+        what: "the redo file",
+        file: "redo/thread1_1.log",
+        starts: &[0],
+        older: 3,
+        set: |bytes, format| {
+            bytes[18..20].copy_from_slice(&(format as u16).to_le_bytes());
+            let checksum = crc32c::crc32c(&bytes[..40]);
+            bytes[40..44].copy_from_slice(&checksum.to_le_bytes());
+        },
+    },
+];
+
+/// `magic u64 | format u32 | length u32 | sequence u64 | checksum u32 | payload`. The checksum is of
+/// these fields, each from one byte to another, and the payload.
+fn set_in_control(bytes: &mut [u8], format: u32, fields: &[(usize, usize)]) {
+    bytes[8..12].copy_from_slice(&format.to_le_bytes());
+    let length = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes")) as usize;
+    let of_fields = fields.iter().fold(0, |checksum, (from, to)| {
+        crc32c::crc32c_append(checksum, &bytes[*from..*to])
+    });
+    let checksum = crc32c::crc32c_append(of_fields, &bytes[28..28 + length]);
+    bytes[24..28].copy_from_slice(&checksum.to_le_bytes());
+}
+
+#[test]
+fn data_of_an_older_format_is_named_with_what_to_do() {
+    let small = ["--buffer-cache", "32MB", "--set", "redo_file_size=32MB"];
+    let database = Database::up("newcomer-format", 1, &small);
+    let data = database.data();
+    succeeds(&["down", "--data", &data]);
+    for Header {
+        what,
+        file,
+        starts,
+        older,
+        set,
+    } in HEADERS
+    {
+        let path = Path::new(&data).join(file);
+        let before = std::fs::read(&path).expect("a file");
+        let mut bytes = before.clone();
+        for start in starts {
+            set(&mut bytes[*start..], older);
+        }
+        std::fs::write(&path, &bytes).expect("a file");
+        let found = format!(
+            "{}: {what} has format {older}, this braid reads",
+            path.display()
+        );
+        let wanted = [&found, "an older braid", "COPY", "--data", &data];
+        fails(&up(&data), &wanted);
+        fails(&up_with(&data, &["--instances", "2"]), &wanted);
+        fails(&braid(&["verify", "--data", &data]), &wanted);
+        std::fs::write(&path, &before).expect("a file");
+    }
+    // With its own formats the database is as it was.
+    let output = database.start(&small);
+    assert!(output.status.success(), "{}", said(&output));
+    database.verify();
+}
+
+#[test]
+fn psql_is_named_only_where_it_is_installed() {
+    let database = Database::new("newcomer-psql", 2);
+    let data = database.data();
+    let port = database.port(1).to_string();
+    let without_psql = |args: &[&str]| {
+        let mut run = Command::new(program());
+        let output = run
+            .env("PATH", "")
+            .args(args)
+            .args(["--data", &data])
+            .output();
+        let output = output.expect("braid runs");
+        let told = said(&output);
+        assert!(output.status.success(), "{told}");
+        assert!(told.contains("postgresql-client"), "{told}");
+        assert!(!told.contains("psql postgresql:"), "{told}");
+        told
+    };
+    let url = |k| format!("postgresql://127.0.0.1:{}/braid", database.port(k));
+    let told = without_psql(&["up", "--detach", "--instances", "2", "--port", &port]);
+    assert!(told.contains(&url(1)) && told.contains(&url(2)), "{told}");
+    succeeds(&["stop", "2", "--data", &data]);
+    let told = without_psql(&["start", "2"]);
+    assert!(told.contains(&url(2)), "{told}");
 }
 
 #[test]

@@ -39,7 +39,7 @@ def values_come_back(conn):
 
 
 def lists(conn):
-    """A list is an array of the client's: what = ANY compares with it is found by the index."""
+    """A list is an array for the client. Rows that = ANY compares with it are found by the index."""
     conn.execute("create table l (id int primary key, s text, b bigint)")
     conn.execute("insert into l select g, 'row ' || g, g * 10000000000 from generate_series(1, 1000) g")
     for binary in (False, True):

@@ -144,5 +144,5 @@ fn the_manual_has_every_parameter_and_no_other() {
 #[test]
 fn lines_differ_by_more_than_numbers() {
     assert_eq!(shape("  longest  141 ms"), shape(" longest 3 ms"));
-    assert_ne!(shape("pin_micro 1"), shape("flush_micro 1"));
+    assert_ne!(shape("in_use_micro 1"), shape("flush_micro 1"));
 }

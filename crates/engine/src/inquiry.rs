@@ -16,8 +16,8 @@
 //!   long making it takes.
 //! - The asker fetches an answer page by page. So a slow reader delays nobody, and a page is small
 //!   enough not to hold up the blocks that share its lane.
-//! - Nobody waits for ever. If an instance says nothing for as long as the asker has patience, its
-//!   answer is missing from the result, with its name and the reason.
+//! - Nobody waits for ever. If an instance says nothing for as long as the asker has patience, the
+//!   result says that its answer is missing, with its name and the reason.
 //! - Everything that can grow has a limit: questions waiting, an answer's bytes, answers kept for
 //!   their further pages. Whatever exceeds a limit is answered with an error that says so.
 //! - Messages may be lost with their connection, or come twice. The asker asks again for a page

@@ -31,7 +31,7 @@ pub(crate) struct AnswerCost {
     /// The time until a thread came to the question, and that behind others' requests.
     pub queue_ns: u64,
     /// The time until the users there let go.
-    pub pin_ns: u64,
+    pub in_use_ns: u64,
     /// The time for the log, if the transaction was committing.
     pub flush_ns: u64,
 }
@@ -43,7 +43,7 @@ impl AnswerCost {
             by,
             messages: 2,
             queue_ns: 0,
-            pin_ns: 0,
+            in_use_ns: 0,
             flush_ns: 0,
         }
     }
@@ -61,14 +61,14 @@ impl AnswerCost {
             instance: self.by.0,
             messages: self.messages,
             queue_ns: self.queue_ns,
-            pin_ns: self.pin_ns,
+            in_use_ns: self.in_use_ns,
             flush_ns: self.flush_ns,
             ..Served::default()
         }
     }
 }
 
-wire::fields! { impl AnswerCost { by, messages, queue_ns, pin_ns, flush_ns } }
+wire::fields! { impl AnswerCost { by, messages, queue_ns, in_use_ns, flush_ns } }
 
 /// An answer that has arrived: what it took, and when it arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,7 +136,7 @@ impl Begun {
     pub fn answered(&self, by: InstanceId) -> AnswerCost {
         AnswerCost {
             queue_ns: self.queue_ns,
-            pin_ns: since(self.at_ns),
+            in_use_ns: since(self.at_ns),
             ..AnswerCost::by(by)
         }
     }
@@ -180,7 +180,7 @@ mod tests {
             by: InstanceId(3),
             messages: 4,
             queue_ns: 1,
-            pin_ns: u64::MAX,
+            in_use_ns: u64::MAX,
             flush_ns: 2,
         };
         let mut bytes = Vec::new();

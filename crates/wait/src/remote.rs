@@ -30,7 +30,7 @@ pub enum Part {
     Queue,
     /// The wait for the buffer, which sessions there used or `dbw0` was writing. For a lock: the
     /// wait for its users there. For a transaction: the wait for its end.
-    Pin,
+    InUse,
     /// The making of the answer.
     Build,
     /// The wait until the redo of the block's changes, or of a commit, is durable.
@@ -46,7 +46,7 @@ impl Part {
     pub const ALL: [Part; PARTS] = [
         Part::MessageOut,
         Part::Queue,
-        Part::Pin,
+        Part::InUse,
         Part::Build,
         Part::Flush,
         Part::Other,
@@ -58,7 +58,7 @@ impl Part {
         match self {
             Part::MessageOut => "message out",
             Part::Queue => "queue",
-            Part::Pin => "pin",
+            Part::InUse => "in use",
             Part::Build => "build",
             Part::Flush => "log flush",
             Part::Other => "other",
@@ -79,7 +79,7 @@ pub struct Served {
     /// nor the server.
     pub messages: u8,
     pub queue_ns: u64,
-    pub pin_ns: u64,
+    pub in_use_ns: u64,
     pub build_ns: u64,
     pub flush_ns: u64,
     pub other_ns: u64,
@@ -122,14 +122,14 @@ impl RemoteWait {
             ns
         };
         let wake = part(s.wake_ns);
-        let [queue, pin, build, flush, other] =
-            [s.queue_ns, s.pin_ns, s.build_ns, s.flush_ns, s.other_ns].map(&mut part);
+        let [queue, in_use, build, flush, other] =
+            [s.queue_ns, s.in_use_ns, s.build_ns, s.flush_ns, s.other_ns].map(&mut part);
         let back = left / u64::from(s.messages.max(2));
         RemoteWait {
             event,
             instance: s.instance,
             total_ns,
-            parts_ns: [left - back, queue, pin, build, flush, other, back, wake],
+            parts_ns: [left - back, queue, in_use, build, flush, other, back, wake],
         }
     }
 
@@ -360,7 +360,7 @@ mod tests {
             instance: 2,
             messages: 2,
             queue_ns: 10,
-            pin_ns: 20,
+            in_use_ns: 20,
             build_ns: 30,
             flush_ns: 40,
             other_ns: 5,

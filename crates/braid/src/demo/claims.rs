@@ -176,7 +176,7 @@ pub fn payments_are_there(recorded: &Recorded, found: &[Payment]) -> Result<usiz
 pub type Balances = BTreeMap<i64, i64>;
 
 /// Checks that each balance is what it was before the load, changed by every payment in the table.
-/// Then no change was lost, and no transaction is there by half.
+/// Then no change was lost, and no transaction was applied in part.
 pub fn balances_follow(
     before: &Balances,
     found: &[Payment],

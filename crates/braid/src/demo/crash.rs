@@ -18,8 +18,8 @@ const SURVIVOR: u16 = 2;
 /// then.
 const BEFORE: Duration = Duration::from_secs(2);
 const COMMITS_BEFORE: usize = 10;
-/// The least number of commits of each client after the kill. The victim's clients make them on its
-/// next life.
+/// The least number of commits of each client after the kill. The victim's clients make them once
+/// the victim is started again.
 const COMMITS_AFTER: usize = 20;
 
 /// What the next step looks for.
@@ -45,9 +45,9 @@ pub fn kill_under_load(demo: &mut Demo) -> Result<Outcome, Failure> {
         "kill -9 an instance under load",
         &format!(
             "{CLIENTS} clients on each instance move money between {ACCOUNTS} accounts, and write \
-             down each COMMIT that was answered. Then instance {VICTIM}, which created the \
-             database, is killed. The load goes on; the killed instance's clients try to connect \
-             again until they can."
+             down each COMMIT that was answered. Then the process of instance {VICTIM}, which \
+             created the database, is killed. The clients of instance {SURVIVOR} go on. Those of \
+             instance {VICTIM} have lost their connections, and try to connect again until they can."
         ),
     );
     let mut survivor = demo.cluster.session(SURVIVOR)?;
@@ -155,11 +155,14 @@ fn show_what_happened(
             ms(longest_after),
         ),
         (
-            "instance 1 takes connections again, after",
+            "from the kill until instance 1 takes connections again",
             ms(came_back - killed),
         ),
         ("commits on instance 2 after the kill", after(SURVIVOR)),
-        ("commits on instance 1 in its next life", after(VICTIM)),
+        (
+            "commits on instance 1 after it is started again",
+            after(VICTIM),
+        ),
     ];
     let rows = rows.map(|(what, how_much)| vec![what.to_string(), how_much]);
     demo.stage
@@ -168,16 +171,18 @@ fn show_what_happened(
         new.pid != old.pid && new.incarnation == old.incarnation + 1,
         || {
             format!(
-                "instance {VICTIM} is in life {} after {}",
-                new.incarnation, old.incarnation
+                "instance {VICTIM} is process {}, started {} times, after process {}, started {} \
+                 times",
+                new.pid, new.incarnation, old.pid, old.incarnation
             )
         },
     )?;
     demo.stage.notice(&format!(
         "the longest pause on the surviving instance was {}, and none of its clients saw an error. \
-         In that time the dead instance's redo log was read, and what it had not committed was \
-         rolled back: the next step looks for both. The guard (braid up) started the killed instance again by itself \
-         as process {}.",
+         In that time instance {SURVIVOR} read the redo log of the killed instance and made its \
+         blocks whole. The guard, the process of braid up, started instance {VICTIM} again by \
+         itself as process {}, which rolled back what had not been committed. The next step checks \
+         that no acknowledged commit is missing.",
         ms(longest_after),
         new.pid
     ));
@@ -208,7 +213,7 @@ pub fn look_for_every_commit(demo: &mut Demo, outcome: &Outcome) -> Result<(), F
         "Look for every acknowledged commit",
         "The clients' notes are compared with the tables, row by row, as each instance reads them. \
          A transaction whose COMMIT was sent and not answered is in doubt: all of it may be there, \
-         or nothing.",
+         or nothing. If the connection broke before the COMMIT was sent, nothing may be there.",
     );
     let recorded = &outcome.recorded;
     let before = outcome.balances_before.values().sum::<i64>();
@@ -240,17 +245,17 @@ pub fn look_for_every_commit(demo: &mut Demo, outcome: &Outcome) -> Result<(), F
     let columns = [
         "read on",
         "acknowledged",
-        "of these there",
+        "found",
         "in doubt",
-        "of these there",
-        "not committed",
+        "found",
+        "COMMIT not sent",
         "sum of balances",
     ];
     demo.stage.table(&columns, &rows);
     demo.stage.notice(&format!(
-        "every acknowledged payment is there as it was sent, and nothing of those that were not \
-         committed. Each of the {} balances is what the payments make of it, and their sum is {before} \
-         as before the load: no change was lost, and no transaction came half.",
+        "every acknowledged payment was found as it was sent, and none whose COMMIT was not sent. \
+         Each of the {} balances is what the payments that were found make of it, and their sum is \
+         {before} as before the load: no change was lost, and no transaction was applied in part.",
         outcome.balances_before.len()
     ));
     Ok(())

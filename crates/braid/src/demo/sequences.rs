@@ -83,8 +83,8 @@ pub fn draw(demo: &mut Demo) -> Result<(), Failure> {
     })?;
     demo.stage.notice(&format!(
         "{} values of ticket, none of them drawn twice, and no range of {CACHE} served both \
-         instances. Ranges cost no message for each value, and so the values are not in the order \
-         of time; ORDER is for those who need that.",
+         instances. Ranges save a message for each value, but a later draw may get a smaller value \
+         than an earlier one. ORDER is for applications that need the values in the order of time.",
         drawn.len()
     ));
     Ok(())

@@ -12,7 +12,9 @@ pub fn start(demo: &mut Demo) -> Result<(), Failure> {
         "Start two instances of one database",
         "An instance is a server process with a cache, a redo log (its write-ahead log) and a port \
          of its own. Both instances open the same files. Neither is a primary or a replica, and no \
-         row belongs to one of them.",
+         row belongs to one of them. The query asks gv$instance, which has a row for each instance. \
+         Braid has some 25 such views of its own state: a v$ view shows what the instance that is \
+         asked knows, and the gv$ view of the same name shows the rows of all instances.",
     );
     let up = format!("braid {}", demo.cluster.up_arguments().join(" "));
     // The command is too long for a line. A shell takes it in this form.
@@ -34,8 +36,7 @@ pub fn start(demo: &mut Demo) -> Result<(), Failure> {
     let ports: Vec<String> = ports.map(|p| p.to_string()).collect();
     demo.stage.notice(&format!(
         "two processes over one directory, {seconds:.1} s after the command, which also created \
-         the database. They listen on ports {}. A v$ view shows what one instance knows; with gv$ \
-         in its name it shows the rows of all instances, whichever is asked.",
+         the database. They listen on ports {}. Instance 1 was asked, and named both.",
         ports.join(" and ")
     ));
     Ok(())
@@ -60,7 +61,10 @@ fn blocks(found: &Answer, from: i64, to: i64) -> Result<i64, Failure> {
 pub fn write_and_read(demo: &mut Demo) -> Result<(), Failure> {
     demo.stage.step(
         "Write on one instance, read on the other",
-        "Each statement below commits by itself. Any PostgreSQL client or driver could send it.",
+        "Each statement below commits by itself. It is ordinary SQL, sent by PostgreSQL's protocol. \
+         The last query asks gv$gc_transfers, which counts the blocks that went from one instance's \
+         cache to another's, by table (gc stands for global cache: the caches of all instances, \
+         kept coherent).",
     );
     let (mut one, mut two) = (demo.cluster.session(1)?, demo.cluster.session(2)?);
     demo.do_it(
@@ -106,9 +110,9 @@ pub fn write_and_read(demo: &mut Demo) -> Result<(), Failure> {
     })?;
     demo.stage.notice(
         "each instance sees the other's commit in its next statement. The block (8 KiB of the \
-         table) came from one cache to the other: instance 2 read nothing from the \
-         disk. A current block is the one that may be changed, a cr (consistent-read) block is a \
-         copy to read from.",
+         table) went from one cache to the other: instance 2 read nothing from the disk. A current \
+         block is the newest version, which may be changed. A cr (consistent-read) block is a copy \
+         to read from.",
     );
     Ok(())
 }
@@ -144,7 +148,8 @@ pub fn stop_and_verify(demo: &mut Demo) -> Result<(), Failure> {
         )
     })?;
     demo.stage.notice(
-        "what the kill left behind is a sound database: no block, index or row is in disagreement.",
+        "the database is sound after the kill: the checksum of every block is right, and every \
+         index agrees with its table.",
     );
     Ok(())
 }

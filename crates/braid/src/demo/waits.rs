@@ -1,4 +1,4 @@
-//! The demo's step about waits. A session waits for a block and then for a row of the other
+//! The demo's steps about waits. A session waits for a block and then for a row of the other
 //! instance. Both waits are taken apart, to show who made the session wait.
 
 use super::Demo;
@@ -24,7 +24,7 @@ const BLOCK_PARTS: [(&str, &str); 8] = [
         "until a thread of that instance took the request up",
     ),
     (
-        "pin_micro",
+        "in_use_micro",
         "until that instance's own sessions let go of the block",
     ),
     ("build_micro", "making the answer"),
@@ -51,7 +51,10 @@ const ROW_PARTS: [(&str, &str); 8] = [
         "queue",
         "until a thread of that instance took the request up",
     ),
-    ("pin", "until the transaction ended that had locked the row"),
+    (
+        "in use",
+        "until the transaction ended that had locked the row",
+    ),
     ("build", "making the answer"),
     ("log flush", "writing that transaction's commit to the log"),
     ("other", "anything else there"),
@@ -132,7 +135,9 @@ pub fn for_a_block(demo: &mut Demo) -> Result<(), Failure> {
         "Who made me wait? A block",
         "The two rows are in one block. Instance 1 changes ann's row and does not commit. Instance \
          2 changes bob's row: no row lock is in its way, but it needs the block. The block may \
-         leave instance 1 as soon as the redo of its changes is on disk, committed or not.",
+         leave instance 1 as soon as the redo of its changes is on disk, committed or not. \
+         v$session_wait then tells of the last wait of that session (sid is its number) for \
+         another instance: how long it was, and what the time went to.",
     );
     let (mut one, mut two) = (demo.cluster.session(1)?, demo.cluster.session(2)?);
     demo.do_it(&mut one, "begin")?;
@@ -146,6 +151,9 @@ pub fn for_a_block(demo: &mut Demo) -> Result<(), Failure> {
         "update account set balance = balance + 10 where id = 2",
     )?;
     let wait = last_wait(demo, &mut two)?;
+    demo.stage.line(
+        "The answer is one row. It is turned here: a line for each column; share and meaning added.",
+    );
     let longest = wait.show(demo, &BLOCK_PARTS);
     demo.claims.hold(
         wait.event.starts_with("gc current block") && wait.instance == 1,
@@ -171,7 +179,10 @@ pub fn for_a_block(demo: &mut Demo) -> Result<(), Failure> {
     demo.stage.notice(&format!(
         "the parts add up to the wait, to the microsecond. The longest is {longest}. So you know \
          which instance made you wait, and whether its network, its sessions or its log disk is to \
-         blame. v$gc_latency has the same for all waits of an instance, with percentiles."
+         blame. The wait's name, \"{}\", begins with gc as all waits for another instance's blocks \
+         do. The view v$gc_latency has the same parts for all waits of an instance, with \
+         percentiles.",
+        wait.event
     ));
     Ok(())
 }
@@ -217,8 +228,10 @@ pub fn for_a_row(demo: &mut Demo) -> Result<(), Failure> {
     demo.stage.step(
         "Who made me wait? A row",
         "Now both instances change ann's row. Instance 1 leaves its transaction open, as an \
-         application does that forgot to commit. Instance 2 has to wait; a second session of \
-         instance 2 looks for whom.",
+         application does that forgot to commit. Instance 2 has to wait. A second session of \
+         instance 2, the watcher, asks gv$session, which has a row for each session of every \
+         instance, who waits and for whom. Once the wait is over, v$session_gc_latency has its \
+         parts.",
     );
     let (mut one, mut two) = (demo.cluster.session(1)?, demo.cluster.session(2)?);
     let mut watcher = demo.cluster.named_session(2, "watcher")?;
@@ -250,6 +263,9 @@ pub fn for_a_row(demo: &mut Demo) -> Result<(), Failure> {
         done.changed
     ));
     let wait = row_wait(demo, &mut two)?;
+    demo.stage.line(
+        "Shown of the answer: part and time_waited_micro of each row; share and meaning are added.",
+    );
     let longest = wait.show(demo, &ROW_PARTS);
     demo.claims.check(parts_add_up(
         wait.total,
@@ -262,7 +278,7 @@ pub fn for_a_row(demo: &mut Demo) -> Result<(), Failure> {
             wait.total, wait.instance
         )
     })?;
-    demo.claims.hold(longest == "pin", || {
+    demo.claims.hold(longest == "in use", || {
         format!("the longest part is {longest}, not the holder's transaction")
     })?;
     let after = demo.show(
@@ -274,9 +290,11 @@ pub fn for_a_row(demo: &mut Demo) -> Result<(), Failure> {
             format!("the balances are {:?}", after.rows)
         })?;
     demo.stage.notice(
-        "gv$session names instance and session of the blocker while the wait lasts, over all \
-         instances. Afterwards the wait is taken apart like that for a block: here the time is the \
-         holder's (pin), not the network's or the disk's. Neither change was lost.",
+        "while the wait lasts, gv$session names the instance and the session that hold the row \
+         (in \"enq: TX - row lock contention\", enq is an enqueue, a lock with a queue, and TX a \
+         transaction). Afterwards the wait has the same parts as that for a block: here nearly all \
+         of the time is that of the open transaction, not of the network or the disk. Neither \
+         change was lost.",
     );
     Ok(())
 }

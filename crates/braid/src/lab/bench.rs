@@ -198,7 +198,8 @@ pub struct Wait {
 pub struct Totals {
     /// Waits by instance and event.
     pub waits: BTreeMap<(i32, String), Wait>,
-    /// By object, from and to: current blocks, copies, waits for a log flush, microseconds.
+    /// Transfers by object, sender and receiver: current blocks, copies, waits for a log flush,
+    /// microseconds.
     pub transfers: BTreeMap<(String, i32, i32), [i64; 4]>,
     /// Statistics, summed over all instances.
     pub stats: BTreeMap<String, i64>,

@@ -17,13 +17,15 @@ mod rotation;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::{LookupSpan, Registry};
+use tracing_subscriber::reload;
 
 use crate::outlet;
 use crate::report::{Origin, Report};
@@ -59,6 +61,10 @@ enum File {
 }
 
 static FILE: Mutex<File> = Mutex::new(File::Kept(String::new()));
+/// The level of this process's log, once it has begun.
+static LEVEL: OnceLock<LevelHandle> = OnceLock::new();
+
+type LevelHandle = reload::Handle<LevelFilter, Registry>;
 
 fn file() -> MutexGuard<'static, File> {
     FILE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -74,14 +80,48 @@ pub fn path(data: &Path, of: Origin) -> PathBuf {
 
 /// Begins the log of this process, once. From here on events and panics are lines.
 pub fn start(of: Origin, level: LevelFilter) -> Result<(), Failure> {
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(level)
-        .event_format(Format(of))
-        .with_writer(Sinks(of))
-        .finish();
+    let (subscriber, handle) = subscriber(of, level, Sinks(of));
     tracing::subscriber::set_global_default(subscriber)?;
+    LEVEL.get_or_init(|| handle);
     std::panic::set_hook(Box::new(log_panic));
     Ok(())
+}
+
+/// The subscriber that makes lines of events, and the handle that changes its level.
+fn subscriber(
+    of: Origin,
+    level: LevelFilter,
+    writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
+) -> (impl Subscriber + Send + Sync, LevelHandle) {
+    let (level, handle) = reload::Layer::new(level);
+    let lines = tracing_subscriber::fmt::layer()
+        .event_format(Format(of))
+        .with_writer(writer);
+    (Registry::default().with(level).with(lines), handle)
+}
+
+/// From here on, this process logs what is as severe as `level`. The line that says so is written
+/// at the more talkative of both levels.
+pub fn set_level(level: LevelFilter) {
+    if let Some(handle) = LEVEL.get() {
+        change_level(handle, level);
+    }
+}
+
+fn change_level(handle: &LevelHandle, level: LevelFilter) {
+    let Some(before) = handle.clone_current().filter(|before| *before != level) else {
+        return;
+    };
+    let say = || tracing::info!("log_level is {level}, and was {before}");
+    if level < before {
+        say();
+    }
+    if let Err(e) = handle.reload(level) {
+        tracing::error!("log_level stays {before}: {e}");
+    }
+    if level > before {
+        say();
+    }
 }
 
 /// Opens the log file. If `takes_stderr` is set, standard error goes there, too. The runtime itself
@@ -275,14 +315,14 @@ mod tests {
     }
 
     fn logged(level: LevelFilter, of: Origin, f: impl FnOnce()) -> Vec<String> {
+        logged_by(level, of, |_| f())
+    }
+
+    fn logged_by(level: LevelFilter, of: Origin, f: impl FnOnce(&LevelHandle)) -> Vec<String> {
         let lines = Lines::default();
         let writer = lines.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(level)
-            .event_format(Format(of))
-            .with_writer(move || writer.clone())
-            .finish();
-        tracing::subscriber::with_default(subscriber, f);
+        let (subscriber, handle) = subscriber(of, level, move || writer.clone());
+        tracing::subscriber::with_default(subscriber, || f(&handle));
         let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
         text.split_terminator('\n').map(str::to_string).collect()
     }
@@ -331,6 +371,24 @@ mod tests {
             assert_eq!(lines.len(), wanted, "{level}: {lines:?}");
             assert!(last.ends_with(&wanted.to_string()), "{last}");
         }
+    }
+
+    #[test]
+    fn a_changed_level_holds_from_then_on_and_the_log_says_so() {
+        let lines = logged_by(LevelFilter::INFO, Origin::Guard, |level| {
+            tracing::debug!("left out");
+            change_level(level, LevelFilter::DEBUG);
+            tracing::debug!("in detail");
+            change_level(level, LevelFilter::DEBUG);
+            change_level(level, LevelFilter::ERROR);
+            tracing::info!("left out");
+            change_level(level, LevelFilter::INFO);
+        });
+        let messages: Vec<&str> = lines.iter().map(|l| l[l.len() - 9..].trim()).collect();
+        assert_eq!(
+            messages,
+            ["was info", "in detail", "was debug", "was error"]
+        );
     }
 
     /// The text may be a name that a client has chosen.

@@ -43,7 +43,7 @@ pub(super) struct BlockCost {
     pub busy: bool,
     pub congested: bool,
     pub queue_ns: u64,
-    pub pin_ns: u64,
+    pub in_use_ns: u64,
     pub build_ns: u64,
     pub flush_ns: u64,
 }
@@ -55,7 +55,7 @@ impl Wire for BlockCost {
         w.put(&self.messages);
         w.put(&(u8::from(self.busy) | u8::from(self.congested) << 1));
         w.put(&self.queue_ns);
-        w.put(&self.pin_ns);
+        w.put(&self.in_use_ns);
         w.put(&self.build_ns);
         w.put(&self.flush_ns);
     }
@@ -70,7 +70,7 @@ impl Wire for BlockCost {
             busy: flags & 1 != 0,
             congested: flags & 2 != 0,
             queue_ns: r.get()?,
-            pin_ns: r.get()?,
+            in_use_ns: r.get()?,
             build_ns: r.get()?,
             flush_ns: r.get()?,
         })
@@ -84,7 +84,7 @@ impl BlockCost {
             instance: by.0,
             messages: self.messages,
             queue_ns: self.queue_ns,
-            pin_ns: self.pin_ns,
+            in_use_ns: self.in_use_ns,
             build_ns: self.build_ns,
             flush_ns: self.flush_ns,
             other_ns: 0,
@@ -306,10 +306,10 @@ impl Timing {
         // the block before.
         let first = match e.at_master || e.step == begun.1 {
             true => &mut spent.queue_ns,
-            false => &mut spent.pin_ns,
+            false => &mut spent.in_use_ns,
         };
         add(first, begun.0, e.received_ns);
-        add(&mut spent.pin_ns, closed.0, begun.0);
+        add(&mut spent.in_use_ns, closed.0, begun.0);
         // A block that leaves in the step in which it was closed has waited for no log.
         let last = match closed.1 == self.step {
             true => &mut spent.build_ns,
@@ -331,7 +331,7 @@ impl Timing {
         spent.messages = spent.messages.saturating_add(1);
         spent.busy |= e.step != self.step;
         add(&mut spent.queue_ns, begun, e.received_ns);
-        add(&mut spent.pin_ns, built_from, begun);
+        add(&mut spent.in_use_ns, built_from, begun);
         add(&mut spent.build_ns, now, built_from);
         spent
     }
@@ -411,7 +411,7 @@ mod tests {
             busy: true,
             congested: false,
             queue_ns: 1,
-            pin_ns: 2,
+            in_use_ns: 2,
             build_ns: 3,
             flush_ns: u64::MAX,
         };
@@ -451,7 +451,7 @@ mod tests {
         let said = holder.leaving(requester, &block(5), || None).unwrap();
         assert_eq!((said.messages, said.busy), (3, true));
         assert!(
-            about(said.queue_ns, 40) && about(said.pin_ns, 10) && about(said.flush_ns, 20),
+            about(said.queue_ns, 40) && about(said.in_use_ns, 10) && about(said.flush_ns, 20),
             "{said:?}"
         );
         // The request is not known any more, so an answer that is repeated says nothing.
@@ -470,7 +470,7 @@ mod tests {
             (said.messages, said.busy, said.congested),
             (2, false, false)
         );
-        assert_eq!((said.pin_ns, said.flush_ns), (0, 0));
+        assert_eq!((said.in_use_ns, said.flush_ns), (0, 0));
         // A block that was closed for somebody else, after this order came and before it was looked
         // at, was not waited for.
         t.closing(BLOCK);
@@ -478,7 +478,7 @@ mod tests {
         t.arrived(InstanceId(1), &request(3), None, ago(5));
         t.building();
         let said = t.leaving(InstanceId(1), &block(3), || None).unwrap();
-        assert_eq!((said.pin_ns, said.flush_ns, said.busy), (0, 0, false));
+        assert_eq!((said.in_use_ns, said.flush_ns, said.busy), (0, 0, false));
         t.step_is_over();
         t.arrived(InstanceId(1), &request(2), None, ago(2));
         let grant = Message::Grant {
@@ -530,7 +530,7 @@ mod tests {
         t.building();
         let said = t.copy_leaves(of);
         assert!(
-            said.busy && about(said.pin_ns, 8) && about(said.queue_ns, 1),
+            said.busy && about(said.in_use_ns, 8) && about(said.queue_ns, 1),
             "{said:?}"
         );
         assert!(said.flush_ns == 0, "R3: a copy waits for no log");

@@ -21,8 +21,8 @@ const LEAVE_LOOK: Duration = Duration::from_millis(20);
 ///
 /// Transactions come first, for two reasons: blocks are sent with evidence that knows the members,
 /// and a leaver's commits are acknowledged before it gives its blocks away. Sequences come before
-/// blocks: no value is drawn from a block that was recovered after a death with knowledge of before
-/// the death.
+/// blocks: after a death, no value is drawn from a recovered block with knowledge from before the
+/// death.
 pub(crate) fn of_core(
     txns: &Arc<TxnManager>,
     inquiries: &Arc<Inquiries>,

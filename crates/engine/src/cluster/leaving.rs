@@ -23,8 +23,8 @@ impl Cluster {
     }
 
     /// The control file's lock, taken when this instance has met every member that is in the file.
-    /// This instance would not be parted from a member that had joined just before. That member
-    /// would then take this instance's next life for the present one.
+    /// A member that had joined just before would not part from this instance, and would take its
+    /// next life for the present one.
     pub(crate) fn turn_to_leave<'f>(&self, file: &'f ClusterFile) -> Result<Exclusive<'f>> {
         let give_up = seam::now() + LEAVE_PATIENCE;
         loop {

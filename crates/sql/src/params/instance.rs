@@ -1,14 +1,16 @@
 //! The values an instance runs with, where each came from, and ALTER SYSTEM SET.
 //!
 //! Precedence: a flag on the command line, then ALTER SYSTEM SET (`braid.auto.toml` in the database directory), then
-//! `braid.toml` there, then the default. ALTER SYSTEM SET takes effect at the next start; for parameters of sessions, at once for
-//! sessions that begin afterwards.
+//! `braid.toml` there, then the default. ALTER SYSTEM SET takes effect at the next start. Exceptions are parameters of the system, and those of
+//! sessions for sessions that begin afterwards: they take effect at once in the process that runs the statement, and in the other processes of the
+//! database when these look next ([`Instance::follow_auto_file`]).
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::{Context, Kind, Param, find};
 use crate::error::{Error, Result};
@@ -49,9 +51,20 @@ pub enum ParamError {
     Internal { place: String, name: String },
 }
 
+/// What tells one state of a file from another without reading it. A replaced file has another inode, or another time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+}
+
 pub struct Instance {
-    /// Guards values against a concurrent ALTER SYSTEM SET; held for a look-up only, and for writing the file.
-    values: RwLock<BTreeMap<&'static str, (String, Source)>>,
+    /// The values that each source gives a parameter; the last is in effect. Guards them against a concurrent ALTER SYSTEM SET; held for a look-up
+    /// only, and for writing the file.
+    values: RwLock<BTreeMap<&'static str, BTreeMap<Source, String>>>,
+    /// The file of ALTER SYSTEM SET as [`Instance::follow_auto_file`] has seen it last. Locked before `values`.
+    seen: Mutex<Option<Stamp>>,
     /// The database directory; `None` in tests that have none.
     dir: Option<PathBuf>,
 }
@@ -60,11 +73,12 @@ impl Instance {
     pub fn new(dir: Option<&Path>) -> Instance {
         Instance {
             values: RwLock::default(),
+            seen: Mutex::default(),
             dir: dir.map(Path::to_path_buf),
         }
     }
 
-    /// Takes a setting from `source`, unless one of higher precedence is there. `place` is named in errors.
+    /// Takes a setting from `source`. It is in effect unless a source of higher precedence gives another. `place` is named in errors.
     pub fn set(
         &self,
         name: &str,
@@ -72,51 +86,30 @@ impl Instance {
         source: Source,
         place: &str,
     ) -> std::result::Result<(), ParamError> {
-        let Some(param) = find(name) else {
-            return Err(ParamError::Unknown {
-                place: place.into(),
-                name: name.into(),
-            });
-        };
-        if param.context == Context::Internal {
-            return Err(ParamError::Internal {
-                place: place.into(),
-                name: param.name.into(),
-            });
-        }
-        let value = param.parse(value).map_err(|e| ParamError::Invalid {
-            place: place.into(),
-            message: e.message().into(),
-        })?;
+        let (param, value) = checked(name, value, place)?;
         let mut values = self.values.write();
-        if values
-            .get(param.name)
-            .is_none_or(|(_, present)| *present <= source)
-        {
-            values.insert(param.name, (value, source));
-        }
+        values.entry(param.name).or_default().insert(source, value);
         Ok(())
     }
 
-    /// States a fact of this instance (its number, its port), whatever the parameter's context.
+    /// States a fact of this instance (its number, its port), whatever the parameter's context and other sources say.
     pub fn state(&self, name: &'static str, value: String) {
         debug_assert!(find(name).is_some());
-        self.values.write().insert(name, (value, Source::Default));
+        let fact = BTreeMap::from([(Source::Default, value)]);
+        self.values.write().insert(name, fact);
     }
 
     /// The value in canonical form.
     pub fn value(&self, param: &Param) -> String {
-        self.values
-            .read()
-            .get(param.name)
-            .map_or_else(|| param.default.to_string(), |(value, _)| value.clone())
+        let values = self.values.read();
+        let in_effect = values.get(param.name).and_then(|of| of.last_key_value());
+        in_effect.map_or_else(|| param.default.to_string(), |(_, value)| value.clone())
     }
 
     pub fn source(&self, param: &Param) -> Source {
-        self.values
-            .read()
-            .get(param.name)
-            .map_or(Source::Default, |(_, source)| *source)
+        let values = self.values.read();
+        let in_effect = values.get(param.name).and_then(|of| of.last_key_value());
+        in_effect.map_or(Source::Default, |(source, _)| *source)
     }
 
     /// A number, in the parameter's base unit. The parameter must exist and be one of numbers.
@@ -141,7 +134,7 @@ impl Instance {
             .unwrap_or_else(|| panic!("there is no parameter {name}"))
     }
 
-    /// ALTER SYSTEM SET, or RESET with `None`: durable before it returns. Parameters of sessions take effect for new ones.
+    /// ALTER SYSTEM SET, or RESET with `None`: durable before it returns. Parameters of the system take effect, and those of sessions for new ones.
     pub fn alter_system(&self, name: &str, value: Option<&str>) -> Result<()> {
         let param = super::get(name)?;
         if param.context == Context::Internal {
@@ -168,13 +161,55 @@ impl Instance {
             None => lines.remove(param.name),
         };
         write_auto_file(dir, &lines).map_err(failed)?;
-        if param.context == Context::Session {
+        if takes_effect(param) {
+            let of_param = values.entry(param.name).or_default();
             match value {
-                Some(value) => values.insert(param.name, (value, Source::AlterSystem)),
-                None => values.remove(param.name),
+                Some(value) => of_param.insert(Source::AlterSystem, value),
+                None => of_param.remove(&Source::AlterSystem),
             };
         }
         Ok(())
+    }
+
+    /// Takes over what ALTER SYSTEM SET has changed since the last call, in whichever process of the database: parameters of the system, and those of
+    /// sessions for new ones. False if the file is as it was. A file that cannot be taken changes nothing, and is an error once.
+    ///
+    /// The file is read without the lock of the values, so an ALTER SYSTEM SET of this process may come between reading and taking over. Its value
+    /// then comes back with the next call, which sees that the file has changed again.
+    pub fn follow_auto_file(&self) -> std::result::Result<bool, ParamError> {
+        let Some(dir) = self.dir.as_deref() else {
+            return Ok(false);
+        };
+        let place = dir.join(AUTO_FILE).display().to_string();
+        let failed = |e: std::io::Error| ParamError::Invalid {
+            place: place.clone(),
+            message: e.to_string(),
+        };
+        let mut seen = self.seen.lock();
+        let stamp = stamp(dir).map_err(failed)?;
+        if *seen == stamp {
+            return Ok(false);
+        }
+        *seen = stamp;
+        let lines = read_auto_file(dir).map_err(failed)?;
+        let settings = lines
+            .iter()
+            .map(|(name, value)| checked(name, value, &place))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        let mut values = self.values.write();
+        for of_param in values
+            .iter_mut()
+            .filter(|(name, _)| find(name).is_some_and(takes_effect))
+        {
+            of_param.1.remove(&Source::AlterSystem);
+        }
+        for (param, value) in settings {
+            if takes_effect(param) {
+                let of_param = values.entry(param.name).or_default();
+                of_param.insert(Source::AlterSystem, value);
+            }
+        }
+        Ok(true)
     }
 
     /// Takes what ALTER SYSTEM SET has left in the database directory.
@@ -190,6 +225,49 @@ impl Instance {
         lines
             .iter()
             .try_for_each(|(name, value)| self.set(name, value, Source::AlterSystem, &place))
+    }
+}
+
+/// Whether ALTER SYSTEM SET of this parameter takes effect before the next start.
+fn takes_effect(param: &Param) -> bool {
+    matches!(param.context, Context::System | Context::Session)
+}
+
+/// The parameter of that name, and the value in canonical form.
+fn checked(
+    name: &str,
+    value: &str,
+    place: &str,
+) -> std::result::Result<(&'static Param, String), ParamError> {
+    let Some(param) = find(name) else {
+        return Err(ParamError::Unknown {
+            place: place.into(),
+            name: name.into(),
+        });
+    };
+    if param.context == Context::Internal {
+        return Err(ParamError::Internal {
+            place: place.into(),
+            name: param.name.into(),
+        });
+    }
+    let value = param.parse(value).map_err(|e| ParamError::Invalid {
+        place: place.into(),
+        message: e.message().into(),
+    })?;
+    Ok((param, value))
+}
+
+/// None if there is no file.
+fn stamp(dir: &Path) -> std::io::Result<Option<Stamp>> {
+    match std::fs::metadata(dir.join(AUTO_FILE)) {
+        Ok(file) => Ok(Some(Stamp {
+            inode: file.ino(),
+            bytes: file.len(),
+            modified: (file.mtime(), file.mtime_nsec()),
+        })),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
     }
 }
 
@@ -293,6 +371,45 @@ mod tests {
                 .set("block_size", "1", Source::ConfigFile, "f")
                 .is_err()
         );
+    }
+
+    #[test]
+    fn alter_system_is_followed_by_other_processes() {
+        let dir = std::env::temp_dir().join(format!("braid-follow-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let [here, elsewhere, flagged] = [(); 3].map(|()| Instance::new(Some(&dir)));
+        let config = |of: &Instance| of.set("log_level", "warn", Source::ConfigFile, "f");
+        config(&elsewhere).unwrap();
+        flagged
+            .set("log_level", "error", Source::CommandLine, "--set")
+            .unwrap();
+        assert!(!elsewhere.follow_auto_file().unwrap(), "there is no file");
+        here.alter_system("log_level", Some("DEBUG")).unwrap();
+        here.alter_system("work_mem", Some("1MB")).unwrap();
+        here.alter_system("undo_cap", Some("1GB")).unwrap();
+        for of in [&elsewhere, &flagged] {
+            assert!(of.follow_auto_file().unwrap());
+            assert!(!of.follow_auto_file().unwrap(), "it is as it was");
+            // What needs a restart does not follow.
+            assert_eq!((of.int("work_mem"), of.int("undo_cap")), (1024, 4 << 30));
+        }
+        let levels = || [&here, &elsewhere, &flagged].map(|of| of.text("log_level"));
+        assert_eq!(levels(), ["debug", "debug", "error"]);
+
+        std::fs::write(dir.join(AUTO_FILE), "log_level = \"loud\"\n").unwrap();
+        let wrong = elsewhere.follow_auto_file().unwrap_err().to_string();
+        assert!(
+            wrong.contains(AUTO_FILE) && wrong.contains("loud"),
+            "{wrong}"
+        );
+        assert!(!elsewhere.follow_auto_file().unwrap(), "an error once");
+        assert_eq!(levels(), ["debug", "debug", "error"]);
+        std::fs::write(dir.join(AUTO_FILE), "").unwrap();
+        assert!(elsewhere.follow_auto_file().unwrap());
+        here.alter_system("log_level", None).unwrap();
+        assert_eq!(levels(), ["info", "warn", "error"]);
+        assert_eq!(elsewhere.int("work_mem"), 65_536);
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub enum Context {
     Internal,
     /// At the start of an instance: flags, `braid.toml`, ALTER SYSTEM SET.
     Start,
+    /// At any time, for all instances of the database: ALTER SYSTEM SET. Each process takes it over when it next looks.
+    System,
     /// At any time, by each session for itself.
     Session,
 }
@@ -256,11 +258,16 @@ impl Param {
             Context::Session => return Ok(()),
             Context::Internal => "cannot be changed",
             Context::Start => "cannot be changed without restarting the server",
+            Context::System => "cannot be changed now",
         };
-        Err(Error::new(
-            "55P02",
-            format!("parameter \"{}\" {why}", self.name),
-        ))
+        let error = Error::new("55P02", format!("parameter \"{}\" {why}", self.name));
+        match self.context {
+            Context::System => Err(error.hint(format!(
+                "It is the same for all instances: use ALTER SYSTEM SET {}.",
+                self.name
+            ))),
+            _ => Err(error),
+        }
     }
 
     fn invalid(&self, text: &str, unit: Unit) -> Error {

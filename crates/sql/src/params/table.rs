@@ -38,6 +38,15 @@ const fn session(
     param(name, kind, default, Context::Session, description)
 }
 
+const fn system(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    description: &'static str,
+) -> Param {
+    param(name, kind, default, Context::System, description)
+}
+
 const fn fact(name: &'static str, default: &'static str, description: &'static str) -> Param {
     param(name, Kind::Text, default, Context::Internal, description)
 }
@@ -126,7 +135,7 @@ pub const PARAMS: &[Param] = &[
     start("max_sessions", count(1, 10_000), "1100", "Client sessions at once."),
     start("startup_timeout", SECONDS, "10", "Time a client has to send its startup packet."),
     start("client_poll", count(0, 10_000), "80", "How long a session looks for its client's next message before it sleeps, in microseconds, if the client was as quick the last time; an instance uses half of the processors at most so. 0: not at all."),
-    start("log_level", LOG_LEVEL, "info", "Least severe level that is logged: error, warn, info or debug. The log is on the terminal, and in instance-K.log and guard.log in the database directory."),
+    system("log_level", LOG_LEVEL, "info", "Least severe level that is logged: error, warn, info or debug. The log is on the terminal, and in instance-K.log and guard.log in the database directory."),
     start("log_file_size", bytes(65_536, TERABYTE), "16777216", "Size at which a log file is closed and a new one begun."),
     start("log_files", count(2, 1000), "5", "Files kept of each log, the newest first: instance-K.log, instance-K.log.1 and so on."),
     start("timed_statistics", Kind::Bool, "on", "Whether waits are timed."),

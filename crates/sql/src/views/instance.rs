@@ -246,6 +246,7 @@ fn parameters(cx: &Context) -> Result<Rows> {
         let modifiable = match p.context {
             Settable::Internal => "never",
             Settable::Start => "at start",
+            Settable::System => "by system",
             Settable::Session => "by session",
         };
         vec![
@@ -367,6 +368,7 @@ fn settings(cx: &Context) -> Result<Rows> {
         let context = match p.context {
             Settable::Internal => "internal",
             Settable::Start => "postmaster",
+            Settable::System => "sighup",
             Settable::Session => "user",
         };
         let source = if value == p.default {

@@ -398,7 +398,7 @@ impl ClusterFile {
             wait::during(Event::ControlFileRead, [0; 3], || {
                 self.file.read_at(REGION + slot * SLOT as u64, &mut buf)
             })?;
-            if let Some((cluster, sequence)) = parse(&buf)?
+            if let Some((cluster, sequence)) = parse(&buf, self.file.path())?
                 && sequence > found.sequence
             {
                 found = Found {
@@ -621,9 +621,9 @@ fn checksum(version: u32, sequence: u64, payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, payload)
 }
 
-/// The state in a slot. None if it is torn or was never written. It is an error if a newer program
-/// wrote it.
-fn parse(slot: &[u8]) -> Result<Option<(Cluster, u64)>> {
+/// The state in a slot of the file at `path`. None if it is torn or was never written. It is an error
+/// if another version of the program wrote it.
+fn parse(slot: &[u8], path: &str) -> Result<Option<(Cluster, u64)>> {
     let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| slot[at + i]));
     let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| slot[at + i]));
     let (version, length, sequence, crc) = (u32_at(8), u32_at(12), u64_at(16), u32_at(24));
@@ -634,9 +634,12 @@ fn parse(slot: &[u8]) -> Result<Option<(Cluster, u64)>> {
         return Ok(None);
     };
     if version != VERSION {
-        return Err(Error::Control(format!(
-            "membership has format version {version}, this program knows {VERSION}"
-        )));
+        return Err(Error::OtherFormat {
+            path: path.to_string(),
+            what: "the membership",
+            found: version,
+            known: VERSION,
+        });
     }
     match Cluster::decode(payload) {
         Some(c) => Ok(Some((c, sequence))),
@@ -681,5 +684,27 @@ mod tests {
         let mut state = pinned;
         state[16] = 4;
         assert_eq!(Cluster::decode(&state), None);
+    }
+
+    #[test]
+    fn another_format_is_named_with_its_file() {
+        let payload = Cluster::default().encode();
+        for (found, by) in [(VERSION - 1, "an older"), (VERSION + 1, "a newer")] {
+            let mut slot = vec![0; SLOT];
+            slot[..8].copy_from_slice(&MAGIC.to_le_bytes());
+            slot[8..12].copy_from_slice(&found.to_le_bytes());
+            slot[12..16].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+            slot[24..HEADER].copy_from_slice(&checksum(found, 0, &payload).to_le_bytes());
+            slot[HEADER..HEADER + payload.len()].copy_from_slice(&payload);
+            let Err(e @ Error::OtherFormat { .. }) = parse(&slot, "db/control") else {
+                panic!("format {found} was read");
+            };
+            let said = e.to_string();
+            let wanted = format!("db/control: the membership has format {found}, ");
+            assert!(said.contains(&wanted) && said.contains(by), "{said}");
+            // Its version alone does not make a decayed slot one of another program.
+            slot[8] ^= 0x40;
+            assert!(matches!(parse(&slot, "db/control"), Ok(None)));
+        }
     }
 }

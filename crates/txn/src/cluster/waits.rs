@@ -95,7 +95,7 @@ impl Cluster {
         let waited = begun.answered(self.me);
         let flush_ns = flushing_ns.map_or(0, |at| timing::since(at.max(begun.at_ns)));
         let cost = AnswerCost {
-            pin_ns: waited.pin_ns.saturating_sub(flush_ns),
+            in_use_ns: waited.in_use_ns.saturating_sub(flush_ns),
             flush_ns,
             ..waited
         };

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! requester ── Request ──► master: queue, behind other requests
-//! master ── Recall ──► holder: pin, until its users let go
+//! master ── Recall ──► holder: in use, until its users let go
 //! holder ── Recalled ──► master ── Grant ──► requester
 //! ```
 //!
@@ -136,13 +136,13 @@ impl Timing {
                 ..spent
             };
         }
-        let pin_ns = self
+        let in_use_ns = self
             .used
             .get(&resource)
             .map_or(0, |at| since(at.max(asked_ns)));
         AnswerCost {
-            pin_ns,
-            queue_ns: since(asked_ns).saturating_sub(pin_ns),
+            in_use_ns,
+            queue_ns: since(asked_ns).saturating_sub(in_use_ns),
             ..AnswerCost::by(me)
         }
     }

@@ -57,6 +57,18 @@ const EVENTS: [(Event, u64); 10] = [
     (Event::FullDisk, 1),
 ];
 
+/// Which mixes a seed may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Choice {
+    /// Any. Most have a few things, each much.
+    Any,
+    /// One with a little of everything.
+    Even,
+    /// One that reads and appends to lists on instances of machines of their own, which are mostly
+    /// cut off from each other: there it shows what an instance does not know of another's commits.
+    Cuts,
+}
+
 #[derive(Clone, Debug)]
 pub struct Mix {
     work: [u64; WORK.len()],
@@ -77,7 +89,7 @@ pub struct Mix {
 }
 
 impl Mix {
-    pub fn draw(rng: &mut Rng, even: bool) -> Mix {
+    pub fn draw(rng: &mut Rng, choice: Choice) -> Mix {
         let mut of = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
         let clients = of(&[1, 2, 2, 3]);
         let think_us = of(&[200, 2_000, 2_000, 10_000]);
@@ -86,8 +98,14 @@ impl Mix {
         let frames = of(&[96, 128, 128, 512]);
         let misscount = of(&[0, 0, 300, 1_500]);
         Mix {
-            work: weights(rng, even, WORK.map(|(_, w)| w)),
-            events: weights(rng, even, EVENTS.map(|(_, w)| w)),
+            work: match choice {
+                Choice::Cuts => WORK.map(|(work, _)| u64::from(work == Work::Lists)),
+                _ => weights(rng, choice, WORK.map(|(_, w)| w)),
+            },
+            events: match choice {
+                Choice::Cuts => EVENTS.map(|(event, _)| of_cuts(event)),
+                _ => weights(rng, choice, EVENTS.map(|(_, w)| w)),
+            },
             clients,
             think_us,
             remaster,
@@ -106,8 +124,18 @@ impl Mix {
     }
 }
 
-fn weights<const N: usize>(rng: &mut Rng, even: bool, usual: [u64; N]) -> [u64; N] {
-    if even || rng.one_in(3) {
+/// How often an event happens in [`Choice::Cuts`].
+fn of_cuts(event: Event) -> u64 {
+    match event {
+        Event::Cut => 5,
+        Event::Heal => 3,
+        Event::Kill => 1,
+        _ => 0,
+    }
+}
+
+fn weights<const N: usize>(rng: &mut Rng, choice: Choice, usual: [u64; N]) -> [u64; N] {
+    if choice == Choice::Even || rng.one_in(3) {
         return usual;
     }
     let drawn = usual.map(|w| w * [0, 0, 1, 2, 8][rng.below(5) as usize]);

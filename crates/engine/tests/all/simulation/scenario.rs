@@ -2,7 +2,7 @@
 
 use super::guard::Guard;
 use super::met::{self, Met};
-use super::mix::Mix;
+use super::mix::{Choice, Mix};
 use super::node::{self, Start};
 use super::shared::{Book, Shared, Stage, pause, say};
 use super::work::{self, Schema};
@@ -45,8 +45,13 @@ pub fn run(seed: u64, canary: Option<Canary>) {
         },
         ..Options::new(seed)
     };
+    let choice = match canary {
+        None => Choice::Any,
+        Some(Canary::Haste) => Choice::Cuts,
+        Some(_) => Choice::Even,
+    };
     let outcome = sim::run(options, || {
-        let mut room = Room::new(seed, canary.is_some());
+        let mut room = Room::new(seed, choice);
         room.happen(canary == Some(Canary::Disk));
         room.check();
         let mut book = room.shared.book();
@@ -118,8 +123,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// A room for a seed. `even`: with a little of everything.
-    fn new(seed: u64, even: bool) -> Room {
+    /// A room for a seed.
+    fn new(seed: u64, choice: Choice) -> Room {
         let (storage, table) = common::create();
         let engine = common::open(&storage).expect("a new database opens");
         let schema = Schema::create(&engine, table).expect("there is room for it");
@@ -127,12 +132,13 @@ impl Room {
         let mut rng = Rng(seed);
         // All instances are on one machine, each is on its own, or some are together.
         let together = match rng.below(3) {
+            _ if choice == Choice::Cuts => 0,
             0 => 0,
             1 => !0,
             _ => rng.next(),
         };
         say(&format!("together {:04b}", together >> 1 & 15));
-        let mix = Mix::draw(&mut rng, even);
+        let mix = Mix::draw(&mut rng, choice);
         say(&format!("{mix:?}"));
         Room {
             shared: Shared::new(storage, together),

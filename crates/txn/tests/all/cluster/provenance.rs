@@ -62,7 +62,7 @@ fn a_wait_for_a_transaction_says_where_it_ran_and_for_how_long() {
                     (asked.event, asked.instance),
                     (Event::GcTransactionTable, 1)
                 );
-                assert_eq!(asked.part_ns(Part::Pin), 0);
+                assert_eq!(asked.part_ns(Part::InUse), 0);
                 waiter.wait_for_row(id, row, LockWait::Forever).unwrap();
                 last(guard.session())
             });
@@ -77,7 +77,7 @@ fn a_wait_for_a_transaction_says_where_it_ran_and_for_how_long() {
             holder.commit().unwrap();
             let w = waiter.join().unwrap();
             assert_eq!((w.event, w.instance), (Event::EnqTx, 1));
-            assert!(held(w.part_ns(Part::Pin)), "{w:?}");
+            assert!(held(w.part_ns(Part::InUse)), "{w:?}");
             assert!(w.part_ns(Part::Flush) > 0, "its commit was flushed: {w:?}");
         });
     });
@@ -121,7 +121,7 @@ fn a_wait_for_a_lock_says_who_used_it_and_for_how_long() {
                 waiter.join().unwrap()
             });
             assert_eq!((w.event, w.instance), (Event::EnqTm, 2), "{w:?}");
-            assert!(held(w.part_ns(Part::Pin)), "{w:?}");
+            assert!(held(w.part_ns(Part::InUse)), "{w:?}");
         }
     });
     assert!(masters.iter().all(|n| *n > 0), "{masters:?}");
