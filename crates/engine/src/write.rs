@@ -238,10 +238,10 @@ impl Session {
         }
     }
 
-    /// Lets a session of another instance pass whose turn it is at the row, unless the row is this
-    /// transaction's already: then the sessions in its queue wait for this one.
+    /// Lets sessions pass that came to the row before this one, unless the row is this transaction's
+    /// already: then they wait for it.
     fn let_pass(&mut self, heap: &Heap, rid: RowId) -> Result<()> {
-        if !self.txn.is_promised(rid) {
+        if !self.txn.is_wanted(rid) {
             return Ok(());
         }
         let own = match heap.newest(rid)? {

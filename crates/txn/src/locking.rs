@@ -22,6 +22,7 @@ impl Transaction {
             "invariant: no transaction waits for itself"
         );
         if self.manager.state_now(holder)? != TxnState::Active {
+            self.claim_turn(holder, row);
             return Ok(());
         }
         if wait == LockWait::NoWait {
@@ -35,24 +36,44 @@ impl Transaction {
         waited
     }
 
-    /// Whether it is the turn of another instance's session at the row. One load where no row is
-    /// promised.
-    #[inline]
-    pub fn is_promised(&self, row: RowId) -> bool {
-        let turns = &self.manager.cluster.turns;
-        turns.any() && turns.promised(row).is_some()
+    /// The holder, which has ended before this session could wait for it, may be of another instance
+    /// whose sessions take the row by turns. They are to let this one pass that has waited before.
+    fn claim_turn(&self, holder: TxnId, row: RowId) {
+        let manager = &self.manager;
+        if holder.instance() == manager.config.instance {
+            return;
+        }
+        if let Some((_, since)) = self.row.filter(|at| at.0 == row) {
+            let looked = self.looked;
+            manager
+                .cluster
+                .want_end(holder, &Want { row, looked, since });
+        }
     }
 
-    /// Lets a session of another instance pass whose turn it is at the row. The caller is about to
-    /// change the row, has not changed it yet, and holds no latch. With [`LockWait::NoWait`] no
+    /// Whether another session is to go first that wants the row: one that stands in the row's queue
+    /// here, or one of another instance whose turn it is. Two loads where no session waits for a
+    /// row.
+    #[inline]
+    pub fn is_wanted(&self, row: RowId) -> bool {
+        let manager = &self.manager;
+        let head_of = self.row.is_some_and(|at| at.0 == row);
+        (manager.enqueues.any_row_queue()
+            && !head_of
+            && manager.enqueues.wanted_since(row).is_some())
+            || (manager.cluster.turns.any() && manager.cluster.turns.promised(row).is_some())
+    }
+
+    /// Lets sessions pass that go first at the row ([`Transaction::is_wanted`]). The caller is about
+    /// to change the row, has not changed it yet, and holds no latch. With [`LockWait::NoWait`] no
     /// session is let pass.
     pub fn let_pass(&mut self, row: RowId, wait: LockWait) -> Result<()> {
         if wait == LockWait::NoWait {
             return Ok(());
         }
+        self.stand_in_line(row, wait)?;
         let manager = self.manager.clone();
         while let Some(promise) = manager.cluster.turns.promised(row) {
-            self.stand_in_line(row, wait)?;
             let stands = || manager.cluster.turns.promised(row).is_some();
             let waited = manager
                 .enqueues
@@ -77,6 +98,7 @@ impl Transaction {
         self.manager
             .enqueues
             .lock(&self.locker, place, LockMode::X, level, wait)?;
+        self.manager.enqueues.count_row_place(true);
         self.row = Some((row, since));
         Ok(since)
     }
@@ -120,6 +142,7 @@ impl Transaction {
     /// Lets the next session in the row's queue come forward, of this instance or of another.
     pub(crate) fn leave_row(&mut self) {
         if let Some((row, _)) = self.row.take() {
+            self.manager.enqueues.count_row_place(false);
             self.manager.enqueues.unlock(
                 &self.locker,
                 Resource::Row(row),

@@ -138,6 +138,8 @@ pub(crate) struct Enqueues {
     /// The number of sessions that wait for a transaction's end. If it is zero, an end takes no
     /// latch.
     txn_waiters: AtomicUsize,
+    /// The number of sessions at the head of a row's queue.
+    row_places: AtomicUsize,
     /// Looks for circles over other instances. Set when there may be some.
     suspicion: OnceLock<Suspicion>,
 }
@@ -156,6 +158,7 @@ impl Enqueues {
             ),
             strong: (0..STRONG).map(|_| AtomicU32::new(0)).collect(),
             txn_waiters: AtomicUsize::new(0),
+            row_places: AtomicUsize::new(0),
             suspicion: OnceLock::new(),
         }
     }
@@ -439,6 +442,20 @@ impl Enqueues {
         let mut wake = Vec::new();
         t.locks.let_go(Resource::Turn(row), &mut wake);
         wake_after(t, wake);
+    }
+
+    /// Whether any row has a queue.
+    #[inline]
+    pub(crate) fn any_row_queue(&self) -> bool {
+        self.row_places.load(Ordering::Relaxed) != 0
+    }
+
+    /// A session takes the first place of a row's queue, or gives it back.
+    pub(crate) fn count_row_place(&self, taken: bool) {
+        match taken {
+            true => self.row_places.fetch_add(1, Ordering::SeqCst),
+            false => self.row_places.fetch_sub(1, Ordering::SeqCst),
+        };
     }
 
     /// Since when the session at the head of a row's queue has wanted the row; `None` if there is

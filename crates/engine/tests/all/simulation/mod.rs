@@ -25,6 +25,7 @@ mod scenario;
 mod shared;
 mod splits;
 mod tables;
+mod turns;
 mod wide;
 mod work;
 
@@ -223,6 +224,27 @@ fn no_block_of_an_index_is_given_out_twice_after_a_restart() {
         let outcome = seam::sim::run(seam::sim::Options::new(seed), move || splits::run(seed));
         eprintln!("seed {seed}: {} steps", outcome.steps);
     }
+}
+
+/// Sessions of several instances get a row in the order in which they came, as nearly as `turns`
+/// says. A mistake that gives the row to the fastest is noticed, or else this would say nothing.
+#[test]
+fn sessions_of_all_instances_get_a_row_in_turn() {
+    let seen = |seed, planted| {
+        let options = seam::sim::Options {
+            planted,
+            ..seam::sim::Options::new(seed)
+        };
+        seam::sim::run(options, move || turns::run(seed)).result
+    };
+    let from = number("BRAID_SIM_FROM", 1);
+    for seed in from..from + number("BRAID_SIM_TURNS", 12) {
+        let seen = seen(seed, None);
+        assert!(seen.is_fair(), "seed {seed}: {seen:?}");
+    }
+    let unfair = Some("rows go to the fastest");
+    let noticed = (1..13).any(|seed| !seen(seed, unfair).is_fair());
+    assert!(noticed, "rows that go to the fastest overtake nobody");
 }
 
 #[test]
