@@ -180,8 +180,9 @@ const HEADERS: [Header; 3] = [
     },
 ];
 
-/// `magic u64 | format u32 | length u32 | sequence u64 | checksum u32 | payload`. The checksum is of
-/// these fields, each from one byte to another, and the payload.
+/// Writes a format into the header of a control file, and seals the header. The header is `magic
+/// u64 | format u32 | length u32 | sequence u64 | checksum u32 | payload`. The checksum is of the
+/// payload and of `fields`, each from one byte to another.
 fn set_in_control(bytes: &mut [u8], format: u32, fields: &[(usize, usize)]) {
     bytes[8..12].copy_from_slice(&format.to_le_bytes());
     let length = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes")) as usize;
