@@ -17,7 +17,7 @@ fn fails(output: &Output, parts: &[&str]) {
     for part in parts {
         assert!(said.contains(part), "{part:?} is not in: {said}");
     }
-    // These are the last words. How a process ended that has said why tells a newcomer nothing.
+    // If a process has said why it ends, how it ended tells a newcomer nothing.
     for word in ["panicked", "invariant", "stack backtrace", "exit status"] {
         assert!(!said.contains(word), "{word:?} is in: {said}");
     }
