@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::copy::{self, CopySpec};
 use super::dialect::Postgres;
+use super::kill::{self, SessionName};
 use super::maintenance::{
     alter_sequence, create_sequence, explain, lock_table, skip_options, table_list, vacuum,
 };
@@ -78,6 +79,12 @@ pub enum Utility {
         name: String,
         value: Option<String>,
     },
+    /// `immediate`: its end is not waited for.
+    KillSession {
+        session: SessionName,
+        immediate: bool,
+    },
+    CancelSql(SessionName),
     Show(String),
     Reset(String),
     ResetAll,
@@ -347,6 +354,12 @@ fn setting_name(w: &mut Words<'_>) -> Result<String> {
 }
 
 fn alter_system(w: &mut Words<'_>) -> Result<Utility> {
+    if w.accept("kill session") {
+        return kill::kill_session(w);
+    }
+    if w.accept("cancel sql") {
+        return kill::cancel_sql(w);
+    }
     if w.accept("reset") {
         let name = setting_name(w)?;
         return Ok(Utility::AlterSystem { name, value: None });

@@ -170,6 +170,10 @@ impl SqlSession {
                     .alter_system(name, value.as_deref())?;
                 Tag::Plain("ALTER SYSTEM")
             }
+            Utility::KillSession { session, immediate } => {
+                self.kill_session(session, *immediate)?
+            }
+            Utility::CancelSql(session) => self.cancel_sql(session)?,
             Utility::Reset(name) => {
                 self.ensure_transaction()?;
                 self.core.set_parameter(name, None, false)?;
