@@ -8,7 +8,7 @@ use super::copy::{self, CopySpec};
 use super::dialect::Postgres;
 use super::kill::{self, SessionName};
 use super::maintenance::{
-    alter_sequence, create_sequence, explain, lock_table, skip_options, table_list, vacuum,
+    alter_sequence, create_sequence, explain, lock_table, table_list, vacuum, vacuum_options,
 };
 use super::tokens::Words;
 use super::zone;
@@ -117,6 +117,7 @@ pub enum Utility {
     Vacuum {
         tables: Vec<String>,
         analyze: bool,
+        full: bool,
     },
     Analyze {
         tables: Vec<String>,
@@ -216,7 +217,7 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
         "vacuum" => vacuum(&mut w)?,
         "analyze" | "analyse" => {
             w.bump();
-            skip_options(&mut w)?;
+            vacuum_options(&mut w)?;
             w.accept("verbose");
             Utility::Analyze {
                 tables: table_list(&mut w)?,
