@@ -230,9 +230,12 @@ fn mode_name(kind: &str, mode: LockMode) -> &'static str {
         LockMode::X if kind == "relation" => "AccessExclusiveLock",
         _ if kind == "transactionid" && mode != LockMode::X => "ShareLock",
         LockMode::X => "ExclusiveLock",
-        LockMode::SS => "AccessShareLock",
+        LockMode::AS => "AccessShareLock",
+        LockMode::SS => "RowShareLock",
         LockMode::SX => "RowExclusiveLock",
+        LockMode::SUX => "ShareUpdateExclusiveLock",
         LockMode::SSX => "ShareRowExclusiveLock",
+        LockMode::EX => "ExclusiveLock",
         LockMode::Null => "",
     }
 }
