@@ -209,8 +209,8 @@ pub fn instance_cpus(params: &Instance) -> Result<Vec<usize>, Failure> {
     }
 }
 
-/// Takes over the parameters that ALTER SYSTEM SET has changed meanwhile, on whichever instance, and
-/// logs by them.
+/// Takes over the parameters that ALTER SYSTEM SET has changed meanwhile, on whichever instance,
+/// and logs by them.
 pub fn follow(params: &Instance) {
     match params.follow_auto_file() {
         Ok(false) => {}

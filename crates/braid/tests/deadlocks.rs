@@ -1,10 +1,9 @@
-//! Deadlocks over instances as processes: none is reported where there can be none, and one that
-//! there is names every session of the circle.
+//! Deadlocks over instances, as processes. None is reported where there can be none. A real one
+//! names every session of its circle.
 //!
-//! `BRAID_STORM_STATEMENTS` runs so many statements in all (6,000 by default),
-//! `BRAID_STORM_INSTANCES` on so many instances (2 by default), `BRAID_STORM_SEED` replays the
-//! choices. The long run: `BRAID_STORM_STATEMENTS=100000 cargo test --release -p braid --test
-//! deadlocks`.
+//! `BRAID_STORM_STATEMENTS` is the number of statements (6,000 by default), `BRAID_STORM_INSTANCES`
+//! that of instances (2 by default). `BRAID_STORM_SEED` replays the choices. The long run:
+//! `BRAID_STORM_STATEMENTS=100000 cargo test --release -p braid --test deadlocks`.
 
 use seam::Rng;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -25,19 +24,20 @@ fn code(e: &postgres::Error) -> &str {
     e.code().map_or("", |c| c.code())
 }
 
-/// What the sessions of a storm share.
+/// The state that the sessions of a storm share.
 struct Storm {
-    /// Statements that were answered.
+    /// The number of statements that were answered.
     statements: AtomicU64,
     enough: u64,
-    /// The next key that no row ever had.
+    /// The next key that no row has ever had.
     fresh: AtomicU64,
 }
 
-/// A session of a storm. No two of them can be in a circle: a transaction takes locks that it keeps
-/// in the order of the rows' ids, and locks each row that it gives back at once, by a rollback to a
-/// savepoint, while it holds none with a higher id; a statement on keys is a transaction of its
-/// own, holds at most one row when it waits, and nobody who waits for a key holds one.
+/// A session of a storm. Sessions cannot form a circle, for three reasons. A transaction takes the
+/// locks that it keeps in the order of the rows' ids. It locks a row that it gives back at once, by
+/// a rollback to a savepoint, only while it holds no row with a higher id. And a statement on keys
+/// is a transaction of its own: it holds at most one row when it waits, and none when it waits for
+/// a key.
 struct Session<'a> {
     client: postgres::Client,
     rng: Rng,
@@ -58,7 +58,7 @@ impl Session<'_> {
         }
     }
 
-    /// Rows in the order of their ids, between them some that are locked and given back.
+    /// Locks rows in the order of their ids. Between them it locks some that it gives back.
     fn rows(&mut self) -> Result<(), postgres::Error> {
         self.run("begin")?;
         let mut kept = -1;
@@ -114,8 +114,7 @@ impl Session<'_> {
     }
 }
 
-/// CORRECTNESS: a session waits for a row or a key, not for the end of the transaction that once
-/// had it.
+/// A session waits for a row or a key, not for the end of the transaction that once had it.
 #[test]
 fn no_deadlock_is_reported_where_there_can_be_none() {
     let seed = seeds::number("BRAID_STORM_SEED", std::process::id().into());
@@ -161,8 +160,9 @@ fn no_deadlock_is_reported_where_there_can_be_none() {
     database.verify();
 }
 
-/// Two sessions of two instances, and one of the first behind another: the client that gives up,
-/// and the log, hear of each of them where it is, what it waits for and what it runs.
+/// Two sessions form a circle, first on two instances, then on one. The client whose statement
+/// fails, and the log, are told about each session: its instance, what it waits for, and what it
+/// runs.
 #[test]
 fn a_deadlock_names_every_session_of_the_circle() {
     let database = Database::up("ring", 2, &SMALL);

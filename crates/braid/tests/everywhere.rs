@@ -373,7 +373,7 @@ fn a_session_that_waits_for_a_lock_of_another_instance_says_whose() {
         // One session has the lock, the other has not.
         let kind = &event[5..7];
         let locks = format!(
-            "select inst_id, lmode > 0, request > 0 from gv$lock where type = '{kind}' and (lmode > 2 or request > 0) order by 1"
+            "select inst_id, lmode > 0, request > 0 from gv$lock where type = '{kind}' and (lmode > 3 or request > 0) order by 1"
         );
         assert_eq!(third.rows(&locks), ["1|t|f", "2|f|t"], "{kind}");
         one.run(give);

@@ -202,7 +202,7 @@ fn columns_with_a_number_sign_need_no_quotes() {
     let instance = Instance::start("general-names");
     let mut client = instance.client();
     let row = client
-        .query_one("select s.sid, s.serial#, 5#3 from v$session s where s.serial# > 0 and sid = pg_backend_pid()", &[])
+        .query_one("select s.sid, s.serial#, 5#3 from v$session s where s.serial# > 0 and pid = pg_backend_pid()", &[])
         .expect("v$session");
     assert!(row.get::<_, i64>(1) > 0);
     assert_eq!(row.get::<_, i32>(2), 6);

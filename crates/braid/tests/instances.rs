@@ -328,7 +328,7 @@ fn a_commit_that_waits_is_told_that_its_instance_stops() {
     // what came before.
     let mut client = wire::Client::connect(port);
     client.column("insert into t values (0, '')"); // the block it will use is here
-    let sid: i32 = client.column("select pg_backend_pid()")[0]
+    let sid: i32 = client.column("select sid from v$session where pid = pg_backend_pid()")[0]
         .parse()
         .expect("sid");
     let sql = format!("insert into t values (nextval('{sequence}'), '')");

@@ -93,7 +93,7 @@ fn a_level_is_changed_for_all_processes_while_they_run() {
     assert_eq!(level, "debug");
     let level = change("set log_level = error", "log_level is error, and was debug");
     assert_eq!(level, "error");
-    // A clean stop is no error. It is told all the same.
+    // A clean stop is no error. It is reported all the same.
     succeeds(&["stop", "2", "--data", &database.data()]);
     let log = file(&database, "instance-2.log");
     let last = log.lines().last().expect("a line");

@@ -17,7 +17,7 @@ fn fails(output: &Output, parts: &[&str]) {
     for part in parts {
         assert!(said.contains(part), "{part:?} is not in: {said}");
     }
-    // The last words: how a process ended that has said why tells a newcomer nothing.
+    // If a process has said why it ends, how it ended tells a newcomer nothing.
     for word in ["panicked", "invariant", "stack backtrace", "exit status"] {
         assert!(!said.contains(word), "{word:?} is in: {said}");
     }
@@ -141,13 +141,14 @@ fn a_control_file_of_something_else_stays_as_it_is() {
     }
 }
 
-/// A header in the files of a database, and the format that it is given by the test.
+/// A header in a file of the database, and the format that the test gives it.
 struct Header {
     what: &'static str,
     file: &'static str,
     starts: &'static [usize],
     older: u32,
-    /// Writes the format into the header that begins with these bytes, with a right checksum.
+    /// Writes the format into the header that begins with these bytes, and makes its checksum
+    /// right.
     set: fn(&mut [u8], u32),
 }
 
@@ -157,7 +158,7 @@ const HEADERS: [Header; 3] = [
         file: "control",
         starts: &[0, 32_768],
         older: 1,
-        // Format 1 did not cover its version by the checksum.
+        // The checksum of format 1 did not cover the version.
         set: |bytes, format| set_in_control(bytes, format, &[(16, 24)]),
     },
     Header {
@@ -180,8 +181,9 @@ const HEADERS: [Header; 3] = [
     },
 ];
 
-/// `magic u64 | format u32 | length u32 | sequence u64 | checksum u32 | payload`. The checksum is of
-/// these fields, each from one byte to another, and the payload.
+/// Writes a format into the header of a control file, and seals the header. The header is `magic
+/// u64 | format u32 | length u32 | sequence u64 | checksum u32 | payload`. The checksum is of the
+/// payload and of `fields`, each from one byte to another.
 fn set_in_control(bytes: &mut [u8], format: u32, fields: &[(usize, usize)]) {
     bytes[8..12].copy_from_slice(&format.to_le_bytes());
     let length = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes")) as usize;
@@ -223,7 +225,7 @@ fn data_of_an_older_format_is_named_with_what_to_do() {
         fails(&braid(&["verify", "--data", &data]), &wanted);
         std::fs::write(&path, &before).expect("a file");
     }
-    // With its own formats the database is as it was.
+    // With its own formats the database is as it was before.
     let output = database.start(&small);
     assert!(output.status.success(), "{}", said(&output));
     database.verify();

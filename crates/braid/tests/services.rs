@@ -123,7 +123,7 @@ fn a_service_is_where_it_is_preferred_and_moves_when_that_is_gone() {
     assert_eq!(said.hint(), Some("It runs on instance 2."));
 
     let mut here = three.client(2, "orders");
-    let mine = "select service_name from v$session where sid = pg_backend_pid()";
+    let mine = "select service_name from v$session where pid = pg_backend_pid()";
     assert_eq!(text(&mut here, mine), "orders");
     assert_eq!(text(&mut here, "select current_database()"), "orders");
     let all = "select inst_id::text, name, preferred, available, runs_on, status, sessions::text from gv$services order by inst_id, name";

@@ -125,8 +125,8 @@ impl Places {
     }
 }
 
-/// Names a new instance's files in the control file and makes them, if that has not been done or was
-/// interrupted. `places` are written under the instance's lease.
+/// Names a new instance's files in the control file and makes them, if that has not been done or
+/// was interrupted. `places` are written under the instance's lease.
 pub(crate) fn make_instance_files(
     control: &ControlFile,
     places: &Places,

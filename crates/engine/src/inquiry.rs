@@ -161,24 +161,9 @@ impl Inquiries {
         patience: Duration,
         meanwhile: impl FnOnce() -> T,
     ) -> Result<(Vec<Answer>, T)> {
-        assert!(
-            question.len() <= QUESTION_MAX_BYTES,
-            "invariant: questions are short"
-        );
-        let Some(post) = self.post.get() else {
-            return Ok((Vec::new(), meanwhile()));
-        };
-        let others: Vec<InstanceId> = {
-            let members = self.members.lock();
-            members
-                .iter()
-                .copied()
-                .filter(|m| *m != post.me())
-                .collect()
-        };
         let asking = Asking {
             of: self,
-            numbers: self.begin(&others, question),
+            numbers: self.begin(&self.others(), question),
         };
         let made = meanwhile();
         let answers = asking
@@ -189,7 +174,39 @@ impl Inquiries {
         Ok((answers, made))
     }
 
+    /// Asks one other, as [`Inquiries::ask_others`] asks all. One that is no member is gone.
+    pub fn ask_one(
+        &self,
+        to: InstanceId,
+        question: &[u8],
+        patience: Duration,
+    ) -> Result<std::result::Result<Vec<u8>, Missing>> {
+        if !self.others().contains(&to) {
+            return Ok(Err(Missing::Gone));
+        }
+        let asking = Asking {
+            of: self,
+            numbers: self.begin(&[to], question),
+        };
+        let (_, answer) = self.await_answer(asking.numbers[0], patience)?;
+        Ok(answer)
+    }
+
+    /// The members but this instance.
+    fn others(&self) -> Vec<InstanceId> {
+        let Some(post) = self.post.get() else {
+            return Vec::new();
+        };
+        let mut others = self.members.lock().clone();
+        others.retain(|m| *m != post.me());
+        others
+    }
+
     fn begin(&self, others: &[InstanceId], question: &[u8]) -> Vec<u64> {
+        assert!(
+            question.len() <= QUESTION_MAX_BYTES,
+            "invariant: questions are short"
+        );
         let question: Arc<[u8]> = question.into();
         let mut open = self.open.lock();
         let first = open.0 + 1;

@@ -22,14 +22,15 @@ pub enum LockMode {
 }
 
 impl LockMode {
-    /// The enqueue mode with the same effect for everything that matters. Maintenance (SHARE UPDATE
-    /// EXCLUSIVE) excludes nothing here, because it needs no protection.
     fn enqueue(self) -> txn::LockMode {
         match self {
-            LockMode::AccessShare | LockMode::RowShare => txn::LockMode::SS,
-            LockMode::RowExclusive | LockMode::ShareUpdateExclusive => txn::LockMode::SX,
+            LockMode::AccessShare => txn::LockMode::AS,
+            LockMode::RowShare => txn::LockMode::SS,
+            LockMode::RowExclusive => txn::LockMode::SX,
+            LockMode::ShareUpdateExclusive => txn::LockMode::SUX,
             LockMode::Share => txn::LockMode::S,
-            LockMode::ShareRowExclusive | LockMode::Exclusive => txn::LockMode::SSX,
+            LockMode::ShareRowExclusive => txn::LockMode::SSX,
+            LockMode::Exclusive => txn::LockMode::EX,
             LockMode::AccessExclusive => txn::LockMode::X,
         }
     }

@@ -27,7 +27,7 @@ pub enum Upsert {
     Conflict(RowId),
 }
 
-/// What came of one try to insert.
+/// The outcome of one attempt to insert.
 enum Attempt {
     Inserted(RowId),
     /// A row with the key of an arbiter is committed, or the transaction's own.

@@ -74,7 +74,7 @@ pub fn parameter_status(out: &mut Vec<u8>, name: &str, value: &str, encoding: En
     });
 }
 
-pub fn backend_key(out: &mut Vec<u8>, pid: u32, secret: &[u8]) {
+pub fn backend_key(out: &mut Vec<u8>, pid: i32, secret: &[u8]) {
     message(out, b'K', |out| {
         out.extend_from_slice(&pid.to_be_bytes());
         out.extend_from_slice(secret);

@@ -10,12 +10,14 @@
 //! - A session that panics ends the instance.
 
 mod backend;
+mod client;
 mod connection;
 mod extended;
 mod listener;
 mod message;
 mod network;
 mod options;
+mod pmon;
 mod poll;
 mod registry;
 mod session;

@@ -23,9 +23,11 @@ use rustix::net::sockopt;
 use sql::{Database, Error, SqlSession};
 
 use crate::backend::{self, Severity};
+use crate::client::Connection;
 use crate::connection::{Input, Output};
 use crate::network::Network;
 use crate::options;
+use crate::pmon::Pmon;
 use crate::registry::{self, Entry, Registry};
 use crate::session::{End, Session};
 use crate::startup::{self, Packet, Startup};
@@ -39,11 +41,6 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 /// The stack of a session thread. It is only address space until it is used; deep expressions need
 /// it.
 const STACK_BYTES: usize = 16 << 20;
-/// A silent peer is asked for a sign of life after this time, at this interval, and so many times.
-/// Then its connection is given up.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-const KEEPALIVE_PROBES: u32 = 6;
 /// The shortest time between two log lines about clients that are turned away. Strangers must not
 /// fill the log.
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
@@ -80,6 +77,7 @@ pub struct Server {
     listener: Arc<TcpListener>,
     registry: Arc<Registry>,
     accepting: JoinHandle<()>,
+    pmon: seam::thread::JoinHandle<()>,
 }
 
 /// A port that is taken before the database behind it is open, so that a port in use is found
@@ -116,11 +114,14 @@ impl Bound {
             .name("listener".into())
             .spawn(move || acceptor.run())
             .map_err(failed)?;
+        let watched = registry.clone();
+        let pmon = wait::thread::spawn_named("pmon", move || Pmon::default().run(&watched));
         let server = Server {
             address,
             listener,
             registry,
             accepting,
+            pmon: pmon.map_err(failed)?,
         };
         Ok(Bound { server, database })
     }
@@ -133,6 +134,7 @@ impl Bound {
 
     /// The database is open: begins to let clients in.
     pub fn serve(self, database: Arc<Database>) -> Server {
+        database.serve(self.server.registry.clone());
         assert!(
             self.database.set(database).is_ok(),
             "invariant: a port serves one database"
@@ -156,6 +158,7 @@ impl Server {
         let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         // If the accepting thread panics, it aborts the process itself.
         let _ = self.accepting.join();
+        let _ = self.pmon.join();
         self.registry.stop(STOP_GRACE)
     }
 }
@@ -246,12 +249,10 @@ impl Acceptor {
     }
 }
 
+/// When and how often a silent client is probed is the session's to say.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
-    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
-    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
     Ok(())
 }
 
@@ -281,7 +282,7 @@ fn connection(
     let mut input = Input::new(stream.clone(), config.client_poll);
     let mut output = Output::new(stream.clone());
     let guard = wait::session::register(wait::session::Kind::User, "client");
-    if let Some(startup) = receive_startup(config, &stream, entry, &mut input, &mut output) {
+    if let Some(startup) = receive_startup(database, config, &stream, &mut input, &mut output) {
         match open_session(
             database,
             config,
@@ -291,9 +292,9 @@ fn connection(
             entry,
             &mut output,
         ) {
-            Ok(sql) => {
+            Ok((sql, connection)) => {
                 output.of_session(&sql);
-                let end = Session::new(sql, entry.registry()).run(&mut input, &mut output);
+                let end = Session::new(sql, entry, connection).run(&mut input, &mut output);
                 debug_assert!(matches!(end, End::Client | End::Told));
             }
             Err(error) => {
@@ -315,9 +316,9 @@ fn connection(
 /// Takes packets until one starts a session. `None`: the connection is to be closed. The client has
 /// been told why, if it can hear.
 fn receive_startup(
+    database: &OnceLock<Arc<Database>>,
     config: &ServerConfig,
     stream: &TcpStream,
-    entry: &Entry,
     input: &mut Input,
     output: &mut Output,
 ) -> Option<Startup> {
@@ -341,7 +342,9 @@ fn receive_startup(
         match packet {
             Ok(Packet::Startup(startup)) => break startup,
             Ok(Packet::Cancel { pid, secret }) => {
-                entry.registry().cancel(pid, &secret);
+                if let Some(database) = database.get() {
+                    database.cancel_request(pid, &secret);
+                }
                 return None;
             }
             // The client meant anything that it sent behind this request to be encrypted. That must
@@ -381,11 +384,13 @@ fn open_session(
     client: SocketAddr,
     entry: &Entry,
     output: &mut Output,
-) -> sql::Result<SqlSession> {
+) -> sql::Result<(SqlSession, Connection)> {
     let database = database
         .get()
         .ok_or_else(|| Error::new("57P03", "the database system is starting up"))?;
     database.check_service(&startup.database)?;
+    let connection = Connection::new(entry.client().clone())
+        .map_err(|e| Error::new("58030", format!("could not set up the connection: {e}")))?;
     let secret = registry::new_secret(startup.minor)
         .map_err(|e| Error::new("58030", format!("could not generate a cancel key: {e}")))?;
     if !entry.become_session(sid, &secret, config.max_sessions) {
@@ -424,7 +429,8 @@ fn open_session(
     for (name, value) in session.startup_parameters() {
         backend::parameter_status(out, &name, &value, encoding);
     }
-    backend::backend_key(out, sid, &secret);
+    let pid = wait::pid::of(database.engine().instance(), sid);
+    backend::backend_key(out, pid, &secret);
     // The parameters that the startup packet changed are among those just sent.
     for notice in session.take_messages().notices {
         backend::notice_response(out, &notice, encoding);
@@ -433,5 +439,5 @@ fn open_session(
     output
         .flush()
         .map_err(|e| Error::new("08006", format!("could not send data to client: {e}")))?;
-    Ok(session)
+    Ok((session, connection))
 }

@@ -7,17 +7,21 @@
 //! - While COPY FROM STDIN runs, only its messages are taken. Its end goes on with what was left of
 //!   the Query.
 //! - Portals do not outlive the transaction in which they were made.
+//! - Before the next statement begins, and after a cancellation was forgotten, the session looks
+//!   whether it is to end ([`Entry::ending`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sql::{Completion, CopyIn, Error, Portal, SqlSession, Statement, Tag, TxStatus, pgtype};
+use wait::session::State;
 
 use crate::backend::{self, Formats, Severity};
+use crate::client::{Connection, Ending};
 use crate::connection::{Input, InputEnd, Output};
 use crate::message::{self, Frontend, Target, Violation};
-use crate::registry::Registry;
+use crate::registry::Entry;
 use crate::sink::ResultSink;
 
 /// The reason why a session ended, for the thread that ran it.
@@ -33,7 +37,9 @@ pub enum End {
 pub struct Session<'r> {
     pub(crate) sql: SqlSession,
     pub(crate) portals: Portals,
-    registry: &'r Registry,
+    entry: &'r Entry,
+    /// The client's socket, which parameters set up.
+    connection: Connection,
     /// Whether an error was answered, and all is skipped up to the next Sync.
     skipping: bool,
     copy: Option<CopyUnderWay>,
@@ -116,16 +122,34 @@ impl From<Error> for Fault {
     }
 }
 
+impl From<End> for Fault {
+    fn from(end: End) -> Fault {
+        Fault::End(end)
+    }
+}
+
 pub(crate) type Handled = Result<(), Fault>;
 
 impl<'r> Session<'r> {
-    pub fn new(sql: SqlSession, registry: &'r Registry) -> Session<'r> {
-        Session {
+    pub fn new(sql: SqlSession, entry: &'r Entry, connection: Connection) -> Session<'r> {
+        let mut session = Session {
             sql,
             portals: Portals::default(),
-            registry,
+            entry,
+            connection,
             skipping: false,
             copy: None,
+        };
+        session.set_up_connection();
+        session
+    }
+
+    /// Takes over the parameters of the connection if a statement has changed one.
+    fn set_up_connection(&mut self) {
+        let wanted = self.sql.connection_settings();
+        if self.connection.differs(&wanted) {
+            self.connection.set(wanted);
+            self.entry.registry().look_sooner();
         }
     }
 
@@ -140,6 +164,7 @@ impl<'r> Session<'r> {
     }
 
     fn step(&mut self, input: &mut Input, output: &mut Output) -> Result<(), End> {
+        self.go_on(output)?;
         match input.next() {
             Ok(Some(range)) => {
                 let bytes = input.bytes(range);
@@ -168,19 +193,31 @@ impl<'r> Session<'r> {
     /// Waits for the client's next messages. A cancel request that finds the session idle does
     /// nothing.
     fn receive(&mut self, input: &mut Input, output: &mut Output) -> Result<(), End> {
-        wait::session::set_active(self.copy.is_some());
+        self.set_up_connection();
+        if self.copy.is_none() {
+            let state = match self.sql.status() {
+                TxStatus::Idle => State::Idle,
+                TxStatus::InTransaction => State::InTransaction,
+                TxStatus::Failed => State::Failed,
+            };
+            wait::session::set_idle(state, self.sql.transaction_start());
+        }
         let patience = match self.copy {
             None => self.sql.patience(),
             Some(_) => None,
         };
+        self.entry.client().turn();
         let received = match &patience {
             None => input.receive(),
             Some((limit, _)) => input.receive_within(*limit),
         };
+        self.entry.client().turn();
         if self.copy.is_none() {
             wait::session::clear_cancel();
         }
-        wait::session::set_active(true);
+        wait::session::set_active();
+        // It may have been ended by having its input shut.
+        self.go_on(output)?;
         received.map_err(|end| match (end, patience) {
             (InputEnd::TimedOut, Some((_, error))) => {
                 self.tell_fatal(&error, output);
@@ -249,9 +286,7 @@ impl<'r> Session<'r> {
 
     /// Answers an error of the extended protocol, and skips to the next Sync.
     fn fail(&mut self, error: Error, output: &mut Output) -> Result<(), End> {
-        if self.registry.is_stopping() {
-            return Err(self.stopped(output));
-        }
+        self.go_on(output)?;
         self.skipping = true;
         self.portals.retain(|portal| !self.sql.is_lost(portal));
         self.drain_messages(output);
@@ -269,11 +304,9 @@ impl<'r> Session<'r> {
     fn ready(&mut self, output: &mut Output) -> Handled {
         let status = match self.sql.sync() {
             Ok(status) => status,
-            // A commit may have been cancelled because the server is stopping.
-            Err(_) if self.registry.is_stopping() => {
-                return Err(Fault::End(self.stopped(output)));
-            }
             Err(error) => {
+                // A commit may have been cancelled for that.
+                self.go_on(output)?;
                 self.drain_messages(output);
                 self.error_response(Severity::Error, &error, output);
                 self.sql.status()
@@ -283,9 +316,7 @@ impl<'r> Session<'r> {
             self.portals.clear();
         }
         self.drain_messages(output);
-        if self.registry.is_stopping() {
-            return Err(Fault::End(self.stopped(output)));
-        }
+        self.go_on(output)?;
         backend::ready_for_query(&mut output.buffer, status);
         self.send(output)
     }
@@ -334,6 +365,8 @@ impl<'r> Session<'r> {
     /// over.
     fn run_pieces(&mut self, pieces: &[&str], output: &mut Output) -> Handled {
         for (i, piece) in pieces.iter().enumerate() {
+            self.go_on(output)?;
+            self.set_up_connection();
             match self.run_piece(piece, output) {
                 Ok(None) => {}
                 Ok(Some(copy)) => {
@@ -413,9 +446,7 @@ impl<'r> Session<'r> {
 
     fn end_query(&mut self, error: Option<Error>, output: &mut Output) -> Handled {
         if let Some(error) = error {
-            if self.registry.is_stopping() {
-                return Err(Fault::End(self.stopped(output)));
-            }
+            self.go_on(output)?;
             self.portals.retain(|portal| !self.sql.is_lost(portal));
             self.drain_messages(output);
             self.error_response(Severity::Error, &error, output);
@@ -500,7 +531,6 @@ impl<'r> Session<'r> {
 
     fn input_ended(&mut self, end: InputEnd, output: &mut Output) -> End {
         match end {
-            InputEnd::Closed if self.registry.is_stopping() => self.stopped(output),
             InputEnd::NoMemory => {
                 let error = Error::new("53200", "out of memory")
                     .detail("The budget for large messages of all sessions is used up.");
@@ -511,14 +541,22 @@ impl<'r> Session<'r> {
         }
     }
 
-    fn stopped(&mut self, output: &mut Output) -> End {
-        self.tell_fatal(
-            &Error::new(
-                "57P01",
-                "terminating connection due to administrator command",
-            ),
-            output,
-        );
+    /// Fails if the session is to end. The client is told why, unless it is gone.
+    #[inline]
+    fn go_on(&mut self, output: &mut Output) -> Result<(), End> {
+        match self.entry.ending() {
+            None => Ok(()),
+            Some(why) => Err(self.ended(why, output)),
+        }
+    }
+
+    #[cold]
+    fn ended(&mut self, why: Ending, output: &mut Output) -> End {
+        if why == Ending::Gone {
+            return End::Client;
+        }
+        let message = "terminating connection due to administrator command";
+        self.tell_fatal(&Error::new("57P01", message), output);
         End::Told
     }
 

@@ -21,7 +21,7 @@ pub enum Packet {
     /// clear, or gives up.
     Encryption,
     Cancel {
-        pid: u32,
+        pid: i32,
         secret: Vec<u8>,
     },
     Startup(Startup),
@@ -62,7 +62,7 @@ pub fn decode(packet: &[u8]) -> Result<Packet, Violation> {
                 .split_first_chunk::<4>()
                 .ok_or_else(|| wrong("invalid cancel request"))?;
             return Ok(Packet::Cancel {
-                pid: u32::from_be_bytes(*pid),
+                pid: i32::from_be_bytes(*pid),
                 secret: secret.to_vec(),
             });
         }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::dict::{Change, Dict, store};
 use crate::error::Result;
+use crate::orders::{self, Orders};
 use crate::params::Instance;
 use crate::plan_cache::PlanCache;
 use crate::session::now_micros;
@@ -24,6 +25,7 @@ pub struct Database {
     /// Held for the making of one picture from another.
     making: Mutex<()>,
     pub(crate) plans: PlanCache,
+    pub(crate) orders: Orders,
     started_micros: i64,
 }
 
@@ -48,6 +50,7 @@ impl Database {
             dict: ArcSwap::from_pointee(dict),
             making: Mutex::default(),
             plans: PlanCache::default(),
+            orders: Orders::default(),
             started_micros: now_micros(),
         });
         if let Some(cluster) = database.engine.cluster() {
@@ -55,7 +58,10 @@ impl Database {
             let stopped = || "it is stopping".to_string();
             cluster.inquiries().respond_with(Box::new(move |question| {
                 let database = weak.upgrade().ok_or_else(stopped)?;
-                crate::views::respond(&database, question)
+                match question.first() {
+                    Some(&orders::ORDER) => orders::respond(&database, question),
+                    _ => crate::views::respond(&database, question),
+                }
             }));
         }
         Ok(database)

@@ -61,12 +61,14 @@ fn what(resource: Resource, mode: LockMode) -> String {
     };
     let mode = match (mode, of) {
         (LockMode::Null, _) => "NullLock",
+        (LockMode::AS, _) => "AccessShareLock",
         (LockMode::SS, _) => "RowShareLock",
         (LockMode::SX, _) => "RowExclusiveLock",
+        (LockMode::SUX, _) => "ShareUpdateExclusiveLock",
         (LockMode::S, _) => "ShareLock",
         (LockMode::SSX, _) => "ShareRowExclusiveLock",
         (LockMode::X, Resource::Table(_)) => "AccessExclusiveLock",
-        (LockMode::X, _) => "ExclusiveLock",
+        (LockMode::EX, _) | (LockMode::X, _) => "ExclusiveLock",
     };
     match of {
         Resource::Txn(txn) => format!("{mode} on transaction {}", txn.0),

@@ -3,14 +3,17 @@
 //! A session is one OS thread: a user's connection or a background thread. Its [`Session`] is found
 //! through thread-local storage.
 
+use crate::pid::MAX_SID;
 use crate::priority::Got;
 use crate::remote::{self, RemoteWait, Served};
+pub use crate::state::State;
 use crate::{Event, Stat};
 use parking_lot::Mutex;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
+    AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
 };
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
@@ -122,8 +125,8 @@ pub struct Identity {
 
 /// One session.
 pub struct Session {
-    /// The session number. It is unique among the sessions alive, and is reused later with another
-    /// serial.
+    /// The session number. It is unique among the sessions alive, and is reused with another
+    /// serial when all other numbers have been used.
     pub sid: u32,
     pub serial: u32,
     pub kind: Kind,
@@ -136,8 +139,14 @@ pub struct Session {
     sql: Mutex<Option<Arc<str>>>,
     /// The transaction id. Zero for none.
     pub transaction: AtomicU64,
-    /// Whether the session works on a call; a user session between calls is inactive.
-    active: AtomicBool,
+    /// A [`State`]. The session's own thread writes it, and the two after it.
+    state: AtomicU8,
+    /// When its statement began, or the last one if it is idle, in microseconds from 2000. Zero:
+    /// there was none.
+    query_start: AtomicI64,
+    /// When the transaction began that the session was in when it last waited for its client. Zero:
+    /// none.
+    transaction_start: AtomicI64,
     event: AtomicU64,
     params: [AtomicU64; 3],
     /// When the wait began or, if the session does not wait, when the last one ended: nanoseconds
@@ -181,8 +190,18 @@ impl Session {
     pub fn sql(&self) -> Option<Arc<str>> {
         self.sql.lock().clone()
     }
+    pub fn state(&self) -> State {
+        State::of(self.state.load(Relaxed))
+    }
+    /// Whether the session works on a call; a user session between calls is inactive.
     pub fn is_active(&self) -> bool {
-        self.active.load(Relaxed)
+        self.state() == State::Active
+    }
+    pub fn query_start(&self) -> i64 {
+        self.query_start.load(Relaxed)
+    }
+    pub fn transaction_start(&self) -> i64 {
+        self.transaction_start.load(Relaxed)
     }
     pub fn wait_seq(&self) -> u64 {
         self.wait_seq.load(Relaxed)
@@ -272,10 +291,33 @@ impl Session {
 }
 
 struct Registry {
-    /// The sessions; the index is sid - 1.
-    slots: Vec<Option<Arc<Session>>>,
+    /// The sessions by sid.
+    alive: BTreeMap<u32, Arc<Session>>,
+    last_sid: u32,
     serial: u32,
     ended: Counters,
+}
+
+impl Registry {
+    fn new() -> Registry {
+        Registry {
+            alive: BTreeMap::new(),
+            last_sid: 0,
+            serial: 0,
+            ended: Counters::new(),
+        }
+    }
+
+    /// The session number that has not been used for longest. Whoever ends a session by its number,
+    /// which somebody read a moment ago, does not end the next one to come.
+    fn next_sid(&mut self) -> u32 {
+        loop {
+            self.last_sid = self.last_sid % MAX_SID + 1;
+            if !self.alive.contains_key(&self.last_sid) {
+                return self.last_sid;
+            }
+        }
+    }
 }
 
 static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
@@ -295,11 +337,7 @@ pub(crate) fn now_ns() -> u64 {
 
 fn registry<R>(f: impl FnOnce(&mut Registry) -> R) -> R {
     let mut guard = REGISTRY.lock();
-    f(guard.get_or_insert_with(|| Registry {
-        slots: Vec::new(),
-        serial: 0,
-        ended: Counters::new(),
-    }))
+    f(guard.get_or_insert_with(Registry::new))
 }
 
 /// Calls `f` with this thread's session. None if the thread has no session.
@@ -320,12 +358,9 @@ pub fn current() -> Option<Arc<Session>> {
 pub fn register(kind: Kind, name: &str) -> SessionGuard {
     let session = registry(|r| {
         r.serial += 1;
-        let free = r.slots.iter().position(Option::is_none).unwrap_or_else(|| {
-            r.slots.push(None);
-            r.slots.len() - 1
-        });
-        let session = Arc::new(new_session(free as u32 + 1, r.serial, kind, name));
-        r.slots[free] = Some(session.clone());
+        let sid = r.next_sid();
+        let session = Arc::new(new_session(sid, r.serial, kind, name));
+        r.alive.insert(sid, session.clone());
         session
     });
     CURRENT.with(|c| *c.borrow_mut() = Some(session.clone()));
@@ -347,7 +382,12 @@ fn new_session(sid: u32, serial: u32, kind: Kind, name: &str) -> Session {
         identity: Mutex::new(Identity::default()),
         sql: Mutex::new(None),
         transaction: AtomicU64::new(0),
-        active: AtomicBool::new(kind == Kind::Background),
+        state: AtomicU8::new(match kind {
+            Kind::Background => State::Active,
+            Kind::User => State::Idle,
+        } as u8),
+        query_start: AtomicI64::new(0),
+        transaction_start: AtomicI64::new(0),
         event: AtomicU64::new(NO_EVENT),
         params: Default::default(),
         since_ns: AtomicU64::new(now_ns()),
@@ -377,7 +417,7 @@ impl SessionGuard {
 impl Drop for SessionGuard {
     fn drop(&mut self) {
         registry(|r| {
-            r.slots[self.session.sid as usize - 1] = None;
+            r.alive.remove(&self.session.sid);
             r.ended.fold(&self.session.counters);
         });
         let _ = CURRENT.try_with(|c| *c.borrow_mut() = None);
@@ -386,27 +426,24 @@ impl Drop for SessionGuard {
 
 /// All sessions that are alive, by sid.
 pub fn list() -> Vec<Arc<Session>> {
-    registry(|r| r.slots.iter().flatten().cloned().collect())
+    registry(|r| r.alive.values().cloned().collect())
+}
+
+/// The session with this number, if it is alive.
+pub fn find(sid: u32) -> Option<Arc<Session>> {
+    registry(|r| r.alive.get(&sid).cloned())
 }
 
 /// A counter of the whole instance: of the sessions that have ended and of those that are alive.
 pub fn total(read: impl Fn(&Counters) -> u64) -> u64 {
-    registry(|r| {
-        read(&r.ended)
-            + r.slots
-                .iter()
-                .flatten()
-                .map(|s| read(&s.counters))
-                .sum::<u64>()
-    })
+    registry(|r| read(&r.ended) + r.alive.values().map(|s| read(&s.counters)).sum::<u64>())
 }
 
 /// The greatest value of a counter over the instance's life.
 pub fn maximum(read: impl Fn(&Counters) -> u64) -> u64 {
     registry(|r| {
-        r.slots
-            .iter()
-            .flatten()
+        r.alive
+            .values()
             .map(|s| read(&s.counters))
             .max()
             .unwrap_or(0)
@@ -429,15 +466,27 @@ pub fn set_program(program: &str) {
     });
 }
 
-/// Sets the statement that this session runs; None between statements. The `Arc` belongs to the
-/// statement cache, so no copy is made.
-pub fn set_sql(sql: Option<Arc<str>>) {
-    with(|s| *s.sql.lock() = sql);
+/// Sets the statement that this session runs from now on, and when it began, in microseconds from
+/// 2000. The `Arc` belongs to the statement cache, so no copy is made.
+pub fn set_sql(sql: Arc<str>, start: i64) {
+    with(|s| {
+        *s.sql.lock() = Some(sql);
+        s.query_start.store(start, Relaxed);
+    });
 }
 
-/// Says whether this session works on a call.
-pub fn set_active(active: bool) {
-    with(|s| s.active.store(active, Relaxed));
+/// Says that this session works on a call.
+pub fn set_active() {
+    with(|s| s.state.store(State::Active as u8, Relaxed));
+}
+
+/// Says that this session waits for its client, and when the transaction began that it is in, in
+/// microseconds from 2000, or zero.
+pub fn set_idle(state: State, transaction_start: i64) {
+    with(|s| {
+        s.state.store(state as u8, Relaxed);
+        s.transaction_start.store(transaction_start, Relaxed);
+    });
 }
 
 /// Notes the priority and CPUs that this session's thread got. A thread asks once.
@@ -455,13 +504,9 @@ pub fn set_transaction(id: u64) {
 /// [`crate::Waiter`] returns, and [`check_cancel`] fails until [`clear_cancel`]. False if there is
 /// no such session.
 pub fn cancel(sid: u32) -> bool {
-    let session = registry(|r| {
-        r.slots
-            .get((sid as usize).wrapping_sub(1))
-            .cloned()
-            .flatten()
-    });
-    let Some(session) = session else { return false };
+    let Some(session) = find(sid) else {
+        return false;
+    };
     session.cancel.store(CANCEL_ASKED, SeqCst);
     // The flag is set before the waiter is looked for. A waiter looks at the flag after it has been
     // put there. So one of them sees the other.
@@ -517,6 +562,23 @@ mod tests {
             [0, 0, 1, 1, 2, 3]
         );
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn numbers_of_sessions_are_used_in_turn() {
+        let mut r = Registry::new();
+        let mut enter = |r: &mut Registry| {
+            let sid = r.next_sid();
+            let session = Arc::new(new_session(sid, 1, Kind::User, "in turn"));
+            r.alive.insert(sid, session);
+            sid
+        };
+        assert_eq!([enter(&mut r), enter(&mut r), enter(&mut r)], [1, 2, 3]);
+        r.alive.remove(&2);
+        assert_eq!(enter(&mut r), 4, "2 was used just now");
+        r.last_sid = MAX_SID;
+        assert_eq!(enter(&mut r), 2, "1, 3 and 4 are alive");
+        assert_eq!(enter(&mut r), 5);
     }
 
     #[test]

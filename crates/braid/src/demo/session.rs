@@ -76,7 +76,7 @@ impl Session {
             sid: 0,
         };
         session.sid = session
-            .ask("select pg_backend_pid() as sid")?
+            .ask("select sid from v$session where pid = pg_backend_pid()")?
             .number(0, "sid")?;
         Ok(session)
     }

@@ -76,9 +76,11 @@ pub fn write_and_read(demo: &mut Demo) -> Result<(), Failure> {
         "insert into account values (1, 'ann', 100), (2, 'bob', 100)",
     )?;
     let all = "select id, owner, balance from account order by id";
-    let reads =
-        "select value from v$sesstat where name = 'physical reads' and sid = pg_backend_pid()";
-    let before = two.ask(reads)?.number(0, "value")?;
+    let reads = format!(
+        "select value from v$sesstat where name = 'physical reads' and sid = {}",
+        two.sid
+    );
+    let before = two.ask(&reads)?.number(0, "value")?;
     let seen = demo.show(&mut two, all)?;
     demo.claims
         .hold(seen.numbers("balance")? == [100, 100], || {
@@ -88,7 +90,7 @@ pub fn write_and_read(demo: &mut Demo) -> Result<(), Failure> {
         &mut two,
         "update account set balance = balance + 1 where id = 2",
     )?;
-    let from_disk = two.ask(reads)?.number(0, "value")? - before;
+    let from_disk = two.ask(&reads)?.number(0, "value")? - before;
     let seen = demo.show(&mut one, all)?;
     demo.claims
         .hold(seen.numbers("balance")? == [100, 101], || {

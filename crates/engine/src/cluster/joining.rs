@@ -59,7 +59,8 @@ impl Cluster {
     /// A joiner waits without limit as long as it reaches the others. They get to it, however much
     /// they have to do before, and members that died are recovered first. A member that cannot be
     /// reached may never be. As long as the joiner waits for it, it holds up the commits of all
-    /// members. `lost` is the moment from which on there is a member that the joiner does not reach.
+    /// members. `lost` is the moment from which on there is a member that the joiner does not
+    /// reach.
     fn still_waits(
         &self,
         what: &str,

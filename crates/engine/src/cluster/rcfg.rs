@@ -277,8 +277,8 @@ impl Cluster {
             .try_for_each(|(m, silent)| self.examine(m, silent))
     }
 
-    /// Tries the locks of one member. It does so under the control file's lock: otherwise a starting
-    /// instance could find locks taken that are taken only for a moment.
+    /// Tries the locks of one member. It does so under the control file's lock: otherwise a
+    /// starting instance could find locks taken that are taken only for a moment.
     fn examine(self: &Arc<Self>, suspect: Member, silent: bool) -> Result<()> {
         let overdue = silent && self.is_overdue(suspect);
         let Some(turn) = self.file.lock(Some(seam::now() + LOCK_PATIENCE))? else {

@@ -146,6 +146,21 @@ fn all_answer_and_are_not_waited_for_one_after_the_other() {
 }
 
 #[test]
+fn one_is_asked_alone() {
+    let w = world(3, 0, 1, &[2]);
+    w.node(3).respond_with(Box::new(|q| Ok(q.to_vec())));
+    let ask = |to: u16, patience| {
+        let answer = w.node(1).ask_one(InstanceId(to), b"you", patience);
+        answer.unwrap()
+    };
+    assert_eq!(ask(3, LONG), Ok(b"you".to_vec()));
+    assert_eq!(ask(2, SHORT), Err(Missing::Silent(SHORT)));
+    assert_eq!(ask(4, LONG), Err(Missing::Gone));
+    assert_eq!(ask(1, LONG), Err(Missing::Gone), "nobody asks itself");
+    assert!(w.node(1).open.lock().1.is_empty());
+}
+
+#[test]
 fn a_long_answer_comes_whole_over_a_bad_connection() {
     let seed = std::env::var("BRAID_SEED").map_or_else(
         |_| std::process::id().into(),

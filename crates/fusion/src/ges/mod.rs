@@ -1,4 +1,4 @@
-//! The global enqueue service: locks in six modes, kept by instances, with value blocks.
+//! The global enqueue service: locks in nine modes, kept by instances, with value blocks.
 //!
 //! [`Locks`] are the locks that this instance keeps, and the owners that use them. [`Directory`] is
 //! the master's side. The two work as holder and master do in `gcs`.

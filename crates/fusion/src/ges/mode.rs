@@ -1,56 +1,62 @@
-//! The six modes of an enqueue, and what they exclude.
+//! The modes of an enqueue, and what they exclude.
 
-/// The mode of an enqueue. The order of the variants is weakest first in name only:
-/// [`Mode::covers`] orders the modes, and it is not a total order.
+/// The mode of an enqueue: none, or one of PostgreSQL's eight modes of table locks. The order of
+/// the variants is weakest first in name only: [`Mode::covers`] orders the modes, and it is not a
+/// total order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Mode {
     #[default]
     Null,
-    /// SS (row share): the owner reads.
+    /// AS (access share): the owner reads.
+    AccessShared,
+    /// SS (row share): the owner locks parts.
     SubShared,
     /// SX (row exclusive): the owner changes parts.
     SubExclusive,
+    /// SUX (share update exclusive): only one owner at a time, beside any that change parts.
+    SharedUpdateExclusive,
     /// S: nobody changes anything.
     Shared,
-    /// SSX: the owner reads all and changes parts; others only read parts.
+    /// SSX: the owner reads all and changes parts; others only lock or read parts.
     SharedSubExclusive,
+    /// EX: the owner changes anything; others only read.
+    WriteExclusive,
     Exclusive,
 }
 
-pub(crate) const MODES: [Mode; 6] = [
+pub(crate) const MODES: [Mode; 9] = [
     Mode::Null,
+    Mode::AccessShared,
     Mode::SubShared,
     Mode::SubExclusive,
+    Mode::SharedUpdateExclusive,
     Mode::Shared,
     Mode::SharedSubExclusive,
+    Mode::WriteExclusive,
     Mode::Exclusive,
 ];
 
 impl Mode {
     /// The modes that cannot be held beside this one, as a set of bits.
-    fn excludes(self) -> u8 {
-        const fn set(modes: &[Mode]) -> u8 {
-            let (mut bits, mut at) = (0, 0);
-            while at < modes.len() {
-                bits |= 1 << modes[at] as u8;
-                at += 1;
-            }
-            bits
-        }
-        use Mode::*;
+    fn excludes(self) -> u16 {
+        const AS: u16 = 1 << Mode::AccessShared as u8;
+        const SS: u16 = 1 << Mode::SubShared as u8;
+        const SX: u16 = 1 << Mode::SubExclusive as u8;
+        const SUX: u16 = 1 << Mode::SharedUpdateExclusive as u8;
+        const S: u16 = 1 << Mode::Shared as u8;
+        const SSX: u16 = 1 << Mode::SharedSubExclusive as u8;
+        const EX: u16 = 1 << Mode::WriteExclusive as u8;
+        const X: u16 = 1 << Mode::Exclusive as u8;
         match self {
-            Null => 0,
-            SubShared => set(&[Exclusive]),
-            SubExclusive => set(&[Shared, SharedSubExclusive, Exclusive]),
-            Shared => set(&[SubExclusive, SharedSubExclusive, Exclusive]),
-            SharedSubExclusive => set(&[SubExclusive, Shared, SharedSubExclusive, Exclusive]),
-            Exclusive => set(&[
-                SubShared,
-                SubExclusive,
-                Shared,
-                SharedSubExclusive,
-                Exclusive,
-            ]),
+            Mode::Null => 0,
+            Mode::AccessShared => X,
+            Mode::SubShared => EX | X,
+            Mode::SubExclusive => S | SSX | EX | X,
+            Mode::SharedUpdateExclusive => SUX | S | SSX | EX | X,
+            Mode::Shared => SX | SUX | SSX | EX | X,
+            Mode::SharedSubExclusive => SX | SUX | S | SSX | EX | X,
+            Mode::WriteExclusive => SS | SX | SUX | S | SSX | EX | X,
+            Mode::Exclusive => AS | SS | SX | SUX | S | SSX | EX | X,
         }
     }
 
@@ -96,14 +102,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_matrix_is_the_usual_one() {
+    fn the_matrix_is_postgresqls() {
         let table = [
-            "yyyyyy", // Null
-            "yyyyyn", // SS
-            "yyynnn", // SX
-            "yynynn", // S
-            "yynnnn", // SSX
-            "ynnnnn", // X
+            "yyyyyyyyy", // Null
+            "yyyyyyyyn", // AS
+            "yyyyyyynn", // SS
+            "yyyyynnnn", // SX
+            "yyyynnnnn", // SUX
+            "yyynnynnn", // S
+            "yyynnnnnn", // SSX
+            "yynnnnnnn", // EX
+            "ynnnnnnnn", // X
         ];
         for (a, row) in MODES.into_iter().zip(table) {
             for (b, cell) in MODES.into_iter().zip(row.chars()) {
@@ -120,6 +129,11 @@ mod tests {
         assert_eq!(Shared.meet(SubExclusive), SubShared);
         assert_eq!(Exclusive.keep_beside(Shared), Shared);
         assert_eq!(Exclusive.keep_beside(SubShared), SharedSubExclusive);
+        assert_eq!(Exclusive.keep_beside(AccessShared), WriteExclusive);
+        assert_eq!(Exclusive.keep_beside(SubExclusive), SharedUpdateExclusive);
+        assert_eq!(Shared.keep_beside(SharedUpdateExclusive), SubShared);
+        assert_eq!(Shared.meet(SharedUpdateExclusive), SubShared);
+        assert_eq!(Shared.join(SharedUpdateExclusive), SharedSubExclusive);
         assert_eq!(SubShared.keep_beside(Exclusive), Null);
         for a in MODES {
             for b in MODES {

@@ -109,6 +109,9 @@ pub enum SessionFunc {
     CurrentDatabase,
     CurrentSchema,
     BackendPid,
+    CancelBackend,
+    TerminateBackend,
+    BlockingPids,
     AdvisoryLock {
         shared: bool,
         transaction: bool,
@@ -467,6 +470,12 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         }
         "current_schema" => vec![session(SessionFunc::CurrentSchema, &[], Name)],
         "pg_backend_pid" => vec![session(SessionFunc::BackendPid, &[], Int4)],
+        "pg_cancel_backend" => vec![session(SessionFunc::CancelBackend, &[Int4], Bool)],
+        "pg_terminate_backend" => vec![
+            session(SessionFunc::TerminateBackend, &[Int4], Bool),
+            session(SessionFunc::TerminateBackend, &[Int4, Int8], Bool),
+        ],
+        "pg_blocking_pids" => vec![session(SessionFunc::BlockingPids, &[Int4], Text)],
         "pg_is_in_recovery" => vec![session(SessionFunc::IsInRecovery, &[], Bool)],
         "pg_postmaster_start_time" => vec![session(SessionFunc::PostmasterStart, &[], TimestampTz)],
         "txid_current" | "pg_current_xact_id" => vec![session(SessionFunc::TxidCurrent, &[], Int8)],

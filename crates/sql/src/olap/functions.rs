@@ -47,11 +47,13 @@ pub fn scalar(name: &str, context: &Arc<Context>) -> Option<Arc<ScalarUDF>> {
         }))),
         _ => {
             let function = functions::find(name)?;
-            let signature = Signature::variadic_any(Volatility::Stable);
-            let signature = if function.args == (0, 0) {
-                Signature::nullary(Volatility::Stable)
-            } else {
-                signature
+            let volatility = match function.acts {
+                true => Volatility::Volatile,
+                false => Volatility::Stable,
+            };
+            let signature = match function.args {
+                (0, 0) => Signature::nullary(volatility),
+                _ => Signature::variadic_any(volatility),
             };
             Some(Arc::new(ScalarUDF::from(Catalog {
                 function,

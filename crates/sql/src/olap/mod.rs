@@ -92,6 +92,8 @@ pub struct Run {
     schema: SchemaRef,
     descs: Vec<ColumnDesc>,
     waiter: Arc<Waiter>,
+    /// What the query's functions work in.
+    context: Arc<Context>,
     /// The batch being sent, its columns made readable, and the next row of it.
     batch: Option<(RecordBatch, Vec<arrow::Column>)>,
     row: usize,
@@ -342,9 +344,7 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
             .map(|stream| (stream, profiled))
             .map_err(from_datafusion)
     })?;
-    for warning in context.take_warnings() {
-        core.notice("WARNING", "01000", warning);
-    }
+    warn(&context, core);
     if let (Some(profile), Some(plan)) = (&mut core.profile, profiled) {
         profile.general = Some(Box::new(move || {
             let mut all = lines(&*plan);
@@ -359,11 +359,19 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
     Ok(Run {
         schema: stream.schema(),
         stream,
+        context,
         descs: query.columns.clone(),
         waiter,
         batch: None,
         row: 0,
     })
+}
+
+/// Tells the client what views and functions have to say.
+fn warn(context: &Context, core: &mut Core) {
+    for warning in context.take_warnings() {
+        core.notice("WARNING", "01000", warning);
+    }
 }
 
 fn physical(
@@ -573,7 +581,7 @@ impl Run {
     /// Sends up to `max_rows` rows (0: all). Returns how many, and whether there may be more.
     pub fn run(
         &mut self,
-        _: &mut Core,
+        core: &mut Core,
         max_rows: usize,
         sink: &mut dyn RowSink,
     ) -> Result<(u64, bool)> {
@@ -600,6 +608,7 @@ impl Run {
             }
             wait::check_cancel().map_err(|_| crate::session::cancelled())?;
             let next = guarded(|| block_on(&self.waiter, self.stream.next()))?;
+            warn(&self.context, core);
             let Some(batch) = next else {
                 return Ok((sent, false));
             };

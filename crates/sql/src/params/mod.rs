@@ -222,11 +222,15 @@ impl Param {
         }
     }
 
-    /// The form people read: numbers in the largest unit that divides them.
+    /// The form people read: numbers in the largest unit that divides them. Those about sockets
+    /// are shown without unit, as PostgreSQL shows them.
     pub fn show(&self, value: &str) -> String {
         let Kind::Int { unit, .. } = self.kind else {
             return value.to_string();
         };
+        if self.name.starts_with("tcp_") {
+            return value.to_string();
+        }
         match (unit.scale(), value.parse::<i64>()) {
             (Some((units, base)), Ok(number)) if number > 0 => {
                 let size = number.saturating_mul(base);

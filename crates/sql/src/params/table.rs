@@ -95,6 +95,12 @@ const SECONDS: Kind = Kind::Int {
     max: 600,
     unit: Unit::Seconds,
 };
+const KEEPALIVES: Kind = count(0, i32::MAX as i64);
+const KEEPALIVE_SECONDS: Kind = Kind::Int {
+    min: 0,
+    max: i32::MAX as i64,
+    unit: Unit::Seconds,
+};
 const LOG_LEVEL: Kind = Kind::Word(&["error", "warn", "info", "debug"]);
 const PRIORITY: Kind = Kind::Word(&["realtime", "nice", "slice", "ordinary"]);
 /// A wait for others that somebody looks on at.
@@ -162,11 +168,12 @@ pub const PARAMS: &[Param] = &[
 
     reported(session("application_name", Kind::Text, "", "Name of the client's program, as v$session shows it.")),
     session("bytea_output", Kind::Word(&["hex", "escape"]), "hex", "Text form of bytea."),
+    session("client_connection_check_interval", TIMEOUT, "2000", "How often is looked whether the client is still there while its statement runs or waits; if it is gone, the statement is cancelled and the session ends. 0: not at all."),
     reported(session("client_encoding", Kind::Encoding, "UTF8", "Encoding of the client.")),
     reported(session("DateStyle", Kind::Text, "ISO, MDY", "Order of day, month and year in input; output is ISO.")),
     reported(session("default_transaction_read_only", Kind::Bool, "off", "Whether new transactions are read-only.")),
     session("default_transaction_isolation", ISOLATION, "read committed", "Isolation level of new transactions."),
-    session("gv_view_timeout", PATIENCE, "2000", "Longest silence of an instance that is asked for its rows of a gv$ view."),
+    session("gv_view_timeout", PATIENCE, "2000", "Longest silence of an instance that is asked for its rows of a gv$ view, or given an order for one of its sessions."),
     session("idle_in_transaction_session_timeout", TIMEOUT, "0", "Time a transaction may be idle; 0: no limit."),
     session("idle_session_timeout", TIMEOUT, "0", "Time a session may be idle outside a transaction; 0: no limit."),
     reported(session("IntervalStyle", Kind::Word(&["postgres", "postgres_verbose", "sql_standard", "iso_8601"]), "postgres", "Text form of intervals.")),
@@ -176,6 +183,10 @@ pub const PARAMS: &[Param] = &[
     session("search_path", Kind::Text, "\"$user\", public", "Schemas searched for names."),
     reported(session("standard_conforming_strings", Kind::Bool, "on", "Whether backslashes in strings are ordinary; always on.")),
     session("statement_timeout", TIMEOUT, "0", "Longest run of a statement; 0: no limit."),
+    session("tcp_keepalives_count", KEEPALIVES, "6", "Probes without an answer after which a silent client is given up; 0: as many as the system has it."),
+    session("tcp_keepalives_idle", KEEPALIVE_SECONDS, "60", "Time after which a silent client is probed; 0: as long as the system has it."),
+    session("tcp_keepalives_interval", KEEPALIVE_SECONDS, "10", "Time between two probes of a silent client; 0: as long as the system has it."),
+    session("tcp_user_timeout", TIMEOUT, "0", "Time for which data sent to a client may stay unacknowledged before the connection is given up; 0: as long as the system has it."),
     reported(session("TimeZone", Kind::Text, "UTC", "Time zone of timestamps with time zone.")),
     session("transaction_isolation", ISOLATION, "read committed", "Isolation level of this transaction."),
     session("transaction_read_only", Kind::Bool, "off", "Whether this transaction is read-only."),
@@ -265,7 +276,6 @@ pub const PARAMS: &[Param] = &[
     ignored("session_replication_role", Kind::Word(&["origin", "replica", "local"]), "origin"),
     ignored("synchronize_seqscans", Kind::Bool, "on"),
     ignored("synchronous_commit", Kind::Word(&["on", "off", "local", "remote_write", "remote_apply"]), "on"),
-    ignored("tcp_keepalives_idle", count(0, i32::MAX as i64), "60"),
     ignored("temp_buffers", count(100, 1 << 30), "1024"),
     ignored("temp_tablespaces", Kind::Text, ""),
     ignored("track_activities", Kind::Bool, "on"),

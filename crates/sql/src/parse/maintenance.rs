@@ -9,33 +9,52 @@ use super::tokens::Words;
 use super::utility::{SequenceOption, TableLock, Utility};
 use crate::error::{Error, Result};
 
-/// Options in parentheses whose effect we have no use for, or words of the old syntax.
-pub fn skip_options(w: &mut Words<'_>) -> Result<bool> {
+/// The options of VACUUM and ANALYZE that have an effect here.
+#[derive(Default)]
+pub struct VacuumOptions {
+    analyze: bool,
+    full: bool,
+}
+
+/// Options in parentheses, if there are some; those without an effect here are skipped.
+pub fn vacuum_options(w: &mut Words<'_>) -> Result<VacuumOptions> {
+    let mut options = VacuumOptions::default();
     if !w.accept_token(&Token::LParen) {
-        return Ok(false);
+        return Ok(options);
     }
     let text = w.parenthesized()?.to_lowercase();
-    Ok(text.split(',').any(|o| {
-        matches!(
-            o.trim(),
-            "analyze" | "analyze true" | "analyze on" | "analyze 1"
-        )
-    }))
+    for option in text.split(',') {
+        let mut words = option.split_whitespace();
+        let (name, value) = (words.next(), words.next());
+        let on = matches!(value, None | Some("true" | "on" | "1"));
+        match name {
+            Some("analyze" | "analyse") => options.analyze = on,
+            Some("full") => options.full = on,
+            _ => {}
+        }
+    }
+    Ok(options)
 }
 
 pub fn vacuum(w: &mut Words<'_>) -> Result<Utility> {
     w.bump();
-    let mut analyze = skip_options(w)?;
+    let VacuumOptions {
+        mut analyze,
+        mut full,
+    } = vacuum_options(w)?;
     loop {
         if w.accept("analyze") || w.accept("analyse") {
             analyze = true;
-        } else if !(w.accept("full") || w.accept("freeze") || w.accept("verbose")) {
+        } else if w.accept("full") {
+            full = true;
+        } else if !(w.accept("freeze") || w.accept("verbose")) {
             break;
         }
     }
     Ok(Utility::Vacuum {
         tables: table_list(w)?,
         analyze,
+        full,
     })
 }
 

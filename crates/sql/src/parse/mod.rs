@@ -4,6 +4,7 @@
 pub mod arrays;
 mod copy;
 mod dialect;
+pub mod kill;
 mod maintenance;
 mod overriding;
 mod rows;

@@ -6,8 +6,9 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::copy::{self, CopySpec};
 use super::dialect::Postgres;
+use super::kill::{self, SessionName};
 use super::maintenance::{
-    alter_sequence, create_sequence, explain, lock_table, skip_options, table_list, vacuum,
+    alter_sequence, create_sequence, explain, lock_table, table_list, vacuum, vacuum_options,
 };
 use super::tokens::Words;
 use super::zone;
@@ -78,6 +79,12 @@ pub enum Utility {
         name: String,
         value: Option<String>,
     },
+    /// `immediate`: its end is not waited for.
+    KillSession {
+        session: SessionName,
+        immediate: bool,
+    },
+    CancelSql(SessionName),
     Show(String),
     Reset(String),
     ResetAll,
@@ -110,6 +117,7 @@ pub enum Utility {
     Vacuum {
         tables: Vec<String>,
         analyze: bool,
+        full: bool,
     },
     Analyze {
         tables: Vec<String>,
@@ -209,7 +217,7 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
         "vacuum" => vacuum(&mut w)?,
         "analyze" | "analyse" => {
             w.bump();
-            skip_options(&mut w)?;
+            vacuum_options(&mut w)?;
             w.accept("verbose");
             Utility::Analyze {
                 tables: table_list(&mut w)?,
@@ -347,6 +355,12 @@ fn setting_name(w: &mut Words<'_>) -> Result<String> {
 }
 
 fn alter_system(w: &mut Words<'_>) -> Result<Utility> {
+    if w.accept("kill session") {
+        return kill::kill_session(w);
+    }
+    if w.accept("cancel sql") {
+        return kill::cancel_sql(w);
+    }
     if w.accept("reset") {
         let name = setting_name(w)?;
         return Ok(Utility::AlterSystem { name, value: None });

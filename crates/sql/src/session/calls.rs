@@ -8,6 +8,7 @@ use crate::dict::Sequence;
 use crate::error::{Error, Result};
 use crate::expr::func::SessionFunc;
 use crate::expr::{Calls, Val, cast};
+use crate::orders::Signal;
 use crate::parse::utility::TableLock;
 use crate::pgtype::IoSettings;
 use std::sync::Arc;
@@ -43,7 +44,26 @@ impl Calls for Core {
             CurrentUser => Val::text(self.user.clone()),
             CurrentDatabase => Val::text(self.database_name.clone()),
             CurrentSchema => Val::text("public".to_string()),
-            BackendPid => Val::int4(wait::session::with(|s| s.sid as i32).unwrap_or(0)),
+            BackendPid => Val::int4(self.database.own_pid()),
+            CancelBackend => {
+                let pid = pid(args)?;
+                Val::bool(self.signal(|signal| signal.cancel(pid))?)
+            }
+            TerminateBackend => {
+                let (pid, timeout_ms) = (
+                    pid(args)?,
+                    if args.len() > 1 { integer(args, 1)? } else { 0 },
+                );
+                Val::bool(self.signal(|signal| signal.terminate(pid, timeout_ms))?)
+            }
+            BlockingPids => {
+                let cx = crate::views::Context::new(self);
+                let pids = crate::views::blocking_pids(&cx, pid(args)?)?;
+                for warning in cx.take_warnings() {
+                    self.notice("WARNING", "01000", warning);
+                }
+                Val::text(pids)
+            }
             IsInRecovery => Val::bool(false),
             PostmasterStart => Val::Ref(DatumRef::TimestampTz(self.database.started_micros())),
             TxidCurrent => Val::int8(self.engine.transaction_id()?.0 as i64),
@@ -99,6 +119,12 @@ fn integer(args: &[Val<'_>], i: usize) -> Result<i64> {
         .ok_or_else(|| Error::internal(format!("argument {} is no integer", i + 1)))
 }
 
+/// A process id, the first argument.
+fn pid(args: &[Val<'_>]) -> Result<i32> {
+    // Nobody has one that is none.
+    Ok(i32::try_from(integer(args, 0)?).unwrap_or(0))
+}
+
 /// One bigint, or two integers, which are another key space.
 fn advisory_key(args: &[Val<'_>]) -> Result<engine::AdvisoryKey> {
     Ok(match args.len() {
@@ -136,6 +162,18 @@ impl Core {
     fn local_now(&self) -> i64 {
         self.transaction_start
             + i64::from(self.io.time_zone.offset_at(self.transaction_start)) * 1_000_000
+    }
+
+    /// Gives an order to a session; what there is to be said of it is told to the client.
+    fn signal(&mut self, order: impl FnOnce(&mut Signal<'_>) -> Result<bool>) -> Result<bool> {
+        let database = self.database.clone();
+        let patience = self.settings.patience();
+        let mut signal = Signal {
+            database: &database,
+            patience,
+            warn: &mut |what| self.notice("WARNING", "01000", what),
+        };
+        order(&mut signal)
     }
 
     fn random_uuid(&mut self) -> Result<[u8; 16]> {

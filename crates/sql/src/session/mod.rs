@@ -3,6 +3,7 @@
 mod calls;
 mod core;
 mod cursors;
+mod kill;
 mod run;
 mod settings;
 mod statement;
@@ -23,6 +24,7 @@ use crate::prepared::Prepared;
 
 pub use core::{Core, cancelled, now_micros};
 pub(crate) use run::Keep;
+pub use settings::ConnectionSettings;
 pub(crate) use settings::Settings;
 pub(crate) use statement::{Kind, plan_alone};
 pub use statement::{Portal, Statement};
@@ -107,6 +109,20 @@ impl SqlSession {
     #[inline]
     pub fn client_encoding(&self) -> Encoding {
         self.core.io.encoding
+    }
+
+    /// What the session wants of its client's connection, now.
+    #[inline]
+    pub fn connection_settings(&self) -> ConnectionSettings {
+        self.core.settings.hot().connection
+    }
+
+    /// When the transaction began that the session is in, in microseconds from 2000; zero without one.
+    pub fn transaction_start(&self) -> i64 {
+        match self.state {
+            State::Idle => 0,
+            _ => self.core.transaction_start,
+        }
     }
 
     /// Result columns of a cursor made by DECLARE.

@@ -76,7 +76,8 @@ impl SqlSession {
             Run::New => {
                 portal.mark = self.core.mark;
                 self.core.statement_start = super::now_micros();
-                wait::session::set_sql(Some(portal.statement.text().clone()));
+                let text = portal.statement.text().clone();
+                wait::session::set_sql(text, self.core.statement_start);
                 self.start_portal(portal, max_rows, sink)
             }
             Run::Done => Ok(Completion::Complete(Tag::Rows("SELECT", 0))),

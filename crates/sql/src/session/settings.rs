@@ -34,6 +34,19 @@ pub struct Hot {
     pub idle_in_transaction_ms: u64,
     pub idle_session_ms: u64,
     pub work_mem_bytes: usize,
+    pub connection: ConnectionSettings,
+}
+
+/// What a session wants of its client's connection. Zero: no check and no timeout; of keepalives,
+/// what the system has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ConnectionSettings {
+    /// How often is looked whether the client is still there, while a statement runs.
+    pub check_interval_ms: u64,
+    pub keepalives_idle_s: u32,
+    pub keepalives_interval_s: u32,
+    pub keepalives_count: u32,
+    pub user_timeout_ms: u32,
 }
 
 impl Hot {
@@ -76,6 +89,13 @@ impl Settings {
             idle_in_transaction_ms: self.milliseconds("idle_in_transaction_session_timeout"),
             idle_session_ms: self.milliseconds("idle_session_timeout"),
             work_mem_bytes: self.kilobytes("work_mem"),
+            connection: ConnectionSettings {
+                check_interval_ms: self.milliseconds("client_connection_check_interval"),
+                keepalives_idle_s: self.number("tcp_keepalives_idle"),
+                keepalives_interval_s: self.number("tcp_keepalives_interval"),
+                keepalives_count: self.number("tcp_keepalives_count"),
+                user_timeout_ms: self.number("tcp_user_timeout"),
+            },
         };
         wait::session::set_program(&self.get("application_name"));
     }
@@ -83,6 +103,16 @@ impl Settings {
     /// Zero: none. Values are checked when they are set.
     fn milliseconds(&self, name: &str) -> u64 {
         self.get(name).parse().unwrap_or(0)
+    }
+
+    fn number(&self, name: &str) -> u32 {
+        self.get(name).parse().unwrap_or(0)
+    }
+
+    /// How long another instance may be silent that is asked about its sessions, or has an order
+    /// for one.
+    pub fn patience(&self) -> Duration {
+        Duration::from_millis(self.milliseconds("gv_view_timeout"))
     }
 
     /// In bytes.

@@ -11,6 +11,7 @@ use super::transaction::State;
 use crate::api::{ColumnDesc, Completion, RowSink, Tag};
 use crate::bind::{Binder, ParamTypes, Scope, parts};
 use crate::copy;
+use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::exec::sort::{Rows, Spool};
 use crate::expr::Env;
@@ -170,6 +171,10 @@ impl SqlSession {
                     .alter_system(name, value.as_deref())?;
                 Tag::Plain("ALTER SYSTEM")
             }
+            Utility::KillSession { session, immediate } => {
+                self.kill_session(session, *immediate)?
+            }
+            Utility::CancelSql(session) => self.cancel_sql(session)?,
             Utility::Reset(name) => {
                 self.ensure_transaction()?;
                 self.core.set_parameter(name, None, false)?;
@@ -216,7 +221,11 @@ impl SqlSession {
                 self.cursors.take(name)?;
                 Tag::Plain("CLOSE CURSOR")
             }
-            Utility::Vacuum { tables, analyze } => self.vacuum(tables, *analyze)?,
+            Utility::Vacuum {
+                tables,
+                analyze,
+                full,
+            } => self.vacuum(tables, *analyze, *full)?,
             Utility::Analyze { tables } => self.analyze(tables)?,
             Utility::Checkpoint => {
                 self.core.database.engine().checkpoint()?;
@@ -423,20 +432,43 @@ impl SqlSession {
         self.execute(portal, max_rows, sink)
     }
 
-    fn vacuum(&mut self, tables: &[String], analyze: bool) -> Result<Tag> {
+    fn vacuum(&mut self, tables: &[String], analyze: bool, full: bool) -> Result<Tag> {
         if self.state == State::Block {
             return Err(Error::new(
                 "25001",
                 "VACUUM cannot run inside a transaction block",
             ));
         }
-        // Old versions are purged by whoever meets them and by smon; there is nothing left to do but to see to it.
+        self.ensure_transaction()?;
+        self.existing(tables)?;
+        let mode = match full {
+            true => TableLock::AccessExclusive,
+            false => TableLock::ShareUpdateExclusive,
+        };
+        // Whoever meets old versions purges them, and so does smon. What is left of VACUUM is its
+        // lock, which waits for other maintenance; it is given back before the next table's.
+        for table in self.chosen(tables) {
+            let before = self.core.engine.savepoint()?;
+            self.core.lock_table(table.oid, mode, false)?;
+            self.core.engine.rollback_to(&before)?;
+        }
         if analyze {
             self.analyze(tables)?;
-        } else {
-            self.existing(tables)?;
         }
+        self.end_of_statement();
         Ok(Tag::Plain("VACUUM"))
+    }
+
+    /// The named tables that there are; all, if none is named.
+    fn chosen(&self, tables: &[String]) -> Vec<Arc<Table>> {
+        let dict = self.core.dict();
+        match tables {
+            [] => dict.tables().cloned().collect(),
+            named => named
+                .iter()
+                .filter_map(|t| dict.table(t).cloned())
+                .collect(),
+        }
     }
 
     fn existing(&self, tables: &[String]) -> Result<()> {
@@ -450,15 +482,7 @@ impl SqlSession {
     fn analyze(&mut self, tables: &[String]) -> Result<Tag> {
         self.ensure_transaction()?;
         self.existing(tables)?;
-        let dict = self.core.dict();
-        let chosen: Vec<_> = match tables {
-            [] => dict.tables().cloned().collect(),
-            named => named
-                .iter()
-                .filter_map(|t| dict.table(t).cloned())
-                .collect(),
-        };
-        for table in chosen {
+        for table in self.chosen(tables) {
             crate::ddl::analyze::table(&mut self.core, &table)?;
         }
         self.end_of_statement();

@@ -1,7 +1,5 @@
 //! Who there is, and what each does and waits for now or did in the last hour.
 
-use std::time::SystemTime;
-
 use block::value::Datum;
 use wait::priority::Priority;
 use wait::session::{Kind, Session};
@@ -55,6 +53,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("blocking_instance", Int4),
             ("blocking_session", Int4),
             ("blocking_transaction", Int8),
+            ("pid", Int4),
         ],
         rows: Here(sessions),
     },
@@ -174,11 +173,11 @@ fn wait_of(s: &Session) -> Wait {
                 class: text(w.event.class().name()),
                 params: [
                     name(0),
-                    int8(w.params[0]),
+                    Datum::Int8(w.params[0] as i64),
                     name(1),
-                    int8(w.params[1]),
+                    Datum::Int8(w.params[1] as i64),
                     name(2),
-                    int8(w.params[2]),
+                    Datum::Int8(w.params[2] as i64),
                 ],
                 state: text("WAITING"),
                 time_us: int8(w.for_ns / 1000),
@@ -260,6 +259,7 @@ fn sessions(cx: &Context) -> Result<Rows> {
             blocking_instance,
             blocking_session,
             blocking_transaction,
+            int4(wait::pid::of(me.0, s.sid)),
         ]
     });
     let mut rows = rows.collect();
@@ -361,48 +361,6 @@ fn processes(_: &Context) -> Result<Rows> {
             ),
             optional(cpus),
             optional(refused),
-        ]
-    };
-    Ok(views::sessions().into_iter().map(row).collect())
-}
-
-/// Rows of `pg_stat_activity`.
-pub fn stat_activity(_: &Context) -> Result<Rows> {
-    let row = |s: std::sync::Arc<Session>| {
-        let who = s.identity();
-        let waiting = s.waiting();
-        let state = match (
-            s.kind,
-            s.is_active(),
-            s.transaction.load(std::sync::atomic::Ordering::Relaxed),
-        ) {
-            (Kind::Background, ..) => NULL,
-            (_, true, _) => text("active"),
-            (_, false, 0) => text("idle"),
-            (_, false, _) => text("idle in transaction"),
-        };
-        let ago = |ns: u64| time(SystemTime::now() - std::time::Duration::from_nanos(ns));
-        vec![
-            non_empty(who.database),
-            int4(s.sid),
-            non_empty(who.user),
-            text(if who.program.is_empty() {
-                s.name.clone()
-            } else {
-                who.program
-            }),
-            non_empty(who.client),
-            time(s.logon),
-            ago(s.since_ns()),
-            optional(waiting.map(|w| w.event.class().name())),
-            optional(waiting.map(|w| w.event.name())),
-            state,
-            optional(s.sql().map(|t| t.to_string())),
-            text(if s.kind == Kind::User {
-                "client backend"
-            } else {
-                "background worker"
-            }),
         ]
     };
     Ok(views::sessions().into_iter().map(row).collect())

@@ -44,24 +44,62 @@ fn everywhere(of: &'static VirtualTable) -> VirtualTable {
 
 /// The rows that a view has on all instances.
 pub fn rows(of: &'static VirtualTable, cx: &Context) -> Result<Rows> {
-    let engine = cx.database.engine();
     let mut all = Rows::new();
-    let add = |all: &mut Rows, instance: u16, rows: Rows| {
-        all.extend(rows.into_iter().map(|mut row| {
-            row.insert(0, int4(instance));
-            row
+    let shown = format!("g{}", of.name);
+    let silent = gather(
+        of,
+        &shown,
+        cx,
+        || of.read(cx),
+        |instance, rows| {
+            all.extend(rows.into_iter().map(|mut row| {
+                row.insert(0, int4(instance));
+                row
+            }));
+        },
+    )?;
+    if of.name == instance::INSTANCE {
+        all.extend(silent.into_iter().map(|mut silent| {
+            silent.row.insert(0, int4(silent.instance));
+            silent.row
         }));
-    };
+    }
+    if of.name == activity::SESSION && cx.database.engine().cluster().is_some() {
+        // Each has left out what only the others know.
+        blockers::find_sessions(cx, &mut all, 1 + activity::BLOCKERS)?;
+    }
+    Ok(all)
+}
+
+/// The rows of a view that has those of all instances, each made by `rows` where they are.
+pub fn cluster_rows(
+    view: &VirtualTable,
+    rows: fn(&Context) -> Result<Rows>,
+    cx: &Context,
+) -> Result<Rows> {
+    let mut all = Rows::new();
+    gather(view, view.name, cx, || rows(cx), |_, rows| all.extend(rows))?;
+    Ok(all)
+}
+
+/// Adds the rows that a view has here, which are `own`, and on every other instance. The client is warned of those that
+/// are missing from what it calls `shown`.
+fn gather(
+    of: &VirtualTable,
+    shown: &str,
+    cx: &Context,
+    own: impl FnOnce() -> Result<Rows>,
+    mut add: impl FnMut(u16, Rows),
+) -> Result<Vec<instance::Silent>> {
+    let engine = cx.database.engine();
     let Some(cluster) = engine.cluster() else {
-        add(&mut all, engine.instance(), of.read(cx)?);
-        return Ok(all);
+        add(engine.instance(), own()?);
+        return Ok(Vec::new());
     };
     let question = [&[VERSION], of.name.as_bytes()].concat();
     let patience = cx.setting_ms("gv_view_timeout");
-    let (answers, own) = cluster
-        .inquiries()
-        .ask_others(&question, patience, || of.read(cx))?;
-    add(&mut all, engine.instance(), own?);
+    let (answers, own) = cluster.inquiries().ask_others(&question, patience, own)?;
+    add(engine.instance(), own?);
     let mut heard = vec![engine.instance()];
     let mut reasons = BTreeMap::new();
     for (from, answer) in answers {
@@ -71,7 +109,7 @@ pub fn rows(of: &'static VirtualTable, cx: &Context) -> Result<Rows> {
         match rows {
             Ok(rows) => {
                 heard.push(from.0);
-                add(&mut all, from.0, rows);
+                add(from.0, rows);
             }
             Err(why) => {
                 reasons.insert(from.0, why);
@@ -79,23 +117,16 @@ pub fn rows(of: &'static VirtualTable, cx: &Context) -> Result<Rows> {
         }
     }
     // Also of those who could not be asked, because they have died, or are joining.
-    for silent in instance::silent(cluster, &heard)? {
+    let silent = instance::silent(cluster, &heard)?;
+    for silent in &silent {
         let why = reasons.remove(&silent.instance);
         let why = why.unwrap_or_else(|| silent.status.to_string());
         let number = silent.instance;
         cx.warn(format!(
-            "the rows of instance {number} are missing from g{}: {why}",
-            of.name
+            "the rows of instance {number} are missing from {shown}: {why}"
         ));
-        if of.name == instance::INSTANCE {
-            add(&mut all, number, vec![silent.row]);
-        }
     }
-    if of.name == activity::SESSION {
-        // Each has left out what only the others know.
-        blockers::find_sessions(cx, &mut all, 1 + activity::BLOCKERS)?;
-    }
-    Ok(all)
+    Ok(silent)
 }
 
 /// The same by the name of the view, which exists.
@@ -119,15 +150,17 @@ fn view_of(question: &[u8]) -> std::result::Result<&'static VirtualTable, String
         Some((&VERSION, name)) => String::from_utf8_lossy(name),
         _ => return Err("a question of another version".to_string()),
     };
+    let is_asked_for =
+        |v: &&VirtualTable| v.name.starts_with("v$") || matches!(v.rows, Source::Cluster(_));
     super::here()
-        .filter(|v| v.name.starts_with("v$"))
+        .filter(is_asked_for)
         .find(|v| v.name == name)
         .ok_or_else(|| format!("it has no view {name:?}"))
 }
 
 impl Context {
     /// A parameter that is a time in milliseconds.
-    fn setting_ms(&self, name: &str) -> Duration {
+    pub fn setting_ms(&self, name: &str) -> Duration {
         let (param, value) = self
             .settings
             .iter()
@@ -151,13 +184,25 @@ mod tests {
     #[test]
     fn who_blocks_is_where_it_is_filled_in() {
         let view = super::super::find(None, activity::SESSION).unwrap();
-        let names = view.columns[activity::BLOCKERS..].iter().map(|c| c.0);
-        assert!(names.eq(blockers::COLUMNS));
+        let columns = &view.columns[activity::BLOCKERS..][..blockers::COLUMNS.len()];
+        assert!(columns.iter().map(|c| c.0).eq(blockers::COLUMNS));
         let name = |at: usize| view.columns[at].0;
         let of_wait = [activity::EVENT, activity::P2, activity::P3].map(name);
         assert_eq!(of_wait, ["event", "p2", "p3"]);
         let view = super::super::find(None, "v$transaction").unwrap();
         assert_eq!([view.columns[0].0, view.columns[1].0], ["sid", "xid"]);
+    }
+
+    /// What other instances cannot be told would be missing from it.
+    #[test]
+    fn views_of_the_cluster_can_be_sent() {
+        let is_of_all = |v: &&VirtualTable| matches!(v.rows, Source::Cluster(_));
+        let all: Vec<_> = super::super::here().filter(is_of_all).collect();
+        assert_eq!(all.len(), 2);
+        for view in all {
+            assert!(codec::encode(view.columns, &Rows::new()).is_ok());
+            assert_eq!(view.columns.last(), Some(&("inst_id", SqlType::Int4)));
+        }
     }
 
     /// None can be forgotten, and each is found where clients look.
@@ -190,6 +235,9 @@ mod tests {
             let engine_is_not_asked = view_of(question).unwrap_err();
             assert!(engine_is_not_asked.contains(why), "{engine_is_not_asked}");
         }
-        assert_eq!(view_of(b"\x01v$lock").unwrap().name, "v$lock");
+        for name in ["v$lock", "pg_stat_activity", "pg_locks"] {
+            let question = [&[VERSION], name.as_bytes()].concat();
+            assert_eq!(view_of(&question).unwrap().name, name);
+        }
     }
 }

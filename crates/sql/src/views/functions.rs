@@ -11,6 +11,7 @@ use super::value::text;
 use crate::bind::names::quote;
 use crate::dict::Relation;
 use crate::error::{Error, Result};
+use crate::orders::Signal;
 use crate::types::SqlType::{self, Bool, Int4, Int8, Oid, Text};
 
 pub struct Function {
@@ -19,6 +20,8 @@ pub struct Function {
     pub args: (usize, usize),
     pub returns: SqlType,
     pub strict: bool,
+    /// It does something: it is called for the rows that the query has, and not before.
+    pub acts: bool,
     pub call: fn(&Context, &[Datum]) -> Result<Datum>,
 }
 
@@ -33,7 +36,21 @@ const fn strict(
         args,
         returns,
         strict: true,
+        acts: false,
         call,
+    }
+}
+
+/// A strict function that does something.
+const fn acting(
+    name: &'static str,
+    args: (usize, usize),
+    returns: SqlType,
+    call: fn(&Context, &[Datum]) -> Result<Datum>,
+) -> Function {
+    Function {
+        acts: true,
+        ..strict(name, args, returns, call)
     }
 }
 
@@ -48,6 +65,7 @@ const fn lax(
         args,
         returns,
         strict: false,
+        acts: false,
         call,
     }
 }
@@ -156,8 +174,18 @@ pub const ALL: &[Function] = &[
     lax("set_config", (3, 3), Text, |_, _| {
         Err(Error::unsupported("set_config for each row of a query"))
     }),
-    lax("pg_backend_pid", (0, 0), Int4, |_, _| {
-        Ok(wait::session::current().map_or(Datum::Null, |s| Datum::Int4(s.sid as i32)))
+    lax("pg_backend_pid", (0, 0), Int4, |cx, _| {
+        Ok(Datum::Int4(cx.pid))
+    }),
+    acting("pg_cancel_backend", (1, 1), Bool, |cx, a| {
+        signal(cx, |signal| signal.cancel(pid(&a[0])))
+    }),
+    acting("pg_terminate_backend", (1, 2), Bool, |cx, a| {
+        let timeout_ms = a.get(1).map_or(0, integer);
+        signal(cx, |signal| signal.terminate(pid(&a[0]), timeout_ms))
+    }),
+    acting("pg_blocking_pids", (1, 1), Text, |cx, a| {
+        Ok(text(super::blocking_pids(cx, pid(&a[0]))?))
     }),
     lax("pg_is_in_recovery", (0, 0), Bool, |_, _| {
         Ok(Datum::Bool(false))
@@ -231,6 +259,21 @@ pub const REGNAMESPACE_OID: &str = "pg_regnamespace_oid";
 
 pub fn find(name: &str) -> Option<&'static Function> {
     ALL.iter().find(|f| f.name == name)
+}
+
+/// Gives an order to a session.
+fn signal(cx: &Context, order: impl FnOnce(&mut Signal<'_>) -> Result<bool>) -> Result<Datum> {
+    let mut signal = Signal {
+        database: &cx.database,
+        patience: cx.setting_ms("gv_view_timeout"),
+        warn: &mut |what| cx.warn(what),
+    };
+    order(&mut signal).map(Datum::Bool)
+}
+
+/// A process id; nobody has one that is none.
+fn pid(d: &Datum) -> i32 {
+    i32::try_from(integer(d)).unwrap_or(0)
 }
 
 fn integer(d: &Datum) -> i64 {

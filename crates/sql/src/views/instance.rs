@@ -139,8 +139,8 @@ fn locks(cx: &Context) -> Result<Rows> {
         vec![
             int4(r.sid),
             text(r.kind),
-            int8(r.id1),
-            int8(r.id2),
+            Datum::Int8(r.id1 as i64),
+            Datum::Int8(r.id2 as i64),
             int4(r.held as i32),
             int4(r.requested as i32),
             text(format!("{:?}", r.held)),
@@ -154,6 +154,11 @@ fn locks(cx: &Context) -> Result<Rows> {
             }),
         ]
     };
+    Ok(shown_locks(cx).into_iter().map(row).collect())
+}
+
+/// The locks of this instance, and the requests for some.
+pub fn shown_locks(cx: &Context) -> Vec<txn::LockRow> {
     let locks = cx.database.engine().transactions().locks();
     // Who waits until its instance has the lock is granted it among the sessions here already: that is no lock held.
     let waiting = |w: &&txn::LockRow| w.held == LockMode::Null;
@@ -166,7 +171,7 @@ fn locks(cx: &Context) -> Result<Rows> {
         r.held != LockMode::Null && waiting.iter().any(waits_for)
     };
     let shown = locks.iter().filter(|r| !is_granted_here_only(r));
-    Ok(shown.cloned().map(row).collect())
+    shown.cloned().collect()
 }
 
 fn transactions(cx: &Context) -> Result<Rows> {

@@ -8,6 +8,7 @@
 //! - Each `v$` view has its `gv$` view: those are made of the list of these.
 
 mod activity;
+mod backends;
 mod blockers;
 mod catalog;
 mod codec;
@@ -57,6 +58,8 @@ pub enum Source {
     Here(fn(&Context) -> Result<Rows>),
     /// That of every instance: the rows that this view has on each.
     Everywhere(&'static VirtualTable),
+    /// That of every instance: each makes its own rows so.
+    Cluster(fn(&Context) -> Result<Rows>),
 }
 
 impl VirtualTable {
@@ -65,6 +68,8 @@ impl VirtualTable {
         match self.rows {
             Source::Here(rows) => rows(cx),
             Source::Everywhere(of) => everywhere::rows(of, cx),
+            Source::Cluster(rows) if cx.for_another => rows(cx),
+            Source::Cluster(rows) => everywhere::cluster_rows(self, rows, cx),
         }
     }
 }
@@ -81,6 +86,8 @@ pub struct Context {
     pub dict: Arc<Dict>,
     pub user: String,
     pub database_name: String,
+    /// The session's process id.
+    pub pid: i32,
     /// What the session's text forms depend on.
     pub io: crate::pgtype::IoSettings,
     /// This session's parameters: name, value.
@@ -98,6 +105,7 @@ impl Context {
             dict: core.dict(),
             user: core.user.clone(),
             database_name: core.database_name.clone(),
+            pid: core.database.own_pid(),
             io: core.io,
             settings: core.settings.all().collect(),
             for_another: false,
@@ -112,6 +120,7 @@ impl Context {
             dict: database.dict(),
             user: String::new(),
             database_name: String::new(),
+            pid: 0,
             io: crate::pgtype::IoSettings::default(),
             settings: Settings::new(database.params()).all().collect(),
             for_another: true,
@@ -160,8 +169,9 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 11] = [
+    let lists: [&'static [VirtualTable]; 12] = [
         activity::VIEWS,
+        backends::VIEWS,
         counters::VIEWS,
         remote::VIEWS,
         instance::VIEWS,
@@ -185,6 +195,7 @@ pub fn find(schema: Option<&str>, name: &str) -> Option<&'static VirtualTable> {
     all().find(|v| v.name == name && v.schema == schema)
 }
 
+pub use backends::blocking_pids;
 pub use everywhere::respond;
 
 /// Whether the virtual table never has rows, because Braid does not have what it lists.

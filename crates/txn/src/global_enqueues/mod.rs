@@ -404,10 +404,13 @@ impl From<LockMode> for Mode {
     fn from(mode: LockMode) -> Mode {
         match mode {
             LockMode::Null => Mode::Null,
+            LockMode::AS => Mode::AccessShared,
             LockMode::SS => Mode::SubShared,
             LockMode::SX => Mode::SubExclusive,
+            LockMode::SUX => Mode::SharedUpdateExclusive,
             LockMode::S => Mode::Shared,
             LockMode::SSX => Mode::SharedSubExclusive,
+            LockMode::EX => Mode::WriteExclusive,
             LockMode::X => Mode::Exclusive,
         }
     }

@@ -2,9 +2,9 @@
 //! [`super::Enqueues`]'s.
 //!
 //! **Invariants.**
-//! - Requests are granted in order. A request that conflicts with an earlier waiter waits.
-//! - An upgrade goes first: a request of a session that already holds the resource. Everybody
-//!   behind waits for that session anyway.
+//! - Requests are granted in order. A request that conflicts with an earlier waiter waits behind it.
+//!   The exception is PostgreSQL's (`ProcSleep`): a session that holds the resource stands before
+//!   the first waiter that has to wait for the end of what it holds.
 //! - A session waits for one thing at a time.
 //! - An entry without holders and waiters does not exist.
 
@@ -159,9 +159,16 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    fn holds(&self, locker: LockerId) -> bool {
-        self.holders.iter().any(|h| h.locker == locker)
+    /// Where in the queue a new request stands; `None`: it is granted at once.
+    fn place(&self, locker: LockerId, mode: LockMode) -> Option<usize> {
+        let own = self.holders.iter().find(|h| h.locker == locker);
+        let waits_for_me = |own: &Holder| self.queue.iter().position(|q| own.conflicts(q.mode));
+        let place = own.and_then(waits_for_me).unwrap_or(self.queue.len());
+        let mut ahead = self.queue.iter().take(place);
+        let in_turn = !ahead.any(|q| q.mode.conflicts(mode));
+        (!in_turn || !self.free_for(locker, mode)).then_some(place)
     }
+
     fn free_for(&self, locker: LockerId, mode: LockMode) -> bool {
         !self
             .holders
@@ -206,21 +213,16 @@ impl LockTable {
         queue: bool,
     ) -> Asked {
         let lock = self.locks.entry(r).or_default();
-        let holds = lock.holds(locker);
-        let in_turn = holds || !lock.queue.iter().any(|q| q.mode.conflicts(mode));
-        if lock.free_for(locker, mode) && in_turn {
+        let Some(place) = lock.place(locker, mode) else {
             grant(lock, locker, (mode, level), seam::now());
             return Asked::Granted;
-        }
+        };
         if !queue {
             return Asked::Refused;
         }
         let request = self.request(locker, mode, level);
         let lock = self.locks.get_mut(&r).expect("it was just looked at");
-        match holds {
-            true => lock.queue.push_front(request),
-            false => lock.queue.push_back(request),
-        }
+        lock.queue.insert(place, request);
         self.waiting.insert(locker, r);
         Asked::Queued
     }
@@ -386,20 +388,11 @@ impl LockTable {
         let Some(lock) = self.locks.get_mut(&r) else {
             return;
         };
-        let (mut at, mut x_ahead) = (0, false);
+        let (mut at, mut ahead) = (0, LockMode::Null);
         while at < lock.queue.len() && r.is_granted() {
             let q = &lock.queue[at];
-            let upgrade = lock.holds(q.locker);
-            let behind = |mode: LockMode| {
-                x_ahead
-                    || lock
-                        .queue
-                        .iter()
-                        .take(at)
-                        .any(|before| before.mode.conflicts(mode))
-            };
-            if !lock.free_for(q.locker, q.mode) || (!upgrade && behind(q.mode)) {
-                x_ahead |= q.mode == LockMode::X;
+            if q.mode.conflicts(ahead) || !lock.free_for(q.locker, q.mode) {
+                ahead = ahead.join(q.mode);
                 at += 1;
                 continue;
             }
@@ -448,8 +441,7 @@ impl LockTable {
             return Some((r, request.serial));
         }
         let mut modes = vec![request.mode];
-        let ahead = if lock.holds(locker) { 0 } else { at };
-        for before in lock.queue.iter().take(ahead).rev() {
+        for before in lock.queue.iter().take(at).rev() {
             if modes.iter().any(|m| m.conflicts(before.mode)) {
                 if !modes.contains(&before.mode) {
                     modes.push(before.mode);
@@ -524,6 +516,28 @@ mod tests {
         assert!(t.release(l(3), T, SX, Level::Transaction, &mut wake) && t.locks.is_empty());
     }
 
+    /// A session that holds the resource passes those who wait for what it holds, and nobody else.
+    #[test]
+    fn a_holder_goes_before_those_who_wait_for_it_only() {
+        let mut t = LockTable::default();
+        let ask = |t: &mut LockTable, n, m| t.ask(l(n), T, m, Level::Transaction, true);
+        assert_eq!(ask(&mut t, 1, AS), Asked::Granted);
+        assert_eq!(ask(&mut t, 2, SX), Asked::Granted);
+        assert_eq!(ask(&mut t, 3, S), Asked::Queued);
+        assert_eq!(
+            ask(&mut t, 1, SX),
+            Asked::Queued,
+            "who waits for S does not wait for a reader"
+        );
+        assert_eq!(ask(&mut t, 2, SUX), Asked::Granted, "S waits for it");
+        let mut wake = Vec::new();
+        t.release(l(2), T, SX, Level::Transaction, &mut wake);
+        t.release(l(2), T, SUX, Level::Transaction, &mut wake);
+        assert_eq!(wake, [l(3)]);
+        t.release(l(3), T, S, Level::Transaction, &mut wake);
+        assert_eq!(wake, [l(3), l(1)]);
+    }
+
     #[test]
     fn whoever_gives_up_lets_others_pass() {
         let mut t = LockTable::default();
@@ -539,7 +553,7 @@ mod tests {
         /// In random requests no two holders ever conflict, and no request waits that could be
         /// granted.
         #[test]
-        fn holders_never_conflict_and_nobody_waits_for_nothing(steps in proptest::collection::vec((0u32..6, 0usize..6, 0u8..3), 1..200)) {
+        fn holders_never_conflict_and_nobody_waits_for_nothing(steps in proptest::collection::vec((0u32..6, 0usize..MODES, 0u8..3), 1..200)) {
             let mut t = LockTable::default();
             let mut held: Vec<(LockerId, LockMode)> = Vec::new();
             let mut asked: HashMap<LockerId, LockMode> = HashMap::default();

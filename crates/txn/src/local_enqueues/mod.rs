@@ -2,8 +2,8 @@
 //! deadlines, cancellation and deadlock detection.
 //!
 //! **Owns** the lock table ([`locks`]) under one latch, and per session a few *fast slots* for the
-//! weak table locks `SS` and `SX`, which nearly every statement takes and which never conflict with
-//! each other.
+//! weak table locks `AS`, `SS` and `SX`, of which nearly every statement takes one and which never
+//! conflict with each other.
 //!
 //! **Fast path.** To take a weak lock a session stores it into a slot of its own, fences, and loads
 //! the table's *strong counter*. A session that wants a strong lock raises the counter, fences, and
@@ -236,11 +236,11 @@ impl Enqueues {
             return Ok(false);
         }
         let r = Resource::Table(object);
-        if !matches!(mode, LockMode::S | LockMode::SSX | LockMode::X) {
+        if !mode.is_strong() {
             self.lock(locker, r, mode, Level::Transaction, wait)?;
             // The session that closes the fast path raises the counter before it looks for holders
             // in the lock table.
-            return Ok(self.strong_of(object).load(Ordering::SeqCst) != 0);
+            return Ok(!mode.is_weak() || self.strong_of(object).load(Ordering::SeqCst) != 0);
         }
         self.raise_strong(object);
         let taken = self.lock(locker, r, mode, Level::Transaction, wait);
@@ -264,7 +264,7 @@ impl Enqueues {
         }
         let held = self.unlock(locker, Resource::Table(object), mode, Level::Transaction);
         assert!(held, "invariant: a table lock that is given back is held");
-        if !mode.is_weak() && mode != LockMode::Null {
+        if mode.is_strong() {
             self.strong_of(object).fetch_sub(1, Ordering::SeqCst);
         }
         true
@@ -667,7 +667,7 @@ impl Tables {
 /// the field packs them.
 fn event(r: &Resource, mode: LockMode) -> (Event, [u64; 3]) {
     let kind = r.kind().as_bytes();
-    let name_mode = u64::from(kind[0]) << 24 | u64::from(kind[1]) << 16 | (mode as u64 + 1);
+    let name_mode = u64::from(kind[0]) << 24 | u64::from(kind[1]) << 16 | mode.of_the_field();
     let (id1, id2) = r.ids();
     let event = match r {
         Resource::Txn(_) | Resource::Row(_) | Resource::Turn(_) => Event::EnqTx,

@@ -83,6 +83,50 @@ fn weak_table_locks_say_nothing_and_strong_ones_exclude_them_everywhere() {
     });
 }
 
+/// PostgreSQL's table "Conflicting Lock Modes", row by row.
+const MATRIX: [(LockMode, [bool; 8]); 8] = {
+    use LockMode::*;
+    const N: bool = false;
+    const C: bool = true;
+    [
+        (AS, [N, N, N, N, N, N, N, C]),
+        (SS, [N, N, N, N, N, N, C, C]),
+        (SX, [N, N, N, N, C, C, C, C]),
+        (SUX, [N, N, N, C, C, C, C, C]),
+        (S, [N, N, C, C, N, C, C, C]),
+        (SSX, [N, N, C, C, C, C, C, C]),
+        (EX, [N, C, C, C, C, C, C, C]),
+        (X, [C, C, C, C, C, C, C, C]),
+    ]
+};
+
+/// All 64 pairs of modes, of sessions of one instance and of two, on a table that nobody has locked
+/// before and again on the same one.
+#[test]
+fn modes_exclude_each_other_as_in_postgresql_here_and_elsewhere() {
+    with_db(2, |db| {
+        let mut object = 1000;
+        for (held, row) in MATRIX {
+            for ((wanted, _), conflicts) in MATRIX.into_iter().zip(row) {
+                object += 1;
+                let table = ObjectId(object);
+                for (a, b) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+                    let (mut one, mut two) = (db.node(a).session(), db.node(b).session());
+                    one.lock_table(table, held, LockWait::Forever).unwrap();
+                    let free = is_free(&mut two, table, wanted);
+                    let pair = format!("{held:?} on {a}, {wanted:?} on {b}");
+                    assert_eq!(free, !conflicts, "{pair}");
+                    one.commit().unwrap();
+                    let soon = LockWait::Until(Instant::now() + Duration::from_secs(10));
+                    let late = two.lock_table(table, wanted, soon);
+                    assert!(late.is_ok(), "{pair}: {late:?}");
+                    two.commit().unwrap();
+                }
+            }
+        }
+    });
+}
+
 /// A strong locker waits for those who use the table when it comes, and for nobody who comes later.
 #[test]
 fn a_recall_stops_new_grants_and_strong_lockers_do_not_starve() {
@@ -297,7 +341,7 @@ fn locks_under_load_exclude_and_deadlocks_end() {
                         for _ in 0..rounds {
                             let mut wanted: Vec<_> = (0..3)
                                 .map(|_| {
-                                    let mode = LockMode::ALL[1 + rng.below(5) as usize];
+                                    let mode = LockMode::ALL[1 + rng.below(8) as usize];
                                     (ObjectId(80 + rng.below(5) as u32), mode)
                                 })
                                 .collect();

@@ -55,11 +55,14 @@ const _: () = {
     use ges::Mode;
     tagged! { impl Mode: u8 {
         Null = 0,
-        SubShared = 1,
-        SubExclusive = 2,
-        Shared = 3,
-        SharedSubExclusive = 4,
-        Exclusive = 5,
+        AccessShared = 1,
+        SubShared = 2,
+        SubExclusive = 3,
+        SharedUpdateExclusive = 4,
+        Shared = 5,
+        SharedSubExclusive = 6,
+        WriteExclusive = 7,
+        Exclusive = 8,
     } }
 };
 

@@ -57,15 +57,16 @@ const EVENTS: [(Event, u64); 10] = [
     (Event::FullDisk, 1),
 ];
 
-/// Which mixes a seed may have.
+/// The mixes that a seed may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
-    /// Any. Most have a few things, each much.
+    /// Any mix. Most have a few things, each much.
     Any,
-    /// One with a little of everything.
+    /// A mix with a little of everything.
     Even,
-    /// One that reads and appends to lists on instances of machines of their own, which are mostly
-    /// cut off from each other: there it shows what an instance does not know of another's commits.
+    /// A mix that reads and appends to lists. Each instance is on a machine of its own, and the
+    /// instances are mostly cut off from each other. That shows what an instance does not know of
+    /// another's commits.
     Cuts,
 }
 

@@ -197,10 +197,11 @@ fn is_found(canary: Canary, words: &[&str]) -> bool {
 }
 
 /// A seed notices the mistake if a list is read by a snapshot that was taken after a commit was
-/// answered and before the reader's instance knew of it. That is as long as a message is on its way.
-/// Between instances of one machine it is no time at all: they announce commits in memory. So with a
-/// little of everything 5 of 160 seeds notice it, and 4 of 60 with each instance on a machine of its
-/// own. A cut between instances makes the message's way as long as the cut: 24 of 60 seeds notice it.
+/// answered and before the reader's instance knew of it. That is as long as a message is on its
+/// way. Between instances of one machine it is no time at all: they announce commits in memory. So
+/// with a little of everything 5 of 160 seeds notice it, and 4 of 60 with each instance on a
+/// machine of its own. A cut between instances makes the message's way as long as the cut: 24 of 60
+/// seeds notice it.
 #[test]
 fn a_hasty_commit_is_found() {
     assert!(is_found(Canary::Haste, &["real time:"]));

@@ -308,7 +308,7 @@ impl World {
         }
         let owner = TxnId::new(instance(n), self.next_owner);
         let resource = RESOURCES[self.random.below(RESOURCES.len())];
-        let mode = MODES[1 + self.random.below(5)];
+        let mode = MODES[1 + self.random.below(MODES.len() - 1)];
         let patient = self.random.below(5) > 0;
         self.enter(owner, resource, mode, patient);
     }
@@ -317,10 +317,10 @@ impl World {
     /// nobody, unless a strong owner is there.
     pub(super) fn enter(&mut self, owner: Owner, resource: Resource, mode: Mode, patient: bool) {
         let n = owner.instance().0 as usize - 1;
-        let weak = matches!(mode, Mode::SubShared | Mode::SubExclusive);
+        let weak = Mode::SubExclusive.covers(mode);
         let strong_here = |u: &User| {
             let mode = u.mode.join(u.converts.unwrap_or_default());
-            u.node == n && u.resource == resource && !Mode::SubExclusive.covers(mode)
+            u.node == n && u.resource == resource && !Mode::SubExclusive.compatible(mode)
         };
         let implied = weak
             && resource == TABLE
@@ -358,7 +358,7 @@ impl World {
             });
             return;
         }
-        let mode = MODES[1 + self.random.below(5)];
+        let mode = MODES[1 + self.random.below(MODES.len() - 1)];
         let patient = self.random.below(5) > 0;
         self.users[at].converts = Some(mode);
         let used = self.name_implied(user.node, resource);

@@ -190,7 +190,7 @@ fn the_bytes_of_messages_are_pinned() {
         with(&[(8, 3), txn], &path),
         with(&[(2, 1), txn], &with(&path, &told)),
         with(&[(4, 7), (8, 4), (8, 2)], &told),
-        with(&[(8, 3), lock[0], lock[1], (1, 1), (1, 5), (8, 0)], &path),
+        with(&[(8, 3), lock[0], lock[1], (1, 1), (1, 8), (8, 0)], &path),
         with(
             &[(2, 0), lock[0], lock[1], (1, 2), (1, 0), (8, 7)],
             &with(&path, &told),

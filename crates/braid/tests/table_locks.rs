@@ -1,0 +1,158 @@
+//! Table locks over real connections: which modes exclude each other, and which modes statements
+//! take, on one instance and over two.
+//!
+//! `BRAID_TABLE_LOCKS_PORT=5432 cargo test -p braid --test table_locks` runs the same against
+//! PostgreSQL, as user postgres.
+
+use postgres::{Client, Config, NoTls};
+use testkit::processes::Database;
+
+/// PostgreSQL's table "Conflicting Lock Modes", row by row.
+const MATRIX: [(&str, &str); 8] = [
+    ("access share", "_______x"),
+    ("row share", "______xx"),
+    ("row exclusive", "____xxxx"),
+    ("share update exclusive", "___xxxxx"),
+    ("share", "__xx_xxx"),
+    ("share row exclusive", "__xxxxxx"),
+    ("exclusive", "_xxxxxxx"),
+    ("access exclusive", "xxxxxxxx"),
+];
+
+/// Statements in a transaction block, and the mode in which they lock the table.
+const STATEMENTS: [(&str, &str); 14] = [
+    ("select * from t", "access share"),
+    ("select count(*), max(v) from t", "access share"),
+    ("copy t to stdout", "access share"),
+    ("select * from t for update", "row share"),
+    ("select * from t where id = 1 for key share", "row share"),
+    ("insert into t values (7, 7)", "row exclusive"),
+    ("update t set v = 1 where id = 1", "row exclusive"),
+    ("delete from t where id = 1", "row exclusive"),
+    ("analyze t", "share update exclusive"),
+    ("create index on t (v)", "share"),
+    ("alter table t add column w int", "access exclusive"),
+    ("truncate t", "access exclusive"),
+    ("drop index t_v", "access exclusive"),
+    ("drop table t", "access exclusive"),
+];
+
+/// Two instances of Braid, or another server that stands for both.
+struct Servers {
+    database: Option<Database>,
+    port: u16,
+}
+
+impl Servers {
+    fn up(name: &str) -> Servers {
+        let servers = match std::env::var("BRAID_TABLE_LOCKS_PORT") {
+            Ok(port) => Servers {
+                database: None,
+                port: port.parse().expect("a port"),
+            },
+            Err(_) => Servers {
+                database: Some(Database::up(name, 2, &[])),
+                port: 0,
+            },
+        };
+        let mut c = servers.connect(1);
+        run(
+            &mut c,
+            "drop table if exists t; create table t (id int primary key, v int);
+             insert into t values (1, 1), (2, 2); create index t_v on t (v)",
+        );
+        servers
+    }
+
+    fn connect(&self, instance: u16) -> Client {
+        match &self.database {
+            Some(database) => database.client(instance),
+            None => Config::new()
+                .host("127.0.0.1")
+                .port(self.port)
+                .user("postgres")
+                .dbname("postgres")
+                .connect(NoTls)
+                .expect("a connection"),
+        }
+    }
+}
+
+fn run(c: &mut Client, sql: &str) {
+    c.batch_execute(sql)
+        .unwrap_or_else(|e| panic!("{sql}: {e}"));
+}
+
+/// Whether the statement gets its lock: 55P03 says that it does not.
+fn gets(c: &mut Client, sql: &str) -> bool {
+    match c.batch_execute(sql) {
+        Ok(()) => true,
+        Err(e) => {
+            assert_eq!(e.code().map(|c| c.code()), Some("55P03"), "{sql}: {e}");
+            false
+        }
+    }
+}
+
+fn conflict(held: &str, wanted: &str) -> bool {
+    let at = |mode| MATRIX.iter().position(|(m, _)| *m == mode).expect("a mode");
+    MATRIX[at(held)].1.as_bytes()[at(wanted)] == b'x'
+}
+
+/// Checks the lock that one session has against all modes, asked for without waiting by the other.
+fn check(held: &str, other: &mut Client, context: &str) {
+    for (wanted, _) in MATRIX {
+        run(other, "begin");
+        let free = gets(other, &format!("lock table t in {wanted} mode nowait"));
+        assert_eq!(free, !conflict(held, wanted), "{context}, then {wanted}");
+        run(other, "rollback");
+    }
+}
+
+const PLACES: [(u16, u16); 3] = [(1, 1), (1, 2), (2, 1)];
+
+#[test]
+fn modes_exclude_each_other_as_in_postgresql_on_one_instance_and_over_two() {
+    let servers = Servers::up("modes");
+    for (a, b) in PLACES {
+        let (mut one, mut two) = (servers.connect(a), servers.connect(b));
+        for (held, _) in MATRIX {
+            run(&mut one, &format!("begin; lock table t in {held} mode"));
+            check(held, &mut two, &format!("{held} on {a}, asked on {b}"));
+            run(&mut one, "commit");
+        }
+    }
+}
+
+#[test]
+fn statements_take_the_modes_that_they_take_in_postgresql() {
+    let servers = Servers::up("taken");
+    for (a, b) in PLACES {
+        let (mut one, mut two) = (servers.connect(a), servers.connect(b));
+        for (statement, mode) in STATEMENTS {
+            run(&mut one, "begin");
+            match statement.starts_with("copy") {
+                true => drop(one.copy_out(statement).expect("the copy")),
+                false => run(&mut one, statement),
+            }
+            check(mode, &mut two, &format!("{statement} on {a}, asked on {b}"));
+            run(&mut one, "rollback");
+        }
+        // VACUUM is no part of a transaction block.
+        run(&mut two, "set lock_timeout = '200ms'");
+        for (statement, mode) in [
+            ("vacuum t", "share update exclusive"),
+            ("vacuum (full false, analyze) t", "share update exclusive"),
+            ("vacuum full t", "access exclusive"),
+            ("vacuum (full) t", "access exclusive"),
+        ] {
+            for (held, _) in MATRIX {
+                run(&mut one, &format!("begin; lock table t in {held} mode"));
+                let free = gets(&mut two, statement);
+                let context = format!("{held} on {a}, then {statement} on {b}");
+                assert_eq!(free, !conflict(held, mode), "{context}");
+                run(&mut one, "commit");
+            }
+        }
+    }
+}

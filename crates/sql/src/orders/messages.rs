@@ -1,0 +1,140 @@
+//! Orders and their answers as bytes.
+
+use block::InstanceId;
+use wire::{Bad, Reader, Writer, fields, tagged};
+
+use super::SECRET_MAX_BYTES;
+
+/// The first byte of a question that is an order.
+pub const ORDER: u8 = 2;
+
+/// What is to be done with a session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Act {
+    /// A client asks for its statement to be cancelled, and this is the secret that it has.
+    Request { secret: Vec<u8> },
+    /// Its statement is to be cancelled.
+    Cancel,
+    /// It is to end.
+    End,
+    /// Nothing: is it there?
+    Look,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Order {
+    pub from: InstanceId,
+    pub incarnation: u64,
+    /// No two orders of one life of an instance have the same.
+    pub number: u64,
+    pub sid: u32,
+    /// Zero: of whichever session has the number.
+    pub serial: u32,
+    pub act: Act,
+}
+
+tagged! { impl Act: u8 {
+    Request = 1 { secret },
+    Cancel = 2,
+    End = 3,
+    Look = 4,
+} }
+
+fields! { impl Order { from, incarnation, number, sid, serial, act } }
+
+impl Order {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![ORDER];
+        Writer::new(&mut bytes).put(self);
+        bytes
+    }
+
+    /// `question` begins with [`ORDER`].
+    pub fn decode(question: &[u8]) -> Result<Order, Bad> {
+        let mut r = Reader::new(question);
+        if r.get::<u8>()? != ORDER {
+            return Err(r.bad("it is no order"));
+        }
+        let order: Order = r.get()?;
+        match &order.act {
+            Act::Request { secret } if secret.len() > SECRET_MAX_BYTES => {
+                Err(r.bad("no secret is so long"))
+            }
+            _ => r.finish().map(|()| order),
+        }
+    }
+
+    /// What tells it from all other orders.
+    pub fn key(&self) -> (u16, u64, u64) {
+        (self.from.0, self.incarnation, self.number)
+    }
+}
+
+/// The answer to an order: whether the session is there.
+pub fn answer(found: bool) -> Vec<u8> {
+    vec![found.into()]
+}
+
+pub fn found(answer: &[u8]) -> Result<bool, Bad> {
+    let mut r = Reader::new(answer);
+    let found = r.get()?;
+    r.finish().map(|()| found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::fuzz::Family;
+
+    fn samples() -> Vec<Order> {
+        let order = |act| Order {
+            from: InstanceId(2),
+            incarnation: 3,
+            number: 4,
+            sid: 5,
+            serial: 6,
+            act,
+        };
+        let secret = b"key".to_vec();
+        vec![
+            order(Act::Request { secret }),
+            order(Act::Cancel),
+            order(Act::End),
+            order(Act::Look),
+        ]
+    }
+
+    #[test]
+    fn the_bytes_of_orders_are_pinned() {
+        let head = b"\x02\x02\0\x03\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x05\0\0\0\x06\0\0\0";
+        let acts: [&[u8]; 4] = [b"\x01\x03\0\0\0key", b"\x02", b"\x03", b"\x04"];
+        for (order, act) in samples().iter().zip(acts) {
+            let bytes = [&head[..], act].concat();
+            assert_eq!(order.encode(), bytes);
+            assert_eq!(Order::decode(&bytes).as_ref(), Ok(order));
+        }
+        assert_eq!(
+            [found(&answer(true)), found(&answer(false))],
+            [Ok(true), Ok(false)]
+        );
+        assert!(found(b"").is_err() && found(b"\x02").is_err() && found(b"\x01\x01").is_err());
+    }
+
+    #[test]
+    fn bytes_that_are_no_order_are_refused() {
+        let mut long = samples();
+        long[0].act = Act::Request {
+            secret: vec![7; SECRET_MAX_BYTES + 1],
+        };
+        assert!(Order::decode(&long[0].encode()).is_err());
+        let mut other = samples()[1].encode();
+        other[0] = 1;
+        assert!(Order::decode(&other).is_err());
+        let family = Family {
+            kinds: vec![(vec![ORDER], "an order")],
+            encode: &|order: &Order| order.encode(),
+            decode: &Order::decode,
+        };
+        family.check(&samples());
+    }
+}

@@ -1,0 +1,376 @@
+//! PostgreSQL's views of sessions and locks, with those of all instances: `pg_stat_activity`,
+//! `pg_locks`, and `pg_blocking_pids`. They have the columns of PostgreSQL 15, and the number of
+//! the instance, `inst_id`, as the last one.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use block::RowId;
+use block::value::Datum;
+use txn::{LockMode, LockRow};
+use wait::pid;
+use wait::session::{Kind, Session, State};
+
+use super::Source::Cluster;
+use super::describe::{DATABASE, OWNER};
+use super::value::{NULL, array, bool, int2, int4, oid, optional, text, time};
+use super::{Context, Rows, VirtualTable, everywhere, instance};
+use crate::error::Result;
+use crate::types::SqlType::{Bool, Int2, Int4, Int8, Name, Oid, Text, TimestampTz};
+
+pub const VIEWS: &[VirtualTable] = &[
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_stat_activity",
+        columns: &[
+            ("datid", Oid),
+            ("datname", Name),
+            ("pid", Int4),
+            ("leader_pid", Int4),
+            ("usesysid", Oid),
+            ("usename", Name),
+            ("application_name", Text),
+            ("client_addr", Text),
+            ("client_hostname", Text),
+            ("client_port", Int4),
+            ("backend_start", TimestampTz),
+            ("xact_start", TimestampTz),
+            ("query_start", TimestampTz),
+            ("state_change", TimestampTz),
+            ("wait_event_type", Text),
+            ("wait_event", Text),
+            ("state", Text),
+            ("backend_xid", Int8),
+            ("backend_xmin", Int8),
+            ("query_id", Int8),
+            ("query", Text),
+            ("backend_type", Text),
+            ("inst_id", Int4),
+        ],
+        rows: Cluster(activity),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_locks",
+        columns: &[
+            ("locktype", Text),
+            ("database", Oid),
+            ("relation", Oid),
+            ("page", Int4),
+            ("tuple", Int2),
+            ("virtualxid", Text),
+            ("transactionid", Int8),
+            ("classid", Oid),
+            ("objid", Oid),
+            ("objsubid", Int2),
+            ("virtualtransaction", Text),
+            ("pid", Int4),
+            ("mode", Text),
+            ("granted", Bool),
+            ("fastpath", Bool),
+            ("waitstart", TimestampTz),
+            ("inst_id", Int4),
+        ],
+        rows: Cluster(locks),
+    },
+];
+
+fn ago(ns: u64) -> Datum {
+    time(SystemTime::now() - Duration::from_nanos(ns))
+}
+
+/// A point in time as sessions note it; zero is none.
+fn noted(micros: i64) -> Datum {
+    match micros {
+        0 => NULL,
+        micros => Datum::TimestampTz(micros),
+    }
+}
+
+fn activity(cx: &Context) -> Result<Rows> {
+    let here = cx.database.engine().instance();
+    let sessions = wait::views::sessions().into_iter();
+    let rows = sessions.filter_map(|s| match s.kind {
+        Kind::Background => Some(background(&s, here)),
+        // A connection that has not said yet who it is is no session.
+        Kind::User => client(&s, here),
+    });
+    Ok(rows.collect())
+}
+
+fn background(s: &Arc<Session>, here: u16) -> Vec<Datum> {
+    let mut row = vec![NULL; 22];
+    let waiting = s.waiting();
+    row[2] = int4(pid::of(here, s.sid));
+    row[6] = text("");
+    row[10] = time(s.logon);
+    row[14] = optional(waiting.map(|w| w.event.class().name()));
+    row[15] = optional(waiting.map(|w| w.event.name()));
+    row[20] = text("");
+    row[21] = text(&*s.name);
+    row.push(int4(here));
+    row
+}
+
+fn client(s: &Arc<Session>, here: u16) -> Option<Vec<Datum>> {
+    let who = s.identity();
+    if who.user.is_empty() {
+        return None;
+    }
+    let address: Option<SocketAddr> = who.client.parse().ok();
+    let (state, waiting) = (s.state(), s.waiting());
+    let transaction = s.transaction.load(std::sync::atomic::Ordering::Relaxed);
+    let query_start = s.query_start();
+    let transaction_start = match (state, s.transaction_start()) {
+        // Its statement has begun it.
+        (State::Active, 0) => query_start,
+        (_, start) => start,
+    };
+    let state_change = match (state, waiting) {
+        (State::Active, _) | (_, None) => noted(query_start),
+        (_, Some(w)) => ago(w.for_ns),
+    };
+    Some(vec![
+        oid(DATABASE),
+        text(who.database),
+        int4(pid::of(here, s.sid)),
+        NULL,
+        oid(OWNER),
+        text(who.user),
+        text(who.program),
+        optional(address.map(|a| a.ip().to_canonical().to_string())),
+        NULL,
+        address.map_or(NULL, |a| int4(a.port())),
+        time(s.logon),
+        noted(transaction_start),
+        noted(query_start),
+        state_change,
+        optional(waiting.map(|w| w.event.class().name())),
+        optional(waiting.map(|w| w.event.name())),
+        text(match state {
+            State::Active => "active",
+            State::Idle => "idle",
+            State::InTransaction => "idle in transaction",
+            State::Failed => "idle in transaction (aborted)",
+        }),
+        match transaction {
+            0 => NULL,
+            xid => Datum::Int8(xid as i64),
+        },
+        NULL,
+        NULL,
+        text(s.sql().map_or(String::new(), |sql| sql.to_string())),
+        text("client backend"),
+        int4(here),
+    ])
+}
+
+fn locks(cx: &Context) -> Result<Rows> {
+    let here = cx.database.engine().instance();
+    let shown = instance::shown_locks(cx);
+    Ok(shown.iter().map(|r| lock(r, here)).collect())
+}
+
+fn lock(r: &LockRow, here: u16) -> Vec<Datum> {
+    let granted = r.held != LockMode::Null;
+    let mode = if granted { r.held } else { r.requested };
+    let mut row = vec![NULL; 10];
+    row[1] = oid(DATABASE);
+    let kind = match r.kind {
+        "TM" => {
+            row[2] = oid(r.id1 as u32);
+            "relation"
+        }
+        "TX" if r.id1 == 0 => {
+            let row_id = RowId(r.id2);
+            (row[3], row[4]) = (int4(row_id.dba().block()), int2(row_id.slot()));
+            "tuple"
+        }
+        "TX" => {
+            row[1] = NULL;
+            row[6] = Datum::Int8(r.id1 as i64);
+            "transactionid"
+        }
+        "UL" => {
+            (row[7], row[8]) = (oid((r.id1 >> 32) as u32), oid(r.id1 as u32));
+            row[9] = int2(r.id2 + 1);
+            "advisory"
+        }
+        _ => {
+            (row[7], row[8], row[9]) = (oid((r.id1 >> 32) as u32), oid(r.id1 as u32), int2(0));
+            "object"
+        }
+    };
+    row[0] = text(kind);
+    row.extend([
+        text(format!("{here}/{}", r.sid)),
+        match r.sid {
+            0 => NULL,
+            sid => int4(pid::of(here, sid)),
+        },
+        text(mode_name(kind, mode)),
+        bool(granted),
+        bool(granted && kind == "relation" && r.held_or_waited.is_zero()),
+        match granted {
+            true => NULL,
+            false => time(SystemTime::now() - r.held_or_waited),
+        },
+        int4(here),
+    ]);
+    row
+}
+
+/// PostgreSQL's name of a mode.
+fn mode_name(kind: &str, mode: LockMode) -> &'static str {
+    match mode {
+        // Whoever waits for a transaction to end shares the wait with others.
+        LockMode::S => "ShareLock",
+        LockMode::X if kind == "relation" => "AccessExclusiveLock",
+        _ if kind == "transactionid" && mode != LockMode::X => "ShareLock",
+        LockMode::X => "ExclusiveLock",
+        LockMode::AS => "AccessShareLock",
+        LockMode::SS => "RowShareLock",
+        LockMode::SX => "RowExclusiveLock",
+        LockMode::SUX => "ShareUpdateExclusiveLock",
+        LockMode::SSX => "ShareRowExclusiveLock",
+        LockMode::EX => "ExclusiveLock",
+        LockMode::Null => "",
+    }
+}
+
+/// A lock or a request of `gv$lock`.
+struct Entry {
+    session: (i64, i64),
+    name: (String, i64, i64),
+    held: LockMode,
+    requested: LockMode,
+    /// Since when, in microseconds before now.
+    micros: i64,
+}
+
+impl Entry {
+    fn of(row: &[Datum]) -> Option<Entry> {
+        let number = |at: usize| match row.get(at) {
+            Some(Datum::Int4(n)) => Some(i64::from(*n)),
+            Some(Datum::Int8(n)) => Some(*n),
+            _ => None,
+        };
+        let mode = |at| {
+            LockMode::ALL
+                .get(usize::try_from(number(at)?).ok()?)
+                .copied()
+        };
+        let Some(Datum::Text(kind)) = row.get(2) else {
+            return None;
+        };
+        Some(Entry {
+            session: (number(0)?, number(1)?),
+            name: (kind.to_string(), number(3)?, number(4)?),
+            held: mode(5)?,
+            requested: mode(6)?,
+            micros: number(9)?,
+        })
+    }
+
+    /// Whether this keeps `waiter` waiting: what is held, or asked for by who has waited longer.
+    fn blocks(&self, waiter: &Entry) -> bool {
+        let is_in_the_way = |mode: LockMode| match &*waiter.name.0 {
+            // The holder of a row's transaction, or whoever is first in line for the row.
+            "TX" => mode != LockMode::Null,
+            _ => mode.conflicts(waiter.requested),
+        };
+        self.name == waiter.name
+            && self.session != waiter.session
+            && (is_in_the_way(self.held)
+                || (is_in_the_way(self.requested)
+                    && self.name.0 != "TX"
+                    && self.micros > waiter.micros))
+    }
+}
+
+/// The process ids of the sessions that keep one from a lock, as the text of an array. None are for
+/// a process that does not wait, or that is none.
+pub fn blocking_pids(cx: &Context, of: i32) -> Result<String> {
+    let Some((instance, sid)) = pid::parts(of) else {
+        return Ok("{}".to_string());
+    };
+    let rows = everywhere::rows_of("v$lock", cx)?;
+    let entries: Vec<Entry> = rows.iter().filter_map(|row| Entry::of(row)).collect();
+    let session = (i64::from(instance), i64::from(sid));
+    let pids = blockers(&entries, session);
+    match array(pids) {
+        Datum::Text(pids) => Ok(pids.to_string()),
+        other => Err(crate::error::Error::internal(format!(
+            "{other:?} is no text"
+        ))),
+    }
+}
+
+fn blockers(entries: &[Entry], session: (i64, i64)) -> BTreeSet<i32> {
+    let waits = |e: &&Entry| e.session == session && e.requested != LockMode::Null;
+    let mut pids = BTreeSet::new();
+    for waiter in entries.iter().filter(waits) {
+        let blocking = entries.iter().filter(|e| e.blocks(waiter));
+        pids.extend(blocking.filter_map(|e| {
+            let (instance, sid) = e.session;
+            Some(pid::of(
+                u16::try_from(instance).ok()?,
+                u32::try_from(sid).ok()?,
+            ))
+        }));
+    }
+    pids
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(session: (i64, i64), name: (&str, i64), held: LockMode, requested: LockMode) -> Entry {
+        Entry {
+            session,
+            name: (name.0.to_string(), name.1, 0),
+            held,
+            requested,
+            micros: 10,
+        }
+    }
+
+    #[test]
+    fn who_blocks_is_who_holds_and_who_waits_longer() {
+        use LockMode::{Null, S, SX, X};
+        let table = ("TM", 7);
+        let mut entries = vec![
+            entry((1, 3), table, SX, Null),
+            entry((2, 3), table, SX, Null),
+            entry((2, 4), table, Null, X),
+            entry((1, 5), table, Null, S),
+            entry((1, 6), ("TM", 8), X, Null),
+        ];
+        let pids = |entries: &[Entry], session| {
+            let pids = blockers(entries, session);
+            pids.into_iter().collect::<Vec<_>>()
+        };
+        let pid = pid::of;
+        assert_eq!(pids(&entries, (2, 4)), [pid(1, 3), pid(2, 3)]);
+        entries[2].micros = 20;
+        assert_eq!(pids(&entries, (1, 5)), [pid(1, 3), pid(2, 3), pid(2, 4)]);
+        assert_eq!(pids(&entries, (1, 3)), [0; 0], "it does not wait");
+        assert_eq!(pids(&entries, (9, 9)), [0; 0], "there is no such session");
+    }
+
+    #[test]
+    fn whoever_wants_a_row_waits_for_its_transaction_only() {
+        use LockMode::{Null, X};
+        let row = ("TX", 99);
+        let mut entries = vec![
+            entry((1, 3), row, X, Null),
+            entry((2, 4), row, Null, X),
+            entry((2, 5), row, Null, X),
+        ];
+        entries[1].micros = 20;
+        assert_eq!(blockers(&entries, (2, 5)), BTreeSet::from([pid::of(1, 3)]));
+    }
+}
