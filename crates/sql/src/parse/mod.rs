@@ -5,6 +5,7 @@ pub mod arrays;
 mod copy;
 mod dialect;
 mod maintenance;
+pub mod mentioned;
 mod overriding;
 mod rows;
 mod split;

@@ -43,6 +43,8 @@ pub struct Core {
     pub mark: u64,
     /// Portals begun at these marks ended when the mark last rose.
     pub lost: std::ops::Range<u64>,
+    /// The statement that `v$session` shows.
+    pub(super) shown: Option<Arc<str>>,
     /// While EXPLAIN ANALYZE runs a statement.
     pub profile: Option<Box<Profile>>,
     spare: Vec<DatumRef<'static>>,
@@ -78,6 +80,7 @@ impl Core {
             transaction_start: now,
             mark: 0,
             lost: 0..0,
+            shown: None,
             profile: None,
             spare: Vec::new(),
             row_buffer: Vec::new(),

@@ -3,6 +3,7 @@
 mod calls;
 mod core;
 mod cursors;
+mod resolve;
 mod run;
 mod settings;
 mod statement;
@@ -24,7 +25,7 @@ use crate::prepared::Prepared;
 pub use core::{Core, cancelled, now_micros};
 pub(crate) use run::Keep;
 pub(crate) use settings::Settings;
-pub(crate) use statement::{Kind, plan_alone};
+pub(crate) use statement::Kind;
 pub use statement::{Portal, Statement};
 pub(crate) use timeout::Timer;
 
