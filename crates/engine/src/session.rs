@@ -346,6 +346,17 @@ impl Session {
         locked.map_err(not_available)
     }
 
+    /// How many table locks the transaction holds: a mark for [`Session::unlock_table`].
+    pub fn table_locks(&self) -> usize {
+        self.txn.table_locks()
+    }
+
+    /// Gives back the locks on one table that were taken after the mark: a name turned out to mean
+    /// another table. Nothing was read or written under them, and no savepoint was set since.
+    pub fn unlock_table(&mut self, object: ObjectId, mark: usize) {
+        self.txn.unlock_table(object, mark);
+    }
+
     /// Keeps other transactions from using a name until this transaction ends. The name is given by
     /// its hash.
     pub fn lock_name(&mut self, hash: u64) -> Result<()> {
@@ -353,6 +364,17 @@ impl Session {
         Ok(self
             .txn
             .lock_name(NameClass::Dictionary, hash, 0, mode, wait)?)
+    }
+
+    /// Keeps others from storing another definition of an object until the transaction ends.
+    pub fn lock_definition(&mut self, object: ObjectId) -> Result<()> {
+        let (mode, wait) = (txn::LockMode::X, self.lock_wait());
+        // Names have 0 there, and the dictionary as a whole 1.
+        const DEFINITION: u64 = 2;
+        let object = u64::from(object.0);
+        Ok(self
+            .txn
+            .lock_name(NameClass::Dictionary, object, DEFINITION, mode, wait)?)
     }
 
     /// Takes an advisory lock. False if it is not free and `try_only` is set.

@@ -238,6 +238,9 @@ fn try_error_response(
         if let Some(position) = fields.position {
             field(b'P', &position.to_string());
         }
+        if let Some(routine) = fields.routine {
+            field(b'R', routine);
+        }
         out.push(0);
     });
     told
@@ -265,11 +268,14 @@ mod tests {
     #[test]
     fn an_error_carries_its_fields_and_no_stray_zero() {
         let mut out = Vec::new();
-        let error = Error::new("22P02", "bad\0text").hint("try again").at(7);
+        let error = Error::new("22P02", "bad\0text")
+            .hint("try again")
+            .at(7)
+            .routine("Some");
         error_response(&mut out, Severity::Error, &error, Encoding::UTF8);
         assert_eq!(
             &out[5..],
-            b"SERROR\0VERROR\0C22P02\0Mbad\0Htry again\0P7\0\0"
+            b"SERROR\0VERROR\0C22P02\0Mbad\0Htry again\0P7\0RSome\0\0"
         );
         assert_eq!(out[..5], [b'E', 0, 0, 0, out.len() as u8 - 1]);
     }

@@ -26,7 +26,7 @@ impl Session<'_> {
         let (name, sql) = (self.text(name), self.text(sql));
         let (name, sql) = self.checked(name.and_then(|name| Ok((name, sql?))))?;
         let types: Vec<u32> = types.iter().collect();
-        let statement = self.prepare(&sql, &types);
+        let statement = self.sql.parse(&sql, &types);
         let statement = self.checked(statement)?;
         let inserted = self.sql.prepared.insert(&name, statement);
         self.checked(inserted)?;
@@ -58,7 +58,7 @@ impl Session<'_> {
                 ));
             }
         }
-        let statement = self.sql.prepared.get(&self.text(bind.statement)?)?.clone();
+        let statement = self.sql.prepared_to_bind(&self.text(bind.statement)?)?;
         let count = bind.value_count();
         if count != statement.param_types().len() {
             return Err(Error::new(
@@ -159,7 +159,7 @@ impl Session<'_> {
         let target = self.target_name(target);
         let (is_statement, name) = self.checked(target)?;
         if is_statement {
-            let statement = self.sql.prepared.get(&name).cloned();
+            let statement = self.sql.prepared_to_describe(&name);
             let statement = self.checked(statement)?;
             backend::parameter_description(&mut output.buffer, statement.param_types());
             return self.describe_rows(statement.columns(), &Formats::Text, output);

@@ -381,7 +381,7 @@ impl<'r> Session<'r> {
     }
 
     fn run_piece(&mut self, piece: &str, output: &mut Output) -> sql::Result<Option<Box<CopyIn>>> {
-        let prepared = self.prepare(piece, &[]).and_then(|statement| {
+        let prepared = self.sql.parse(piece, &[]).and_then(|statement| {
             if !statement.param_types().is_empty() {
                 return Err(Error::new("42P02", "there is no parameter $1"));
             }
@@ -413,18 +413,6 @@ impl<'r> Session<'r> {
             }
         }
         Ok(None)
-    }
-
-    /// Parses a statement. In a failed transaction only statements that end it are accepted.
-    pub(crate) fn prepare(&mut self, text: &str, types: &[u32]) -> sql::Result<Arc<Statement>> {
-        let statement = self.sql.parse(text, types)?;
-        if self.sql.status() == TxStatus::Failed && !statement.is_transaction_exit() {
-            return Err(Error::new(
-                "25P02",
-                "current transaction is aborted, commands ignored until end of transaction block",
-            ));
-        }
-        Ok(statement)
     }
 
     /// Passes a result on. An error outside of execution fails the transaction as well.

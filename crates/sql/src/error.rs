@@ -23,6 +23,8 @@ pub struct Fields {
     pub table: Option<String>,
     pub column: Option<String>,
     pub constraint: Option<String>,
+    /// The function of PostgreSQL's that raises this error. Only where drivers go by it.
+    pub routine: Option<&'static str>,
 }
 
 impl Error {
@@ -37,6 +39,7 @@ impl Error {
             table: None,
             column: None,
             constraint: None,
+            routine: None,
         }))
     }
     /// A feature that PostgreSQL has and Braid does not.
@@ -74,6 +77,10 @@ impl Error {
     }
     pub fn constraint(mut self, name: impl Into<String>) -> Error {
         self.0.constraint = Some(name.into());
+        self
+    }
+    pub fn routine(mut self, name: &'static str) -> Error {
+        self.0.routine = Some(name);
         self
     }
     pub fn sqlstate(&self) -> &str {

@@ -47,20 +47,34 @@ impl Prepared {
                 .as_ref()
                 .ok_or_else(|| Error::new("26000", "unnamed prepared statement does not exist"));
         }
-        self.named.get(name).ok_or_else(|| {
-            Error::new(
-                "26000",
-                format!("prepared statement \"{name}\" does not exist"),
-            )
-        })
+        self.named.get(name).ok_or_else(|| unknown(name))
     }
 
-    /// Forgets a statement; says whether there was one.
-    pub fn remove(&mut self, name: &str) -> bool {
+    /// Puts the statement, analysed again, in the place of the one of that name.
+    pub(crate) fn replace(&mut self, name: &str, statement: Arc<Statement>) {
+        let place = match name.is_empty() {
+            true => self.unnamed.as_mut(),
+            false => self.named.get_mut(name),
+        };
+        if let Some(place) = place {
+            *place = statement;
+        }
+    }
+
+    /// Forgets a named statement, which must be there.
+    pub(crate) fn deallocate(&mut self, name: &str) -> Result<()> {
+        match self.named.remove(name) {
+            Some(_) => Ok(()),
+            None => Err(unknown(name)),
+        }
+    }
+
+    /// Forgets a statement if there is one.
+    pub fn remove(&mut self, name: &str) {
         if name.is_empty() {
-            self.unnamed.take().is_some()
+            self.unnamed = None;
         } else {
-            self.named.remove(name).is_some()
+            self.named.remove(name);
         }
     }
 
@@ -75,4 +89,10 @@ impl Prepared {
             .iter()
             .map(|(name, statement)| (&**name, statement))
     }
+}
+
+/// Drivers prepare the statement again when they see this SQLSTATE or routine.
+fn unknown(name: &str) -> Error {
+    let message = format!("prepared statement \"{name}\" does not exist");
+    Error::new("26000", message).routine("FetchPreparedStatement")
 }

@@ -309,6 +309,26 @@ impl Transaction {
         }
     }
 
+    /// How many table locks the transaction holds: a mark for [`Transaction::unlock_table`].
+    pub fn table_locks(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// Gives back the locks on one table that were taken after the mark. Only for a table under
+    /// whose lock nothing was read or written, and with no savepoint set since the mark.
+    pub fn unlock_table(&mut self, object: ObjectId, mark: usize) {
+        for at in (mark..self.tables.len()).rev() {
+            if self.tables[at].0 != object {
+                continue;
+            }
+            let (object, mode) = self.tables.remove(at);
+            let enqueues = &self.manager.enqueues;
+            if enqueues.unlock_table(&self.locker, object, mode) {
+                self.lower(Resource::Table(object));
+            }
+        }
+    }
+
     pub(crate) fn unlock_transaction(&mut self) {
         self.leave_row();
         self.unlock_since(0, 0);

@@ -70,21 +70,9 @@ impl CopyIn {
         let CopyWhat::Table { name, columns } = &spec.what else {
             return Err(Error::internal("COPY FROM a query"));
         };
-        let table = loop {
-            let table = core
-                .dict()
-                .table(name)
-                .cloned()
-                .ok_or_else(|| names::no_relation(name))?;
-            core.lock_table(table.oid, TableLock::RowExclusive, false)?;
-            if core
-                .dict()
-                .table(name)
-                .is_some_and(|now| Arc::ptr_eq(now, &table))
-            {
-                break table;
-            }
-        };
+        let table = core
+            .locked_table(name, TableLock::RowExclusive)?
+            .ok_or_else(|| names::no_relation(name))?;
         if spec.options.freeze && !core.is_own_segment(&table) {
             return Err(Error::new(
                 "55000",

@@ -1,7 +1,5 @@
 //! COPY TO STDOUT.
 
-use std::sync::Arc;
-
 use block::value::{Datum, DatumRef};
 use charset::Encoding;
 
@@ -9,6 +7,7 @@ use crate::api::RowSink;
 use crate::bind::names;
 use crate::dict::Table;
 use crate::error::{Error, Result};
+use crate::parse::utility::TableLock;
 use crate::parse::{CopyColumns, CopyFormat, CopyHeader, CopyOptions, CopySpec, CopyWhat};
 use crate::pgtype::{self, IoSettings};
 use crate::plan::dml::no_column;
@@ -79,17 +78,13 @@ fn named(columns: &[&str], given: Option<&CopyColumns>, option: &str) -> Result<
     }
 }
 
-/// The query whose rows a COPY TO sends.
-pub fn query(session: &SqlSession, spec: &CopySpec) -> Result<String> {
+/// The query whose rows a COPY TO sends. A table that it names is locked.
+pub fn query(session: &mut SqlSession, spec: &CopySpec) -> Result<String> {
     match &spec.what {
         CopyWhat::Query(text) => Ok(text.clone()),
         CopyWhat::Table { name, columns } => {
-            let table: Arc<Table> = session
-                .core
-                .dict()
-                .table(name)
-                .cloned()
-                .ok_or_else(|| names::no_relation(name))?;
+            let table = session.core.locked_table(name, TableLock::AccessShare)?;
+            let table = table.ok_or_else(|| names::no_relation(name))?;
             let columns = chosen_columns(&table, columns)?;
             let list: Vec<String> = columns
                 .iter()

@@ -433,7 +433,7 @@ fn drop_column(core: &mut Core, table: &mut Table, if_exists: bool, name: &str) 
     if let Some(sequence) = table.columns[at].sequence
         && let Some(s) = core.dict().sequence_by_oid(sequence).cloned()
     {
-        super::sequence::drop_one(core, &s)?;
+        super::sequence::drop_one(core, s.oid)?;
     }
     let column = &mut table.columns[at];
     column.dropped = true;

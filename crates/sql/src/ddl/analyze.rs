@@ -7,7 +7,7 @@ use std::sync::Arc;
 use block::value::{Datum, DatumRef};
 
 use super::Core;
-use crate::dict::{ColumnStats, Object, Stats, Table};
+use crate::dict::{ColumnStats, Object, Stats};
 use crate::error::Result;
 use crate::exec::row::decode;
 use crate::expr::compare;
@@ -18,10 +18,11 @@ use crate::pgtype;
 /// table whose size is not known beforehand.
 const SAMPLE_ROWS: usize = 30_000;
 
-/// Reads a table and stores what it found.
-pub fn table(core: &mut Core, table: &Arc<Table>) -> Result<()> {
-    core.lock_table(table.oid, TableLock::ShareUpdateExclusive, false)?;
-    let Some(table) = core.dict().table_by_oid(table.oid).cloned() else {
+/// Reads a table and stores what it found. Nothing is done if the table was dropped before its lock
+/// was granted.
+pub fn table(core: &mut Core, oid: u32) -> Result<()> {
+    core.lock_table(oid, TableLock::ShareUpdateExclusive, false)?;
+    let Some(table) = core.dict().table_by_oid(oid).cloned() else {
         return Ok(());
     };
     let def = table.engine().clone();

@@ -1,21 +1,28 @@
 //! CREATE TABLE AS: a table with the columns of a query, filled with its rows, in one transaction.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{self, CreateTable, Query, TableObject};
 
 use super::table;
 use crate::api::{ColumnDesc, Tag};
 use crate::bind::names;
-use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::exec::dml;
 use crate::parse::{self, Command};
-use crate::session::{Core, Keep, Kind, plan_alone};
+use crate::session::{Core, Keep, Kind};
 use crate::types::SqlType;
 
 pub fn create(core: &mut Core, c: &CreateTable, query: &Query) -> Result<Tag> {
+    if !c.columns.is_empty() || !c.constraints.is_empty() {
+        return Err(Error::unsupported("CREATE TABLE AS with a list of columns"));
+    }
+    if has_parameters(query) {
+        return Err(Error::unsupported("CREATE TABLE AS with parameters"));
+    }
+    // The tables that are read are locked before the new name is claimed.
+    let read = ast::Statement::Query(Box::new(query.clone()));
+    let columns = core.analyse_part(&read)?.1.unwrap_or_default();
     let name = names::Qualified::new(&c.name)?.name;
     core.claim_name(&name)?;
     if c.if_not_exists && core.dict().relation(&name).is_some() {
@@ -23,36 +30,13 @@ pub fn create(core: &mut Core, c: &CreateTable, query: &Query) -> Result<Tag> {
         core.notice("NOTICE", "42P07", message);
         return Ok(Tag::Plain("CREATE TABLE AS"));
     }
-    if !c.columns.is_empty() || !c.constraints.is_empty() {
-        return Err(Error::unsupported("CREATE TABLE AS with a list of columns"));
-    }
-    if has_parameters(query) {
-        return Err(Error::unsupported("CREATE TABLE AS with parameters"));
-    }
-    let read = ast::Statement::Query(Box::new(query.clone()));
-    let columns = plan_alone(core, read)?.1.unwrap_or_default();
     table::create(core, &definition(c, &columns)?)?;
-    let insert = insertion(c, query)?;
-    loop {
-        let (kind, _, tables) = plan_alone(core, insert.clone())?;
-        for (table, lock) in &tables {
-            core.lock_table(table.oid, *lock, false)?;
-        }
-        let dict = core.dict();
-        // Or their definitions have changed before they were locked.
-        let same = |(t, _): &(Arc<Table>, _)| {
-            let now = dict.table_by_oid(t.oid);
-            now.is_some_and(|now| Arc::ptr_eq(now, t))
-        };
-        let Kind::Insert(plan) = kind else {
-            return Err(Error::internal("an INSERT that is none"));
-        };
-        if tables.iter().all(same) {
-            let snapshot = core.engine.snapshot()?;
-            let rows = dml::insert(&plan, core, &[], snapshot, &mut Keep::default())?;
-            return Ok(Tag::Rows("SELECT", rows));
-        }
-    }
+    let (Kind::Insert(plan), ..) = core.analyse_part(&insertion(c, query)?)? else {
+        return Err(Error::internal("an INSERT that is none"));
+    };
+    let snapshot = core.engine.snapshot()?;
+    let rows = dml::insert(&plan, core, &[], snapshot, &mut Keep::default())?;
+    Ok(Tag::Rows("SELECT", rows))
 }
 
 fn has_parameters(query: &Query) -> bool {

@@ -72,20 +72,6 @@ pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
         return Err(Error::unsupported("index methods other than btree"));
     }
     let name = c.name.as_ref().map(name_of).transpose()?;
-    if let Some(name) = &name {
-        core.claim_name(name)?;
-        if core.dict().relation(name).is_some() {
-            if !c.if_not_exists {
-                return Err(already_exists(name));
-            }
-            core.notice(
-                "NOTICE",
-                "42P07",
-                format!("relation \"{name}\" already exists, skipping"),
-            );
-            return Ok(tag);
-        }
-    }
     let table_name = name_of(&c.table_name)?;
     // Writers wait until the index is whole; readers do not.
     let table = core
@@ -96,7 +82,18 @@ pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
         .iter()
         .map(|k| key(&table, k))
         .collect::<Result<Vec<_>>>()?;
-    let mut next = Table::clone(&table);
+    if let Some(name) = &name {
+        core.claim_name(name)?;
+        if c.if_not_exists && core.dict().relation(name).is_some() {
+            core.notice(
+                "NOTICE",
+                "42P07",
+                format!("relation \"{name}\" already exists, skipping"),
+            );
+            return Ok(tag);
+        }
+    }
+    let mut built = Table::clone(&table);
     let new = NewIndex {
         name,
         keys,
@@ -104,7 +101,9 @@ pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
         primary: false,
         constraint: false,
     };
-    add_built(core, &mut next, new)?;
+    add_built(core, &mut built, new)?;
+    let mut next = core.claim_definition(table.oid)?;
+    next.indexes.extend(built.indexes.pop());
     core.define(Object::Table(Arc::new(next.finish()?)))?;
     Ok(tag)
 }
@@ -200,7 +199,7 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
         Some(name) => name.clone(),
         None => {
             let own = |n: &str| n == table.name || table.indexes.iter().any(|i| i.name == n);
-            core.dict().free_name(&new.default_name(table), &own)
+            core.claim_free_name(&new.default_name(table), &own)?
         }
     };
     core.claim_name(&name)?;
@@ -234,19 +233,16 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
 pub fn drop(core: &mut Core, names: &[ast::ObjectName], if_exists: bool) -> Result<Tag> {
     for name in names {
         let name = name_of(name)?;
-        let owner = match core.dict().relation(&name) {
-            Some(Relation::Index(table, _)) => table.name.clone(),
-            Some(other) => return Err(wrong_kind(&name, &other, "an index")),
-            None if if_exists => {
+        let wanted = |found: &Relation| match found {
+            Relation::Index(table, at) => Ok(Some((table.clone(), *at))),
+            other => Err(wrong_kind(&name, other, "an index")),
+        };
+        let lock = TableLock::AccessExclusive;
+        let Some((table, at)) = core.locked_relation(&name, lock, false, wanted)? else {
+            if if_exists {
                 skipping(core, "index", &name);
                 continue;
             }
-            None => return Err(missing("index", &name)),
-        };
-        let table = core
-            .locked_table(&owner, TableLock::AccessExclusive)?
-            .ok_or_else(|| missing("index", &name))?;
-        let Some(at) = table.indexes.iter().position(|i| i.name == name) else {
             return Err(missing("index", &name));
         };
         if table.indexes[at].constraint != 0 {

@@ -2,7 +2,9 @@
 //!
 //! **Invariants.**
 //! - A new name is protected by its name's enqueue from its first look-up to the end of the transaction.
-//! - A table is changed under its exclusive lock, and looked up again once that is held.
+//! - A table is changed under its exclusive lock, and looked up again once that is held. CREATE INDEX
+//!   has a lock that others can have too, so it claims the definition before it changes it.
+//! - What a name means, and whether it means anything, is decided by the look-up after the lock.
 //! - Segments that a transaction drops are freed after its commit; those it makes are freed by its rollback.
 
 pub mod alter;
@@ -14,7 +16,6 @@ mod table;
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{self, ObjectType};
 
@@ -22,7 +23,6 @@ use crate::api::Tag;
 use crate::bind::names;
 use crate::dict::{Relation, Table};
 use crate::error::{Error, Result};
-use crate::parse::utility::TableLock;
 use crate::session::{Core, SqlSession};
 
 impl SqlSession {
@@ -67,19 +67,29 @@ impl Core {
         self.refresh()
     }
 
-    /// A table by name, locked, as it is once the lock is held.
-    fn locked_table(&mut self, name: &str, lock: TableLock) -> Result<Option<Arc<Table>>> {
+    /// A name that no relation has, claimed: `base`, or the first free one with a number behind it.
+    fn claim_free_name(&mut self, base: &str, taken: &dyn Fn(&str) -> bool) -> Result<String> {
         loop {
-            let Some(before) = self.dict().table(name).cloned() else {
-                return Ok(None);
-            };
-            self.lock_table(before.oid, lock, false)?;
-            if let Some(now) = self.dict().table(name)
-                && now.oid == before.oid
-            {
-                return Ok(Some(now.clone()));
+            let name = self.dict().free_name(base, taken);
+            self.claim_name(&name)?;
+            // Somebody else may have made a relation of this name before the claim was granted.
+            if self.dict().relation(&name).is_none() {
+                return Ok(name);
             }
         }
+    }
+
+    /// Keeps others from defining the table anew until the transaction ends, and gives it as it is
+    /// then. For changes under a lock that does not exclude itself: two indexes may be built at
+    /// once, and each is added to the definition that has the other.
+    fn claim_definition(&mut self, oid: u32) -> Result<Table> {
+        self.engine.lock_definition(block::ObjectId(oid))?;
+        self.refresh()?;
+        let dict = self.dict();
+        let table = dict.table_by_oid(oid);
+        table
+            .map(|t| Table::clone(t))
+            .ok_or_else(|| Error::internal("a locked table is gone"))
     }
 }
 

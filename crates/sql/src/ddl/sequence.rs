@@ -220,9 +220,10 @@ fn apply(
     Ok(())
 }
 
-fn find_owner(core: &Core, (table, column): &(String, String)) -> Result<(u32, usize)> {
-    let dict = core.dict();
-    let t = dict.table(table).ok_or_else(|| names::no_relation(table))?;
+/// The owner's table is locked, so that it is not dropped without the sequence.
+fn find_owner(core: &mut Core, (table, column): &(String, String)) -> Result<(u32, usize)> {
+    let t = core.locked_table(table, TableLock::AccessShare)?;
+    let t = t.ok_or_else(|| names::no_relation(table))?;
     let at = t
         .column(column)
         .ok_or_else(|| crate::plan::dml::no_column(column, table))?;
@@ -236,18 +237,18 @@ pub fn alter(
     options: &[SequenceOption],
 ) -> Result<Tag> {
     let tag = Tag::Plain("ALTER SEQUENCE");
-    let Some(sequence) = core.dict().sequence(name).cloned() else {
+    // A session that has drawn keeps the sequence until its transaction ends.
+    let lock = TableLock::ShareRowExclusive;
+    let Some(sequence) = core.locked_relation(name, lock, false, |found| match found {
+        Relation::Sequence(sequence) => Ok(Some(sequence.clone())),
+        _ => Err(Error::new("42809", format!("\"{name}\" is not a sequence"))),
+    })?
+    else {
         if if_exists {
             skipping(core, "relation", name);
             return Ok(tag);
         }
         return Err(names::no_relation(name));
-    };
-    // Whoever has drawn keeps the sequence until the end of his transaction.
-    core.lock_table(sequence.oid, TableLock::ShareRowExclusive, false)?;
-    let sequence = match core.dict().sequence_by_oid(sequence.oid) {
-        Some(now) => now.clone(),
-        None => return Err(names::no_relation(name)),
     };
     let mut next = Sequence::clone(&sequence);
     let mut ty = SqlType::from_oid(sequence.type_oid).unwrap_or(SqlType::Int8);
@@ -365,8 +366,12 @@ pub fn drop(
 ) -> Result<Tag> {
     for name in names {
         let name = name_of(name)?;
-        match core.dict().relation(&name) {
-            Some(Relation::Sequence(s)) => {
+        let wanted = |found: &Relation| match found {
+            Relation::Sequence(sequence) => Ok(Some(sequence.clone())),
+            other => Err(wrong_kind(&name, other, "a sequence")),
+        };
+        match core.locked_relation(&name, TableLock::AccessExclusive, false, wanted)? {
+            Some(s) => {
                 let used = core
                     .dict()
                     .tables()
@@ -383,9 +388,8 @@ pub fn drop(
                         "DROP SEQUENCE ... CASCADE of a sequence that a column uses",
                     ));
                 }
-                drop_one(core, &s)?;
+                drop_one(core, s.oid)?;
             }
-            Some(other) => return Err(wrong_kind(&name, &other, "a sequence")),
             None if if_exists => skipping(core, "sequence", &name),
             None => {
                 let message = format!("sequence \"{name}\" does not exist");
@@ -396,8 +400,16 @@ pub fn drop(
     Ok(Tag::Plain("DROP SEQUENCE"))
 }
 
-pub fn drop_one(core: &mut Core, s: &Sequence) -> Result<()> {
-    core.lock_table(s.oid, TableLock::AccessExclusive, false)?;
+/// A sequence as it is once nobody else uses it; `None` if it was dropped before.
+pub fn locked(core: &mut Core, oid: u32) -> Result<Option<Arc<Sequence>>> {
+    core.lock_table(oid, TableLock::AccessExclusive, false)?;
+    Ok(core.dict().sequence_by_oid(oid).cloned())
+}
+
+pub fn drop_one(core: &mut Core, oid: u32) -> Result<()> {
+    let Some(s) = locked(core, oid)? else {
+        return Ok(());
+    };
     core.engine
         .drop_sequence_at_commit(s.engine().object, s.engine().header)?;
     core.undefine(s.oid.into())

@@ -339,8 +339,7 @@ fn owned_sequence(
     options: &[crate::parse::utility::SequenceOption],
 ) -> Result<Sequence> {
     let base = format!("{}_{}_seq", table.name, column.name);
-    let name = core.dict().free_name(&base, &|n| n == table.name);
-    core.claim_name(&name)?;
+    let name = core.claim_free_name(&base, &|n| n == table.name)?;
     let mut s = sequence::define(core, name, ty, options)?;
     s.owner = Some((table.oid, at));
     Ok(s)
@@ -356,26 +355,22 @@ pub fn drop(
     let _ = cascade;
     for name in names {
         let name = name_of(name)?;
-        match core.dict().relation(&name) {
-            None if if_exists => {
-                skipping(core, "table", &name);
-                continue;
-            }
-            None => return Err(missing("table", &name)),
-            Some(Relation::Table(_)) => {}
-            Some(other) => return Err(wrong_kind(&name, &other, "a table")),
-        }
-        let Some(table) = core.locked_table(&name, TableLock::AccessExclusive)? else {
-            return Err(missing("table", &name));
+        let wanted = |found: &Relation| match found {
+            Relation::Table(table) => Ok(Some(table.clone())),
+            other => Err(wrong_kind(&name, other, "a table")),
         };
-        drop_one(core, &table)?;
+        match core.locked_relation(&name, TableLock::AccessExclusive, false, wanted)? {
+            Some(table) => drop_one(core, &table)?,
+            None if if_exists => skipping(core, "table", &name),
+            None => return Err(missing("table", &name)),
+        }
     }
     Ok(Tag::Plain("DROP TABLE"))
 }
 
 fn drop_one(core: &mut Core, table: &Table) -> Result<()> {
     for s in core.dict().owned_sequences(table.oid) {
-        sequence::drop_one(core, &s)?;
+        sequence::drop_one(core, s.oid)?;
     }
     drop_segments(core, table)?;
     core.undefine(crate::dict::stats_key(table.oid))?;
@@ -396,7 +391,12 @@ fn drop_segments(core: &mut Core, table: &Table) -> Result<()> {
 pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
     for target in &t.table_names {
         let name = name_of(&target.name)?;
-        let table = match core.locked_table(&name, TableLock::AccessExclusive)? {
+        let wanted = |found: &Relation| match found {
+            Relation::Table(table) => Ok(Some(table.clone())),
+            _ => Err(Error::new("42809", format!("\"{name}\" is not a table"))),
+        };
+        let lock = TableLock::AccessExclusive;
+        let table = match core.locked_relation(&name, lock, false, wanted)? {
             Some(table) => table,
             None if t.if_exists => continue,
             None => return Err(names::no_relation(&name)),
@@ -416,6 +416,9 @@ pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
         core.define(Object::Table(Arc::new(next.finish()?)))?;
         if t.identity == Some(TruncateIdentityOption::Restart) {
             for s in core.dict().owned_sequences(table.oid) {
+                let Some(s) = sequence::locked(core, s.oid)? else {
+                    continue;
+                };
                 core.engine.sequence_set(&s.engine(), s.start, false)?;
             }
         }

@@ -5,8 +5,9 @@
 //! session with uncommitted changes works on a picture of its own, made from theirs by [`Dict::with`].
 //!
 //! **Invariants.**
-//! - A definition is changed only by a transaction that holds the table's exclusive lock, or, for a new name, the
-//!   name's enqueue; so two transactions never change the same entry at once.
+//! - A definition is changed only by a transaction that holds the table's exclusive lock, or a lock
+//!   against writers and the definition's enqueue, or, for a new name, the name's enqueue. So two
+//!   transactions never change the same entry at once.
 //! - A picture is published before the locks of its transaction are released: who gets the lock sees the change.
 //! - Object ids are never reused.
 
@@ -43,6 +44,16 @@ pub enum Relation {
     Sequence(Arc<Sequence>),
     /// The table and the position of the index in it.
     Index(Arc<Table>, usize),
+}
+
+impl Relation {
+    /// The object whose lock protects the relation: an index is protected by its table's.
+    pub fn lock_oid(&self) -> u32 {
+        match self {
+            Relation::Table(table) | Relation::Index(table, _) => table.oid,
+            Relation::Sequence(sequence) => sequence.oid,
+        }
+    }
 }
 
 #[derive(Clone, Default)]

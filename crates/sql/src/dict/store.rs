@@ -103,7 +103,8 @@ impl Core {
         Ok(())
     }
 
-    /// A write to a row that the table's lock protects from everybody else.
+    /// A write to a row that the table's lock protects from everybody else. The row is the newest
+    /// one, also where the transaction has an older snapshot.
     fn written(
         &mut self,
         write: impl FnOnce(
@@ -111,7 +112,7 @@ impl Core {
             &engine::Snapshot,
         ) -> engine::Result<engine::WriteOutcome>,
     ) -> Result<()> {
-        let snapshot = self.engine.snapshot()?;
+        let snapshot = self.engine.newest_snapshot()?;
         match write(&mut self.engine, &snapshot)? {
             engine::WriteOutcome::Done => Ok(()),
             _ => Err(Error::new(

@@ -95,6 +95,8 @@ impl VisitorMut for Extractor<'_> {
 impl Extractor<'_> {
     fn take(&mut self, q: &mut Query) -> Result<()> {
         let dependent = |e: Error| match e.sqlstate() {
+            // No entry of FROM is missing, but a table.
+            "42P01" if e.message().starts_with("relation ") => e,
             "42703" | "42P01" => Error::unsupported(
                 "FOR UPDATE in a subquery that names what is not in its own FROM",
             )

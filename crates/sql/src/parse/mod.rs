@@ -6,6 +6,7 @@ mod copy;
 mod dialect;
 pub mod kill;
 mod maintenance;
+pub mod mentioned;
 mod overriding;
 mod rows;
 mod split;

@@ -18,6 +18,7 @@ use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::olap;
+use crate::views;
 
 /// Such a query.
 pub struct FoundRows {
@@ -240,6 +241,9 @@ impl Planner<'_> {
                         Of::Rowless("a WITH query")
                     }
                     Some(table) => Of::Table(table.clone(), factor),
+                    None if views::find(q.schema.as_deref(), &q.name).is_none() => {
+                        return Err(names::no_relation(&q.name));
+                    }
                     None => Of::Unknown("catalogs and views"),
                 };
                 (alias, of)

@@ -43,6 +43,10 @@ pub struct Core {
     pub mark: u64,
     /// Portals begun at these marks ended when the mark last rose.
     pub lost: std::ops::Range<u64>,
+    /// The statement that `v$session` shows.
+    pub(super) shown: Option<Arc<str>>,
+    /// Since when `shown` is shown: the start of its statement.
+    pub(super) shown_since: i64,
     /// While EXPLAIN ANALYZE runs a statement.
     pub profile: Option<Box<Profile>>,
     spare: Vec<DatumRef<'static>>,
@@ -78,6 +82,8 @@ impl Core {
             transaction_start: now,
             mark: 0,
             lost: 0..0,
+            shown: None,
+            shown_since: 0,
             profile: None,
             spare: Vec::new(),
             row_buffer: Vec::new(),

@@ -4,6 +4,7 @@ mod calls;
 mod core;
 mod cursors;
 mod kill;
+mod resolve;
 mod run;
 mod settings;
 mod statement;
@@ -26,7 +27,7 @@ pub use core::{Core, cancelled, now_micros};
 pub(crate) use run::Keep;
 pub use settings::ConnectionSettings;
 pub(crate) use settings::Settings;
-pub(crate) use statement::{Kind, plan_alone};
+pub(crate) use statement::Kind;
 pub use statement::{Portal, Statement};
 pub(crate) use timeout::Timer;
 

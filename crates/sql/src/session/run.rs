@@ -1,26 +1,17 @@
 //! Execution of portals.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 use block::value::{Datum, DatumRef};
 use engine::Snapshot;
 
-use super::statement::{Kind, Portal, Run, Statement};
+use super::statement::{Kind, Portal, Run};
 use super::timeout::Timer;
-use super::transaction::State;
 use super::{Core, SqlSession};
 use crate::api::{Completion, RowSink, Tag};
-use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::exec::select::{SelectRun, run_point};
 use crate::exec::sort::Spool;
 use crate::exec::{dml, found, supply};
-use crate::parse::utility::TableLock;
 use crate::plan::SelectPlan;
-
-/// How often a statement is planned again because its tables changed before they could be locked.
-const MAX_REPLANS: usize = 10;
 
 impl SqlSession {
     /// Runs the portal until its end or `max_rows` rows (0: all). An error fails the transaction.
@@ -60,24 +51,13 @@ impl SqlSession {
         max_rows: usize,
         sink: &mut dyn RowSink,
     ) -> Result<Completion> {
-        if matches!(self.state, State::Failed | State::ImplicitFailed)
-            && !portal.statement.is_transaction_exit()
-        {
-            if matches!(portal.statement.kind, Kind::Empty) {
-                return Ok(Completion::Empty);
-            }
-            return Err(Error::new(
-                "25P02",
-                "current transaction is aborted, commands ignored until end of transaction block",
-            ));
-        }
+        self.refuse_if_failed(&portal.statement)?;
         wait::stat::add(wait::Stat::ExecuteCount, 1);
         match portal.run {
             Run::New => {
                 portal.mark = self.core.mark;
                 self.core.statement_start = super::now_micros();
-                let text = portal.statement.text().clone();
-                wait::session::set_sql(text, self.core.statement_start);
+                self.core.show_sql(portal.statement.text());
                 self.start_portal(portal, max_rows, sink)
             }
             Run::Done => Ok(Completion::Complete(Tag::Rows("SELECT", 0))),
@@ -100,7 +80,7 @@ impl SqlSession {
         }
         self.ensure_transaction()?;
         self.core.refresh()?;
-        self.lock_tables(portal)?;
+        self.make_current(portal)?;
         let statement = portal.statement.clone();
         match &statement.kind {
             Kind::Select(plan) => {
@@ -303,49 +283,10 @@ impl SqlSession {
         self.core.engine.end_statement();
     }
 
-    /// Locks the plan's tables; if one was redefined since the plan was made, plans again.
-    fn lock_tables(&mut self, portal: &mut Portal) -> Result<()> {
-        for _ in 0..MAX_REPLANS {
-            for (table, lock) in &portal.statement.tables {
-                self.core.lock_table(table.oid, *lock, false)?;
-            }
-            if self.core.is_current(&portal.statement) {
-                return Ok(());
-            }
-            self.replan(portal)?;
-        }
-        Err(Error::new(
-            "40001",
-            "the definitions of the statement's tables change too often",
-        ))
-    }
-
-    fn replan(&mut self, portal: &mut Portal) -> Result<()> {
-        let old = portal.statement.clone();
-        let new: Arc<Statement> = self.parse(old.text(), old.param_types())?;
-        // A table made anew has other numbers, which no client minds.
-        let shape = |s: &Statement| {
-            let columns = s.columns()?.iter();
-            Some(
-                columns
-                    .map(|c| (c.name.clone(), c.ty, c.typmod))
-                    .collect::<Vec<_>>(),
-            )
-        };
-        if shape(&new) != shape(&old) {
-            return Err(Error::new(
-                "0A000",
-                "cached plan must not change result type",
-            ));
-        }
-        portal.statement = self.with_arrays(&new, &portal.params)?;
-        Ok(())
-    }
-
     /// Begins the execution of a query without sending a row: a cursor's snapshot is that of its declaration.
     pub(super) fn begin_portal(&mut self, portal: &mut Portal) -> Result<()> {
         portal.mark = self.core.mark;
-        self.lock_tables(portal)?;
+        self.make_current(portal)?;
         let statement = portal.statement.clone();
         // Where rows are locked before any is given, that is done now.
         if let Kind::Found(plan) = &statement.kind {
@@ -377,58 +318,6 @@ impl SqlSession {
         sink: &mut dyn RowSink,
     ) -> Result<Completion> {
         self.resume(portal, max_rows, sink)
-    }
-}
-
-impl Core {
-    /// Whether the statement's tables, now locked, are still defined as its plan has them. Most often no definition
-    /// at all has changed since that was last found out.
-    fn is_current(&self, statement: &Statement) -> bool {
-        let same = |dict: &Dict| {
-            let mut tables = statement.tables.iter();
-            tables.all(|(t, _)| {
-                dict.table_by_oid(t.oid)
-                    .is_some_and(|now| Arc::ptr_eq(now, t))
-            })
-        };
-        if self.has_own_dict() {
-            return same(&self.dict());
-        }
-        self.database.with_dict(|dict| {
-            if statement.verified.load(Ordering::Relaxed) == dict.version() {
-                return true;
-            }
-            let current = same(dict);
-            if current {
-                statement.verified.store(dict.version(), Ordering::Relaxed);
-            }
-            current
-        })
-    }
-
-    /// Locks a table until the transaction ends.
-    pub fn lock_table(&mut self, oid: u32, lock: TableLock, no_wait: bool) -> Result<()> {
-        use engine::LockMode;
-        let mode = match lock {
-            TableLock::AccessShare => LockMode::AccessShare,
-            TableLock::RowShare => LockMode::RowShare,
-            TableLock::RowExclusive => LockMode::RowExclusive,
-            TableLock::ShareUpdateExclusive => LockMode::ShareUpdateExclusive,
-            TableLock::Share => LockMode::Share,
-            TableLock::ShareRowExclusive => LockMode::ShareRowExclusive,
-            TableLock::Exclusive => LockMode::Exclusive,
-            TableLock::AccessExclusive => LockMode::AccessExclusive,
-        };
-        let locked = self.engine.lock_table(block::ObjectId(oid), mode, !no_wait);
-        let locked = locked.map_err(|e| match (e, self.dict().table_by_oid(oid)) {
-            (engine::Error::LockNotAvailable, Some(table)) => Error::new(
-                "55P03",
-                format!("could not obtain lock on relation \"{}\"", table.name),
-            ),
-            (e, _) => e.into(),
-        });
-        // Whoever had the lock may have changed the table.
-        locked.and_then(|()| self.refresh())
     }
 }
 

@@ -7,11 +7,10 @@ use block::value::Datum;
 use datafusion::sql::sqlparser::ast;
 use engine::Snapshot;
 
-use super::timeout::Timer;
 use super::{Core, SqlSession};
 use crate::api::{ColumnDesc, Params};
 use crate::bind::ParamTypes;
-use crate::dict::{Dict, Table};
+use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::exec::select::{SelectRun, is_for_direct_lane};
 use crate::exec::sort::Rows;
@@ -105,13 +104,8 @@ impl Statement {
         }
     }
     /// Whether the statement only ends, or returns within, a transaction: allowed after an error.
-    pub fn is_transaction_exit(&self) -> bool {
-        matches!(
-            self.kind,
-            Kind::Utility(
-                Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_)
-            )
-        )
+    pub(crate) fn is_transaction_exit(&self) -> bool {
+        matches!(&self.kind, Kind::Utility(u) if super::resolve::ends_transaction(u))
     }
     /// The general lane's query for the groups of this SELECT, if it aggregates a table that is by now so large that vectors over several threads are
     /// faster. `None` also where that lane does not take the query, or would give other values.
@@ -203,33 +197,9 @@ impl Portal {
 }
 
 impl SqlSession {
-    /// Parses and plans one statement. A zero among `param_oids`, or a missing one, is inferred.
-    pub fn parse(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Statement>> {
-        self.core.refresh()?;
-        let shared = !self.core.has_own_dict();
-        wait::stat::add(wait::Stat::ParseCount, 1);
-        let version = self.core.database.with_dict(Dict::version);
-        let plans = &self.core.database.plans;
-        if shared && let Some(known) = plans.get(version, sql, param_oids) {
-            return Ok(known);
-        }
-        wait::stat::add(wait::Stat::ParseHard, 1);
-        let timer = Timer::start(self.core.settings.hot().statement_timeout_ms)?;
-        let planned = self.plan(sql, param_oids).map_err(|e| timer.explain(e));
-        if planned.as_ref().is_err_and(|e| e.sqlstate() == "57014") {
-            // It has had its effect, and is not to meet the next statement.
-            wait::session::clear_cancel();
-        }
-        let statement = Arc::new(planned?);
-        if shared && statement.is_cacheable() {
-            let plans = &self.core.database.plans;
-            plans.put(version, statement.text(), param_oids, &statement);
-        }
-        Ok(statement)
-    }
-
     pub(super) fn plan(&mut self, sql: &str, param_oids: &[u32]) -> Result<Statement> {
         let command = parse::statement(sql)?;
+        self.refuse_command_if_failed(&command)?;
         let arrays = match &command {
             Command::Sql(s) => parse::arrays::parameters(s)?,
             _ => Vec::new(),
@@ -320,6 +290,8 @@ impl SqlSession {
     }
 
     /// Binds parameters. Text and binary values are read here, so that a bad one fails the Bind.
+    /// The statement is of [`SqlSession::parse`] or [`SqlSession::prepared_to_bind`], in this
+    /// transaction.
     pub fn bind(&mut self, statement: &Arc<Statement>, params: Params<'_>) -> Result<Portal> {
         let types = statement.params();
         if types.len() != params.values.len() {

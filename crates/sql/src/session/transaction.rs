@@ -58,11 +58,7 @@ impl SqlSession {
         let isolation = match isolation {
             IsolationLevel::ReadCommitted => engine::Isolation::ReadCommitted,
             IsolationLevel::RepeatableRead => engine::Isolation::RepeatableRead,
-            IsolationLevel::Serializable => {
-                return Err(
-                    Error::unsupported("isolation level SERIALIZABLE").hint("Use REPEATABLE READ.")
-                );
-            }
+            IsolationLevel::Serializable => return Err(no_serializable()),
         };
         self.read_only = modes
             .read_only
@@ -85,7 +81,7 @@ impl SqlSession {
         match self.state {
             State::Idle => self.start(modes)?,
             // BEGIN inside an implicit transaction of several statements turns it into a block.
-            State::Implicit => {}
+            State::Implicit => self.change_modes(modes)?,
             _ => self.core.notice(
                 "WARNING",
                 "25001",
@@ -98,9 +94,7 @@ impl SqlSession {
 
     pub(super) fn set_modes(&mut self, modes: Modes, session: bool) -> Result<Tag> {
         if modes.isolation == Some(IsolationLevel::Serializable) {
-            return Err(
-                Error::unsupported("isolation level SERIALIZABLE").hint("Use REPEATABLE READ.")
-            );
+            return Err(no_serializable());
         }
         if session {
             if let Some(level) = modes.isolation {
@@ -127,10 +121,17 @@ impl SqlSession {
             );
             return Ok(Tag::Plain("SET"));
         }
+        self.change_modes(modes)?;
+        Ok(Tag::Plain("SET"))
+    }
+
+    /// Changes the modes of the transaction that is open.
+    fn change_modes(&mut self, modes: Modes) -> Result<()> {
         if let Some(level) = modes.isolation {
             let isolation = match level {
                 IsolationLevel::RepeatableRead => engine::Isolation::RepeatableRead,
-                _ => engine::Isolation::ReadCommitted,
+                IsolationLevel::ReadCommitted => engine::Isolation::ReadCommitted,
+                IsolationLevel::Serializable => return Err(no_serializable()),
             };
             if !self.core.engine.set_isolation(isolation) {
                 return Err(Error::new(
@@ -142,7 +143,7 @@ impl SqlSession {
         if let Some(read_only) = modes.read_only {
             self.read_only = read_only;
         }
-        Ok(Tag::Plain("SET"))
+        Ok(())
     }
 
     pub(super) fn commit(&mut self, chain: bool) -> Result<Tag> {
@@ -379,4 +380,8 @@ impl SqlSession {
             format!("cannot execute {what} in a read-only transaction"),
         ))
     }
+}
+
+fn no_serializable() -> Error {
+    Error::unsupported("isolation level SERIALIZABLE").hint("Use REPEATABLE READ.")
 }

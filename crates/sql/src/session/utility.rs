@@ -11,7 +11,7 @@ use super::transaction::State;
 use crate::api::{ColumnDesc, Completion, RowSink, Tag};
 use crate::bind::{Binder, ParamTypes, Scope, parts};
 use crate::copy;
-use crate::dict::Table;
+use crate::dict::{Relation, Table};
 use crate::error::{Error, Result};
 use crate::exec::sort::{Rows, Spool};
 use crate::expr::Env;
@@ -204,12 +204,7 @@ impl SqlSession {
                 Tag::Plain("DEALLOCATE ALL")
             }
             Utility::Deallocate(Some(name)) => {
-                if !self.prepared.remove(name) {
-                    return Err(Error::new(
-                        "26000",
-                        format!("prepared statement \"{name}\" does not exist"),
-                    ));
-                }
+                self.prepared.deallocate(name)?;
                 Tag::Plain("DEALLOCATE")
             }
             Utility::Declare { name, hold, text } => self.declare(name, *hold, text)?,
@@ -428,6 +423,7 @@ impl SqlSession {
             let bound = binder.coerce(binder.expr(arg)?, *ty, -1, CastContext::Assignment)?;
             values.push(bound.expr.eval(&Env::EMPTY, &mut self.core)?.into_datum());
         }
+        let statement = self.prepared_to_bind(name)?;
         *portal = Portal::new(&self.with_arrays(&statement, &values)?, values);
         self.execute(portal, max_rows, sink)
     }
@@ -481,9 +477,18 @@ impl SqlSession {
 
     fn analyze(&mut self, tables: &[String]) -> Result<Tag> {
         self.ensure_transaction()?;
-        self.existing(tables)?;
-        for table in self.chosen(tables) {
-            crate::ddl::analyze::table(&mut self.core, &table)?;
+        let mut chosen = Vec::new();
+        for name in tables {
+            let lock = TableLock::ShareUpdateExclusive;
+            let table = self.core.locked_table(name, lock)?;
+            let table = table.ok_or_else(|| crate::bind::names::no_relation(name))?;
+            chosen.push(table.oid);
+        }
+        if tables.is_empty() {
+            chosen.extend(self.core.dict().tables().map(|t| t.oid));
+        }
+        for table in chosen {
+            crate::ddl::analyze::table(&mut self.core, table)?;
         }
         self.end_of_statement();
         Ok(Tag::Plain("ANALYZE"))
@@ -498,12 +503,26 @@ impl SqlSession {
         }
         self.ensure_transaction()?;
         for name in tables {
-            let oid = match self.core.dict().table(name) {
-                Some(t) => t.oid,
-                None => return Err(crate::bind::names::no_relation(name)),
-            };
-            self.core.lock_table(oid, mode, no_wait)?;
+            let locked = self
+                .core
+                .locked_relation(name, mode, no_wait, lockable(name));
+            locked?.ok_or_else(|| crate::bind::names::no_relation(name))?;
         }
         Ok(Tag::Plain("LOCK TABLE"))
+    }
+}
+
+/// LOCK TABLE is for tables.
+fn lockable(name: &str) -> impl Fn(&Relation) -> Result<Option<()>> {
+    move |found| {
+        let kind = match found {
+            Relation::Table(_) => return Ok(Some(())),
+            Relation::Index(..) => "indexes",
+            Relation::Sequence(_) => "sequences",
+        };
+        Err(
+            Error::new("42809", format!("cannot lock relation \"{name}\""))
+                .detail(format!("This operation is not supported for {kind}.")),
+        )
     }
 }

@@ -1,0 +1,104 @@
+//! The tables that a statement names, found without a dictionary.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    self, FromTable, ObjectName, SetExpr, Statement, TableFactor, TableObject, TableWithJoins,
+};
+
+use super::utility::TableLock;
+use crate::bind::names::Qualified;
+
+/// The tables of schema public that a query, INSERT, UPDATE or DELETE names, with the locks that it
+/// takes on them: the one that it writes to first. Names of WITH queries are among them.
+pub fn tables(statement: &Statement) -> Vec<(String, TableLock)> {
+    let mut tables: Vec<(String, TableLock)> = Vec::new();
+    let mut add = |name: &ObjectName, lock| {
+        let Ok(name) = Qualified::new(name) else {
+            return;
+        };
+        if name.in_public() && !tables.iter().any(|(known, _)| *known == name.name) {
+            tables.push((name.name, lock));
+        }
+    };
+    if let Some(name) = target(statement) {
+        add(name, TableLock::RowExclusive);
+    } else if !matches!(statement, Statement::Query(_)) {
+        return Vec::new();
+    }
+    let _ = ast::visit_relations(statement, |name| {
+        add(name, TableLock::AccessShare);
+        ControlFlow::<()>::Continue(())
+    });
+    tables
+}
+
+/// What an INSERT, UPDATE or DELETE writes to.
+fn target(statement: &Statement) -> Option<&ObjectName> {
+    match statement {
+        Statement::Insert(i) => match &i.table {
+            TableObject::TableName(name) => Some(name),
+            _ => None,
+        },
+        Statement::Update(u) => table(&u.table),
+        Statement::Delete(d) => match &d.from {
+            FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from) => {
+                table(from.first()?)
+            }
+        },
+        Statement::Query(q) => match &*q.body {
+            SetExpr::Insert(s) | SetExpr::Update(s) | SetExpr::Delete(s) => target(s),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn table(from: &TableWithJoins) -> Option<&ObjectName> {
+    match &from.relation {
+        TableFactor::Table { name, .. } => Some(name),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::{self, Command};
+    use TableLock::{AccessShare, RowExclusive};
+
+    fn is(sql: &str, wanted: &[(&str, TableLock)]) {
+        let Ok(Command::Sql(statement)) = parse::statement(sql) else {
+            panic!("{sql} is no SQL");
+        };
+        let wanted: Vec<_> = wanted.iter().map(|(n, l)| (n.to_string(), *l)).collect();
+        assert_eq!(tables(&statement), wanted, "{sql}");
+    }
+
+    #[test]
+    fn tables_are_found_with_their_locks() {
+        is(
+            "select * from a, public.\"B\" join (select 1 from c) s on true where exists (select 1 from a)",
+            &[("a", AccessShare), ("B", AccessShare), ("c", AccessShare)],
+        );
+        is(
+            "with w as (select * from a) insert into t select * from w on conflict (k) do nothing",
+            &[("t", RowExclusive), ("a", AccessShare), ("w", AccessShare)],
+        );
+        is("insert into t (x) values (1)", &[("t", RowExclusive)]);
+        is(
+            "update t set x = a.x from a where a.k = t.k",
+            &[("t", RowExclusive), ("a", AccessShare)],
+        );
+        is(
+            "delete from t where x in (select x from a)",
+            &[("t", RowExclusive), ("a", AccessShare)],
+        );
+    }
+
+    #[test]
+    fn definitions_and_catalogs_have_none() {
+        is("drop table t", &[]);
+        is("select * from pg_catalog.pg_class", &[]);
+    }
+}

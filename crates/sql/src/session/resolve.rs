@@ -1,0 +1,411 @@
+//! Names become tables under the tables' locks.
+//!
+//! **Invariants.**
+//! - A statement is run only as it was analysed while its tables were locked. It is planned first,
+//!   because only its plan knows its tables; then it takes their locks, and is planned again if one
+//!   of them is not any more what the plan has. A table's columns stay as long as its lock is held.
+//! - An error of the analysis counts only if the tables that the statement names were locked when
+//!   it came up: whoever holds them may be adding the column that is missing.
+//! - A lock on a table that a name does not mean any more is given back before the next try.
+//! - A statement whose columns the client has been told keeps them, or fails.
+//!
+//! A statement in the plan cache whose tables' definitions have not changed costs its locks and one
+//! comparison, of the dictionary's version.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use block::ObjectId;
+use datafusion::sql::sqlparser::ast;
+
+use super::statement::{Planned, Portal, Statement, Tables, plan_alone};
+use super::timeout::Timer;
+use super::transaction::State;
+use super::{Core, Kind, SqlSession, now_micros};
+use crate::api::ColumnDesc;
+use crate::dict::{Dict, Relation, Table};
+use crate::error::{Error, Result};
+use crate::parse::utility::TableLock;
+use crate::parse::{self, Command, Utility, mentioned};
+
+impl SqlSession {
+    /// Parses and plans one statement, and locks its tables until the transaction ends. A zero
+    /// among `param_oids`, or a missing one, is inferred.
+    pub fn parse(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Statement>> {
+        wait::stat::add(wait::Stat::ParseCount, 1);
+        self.timed(|session| session.analyse(sql, param_oids))
+    }
+
+    /// A prepared statement as it is to be bound now. Its tables are locked until the transaction
+    /// ends; if their definitions have changed it is analysed again, and must have the same result.
+    pub fn prepared_to_bind(&mut self, name: &str) -> Result<Arc<Statement>> {
+        let statement = self.prepared.get(name)?.clone();
+        self.refuse_if_failed(&statement)?;
+        self.revalidated(name, statement)
+    }
+
+    /// A prepared statement as it is to be described now.
+    pub fn prepared_to_describe(&mut self, name: &str) -> Result<Arc<Statement>> {
+        let statement = self.prepared.get(name)?.clone();
+        if !self.is_failed() {
+            return self.revalidated(name, statement);
+        }
+        match statement.columns() {
+            None => Ok(statement),
+            Some(_) => Err(aborted()),
+        }
+    }
+
+    fn revalidated(&mut self, name: &str, statement: Arc<Statement>) -> Result<Arc<Statement>> {
+        if statement.tables.is_empty() {
+            return Ok(statement);
+        }
+        match self.timed(|session| session.renewed(&statement))? {
+            None => Ok(statement),
+            Some(now) => {
+                self.prepared.replace(name, now.clone());
+                Ok(now)
+            }
+        }
+    }
+
+    /// Locks the tables of a portal's statement, and analyses it again if they have changed.
+    pub(super) fn make_current(&mut self, portal: &mut Portal) -> Result<()> {
+        if let Some(now) = self.renewed(&portal.statement)? {
+            portal.statement = self.with_arrays(&now, &portal.params)?;
+        }
+        Ok(())
+    }
+
+    /// Locks a statement's tables. If it was not planned with their definitions of now, gives the
+    /// statement that is. What the client knows of the result must stay.
+    fn renewed(&mut self, statement: &Arc<Statement>) -> Result<Option<Arc<Statement>>> {
+        let tries = Tries::new(&self.core);
+        if self.lock_tables(statement, &tries)? {
+            return Ok(None);
+        }
+        let now = self.analyse(statement.text(), statement.param_types())?;
+        // A table made anew has other numbers, which no client minds.
+        let told = |c: &ColumnDesc| (c.name.clone(), c.ty, c.typmod);
+        let result = |s: &Statement| Some(s.columns()?.iter().map(told).collect::<Vec<_>>());
+        if result(&now) != result(statement) {
+            let message = "cached plan must not change result type";
+            return Err(Error::new("0A000", message).routine("RevalidateCachedQuery"));
+        }
+        Ok(Some(now))
+    }
+
+    /// A statement, analysed under its tables' locks.
+    fn analyse(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Statement>> {
+        let mut tries = Tries::new(&self.core);
+        loop {
+            let version = self.core.refreshed_version()?;
+            match self.planned(version, sql, param_oids) {
+                Ok(statement) => {
+                    if self.lock_tables(&statement, &tries)? {
+                        return Ok(statement);
+                    }
+                }
+                Err(e) if is_final(&e) => return Err(e),
+                Err(e) => {
+                    let mentioned = match parse::statement(sql) {
+                        Ok(Command::Sql(statement)) => mentioned::tables(&statement),
+                        _ => Vec::new(),
+                    };
+                    if mentioned.is_empty() {
+                        return Err(e);
+                    }
+                    self.ensure_begun()?;
+                    self.core.show_sql(&sql.into());
+                    self.core.or_try_again(e, version, mentioned, &mut tries)?;
+                }
+            }
+            wait::check_cancel().map_err(|_| super::cancelled())?;
+        }
+    }
+
+    /// A statement from the plan cache, or planned with the dictionary of this version or a later
+    /// one.
+    fn planned(&mut self, version: u64, sql: &str, param_oids: &[u32]) -> Result<Arc<Statement>> {
+        let shared = !self.core.has_own_dict();
+        let plans = &self.core.database.plans;
+        if shared && let Some(known) = plans.get(version, sql, param_oids) {
+            self.refuse_if_failed(&known)?;
+            return Ok(known);
+        }
+        wait::stat::add(wait::Stat::ParseHard, 1);
+        let statement = Arc::new(self.plan(sql, param_oids)?);
+        if shared && statement.is_cacheable() {
+            let plans = &self.core.database.plans;
+            plans.put(version, statement.text(), param_oids, &statement);
+        }
+        Ok(statement)
+    }
+
+    /// Locks a statement's tables. False: one is not any more what the statement was planned with.
+    fn lock_tables(&mut self, statement: &Statement, tries: &Tries) -> Result<bool> {
+        if statement.tables.is_empty() {
+            return Ok(true);
+        }
+        self.ensure_begun()?;
+        self.core.show_sql(statement.text());
+        let (tables, verified) = (&statement.tables, &statement.verified);
+        self.core.lock_planned(tables, verified, tries)
+    }
+
+    /// Begins the statement's implicit transaction by the clock of now, unless one is open.
+    fn ensure_begun(&mut self) -> Result<()> {
+        if self.state == State::Idle {
+            self.core.statement_start = now_micros();
+        }
+        self.ensure_transaction()
+    }
+
+    /// Runs a part of a statement that may wait, under the statement's time limits.
+    fn timed<T>(&mut self, work: impl FnOnce(&mut SqlSession) -> Result<T>) -> Result<T> {
+        let hot = self.core.settings.hot();
+        let timer = Timer::start(hot.statement_timeout_ms)?;
+        self.core.engine.set_lock_timeout(hot.lock_timeout());
+        let done = work(self).map_err(|e| timer.explain(e));
+        if done.as_ref().is_err_and(|e| e.sqlstate() == "57014") {
+            // The request to cancel has had its effect, and is not to meet the next statement.
+            wait::session::clear_cancel();
+        }
+        done
+    }
+
+    fn is_failed(&self) -> bool {
+        matches!(self.state, State::Failed | State::ImplicitFailed)
+    }
+
+    /// In a failed transaction only its end is run, and what does nothing.
+    pub(super) fn refuse_if_failed(&self, statement: &Statement) -> Result<()> {
+        let allowed = statement.is_transaction_exit() || matches!(statement.kind, Kind::Empty);
+        match self.is_failed() && !allowed {
+            true => Err(aborted()),
+            false => Ok(()),
+        }
+    }
+
+    /// The same, before a statement is planned.
+    pub(super) fn refuse_command_if_failed(&self, command: &Command) -> Result<()> {
+        let allowed = match command {
+            Command::Empty => true,
+            Command::Sql(_) => false,
+            Command::Utility(u) => ends_transaction(u),
+        };
+        match self.is_failed() && !allowed {
+            true => Err(aborted()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Whether the statement only ends, or returns within, a transaction.
+pub(super) fn ends_transaction(u: &Utility) -> bool {
+    matches!(
+        u,
+        Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_)
+    )
+}
+
+/// Errors that no other definition of a table would change.
+fn is_final(e: &Error) -> bool {
+    matches!(e.sqlstate(), "25P02" | "57014")
+}
+
+fn aborted() -> Error {
+    Error::new(
+        "25P02",
+        "current transaction is aborted, commands ignored until end of transaction block",
+    )
+}
+
+/// What the analysis of one statement has to remember from try to try.
+struct Tries {
+    /// Table locks that the transaction held before.
+    mark: usize,
+    /// What the statement's names meant when they were last locked after an error.
+    named: Option<Vec<Option<u32>>>,
+}
+
+impl Tries {
+    fn new(core: &Core) -> Tries {
+        Tries {
+            mark: core.engine.table_locks(),
+            named: None,
+        }
+    }
+}
+
+impl Core {
+    /// The version of the dictionary that the next plan is made with, or a later one.
+    fn refreshed_version(&mut self) -> Result<u64> {
+        self.refresh()?;
+        Ok(self.database.with_dict(Dict::version))
+    }
+
+    /// Plans a statement that is a part of another one and has no parameters, under its tables'
+    /// locks.
+    pub fn analyse_part(&mut self, statement: &ast::Statement) -> Result<Planned> {
+        let mut tries = Tries::new(self);
+        loop {
+            let version = self.refreshed_version()?;
+            match plan_alone(self, statement.clone()) {
+                Ok(planned) => {
+                    if self.lock_planned(&planned.2, &AtomicU64::new(0), &tries)? {
+                        return Ok(planned);
+                    }
+                }
+                Err(e) if is_final(&e) => return Err(e),
+                Err(e) => {
+                    let mentioned = mentioned::tables(statement);
+                    self.or_try_again(e, version, mentioned, &mut tries)?;
+                }
+            }
+            wait::check_cancel().map_err(|_| super::cancelled())?;
+        }
+    }
+
+    /// After an error of the analysis with the dictionary of a version: the tables that the
+    /// statement mentions are locked. The error stands if nothing has changed since, or if they
+    /// were locked before. A name may be that of a WITH query: then its table is locked in vain.
+    fn or_try_again(
+        &mut self,
+        e: Error,
+        version: u64,
+        mentioned: Vec<(String, TableLock)>,
+        tries: &mut Tries,
+    ) -> Result<()> {
+        let mut now = Vec::with_capacity(mentioned.len());
+        for (name, lock) in mentioned {
+            now.push(self.locked_table(&name, lock)?.map(|t| t.oid));
+        }
+        let unchanged = self.database.with_dict(Dict::version) == version;
+        if unchanged || tries.named.as_ref() == Some(&now) {
+            return Err(e);
+        }
+        tries.named = Some(now);
+        Ok(())
+    }
+
+    /// Locks a plan's tables. False: one is not any more what the plan was made with. Then the
+    /// locks on tables that their names do not mean any more are given back.
+    fn lock_planned(
+        &mut self,
+        tables: &Tables,
+        verified: &AtomicU64,
+        tries: &Tries,
+    ) -> Result<bool> {
+        for (table, lock) in tables {
+            self.lock_table(table.oid, *lock, false)?;
+        }
+        if self.is_current(tables, verified) {
+            return Ok(true);
+        }
+        let dict = self.dict();
+        for (table, _) in tables {
+            if dict.table(&table.name).is_none_or(|t| t.oid != table.oid) {
+                self.engine.unlock_table(ObjectId(table.oid), tries.mark);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a plan's tables, now locked, are still defined as it has them. Most often no
+    /// definition at all has changed since that was last found out.
+    fn is_current(&self, tables: &Tables, verified: &AtomicU64) -> bool {
+        let same = |dict: &Dict| {
+            let mut tables = tables.iter();
+            tables.all(|(t, _)| {
+                dict.table_by_oid(t.oid)
+                    .is_some_and(|now| Arc::ptr_eq(now, t))
+            })
+        };
+        if self.has_own_dict() {
+            return same(&self.dict());
+        }
+        self.database.with_dict(|dict| {
+            if verified.load(Ordering::Relaxed) == dict.version() {
+                return true;
+            }
+            let current = same(dict);
+            if current {
+                verified.store(dict.version(), Ordering::Relaxed);
+            }
+            current
+        })
+    }
+
+    /// Locks a table until the transaction ends.
+    pub fn lock_table(&mut self, oid: u32, lock: TableLock, no_wait: bool) -> Result<()> {
+        use engine::LockMode;
+        let mode = match lock {
+            TableLock::AccessShare => LockMode::AccessShare,
+            TableLock::RowShare => LockMode::RowShare,
+            TableLock::RowExclusive => LockMode::RowExclusive,
+            TableLock::ShareUpdateExclusive => LockMode::ShareUpdateExclusive,
+            TableLock::Share => LockMode::Share,
+            TableLock::ShareRowExclusive => LockMode::ShareRowExclusive,
+            TableLock::Exclusive => LockMode::Exclusive,
+            TableLock::AccessExclusive => LockMode::AccessExclusive,
+        };
+        let locked = self.engine.lock_table(ObjectId(oid), mode, !no_wait);
+        let locked = locked.map_err(|e| match (e, self.dict().table_by_oid(oid)) {
+            (engine::Error::LockNotAvailable, Some(table)) => Error::new(
+                "55P03",
+                format!("could not obtain lock on relation \"{}\"", table.name),
+            ),
+            (e, _) => e.into(),
+        });
+        // Whoever had the lock may have changed the table.
+        locked.and_then(|()| self.refresh())
+    }
+
+    /// What a name means, locked: it is looked up, locked, and looked up again until it means the
+    /// same. An index is locked by its table. `wanted` picks the kind of relation, or says in an
+    /// error what is wrong with this one. `None`: there is no relation of the name and kind.
+    pub fn locked_relation<T>(
+        &mut self,
+        name: &str,
+        lock: TableLock,
+        no_wait: bool,
+        wanted: impl Fn(&Relation) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        loop {
+            let Some(found) = self.dict().relation(name) else {
+                return Ok(None);
+            };
+            // A relation of another kind is not waited for.
+            if wanted(&found)?.is_none() {
+                return Ok(None);
+            }
+            let (locked, mark) = (found.lock_oid(), self.engine.table_locks());
+            self.lock_table(locked, lock, no_wait)?;
+            match self.dict().relation(name) {
+                Some(now) if now.lock_oid() == locked => return wanted(&now),
+                _ => self.engine.unlock_table(ObjectId(locked), mark),
+            }
+            wait::check_cancel().map_err(|_| super::cancelled())?;
+        }
+    }
+
+    /// A table by name, locked, as it is once the lock is held. `None` if the name is that of no
+    /// table.
+    pub fn locked_table(&mut self, name: &str, lock: TableLock) -> Result<Option<Arc<Table>>> {
+        self.locked_relation(name, lock, false, |found| match found {
+            Relation::Table(table) => Ok(Some(table.clone())),
+            _ => Ok(None),
+        })
+    }
+
+    /// Shows the statement in `v$session` from now on.
+    pub fn show_sql(&mut self, text: &Arc<str>) {
+        let start = self.statement_start;
+        if start == self.shown_since && self.shown.as_ref().is_some_and(|s| Arc::ptr_eq(s, text)) {
+            return;
+        }
+        (self.shown, self.shown_since) = (Some(text.clone()), start);
+        wait::session::set_sql(text.clone(), start);
+    }
+}
