@@ -249,7 +249,7 @@ mod tests {
         let sessions = [watched];
         let client = &sessions[0].client;
         client.terminate(u32::MAX);
-        let is_shut = || (&*client.stream()).write(b"x").is_err();
+        let is_shut = || client.stream().write(b"x").is_err();
         let (mut pmon, start) = (Pmon::default(), Instant::now());
         pmon.look(&sessions, start);
         pmon.look(&sessions, start + END_GRACE / 2);

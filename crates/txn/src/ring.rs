@@ -59,17 +59,7 @@ fn what(resource: Resource, mode: LockMode) -> String {
         Resource::Global(g) => crate::global_enqueues::local(g).unwrap_or(resource),
         other => other,
     };
-    let mode = match (mode, of) {
-        (LockMode::Null, _) => "NullLock",
-        (LockMode::AS, _) => "AccessShareLock",
-        (LockMode::SS, _) => "RowShareLock",
-        (LockMode::SX, _) => "RowExclusiveLock",
-        (LockMode::SUX, _) => "ShareUpdateExclusiveLock",
-        (LockMode::S, _) => "ShareLock",
-        (LockMode::SSX, _) => "ShareRowExclusiveLock",
-        (LockMode::X, Resource::Table(_)) => "AccessExclusiveLock",
-        (LockMode::EX, _) | (LockMode::X, _) => "ExclusiveLock",
-    };
+    let mode = mode.postgres_name(matches!(of, Resource::Table(_)));
     match of {
         Resource::Txn(txn) => format!("{mode} on transaction {}", txn.0),
         Resource::Row(row) | Resource::Turn(row) => format!("{mode} on tuple {row:?}"),
@@ -95,9 +85,24 @@ impl<const MAX: usize> Codec<String> for Text<MAX> {
     }
 }
 
+/// A session number in a message: one that a session can have.
+struct Sid;
+
+impl Codec<u32> for Sid {
+    fn put(sid: &u32, w: &mut Writer<'_>) {
+        w.put(sid);
+    }
+    fn get(r: &mut Reader<'_>) -> Result<u32, Bad> {
+        match r.get()? {
+            sid if sid <= wait::pid::MAX_SID => Ok(sid),
+            _ => Err(r.bad("no session has such a number")),
+        }
+    }
+}
+
 fields! { impl Waiting {
     instance,
-    sid,
+    sid as Sid,
     what as Text<MAX_WHAT>,
     statement as Text<MAX_STATEMENT>,
 } }
@@ -151,8 +156,9 @@ impl fmt::Display for Ring {
 }
 
 /// A session as its client knows it, and where it is.
-fn process(wait: &Waiting) -> String {
-    format!("{} of instance {}", wait.sid, wait.instance.0)
+fn process(waiting: &Waiting) -> String {
+    let pid = wait::pid::of(waiting.instance.0, waiting.sid);
+    format!("{pid} of instance {}", waiting.instance.0)
 }
 
 #[cfg(test)]
@@ -171,11 +177,11 @@ mod tests {
     #[test]
     fn a_circle_is_told_line_by_line() {
         let ring = Ring::new(vec![waiting(7, "update t"), waiting(9, "")], 2);
-        let told = "Process 7 of instance 2 waits for ShareLock on transaction 47; \
-                    blocked by process 9 of instance 2.\n\
-                    Process 9 of instance 2 waits for ShareLock on transaction 49; \
-                    blocked by process 7 of instance 2.\n\
-                    Process 7 of instance 2: update t";
+        let told = "Process 20000007 of instance 2 waits for ShareLock on transaction 47; \
+                    blocked by process 20000009 of instance 2.\n\
+                    Process 20000009 of instance 2 waits for ShareLock on transaction 49; \
+                    blocked by process 20000007 of instance 2.\n\
+                    Process 20000007 of instance 2: update t";
         assert_eq!(ring.to_string(), told);
     }
 

@@ -567,7 +567,7 @@ mod tests {
     #[test]
     fn numbers_of_sessions_are_used_in_turn() {
         let mut r = Registry::new();
-        let mut enter = |r: &mut Registry| {
+        let enter = |r: &mut Registry| {
             let sid = r.next_sid();
             let session = Arc::new(new_session(sid, 1, Kind::User, "in turn"));
             r.alive.insert(sid, session);

@@ -226,17 +226,9 @@ fn lock(r: &LockRow, here: u16) -> Vec<Datum> {
 fn mode_name(kind: &str, mode: LockMode) -> &'static str {
     match mode {
         // Whoever waits for a transaction to end shares the wait with others.
-        LockMode::S => "ShareLock",
-        LockMode::X if kind == "relation" => "AccessExclusiveLock",
         _ if kind == "transactionid" && mode != LockMode::X => "ShareLock",
-        LockMode::X => "ExclusiveLock",
-        LockMode::AS => "AccessShareLock",
-        LockMode::SS => "RowShareLock",
-        LockMode::SX => "RowExclusiveLock",
-        LockMode::SUX => "ShareUpdateExclusiveLock",
-        LockMode::SSX => "ShareRowExclusiveLock",
-        LockMode::EX => "ExclusiveLock",
         LockMode::Null => "",
+        _ => mode.postgres_name(kind == "relation"),
     }
 }
 

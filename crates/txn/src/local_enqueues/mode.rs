@@ -105,6 +105,21 @@ impl LockMode {
         }
     }
 
+    /// As PostgreSQL names it in `pg_locks` and in errors. What is no table has one exclusive mode.
+    pub const fn postgres_name(self, of_table: bool) -> &'static str {
+        match self {
+            LockMode::Null => "NullLock",
+            LockMode::AS => "AccessShareLock",
+            LockMode::SS => "RowShareLock",
+            LockMode::SX => "RowExclusiveLock",
+            LockMode::SUX => "ShareUpdateExclusiveLock",
+            LockMode::S => "ShareLock",
+            LockMode::SSX => "ShareRowExclusiveLock",
+            LockMode::X if of_table => "AccessExclusiveLock",
+            LockMode::EX | LockMode::X => "ExclusiveLock",
+        }
+    }
+
     pub(crate) fn from_bits(v: u8) -> LockMode {
         Self::ALL[v as usize]
     }
