@@ -189,7 +189,7 @@ mod tests {
         let (go, gone) = (channel::<()>(), channel::<()>());
         let thread = std::thread::spawn(move || {
             let _guard = session::register(Kind::User, "sampled");
-            session::set_active(true);
+            session::set_active();
             let wait = |flush_ns| {
                 let since = crate::timestamp_ns();
                 crate::during_remote(Event::GcCurrentRequest, [0; 3], (6, since), || {
