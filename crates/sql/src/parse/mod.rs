@@ -11,6 +11,7 @@ mod rows;
 mod split;
 mod strings;
 mod tokens;
+pub mod transaction;
 pub mod utility;
 mod zone;
 
