@@ -82,7 +82,6 @@ def mode_change(draw):
             f"select set_config('transaction_read_only', '{on}', true)",
             f"set default_transaction_read_only = {on}",
             "set transaction_isolation = 'repeatable read'",
-            "reset transaction_isolation",
             "reset transaction_deferrable",
         ]
     )
@@ -135,7 +134,7 @@ def sequence(draw):
 
 class Session:
     def __init__(self, conninfo):
-        self.connection = psycopg.connect(conninfo, autocommit=True)
+        self.connection = psycopg.connect(conninfo, autocommit=True, options="-c TimeZone=UTC")
         self.notices = []
         self.connection.add_notice_handler(
             lambda d: self.notices.append((d.severity, d.sqlstate, d.message_primary))
@@ -148,7 +147,7 @@ class Session:
         if result.status == pq.ExecStatus.FATAL_ERROR:
             field = lambda code: (result.error_field(code) or b"").decode()
             answer = (field(pq.DiagnosticField.SQLSTATE), field(pq.DiagnosticField.MESSAGE_PRIMARY))
-        elif result.status == pq.ExecStatus.TUPLES_OK and not text.startswith("explain"):
+        elif result.status == pq.ExecStatus.TUPLES_OK and "explain" not in text:
             answer = [
                 [result.get_value(row, column) for column in range(result.nfields)]
                 for row in range(result.ntuples)

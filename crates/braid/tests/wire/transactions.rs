@@ -14,7 +14,7 @@ fn told(client: &mut Client, sql: &str) -> Vec<String> {
     let answer = client.query(sql);
     let told = answer.iter().filter_map(|m| match m.0 {
         b'C' | b'S' | b'Z' => Some(text(&m.1)),
-        b'E' | b'N' => Some(m.sqlstate()),
+        b'E' | b'N' => Some(m.field(b'C')),
         _ => None,
     });
     told.collect()
@@ -119,10 +119,7 @@ fn the_client_is_told_of_parameters_that_a_rollback_brings_back() {
             "set timezone = 'Europe/Berlin'",
             &["TimeZone=Europe/Berlin", "SET", "T"],
         ),
-        (
-            "rollback to a",
-            &["TimeZone=Asia/Tokyo", "ROLLBACK", "T"],
-        ),
+        ("rollback to a", &["TimeZone=Asia/Tokyo", "ROLLBACK", "T"]),
         (
             "set local timezone = 'Europe/Berlin'",
             &["TimeZone=Europe/Berlin", "SET", "T"],

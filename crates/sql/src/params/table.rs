@@ -172,7 +172,7 @@ pub const PARAMS: &[Param] = &[
     reported(session("client_encoding", Kind::Encoding, "UTF8", "Encoding of the client.")),
     reported(session("DateStyle", Kind::Text, "ISO, MDY", "Order of day, month and year in input; output is ISO.")),
     reported(session("default_transaction_read_only", Kind::Bool, "off", "Whether new transactions are read-only.")),
-    session("default_transaction_deferrable", Kind::Bool, "off", "Whether new transactions are DEFERRABLE, which is of no consequence below SERIALIZABLE."),
+    session("default_transaction_deferrable", Kind::Bool, "off", "Whether new transactions are DEFERRABLE, which means nothing below SERIALIZABLE."),
     session("default_transaction_isolation", ISOLATION, "read committed", "Isolation level of new transactions."),
     session("gv_view_timeout", PATIENCE, "2000", "Longest silence of an instance that is asked for its rows of a gv$ view, or given an order for one of its sessions."),
     session("idle_in_transaction_session_timeout", TIMEOUT, "0", "Time a transaction may be idle; 0: no limit."),

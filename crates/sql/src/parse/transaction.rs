@@ -39,12 +39,12 @@ impl IsolationLevel {
     }
 }
 
-/// Transaction modes that a statement names. Of a mode that is named twice the last one counts.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Modes {
-    pub isolation: Option<IsolationLevel>,
-    pub read_only: Option<bool>,
-    pub deferrable: Option<bool>,
+/// A transaction mode that a statement names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    Isolation(IsolationLevel),
+    ReadOnly(bool),
+    Deferrable(bool),
 }
 
 /// Reads a statement that begins with the word `first`, which is still to come.
@@ -88,7 +88,7 @@ pub fn parse(w: &mut Words<'_>, first: &str) -> Result<Utility> {
 
 fn begin(w: &mut Words<'_>, tag: &'static str) -> Result<Utility> {
     let modes = match w.at_end() {
-        true => Modes::default(),
+        true => Vec::new(),
         false => modes(w)?,
     };
     Ok(Utility::Begin { modes, tag })
@@ -104,19 +104,19 @@ fn chain(w: &mut Words<'_>) -> Result<bool> {
 }
 
 /// Modes up to the end of the statement, at least one, with or without commas between them.
-pub fn modes(w: &mut Words<'_>) -> Result<Modes> {
-    let mut modes = Modes::default();
+pub fn modes(w: &mut Words<'_>) -> Result<Vec<Mode>> {
+    let mut modes = Vec::new();
     loop {
         if w.accept("isolation level") {
-            modes.isolation = Some(level(w)?);
+            modes.push(Mode::Isolation(level(w)?));
         } else if w.accept("read only") {
-            modes.read_only = Some(true);
+            modes.push(Mode::ReadOnly(true));
         } else if w.accept("read write") {
-            modes.read_only = Some(false);
+            modes.push(Mode::ReadOnly(false));
         } else if w.accept("not deferrable") {
-            modes.deferrable = Some(false);
+            modes.push(Mode::Deferrable(false));
         } else if w.accept("deferrable") {
-            modes.deferrable = Some(true);
+            modes.push(Mode::Deferrable(true));
         } else {
             return Err(w.unexpected());
         }

@@ -11,7 +11,7 @@ use super::maintenance::{
     alter_sequence, create_sequence, explain, lock_table, table_list, vacuum, vacuum_options,
 };
 use super::tokens::Words;
-use super::transaction::{self, Modes, modes};
+use super::transaction::{self, Mode, modes};
 use super::zone;
 use crate::error::{Error, Result};
 use crate::params;
@@ -39,7 +39,7 @@ pub enum TableLock {
 #[derive(Clone, Debug)]
 pub enum Utility {
     Begin {
-        modes: Modes,
+        modes: Vec<Mode>,
         tag: &'static str,
     },
     Commit {
@@ -52,7 +52,7 @@ pub enum Utility {
     Release(String),
     RollbackTo(String),
     SetTransaction {
-        modes: Modes,
+        modes: Vec<Mode>,
         session: bool,
     },
     /// No value: to the default.

@@ -10,7 +10,7 @@ use crate::expr::func::SessionFunc;
 use crate::expr::{Calls, Val, cast};
 use crate::orders::Signal;
 use crate::params;
-use crate::parse::transaction::Modes;
+use crate::parse::transaction::Mode;
 use crate::parse::utility::TableLock;
 use crate::pgtype::IoSettings;
 use std::sync::Arc;
@@ -320,8 +320,11 @@ impl Core {
                 format!("role \"{role}\" does not exist"),
             ));
         }
-        if let Some(modes) = mode(name, value)? {
-            return self.change_modes(modes);
+        if let Some(mode) = mode(name, value)? {
+            return match value {
+                Some(_) => self.change_mode(mode),
+                None => self.reset_mode(mode),
+            };
         }
         self.settings.set(name, value, local)?;
         self.parameters_changed()
@@ -344,16 +347,15 @@ impl Core {
     }
 }
 
-/// What SET of a parameter asks of the transaction; `None` if the parameter is no mode of it.
-fn mode(name: &str, value: Option<&str>) -> Result<Option<Modes>> {
-    let Some(param) = params::find(name) else {
+/// What SET or RESET of a parameter asks of the transaction; `None` if the parameter is no mode of
+/// it.
+fn mode(name: &str, value: Option<&str>) -> Result<Option<Mode>> {
+    let is_mode = |param: &&params::Param| Mode::of_parameter(param.name, param.default).is_some();
+    let Some(param) = params::find(name).filter(is_mode) else {
         return Ok(None);
     };
-    if Modes::of_parameter(param, param.default).is_none() {
-        return Ok(None);
-    }
     let value = param.parse(value.unwrap_or(param.default))?;
-    Ok(Modes::of_parameter(param, &value))
+    Ok(Mode::of_parameter(param.name, &value))
 }
 
 /// More than anybody waits for, and less than a duration can hold.

@@ -5,8 +5,7 @@
 
 use super::core::Core;
 use crate::error::{Error, Result};
-use crate::params::Param;
-use crate::parse::transaction::{IsolationLevel, Modes};
+use crate::parse::transaction::{IsolationLevel, Mode};
 
 /// Modes that a transaction has.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -19,7 +18,6 @@ pub struct TransactionModes {
 impl TransactionModes {
     /// The value of a parameter, if it is one of these modes.
     pub fn value(&self, parameter: &str) -> Option<&'static str> {
-        let switch = |on| if on { "on" } else { "off" };
         Some(match parameter {
             "transaction_isolation" => self.isolation.name(),
             "transaction_read_only" => switch(self.read_only),
@@ -28,36 +26,46 @@ impl TransactionModes {
         })
     }
 
-    /// These modes, but for those that are asked for.
-    pub fn with(mut self, asked: Modes) -> TransactionModes {
-        self.isolation = asked.isolation.unwrap_or(self.isolation);
-        self.read_only = asked.read_only.unwrap_or(self.read_only);
-        self.deferrable = asked.deferrable.unwrap_or(self.deferrable);
-        self
+    fn set(&mut self, mode: Mode) {
+        match mode {
+            Mode::Isolation(level) => self.isolation = level,
+            Mode::ReadOnly(on) => self.read_only = on,
+            Mode::Deferrable(on) => self.deferrable = on,
+        }
     }
 }
 
-impl Modes {
-    /// What a change of the parameter asks for; `None` if the parameter is no mode. The value is in
-    /// canonical form.
-    pub fn of_parameter(param: &Param, value: &str) -> Option<Modes> {
-        let mut modes = Modes::default();
-        match param.name {
-            "transaction_isolation" => modes.isolation = IsolationLevel::named(value),
-            "transaction_read_only" => modes.read_only = Some(value == "on"),
-            "transaction_deferrable" => modes.deferrable = Some(value == "on"),
+impl Mode {
+    /// What a value of a parameter, in canonical form, asks for; `None` if the parameter is no mode.
+    pub fn of_parameter(parameter: &str, value: &str) -> Option<Mode> {
+        Some(match parameter {
+            "transaction_isolation" => Mode::Isolation(IsolationLevel::named(value)?),
+            "transaction_read_only" => Mode::ReadOnly(value == "on"),
+            "transaction_deferrable" => Mode::Deferrable(value == "on"),
             _ => return None,
+        })
+    }
+
+    /// The parameter that says the mode of new transactions, and its value for this one.
+    pub fn default_parameter(self) -> (&'static str, &'static str) {
+        match self {
+            Mode::Isolation(level) => ("default_transaction_isolation", level.name()),
+            Mode::ReadOnly(on) => ("default_transaction_read_only", switch(on)),
+            Mode::Deferrable(on) => ("default_transaction_deferrable", switch(on)),
         }
-        Some(modes)
     }
 
     /// Refuses what no transaction can have.
-    pub fn check(&self) -> Result<()> {
-        match self.isolation {
-            Some(level) => level.check(),
-            None => Ok(()),
+    pub fn check(self) -> Result<()> {
+        match self {
+            Mode::Isolation(level) => level.check(),
+            Mode::ReadOnly(_) | Mode::Deferrable(_) => Ok(()),
         }
     }
+}
+
+fn switch(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
 }
 
 impl IsolationLevel {
@@ -79,46 +87,66 @@ impl IsolationLevel {
 }
 
 impl Core {
-    /// Changes modes of the running transaction, as far as that can be done now: the isolation
-    /// level before the first query, and outside savepoints; read-only at any time, but back to
+    /// Changes a mode of the running transaction, if that can be done now: the isolation level
+    /// before the first query, and outside savepoints; read-only at any time, but back to
     /// read-write only as early as that.
-    pub fn change_modes(&mut self, asked: Modes) -> Result<()> {
-        let now = self.settings.modes();
+    pub fn change_mode(&mut self, mode: Mode) -> Result<()> {
+        let mut modes = self.settings.modes();
         let (nested, late) = (self.settings.is_nested(), self.engine.is_settled());
         let refused = |message: &str| Err(Error::new("25001", message));
-        asked.check()?;
-        if let Some(level) = asked.isolation.filter(|level| *level != now.isolation) {
-            if late {
-                return refused("SET TRANSACTION ISOLATION LEVEL must be called before any query");
+        mode.check()?;
+        match mode {
+            Mode::Isolation(level) if level != modes.isolation => {
+                if late {
+                    return refused(
+                        "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+                    );
+                }
+                if nested {
+                    return refused(
+                        "SET TRANSACTION ISOLATION LEVEL must not be called in a subtransaction",
+                    );
+                }
+                self.engine.set_isolation(level.engine()?);
             }
-            if nested {
-                return refused(
-                    "SET TRANSACTION ISOLATION LEVEL must not be called in a subtransaction",
-                );
-            }
-            self.engine.set_isolation(level.engine()?);
-        }
-        if asked.read_only == Some(false) && now.read_only {
-            if nested {
+            Mode::ReadOnly(false) if modes.read_only && nested => {
                 return refused(
                     "cannot set transaction read-write mode inside a read-only transaction",
                 );
             }
-            if late {
+            Mode::ReadOnly(false) if modes.read_only && late => {
                 return refused("transaction read-write mode must be set before any query");
             }
-        }
-        if asked.deferrable.is_some() {
-            if nested {
+            Mode::Deferrable(_) if nested => {
                 return refused(
                     "SET TRANSACTION [NOT] DEFERRABLE cannot be called within a subtransaction",
                 );
             }
-            if late {
+            Mode::Deferrable(_) if late => {
                 return refused("SET TRANSACTION [NOT] DEFERRABLE must be called before any query");
             }
+            _ => {}
         }
-        self.settings.set_modes(now.with(asked));
+        modes.set(mode);
+        self.settings.set_modes(modes);
+        Ok(())
+    }
+
+    /// RESET of a mode to its default. PostgreSQL 15 checks nothing then, so its READ ONLY can be
+    /// left, and its isolation level changes after the first query. Here only what has no
+    /// consequence is unchecked.
+    pub fn reset_mode(&mut self, default: Mode) -> Result<()> {
+        let mut modes = self.settings.modes();
+        let harmless = match default {
+            Mode::Isolation(level) => level.engine()? == modes.isolation.engine()?,
+            Mode::ReadOnly(_) => false,
+            Mode::Deferrable(_) => true,
+        };
+        if !harmless {
+            return self.change_mode(default);
+        }
+        modes.set(default);
+        self.settings.set_modes(modes);
         Ok(())
     }
 

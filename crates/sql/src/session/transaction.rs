@@ -6,7 +6,7 @@ use super::SqlSession;
 use super::modes::TransactionModes;
 use crate::api::{Tag, TxStatus};
 use crate::error::{Error, Result};
-use crate::parse::transaction::Modes;
+use crate::parse::transaction::Mode;
 
 /// Where the session stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,48 +57,36 @@ impl SqlSession {
         Ok(())
     }
 
-    pub(super) fn begin(&mut self, modes: Modes, tag: &'static str) -> Result<Tag> {
-        modes.check()?;
+    pub(super) fn begin(&mut self, modes: &[Mode], tag: &'static str) -> Result<Tag> {
+        modes.iter().try_for_each(|mode| mode.check())?;
         match self.state {
-            State::Idle => self.start(self.core.settings.modes().with(modes))?,
-            // BEGIN inside an implicit transaction of several statements turns it into a block.
-            State::Implicit => self.core.change_modes(modes)?,
-            _ => {
-                self.core.notice(
-                    "WARNING",
-                    "25001",
-                    "there is already a transaction in progress",
-                );
-                self.core.change_modes(modes)?;
-            }
+            // A block it becomes below, as does an implicit transaction of several statements.
+            State::Idle => self.ensure_transaction()?,
+            State::Implicit => {}
+            _ => self.core.notice(
+                "WARNING",
+                "25001",
+                "there is already a transaction in progress",
+            ),
+        }
+        // An error undoes them, as it does what SET TRANSACTION sets.
+        for mode in modes {
+            self.core.change_mode(*mode)?;
         }
         self.state = State::Block;
         Ok(Tag::Plain(tag))
     }
 
-    pub(super) fn set_modes(&mut self, modes: Modes, session: bool) -> Result<Tag> {
-        modes.check()?;
+    pub(super) fn set_modes(&mut self, modes: &[Mode], session: bool) -> Result<Tag> {
+        modes.iter().try_for_each(|mode| mode.check())?;
         self.warn_outside_block("SET TRANSACTION", session);
         self.ensure_transaction()?;
-        if !session {
-            self.core.change_modes(modes)?;
-            return Ok(Tag::Plain("SET"));
-        }
-        let switch = |on| if on { "on" } else { "off" };
-        let defaults = [
-            (
-                "default_transaction_isolation",
-                modes.isolation.map(|level| level.name()),
-            ),
-            ("default_transaction_read_only", modes.read_only.map(switch)),
-            (
-                "default_transaction_deferrable",
-                modes.deferrable.map(switch),
-            ),
-        ];
-        for (name, value) in defaults {
-            if value.is_some() {
-                self.core.set_parameter(name, value, false)?;
+        for mode in modes {
+            if session {
+                let (name, value) = mode.default_parameter();
+                self.core.set_parameter(name, Some(value), false)?;
+            } else {
+                self.core.change_mode(*mode)?;
             }
         }
         Ok(Tag::Plain("SET"))

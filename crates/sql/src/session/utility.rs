@@ -131,13 +131,13 @@ impl SqlSession {
     /// Utility statements without a result.
     fn run_plain(&mut self, u: &Utility) -> Result<Tag> {
         Ok(match u {
-            Utility::Begin { modes, tag } => self.begin(*modes, tag)?,
+            Utility::Begin { modes, tag } => self.begin(modes, tag)?,
             Utility::Commit { chain } => self.commit(*chain)?,
             Utility::Rollback { chain } => self.rollback(*chain)?,
             Utility::Savepoint(name) => self.savepoint(name.clone())?,
             Utility::Release(name) => self.release(name)?,
             Utility::RollbackTo(name) => self.rollback_to(name)?,
-            Utility::SetTransaction { modes, session } => self.set_modes(*modes, *session)?,
+            Utility::SetTransaction { modes, session } => self.set_modes(modes, *session)?,
             Utility::CreateSchema {
                 name,
                 if_not_exists,
@@ -170,6 +170,7 @@ impl SqlSession {
             }
             Utility::CancelSql(session) => self.cancel_sql(session)?,
             Utility::Reset(name) => {
+                self.warn_outside_block("RESET TRANSACTION", name != "transaction_isolation");
                 self.ensure_transaction()?;
                 self.core.set_parameter(name, None, false)?;
                 Tag::Plain("RESET")
