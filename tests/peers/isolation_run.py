@@ -5,6 +5,7 @@ again after each later step. What is written is what isolationtester would write
 compared with PostgreSQL's expected output.
 """
 
+import re
 import select
 import time
 from dataclasses import dataclass
@@ -91,8 +92,8 @@ class Server:
             query = "select pg_isolation_test_session_is_blocked(%s, %s)"
             return self.control.execute(query, (pid, spec_pids)).fetchone()[0]
         if self.has_blocking_pids:
-            row = self.control.execute(f"select pg_blocking_pids({pid})").fetchone()
-            return any(str(other) in str(row[0]) for other in spec_pids)
+            row = self.control.execute(f"select pg_blocking_pids({pid})::text").fetchone()
+            return any(int(other) in spec_pids for other in re.findall("[0-9]+", row[0]))
         waits = self.control.execute(
             "select count(*) from v$session_wait where sid = %s and state = 'WAITING' and event in "
             "('enq: TX - row lock contention', 'enq: TX - index contention', "
