@@ -170,13 +170,23 @@ impl Session {
         self.active.then(|| self.txn.isolation())
     }
 
-    /// Changes the isolation level. False if the transaction has begun its work already.
-    pub fn set_isolation(&mut self, isolation: Isolation) -> bool {
-        if self.used {
-            return false;
-        }
+    /// Changes the level of a transaction that is not settled.
+    pub fn set_isolation(&mut self, isolation: Isolation) {
+        assert!(
+            !self.used,
+            "invariant: the level changes before the first snapshot"
+        );
         self.txn.begin(isolation);
-        true
+    }
+
+    /// Whether the transaction has begun its work: its isolation level stays as it is.
+    pub fn is_settled(&self) -> bool {
+        self.used
+    }
+
+    /// A query begins: the isolation level stays as it is.
+    pub fn settle(&mut self) {
+        self.used = true;
     }
 
     /// Sets how long the session waits for a lock of any kind from now on; `None`: for ever.

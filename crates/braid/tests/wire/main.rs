@@ -4,3 +4,4 @@
 mod contact;
 mod hostile;
 mod protocol;
+mod transactions;

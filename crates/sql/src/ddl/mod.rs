@@ -58,6 +58,24 @@ impl SqlSession {
     }
 }
 
+/// What a statement of the data definition language is called; `None` for one that there is not.
+pub fn command(statement: &ast::Statement) -> Option<&'static str> {
+    Some(match statement {
+        ast::Statement::CreateTable(c) if c.query.is_some() => "CREATE TABLE AS",
+        ast::Statement::CreateTable(_) => "CREATE TABLE",
+        ast::Statement::CreateIndex(_) => "CREATE INDEX",
+        ast::Statement::AlterTable(_) => "ALTER TABLE",
+        ast::Statement::Truncate(_) => "TRUNCATE TABLE",
+        ast::Statement::Drop { object_type, .. } => match object_type {
+            ObjectType::Table => "DROP TABLE",
+            ObjectType::Index => "DROP INDEX",
+            ObjectType::Sequence => "DROP SEQUENCE",
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
 impl Core {
     /// Keeps others from making a relation of this name until the transaction ends.
     fn claim_name(&mut self, name: &str) -> Result<()> {

@@ -5,6 +5,7 @@ pub mod arrays;
 mod copy;
 mod dialect;
 pub mod kill;
+mod locking;
 mod maintenance;
 pub mod mentioned;
 mod overriding;
@@ -12,6 +13,7 @@ mod rows;
 mod split;
 mod strings;
 mod tokens;
+pub mod transaction;
 pub mod utility;
 mod zone;
 
@@ -267,32 +269,34 @@ fn tokenized(dialect: &Postgres, sql: &str) -> Result<Vec<TokenWithSpan>> {
     Ok(spelled_out(join_numbers(tokens)))
 }
 
-/// Forms of PostgreSQL's that the parser does not know, in words that it does: `FOR NO KEY UPDATE` and `FOR KEY SHARE` without their KEY, for a row has one
-/// lock here, `FOR UPDATE OF a, b` as two of them, and `trim(both from x)` with the blank that it means.
+/// Forms of PostgreSQL's that the parser does not know, in words that it does: `FOR NO KEY UPDATE`
+/// and `FOR KEY SHARE` without their KEY, for a row has one lock here, `FOR UPDATE OF a, b` as two
+/// of them, `FOR UPDATE LIMIT 1` with the LIMIT first, and `trim(both from x)` with the blank that
+/// it means.
 fn spelled_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let word = |t: Option<&TokenWithSpan>| match t.map(|t| &t.token) {
-        Some(Token::Word(w)) if w.quote_style.is_none() => w.keyword,
-        _ => Keyword::NoKeyword,
-    };
     let mut tokens: Vec<TokenWithSpan> = tokens
         .into_iter()
         .filter(|t| !matches!(t.token, Token::Whitespace(_)))
         .collect();
     let mut at = 0;
     while at < tokens.len() {
-        let next = |n: usize| word(tokens.get(at + n));
+        let next = |n: usize| tokens::keyword(tokens.get(at + n));
         match (next(0), next(1), next(2), next(3)) {
             (Keyword::FOR, Keyword::NO, Keyword::KEY, Keyword::UPDATE) => {
                 tokens.drain(at + 1..at + 3);
+                continue;
             }
             (Keyword::FOR, Keyword::KEY, Keyword::SHARE, _) => {
                 tokens.remove(at + 1);
+                continue;
             }
             (Keyword::IDENTITY, ..) if is(&tokens, at + 1, &Token::LParen) => {
                 sequence_options_in_order(&mut tokens, at + 2);
             }
-            (Keyword::FOR, Keyword::UPDATE | Keyword::SHARE, Keyword::OF, _) => {
-                each_of(&mut tokens, at);
+            (Keyword::FOR, Keyword::UPDATE | Keyword::SHARE, ..)
+                if !locking::behind_limit(&mut tokens, at) =>
+            {
+                locking::each_of(&mut tokens, at);
             }
             (Keyword::BOTH | Keyword::LEADING | Keyword::TRAILING, Keyword::FROM, ..) => {
                 let blank = Token::SingleQuotedString(" ".to_string());
@@ -343,37 +347,6 @@ fn sequence_options_in_order(tokens: &mut [TokenWithSpan], at: usize) {
     for (slot, (_, token)) in tokens[at..end].iter_mut().zip(options) {
         *slot = token;
     }
-}
-
-/// `FOR UPDATE OF a, b NOWAIT` as a clause for each of the names. `at`: that of FOR.
-fn each_of(tokens: &mut Vec<TokenWithSpan>, at: usize) {
-    let is_name = |t: Option<&TokenWithSpan>| matches!(t.map(|t| &t.token), Some(Token::Word(_)));
-    let is_comma = |t: Option<&TokenWithSpan>| matches!(t.map(|t| &t.token), Some(Token::Comma));
-    let mut end = at + 3;
-    let mut names = Vec::new();
-    while is_name(tokens.get(end)) {
-        names.push(tokens[end].clone());
-        if !is_comma(tokens.get(end + 1)) {
-            break;
-        }
-        end += 2;
-    }
-    if names.len() < 2 || !is_name(tokens.get(end)) {
-        return;
-    }
-    end += 1;
-    let how = match tokens.get(end).map(|t| &t.token) {
-        Some(Token::Word(w)) if w.keyword == Keyword::NOWAIT => 1,
-        Some(Token::Word(w)) if w.keyword == Keyword::SKIP => 2,
-        _ => 0,
-    };
-    let how = (end + how).min(tokens.len());
-    let (clause, rest) = (tokens[at..at + 3].to_vec(), tokens[end..how].to_vec());
-    let clauses: Vec<TokenWithSpan> = names
-        .into_iter()
-        .flat_map(|name| clause.iter().cloned().chain([name]).chain(rest.clone()))
-        .collect();
-    tokens.splice(at..how, clauses);
 }
 
 /// Columns of the `v$` views whose names end in `#`, as their names begin.

@@ -1,5 +1,6 @@
 //! A statement as a row of words, for the utility statements' grammar.
 
+use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use super::dialect::Postgres;
@@ -273,6 +274,14 @@ fn tokenize_first(sql: &str) -> Vec<TokenWithSpan> {
         ))];
     }
     tokenize(head).unwrap_or_default()
+}
+
+/// The keyword that a token is, unless it is quoted.
+pub fn keyword(token: Option<&TokenWithSpan>) -> Keyword {
+    match token.map(|t| &t.token) {
+        Some(Token::Word(w)) if w.quote_style.is_none() => w.keyword,
+        _ => Keyword::NoKeyword,
+    }
 }
 
 /// Byte of a place that counts lines and characters from 1.

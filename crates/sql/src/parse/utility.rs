@@ -11,22 +11,10 @@ use super::maintenance::{
     alter_sequence, create_sequence, explain, lock_table, table_list, vacuum, vacuum_options,
 };
 use super::tokens::Words;
+use super::transaction::{self, Mode, modes};
 use super::zone;
 use crate::error::{Error, Result};
 use crate::params;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IsolationLevel {
-    ReadCommitted,
-    RepeatableRead,
-    Serializable,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Modes {
-    pub isolation: Option<IsolationLevel>,
-    pub read_only: Option<bool>,
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
@@ -50,7 +38,10 @@ pub enum TableLock {
 
 #[derive(Clone, Debug)]
 pub enum Utility {
-    Begin(Modes),
+    Begin {
+        modes: Vec<Mode>,
+        tag: &'static str,
+    },
     Commit {
         chain: bool,
     },
@@ -61,7 +52,7 @@ pub enum Utility {
     Release(String),
     RollbackTo(String),
     SetTransaction {
-        modes: Modes,
+        modes: Vec<Mode>,
         session: bool,
     },
     /// No value: to the default.
@@ -147,6 +138,30 @@ pub enum Utility {
     Unlisten,
 }
 
+impl Utility {
+    /// Whether PostgreSQL takes a snapshot for it, after which the transaction's modes are settled.
+    pub fn takes_snapshot(&self) -> bool {
+        !matches!(
+            self,
+            Utility::Begin { .. }
+                | Utility::Commit { .. }
+                | Utility::Rollback { .. }
+                | Utility::Savepoint(_)
+                | Utility::Release(_)
+                | Utility::RollbackTo(_)
+                | Utility::SetTransaction { .. }
+                | Utility::Set { .. }
+                | Utility::Show(_)
+                | Utility::Reset(_)
+                | Utility::ResetAll
+                | Utility::Fetch { .. }
+                | Utility::LockTable { .. }
+                | Utility::Checkpoint
+                | Utility::Unlisten
+        )
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SequenceOption {
     Increment(i64),
@@ -173,7 +188,7 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
     };
     let parsed = match first.as_str() {
         "begin" | "start" | "commit" | "end" | "rollback" | "abort" | "savepoint" | "release" => {
-            transaction(&mut w, &first)?
+            transaction::parse(&mut w, &first)?
         }
         "set" => set(&mut w)?,
         "show" => {
@@ -260,82 +275,6 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
     Ok(Some(parsed))
 }
 
-fn transaction(w: &mut Words<'_>, first: &str) -> Result<Utility> {
-    w.bump();
-    Ok(match first {
-        "savepoint" => Utility::Savepoint(w.name()?),
-        "release" => {
-            w.accept("savepoint");
-            Utility::Release(w.name()?)
-        }
-        "start" => {
-            w.expect("transaction")?;
-            Utility::Begin(modes(w)?)
-        }
-        "begin" => {
-            let _ = w.accept("transaction") || w.accept("work");
-            Utility::Begin(modes(w)?)
-        }
-        "commit" | "end" => {
-            if w.accept("prepared") {
-                return Err(Error::unsupported("COMMIT PREPARED"));
-            }
-            let _ = w.accept("transaction") || w.accept("work");
-            Utility::Commit { chain: chain(w)? }
-        }
-        _ => {
-            if w.accept("prepared") {
-                return Err(Error::unsupported("ROLLBACK PREPARED"));
-            }
-            let _ = w.accept("transaction") || w.accept("work");
-            if w.accept("to") {
-                w.accept("savepoint");
-                Utility::RollbackTo(w.name()?)
-            } else {
-                Utility::Rollback { chain: chain(w)? }
-            }
-        }
-    })
-}
-
-fn chain(w: &mut Words<'_>) -> Result<bool> {
-    if !w.accept("and") {
-        return Ok(false);
-    }
-    let no = w.accept("no");
-    w.expect("chain")?;
-    Ok(!no)
-}
-
-fn modes(w: &mut Words<'_>) -> Result<Modes> {
-    let mut modes = Modes::default();
-    while !w.at_end() {
-        if w.accept("isolation level") {
-            modes.isolation = Some(
-                if w.accept("read committed") || w.accept("read uncommitted") {
-                    IsolationLevel::ReadCommitted
-                } else if w.accept("repeatable read") {
-                    IsolationLevel::RepeatableRead
-                } else if w.accept("serializable") {
-                    IsolationLevel::Serializable
-                } else {
-                    return Err(w.unexpected());
-                },
-            );
-        } else if w.accept("read only") {
-            modes.read_only = Some(true);
-        } else if w.accept("read write") {
-            modes.read_only = Some(false);
-        } else if !(w.accept("not deferrable")
-            || w.accept("deferrable")
-            || w.accept_token(&Token::Comma))
-        {
-            return Err(w.unexpected());
-        }
-    }
-    Ok(modes)
-}
-
 /// A setting's name, also in the forms that have no underscore.
 fn setting_name(w: &mut Words<'_>) -> Result<String> {
     if w.accept("time zone") {
@@ -393,6 +332,12 @@ fn set(w: &mut Words<'_>) -> Result<Utility> {
         return Err(Error::unsupported("SET CONSTRAINTS"));
     }
     let local = w.accept("local");
+    if !local && w.accept("session authorization") {
+        return role(w, "session_authorization", local);
+    }
+    if !local {
+        w.accept("session");
+    }
     if w.accept("transaction") {
         if w.accept("snapshot") {
             return Err(Error::unsupported("SET TRANSACTION SNAPSHOT"));
@@ -401,12 +346,6 @@ fn set(w: &mut Words<'_>) -> Result<Utility> {
             modes: modes(w)?,
             session: false,
         });
-    }
-    if !local && w.accept("session authorization") {
-        return role(w, "session_authorization", local);
-    }
-    if !local {
-        w.accept("session");
     }
     let given = |name: &str, values| Utility::Set {
         name: name.into(),

@@ -9,6 +9,8 @@ use crate::error::{Error, Result};
 use crate::expr::func::SessionFunc;
 use crate::expr::{Calls, Val, cast};
 use crate::orders::Signal;
+use crate::params;
+use crate::parse::transaction::Mode;
 use crate::parse::utility::TableLock;
 use crate::pgtype::IoSettings;
 use std::sync::Arc;
@@ -218,6 +220,7 @@ impl Core {
 
     fn next_value(&mut self, name: &str) -> Result<i64> {
         let sequence = self.locked_sequence(name)?;
+        self.refuse_if_read_only("nextval()")?;
         let value = self
             .engine
             .sequence_next(&sequence.engine())
@@ -249,6 +252,7 @@ impl Core {
 
     fn set_value(&mut self, args: &[Val<'_>]) -> Result<i64> {
         let sequence = self.locked_sequence(text(args, 0)?)?;
+        self.refuse_if_read_only("setval()")?;
         let value = integer(args, 1)?;
         let called = match args.get(2).map(Val::get) {
             Some(DatumRef::Bool(b)) => b,
@@ -281,7 +285,10 @@ impl Core {
     }
 
     fn set_config(&mut self, args: &[Val<'_>]) -> Result<Val<'static>> {
-        let name = text(args, 0)?.to_string();
+        let name = match args.first().map(Val::get) {
+            Some(DatumRef::Null) => return Err(Error::new("22004", "SET requires parameter name")),
+            _ => text(args, 0)?.to_string(),
+        };
         let value = match args.get(1).map(Val::get) {
             Some(DatumRef::Text(t)) => Some(t.to_string()),
             _ => None,
@@ -313,14 +320,14 @@ impl Core {
                 format!("role \"{role}\" does not exist"),
             ));
         }
-        let reported = self.settings.set(name, value, local, true)?;
-        self.io = self.settings.io(self.transaction_start)?;
-        if let Some(param) = reported {
-            self.messages
-                .parameters
-                .push((param.name.to_string(), self.settings.value(param)));
+        if let Some(mode) = mode(name, value)? {
+            return match value {
+                Some(_) => self.change_mode(mode),
+                None => self.reset_mode(mode),
+            };
         }
-        Ok(())
+        self.settings.set(name, value, local)?;
+        self.parameters_changed()
     }
 
     fn sleep(&mut self, args: &[Val<'_>]) -> Result<Val<'static>> {
@@ -338,6 +345,17 @@ impl Core {
             _ => Ok(void()),
         }
     }
+}
+
+/// What SET or RESET of a parameter asks of the transaction; `None` if the parameter is no mode of
+/// it.
+fn mode(name: &str, value: Option<&str>) -> Result<Option<Mode>> {
+    let is_mode = |param: &&params::Param| Mode::of_parameter(param.name, param.default).is_some();
+    let Some(param) = params::find(name).filter(is_mode) else {
+        return Ok(None);
+    };
+    let value = param.parse(value.unwrap_or(param.default))?;
+    Ok(Mode::of_parameter(param.name, &value))
 }
 
 /// More than anybody waits for, and less than a duration can hold.

@@ -180,11 +180,12 @@ impl Core {
         });
     }
 
-    /// Tells the client of the parameters that have other values than these.
-    pub fn tell_changed(&mut self, before: &[(String, String)]) {
-        let now = self.settings.reported().into_iter();
-        let changed = now.filter(|parameter| !before.contains(parameter));
-        self.messages.parameters.extend(changed);
+    /// After changes of parameters: what depends on them, and what the client is told.
+    pub fn parameters_changed(&mut self) -> Result<()> {
+        self.io = self.settings.io(self.transaction_start)?;
+        let news = self.settings.news();
+        self.messages.parameters.extend(news);
+        Ok(())
     }
 
     /// What began at this mark or later has ended.

@@ -4,6 +4,8 @@ mod calls;
 mod core;
 mod cursors;
 mod kill;
+mod layers;
+mod modes;
 mod resolve;
 mod run;
 mod settings;
@@ -42,7 +44,6 @@ pub struct SqlSession {
     cursors: Cursors,
     state: State,
     savepoints: Vec<Savepoint>,
-    read_only: bool,
     /// A Query message with several statements is under way: they stand or fall together.
     multi: bool,
 }
@@ -72,7 +73,6 @@ impl SqlSession {
             cursors: Cursors::default(),
             state: State::Idle,
             savepoints: Vec::new(),
-            read_only: false,
             multi: false,
         })
     }
@@ -97,8 +97,8 @@ impl SqlSession {
     }
 
     /// All ParameterStatus pairs of the start of a session.
-    pub fn startup_parameters(&self) -> Vec<(String, String)> {
-        self.core.settings.reported()
+    pub fn startup_parameters(&mut self) -> Vec<(String, String)> {
+        self.core.settings.news()
     }
 
     /// What text forms of results depend on, now.

@@ -79,14 +79,13 @@ impl SqlSession {
             return Ok(Completion::Empty);
         }
         self.ensure_transaction()?;
+        self.core.engine.settle();
         self.core.refresh()?;
         self.make_current(portal)?;
         let statement = portal.statement.clone();
+        self.refuse_writes(&statement)?;
         match &statement.kind {
             Kind::Select(plan) => {
-                if !plan.locks.is_empty() {
-                    self.refuse_if_read_only("SELECT FOR UPDATE")?;
-                }
                 if let Some(sent) = run_point(plan, &mut self.core, &portal.params, sink)? {
                     self.end_of_statement();
                     portal.run = Run::Done;
@@ -96,55 +95,45 @@ impl SqlSession {
                 portal.run = self.begin_select(portal, plan, snapshot)?;
                 self.resume(portal, max_rows, sink)
             }
-            Kind::Insert(plan) => {
-                self.refuse_if_read_only("INSERT")?;
-                self.write(
-                    portal,
-                    plan.returning.is_some(),
-                    max_rows,
-                    sink,
-                    Tag::Insert,
-                    |core, params, sink| {
-                        let snapshot = core.engine.snapshot()?;
-                        dml::insert(plan, core, params, snapshot, sink)
-                    },
-                )
-            }
-            Kind::Update(plan) => {
-                self.refuse_if_read_only("UPDATE")?;
-                self.write(
-                    portal,
-                    plan.returning.is_some(),
-                    max_rows,
-                    sink,
-                    |n| Tag::Rows("UPDATE", n),
-                    |core, params, sink| {
-                        let snapshot = core.engine.snapshot()?;
-                        dml::update(plan, core, params, snapshot, sink)
-                    },
-                )
-            }
-            Kind::Delete(plan) => {
-                self.refuse_if_read_only("DELETE")?;
-                self.write(
-                    portal,
-                    plan.returning.is_some(),
-                    max_rows,
-                    sink,
-                    |n| Tag::Rows("DELETE", n),
-                    |core, params, sink| {
-                        let snapshot = core.engine.snapshot()?;
-                        dml::delete(plan, core, params, snapshot, sink)
-                    },
-                )
-            }
+            Kind::Insert(plan) => self.write(
+                portal,
+                plan.returning.is_some(),
+                max_rows,
+                sink,
+                Tag::Insert,
+                |core, params, sink| {
+                    let snapshot = core.engine.snapshot()?;
+                    dml::insert(plan, core, params, snapshot, sink)
+                },
+            ),
+            Kind::Update(plan) => self.write(
+                portal,
+                plan.returning.is_some(),
+                max_rows,
+                sink,
+                |n| Tag::Rows("UPDATE", n),
+                |core, params, sink| {
+                    let snapshot = core.engine.snapshot()?;
+                    dml::update(plan, core, params, snapshot, sink)
+                },
+            ),
+            Kind::Delete(plan) => self.write(
+                portal,
+                plan.returning.is_some(),
+                max_rows,
+                sink,
+                |n| Tag::Rows("DELETE", n),
+                |core, params, sink| {
+                    let snapshot = core.engine.snapshot()?;
+                    dml::delete(plan, core, params, snapshot, sink)
+                },
+            ),
             Kind::Supplied(plan) => {
                 let name = if plan.set.is_some() {
                     "UPDATE"
                 } else {
                     "DELETE"
                 };
-                self.refuse_if_read_only(name)?;
                 self.write(
                     portal,
                     plan.returning.is_some(),
@@ -154,28 +143,21 @@ impl SqlSession {
                     |core, params, sink| supply::write(plan, core, params, sink),
                 )
             }
-            Kind::Found(plan) => {
-                self.refuse_if_read_only("SELECT FOR UPDATE")?;
-                self.write(
-                    portal,
-                    true,
-                    max_rows,
-                    sink,
-                    |n| Tag::Rows("SELECT", n),
-                    |core, params, sink| found::run(plan, core, params, sink),
-                )
-            }
+            Kind::Found(plan) => self.write(
+                portal,
+                true,
+                max_rows,
+                sink,
+                |n| Tag::Rows("SELECT", n),
+                |core, params, sink| found::run(plan, core, params, sink),
+            ),
             Kind::Ddl(statement) => {
-                self.refuse_if_read_only("a data definition statement")?;
                 let tag = self.run_ddl(statement)?;
                 self.end_of_statement();
                 portal.run = Run::Done;
                 Ok(Completion::Complete(tag))
             }
             Kind::General(query) => {
-                if query.reads().1.any(|plan| !plan.locks.is_empty()) {
-                    self.refuse_if_read_only("SELECT FOR UPDATE")?;
-                }
                 let snapshot = self.core.engine.snapshot()?;
                 portal.run = Run::General(Box::new(crate::olap::start(
                     query,
@@ -188,6 +170,14 @@ impl SqlSession {
             Kind::Utility(_) | Kind::Empty => {
                 Err(Error::internal("a utility statement among plans"))
             }
+        }
+    }
+
+    /// Refuses a statement that writes, or locks rows, if the transaction is read-only.
+    fn refuse_writes(&self, statement: &super::Statement) -> Result<()> {
+        match statement.writing_command() {
+            Some(command) => self.core.refuse_if_read_only(command),
+            None => Ok(()),
         }
     }
 
@@ -288,9 +278,9 @@ impl SqlSession {
         portal.mark = self.core.mark;
         self.make_current(portal)?;
         let statement = portal.statement.clone();
+        self.refuse_writes(&statement)?;
         // Where rows are locked before any is given, that is done now.
         if let Kind::Found(plan) = &statement.kind {
-            self.refuse_if_read_only("SELECT FOR UPDATE")?;
             let mut kept = Spool::new(&self.core);
             let count = found::run(plan, &mut self.core, &portal.params, &mut kept)?;
             self.end_of_statement();

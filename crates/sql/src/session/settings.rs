@@ -1,13 +1,16 @@
 //! A session's settings over the instance's: SET, SET LOCAL, RESET, SHOW.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use charset::Encoding;
 
+use super::layers::{Layers, Restored};
+use super::modes::TransactionModes;
 use crate::error::{Error, Result};
 use crate::params::{self, Context, Instance, Param};
+use crate::parse::transaction::IsolationLevel;
 use crate::pgtype::zone::TimeZone;
 use crate::pgtype::{DateOrder, IoSettings};
 
@@ -17,17 +20,27 @@ pub struct Settings {
     own: BTreeMap<String, String>,
     /// Those of the start packet, to which RESET returns.
     initial: BTreeMap<String, String>,
-    /// What to restore when the transaction ends: the value before, if there was one. `local` ones always, others
-    /// only if it is rolled back.
-    undo: Vec<Undo>,
+    /// Custom names that have been set at some time. Without a value they are empty, not unknown.
+    custom: BTreeSet<String>,
+    /// What the levels of the transaction have changed.
+    layers: Layers,
+    /// Modes of the running transaction.
+    modes: TransactionModes,
+    /// The modes in which each level of the transaction began, to which its end returns.
+    modes_before: Vec<TransactionModes>,
+    /// Values that the client was last told.
+    told: BTreeMap<&'static str, String>,
     hot: Hot,
 }
+
+/// Parameters that RESET ALL leaves alone.
+const KEPT_BY_RESET_ALL: [&str; 2] = ["role", "session_authorization"];
 
 /// Settings that every transaction or statement asks for, ready for use.
 #[derive(Clone, Copy, Default)]
 pub struct Hot {
-    pub repeatable_read: bool,
-    pub read_only: bool,
+    /// Modes of new transactions.
+    pub modes: TransactionModes,
     /// Zero: none.
     pub statement_timeout_ms: u64,
     pub lock_timeout_ms: u64,
@@ -56,19 +69,17 @@ impl Hot {
     }
 }
 
-struct Undo {
-    name: String,
-    before: Option<String>,
-    local: bool,
-}
-
 impl Settings {
     pub fn new(instance: &Arc<Instance>) -> Settings {
         let mut settings = Settings {
             instance: instance.clone(),
             own: BTreeMap::new(),
             initial: BTreeMap::new(),
-            undo: Vec::new(),
+            custom: BTreeSet::new(),
+            layers: Layers::default(),
+            modes: TransactionModes::default(),
+            modes_before: Vec::new(),
+            told: BTreeMap::new(),
             hot: Hot::default(),
         };
         settings.refresh();
@@ -82,8 +93,12 @@ impl Settings {
     /// After every change of a value.
     fn refresh(&mut self) {
         self.hot = Hot {
-            repeatable_read: self.get("default_transaction_isolation") == "repeatable read",
-            read_only: self.get("default_transaction_read_only") == "on",
+            modes: TransactionModes {
+                isolation: IsolationLevel::named(&self.get("default_transaction_isolation"))
+                    .unwrap_or_default(),
+                read_only: self.get("default_transaction_read_only") == "on",
+                deferrable: self.get("default_transaction_deferrable") == "on",
+            },
             statement_timeout_ms: self.milliseconds("statement_timeout"),
             lock_timeout_ms: self.milliseconds("lock_timeout"),
             idle_in_transaction_ms: self.milliseconds("idle_in_transaction_session_timeout"),
@@ -124,14 +139,20 @@ impl Settings {
     /// The value as SHOW gives it.
     pub fn show(&self, name: &str) -> Result<String> {
         if name.contains('.') {
-            let own = self.own_value(name).cloned();
-            return own.ok_or_else(|| unknown(name));
+            return match self.own_value(name) {
+                Some(own) => Ok(own.clone()),
+                None if self.custom.contains(name) => Ok(String::new()),
+                None => Err(unknown(name)),
+            };
         }
         let param = params::get(name)?;
         Ok(param.show(&self.value(param)))
     }
 
     pub fn value(&self, param: &Param) -> String {
+        if let Some(mode) = self.modes().value(param.name) {
+            return mode.to_string();
+        }
         match self.own_value(&param.name.to_lowercase()) {
             Some(own) => own.clone(),
             None => self.instance.value(param),
@@ -148,100 +169,117 @@ impl Settings {
             .unwrap_or_default()
     }
 
-    /// SET, or RESET with `None`. Returns the parameter if clients are told of its changes.
-    pub fn set(
-        &mut self,
-        name: &str,
-        value: Option<&str>,
-        local: bool,
-        in_transaction: bool,
-    ) -> Result<Option<&'static Param>> {
+    /// Modes of the running transaction, or else of the next one.
+    pub fn modes(&self) -> TransactionModes {
+        match self.layers.depth() {
+            0 => self.hot.modes,
+            _ => self.modes,
+        }
+    }
+
+    pub fn set_modes(&mut self, modes: TransactionModes) {
+        self.modes = modes;
+    }
+
+    /// Whether a savepoint is open.
+    pub fn is_nested(&self) -> bool {
+        self.layers.depth() > 1
+    }
+
+    /// Modes of the transaction that follows by AND CHAIN. A rollback forgets what savepoints have
+    /// changed.
+    pub fn chained_modes(&self, committed: bool) -> TransactionModes {
+        match self.modes_before.get(1) {
+            Some(outermost) if !committed => *outermost,
+            _ => self.modes,
+        }
+    }
+
+    /// SET, or RESET with `None`, of what is no mode of the transaction.
+    pub fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         let key = name.to_lowercase();
-        let mut reported = None;
-        let value = if key.contains('.') {
-            value.map(str::to_string)
-        } else {
-            let param = params::get(name)?;
-            param.check_settable()?;
-            reported = param.reported.then_some(param);
-            let parsed = value.map(|v| param.parse(v)).transpose()?;
-            parsed.map(|v| checked(param, v)).transpose()?
-        };
+        let value = value.map(|v| accepted(name, v)).transpose()?;
+        match key.contains('.') {
+            true => {
+                check_custom_name(name)?;
+                self.custom.insert(key.clone());
+            }
+            false => params::get(name)?.check_settable()?,
+        }
         let before = match value {
             Some(v) => self.own.insert(key.clone(), v),
             None => self.own.remove(&key),
         };
-        if in_transaction {
-            self.undo.push(Undo {
-                name: key,
-                before,
-                local,
-            });
-        }
+        self.layers.changing(&key, before, local);
         self.refresh();
-        Ok(reported)
+        Ok(())
     }
 
     /// Values of the start packet: unknown names are errors, as PostgreSQL has it.
     pub fn set_initial(&mut self, name: &str, value: &str) -> Result<()> {
-        self.set(name, Some(value), false, false)?;
-        let key = name.to_lowercase();
-        if let Some(value) = self.own.remove(&key) {
-            self.initial.insert(key, value);
-        }
+        let value = accepted(name, value)?;
+        self.initial.insert(name.to_lowercase(), value);
         self.refresh();
         Ok(())
     }
 
     /// RESET ALL.
-    pub fn reset_all(&mut self, in_transaction: bool) {
-        let names: Vec<String> = self.own.keys().cloned().collect();
+    pub fn reset_all(&mut self) {
+        let own = self.own.keys();
+        let names: Vec<String> = own
+            .filter(|name| !KEPT_BY_RESET_ALL.contains(&name.as_str()))
+            .cloned()
+            .collect();
         for name in names {
             let before = self.own.remove(&name);
-            if in_transaction {
-                self.undo.push(Undo {
-                    name,
-                    before,
-                    local: false,
-                });
-            }
+            self.layers.changing(&name, before, false);
         }
         self.refresh();
     }
 
-    /// At the end of a transaction: undoes SET LOCAL, and after a rollback every SET. True if anything changed.
-    pub fn end_transaction(&mut self, committed: bool) -> bool {
-        let mut changed = false;
-        while let Some(undo) = self.undo.pop() {
-            if undo.local || !committed {
-                changed = true;
-                match undo.before {
-                    Some(v) => self.own.insert(undo.name, v),
-                    None => self.own.remove(&undo.name),
-                };
-            }
-        }
-        if changed {
-            self.refresh();
-        }
-        changed
+    /// A transaction begins in these modes, or, within it, a savepoint.
+    pub fn open_level(&mut self, modes: TransactionModes) {
+        self.layers.open();
+        self.modes = modes;
+        self.modes_before.push(modes);
     }
 
-    pub fn undo_mark(&self) -> usize {
-        self.undo.len()
+    /// The innermost level ends: it is released or committed, or rolled back. True if parameters
+    /// have other values now.
+    pub fn close_level(&mut self, kept: bool) -> bool {
+        if let Some(modes) = self.modes_before.pop() {
+            self.modes = modes;
+        }
+        let restored = self.layers.close(kept);
+        self.restore(restored)
     }
 
-    /// ROLLBACK TO: undoes what was set after the savepoint.
-    pub fn undo_to(&mut self, mark: usize) {
-        while self.undo.len() > mark {
-            if let Some(undo) = self.undo.pop() {
-                match undo.before {
-                    Some(v) => self.own.insert(undo.name, v),
-                    None => self.own.remove(&undo.name),
-                };
-            }
+    /// Undoes what the innermost level has changed. True if parameters have other values now.
+    pub fn undo_level(&mut self) -> bool {
+        if let Some(modes) = self.modes_before.last() {
+            self.modes = *modes;
+        }
+        let restored = self.layers.undo();
+        self.restore(restored)
+    }
+
+    /// Open levels: the transaction and its savepoints.
+    pub fn levels(&self) -> usize {
+        self.layers.depth()
+    }
+
+    fn restore(&mut self, restored: Vec<Restored>) -> bool {
+        if restored.is_empty() {
+            return false;
+        }
+        for (name, value) in restored {
+            match value {
+                Some(v) => self.own.insert(name, v),
+                None => self.own.remove(&name),
+            };
         }
         self.refresh();
+        true
     }
 
     /// All parameters, for SHOW ALL and pg_settings.
@@ -249,11 +287,17 @@ impl Settings {
         params::PARAMS.iter().map(|p| (p, p.show(&self.value(p))))
     }
 
-    pub fn reported(&self) -> Vec<(String, String)> {
-        let reported = params::PARAMS.iter().filter(|p| p.reported);
-        reported
-            .map(|p| (p.name.to_string(), self.value(p)))
-            .collect()
+    /// Parameters of which clients are told, with values that this client has not been told yet.
+    pub fn news(&mut self) -> Vec<(String, String)> {
+        let mut news = Vec::new();
+        for param in params::PARAMS.iter().filter(|p| p.reported) {
+            let value = self.value(param);
+            if self.told.get(param.name) != Some(&value) {
+                self.told.insert(param.name, value.clone());
+                news.push((param.name.to_string(), value));
+            }
+        }
+        news
     }
 
     /// What text forms of values depend on.
@@ -327,6 +371,33 @@ fn zone_name(zone: &TimeZone, value: String) -> String {
     }
 }
 
+/// The value of a parameter as it is kept.
+fn accepted(name: &str, value: &str) -> Result<String> {
+    if name.contains('.') {
+        return Ok(value.to_string());
+    }
+    let param = params::get(name)?;
+    param.check_settable()?;
+    checked(param, param.parse(value)?)
+}
+
+/// Custom parameters are named by identifiers with dots between them.
+fn check_custom_name(name: &str) -> Result<()> {
+    let is_identifier = |part: &str| {
+        let begins = |c: char| c.is_ascii_alphabetic() || c == '_' || !c.is_ascii();
+        part.starts_with(begins)
+            && part
+                .chars()
+                .all(|c| begins(c) || c.is_ascii_digit() || c == '$')
+    };
+    if name.split('.').all(is_identifier) {
+        return Ok(());
+    }
+    let message = format!("invalid configuration parameter name \"{name}\"");
+    let detail = "Custom parameter names must be two or more simple identifiers separated by dots.";
+    Err(Error::new("42602", message).detail(detail))
+}
+
 /// The value as it is kept. Refuses one that is well-formed but means something Braid does not do.
 fn checked(param: &Param, value: String) -> Result<String> {
     match (param.name, TimeZone::parse(&value)) {
@@ -345,8 +416,8 @@ fn check(param: &Param, value: &str) -> Result<()> {
         "standard_conforming_strings" if value == "off" => {
             Err(Error::unsupported("standard_conforming_strings = off"))
         }
-        "default_transaction_isolation" | "transaction_isolation" if value == "serializable" => {
-            Err(Error::unsupported("isolation level SERIALIZABLE").hint("Use REPEATABLE READ."))
+        "default_transaction_isolation" => {
+            IsolationLevel::named(value).map_or(Ok(()), IsolationLevel::check)
         }
         _ => Ok(()),
     }

@@ -103,6 +103,24 @@ impl Statement {
             _ => "direct",
         }
     }
+    /// The command, if it writes or locks rows, which a read-only transaction may not do.
+    pub(crate) fn writing_command(&self) -> Option<&'static str> {
+        const LOCKS: &str = "SELECT FOR UPDATE";
+        let locks = |plan: &SelectPlan| !plan.locks.is_empty();
+        match &self.kind {
+            Kind::Insert(_) => Some("INSERT"),
+            Kind::Update(_) => Some("UPDATE"),
+            Kind::Delete(_) => Some("DELETE"),
+            Kind::Supplied(plan) if plan.set.is_some() => Some("UPDATE"),
+            Kind::Supplied(_) => Some("DELETE"),
+            Kind::Found(_) => Some(LOCKS),
+            Kind::Select(plan) => locks(plan).then_some(LOCKS),
+            Kind::General(query) => query.reads().1.any(locks).then_some(LOCKS),
+            Kind::Ddl(statement) => crate::ddl::command(statement),
+            Kind::Empty | Kind::Utility(_) => None,
+        }
+    }
+
     /// Whether the statement only ends, or returns within, a transaction: allowed after an error.
     pub(crate) fn is_transaction_exit(&self) -> bool {
         matches!(&self.kind, Kind::Utility(u) if super::resolve::ends_transaction(u))
@@ -159,7 +177,7 @@ impl Statement {
                 | Kind::Update(_)
                 | Kind::Delete(_)
                 | Kind::Utility(
-                    Utility::Begin(_) | Utility::Commit { .. } | Utility::Rollback { .. }
+                    Utility::Begin { .. } | Utility::Commit { .. } | Utility::Rollback { .. }
                 )
         )
     }

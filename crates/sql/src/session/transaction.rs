@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::SqlSession;
-use super::core::now_micros;
+use super::modes::TransactionModes;
 use crate::api::{Tag, TxStatus};
 use crate::error::{Error, Result};
-use crate::parse::utility::{IsolationLevel, Modes};
+use crate::parse::transaction::Mode;
 
 /// Where the session stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,9 +25,8 @@ pub enum State {
 pub struct Savepoint {
     name: String,
     engine: engine::Savepoint,
-    /// Number of dictionary changes and of settings changes before it.
+    /// Number of dictionary changes before it.
     changes: usize,
-    settings: usize,
     /// Of portals begun after it.
     mark: u64,
 }
@@ -44,153 +43,95 @@ impl SqlSession {
     /// Begins the implicit transaction of a statement, unless one is open.
     pub(crate) fn ensure_transaction(&mut self) -> Result<()> {
         if self.state == State::Idle {
-            self.start(Modes::default())?;
+            self.start(self.core.settings.modes())?;
             self.state = State::Implicit;
         }
         Ok(())
     }
 
-    fn start(&mut self, modes: Modes) -> Result<()> {
-        let isolation = match modes.isolation {
-            Some(level) => level,
-            None => self.default_isolation(),
-        };
-        let isolation = match isolation {
-            IsolationLevel::ReadCommitted => engine::Isolation::ReadCommitted,
-            IsolationLevel::RepeatableRead => engine::Isolation::RepeatableRead,
-            IsolationLevel::Serializable => return Err(no_serializable()),
-        };
-        self.read_only = modes
-            .read_only
-            .unwrap_or(self.core.settings.hot().read_only);
-        self.core.engine.begin(isolation)?;
+    fn start(&mut self, modes: TransactionModes) -> Result<()> {
+        self.core.engine.begin(modes.isolation.engine()?)?;
+        self.core.settings.open_level(modes);
         self.core.transaction_start = self.core.statement_start;
         self.core.io.now_micros = self.core.transaction_start;
         Ok(())
     }
 
-    fn default_isolation(&self) -> IsolationLevel {
-        if self.core.settings.hot().repeatable_read {
-            IsolationLevel::RepeatableRead
-        } else {
-            IsolationLevel::ReadCommitted
-        }
-    }
-
-    pub(super) fn begin(&mut self, modes: Modes) -> Result<Tag> {
+    pub(super) fn begin(&mut self, modes: &[Mode], tag: &'static str) -> Result<Tag> {
+        modes.iter().try_for_each(|mode| mode.check())?;
         match self.state {
-            State::Idle => self.start(modes)?,
-            // BEGIN inside an implicit transaction of several statements turns it into a block.
-            State::Implicit => self.change_modes(modes)?,
+            // A block it becomes below, as does an implicit transaction of several statements.
+            State::Idle => self.ensure_transaction()?,
+            State::Implicit => {}
             _ => self.core.notice(
                 "WARNING",
                 "25001",
                 "there is already a transaction in progress",
             ),
         }
+        // An error undoes them, as it does what SET TRANSACTION sets.
+        for mode in modes {
+            self.core.change_mode(*mode)?;
+        }
         self.state = State::Block;
-        Ok(Tag::Plain("BEGIN"))
+        Ok(Tag::Plain(tag))
     }
 
-    pub(super) fn set_modes(&mut self, modes: Modes, session: bool) -> Result<Tag> {
-        if modes.isolation == Some(IsolationLevel::Serializable) {
-            return Err(no_serializable());
-        }
-        if session {
-            if let Some(level) = modes.isolation {
-                let name = if level == IsolationLevel::RepeatableRead {
-                    "repeatable read"
-                } else {
-                    "read committed"
-                };
-                self.core
-                    .set_parameter("default_transaction_isolation", Some(name), false)?;
+    pub(super) fn set_modes(&mut self, modes: &[Mode], session: bool) -> Result<Tag> {
+        modes.iter().try_for_each(|mode| mode.check())?;
+        self.warn_outside_block("SET TRANSACTION", session);
+        self.ensure_transaction()?;
+        for mode in modes {
+            if session {
+                let (name, value) = mode.default_parameter();
+                self.core.set_parameter(name, Some(value), false)?;
+            } else {
+                self.core.change_mode(*mode)?;
             }
-            if let Some(read_only) = modes.read_only {
-                let value = if read_only { "on" } else { "off" };
-                self.core
-                    .set_parameter("default_transaction_read_only", Some(value), false)?;
-            }
-            return Ok(Tag::Plain("SET"));
         }
-        if self.state != State::Block {
-            self.core.notice(
-                "WARNING",
-                "25P01",
-                "SET TRANSACTION can only be used in transaction blocks",
-            );
-            return Ok(Tag::Plain("SET"));
-        }
-        self.change_modes(modes)?;
         Ok(Tag::Plain("SET"))
     }
 
-    /// Changes the modes of the transaction that is open.
-    fn change_modes(&mut self, modes: Modes) -> Result<()> {
-        if let Some(level) = modes.isolation {
-            let isolation = match level {
-                IsolationLevel::RepeatableRead => engine::Isolation::RepeatableRead,
-                IsolationLevel::ReadCommitted => engine::Isolation::ReadCommitted,
-                IsolationLevel::Serializable => return Err(no_serializable()),
-            };
-            if !self.core.engine.set_isolation(isolation) {
-                return Err(Error::new(
-                    "25001",
-                    "SET TRANSACTION ISOLATION LEVEL must be called before any query",
-                ));
-            }
-        }
-        if let Some(read_only) = modes.read_only {
-            self.read_only = read_only;
-        }
-        Ok(())
-    }
-
     pub(super) fn commit(&mut self, chain: bool) -> Result<Tag> {
-        let tag = match self.state {
-            State::Idle | State::Implicit => {
-                if chain {
-                    return Err(Error::new(
-                        "25P01",
-                        "COMMIT AND CHAIN can only be used in transaction blocks",
-                    ));
-                }
-                self.core
-                    .notice("WARNING", "25P01", "there is no transaction in progress");
-                self.end(true)?;
-                Tag::Plain("COMMIT")
-            }
-            State::Block => {
-                self.end(true)?;
-                Tag::Plain("COMMIT")
-            }
-            State::Failed | State::ImplicitFailed => {
-                self.end(false)?;
-                Tag::Plain("ROLLBACK")
-            }
-        };
-        if chain {
-            self.begin(Modes::default())?;
-        }
-        Ok(tag)
+        self.refuse_to_chain(chain, "COMMIT")?;
+        let committed = !matches!(self.state, State::Failed | State::ImplicitFailed);
+        self.finish(committed, chain)?;
+        Ok(Tag::Plain(match committed {
+            true => "COMMIT",
+            false => "ROLLBACK",
+        }))
     }
 
     pub(super) fn rollback(&mut self, chain: bool) -> Result<Tag> {
-        if matches!(self.state, State::Idle | State::Implicit) {
-            if chain {
-                return Err(Error::new(
-                    "25P01",
-                    "ROLLBACK AND CHAIN can only be used in transaction blocks",
-                ));
-            }
-            self.core
-                .notice("WARNING", "25P01", "there is no transaction in progress");
-        }
-        self.end(false)?;
-        if chain {
-            self.begin(Modes::default())?;
-        }
+        self.refuse_to_chain(chain, "ROLLBACK")?;
+        self.finish(false, chain)?;
         Ok(Tag::Plain("ROLLBACK"))
+    }
+
+    fn refuse_to_chain(&mut self, chain: bool, what: &str) -> Result<()> {
+        if !matches!(self.state, State::Idle | State::Implicit) {
+            return Ok(());
+        }
+        if chain {
+            return Err(Error::new(
+                "25P01",
+                format!("{what} AND CHAIN can only be used in transaction blocks"),
+            ));
+        }
+        self.core
+            .notice("WARNING", "25P01", "there is no transaction in progress");
+        Ok(())
+    }
+
+    /// Ends the transaction, and begins the next one if it is chained.
+    fn finish(&mut self, commit: bool, chain: bool) -> Result<()> {
+        let modes = self.core.settings.chained_modes(commit);
+        self.end(commit)?;
+        if chain {
+            self.start(modes)?;
+            self.state = State::Block;
+        }
+        Ok(())
     }
 
     /// Ends whatever transaction there is. The session is idle afterwards, also if the commit failed.
@@ -222,12 +163,12 @@ impl SqlSession {
             self.core.forget_changes(0);
             self.core.engine.rollback().map_err(Error::from)
         };
-        if self.core.settings.end_transaction(commit && done.is_ok()) {
-            self.core.io = self.core.settings.io(now_micros())?;
-            self.core
-                .messages
-                .parameters
-                .extend(self.core.settings.reported());
+        let mut changed = false;
+        while self.core.settings.levels() > 0 {
+            changed |= self.core.settings.close_level(commit && done.is_ok());
+        }
+        if changed {
+            self.core.parameters_changed()?;
         }
         done
     }
@@ -259,6 +200,9 @@ impl SqlSession {
 
     /// Undoes what came after the last savepoint, or all.
     fn abort(&mut self) -> Result<()> {
+        if self.core.settings.undo_level() {
+            self.core.parameters_changed()?;
+        }
         let Some(savepoint) = self.savepoints.last() else {
             self.core.lose_since(0);
             self.cursors.end_transaction(false);
@@ -310,7 +254,7 @@ impl SqlSession {
     }
 
     fn in_block(&self, what: &str) -> Result<()> {
-        if matches!(self.state, State::Block | State::Failed) || self.multi {
+        if matches!(self.state, State::Block | State::Failed) {
             return Ok(());
         }
         Err(Error::new(
@@ -319,17 +263,26 @@ impl SqlSession {
         ))
     }
 
+    /// Warns that a statement has no effect beyond itself, unless it is exempt.
+    pub(super) fn warn_outside_block(&mut self, what: &str, exempt: bool) {
+        let in_block = matches!(self.state, State::Block | State::Failed) || self.multi;
+        if !in_block && !exempt {
+            let message = format!("{what} can only be used in transaction blocks");
+            self.core.notice("WARNING", "25P01", message);
+        }
+    }
+
     pub(super) fn savepoint(&mut self, name: String) -> Result<Tag> {
         self.in_block("SAVEPOINT")?;
         let engine = self.core.engine.savepoint()?;
-        let (changes, settings) = (self.core.change_count(), self.core.settings.undo_mark());
+        let changes = self.core.change_count();
+        self.core.settings.open_level(self.core.settings.modes());
         self.core.mark += 1;
         self.savepoints.push(Savepoint {
             mark: self.core.mark,
             name,
             engine,
             changes,
-            settings,
         });
         Ok(Tag::Plain("SAVEPOINT"))
     }
@@ -344,6 +297,10 @@ impl SqlSession {
         let at = self.find_savepoint(name)?;
         self.core.engine.release(&self.savepoints[at].engine);
         self.savepoints.truncate(at);
+        // The transaction itself is the first level.
+        while self.core.settings.levels() > at + 1 {
+            self.core.settings.close_level(true);
+        }
         Ok(Tag::Plain("RELEASE"))
     }
 
@@ -357,10 +314,14 @@ impl SqlSession {
         self.cursors.forget(&self.core.lost);
         self.core.engine.rollback_to(&savepoint.engine)?;
         self.core.forget_changes(savepoint.changes);
-        let before = self.core.settings.reported();
-        self.core.settings.undo_to(savepoint.settings);
-        self.core.io = self.core.settings.io(self.core.transaction_start)?;
-        self.core.tell_changed(&before);
+        let mut changed = false;
+        while self.core.settings.levels() > at + 2 {
+            changed |= self.core.settings.close_level(false);
+        }
+        changed |= self.core.settings.undo_level();
+        if changed {
+            self.core.parameters_changed()?;
+        }
         self.state = State::Block;
         Ok(Tag::Plain("ROLLBACK"))
     }
@@ -369,19 +330,4 @@ impl SqlSession {
     pub fn is_lost(&self, portal: &super::Portal) -> bool {
         self.core.lost.contains(&portal.mark)
     }
-
-    /// Whether statements of this transaction may not write.
-    pub(super) fn refuse_if_read_only(&self, what: &str) -> Result<()> {
-        if !self.read_only {
-            return Ok(());
-        }
-        Err(Error::new(
-            "25006",
-            format!("cannot execute {what} in a read-only transaction"),
-        ))
-    }
-}
-
-fn no_serializable() -> Error {
-    Error::unsupported("isolation level SERIALIZABLE").hint("Use REPEATABLE READ.")
 }

@@ -68,6 +68,9 @@ impl SqlSession {
         let super::Kind::Utility(u) = &statement.kind else {
             return Err(Error::internal("not a utility statement"));
         };
+        if u.takes_snapshot() {
+            self.core.engine.settle();
+        }
         let tag = match u {
             Utility::Show(name) => {
                 let rows = self.show(name)?;
@@ -96,7 +99,7 @@ impl SqlSession {
             }
             Utility::Copy(spec) if spec.from_stdin => {
                 self.ensure_transaction()?;
-                self.refuse_if_read_only("COPY FROM")?;
+                self.core.refuse_if_read_only("COPY FROM")?;
                 portal.run = Run::Done;
                 return Ok(Completion::CopyIn(Box::new(copy::CopyIn::begin(
                     &mut self.core,
@@ -128,13 +131,13 @@ impl SqlSession {
     /// Utility statements without a result.
     fn run_plain(&mut self, u: &Utility) -> Result<Tag> {
         Ok(match u {
-            Utility::Begin(modes) => self.begin(*modes)?,
+            Utility::Begin { modes, tag } => self.begin(modes, tag)?,
             Utility::Commit { chain } => self.commit(*chain)?,
             Utility::Rollback { chain } => self.rollback(*chain)?,
             Utility::Savepoint(name) => self.savepoint(name.clone())?,
             Utility::Release(name) => self.release(name)?,
             Utility::RollbackTo(name) => self.rollback_to(name)?,
-            Utility::SetTransaction { modes, session } => self.set_modes(*modes, *session)?,
+            Utility::SetTransaction { modes, session } => self.set_modes(modes, *session)?,
             Utility::CreateSchema {
                 name,
                 if_not_exists,
@@ -144,18 +147,9 @@ impl SqlSession {
                 values,
                 local,
             } => {
-                if name == "transaction_isolation" {
-                    return Err(Error::unsupported("SET transaction_isolation")
-                        .hint("Use SET TRANSACTION ISOLATION LEVEL."));
-                }
-                // SET LOCAL outside a block ends with its own statement; it takes a transaction to end.
-                if *local && self.state == State::Idle {
-                    self.core.notice(
-                        "WARNING",
-                        "25P01",
-                        "SET LOCAL can only be used in transaction blocks",
-                    );
-                }
+                // SET LOCAL outside a block ends with its own statement; it takes a transaction to
+                // end.
+                self.warn_outside_block("SET LOCAL", !*local);
                 self.ensure_transaction()?;
                 let value = match values.is_empty() {
                     true => None,
@@ -176,6 +170,7 @@ impl SqlSession {
             }
             Utility::CancelSql(session) => self.cancel_sql(session)?,
             Utility::Reset(name) => {
+                self.warn_outside_block("RESET TRANSACTION", name != "transaction_isolation");
                 self.ensure_transaction()?;
                 self.core.set_parameter(name, None, false)?;
                 Tag::Plain("RESET")
@@ -237,7 +232,7 @@ impl SqlSession {
                 options,
             } => {
                 self.ensure_transaction()?;
-                self.refuse_if_read_only("ALTER SEQUENCE")?;
+                self.core.refuse_if_read_only("ALTER SEQUENCE")?;
                 crate::ddl::sequence::alter(&mut self.core, name, *if_exists, options)?
             }
             Utility::CreateSequence {
@@ -247,7 +242,7 @@ impl SqlSession {
                 options,
             } => {
                 self.ensure_transaction()?;
-                self.refuse_if_read_only("CREATE SEQUENCE")?;
+                self.core.refuse_if_read_only("CREATE SEQUENCE")?;
                 crate::ddl::sequence::create(
                     &mut self.core,
                     name,
@@ -279,24 +274,14 @@ impl SqlSession {
                 .map(|(p, v)| vec![text(p.name), text(&v), text(p.description)])
                 .collect());
         }
-        let value = match name {
-            "transaction_isolation" => match self.core.engine.isolation() {
-                Some(engine::Isolation::RepeatableRead) => "repeatable read".to_string(),
-                Some(engine::Isolation::ReadCommitted) => "read committed".to_string(),
-                None => self.core.settings.show("default_transaction_isolation")?,
-            },
-            "transaction_read_only" if self.state != State::Idle => {
-                if self.read_only { "on" } else { "off" }.to_string()
-            }
-            _ => self.core.settings.show(name)?,
-        };
+        let value = self.core.settings.show(name)?;
         Ok(vec![vec![Datum::Text(value)]])
     }
 
     /// CREATE SCHEMA: there are those that every database has.
     fn create_schema(&mut self, name: &str, if_not_exists: bool) -> Result<Tag> {
         self.ensure_transaction()?;
-        self.refuse_if_read_only("CREATE SCHEMA")?;
+        self.core.refuse_if_read_only("CREATE SCHEMA")?;
         if name.starts_with("pg_") {
             let message = format!("unacceptable schema name \"{name}\"");
             return Err(Error::new("42939", message)
@@ -317,14 +302,8 @@ impl SqlSession {
     }
 
     fn reset_all(&mut self) -> Result<()> {
-        let before = self.core.settings.reported();
-        self.core.settings.reset_all(true);
-        self.core
-            .settings
-            .set_initial("session_authorization", &self.core.user.clone())?;
-        self.core.io = self.core.settings.io(self.core.transaction_start)?;
-        self.core.tell_changed(&before);
-        Ok(())
+        self.core.settings.reset_all();
+        self.core.parameters_changed()
     }
 
     fn discard_all(&mut self) -> Result<Tag> {

@@ -1,0 +1,132 @@
+//! Transaction blocks: tags, warnings, reported parameters, several statements in one message.
+
+use testkit::processes::Instance;
+use testkit::wire::*;
+
+fn text(body: &[u8]) -> String {
+    let parts: Vec<&[u8]> = body.split(|b| *b == 0).filter(|p| !p.is_empty()).collect();
+    String::from_utf8(parts.join(&b"="[..])).expect("UTF-8")
+}
+
+/// What the client is told beside rows: tags, errors and notices by SQLSTATE, parameters, the
+/// status.
+fn told(client: &mut Client, sql: &str) -> Vec<String> {
+    let answer = client.query(sql);
+    let told = answer.iter().filter_map(|m| match m.0 {
+        b'C' | b'S' | b'Z' => Some(text(&m.1)),
+        b'E' | b'N' => Some(m.field(b'C')),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn tags_name_the_statement_that_began_or_ended_the_transaction() {
+    let instance = Instance::start("wire-transaction-tags");
+    let mut c = Client::connect(instance.port);
+    for (sql, expected) in [
+        ("start transaction read only", ["START TRANSACTION", "T"]),
+        ("commit and chain", ["COMMIT", "T"]),
+        ("abort and chain", ["ROLLBACK", "T"]),
+        ("end", ["COMMIT", "I"]),
+        ("begin work", ["BEGIN", "T"]),
+        ("savepoint a", ["SAVEPOINT", "T"]),
+        ("select 1/0", ["22012", "E"]),
+        ("rollback to a", ["ROLLBACK", "T"]),
+        ("release a", ["RELEASE", "T"]),
+        ("end and no chain", ["COMMIT", "I"]),
+        ("commit and chain", ["25P01", "I"]),
+    ] {
+        assert_eq!(told(&mut c, sql), expected, "{sql}");
+    }
+}
+
+#[test]
+fn statements_of_one_message_are_a_block_but_for_savepoints_and_chains() {
+    let instance = Instance::start("wire-transaction-message");
+    let mut c = Client::connect(instance.port);
+    for (sql, expected) in [
+        ("savepoint a; release a", &["25P01", "I"][..]),
+        ("select 1; rollback to a", &["SELECT 1", "25P01", "I"]),
+        ("select 1; commit and chain", &["SELECT 1", "25P01", "I"]),
+        (
+            "set transaction read only; create table t (i int)",
+            &["SET", "25006", "I"],
+        ),
+        (
+            "select 1; begin isolation level repeatable read",
+            &["SELECT 1", "25001", "I"],
+        ),
+        (
+            "set lock_timeout = 1; begin isolation level repeatable read",
+            &["SET", "BEGIN", "T"],
+        ),
+        ("rollback", &["ROLLBACK", "I"]),
+        (
+            "select 1; set local lock_timeout = 5",
+            &["SELECT 1", "SET", "I"],
+        ),
+    ] {
+        assert_eq!(told(&mut c, sql), expected, "{sql}");
+    }
+    let shown = c.query("set local lock_timeout = '5s'; show lock_timeout");
+    assert_eq!(tags(&shown), "CTDCZ", "{shown:?}");
+    assert_eq!(c.column("show lock_timeout"), ["0"]);
+}
+
+#[test]
+fn what_has_no_effect_outside_a_block_is_warned_of() {
+    let instance = Instance::start("wire-transaction-warnings");
+    let mut c = Client::connect(instance.port);
+    for (sql, expected) in [
+        ("set local lock_timeout = 5", &["25P01", "SET", "I"][..]),
+        ("set transaction read only", &["25P01", "SET", "I"]),
+        (
+            "set session characteristics as transaction read write",
+            &["SET", "I"],
+        ),
+        ("commit", &["25P01", "COMMIT", "I"]),
+        ("begin", &["BEGIN", "T"]),
+        ("begin", &["25001", "BEGIN", "T"]),
+        ("set local lock_timeout = 5", &["SET", "T"]),
+        ("rollback", &["ROLLBACK", "I"]),
+    ] {
+        assert_eq!(told(&mut c, sql), expected, "{sql}");
+    }
+}
+
+/// A client that goes by ParameterStatus, such as a driver that reads timestamps in the session's
+/// zone, would otherwise go on with a zone that a rollback has taken back.
+#[test]
+fn the_client_is_told_of_parameters_that_a_rollback_brings_back() {
+    let instance = Instance::start("wire-transaction-parameters");
+    let mut c = Client::connect(instance.port);
+    for (sql, expected) in [
+        ("begin", &["BEGIN", "T"][..]),
+        (
+            "set timezone = 'Asia/Tokyo'",
+            &["TimeZone=Asia/Tokyo", "SET", "T"],
+        ),
+        ("set timezone = 'Asia/Tokyo'", &["SET", "T"]),
+        ("savepoint a", &["SAVEPOINT", "T"]),
+        (
+            "set local timezone = 'Europe/Berlin'",
+            &["TimeZone=Europe/Berlin", "SET", "T"],
+        ),
+        ("select 1/0", &["TimeZone=Asia/Tokyo", "22012", "E"]),
+        ("rollback to a", &["ROLLBACK", "T"]),
+        (
+            "set timezone = 'Europe/Berlin'",
+            &["TimeZone=Europe/Berlin", "SET", "T"],
+        ),
+        ("rollback to a", &["TimeZone=Asia/Tokyo", "ROLLBACK", "T"]),
+        (
+            "set local timezone = 'Europe/Berlin'",
+            &["TimeZone=Europe/Berlin", "SET", "T"],
+        ),
+        ("release a", &["RELEASE", "T"]),
+        ("commit", &["TimeZone=Asia/Tokyo", "COMMIT", "I"]),
+    ] {
+        assert_eq!(told(&mut c, sql), expected, "{sql}");
+    }
+}
