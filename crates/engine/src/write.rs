@@ -238,8 +238,8 @@ impl Session {
         }
     }
 
-    /// Lets sessions pass that came to the row before this one, unless the row is this transaction's
-    /// already: then they wait for it.
+    /// Lets sessions pass that came to the row before this one, unless the row is this
+    /// transaction's already: then they wait for it.
     fn let_pass(&mut self, heap: &Heap, rid: RowId) -> Result<()> {
         if !self.txn.is_wanted(rid) {
             return Ok(());

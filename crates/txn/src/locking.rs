@@ -9,9 +9,9 @@ use block::{ObjectId, RowId, TxnId};
 use std::time::Instant;
 
 impl Transaction {
-    /// Waits until `holder`, whose stamp is on the row, has ended or has undone some of its changes.
-    /// Then the caller looks at the row again. The caller must have looked at it since its last
-    /// wait, and must hold no latch.
+    /// Waits until `holder`, whose stamp is on the row, has ended or has undone some of its
+    /// changes. Then the caller looks at the row again. The caller must have looked at it since its
+    /// last wait, and must hold no latch.
     ///
     /// Sessions that wait for one row are served in order. The first keeps its place until it has
     /// logged a change, waits for another row, or its statement ends. The others stand behind it.
@@ -36,8 +36,9 @@ impl Transaction {
         waited
     }
 
-    /// The holder, which has ended before this session could wait for it, may be of another instance
-    /// whose sessions take the row by turns. They are to let this one pass that has waited before.
+    /// The holder, which has ended before this session could wait for it, may be of another
+    /// instance whose sessions take the row by turns. They are to let this one pass that has waited
+    /// before.
     fn claim_turn(&self, holder: TxnId, row: RowId) {
         let manager = &self.manager;
         if holder.instance() == manager.config.instance {
@@ -51,9 +52,9 @@ impl Transaction {
         }
     }
 
-    /// Whether another session is to go first that wants the row: one that stands in the row's queue
-    /// here, or one of another instance whose turn it is. Two loads where no session waits for a
-    /// row.
+    /// Whether another session is to go first that wants the row: one that stands in the row's
+    /// queue here, or one of another instance whose turn it is. Two loads where no session waits
+    /// for a row.
     #[inline]
     pub fn is_wanted(&self, row: RowId) -> bool {
         let manager = &self.manager;
@@ -64,9 +65,9 @@ impl Transaction {
             || (manager.cluster.turns.any() && manager.cluster.turns.promised(row).is_some())
     }
 
-    /// Lets sessions pass that go first at the row ([`Transaction::is_wanted`]). The caller is about
-    /// to change the row, has not changed it yet, and holds no latch. With [`LockWait::NoWait`] no
-    /// session is let pass.
+    /// Lets sessions pass that go first at the row ([`Transaction::is_wanted`]). The caller is
+    /// about to change the row, has not changed it yet, and holds no latch. With
+    /// [`LockWait::NoWait`] no session is let pass.
     pub fn let_pass(&mut self, row: RowId, wait: LockWait) -> Result<()> {
         if wait == LockWait::NoWait {
             return Ok(());
@@ -87,7 +88,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes the first place in the row's queue. Returns since when this session has wanted the row.
+    /// Takes the first place in the row's queue. Returns since when this session has wanted the
+    /// row.
     fn stand_in_line(&mut self, row: RowId, wait: LockWait) -> Result<Instant> {
         if let Some((_, since)) = self.row.filter(|at| at.0 == row) {
             return Ok(since);

@@ -9,23 +9,24 @@ use std::collections::BTreeSet;
 const GLOSSARY: &str = "docs/glossary.md";
 
 /// Abbreviations and other words in capitals that every database engineer knows, or that are names.
-const KNOWN: [&str; 73] = [
+const KNOWN: [&str; 74] = [
     "AND", "API", "ARIES", "ASCII", "BE", "BY", "CACHE", "CD", "CERN", "CI", "COMMIT", "COPY",
     "CPU", "CRC", "DDL", "DIR", "DML", "DMY", "FIFO", "FROM", "FUA", "GB", "GFS", "HMAC", "HTML",
     "IANA", "ID", "II", "IN", "IO", "ISO", "JDBC", "JSON", "KB", "LICENSE", "LIMIT", "LSN", "MB",
-    "MDY", "NFS", "NOT", "NULL", "OID", "OR", "ORDER", "OS", "PID", "PORT", "POSIX", "PR", "RAC",
-    "RAM", "RDMA", "README", "SCRAM", "SET", "SIGHUP", "SIGINT", "SIGSTOP", "SIGTERM", "SQL",
-    "TCP", "TESTS", "TLS", "TODO", "TPC", "URL", "UTC", "UTF", "VM", "WAL", "WITH", "YMD",
+    "MDY", "NFS", "NOT", "NULL", "OID", "OR", "ORDER", "ORM", "OS", "PID", "PORT", "POSIX", "PR",
+    "RAC", "RAM", "RDMA", "README", "SCRAM", "SET", "SIGHUP", "SIGINT", "SIGSTOP", "SIGTERM",
+    "SQL", "TCP", "TESTS", "TLS", "TODO", "TPC", "URL", "UTC", "UTF", "VM", "WAL", "WITH", "YMD",
 ];
 
 /// Words of SQL, which prose writes in capitals when it speaks of the statement or clause.
-const OF_SQL: [&str; 63] = [
+const OF_SQL: [&str; 67] = [
     "ALL", "ALTER", "ANALYZE", "ANY", "AS", "BEGIN", "BETWEEN", "CASE", "CHECK", "CLUSTER",
-    "COMMENT", "CREATE", "CROSS", "DELETE", "DISTINCT", "DO", "DROP", "EXCEPT", "EXISTS", "FETCH",
-    "FIRST", "FOR", "GRANT", "GROUP", "HAVING", "IF", "INDEX", "INSERT", "INTO", "JOIN", "KEY",
-    "LATERAL", "LISTEN", "LOCK", "LOCKED", "MERGE", "NO", "NOTIFY", "NOWAIT", "OF", "ON", "READ",
-    "REVOKE", "ROLE", "ROW", "ROWS", "SELECT", "SHARE", "SHOW", "SKIP", "SYSTEM", "TABLE", "TIES",
-    "TO", "TYPE", "UNION", "UNIQUE", "UPDATE", "USER", "USING", "VACUUM", "VALUES", "WHERE",
+    "COMMENT", "CREATE", "CROSS", "DELETE", "DETAIL", "DISTINCT", "DO", "DROP", "EXCEPT", "EXISTS",
+    "FETCH", "FIRST", "FOR", "GRANT", "GROUP", "HAVING", "IF", "INDEX", "INSERT", "INTO", "JOIN",
+    "KEY", "LATERAL", "LISTEN", "LOCAL", "LOCK", "LOCKED", "MERGE", "NO", "NOTIFY", "NOWAIT", "OF",
+    "OFFSET", "ON", "ONLY", "READ", "REVOKE", "ROLE", "ROW", "ROWS", "SELECT", "SHARE", "SHOW",
+    "SKIP", "SYSTEM", "TABLE", "TIES", "TO", "TYPE", "UNION", "UNIQUE", "UPDATE", "USER", "USING",
+    "VACUUM", "VALUES", "WHERE",
 ];
 
 /// Programs beside the instances, and folders whose threads are no instance's.

@@ -18,10 +18,10 @@ const LONG_FILES: [(&str, usize); 11] = [
     ("crates/fusion/src/sequences/tests.rs", 702),
     ("crates/fusion/src/visibility/mod.rs", 738),
     ("crates/interconnect/src/mesh.rs", 665),
-    ("crates/storage/src/lease/cluster.rs", 685),
+    ("crates/storage/src/lease/cluster.rs", 710),
     ("crates/storage/src/sim.rs", 700),
-    ("crates/txn/src/local_enqueues/mod.rs", 613),
-    ("crates/txn/src/transaction.rs", 650),
+    ("crates/txn/src/local_enqueues/mod.rs", 630),
+    ("crates/txn/src/transaction.rs", 656),
 ];
 
 /// Folders whose comments are not checked. `sql` is about to be rebuilt as a whole.

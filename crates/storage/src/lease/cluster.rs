@@ -621,8 +621,8 @@ fn checksum(version: u32, sequence: u64, payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, payload)
 }
 
-/// The state in a slot of the file at `path`. None if it is torn or was never written. It is an error
-/// if another version of the program wrote it.
+/// The state in a slot of the file at `path`. None if it is torn or was never written. It is an
+/// error if another version of the program wrote it.
 fn parse(slot: &[u8], path: &str) -> Result<Option<(Cluster, u64)>> {
     let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| slot[at + i]));
     let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| slot[at + i]));

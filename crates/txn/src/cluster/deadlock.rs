@@ -302,8 +302,8 @@ impl TxnManager {
         Ok(())
     }
 
-    /// Walks the second round on as far as the path stays on this instance. If any wait has changed,
-    /// the check ends here.
+    /// Walks the second round on as far as the path stays on this instance. If any wait has
+    /// changed, the check ends here.
     fn check(&self, mut check: Check) {
         let me = self.config.instance;
         while let Some(step) = check.path.get(check.at).filter(|s| s.instance == me) {

@@ -1,4 +1,4 @@
-//! Whose turn it is at a row that sessions of several instances wait for.
+//! Turns at a row that sessions of several instances wait for.
 //!
 //! When a transaction ends, or undoes some of its changes, its instance knows the sessions that
 //! wait for it: its own in the queues of their rows, and of each other instance the first session
@@ -259,7 +259,7 @@ impl TxnManager {
         }
     }
 
-    /// Another instance gives this one turns at rows.
+    /// Takes turns at rows that another instance gives to this one.
     pub(crate) fn turns_given(&self, by: InstanceId, rows: &[RowId]) {
         for &row in rows {
             self.cluster.turns.give(row, by);

@@ -1,11 +1,12 @@
 //! The waits of this instance as part of circles over several instances ([`crate::cluster`]).
 
-use super::locks::{LockerId, Resource};
+use super::locks::{LockerId, Resource, Want};
 use super::{Enqueues, Tables};
 use crate::global_enqueues::Global;
 use crate::ring::{Ring, Waiting};
 use block::{InstanceId, TxnId};
 use seam::HashSet;
+use std::sync::atomic::Ordering;
 use wait::Stat;
 
 /// Called for a session that has waited for a while and is in no circle of this instance alone. No
@@ -54,6 +55,24 @@ impl Enqueues {
             self.suspicion.set(suspicion).is_ok(),
             "invariant: an instance joins once"
         );
+    }
+
+    /// Waits for transactions of other instances than `me`.
+    pub(crate) fn awaited_elsewhere(&self, me: InstanceId) -> Vec<(TxnId, Want)> {
+        if self.txn_waiters.load(Ordering::SeqCst) == 0 {
+            return Vec::new();
+        }
+        let t = self.tables.lock();
+        let mut awaited = Vec::new();
+        for (r, lock) in &t.locks.locks {
+            if let Resource::Txn(txn) = r
+                && txn.instance() != me
+            {
+                let wants = lock.queue.iter().filter_map(|q| q.want);
+                awaited.extend(wants.map(|want| (*txn, want)));
+            }
+        }
+        awaited
     }
 
     /// Follows the waits from the session `from` on, over sessions that are not in `visited`. Stops

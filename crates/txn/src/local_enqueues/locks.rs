@@ -2,9 +2,9 @@
 //! [`super::Enqueues`]'s.
 //!
 //! **Invariants.**
-//! - Requests are granted in order. A request that conflicts with an earlier waiter waits behind it.
-//!   The exception is PostgreSQL's (`ProcSleep`): a session that holds the resource stands before
-//!   the first waiter that has to wait for the end of what it holds.
+//! - Requests are granted in order. A request that conflicts with an earlier waiter waits behind
+//!   it. The exception is PostgreSQL's (`ProcSleep`): a session that holds the resource stands
+//!   before the first waiter that has to wait for the end of what it holds.
 //! - A session waits for one thing at a time.
 //! - An entry without holders and waiters does not exist.
 
@@ -24,8 +24,8 @@ pub enum Resource {
     /// The first place in the queue for a row. The session that has it waits for the row's holder.
     /// An early release of row locks would hand the row over here.
     Row(RowId),
-    /// Another instance's turn at a row. Nobody is granted it: sessions that let the other pass are
-    /// let go when it is over.
+    /// A turn of another instance's session at a row. It is granted to nobody. Sessions that let
+    /// the other pass are let go when it is over.
     Turn(RowId),
     Table(ObjectId),
     Name(NameClass, u64, u64),

@@ -28,8 +28,8 @@ struct World {
     keeps_us: u64,
     stays_away_us: u64,
     askings: AtomicU64,
-    /// When each session asked that got the row, by the count of askings, in the order in which they
-    /// got it.
+    /// When each session asked that got the row, by the count of askings, in the order in which
+    /// they got it.
     got: Mutex<Vec<u64>>,
     longest_us: AtomicU64,
     open: AtomicUsize,
