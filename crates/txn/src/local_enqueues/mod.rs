@@ -31,7 +31,7 @@ use crate::global_enqueues::{Global, local};
 use crate::ring::{MAX_TOLD, Ring, Waiting};
 use crate::timing::Answered;
 use crate::{Error, Result};
-use block::{InstanceId, ObjectId, RowId, TxnId};
+use block::{InstanceId, ObjectId, TxnId};
 use deadlock::Edge;
 use locks::{Asked, LockTable};
 use seam::Mutex;
