@@ -7,6 +7,7 @@ mod dialect;
 pub mod kill;
 mod maintenance;
 mod overriding;
+pub mod role;
 mod rows;
 mod split;
 mod strings;

@@ -42,6 +42,7 @@ impl Calls for Core {
             SetVal => Val::int8(self.set_value(args)?),
             Version => Val::text(VERSION.to_string()),
             CurrentUser => Val::text(self.user.clone()),
+            SessionUser => Val::text(self.session_user.clone()),
             CurrentDatabase => Val::text(self.database_name.clone()),
             CurrentSchema => Val::text("public".to_string()),
             BackendPid => Val::int4(self.database.own_pid()),
@@ -302,18 +303,20 @@ impl Core {
             );
             return Ok(());
         }
-        let is = |known: &str| name.eq_ignore_ascii_case(known);
-        if let Some(role) = value.filter(|_| is("role") || is("session_authorization"))
-            && role != self.user
-            && !(is("role") && role == "none")
-        {
-            // There is no other role yet that the session could be.
-            return Err(Error::new(
-                "22023",
-                format!("role \"{role}\" does not exist"),
-            ));
+        if let Some(value) = value {
+            self.check_role(name, value)?;
         }
         let reported = self.settings.set(name, value, local, true)?;
+        if name.eq_ignore_ascii_case("session_authorization") {
+            self.settings.set("role", Some("none"), local, true)?;
+        }
+        let before = self.settings.get("is_superuser");
+        self.follow_roles();
+        let now = self.settings.get("is_superuser");
+        if now != before {
+            let changed = ("is_superuser".to_string(), now);
+            self.messages.parameters.push(changed);
+        }
         self.io = self.settings.io(self.transaction_start)?;
         if let Some(param) = reported {
             self.messages

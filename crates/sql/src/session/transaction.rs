@@ -223,6 +223,7 @@ impl SqlSession {
         };
         if self.core.settings.end_transaction(commit && done.is_ok()) {
             self.core.io = self.core.settings.io(now_micros())?;
+            self.core.follow_roles();
             self.core
                 .messages
                 .parameters
@@ -359,6 +360,7 @@ impl SqlSession {
         let before = self.core.settings.reported();
         self.core.settings.undo_to(savepoint.settings);
         self.core.io = self.core.settings.io(self.core.transaction_start)?;
+        self.core.follow_roles();
         self.core.tell_changed(&before);
         self.state = State::Block;
         Ok(Tag::Plain("ROLLBACK"))
