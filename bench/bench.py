@@ -8,6 +8,7 @@ Every figure is measured on both in turn (A B A B ...), `--rounds` times; the ta
 above 1 means that Braid is faster. Needs pgbench, psql and PostgreSQL's server binaries (Debian: postgresql, postgresql-contrib).
 """
 import argparse
+import getpass
 import json
 import os
 import pathlib
@@ -19,6 +20,9 @@ import statistics
 import subprocess
 import sys
 import time
+
+# libpq would encrypt where the server offers it; what is compared is the servers.
+os.environ.setdefault("PGSSLMODE", "disable")
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -87,7 +91,7 @@ class Postgres(Server):
 
 
 class Braid(Server):
-    name, port, db, user = "Braid", 5501, "braid", "braid"
+    name, port, db, user = "Braid", 5501, "braid", getpass.getuser()
 
     def __init__(self, work, buffers, extra, directory="braid", port=5501):
         self.dir, self.port = work / directory, port

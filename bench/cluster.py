@@ -26,6 +26,7 @@ Needs pgbench, psql, Python's psycopg; a C compiler for the round trip (cc); for
 """
 import argparse
 import contextlib
+import getpass
 import json
 import math
 import os
@@ -84,7 +85,7 @@ def statement_of(what, half, key):
 class Cluster:
     """`braid up` with so many instances, instance k on port + k."""
 
-    user, db = "braid", "braid"
+    user, db = getpass.getuser(), "braid"
 
     def __init__(self, binary, work, name, instances, port, extra):
         self.binary, self.dir, self.instances, self.port = pathlib.Path(binary), work / name, instances, port

@@ -15,7 +15,8 @@ braid=${BRAID:-$(ls -t "$target"/release/braid "$target"/debug/braid 2>/dev/null
 mkdir -p "$cache"
 work=$(mktemp -d)
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-"$braid" instance --data "$work/data" --port "$port" --buffer-cache 64MB >"$work/log" 2>&1 &
+"$braid" instance --data "$work/data" --port "$port" --buffer-cache 64MB \
+    --set superuser=tester >"$work/log" 2>&1 &
 instance=$!
 trap 'kill "$instance" 2>/dev/null; wait "$instance" 2>/dev/null; rm -rf "$work"' EXIT
 

@@ -18,7 +18,7 @@ use crate::cli::InstanceArgs;
 use crate::control::{Recovered, State, Status};
 use crate::progress::Progress;
 use crate::report::{Event, Origin};
-use crate::{advice, log, outlet, settings};
+use crate::{advice, encryption, log, outlet, settings};
 
 /// How often the SCN in the status file is brought up to date, and changed parameters are looked
 /// for.
@@ -78,6 +78,7 @@ impl Process {
             self.open_log_file(log_settings.limits)?;
         }
         raise_file_limit();
+        forbid_core_files();
         // Every thread that is started from here on inherits the CPUs.
         let cpus = settings::instance_cpus(&params)?;
         if !cpus.is_empty() {
@@ -88,13 +89,21 @@ impl Process {
         let server_config = server_config(&params)?;
         let listen = server_config.address.ip();
         let config = settings::engine_config(&params, dir, self.number, listen)?;
-        warn_of_trust(&server_config);
         let bound = Bound::bind(server_config).map_err(advice::of_bind)?;
+        let encrypt = || -> Result<(), Failure> {
+            if let Some(tls) = encryption::certificate(&params, dir, self.number, listen)? {
+                bound.encrypt(tls);
+            }
+            Ok(())
+        };
 
         let progress = Progress::of_instance(self.number, asked.is_asked.clone());
-        if !engine::exists(dir) {
+        let is_new = !engine::exists(dir);
+        if is_new {
             self.create(&config, &progress, log_settings.limits)?;
         }
+        // Clients that come while it opens are told so, encrypted if they want it.
+        encrypt()?;
         let engine = match Engine::open(config, &progress) {
             Err(e) if asked.is_asked.load(SeqCst) => {
                 let why = e.to_string();
@@ -107,6 +116,9 @@ impl Process {
         let mut status = self.status(&engine, bound.address())?;
         status.write(dir)?;
         let database = sql::Database::open(engine.clone(), params.clone())?;
+        if let Some((name, false)) = database.first_superuser().filter(|_| is_new) {
+            self.tell(Event::Superuser { name });
+        }
         let server = bound.serve(database);
         status.state = State::Open;
         status.scn = engine.scn().0;
@@ -198,22 +210,11 @@ fn server_config(params: &sql::params::Instance) -> Result<ServerConfig, Failure
     };
     Ok(ServerConfig {
         address: SocketAddr::new(ip, params.int("port") as u16),
-        trusted: settings::trusted_clients(params)?,
+        rules: settings::rules(params)?,
         max_sessions: params.int("max_sessions") as usize,
         startup_timeout: Duration::from_secs(params.int("startup_timeout") as u64),
         client_poll: Duration::from_micros(params.int("client_poll") as u64),
     })
-}
-
-/// Warns an operator who opens the database to a network what that means.
-fn warn_of_trust(config: &ServerConfig) {
-    if !config.address.ip().is_loopback() {
-        tracing::warn!(
-            "clients in trusted_clients are let in as whom they say they are, without a password, \
-             and what they send and get can be read on the network; listen on loopback, or name \
-             networks that nobody else is in"
-        );
-    }
 }
 
 /// A signal that asks for a clean stop, for those who have to notice it.
@@ -256,6 +257,21 @@ pub fn end_with_parent(parent: u32) -> Result<(), Failure> {
         Err(Failure(
             "the process that started this one has ended".into(),
         ))
+    }
+}
+
+/// Keeps the system from writing this process's memory to a core file if it dies: what clients have
+/// sent is in it, their passwords among that.
+fn forbid_core_files() {
+    // One byte is too little for a file, and the one size that also keeps Linux from handing the
+    // core to a program.
+    let maximum = rustix::process::getrlimit(Resource::Core).maximum;
+    let nothing = Rlimit {
+        current: Some(maximum.map_or(1, |most| most.min(1))),
+        maximum,
+    };
+    if let Err(e) = rustix::process::setrlimit(Resource::Core, nothing) {
+        tracing::warn!("core files cannot be forbidden: {e}");
     }
 }
 

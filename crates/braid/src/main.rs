@@ -13,6 +13,7 @@ mod certificates;
 mod cli;
 mod control;
 mod demo;
+mod encryption;
 mod guard;
 mod instance;
 mod lab;
@@ -26,6 +27,7 @@ mod report;
 mod service;
 mod settings;
 mod up;
+mod user;
 mod verify;
 
 use std::process::ExitCode;

@@ -22,7 +22,7 @@ use crate::instance::counted;
 pub const TAG: &str = "braid-report";
 /// The version of the form. It changes with every change of [`Report`] or [`Event`], also by a
 /// field.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The most bytes of a line: `PIPE_BUF` of Linux.
 pub const MAX_LINE_BYTES: usize = 4096;
 
@@ -45,6 +45,8 @@ pub struct Report {
 pub enum Event {
     /// An instance creates the database.
     Creating { data: String },
+    /// The database that an instance has created has this superuser.
+    Superuser { name: String },
     /// A long task has come so far. A `total` of 0 means that the total is not known.
     Progress { what: String, done: u64, total: u64 },
     /// The start of an instance has recovered the database.
@@ -160,6 +162,10 @@ impl Event {
     pub fn sentence(&self) -> String {
         match self {
             Event::Creating { data } => format!("creating a database in {data}"),
+            Event::Superuser { name } => format!(
+                "the superuser is \"{name}\", let in from this machine without a password; \
+                 \\password in psql sets one"
+            ),
             Event::Progress { what, done, total } => match (*total, *done) {
                 (0, 0) => what.clone(),
                 (0, done) => format!("{what}: {done}"),
@@ -214,6 +220,7 @@ impl Event {
     fn text_mut(&mut self) -> Option<&mut String> {
         match self {
             Event::Creating { data: text }
+            | Event::Superuser { name: text }
             | Event::Progress { what: text, .. }
             | Event::CalledOff { why: text }
             | Event::Failed { why: text }
@@ -250,6 +257,9 @@ mod tests {
         vec![
             Event::Creating {
                 data: "/db".to_string(),
+            },
+            Event::Superuser {
+                name: "ann".to_string(),
             },
             Event::Progress {
                 what: "rolling forward".to_string(),
@@ -302,9 +312,10 @@ mod tests {
 
     /// If this fails, raise [`VERSION`]: a guard of the former program reads these lines.
     #[test]
-    fn the_form_is_that_of_version_1() {
+    fn the_form_is_that_of_version_2() {
         let forms = [
             r#"{"creating":{"data":"/db"}}"#,
+            r#"{"superuser":{"name":"ann"}}"#,
             r#"{"progress":{"what":"rolling forward","done":3,"total":0}}"#,
             concat!(
                 r#"{"recovered":{"redo_bytes":1,"records":2,"blocks":3,"#,
@@ -323,7 +334,7 @@ mod tests {
         assert_eq!(forms.len(), all().len());
         for (event, form) in all().into_iter().zip(forms) {
             let line = of_instance(event).encode();
-            let wanted = format!("braid-report 1 {{\"from\":{{\"instance\":2}},\"event\":{form}}}");
+            let wanted = format!("braid-report 2 {{\"from\":{{\"instance\":2}},\"event\":{form}}}");
             assert_eq!(String::from_utf8(line).unwrap(), wanted + "\n");
         }
     }
@@ -334,7 +345,7 @@ mod tests {
             "",
             "braid: instance 1 is open",
             "braid-report",
-            "braid-reports 1 {}",
+            "braid-reports 2 {}",
         ] {
             assert_eq!(
                 Report::decode(foreign),
@@ -343,16 +354,16 @@ mod tests {
             );
         }
         assert_eq!(
-            Report::decode(r#"braid-report 2 {"anything":1}"#),
-            Err(Unreadable::Version(2))
+            Report::decode(r#"braid-report 3 {"anything":1}"#),
+            Err(Unreadable::Version(3))
         );
         for damaged in [
-            "braid-report 1",
+            "braid-report 2",
             "braid-report one {}",
-            "braid-report 1 {",
-            r#"braid-report 1 {"from":"guard","event":"exploded"}"#,
-            r#"braid-report 1 {"from":{"instance":2},"event":{"open":{"scn":1}}}"#,
-            r#"braid-report 1 {"from":"guard","event":"stopping"} and more"#,
+            "braid-report 2 {",
+            r#"braid-report 2 {"from":"guard","event":"exploded"}"#,
+            r#"braid-report 2 {"from":{"instance":2},"event":{"open":{"scn":1}}}"#,
+            r#"braid-report 2 {"from":"guard","event":"stopping"} and more"#,
         ] {
             let found = Report::decode(damaged);
             assert!(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use interconnect::PeerAddress;
-use server::Network;
+use server::{Network, Rules};
 use wait::priority::Priority;
 
 use tracing::level_filters::LevelFilter;
@@ -14,7 +14,7 @@ use sql::params::{AUTO_FILE, CONFIG_FILE, Context, Instance, PARAMS, Param, Sour
 
 use crate::Failure;
 use crate::cli::SettingArgs;
-use crate::log;
+use crate::{log, user};
 
 /// The port of instance k is this plus k, unless another is configured.
 const BASE_PORT: u16 = 5500;
@@ -79,6 +79,9 @@ pub fn parameters(args: &SettingArgs, instance: u16) -> Result<Instance, Failure
         true => of_instance(params.int("port"), instance)?,
         false => BASE_PORT + instance,
     };
+    if !given("superuser") {
+        params.state("superuser", user::superuser());
+    }
     if params.int("gcs_server_processes") == 0 {
         params.state("gcs_server_processes", default_lms().to_string());
     }
@@ -132,6 +135,13 @@ fn load_config_file(params: &Instance, args: &SettingArgs) -> Result<(), Failure
             toml::Value::Integer(number) => number.to_string(),
             toml::Value::Float(number) => number.to_string(),
             toml::Value::Boolean(switch) => switch.to_string(),
+            toml::Value::Array(items) if name.eq_ignore_ascii_case("access_rules") => {
+                rule_lines(items).ok_or_else(|| {
+                    Failure(format!(
+                        "{place}: {name} is a list of rules, each in quotes"
+                    ))
+                })?
+            }
             // Unknown names are reported first: a table is most likely a misplaced heading.
             _ if sql::params::find(&name).is_none() => {
                 return Err(Failure(format!(
@@ -149,6 +159,15 @@ fn load_config_file(params: &Instance, args: &SettingArgs) -> Result<(), Failure
     Ok(())
 }
 
+/// Rules, a line each.
+fn rule_lines(items: Vec<toml::Value>) -> Option<String> {
+    let lines = items.into_iter().map(|item| match item {
+        toml::Value::String(line) => Some(line),
+        _ => None,
+    });
+    Some(lines.collect::<Option<Vec<_>>>()?.join("\n"))
+}
+
 /// The address at which this instance meets the others: that for clients, unless another is
 /// configured.
 fn interconnect_address(params: &Instance, listen: IpAddr) -> Result<IpAddr, Failure> {
@@ -162,16 +181,30 @@ fn interconnect_address(params: &Instance, listen: IpAddr) -> Result<IpAddr, Fai
     }
 }
 
-/// The networks whose clients are let in.
-pub fn trusted_clients(params: &Instance) -> Result<Vec<Network>, Failure> {
+/// The rules by which clients are let in.
+pub fn rules(params: &Instance) -> Result<Rules, Failure> {
     let text = params.text("trusted_clients");
     let parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
-    parts
+    let networks: Vec<Network> = parts
         .map(|p| {
             p.parse()
                 .map_err(|e| Failure(format!("trusted_clients: {e}")))
         })
-        .collect()
+        .collect::<Result<_, Failure>>()?;
+    let rules = Rules::parse(&params.text("access_rules"), &networks)
+        .map_err(|e| Failure(format!("access_rules: {e}")))?;
+    if rules.need_certificates() && params.text("ssl_ca_file").is_empty() {
+        return Err(Failure(
+            "access_rules ask for certificates of clients, so ssl_ca_file has to say who signs them"
+                .into(),
+        ));
+    }
+    if rules.reach_out() && !params.is_on("ssl") {
+        return Err(Failure(
+            "clients of other machines are let in with TLS alone, and ssl is off".into(),
+        ));
+    }
+    Ok(rules)
 }
 
 /// Addresses of other instances, as `2=127.0.0.1:6502,3=127.0.0.1:6503`.
@@ -428,6 +461,28 @@ mod tests {
                 message.contains(culprit) && message.contains(CONFIG_FILE),
                 "{message}"
             );
+        }
+        let with = |text: &str| {
+            std::fs::write(dir.join(CONFIG_FILE), text).unwrap();
+            parameters(&args, 1).and_then(|params| rules(&params))
+        };
+        let listed = with(
+            "access_rules = [\n  \"local all all trust\",\n  \"hostssl all all all scram-sha-256\",\n]\n",
+        );
+        assert!(listed.ok().unwrap().reach_out());
+        for (text, culprit) in [
+            ("access_rules = [1]", "each in quotes"),
+            ("access_rules = \"host all all all trust\"", "need hostssl"),
+            (
+                "trusted_clients = \"10.0.0.0/8\"\nssl = false",
+                "ssl is off",
+            ),
+            ("access_rules = \"hostssl all all all cert\"", "ssl_ca_file"),
+        ] {
+            let Err(Failure(message)) = with(text) else {
+                panic!("{text} was taken")
+            };
+            assert!(message.contains(culprit), "{message}");
         }
         std::fs::remove_dir_all(&dir).unwrap();
         let found = peers("2=127.0.0.1:6502, 3=127.0.0.1:6503").ok().unwrap();

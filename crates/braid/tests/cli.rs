@@ -144,7 +144,7 @@ fn verify_tells_damage_by_its_exit_code() {
     let database = Database::new("cli-verify", 1);
     let (data, port) = (database.data(), database.port(1));
     assert!(up(&data, port).status.success());
-    let url = format!("postgresql://tester@127.0.0.1:{port}/braid");
+    let url = format!("postgresql://127.0.0.1:{port}/braid");
     let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("connect");
     client
         .batch_execute(
@@ -236,7 +236,7 @@ fn parameters_come_from_files_flags_and_alter_system() {
         "1 to 100 are possible",
     );
     assert!(up(&data, port).status.success());
-    let url = format!("postgresql://tester@127.0.0.1:{port}/braid");
+    let url = format!("postgresql://127.0.0.1:{port}/braid");
     let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("connect");
     let mut show = |name: &str| -> String {
         client

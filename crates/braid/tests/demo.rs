@@ -181,7 +181,7 @@ fn an_acknowledged_commit_that_is_lost_fails_the_demo() {
     demo.go_on_to(7);
     let pids = demo.pids();
     // The first payment of a client was acknowledged: otherwise there would be no second one.
-    let url = format!("postgresql://tester@127.0.0.1:{}/braid", demo.port);
+    let url = format!("postgresql://127.0.0.1:{}/braid", demo.port);
     let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("connect");
     let lost = "delete from payment where client = 3 and n = 1";
     assert_eq!(client.execute(lost, &[]).expect("deleted"), 1);

@@ -26,6 +26,14 @@ pub const EMPTY_QUERY: &[u8] = b"I\0\0\0\x04";
 pub const COPY_DONE: &[u8] = b"c\0\0\0\x04";
 pub const AUTHENTICATION_OK: &[u8] = b"R\0\0\0\x08\0\0\0\0";
 
+/// A message of the exchange by which a client proves itself.
+pub fn authentication(out: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
+    message(out, b'R', |out| {
+        out.extend_from_slice(&kind.to_be_bytes());
+        fill(out);
+    });
+}
+
 pub fn ready_for_query(out: &mut Vec<u8>, status: TxStatus) {
     let letter = match status {
         TxStatus::Idle => b'I',

@@ -9,10 +9,14 @@
 //! - Memory follows what has arrived, not what a message announces. Large messages of all sessions
 //!   share a budget.
 //! - Both directions block in `wait`, with no latch held.
+//! - If the client speaks TLS, both directions go through one [`TlsSession`] from the end of its
+//!   handshake on.
 
+use std::cell::RefCell;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -21,6 +25,7 @@ use wait::Event;
 
 use crate::message::{self, Violation};
 use crate::poll::Poll;
+use crate::tls::TlsSession;
 
 /// Size of the input buffer of a session that sends no large messages. It holds the messages of one
 /// statement many times over.
@@ -52,6 +57,7 @@ pub enum InputEnd {
 
 pub struct Input {
     stream: Arc<TcpStream>,
+    tls: Option<Rc<RefCell<TlsSession>>>,
     buffer: Vec<u8>,
     /// Input that has arrived and is not consumed yet: `buffer[start..end]`.
     start: usize,
@@ -66,12 +72,18 @@ impl Input {
     pub fn new(stream: Arc<TcpStream>, poll: Duration) -> Input {
         Input {
             stream,
+            tls: None,
             buffer: vec![0; INPUT_BYTES],
             start: 0,
             end: 0,
             reserved: 0,
             poll: Poll::new(poll),
         }
+    }
+
+    /// From now on what arrives is encrypted.
+    pub fn decrypt(&mut self, tls: Rc<RefCell<TlsSession>>) {
+        self.tls = Some(tls);
     }
 
     /// The place of the next message if it has arrived in full; the message is then consumed.
@@ -86,6 +98,16 @@ impl Input {
             }
             _ => Ok(None),
         }
+    }
+
+    /// The kind of the next message, as soon as its first byte has arrived.
+    pub fn first(&self) -> Option<u8> {
+        self.buffer[self.start..self.end].first().copied()
+    }
+
+    /// Forgets what has arrived and was not consumed.
+    pub fn discard(&mut self) {
+        (self.start, self.end) = (0, 0);
     }
 
     /// The bytes of a message that [`Input::next`] or [`Input::next_startup`] gave, valid until
@@ -125,6 +147,7 @@ impl Input {
         self.make_room()?;
         let Input {
             stream,
+            tls,
             buffer,
             end,
             poll,
@@ -132,7 +155,7 @@ impl Input {
         } = self;
         let room = &mut buffer[*end..];
         let began = Instant::now();
-        let count = wait::during(Event::NetFromClient, [0, 0, 0], || {
+        let mut arrive = |room: &mut [u8]| {
             if let Some(looked) = poll.look(stream, room, began) {
                 return looked;
             }
@@ -142,6 +165,10 @@ impl Input {
                     result => return result,
                 }
             }
+        };
+        let count = wait::during(Event::NetFromClient, [0, 0, 0], || match tls {
+            None => arrive(room),
+            Some(tls) => tls.borrow_mut().read(stream, room, arrive),
         });
         poll.came_after(began.elapsed());
         match count {
@@ -219,6 +246,7 @@ impl Drop for Input {
 
 pub struct Output {
     stream: Arc<TcpStream>,
+    tls: Option<Rc<RefCell<TlsSession>>>,
     /// Messages that are not sent yet; `backend` has their form.
     pub buffer: Vec<u8>,
     /// Set when sending has failed once. The client is gone, and everything further is dropped.
@@ -232,10 +260,16 @@ impl Output {
     pub fn new(stream: Arc<TcpStream>) -> Output {
         Output {
             stream,
+            tls: None,
             buffer: Vec::with_capacity(4 << 10),
             broken: false,
             gate: None,
         }
+    }
+
+    /// From now on what is sent is encrypted.
+    pub fn encrypt(&mut self, tls: Rc<RefCell<TlsSession>>) {
+        self.tls = Some(tls);
     }
 
     /// From now on this output sends the session's results.
@@ -264,6 +298,9 @@ impl Output {
 
     /// Ends the connection for both sides.
     pub fn close(&self) {
+        if let Some(tls) = self.tls.as_ref().filter(|_| !self.broken) {
+            tls.borrow_mut().close(&self.stream);
+        }
         // The client may have closed already; then there is nothing to end.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
@@ -280,8 +317,9 @@ impl Output {
             gate.pass();
         }
         let bytes = self.buffer.len() as u64;
-        let result = wait::during(event, [0, bytes, 0], || {
-            (&*self.stream).write_all(&self.buffer)
+        let result = wait::during(event, [0, bytes, 0], || match &self.tls {
+            None => (&*self.stream).write_all(&self.buffer),
+            Some(tls) => tls.borrow_mut().write_all(&self.stream, &self.buffer),
         });
         self.buffer.clear();
         if self.buffer.capacity() > OUTPUT_KEEP_BYTES {

@@ -9,23 +9,30 @@
 //! - Bytes from a client never panic, and never take memory before they have arrived.
 //! - A session that panics ends the instance.
 
+mod arrival;
+mod authenticate;
 mod backend;
 mod client;
 mod connection;
 mod extended;
+mod guesses;
 mod listener;
 mod message;
 mod network;
 mod options;
 mod pmon;
 mod poll;
+mod presence;
 mod registry;
+mod rules;
 mod session;
 mod sink;
 mod startup;
 #[cfg(test)]
 mod testing;
+pub mod tls;
 
 pub use listener::{Bound, SPARE_CONNECTIONS, Server, ServerConfig, ServerError};
 pub use message::MAX_MESSAGE_BYTES;
 pub use network::Network;
+pub use rules::Rules;

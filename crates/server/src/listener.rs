@@ -11,26 +11,31 @@
 //!   [`SPARE_CONNECTIONS`] connections beyond the session limit, a further one is closed at once.
 //! - A panic in a session is a broken invariant of the whole instance. So the instance aborts.
 
+use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use charset::Encoding;
 use rustix::net::sockopt;
-use sql::{Database, Error, SqlSession};
+use sql::{Database, Error};
 
+use crate::arrival::Arriving;
+use crate::authenticate::Refusal;
 use crate::backend::{self, Severity};
-use crate::client::Connection;
 use crate::connection::{Input, Output};
-use crate::network::Network;
-use crate::options;
+use crate::guesses::Guesses;
 use crate::pmon::Pmon;
-use crate::registry::{self, Entry, Registry};
+use crate::presence::Presences;
+use crate::registry::{Entry, Registry};
+use crate::rules::Rules;
 use crate::session::{End, Session};
 use crate::startup::{self, Packet, Startup};
+use crate::tls::{Tls, TlsSession};
 
 /// Connections beyond the session limit that may be at their start. They are cancel requests, and
 /// clients that are to be told that there are too many.
@@ -48,9 +53,9 @@ const TELL_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     pub address: SocketAddr,
-    /// Networks whose clients are let in, besides the clients of this machine. No client is asked
-    /// for a password. If the address is not a loopback one, there must be at least one network.
-    pub trusted: Vec<Network>,
+    /// The rules by which clients are let in. If the address is not a loopback one, some of them
+    /// must be about clients of other machines.
+    pub rules: Rules,
     /// Sessions that may exist at once. One more gets error 53300.
     pub max_sessions: usize,
     /// The time from connecting until the startup packet must be complete.
@@ -63,9 +68,9 @@ pub struct ServerConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     #[error(
-        "{0} is not a loopback address, and no client is asked for a password: name the networks whose clients are let in with trusted_clients"
+        "{0} is not a loopback address, and nobody may come to it: name the networks whose clients are let in with trusted_clients, or in access_rules"
     )]
-    NobodyTrusted(SocketAddr),
+    NobodyAllowed(SocketAddr),
     #[error("port {port} on {ip} is in use by another program", port = .0.port(), ip = .0.ip())]
     InUse(SocketAddr),
     #[error("cannot listen on {0}: {1}")]
@@ -84,15 +89,23 @@ pub struct Server {
 /// first. A client that connects is told to come later.
 pub struct Bound {
     server: Server,
-    /// Set once the database is open.
-    database: Arc<OnceLock<Arc<Database>>>,
+    served: Arc<Served>,
+}
+
+/// What the connections of a port are served with. Each is set once it is there.
+#[derive(Default)]
+pub struct Served {
+    pub database: OnceLock<Arc<Database>>,
+    pub tls: OnceLock<Tls>,
+    pub guesses: Arc<Guesses>,
+    pub presences: Arc<Presences>,
 }
 
 impl Bound {
     pub fn bind(config: ServerConfig) -> Result<Bound, ServerError> {
         let address = config.address;
-        if !address.ip().is_loopback() && config.trusted.is_empty() {
-            return Err(ServerError::NobodyTrusted(address));
+        if !address.ip().is_loopback() && !config.rules.reach_out() {
+            return Err(ServerError::NobodyAllowed(address));
         }
         let failed = |e| ServerError::Listen(address, e);
         let listener = TcpListener::bind(address).map_err(|e| match e.kind() {
@@ -102,11 +115,11 @@ impl Bound {
         let address = listener.local_addr().map_err(failed)?;
         let listener = Arc::new(listener);
         let registry = Arc::new(Registry::default());
-        let database = Arc::new(OnceLock::new());
+        let served = Arc::new(Served::default());
         let mut acceptor = Acceptor {
             listener: listener.clone(),
             registry: registry.clone(),
-            database: database.clone(),
+            served: served.clone(),
             config,
             turned_away: Told::default(),
         };
@@ -123,7 +136,7 @@ impl Bound {
             accepting,
             pmon: pmon.map_err(failed)?,
         };
-        Ok(Bound { server, database })
+        Ok(Bound { server, served })
     }
 
     /// The address at which clients find the server. The port is the real one, also if 0 was asked
@@ -132,11 +145,19 @@ impl Bound {
         self.server.address
     }
 
+    /// From now on clients that ask for TLS get it.
+    pub fn encrypt(&self, tls: Tls) {
+        assert!(
+            self.served.tls.set(tls).is_ok(),
+            "invariant: a port has one certificate"
+        );
+    }
+
     /// The database is open: begins to let clients in.
     pub fn serve(self, database: Arc<Database>) -> Server {
         database.serve(self.server.registry.clone());
         assert!(
-            self.database.set(database).is_ok(),
+            self.served.database.set(database).is_ok(),
             "invariant: a port serves one database"
         );
         self.server
@@ -166,7 +187,7 @@ impl Server {
 struct Acceptor {
     listener: Arc<TcpListener>,
     registry: Arc<Registry>,
-    database: Arc<OnceLock<Arc<Database>>>,
+    served: Arc<Served>,
     config: ServerConfig,
     turned_away: Told,
 }
@@ -185,7 +206,8 @@ impl Told {
             return;
         }
         tracing::warn!(
-            "{} clients were turned away, the last one from {from}: it is not in trusted_clients",
+            "{} clients were turned away, the last one from {from}: neither trusted_clients nor \
+             access_rules let in any client of that address",
             self.since
         );
         (self.at, self.since) = (Some(Instant::now()), 0);
@@ -211,14 +233,8 @@ impl Acceptor {
         }
     }
 
-    fn is_trusted(&self, client: IpAddr) -> bool {
-        // A listener for both versions of IP gives addresses of version 4 in the form of version 6.
-        let client = client.to_canonical();
-        client.is_loopback() || self.config.trusted.iter().any(|n| n.contains(client))
-    }
-
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
-        if !self.is_trusted(peer.ip()) {
+        if !peer.ip().to_canonical().is_loopback() && !self.config.rules.know(peer.ip()) {
             return self.turned_away.client(peer.ip());
         }
         if self.registry.connections() >= self.config.max_sessions + SPARE_CONNECTIONS {
@@ -230,14 +246,14 @@ impl Acceptor {
         }
         let stream = Arc::new(stream);
         let entry = self.registry.enter(stream.clone());
-        let (database, config) = (self.database.clone(), self.config.clone());
+        let (served, config) = (self.served.clone(), self.config.clone());
         let name = format!("client {}", peer.port());
         let thread = std::thread::Builder::new()
             .name(name)
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 let ran = catch_unwind(AssertUnwindSafe(|| {
-                    connection(&database, &config, stream, peer, &entry)
+                    connection(&served, &config, stream, peer, &entry)
                 }));
                 if let Err(panic) = ran {
                     abort_instance(&*panic);
@@ -273,7 +289,7 @@ fn abort_instance(panic: &(dyn std::any::Any + Send)) -> ! {
 
 /// The life of a connection.
 fn connection(
-    database: &OnceLock<Arc<Database>>,
+    served: &Served,
     config: &ServerConfig,
     stream: Arc<TcpStream>,
     peer: SocketAddr,
@@ -282,32 +298,30 @@ fn connection(
     let mut input = Input::new(stream.clone(), config.client_poll);
     let mut output = Output::new(stream.clone());
     let guard = wait::session::register(wait::session::Kind::User, "client");
-    if let Some(startup) = receive_startup(database, config, &stream, &mut input, &mut output) {
-        match open_session(
-            database,
+    let deadline = Instant::now() + config.startup_timeout;
+    let startup = receive_startup(served, &stream, deadline, &mut input, &mut output);
+    if let Some((startup, session)) = startup {
+        let arriving = Arriving {
+            served,
             config,
-            &startup,
-            guard.session().sid,
+            startup: &startup,
+            sid: guard.session().sid,
             peer,
             entry,
-            &mut output,
-        ) {
-            Ok((sql, connection)) => {
+            tls: session.as_deref(),
+            stream: &stream,
+            deadline,
+        };
+        match arriving.open_session(&mut input, &mut output) {
+            Ok((sql, connection, _presence)) => {
                 output.of_session(&sql);
                 let end = Session::new(sql, entry, connection).run(&mut input, &mut output);
                 debug_assert!(matches!(end, End::Client | End::Told));
             }
-            Err(error) => {
-                // As long as there is no session, nothing is known of its encoding.
-                backend::error_response(
-                    &mut output.buffer,
-                    Severity::Fatal,
-                    &error,
-                    Encoding::UTF8,
-                );
-                // The connection ends in any case.
-                let _ = output.flush();
+            Err(Refusal::Told(error)) => {
+                let _: Option<()> = refuse(&error, &mut output);
             }
+            Err(Refusal::Gone) => {}
         }
     }
     output.close();
@@ -316,14 +330,14 @@ fn connection(
 /// Takes packets until one starts a session. `None`: the connection is to be closed. The client has
 /// been told why, if it can hear.
 fn receive_startup(
-    database: &OnceLock<Arc<Database>>,
-    config: &ServerConfig,
+    served: &Served,
     stream: &TcpStream,
+    deadline: Instant,
     input: &mut Input,
     output: &mut Output,
-) -> Option<Startup> {
-    let deadline = Instant::now() + config.startup_timeout;
+) -> Option<(Startup, Option<Rc<RefCell<TlsSession>>>)> {
     let mut encryption_requests = 0;
+    let mut session = None;
     let startup = loop {
         let packet = match input.next_startup(startup::MAX_STARTUP_BYTES) {
             Ok(Some(range)) => startup::decode(input.bytes(range)),
@@ -339,105 +353,79 @@ fn receive_startup(
             }
             Err(violation) => Err(violation),
         };
-        match packet {
-            Ok(Packet::Startup(startup)) => break startup,
-            Ok(Packet::Cancel { pid, secret }) => {
-                if let Some(database) = database.get() {
+        match (packet, served.tls.get()) {
+            (Ok(Packet::Startup(startup)), _) => break startup,
+            (Ok(Packet::Cancel { pid, secret }), _) => {
+                if let Some(database) = served.database.get() {
                     database.cancel_request(pid, &secret);
                 }
                 return None;
             }
             // The client meant anything that it sent behind this request to be encrypted. That must
             // never be taken for clear text.
-            Ok(Packet::Encryption)
-                if encryption_requests < startup::MAX_ENCRYPTION_REQUESTS && input.is_empty() =>
+            (Ok(Packet::Ssl | Packet::GssEncryption), _) if !input.is_empty() => {
+                let error = Error::new("08P01", "received unencrypted data after SSL request")
+                    .detail(
+                        "This could be either a client-software bug or evidence of an attempted \
+                         man-in-the-middle attack.",
+                    );
+                return refuse(&error, output);
+            }
+            (Ok(Packet::Ssl | Packet::GssEncryption), _)
+                if session.is_some() || encryption_requests == startup::MAX_ENCRYPTION_REQUESTS =>
             {
+                return None;
+            }
+            (Ok(Packet::Ssl), Some(tls)) => {
+                output.buffer.push(b'S');
+                output.flush().ok()?;
+                session = Some(encrypt(tls, stream, deadline, input, output)?);
+            }
+            (Ok(Packet::Ssl | Packet::GssEncryption), _) => {
                 encryption_requests += 1;
                 output.buffer.push(b'N');
                 output.flush().ok()?;
             }
-            Ok(Packet::Encryption) => return None,
-            Err(violation) => {
-                let error = Error::new("08P01", violation.message);
-                // As long as there is no session, nothing is known of its encoding.
-                backend::error_response(
-                    &mut output.buffer,
-                    Severity::Fatal,
-                    &error,
-                    Encoding::UTF8,
-                );
-                output.flush().ok()?;
-                return None;
-            }
+            (Err(violation), _) => return refuse(&Error::new("08P01", violation.message), output),
         }
     };
-    stream.set_read_timeout(None).ok()?;
-    Some(startup)
+    Some((startup, session))
 }
 
-/// Makes the session and greets the client.
-fn open_session(
-    database: &OnceLock<Arc<Database>>,
-    config: &ServerConfig,
-    startup: &Startup,
-    sid: u32,
-    client: SocketAddr,
-    entry: &Entry,
+/// Tells the client why it is not let in. The connection ends in any case.
+fn refuse<T>(error: &Error, output: &mut Output) -> Option<T> {
+    // As long as there is no session, nothing is known of its encoding.
+    backend::error_response(&mut output.buffer, Severity::Fatal, error, Encoding::UTF8);
+    output.flush().ok()?;
+    None
+}
+
+/// Carries out the TLS handshake. `None`: it failed, and the client knows.
+fn encrypt(
+    tls: &Tls,
+    stream: &TcpStream,
+    deadline: Instant,
+    input: &mut Input,
     output: &mut Output,
-) -> sql::Result<(SqlSession, Connection)> {
-    let database = database
-        .get()
-        .ok_or_else(|| Error::new("57P03", "the database system is starting up"))?;
-    database.check_service(&startup.database)?;
-    let connection = Connection::new(entry.client().clone())
-        .map_err(|e| Error::new("58030", format!("could not set up the connection: {e}")))?;
-    let secret = registry::new_secret(startup.minor)
-        .map_err(|e| Error::new("58030", format!("could not generate a cancel key: {e}")))?;
-    if !entry.become_session(sid, &secret, config.max_sessions) {
-        return Err(
-            Error::new("53300", "sorry, too many clients already").detail(format!(
-                "The limit is {} sessions (max_sessions).",
-                config.max_sessions
-            )),
-        );
-    }
-    if entry.registry().is_stopping() {
-        return Err(Error::new("57P03", "the database system is shutting down"));
-    }
-    let program = startup
-        .parameters
-        .iter()
-        .find(|(name, _)| name == "application_name");
-    wait::session::identify(wait::session::Identity {
-        user: startup.user.clone(),
-        program: program.map(|(_, value)| value.clone()).unwrap_or_default(),
-        database: startup.database.clone(),
-        client: client.to_string(),
+) -> Option<Rc<RefCell<TlsSession>>> {
+    let began = TlsSession::new(tls).map_err(io::Error::other);
+    let shaken = began.and_then(|mut session| {
+        let shaken = wait::during(wait::Event::NetFromClient, [0, 0, 0], || {
+            session.handshake(stream, deadline)
+        });
+        shaken.map(|()| session)
     });
-    if startup.replication {
-        return Err(Error::unsupported("replication connections"));
+    match shaken {
+        Ok(session) => {
+            let session = Rc::new(RefCell::new(session));
+            input.decrypt(session.clone());
+            output.encrypt(session.clone());
+            Some(session)
+        }
+        Err(e) => {
+            // Strangers can make it happen as often as they like.
+            tracing::debug!("could not accept an SSL connection: {e}");
+            None
+        }
     }
-    let mut parameters = options::parse(&startup.options)?;
-    parameters.extend_from_slice(&startup.parameters);
-    let mut session = SqlSession::new(database, &startup.user, &startup.database, &parameters)?;
-    let encoding = session.client_encoding();
-    let out = &mut output.buffer;
-    if startup.negotiate {
-        backend::negotiate_protocol_version(out, startup.minor, &startup.unknown_options);
-    }
-    out.extend_from_slice(backend::AUTHENTICATION_OK);
-    for (name, value) in session.startup_parameters() {
-        backend::parameter_status(out, &name, &value, encoding);
-    }
-    let pid = wait::pid::of(database.engine().instance(), sid);
-    backend::backend_key(out, pid, &secret);
-    // The parameters that the startup packet changed are among those just sent.
-    for notice in session.take_messages().notices {
-        backend::notice_response(out, &notice, encoding);
-    }
-    backend::ready_for_query(out, session.status());
-    output
-        .flush()
-        .map_err(|e| Error::new("08006", format!("could not send data to client: {e}")))?;
-    Ok((session, connection))
 }

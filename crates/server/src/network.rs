@@ -43,6 +43,16 @@ impl FromStr for Network {
 }
 
 impl Network {
+    /// The addresses that begin with the first `bits` of `address`, which has no more.
+    pub(crate) fn new(address: IpAddr, bits: u32) -> Network {
+        Network { address, bits }
+    }
+
+    /// Whether all addresses of the other network are in this one.
+    pub(crate) fn includes(&self, other: &Network) -> bool {
+        self.bits <= other.bits && self.contains(other.address)
+    }
+
     pub fn contains(&self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4()
             && (number(self.address) ^ number(address)) & mask(self.address, self.bits) == 0

@@ -1,5 +1,5 @@
-//! The start of a session: encryption requests (which are refused), cancel requests, protocol
-//! version and parameters.
+//! The start of a session: requests for encryption, cancel requests, protocol version and
+//! parameters.
 
 use crate::message::Violation;
 
@@ -17,9 +17,11 @@ const GSS_ENCRYPTION: u32 = 80_877_104;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// An SSLRequest or GSSENCRequest. It is answered with `N`. Then the client goes on in the
-    /// clear, or gives up.
-    Encryption,
+    /// SSLRequest: answered with `S`, on which a TLS handshake follows, or with `N`, on which the
+    /// client goes on in the clear or gives up.
+    Ssl,
+    /// GSSENCRequest: always answered with `N`.
+    GssEncryption,
     Cancel {
         pid: i32,
         secret: Vec<u8>,
@@ -56,7 +58,8 @@ pub fn decode(packet: &[u8]) -> Result<Packet, Violation> {
     };
     let code = u32::from_be_bytes([code[0], code[1], code[2], code[3]]);
     match code {
-        SSL | GSS_ENCRYPTION => return Ok(Packet::Encryption),
+        SSL => return Ok(Packet::Ssl),
+        GSS_ENCRYPTION => return Ok(Packet::GssEncryption),
         CANCEL => {
             let (pid, secret) = body
                 .split_first_chunk::<4>()

@@ -8,12 +8,13 @@ use block::ObjectId;
 use engine::Engine;
 use parking_lot::Mutex;
 
+use crate::dict::role::{FIRST_SUPERUSER, Role};
 use crate::dict::{Change, Dict, store};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::orders::{self, Orders};
 use crate::params::Instance;
 use crate::plan_cache::PlanCache;
-use crate::session::now_micros;
+use crate::session::{SqlSession, now_micros};
 
 pub struct Database {
     engine: Arc<Engine>,
@@ -53,6 +54,7 @@ impl Database {
             orders: Orders::default(),
             started_micros: now_micros(),
         });
+        SqlSession::make_first_superuser(&database)?;
         if let Some(cluster) = database.engine.cluster() {
             let weak = Arc::downgrade(&database);
             let stopped = || "it is stopping".to_string();
@@ -97,6 +99,42 @@ impl Database {
         for object in before.objects().difference(&self.dict.load().objects()) {
             self.engine.forget_dropped(*object);
         }
+    }
+
+    /// What a client has to prove that says it is this user. A user who does not exist, has no password, or one that has ended, is
+    /// asked the same, and proves nothing.
+    pub fn verifier(&self, user: &str) -> Result<scram::Verifier> {
+        self.refresh()?;
+        let dict = self.dict();
+        let Some(door) = dict.door() else {
+            return Err(Error::internal("the dictionary has no secret of the door"));
+        };
+        let mock = door.mock(user);
+        let lasting = |r: &&Arc<Role>| r.valid_until.is_none_or(|until| until >= now_micros());
+        let role = dict.role(user).filter(lasting);
+        let known = role.and_then(|r| r.password.as_ref()?.verifier());
+        Ok(known.unwrap_or(mock))
+    }
+
+    /// The role of a client that has proved to be this user.
+    pub fn admit(&self, user: &str) -> Result<Arc<Role>> {
+        self.refresh()?;
+        let role = self.dict().role(user).cloned();
+        let role = role.ok_or_else(|| crate::service::no_role(user))?;
+        match role.login {
+            true => Ok(role),
+            false => Err(Error::new(
+                "28000",
+                format!("role \"{user}\" is not permitted to log in"),
+            )),
+        }
+    }
+
+    /// The superuser that the first start made, and whether it has a password.
+    pub fn first_superuser(&self) -> Option<(String, bool)> {
+        let dict = self.dict();
+        let role = dict.role_by_oid(FIRST_SUPERUSER)?;
+        Some((role.name.clone(), role.password.is_some()))
     }
 
     pub fn engine(&self) -> &Arc<Engine> {
@@ -200,7 +238,9 @@ mod tests {
         config.preallocate_bytes = 1 << 20;
         engine::Engine::create(&config, &Quiet).unwrap();
         let engine = engine::Engine::open(config, &Quiet).unwrap();
-        let database = Database::open(engine.clone(), Arc::new(Instance::new(None))).unwrap();
+        let params = Instance::new(None);
+        params.state("superuser", "tester".into());
+        let database = Database::open(engine.clone(), Arc::new(params)).unwrap();
         let mut session = SqlSession::new(&database, "tester", "braid", &[]).unwrap();
         execute(&mut session, "create table t (id bigint)");
         let created = database.dict().table("t").unwrap().oid;

@@ -36,6 +36,11 @@ impl Database {
     }
 }
 
+/// What a client is told that says it is a user whom nobody knows.
+pub fn no_role(name: &str) -> Error {
+    Error::new("28000", format!("role \"{name}\" does not exist"))
+}
+
 fn where_it_runs(on: &[InstanceId]) -> String {
     match on {
         [] => "None of its instances is up.".to_string(),

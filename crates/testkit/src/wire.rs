@@ -35,9 +35,9 @@ impl Message {
     }
 }
 
-/// A connection that sends whatever it is given.
-pub struct Client {
-    pub stream: TcpStream,
+/// A connection that sends whatever it is given, in the clear or through TLS.
+pub struct Client<S = TcpStream> {
+    pub stream: S,
     /// What the server said until it was ready for the first query.
     pub greeting: Vec<Message>,
 }
@@ -53,10 +53,7 @@ impl Client {
             .set_read_timeout(Some(Duration::from_secs(60)))
             .expect("timeout");
         stream.set_nodelay(true).expect("nodelay");
-        Client {
-            stream,
-            greeting: Vec::new(),
-        }
+        Client::over(stream)
     }
 
     /// A connection that is ready for queries.
@@ -72,12 +69,26 @@ impl Client {
         client
     }
 
+    /// Asks the server to cancel the statement of another connection.
+    pub fn cancel(port: u16, key: &[u8]) {
+        let mut client = Client::raw(port);
+        client.send_startup(CANCEL, key);
+        assert_eq!(client.receive(), None, "a cancel request gets no answer");
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    /// A connection over a stream on which nothing of the protocol has been said yet.
+    pub fn over(stream: S) -> Client<S> {
+        Client {
+            stream,
+            greeting: Vec::new(),
+        }
+    }
+
     /// Sends a packet without a tag: a startup packet or a request.
     pub fn send_startup(&mut self, code: u32, body: &[u8]) {
-        let mut packet = (body.len() as u32 + 8).to_be_bytes().to_vec();
-        packet.extend_from_slice(&code.to_be_bytes());
-        packet.extend_from_slice(body);
-        self.stream.write_all(&packet).expect("send");
+        self.stream.write_all(&packet(code, body)).expect("send");
     }
 
     /// Sends messages in one write.
@@ -155,13 +166,14 @@ impl Client {
             .1
             .clone()
     }
+}
 
-    /// Asks the server to cancel the statement of another connection.
-    pub fn cancel(port: u16, key: &[u8]) {
-        let mut client = Client::raw(port);
-        client.send_startup(CANCEL, key);
-        assert_eq!(client.receive(), None, "a cancel request gets no answer");
-    }
+/// A packet without a tag.
+pub fn packet(code: u32, body: &[u8]) -> Vec<u8> {
+    let mut packet = (body.len() as u32 + 8).to_be_bytes().to_vec();
+    packet.extend_from_slice(&code.to_be_bytes());
+    packet.extend_from_slice(body);
+    packet
 }
 
 fn first_value(row: &Message) -> String {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
-use crate::Failure;
+use crate::{Failure, user};
 
 /// How long a connection may take to come about. Only a demo that fails waits for so long.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ pub fn connect(port: u16) -> Result<Client, postgres::Error> {
     Config::new()
         .host("127.0.0.1")
         .port(port)
-        .user("demo")
+        .user(&user::superuser())
         .dbname("braid")
         .application_name("demo")
         .connect_timeout(CONNECT_TIMEOUT)

@@ -81,6 +81,7 @@ impl Cluster {
             ("--interconnect-port", inner.to_string()),
             ("--peers", peers.join(",")),
             ("--buffer-cache", "16MB".to_string()),
+            ("--set", testkit::processes::SUPERUSER.to_string()),
         ];
         let settings = settings.into_iter().map(|s| ("--set", s));
         c.args = ["up", "--detach"].map(str::to_string).into();

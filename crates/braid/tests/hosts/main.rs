@@ -53,6 +53,7 @@ fn instances_on_two_hosts_are_one_database() {
         "{log}"
     );
     certificates(&site);
+    site.set_password();
     let one = start(&site, &network, 1, &[]);
     let mut a = client(&site, 1, &network.address(1), PORT);
     let two = start(&site, &network, 2, &[]);
@@ -79,7 +80,7 @@ fn instances_on_two_hosts_are_one_database() {
     let output = network.run(2, "psql", &["-X", &url, "-c", "select 1"]);
     assert!(!output.status.success());
     waiting::until("it is told", || {
-        site.log(1).contains("is not in trusted_clients")
+        site.log(1).contains("neither trusted_clients nor")
     });
 
     // Instance 2 dies with a transaction under way. Instance 1 goes on at once, and has rolled back
@@ -113,6 +114,7 @@ fn of_two_hosts_that_are_cut_apart_one_goes_on() {
     };
     let site = Site::new("cut");
     certificates(&site);
+    site.set_password();
     let more = ["--set", "css_misscount=3"];
     let one = start(&site, &network, 1, &more);
     let mut a = client(&site, 1, &network.address(1), PORT);

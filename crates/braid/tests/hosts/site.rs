@@ -1,9 +1,11 @@
 //! A database directory, and the instances that a test runs over it. Each is a process of its own,
 //! without a guard.
 
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use testkit::processes::{signal, status, succeeds};
+use testkit::processes::{SUPERUSER, signal, status, succeeds};
 use testkit::scratch::Scratch;
 use testkit::waiting;
 
@@ -36,7 +38,7 @@ impl Site {
         let child = command
             .args(["instance", "--data", &self.data()])
             .args(["--instance", &k.to_string(), "--buffer-cache", "32MB"])
-            .args(["--set", "redo_file_size=32MB"])
+            .args(["--set", "redo_file_size=32MB", "--set", SUPERUSER])
             .args(args)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("log"))
@@ -44,6 +46,20 @@ impl Site {
             .spawn()
             .expect("braid starts");
         Instance(child)
+    }
+
+    /// Makes the database, and gives its superuser the password by which clients of other hosts are
+    /// let in. That takes an instance that listens on loopback.
+    pub fn set_password(&self) {
+        let (data, port) = (self.data(), testkit::ports::free_port());
+        let port_text = port.to_string();
+        let mut args = vec!["up", "--detach", "--data", &data, "--port", &port_text];
+        args.extend(["--set", "redo_file_size=32MB", "--set", SUPERUSER]);
+        succeeds(&args);
+        testkit::processes::client(port)
+            .batch_execute(&format!("alter role tester password '{PASSWORD}'"))
+            .expect("a password");
+        succeeds(&["down", "--data", &data]);
     }
 
     pub fn status(&self) -> Vec<serde_json::Value> {
@@ -95,14 +111,48 @@ impl Drop for Instance {
     }
 }
 
+const PASSWORD: &str = "of the hosts";
+
+/// A client with a password, through TLS: OpenSSL's client carries its bytes.
 pub fn try_client(host: &str, port: u16) -> Result<postgres::Client, postgres::Error> {
-    postgres::Config::new()
-        .host(host)
-        .port(port)
+    let carrier = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let own = carrier.local_addr().expect("its address").port();
+    let target = format!("{host}:{port}");
+    let carrying = std::thread::spawn(move || {
+        let (client, _) = carrier.accept().expect("a client");
+        carry(client, &target)
+    });
+    let client = postgres::Config::new()
+        .host("127.0.0.1")
+        .port(own)
         .user("tester")
+        .password(PASSWORD)
         .dbname("braid")
         .connect_timeout(Duration::from_secs(5))
-        .connect(postgres::NoTls)
+        .connect(postgres::NoTls);
+    let mut openssl = carrying.join().expect("carried");
+    // It ends with the connection.
+    std::thread::spawn(move || openssl.wait());
+    client
+}
+
+/// A process that carries the bytes of the client to the target, encrypted.
+fn carry(client: TcpStream, target: &str) -> Child {
+    let end = || Stdio::from(OwnedFd::from(client.try_clone().expect("a socket")));
+    Command::new("openssl")
+        .args([
+            "s_client",
+            "-quiet",
+            "-starttls",
+            "postgres",
+            "-connect",
+            target,
+        ])
+        .stdin(end())
+        .stdout(end())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("openssl runs")
 }
 
 /// Opens a session as soon as there can be one.

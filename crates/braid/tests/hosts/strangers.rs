@@ -99,6 +99,7 @@ fn strangers_get_nothing_and_disturb_nobody() {
     };
     let site = Site::new("strangers");
     certificates(&site);
+    site.set_password();
     let one = start(&site, &network, 1, &[]);
     let mut a = client(&site, 1, &network.address(1), PORT);
     let two = start(&site, &network, 2, &[]);

@@ -370,12 +370,11 @@ fn versions_keys_and_encryption_requests() {
         );
     }
     let mut client = Client::raw(instance.port);
-    for code in [80_877_103, 80_877_104] {
-        client.send_startup(code, b"");
-        let mut answer = [0];
-        std::io::Read::read_exact(&mut client.stream, &mut answer).expect("an answer");
-        assert_eq!(answer, *b"N");
-    }
+    // GSSAPI encryption is refused; its client goes on in the clear.
+    client.send_startup(80_877_104, b"");
+    let mut answer = [0];
+    std::io::Read::read_exact(&mut client.stream, &mut answer).expect("an answer");
+    assert_eq!(answer, *b"N");
     client.send_startup(PROTOCOL_3_0, b"user\0tester\0database\0braid\0\0");
     client.until(b'Z');
 }

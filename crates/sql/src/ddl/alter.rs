@@ -12,10 +12,11 @@ use super::index::{self, NewIndex};
 use super::{Core, already_exists, name_of, skipping};
 use crate::api::Tag;
 use crate::bind::{Binder, ParamTypes, Scope, names};
-use crate::dict::{Check, Object, Table};
+use crate::dict::{Check, Object, Sequence, Table};
 use crate::error::{Error, Result};
 use crate::exec::row::decode;
 use crate::expr::{Env, Expr};
+use crate::parse::role::RoleName;
 use crate::parse::{self, utility::TableLock};
 use crate::pgtype::{self, IoSettings};
 use crate::plan::Planner;
@@ -93,11 +94,26 @@ fn apply(core: &mut Core, table: &Table, operation: &AlterTableOperation) -> Res
         AlterTableOperation::AlterColumn { column_name, op } => {
             alter_column(core, &mut next, &names::ident(column_name), op)?
         }
-        // There is one role, which owns everything.
-        AlterTableOperation::OwnerTo { .. } => return Ok(None),
+        AlterTableOperation::OwnerTo { new_owner } => give(core, &mut next, new_owner)?,
         other => return Err(Error::unsupported(format!("ALTER TABLE {other}"))),
     }
     Ok(Some(next))
+}
+
+/// Gives a table, and the sequences of its columns, to another role.
+fn give(core: &mut Core, table: &mut Table, to: &ast::Owner) -> Result<()> {
+    let to = match to {
+        ast::Owner::Ident(name) => RoleName::Is(names::ident(name)),
+        ast::Owner::CurrentRole | ast::Owner::CurrentUser => RoleName::CurrentUser,
+        ast::Owner::SessionUser => RoleName::SessionUser,
+    };
+    table.owner = core.new_owner(&to, table.owner, &format!("table {}", table.name))?;
+    for sequence in core.dict().owned_sequences(table.oid) {
+        let mut next = Sequence::clone(&sequence);
+        next.role = table.owner;
+        core.define(Object::Sequence(Arc::new(next)))?;
+    }
+    Ok(())
 }
 
 fn add_constraint(core: &mut Core, table: &mut Table, constraint: &TableConstraint) -> Result<()> {

@@ -11,6 +11,7 @@ pub mod alter;
 pub mod analyze;
 mod create_as;
 mod index;
+pub mod role;
 pub mod sequence;
 mod table;
 
@@ -78,7 +79,7 @@ pub fn command(statement: &ast::Statement) -> Option<&'static str> {
 
 impl Core {
     /// Keeps others from making a relation of this name until the transaction ends.
-    fn claim_name(&mut self, name: &str) -> Result<()> {
+    pub(crate) fn claim_name(&mut self, name: &str) -> Result<()> {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         self.engine.lock_name(hasher.finish())?;

@@ -92,6 +92,7 @@ pub fn define(
     ty: SqlType,
     options: &[SequenceOption],
 ) -> Result<Sequence> {
+    let role = core.owner()?;
     let object = core.database.engine().allocate_object_id()?;
     let mut sequence = Sequence {
         oid: object.0,
@@ -107,6 +108,7 @@ pub fn define(
         segment: 0,
         order: false,
         owner: None,
+        role,
     };
     apply(core, &mut sequence, ty, options, true)?;
     sequence.header = core.engine.create_sequence(object, &params(&sequence))?.0;
@@ -184,7 +186,8 @@ fn apply(
             SequenceOption::Increment(_)
             | SequenceOption::Type(_)
             | SequenceOption::Restart(_)
-            | SequenceOption::Rename(_) => {}
+            | SequenceOption::Rename(_)
+            | SequenceOption::Owner(_) => {}
         }
     }
     if s.min < lowest || s.max > highest || s.min >= s.max {
@@ -267,6 +270,9 @@ pub fn alter(
         replace(core, &sequence, &mut next, restart)?;
     }
     for o in options {
+        if let SequenceOption::Owner(to) = o {
+            next.role = core.new_owner(to, next.role, &format!("sequence {name}"))?;
+        }
         if let SequenceOption::Rename(to) = o {
             core.claim_name(to)?;
             if core.dict().relation(to).is_some() {

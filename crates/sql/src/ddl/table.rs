@@ -42,6 +42,7 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
         );
         return Ok(Tag::Plain("CREATE TABLE"));
     }
+    let owner = core.owner()?;
     let object = core.database.engine().allocate_object_id()?;
     let table = Table {
         oid: object.0,
@@ -52,6 +53,7 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
         segment: object.0,
         header: 0,
         options: storage_options(&c.table_options)?,
+        owner,
         def: None,
     };
     let mut draft = Draft {

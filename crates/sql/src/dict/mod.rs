@@ -12,6 +12,7 @@
 //! - Object ids are never reused.
 
 mod object;
+pub mod role;
 pub mod store;
 
 pub use object::{
@@ -22,6 +23,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use block::RowId;
+use role::{DOOR, Door, Role};
 
 /// An entry and where the dictionary table has it.
 #[derive(Clone)]
@@ -61,6 +63,8 @@ pub struct Dict {
     entries: HashMap<i64, Entry>,
     /// Relation name to key of the entry that has it: tables, sequences, and indexes by their table's key.
     names: HashMap<String, i64>,
+    /// The same of roles, whose names are apart.
+    roles: HashMap<String, i64>,
     /// Rises with every publication; a picture with uncommitted changes has that of the one it was made from.
     version: u64,
 }
@@ -126,7 +130,35 @@ impl Dict {
                 Some(Relation::Index(t.clone(), at))
             }
             Object::Sequence(s) => Some(Relation::Sequence(s.clone())),
-            Object::Stats(_) => None,
+            Object::Stats(_) | Object::Role(_) | Object::Door(_) => None,
+        }
+    }
+
+    pub fn role(&self, name: &str) -> Option<&Arc<Role>> {
+        match &self.entries.get(self.roles.get(name)?)?.object {
+            Object::Role(r) => Some(r),
+            _ => None,
+        }
+    }
+
+    pub fn role_by_oid(&self, oid: u32) -> Option<&Arc<Role>> {
+        match &self.entries.get(&i64::from(oid))?.object {
+            Object::Role(r) => Some(r),
+            _ => None,
+        }
+    }
+
+    pub fn roles(&self) -> impl Iterator<Item = &Arc<Role>> {
+        self.entries.values().filter_map(|e| match &e.object {
+            Object::Role(r) => Some(r),
+            _ => None,
+        })
+    }
+
+    pub fn door(&self) -> Option<&Arc<Door>> {
+        match &self.entries.get(&i64::from(DOOR))?.object {
+            Object::Door(d) => Some(d),
+            _ => None,
         }
     }
 
@@ -152,7 +184,7 @@ impl Dict {
             match &e.object {
                 Object::Table(t) => of_table(t),
                 Object::Sequence(s) => vec![s.engine().object.0],
-                Object::Stats(_) => Vec::new(),
+                Object::Stats(_) | Object::Role(_) | Object::Door(_) => Vec::new(),
             }
         };
         self.entries
@@ -206,10 +238,16 @@ impl Dict {
             for name in old.object.names() {
                 self.names.remove(name);
             }
+            if let Object::Role(role) = &old.object {
+                self.roles.remove(&role.name);
+            }
         }
         if let Some(entry) = &change.entry {
             for name in entry.object.names() {
                 self.names.insert(name.to_string(), change.key);
+            }
+            if let Object::Role(role) = &entry.object {
+                self.roles.insert(role.name.clone(), change.key);
             }
             self.entries.insert(change.key, entry.clone());
         }

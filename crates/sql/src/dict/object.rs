@@ -7,6 +7,7 @@ use block::{Dba, ObjectId, Scn};
 use engine::{IndexColumn, IndexDef, TableDef};
 use serde::{Deserialize, Serialize};
 
+use super::role::{self, Door, FIRST_SUPERUSER, Role};
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
 use crate::types::{SqlType, storage_type};
@@ -16,6 +17,8 @@ pub enum Object {
     Table(Arc<Table>),
     Sequence(Arc<Sequence>),
     Stats(Arc<Stats>),
+    Role(Arc<Role>),
+    Door(Arc<Door>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -24,6 +27,13 @@ enum Stored {
     Table(Table),
     Sequence(Sequence),
     Stats(Stats),
+    Role(Role),
+    Door(Door),
+}
+
+/// The owner of what was made before there were roles.
+fn first_superuser() -> u32 {
+    FIRST_SUPERUSER
 }
 
 /// A table, with everything that names and rules about its rows need.
@@ -43,6 +53,9 @@ pub struct Table {
     /// WITH (fillfactor = ..) and other storage parameters, kept to be shown.
     #[serde(default)]
     pub options: Vec<(String, String)>,
+    /// Object id of the role that owns it, and its indexes.
+    #[serde(default = "first_superuser")]
+    pub owner: u32,
     /// The engine's view, derived from the rest by [`Table::finish`].
     #[serde(skip)]
     pub def: Option<Arc<TableDef>>,
@@ -130,6 +143,9 @@ pub struct Sequence {
     /// Table and column (from 0) it is dropped with.
     #[serde(default)]
     pub owner: Option<(u32, usize)>,
+    /// Object id of the role that owns it.
+    #[serde(default = "first_superuser")]
+    pub role: u32,
 }
 
 /// What ANALYZE found.
@@ -245,6 +261,8 @@ impl Object {
             Object::Table(t) => t.oid.into(),
             Object::Sequence(s) => s.oid.into(),
             Object::Stats(s) => super::stats_key(s.table),
+            Object::Role(r) => r.oid.into(),
+            Object::Door(_) => role::DOOR.into(),
         }
     }
 
@@ -255,7 +273,7 @@ impl Object {
                 .chain(t.indexes.iter().map(|i| i.name.as_str()))
                 .collect(),
             Object::Sequence(s) => vec![&s.name],
-            Object::Stats(_) => Vec::new(),
+            Object::Stats(_) | Object::Role(_) | Object::Door(_) => Vec::new(),
         }
     }
 
@@ -264,6 +282,8 @@ impl Object {
             Object::Table(t) => Stored::Table(Table::clone(t)),
             Object::Sequence(s) => Stored::Sequence(Sequence::clone(s)),
             Object::Stats(s) => Stored::Stats(Stats::clone(s)),
+            Object::Role(r) => Stored::Role(Role::clone(r)),
+            Object::Door(d) => Stored::Door(Door::clone(d)),
         };
         serde_json::to_vec(&stored)
             .map_err(|e| Error::internal(format!("encoding a definition: {e}")))
@@ -280,6 +300,8 @@ impl Object {
             Stored::Table(t) => Object::Table(Arc::new(t.finish()?)),
             Stored::Sequence(s) => Object::Sequence(Arc::new(s)),
             Stored::Stats(s) => Object::Stats(Arc::new(s)),
+            Stored::Role(r) => Object::Role(Arc::new(r)),
+            Stored::Door(d) => Object::Door(Arc::new(d)),
         })
     }
 }

@@ -53,11 +53,16 @@ fn encode(object: &Object) -> Result<[Datum; COLUMNS]> {
         Object::Table(_) => 1,
         Object::Sequence(_) => 2,
         Object::Stats(_) => 3,
+        Object::Role(_) => 4,
+        Object::Door(_) => 5,
     };
-    let name = object
-        .names()
-        .first()
-        .map_or(String::new(), |n| n.to_string());
+    let name = match object {
+        Object::Role(role) => role.name.clone(),
+        other => other
+            .names()
+            .first()
+            .map_or(String::new(), |n| n.to_string()),
+    };
     Ok([
         Datum::Int4(key),
         Datum::Int2(kind),

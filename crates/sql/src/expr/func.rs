@@ -106,6 +106,7 @@ pub enum SessionFunc {
     SetVal,
     Version,
     CurrentUser,
+    SessionUser,
     CurrentDatabase,
     CurrentSchema,
     BackendPid,
@@ -146,6 +147,7 @@ impl Func {
                     | LocalTimestamp
                     | Version
                     | CurrentUser
+                    | SessionUser
                     | CurrentDatabase
                     | CurrentSchema
                     | BackendPid
@@ -462,9 +464,10 @@ pub fn overloads(name: &str) -> Vec<Signature> {
             session(SessionFunc::SetVal, &[Text, Int8, Bool], Int8),
         ],
         "version" => vec![session(SessionFunc::Version, &[], Text)],
-        "current_user" | "session_user" | "user" | "current_role" => {
+        "current_user" | "user" | "current_role" => {
             vec![session(SessionFunc::CurrentUser, &[], Name)]
         }
+        "session_user" => vec![session(SessionFunc::SessionUser, &[], Name)],
         "current_database" | "current_catalog" => {
             vec![session(SessionFunc::CurrentDatabase, &[], Name)]
         }

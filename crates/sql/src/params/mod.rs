@@ -102,6 +102,7 @@ const LISTS: &[(&str, bool)] = &[
     ("datestyle", false),
     ("listen_addresses", false),
     ("trusted_clients", false),
+    ("access_rules", false),
     ("interconnect_peers", false),
 ];
 

@@ -221,6 +221,8 @@ fn sequence_option(w: &mut Words<'_>) -> Result<SequenceOption> {
         SequenceOption::Type(data_type(&w.name()?)?)
     } else if w.accept("rename to") {
         SequenceOption::Rename(w.name()?)
+    } else if w.accept("owner to") {
+        SequenceOption::Owner(super::role::role_name(w)?)
     } else if w.accept("owned by") {
         if w.accept("none") {
             SequenceOption::OwnedBy(None)

@@ -9,6 +9,7 @@ mod locking;
 mod maintenance;
 pub mod mentioned;
 mod overriding;
+pub mod role;
 mod rows;
 mod split;
 mod strings;

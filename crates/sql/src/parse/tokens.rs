@@ -65,6 +65,14 @@ impl<'s> Words<'s> {
         true
     }
 
+    /// Whether the keywords come next.
+    pub fn precedes(&mut self, keywords: &str) -> bool {
+        let from = self.at;
+        let found = self.accept(keywords);
+        self.at = from;
+        found
+    }
+
     pub fn expect(&mut self, keywords: &str) -> Result<()> {
         if self.accept(keywords) {
             Ok(())

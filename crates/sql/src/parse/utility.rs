@@ -10,6 +10,7 @@ use super::kill::{self, SessionName};
 use super::maintenance::{
     alter_sequence, create_sequence, explain, lock_table, table_list, vacuum, vacuum_options,
 };
+use super::role::{self, RoleName, RoleOption};
 use super::tokens::Words;
 use super::transaction::{self, Mode, modes};
 use super::zone;
@@ -134,6 +135,22 @@ pub enum Utility {
         ty: Option<ast::DataType>,
         options: Vec<SequenceOption>,
     },
+    CreateRole {
+        name: String,
+        options: Vec<RoleOption>,
+    },
+    AlterRole {
+        name: RoleName,
+        options: Vec<RoleOption>,
+    },
+    RenameRole {
+        from: String,
+        to: String,
+    },
+    DropRole {
+        names: Vec<RoleName>,
+        if_exists: bool,
+    },
     /// UNLISTEN: there is nothing to stop listening to.
     Unlisten,
 }
@@ -174,11 +191,12 @@ pub enum SequenceOption {
     Cache(i64),
     Cycle(bool),
     Rename(String),
-    /// Table and column; `None`: OWNED BY NONE.
     /// Values in the order of their requests, also across instances.
     Order(bool),
     Type(ast::DataType),
+    /// Table and column; `None`: OWNED BY NONE.
     OwnedBy(Option<(String, String)>),
+    Owner(RoleName),
 }
 
 /// Reads a utility statement; `None` if it is one for the SQL grammar.
@@ -255,6 +273,8 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
                 create_schema(&mut w)?
             } else if w.accept("sequence") {
                 create_sequence(&mut w)?
+            } else if let Some(kind) = role::accept_kind(&mut w) {
+                role::create(&mut w, kind)?
             } else {
                 return Ok(None);
             }
@@ -265,8 +285,17 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
                 alter_system(&mut w)?
             } else if w.accept("sequence") {
                 alter_sequence(&mut w)?
+            } else if let Some(kind) = role::accept_kind(&mut w) {
+                role::alter(&mut w, kind)?
             } else {
                 return Ok(None);
+            }
+        }
+        "drop" => {
+            w.bump();
+            match role::accept_kind(&mut w) {
+                Some(_) => role::drop(&mut w)?,
+                None => return Ok(None),
             }
         }
         _ => return Ok(None),
@@ -333,7 +362,7 @@ fn set(w: &mut Words<'_>) -> Result<Utility> {
     }
     let local = w.accept("local");
     if !local && w.accept("session authorization") {
-        return role(w, "session_authorization", local);
+        return put_on(w, "session_authorization", local);
     }
     if !local {
         w.accept("session");
@@ -375,7 +404,7 @@ fn set(w: &mut Words<'_>) -> Result<Utility> {
     let name = setting_name(w)?;
     let equals = w.accept("to") || w.accept_token(&Token::Eq);
     if name == "role" && !equals {
-        return role(w, "role", local);
+        return put_on(w, "role", local);
     }
     if !equals {
         return Err(w.unexpected());
@@ -391,7 +420,7 @@ fn set(w: &mut Words<'_>) -> Result<Utility> {
 }
 
 /// SET ROLE and SET SESSION AUTHORIZATION: NONE or DEFAULT, or a role's name, quoted in either way.
-fn role(w: &mut Words<'_>, name: &str, local: bool) -> Result<Utility> {
+fn put_on(w: &mut Words<'_>, name: &str, local: bool) -> Result<Utility> {
     let default = match name {
         "role" => w.accept("none"),
         _ => w.accept("default"),

@@ -44,6 +44,7 @@ impl Calls for Core {
             SetVal => Val::int8(self.set_value(args)?),
             Version => Val::text(VERSION.to_string()),
             CurrentUser => Val::text(self.user.clone()),
+            SessionUser => Val::text(self.session_user.clone()),
             CurrentDatabase => Val::text(self.database_name.clone()),
             CurrentSchema => Val::text("public".to_string()),
             BackendPid => Val::int4(self.database.own_pid()),
@@ -309,16 +310,8 @@ impl Core {
             );
             return Ok(());
         }
-        let is = |known: &str| name.eq_ignore_ascii_case(known);
-        if let Some(role) = value.filter(|_| is("role") || is("session_authorization"))
-            && role != self.user
-            && !(is("role") && role == "none")
-        {
-            // There is no other role yet that the session could be.
-            return Err(Error::new(
-                "22023",
-                format!("role \"{role}\" does not exist"),
-            ));
+        if let Some(value) = value {
+            self.check_role(name, value)?;
         }
         if let Some(mode) = mode(name, value)? {
             return match value {
@@ -327,6 +320,9 @@ impl Core {
             };
         }
         self.settings.set(name, value, local)?;
+        if name.eq_ignore_ascii_case("session_authorization") {
+            self.settings.set("role", Some("none"), local)?;
+        }
         self.parameters_changed()
     }
 

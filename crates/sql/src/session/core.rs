@@ -23,7 +23,10 @@ const MAX_KEPT_BUFFER_BYTES: usize = 64 << 10;
 pub struct Core {
     pub database: Arc<Database>,
     pub engine: engine::Session,
+    /// The name of the role by whose rights statements run.
     pub user: String,
+    pub session_user: String,
+    pub roles: super::roles::Roles,
     pub database_name: String,
     pub settings: Settings,
     pub io: IoSettings,
@@ -69,6 +72,8 @@ impl Core {
             database: database.clone(),
             engine: database.engine().session()?,
             user: user.to_string(),
+            session_user: user.to_string(),
+            roles: super::roles::Roles::of(&database.dict(), user),
             database_name: database_name.to_string(),
             settings,
             io: IoSettings::default(),
@@ -182,6 +187,7 @@ impl Core {
 
     /// After changes of parameters: what depends on them, and what the client is told.
     pub fn parameters_changed(&mut self) -> Result<()> {
+        self.follow_roles();
         self.io = self.settings.io(self.transaction_start)?;
         let news = self.settings.news();
         self.messages.parameters.extend(news);

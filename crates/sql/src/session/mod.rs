@@ -7,6 +7,7 @@ mod kill;
 mod layers;
 mod modes;
 mod resolve;
+mod roles;
 mod run;
 mod settings;
 mod statement;
@@ -54,7 +55,7 @@ impl SqlSession {
         self.core.engine.reply_gate()
     }
 
-    /// `parameters`: the startup packet's settings, such as `application_name`.
+    /// `parameters`: the startup packet's settings, such as `application_name`. The user is let in already.
     pub fn new(
         database: &Arc<Database>,
         user: &str,
@@ -62,19 +63,30 @@ impl SqlSession {
         parameters: &[(String, String)],
     ) -> Result<SqlSession> {
         let mut core = Core::new(database, user, database_name)?;
-        for (name, value) in parameters {
-            core.settings.set_initial(name, value)?;
+        if core.roles.is_unknown() {
+            return Err(crate::service::no_role(user));
         }
         core.settings.set_initial("session_authorization", user)?;
+        core.settings.set_initial("role", "none")?;
+        for (name, value) in parameters {
+            core.check_role(name, value)?;
+            core.settings.set_initial(name, value)?;
+        }
+        core.follow_roles();
+        core.messages.parameters.clear();
         core.io = core.settings.io(now_micros())?;
-        Ok(SqlSession {
+        Ok(SqlSession::over(core))
+    }
+
+    fn over(core: Core) -> SqlSession {
+        SqlSession {
             core,
             prepared: Prepared::default(),
             cursors: Cursors::default(),
             state: State::Idle,
             savepoints: Vec::new(),
             multi: false,
-        })
+        }
     }
 
     /// Cuts a Query message into statements. Empty text gives no piece.

@@ -223,6 +223,12 @@ impl Settings {
         Ok(())
     }
 
+    /// States a fact of this session, whatever the parameter's context.
+    pub fn state(&mut self, name: &str, value: &str) {
+        debug_assert!(params::find(name).is_some());
+        self.initial.insert(name.to_string(), value.to_string());
+    }
+
     /// RESET ALL.
     pub fn reset_all(&mut self) {
         let own = self.own.keys();

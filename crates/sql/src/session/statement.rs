@@ -223,7 +223,13 @@ impl SqlSession {
             _ => Vec::new(),
         };
         let params = ParamTypes::declared(&element_oids(param_oids, &arrays))?;
-        let text: Arc<str> = sql.into();
+        let text: Arc<str> = match &command {
+            // Whoever shows the statement shows no password.
+            Command::Utility(_) => {
+                parse::role::without_passwords(sql).map_or(sql.into(), Arc::from)
+            }
+            _ => sql.into(),
+        };
         let mut statement = None;
         let (kind, columns, tables) = match command {
             Command::Empty => (Kind::Empty, None, Vec::new()),

@@ -160,6 +160,8 @@ impl SqlSession {
             }
             Utility::AlterSystem { name, value } => {
                 self.core
+                    .require_superuser(format!("permission denied to set parameter \"{name}\""))?;
+                self.core
                     .database
                     .params()
                     .alter_system(name, value.as_deref())?;
@@ -218,6 +220,9 @@ impl SqlSession {
             } => self.vacuum(tables, *analyze, *full)?,
             Utility::Analyze { tables } => self.analyze(tables)?,
             Utility::Checkpoint => {
+                self.core.require_superuser(
+                    "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
+                )?;
                 self.core.database.engine().checkpoint()?;
                 Tag::Plain("CHECKPOINT")
             }
@@ -251,6 +256,22 @@ impl SqlSession {
                     options,
                 )?
             }
+            Utility::CreateRole { name, options } => {
+                self.begin_definition("CREATE ROLE")?;
+                crate::ddl::role::create(&mut self.core, name, options)?
+            }
+            Utility::AlterRole { name, options } => {
+                self.begin_definition("ALTER ROLE")?;
+                crate::ddl::role::alter(&mut self.core, name, options)?
+            }
+            Utility::RenameRole { from, to } => {
+                self.begin_definition("ALTER ROLE")?;
+                crate::ddl::role::rename(&mut self.core, from, to)?
+            }
+            Utility::DropRole { names, if_exists } => {
+                self.begin_definition("DROP ROLE")?;
+                crate::ddl::role::drop(&mut self.core, names, *if_exists)?
+            }
             Utility::Unlisten => Tag::Plain("UNLISTEN"),
             Utility::Show(_)
             | Utility::Explain { .. }
@@ -262,6 +283,11 @@ impl SqlSession {
                 ));
             }
         })
+    }
+
+    fn begin_definition(&mut self, what: &str) -> Result<()> {
+        self.ensure_transaction()?;
+        self.core.refuse_if_read_only(what)
     }
 
     fn show(&self, name: &str) -> Result<Vec<Vec<Datum>>> {

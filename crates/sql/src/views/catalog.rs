@@ -1,4 +1,4 @@
-//! The rest of pg_catalog that has rows: namespaces, types, roles, databases, and the old views by name.
+//! The rest of pg_catalog that has rows: namespaces, types, databases, and the old views by name.
 
 use block::value::Datum;
 
@@ -9,7 +9,7 @@ use super::describe::{
 use super::value::{NULL, bool, int2, int4, int8, oid, optional, text};
 use super::{Context, Rows, VirtualTable};
 use crate::error::Result;
-use crate::types::SqlType::{self, Bool, Float4, Int2, Int4, Int8, Name, Oid, Text, TimestampTz};
+use crate::types::SqlType::{Bool, Float4, Int2, Int4, Int8, Name, Oid, Text};
 
 pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
@@ -133,46 +133,6 @@ pub const VIEWS: &[VirtualTable] = &[
     },
     VirtualTable {
         schema: "pg_catalog",
-        name: "pg_roles",
-        columns: ROLE_COLUMNS,
-        rows: Here(roles),
-    },
-    VirtualTable {
-        schema: "pg_catalog",
-        name: "pg_authid",
-        columns: ROLE_COLUMNS,
-        rows: Here(roles),
-    },
-    VirtualTable {
-        schema: "pg_catalog",
-        name: "pg_user",
-        columns: &[
-            ("usename", Name),
-            ("usesysid", Oid),
-            ("usecreatedb", Bool),
-            ("usesuper", Bool),
-            ("userepl", Bool),
-            ("usebypassrls", Bool),
-            ("passwd", Text),
-            ("valuntil", TimestampTz),
-            ("useconfig", Text),
-        ],
-        rows: Here(|cx| {
-            Ok(vec![vec![
-                text(cx.user.clone()),
-                oid(OWNER),
-                bool(true),
-                bool(true),
-                bool(false),
-                bool(true),
-                NULL,
-                NULL,
-                NULL,
-            ]])
-        }),
-    },
-    VirtualTable {
-        schema: "pg_catalog",
         name: "pg_tablespace",
         columns: &[
             ("oid", Oid),
@@ -244,7 +204,7 @@ pub const VIEWS: &[VirtualTable] = &[
                 vec![
                     text("public"),
                     text(t.name.clone()),
-                    text(cx.user.clone()),
+                    text(cx.role_name(t.owner)),
                     NULL,
                     bool(!t.indexes.is_empty()),
                     bool(false),
@@ -266,7 +226,12 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
         rows: Here(|cx| {
             let row = |v: &'static VirtualTable| {
-                vec![text(v.schema), text(v.name), text(cx.user.clone()), NULL]
+                vec![
+                    text(v.schema),
+                    text(v.name),
+                    text(cx.role_name(OWNER)),
+                    NULL,
+                ]
             };
             Ok(super::all().map(row).collect())
         }),
@@ -319,7 +284,7 @@ pub const VIEWS: &[VirtualTable] = &[
                 Ok(vec![
                     text("public"),
                     text(s.name.clone()),
-                    text(cx.user.clone()),
+                    text(cx.role_name(s.role)),
                     optional(describe::type_name(s.type_oid, -1)),
                     int8(s.start),
                     int8(s.min),
@@ -368,41 +333,6 @@ pub const VIEWS: &[VirtualTable] = &[
         rows: Here(procedures),
     },
 ];
-
-const ROLE_COLUMNS: &[(&str, SqlType)] = &[
-    ("oid", Oid),
-    ("rolname", Name),
-    ("rolsuper", Bool),
-    ("rolinherit", Bool),
-    ("rolcreaterole", Bool),
-    ("rolcreatedb", Bool),
-    ("rolcanlogin", Bool),
-    ("rolreplication", Bool),
-    ("rolbypassrls", Bool),
-    ("rolconnlimit", Int4),
-    ("rolpassword", Text),
-    ("rolvaliduntil", TimestampTz),
-    ("rolconfig", Text),
-];
-
-/// There is one role: who connects owns everything.
-fn roles(cx: &Context) -> Result<Rows> {
-    Ok(vec![vec![
-        oid(OWNER),
-        text(cx.user.clone()),
-        bool(true),
-        bool(true),
-        bool(true),
-        bool(true),
-        bool(true),
-        bool(false),
-        bool(true),
-        int4(-1),
-        NULL,
-        NULL,
-        NULL,
-    ]])
-}
 
 fn column_stats(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();

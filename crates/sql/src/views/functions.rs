@@ -71,8 +71,8 @@ const fn lax(
 }
 
 pub const ALL: &[Function] = &[
-    strict("pg_get_userbyid", (1, 1), Text, |cx, _| {
-        Ok(text(cx.user.clone()))
+    strict("pg_get_userbyid", (1, 1), Text, |cx, a| {
+        Ok(text(cx.role_name(oid(&a[0]))))
     }),
     strict("pg_table_is_visible", (1, 1), Bool, |_, _| {
         Ok(Datum::Bool(true))
@@ -166,7 +166,7 @@ pub const ALL: &[Function] = &[
         Ok(text(cx.user.clone()))
     }),
     lax("session_user", (0, 0), Text, |cx, _| {
-        Ok(text(cx.user.clone()))
+        Ok(text(cx.session_user.clone()))
     }),
     lax("user", (0, 0), Text, |cx, _| Ok(text(cx.user.clone()))),
     strict("current_setting", (1, 2), Text, current_setting),

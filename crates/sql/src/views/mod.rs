@@ -23,6 +23,7 @@ mod keywords;
 mod mastering;
 mod relations;
 mod remote;
+mod roles;
 mod schema;
 mod services;
 mod types;
@@ -85,6 +86,8 @@ pub struct Context {
     pub database: Arc<Database>,
     pub dict: Arc<Dict>,
     pub user: String,
+    pub session_user: String,
+    pub is_superuser: bool,
     pub database_name: String,
     /// The session's process id.
     pub pid: i32,
@@ -104,6 +107,8 @@ impl Context {
             database: core.database.clone(),
             dict: core.dict(),
             user: core.user.clone(),
+            session_user: core.session_user.clone(),
+            is_superuser: core.is_superuser(),
             database_name: core.database_name.clone(),
             pid: core.database.own_pid(),
             io: core.io,
@@ -119,6 +124,8 @@ impl Context {
             database: database.clone(),
             dict: database.dict(),
             user: String::new(),
+            session_user: String::new(),
+            is_superuser: false,
             database_name: String::new(),
             pid: 0,
             io: crate::pgtype::IoSettings::default(),
@@ -139,6 +146,14 @@ impl Context {
     /// What there is to be said, which is then said.
     pub fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut self.warnings.lock())
+    }
+
+    /// The name of a role, as `pg_get_userbyid` gives it.
+    pub fn role_name(&self, oid: u32) -> String {
+        match self.dict.role_by_oid(oid) {
+            Some(role) => role.name.clone(),
+            None => format!("unknown (OID={oid})"),
+        }
     }
 
     /// Blocks of a segment, used or not.
@@ -169,7 +184,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 12] = [
+    let lists: [&'static [VirtualTable]; 13] = [
         activity::VIEWS,
         backends::VIEWS,
         counters::VIEWS,
@@ -178,6 +193,7 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         mastering::VIEWS,
         services::VIEWS,
         catalog::VIEWS,
+        roles::VIEWS,
         relations::VIEWS,
         constraints::VIEWS,
         schema::VIEWS,

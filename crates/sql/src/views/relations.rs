@@ -113,6 +113,7 @@ pub fn view_oid(name: &str) -> Option<u32> {
 struct Class<'a> {
     oid: u32,
     name: &'a str,
+    owner: u32,
     namespace: u32,
     am: u32,
     kind: &'static str,
@@ -133,7 +134,7 @@ impl Class<'_> {
             oid(self.namespace),
             oid(0),
             oid(0),
-            oid(OWNER),
+            oid(self.owner),
             oid(self.am),
             oid(self.oid),
             oid(0),
@@ -172,6 +173,7 @@ fn classes(cx: &Context) -> Result<Rows> {
             let class = Class {
                 oid: i.oid,
                 name: &i.name,
+                owner: t.owner,
                 am: BTREE_AM,
                 kind: "i",
                 columns: i.keys.len(),
@@ -185,6 +187,7 @@ fn classes(cx: &Context) -> Result<Rows> {
             Class {
                 oid: s.oid,
                 name: &s.name,
+                owner: s.role,
                 kind: "S",
                 columns: 3,
                 tuples: 1.0,
@@ -212,6 +215,7 @@ fn plain<'a>() -> Class<'a> {
     Class {
         oid: 0,
         name: "",
+        owner: OWNER,
         namespace: PUBLIC,
         am: 0,
         kind: "r",
@@ -233,6 +237,7 @@ fn table_class<'a>(cx: &Context, t: &'a Table) -> Class<'a> {
     Class {
         oid: t.oid,
         name: &t.name,
+        owner: t.owner,
         am: HEAP_AM,
         columns: t.columns.len(),
         checks: t.checks.len(),

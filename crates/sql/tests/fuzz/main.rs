@@ -320,7 +320,9 @@ fn database(name: &str) -> Arc<Database> {
     config.preallocate_bytes = 1 << 20;
     Engine::create(&config, &Quiet).expect("creating a database");
     let engine = Engine::open(config, &Quiet).expect("opening it");
-    Database::open(engine, Arc::new(sql::params::Instance::new(None))).expect("the dictionary")
+    let params = sql::params::Instance::new(None);
+    params.state("superuser", "fuzz".into());
+    Database::open(engine, Arc::new(params)).expect("the dictionary")
 }
 
 /// Runs `test` with a session in a thread that has no more stack than a server's.

@@ -134,8 +134,10 @@ fn with_session<R>(dir: &Path, work: impl FnOnce(&mut SqlSession) -> R) -> R {
     config.preallocate_bytes = 1 << 20;
     Engine::create(&config, &Quiet).expect("creating a database");
     let engine = Engine::open(config, &Quiet).expect("opening it");
-    let instance = Arc::new(sql::params::Instance::new(None));
-    let database = Database::open(engine.clone(), instance).expect("loading the dictionary");
+    let instance = sql::params::Instance::new(None);
+    instance.state("superuser", "tester".into());
+    let database =
+        Database::open(engine.clone(), Arc::new(instance)).expect("loading the dictionary");
     let guard = wait::session::register(wait::session::Kind::User, "golden");
     let mut session = SqlSession::new(&database, "tester", "braid", &[]).expect("a session");
     let done = work(&mut session);

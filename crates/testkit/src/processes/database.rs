@@ -39,7 +39,7 @@ impl Database {
         let (data, port) = (self.data(), self.first_port.to_string());
         let instances = self.instances.to_string();
         let mut args = vec!["up", "--detach", "--data", &data, "--port", &port];
-        args.extend(["--instances", &instances]);
+        args.extend(["--instances", &instances, "--set", super::SUPERUSER]);
         args.extend(options);
         braid(&args)
     }

@@ -62,6 +62,7 @@ impl Instance {
             .arg("instance")
             .args(["--data".as_ref(), self.data().as_os_str()])
             .args(["--port", &self.port.to_string(), "--buffer-cache", "64MB"])
+            .args(["--set", super::SUPERUSER])
             .args(&self.args)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("log"))
@@ -97,19 +98,32 @@ impl Instance {
         std::fs::read_to_string(self.scratch.join("log")).unwrap_or_default()
     }
 
+    /// Where clients find the instance. They are its superuser, unless they say otherwise.
+    pub fn config(&self) -> Config {
+        super::config(self.port)
+    }
+
     pub fn try_client(&self) -> Result<Client, postgres::Error> {
-        Config::new()
-            .host("127.0.0.1")
-            .port(self.port)
-            .user("braid")
-            .dbname("braid")
-            .connect(NoTls)
+        self.config().connect(NoTls)
+    }
+
+    /// A client of another user, who must be let in without a password.
+    #[track_caller]
+    pub fn client_as(&self, user: &str) -> Client {
+        let client = self.config().user(user).connect(NoTls);
+        client.unwrap_or_else(|e| panic!("cannot connect as {user}: {e}"))
     }
 
     #[track_caller]
     pub fn client(&self) -> Client {
         self.try_client()
             .unwrap_or_else(|e| panic!("cannot connect: {e}; the instance's log:\n{}", self.log()))
+    }
+
+    /// Waits for the process to end by itself.
+    pub fn wait(&mut self) -> std::process::ExitStatus {
+        let mut child = self.process.take().expect("it runs");
+        child.wait().expect("reaped")
     }
 
     /// Ends the process as `kill -9` does.

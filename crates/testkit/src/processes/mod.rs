@@ -55,10 +55,23 @@ pub fn signal(which: &str, pid: u64) {
     assert!(sent.expect("kill runs").success(), "no process {pid}");
 }
 
+/// The setting by which a new database has the superuser that clients of tests are.
+pub const SUPERUSER: &str = "superuser=tester";
+
+/// Where clients find the instance at a port of this host. They are its superuser.
+pub fn config(port: u16) -> postgres::Config {
+    let mut config = postgres::Config::new();
+    config
+        .host("127.0.0.1")
+        .port(port)
+        .user("tester")
+        .dbname("braid");
+    config
+}
+
 /// A connection to the instance at a port of this host, as the user `tester`.
 pub fn try_client(port: u16) -> Result<postgres::Client, postgres::Error> {
-    let url = format!("postgresql://tester@127.0.0.1:{port}/braid");
-    postgres::Client::connect(&url, postgres::NoTls)
+    config(port).connect(postgres::NoTls)
 }
 
 /// Like [`try_client`], but fails the test if there is no connection.

@@ -1,0 +1,429 @@
+//! CREATE, ALTER and DROP of roles, also in Oracle's form `create user x identified by y`; and statement texts without
+//! the passwords in them.
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::tokens::Words;
+use super::utility::Utility;
+use crate::error::{Error, Result};
+
+/// A role that a statement names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RoleName {
+    Is(String),
+    CurrentUser,
+    SessionUser,
+}
+
+/// An option of CREATE ROLE and ALTER ROLE.
+#[derive(Clone, PartialEq, Eq)]
+pub enum RoleOption {
+    Superuser(bool),
+    CreateDb(bool),
+    CreateRole(bool),
+    Inherit(bool),
+    Login(bool),
+    Replication(bool),
+    BypassRls(bool),
+    ConnectionLimit(i64),
+    /// `None`: no password.
+    Password(Option<String>),
+    ValidUntil(String),
+    /// Oracle's names of numbers, which have no meaning any more.
+    Sysid,
+}
+
+/// Without the password.
+impl std::fmt::Debug for RoleOption {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl RoleOption {
+    /// What the option is about: it may be given once.
+    pub fn name(&self) -> &'static str {
+        match self {
+            RoleOption::Superuser(_) => "superuser",
+            RoleOption::CreateDb(_) => "createdb",
+            RoleOption::CreateRole(_) => "createrole",
+            RoleOption::Inherit(_) => "inherit",
+            RoleOption::Login(_) => "canlogin",
+            RoleOption::Replication(_) => "isreplication",
+            RoleOption::BypassRls(_) => "bypassrls",
+            RoleOption::ConnectionLimit(_) => "connectionlimit",
+            RoleOption::Password(_) => "password",
+            RoleOption::ValidUntil(_) => "validUntil",
+            RoleOption::Sysid => "sysid",
+        }
+    }
+}
+
+/// Whether the next words name a role's kind. `user` may log in unless it is told otherwise.
+pub fn accept_kind(w: &mut Words<'_>) -> Option<&'static str> {
+    // CREATE USER MAPPING is about something else.
+    if w.precedes("user mapping") {
+        return None;
+    }
+    ["role", "user", "group"]
+        .into_iter()
+        .find(|kind| w.accept(kind))
+}
+
+pub fn create(w: &mut Words<'_>, kind: &str) -> Result<Utility> {
+    let name = w.name()?;
+    let mut options = options(w)?;
+    if kind == "user" && !options.iter().any(|o| matches!(o, RoleOption::Login(_))) {
+        options.push(RoleOption::Login(true));
+    }
+    Ok(Utility::CreateRole { name, options })
+}
+
+pub fn alter(w: &mut Words<'_>, kind: &str) -> Result<Utility> {
+    if w.accept("all") {
+        return Err(Error::unsupported("ALTER ROLE ALL"));
+    }
+    let name = role_name(w)?;
+    if w.accept("rename to") {
+        let from = match name {
+            RoleName::Is(name) => name,
+            _ => return Err(w.unexpected()),
+        };
+        return Ok(Utility::RenameRole {
+            from,
+            to: w.name()?,
+        });
+    }
+    if matches!(w.word().as_deref(), Some("set" | "reset" | "in")) {
+        return Err(Error::unsupported("settings of a role (ALTER ROLE SET)"));
+    }
+    if kind == "group" {
+        return Err(Error::unsupported("ALTER GROUP"));
+    }
+    Ok(Utility::AlterRole {
+        name,
+        options: options(w)?,
+    })
+}
+
+pub fn drop(w: &mut Words<'_>) -> Result<Utility> {
+    let if_exists = w.accept("if exists");
+    let mut names = vec![role_name(w)?];
+    while w.accept_token(&Token::Comma) {
+        names.push(role_name(w)?);
+    }
+    Ok(Utility::DropRole { names, if_exists })
+}
+
+pub fn role_name(w: &mut Words<'_>) -> Result<RoleName> {
+    if w.accept("current_user") || w.accept("current_role") {
+        return Ok(RoleName::CurrentUser);
+    }
+    if w.accept("session_user") {
+        return Ok(RoleName::SessionUser);
+    }
+    w.name().map(RoleName::Is)
+}
+
+fn options(w: &mut Words<'_>) -> Result<Vec<RoleOption>> {
+    w.accept("with");
+    let mut options: Vec<RoleOption> = Vec::new();
+    while !w.at_end() {
+        let option = option(w)?;
+        if options.iter().any(|o| o.name() == option.name()) {
+            return Err(Error::new("42601", "conflicting or redundant options"));
+        }
+        options.push(option);
+    }
+    Ok(options)
+}
+
+fn option(w: &mut Words<'_>) -> Result<RoleOption> {
+    type Switch = fn(bool) -> RoleOption;
+    let switches: [(&str, &str, Switch); 7] = [
+        ("superuser", "nosuperuser", RoleOption::Superuser),
+        ("createdb", "nocreatedb", RoleOption::CreateDb),
+        ("createrole", "nocreaterole", RoleOption::CreateRole),
+        ("inherit", "noinherit", RoleOption::Inherit),
+        ("login", "nologin", RoleOption::Login),
+        ("replication", "noreplication", RoleOption::Replication),
+        ("bypassrls", "nobypassrls", RoleOption::BypassRls),
+    ];
+    for (on, off, option) in switches {
+        if w.accept(on) {
+            return Ok(option(true));
+        }
+        if w.accept(off) {
+            return Ok(option(false));
+        }
+    }
+    if w.accept("connection limit") {
+        return Ok(RoleOption::ConnectionLimit(w.integer()?));
+    }
+    if w.accept("unencrypted password") {
+        return Err(
+            Error::new("0A000", "UNENCRYPTED PASSWORD is no longer supported")
+                .hint("Remove UNENCRYPTED to store the password in encrypted form instead."),
+        );
+    }
+    if w.accept("encrypted password") || w.accept("password") {
+        return Ok(RoleOption::Password(match w.accept("null") {
+            true => None,
+            false => Some(w.string()?),
+        }));
+    }
+    if w.accept("identified by") {
+        return identified(w).map(|password| RoleOption::Password(Some(password)));
+    }
+    if w.accept("valid until") {
+        return Ok(RoleOption::ValidUntil(w.string()?));
+    }
+    if w.accept("sysid") {
+        w.integer()?;
+        return Ok(RoleOption::Sysid);
+    }
+    if matches!(w.word().as_deref(), Some("in" | "role" | "admin" | "user")) {
+        return Err(Error::unsupported("roles that are members of roles"));
+    }
+    let option = match w.peek() {
+        Some(Token::Word(word)) => word.value.clone(),
+        _ => return Err(w.unexpected()),
+    };
+    match w.word() {
+        Some(_) => Err(Error::new(
+            "42601",
+            format!("unrecognized role option \"{option}\""),
+        )),
+        None => Err(w.unexpected()),
+    }
+}
+
+/// Oracle's form of a password: a word as it is written, in any of its quotes or none.
+fn identified(w: &mut Words<'_>) -> Result<String> {
+    match w.peek() {
+        Some(Token::Word(word)) => {
+            let password = word.value.clone();
+            w.bump();
+            Ok(password)
+        }
+        _ => w.string(),
+    }
+}
+
+/// What stands for a password in a text that is shown.
+const HIDDEN: &str = "'***'";
+
+/// The statement with its passwords hidden, as views, logs and traces may show it. `None` if it has none. What follows a word that
+/// announces a password is hidden wherever it stands: also in a statement that is wrong, or within another.
+pub fn without_passwords(sql: &str) -> Option<String> {
+    let mut shown = String::new();
+    let mut from = 0;
+    let mut at = 0;
+    let mut last = "";
+    while at < sql.len() {
+        let rest = &sql[at..];
+        let word = rest
+            .find(|c: char| !c.is_alphanumeric() && c != '_')
+            .unwrap_or(rest.len());
+        let word = &rest[..word];
+        at += match word {
+            "" => rest.chars().next().map_or(1, char::len_utf8),
+            word => word.len(),
+        };
+        let by_word = word.eq_ignore_ascii_case("by") && last.eq_ignore_ascii_case("identified");
+        let announced = by_word || word.eq_ignore_ascii_case("password");
+        if !word.is_empty() {
+            last = word;
+        }
+        if !announced {
+            continue;
+        }
+        let start = at + blank(&sql[at..]);
+        let length = secret(&sql[start..], by_word);
+        if length > 0 {
+            shown.push_str(&sql[from..start]);
+            shown.push_str(HIDDEN);
+            at = start + length;
+            from = at;
+        }
+    }
+    if from == 0 {
+        return None;
+    }
+    shown.push_str(&sql[from..]);
+    Some(shown)
+}
+
+/// Length of the blanks and comments that a text begins with.
+fn blank(text: &str) -> usize {
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start();
+        let end = if rest.starts_with("--") {
+            rest.find('\n')
+        } else if rest.starts_with("/*") {
+            rest.find("*/").map(|at| at + 2)
+        } else {
+            return text.len() - rest.len();
+        };
+        rest = &rest[end.unwrap_or(rest.len())..];
+    }
+}
+
+/// Length of the string that a text begins with, zero if it begins with none; to the end of the text if it is not closed. With
+/// `by_word` a word counts as well, quoted or not.
+fn secret(text: &str, by_word: bool) -> usize {
+    let begins = |with: &str| {
+        text.get(..with.len())
+            .is_some_and(|head| head.eq_ignore_ascii_case(with))
+    };
+    if let Some(prefix) = ["'", "e'", "n'", "b'", "x'", "u&'"]
+        .iter()
+        .find(|p| begins(p))
+    {
+        let prefix = prefix.len() - 1;
+        return prefix + quoted(&text[prefix..], '\'', begins("e"));
+    }
+    if begins("$") {
+        return dollar_quoted(text);
+    }
+    if !by_word {
+        return 0;
+    }
+    match begins("\"") {
+        true => quoted(text, '"', false),
+        false => text
+            .find(|c: char| c.is_whitespace() || c == ';')
+            .unwrap_or(text.len()),
+    }
+}
+
+/// Length of a text in quotes, the quotes included.
+fn quoted(text: &str, quote: char, escapes: bool) -> usize {
+    let mut chars = text.char_indices().skip(1).peekable();
+    while let Some((at, c)) = chars.next() {
+        if escapes && c == '\\' {
+            chars.next();
+        } else if c == quote && chars.next_if(|(_, next)| *next == quote).is_none() {
+            return at + c.len_utf8();
+        }
+    }
+    text.len()
+}
+
+fn dollar_quoted(text: &str) -> usize {
+    let Some(tag) = text[1..].find('$').map(|at| &text[..at + 2]) else {
+        return 0;
+    };
+    match text[tag.len()..].find(tag) {
+        Some(at) => at + 2 * tag.len(),
+        None => text.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::{Command, statement};
+
+    fn parsed(sql: &str) -> Utility {
+        match statement(sql) {
+            Ok(Command::Utility(u)) => *u,
+            Ok(_) => panic!("{sql} is no utility statement"),
+            Err(e) => panic!("{sql}: {e}"),
+        }
+    }
+
+    #[test]
+    fn both_forms_are_read() {
+        let Utility::CreateRole { name, options } =
+            parsed("create user Ann identified by Secret_1 connection limit 3")
+        else {
+            panic!()
+        };
+        assert_eq!(name, "ann");
+        let wanted = [
+            RoleOption::Password(Some("Secret_1".into())),
+            RoleOption::ConnectionLimit(3),
+            RoleOption::Login(true),
+        ];
+        assert!(options == wanted, "{options:?}");
+        let Utility::AlterRole { name, options } = parsed(
+            "ALTER ROLE current_user WITH NOLOGIN ENCRYPTED PASSWORD NULL VALID UNTIL 'infinity'",
+        ) else {
+            panic!()
+        };
+        assert_eq!(name, RoleName::CurrentUser);
+        assert_eq!(options.len(), 3);
+        for (wrong, sqlstate) in [
+            ("create role a login nologin", "42601"),
+            ("create role a password", "42601"),
+            ("create role a fast", "42601"),
+            ("create role a in role b", "0A000"),
+            ("create role a unencrypted password 'x'", "0A000"),
+            ("alter role a set work_mem = 1", "0A000"),
+            ("drop role", "42601"),
+        ] {
+            let error = statement(wrong).expect_err(wrong);
+            assert_eq!(error.sqlstate(), sqlstate, "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_hidden() {
+        for (sql, wanted) in [
+            (
+                "create role a password 'it''s' login",
+                "create role a password '***' login",
+            ),
+            (
+                "ALTER ROLE a\n  PASSWORD\n E'\\'x'",
+                "ALTER ROLE a\n  PASSWORD\n '***'",
+            ),
+            (
+                "alter user a identified by Tiger;",
+                "alter user a identified by '***';",
+            ),
+            (
+                "alter user a identified by \"Ti ger\"",
+                "alter user a identified by '***'",
+            ),
+            (
+                "alter role ä password $x$s'ecret$x$ -- t",
+                "alter role ä password '***' -- t",
+            ),
+            (
+                "alter role a password u&'d\\0061t'",
+                "alter role a password '***'",
+            ),
+            (
+                "prepare p as alter role a password 'x'",
+                "prepare p as alter role a password '***'",
+            ),
+            // What does not parse may have a password as well.
+            (
+                "create role a fast password 'y",
+                "create role a fast password '***'",
+            ),
+            (
+                "alter role a password /* ' */ 'x'",
+                "alter role a password /* ' */ '***'",
+            ),
+            (
+                "alter role a password 'x\u{e9}",
+                "alter role a password '***'",
+            ),
+        ] {
+            assert_eq!(without_passwords(sql).as_deref(), Some(wanted), "{sql}");
+        }
+        for sql in [
+            "select 1",
+            "select password from t where x = 'y'",
+            "create role password",
+            "create role a password null",
+            "grant x to identified",
+        ] {
+            assert_eq!(without_passwords(sql), None, "{sql}");
+        }
+    }
+}

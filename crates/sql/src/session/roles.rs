@@ -1,0 +1,126 @@
+//! The roles that a session is and puts on: SET SESSION AUTHORIZATION and SET ROLE.
+//!
+//! **Invariant.** The parameters `session_authorization` and `role` say which roles these are, so that they follow transactions and
+//! savepoints as every parameter does; [`Core::follow_roles`] is called after each of their changes.
+
+use std::sync::Arc;
+
+use super::{Core, SqlSession};
+use crate::database::Database;
+use crate::dict::role::{Door, FIRST_SUPERUSER, Role};
+use crate::dict::{Dict, Object};
+use crate::error::{Error, Result};
+
+/// No role: one that was dropped meanwhile, and may do nothing.
+const NOBODY: u32 = 0;
+
+/// The roles of a session, by object id: they may be renamed.
+#[derive(Clone, Copy, Debug)]
+pub struct Roles {
+    /// The one that has proved itself.
+    pub authenticated: u32,
+    /// That of SET SESSION AUTHORIZATION.
+    pub session: u32,
+    /// That of SET ROLE, by whose rights statements run.
+    pub current: u32,
+}
+
+impl Roles {
+    pub fn of(dict: &Dict, user: &str) -> Roles {
+        let oid = oid(dict, user);
+        Roles {
+            authenticated: oid,
+            session: oid,
+            current: oid,
+        }
+    }
+
+    pub fn is_unknown(&self) -> bool {
+        self.authenticated == NOBODY
+    }
+}
+
+impl SqlSession {
+    /// Makes the superuser of a database that has no role yet, and what its door needs. Another instance may be at it too.
+    pub(crate) fn make_first_superuser(database: &Arc<Database>) -> Result<()> {
+        let is_made = |dict: &Dict| dict.door().is_some();
+        if is_made(&database.dict()) {
+            return Ok(());
+        }
+        let name = database.params().text("superuser");
+        let mut session = SqlSession::over(Core::new(database, &name, "")?);
+        session.ensure_transaction()?;
+        session.core.claim_name("first superuser")?;
+        if !is_made(&session.core.dict()) {
+            let door = Door::new(scram::random().map_err(|e| Error::new("58030", e.to_string()))?);
+            let superuser = Role {
+                superuser: true,
+                create_role: true,
+                create_db: true,
+                login: true,
+                replication: true,
+                bypass_rls: true,
+                ..Role::new(FIRST_SUPERUSER, &name)
+            };
+            session.core.define(Object::Role(Arc::new(superuser)))?;
+            session.core.define(Object::Door(Arc::new(door)))?;
+        }
+        session.sync().map(|_| ())
+    }
+}
+
+fn oid(dict: &Dict, name: &str) -> u32 {
+    dict.role(name).map_or(NOBODY, |role| role.oid)
+}
+
+impl Core {
+    /// Takes in what the parameters say of the session's roles.
+    pub fn follow_roles(&mut self) {
+        let session = self.settings.get("session_authorization");
+        let role = self.settings.get("role");
+        let current = match role.as_str() {
+            "none" => session.clone(),
+            _ => role,
+        };
+        let dict = self.dict();
+        if session != self.session_user {
+            self.roles.session = oid(&dict, &session);
+            self.session_user = session;
+        }
+        if current != self.user {
+            self.roles.current = match current == self.session_user {
+                true => self.roles.session,
+                false => oid(&dict, &current),
+            };
+            self.user = current;
+        }
+        let on = if self.is_superuser() { "on" } else { "off" };
+        self.settings.state("is_superuser", on);
+    }
+
+    /// Whether the session may set the parameter so, if it is one of its roles.
+    pub fn check_role(&self, parameter: &str, role: &str) -> Result<()> {
+        let is = |known: &str| parameter.eq_ignore_ascii_case(known);
+        let of = match is("role") {
+            true if role == "none" => return Ok(()),
+            true => self.roles.session,
+            false if is("session_authorization") => self.roles.authenticated,
+            false => return Ok(()),
+        };
+        let dict = self.dict();
+        let Some(wanted) = dict.role(role) else {
+            let why = format!("role \"{role}\" does not exist");
+            return Err(Error::new("22023", why));
+        };
+        if wanted.oid == of || dict.role_by_oid(of).is_some_and(|r| r.superuser) {
+            return Ok(());
+        }
+        Err(Error::new(
+            "42501",
+            match is("role") {
+                true => format!("permission denied to set role \"{role}\""),
+                false => "permission denied to set session authorization".to_string(),
+            },
+        ))
+    }
+}

@@ -1,0 +1,151 @@
+//! Roles: `pg_roles`, `pg_user` and `pg_group` for everybody, `pg_authid` and `pg_shadow`, which show what is stored of passwords,
+//! for superusers.
+
+use block::value::Datum;
+
+use super::Source::Here;
+use super::value::{NULL, bool, int4, oid, optional, text};
+use super::{Context, Rows, VirtualTable};
+use crate::dict::role::Role;
+use crate::error::{Error, Result};
+use crate::types::SqlType::{self, Bool, Int4, Name, Oid, Text, TimestampTz};
+
+pub const VIEWS: &[VirtualTable] = &[
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_roles",
+        columns: ROLE_COLUMNS,
+        rows: Here(|cx| Ok(roles(cx, &hidden))),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_authid",
+        columns: ROLE_COLUMNS,
+        rows: Here(|cx| {
+            superusers_only(cx, "pg_authid")?;
+            Ok(roles(cx, &shown))
+        }),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_user",
+        columns: USER_COLUMNS,
+        rows: Here(|cx| Ok(users(cx, &hidden))),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_shadow",
+        columns: USER_COLUMNS,
+        rows: Here(|cx| {
+            superusers_only(cx, "pg_shadow")?;
+            Ok(users(cx, &shown))
+        }),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_group",
+        columns: &[("groname", Name), ("grosysid", Oid), ("grolist", Text)],
+        rows: Here(|cx| {
+            let groups = sorted(cx).into_iter().filter(|r| !r.login);
+            Ok(groups
+                .map(|r| vec![text(r.name.clone()), oid(r.oid), text("{}")])
+                .collect())
+        }),
+    },
+];
+
+const ROLE_COLUMNS: &[(&str, SqlType)] = &[
+    ("oid", Oid),
+    ("rolname", Name),
+    ("rolsuper", Bool),
+    ("rolinherit", Bool),
+    ("rolcreaterole", Bool),
+    ("rolcreatedb", Bool),
+    ("rolcanlogin", Bool),
+    ("rolreplication", Bool),
+    ("rolbypassrls", Bool),
+    ("rolconnlimit", Int4),
+    ("rolpassword", Text),
+    ("rolvaliduntil", TimestampTz),
+    ("rolconfig", Text),
+];
+
+const USER_COLUMNS: &[(&str, SqlType)] = &[
+    ("usename", Name),
+    ("usesysid", Oid),
+    ("usecreatedb", Bool),
+    ("usesuper", Bool),
+    ("userepl", Bool),
+    ("usebypassrls", Bool),
+    ("passwd", Text),
+    ("valuntil", TimestampTz),
+    ("useconfig", Text),
+];
+
+fn superusers_only(cx: &Context, view: &str) -> Result<()> {
+    match cx.is_superuser {
+        true => Ok(()),
+        false => Err(Error::new(
+            "42501",
+            format!("permission denied for table {view}"),
+        )),
+    }
+}
+
+/// Not even whether there is one is shown, as in PostgreSQL.
+fn hidden(_: &Role) -> Datum {
+    text("********")
+}
+
+fn shown(role: &Role) -> Datum {
+    optional(role.password.as_ref().map(|p| p.as_text()))
+}
+
+fn until(role: &Role) -> Datum {
+    role.valid_until.map_or(NULL, Datum::TimestampTz)
+}
+
+fn sorted(cx: &Context) -> Vec<&Role> {
+    let mut all: Vec<&Role> = cx.dict.roles().map(AsRef::as_ref).collect();
+    all.sort_by_key(|role| role.oid);
+    all
+}
+
+fn roles(cx: &Context, password: &dyn Fn(&Role) -> Datum) -> Rows {
+    let row = |r: &Role| {
+        vec![
+            oid(r.oid),
+            text(r.name.clone()),
+            bool(r.superuser),
+            bool(r.inherit),
+            bool(r.create_role),
+            bool(r.create_db),
+            bool(r.login),
+            bool(r.replication),
+            bool(r.bypass_rls),
+            int4(r.connection_limit),
+            password(r),
+            until(r),
+            NULL,
+        ]
+    };
+    sorted(cx).into_iter().map(row).collect()
+}
+
+fn users(cx: &Context, password: &dyn Fn(&Role) -> Datum) -> Rows {
+    let row = |r: &Role| {
+        vec![
+            text(r.name.clone()),
+            oid(r.oid),
+            bool(r.create_db),
+            bool(r.superuser),
+            bool(r.replication),
+            bool(r.bypass_rls),
+            password(r),
+            until(r),
+            NULL,
+        ]
+    };
+    let users = sorted(cx).into_iter().filter(|r| r.login);
+    users.map(row).collect()
+}
