@@ -400,10 +400,11 @@ mod tests {
             .flat_map(|event| of_instance(event).lines())
             .collect();
         assert_eq!(lines[0], "braid: creating a database in /db");
-        assert_eq!(lines[1], "braid: instance 2: rolling forward: 3");
-        assert_eq!(lines[3], "braid: instance 2 is open after 0.0 s, SCN 7");
+        assert!(lines[1].starts_with("braid: instance 2: the superuser is \"ann\", let in from "));
+        assert_eq!(lines[2], "braid: instance 2: rolling forward: 3");
+        assert_eq!(lines[4], "braid: instance 2 is open after 0.0 s, SCN 7");
         assert_eq!(
-            lines[4],
+            lines[5],
             "braid: instance 2: connect with  psql postgresql://127.0.0.1:5501/braid"
         );
         assert_eq!(lines.len(), all().len(), "two for an open one, none logged");
