@@ -44,7 +44,7 @@ class Clients:
         script = work / f"{name}.sql"
         script.write_text(UPDATE.format(low=low, high=high))
         self.process = subprocess.Popen(
-            ["pgbench", "-h", "127.0.0.1", "-p", str(cluster.port + k), "-U", "braid", "-n", "-M", "prepared", "-T", str(seconds), "-c", str(clients), "-j", "1",
+            ["pgbench", "-h", "127.0.0.1", "-p", str(cluster.port + k), "-U", cluster.user, "-n", "-M", "prepared", "-T", str(seconds), "-c", str(clients), "-j", "1",
              "-f", str(script), "--log", f"--log-prefix={name}", "braid"],
             cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 

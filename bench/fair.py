@@ -36,7 +36,7 @@ class Clients:
         self.dir.mkdir(parents=True)
         (self.dir / "script.sql").write_text(script)
         self.process = subprocess.Popen(
-            ["pgbench", "-h", "127.0.0.1", "-p", str(cluster.port + k), "-U", "braid", "-n", "-M", "prepared", "-T", str(seconds), "-c", str(clients), "-j", "1",
+            ["pgbench", "-h", "127.0.0.1", "-p", str(cluster.port + k), "-U", cluster.user, "-n", "-M", "prepared", "-T", str(seconds), "-c", str(clients), "-j", "1",
              "-f", "script.sql", "--log", "--log-prefix=log", "braid"],
             cwd=self.dir, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.count = clients

@@ -151,7 +151,7 @@ impl Starts {
 fn pgbench(instance: &Instance, args: &[&str]) -> Option<Child> {
     let started = Command::new("pgbench")
         .args(args)
-        .args(["-h", "127.0.0.1", "-U", "braid", "-p"])
+        .args(["-h", "127.0.0.1", "-U", "tester", "-p"])
         .args([&instance.port.to_string(), "braid"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
