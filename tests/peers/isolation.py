@@ -161,7 +161,8 @@ class Braid:
         first = free_ports(count)
         for number in range(1, count + 1):
             command = [program, "instance", "--data", str(self.folder / "data")]
-            command += ["--port", str(first), "--instance", str(number), "--buffer-cache", "64MB"]
+            command += ["--port", str(first), "--instance", str(number), "--buffer-cache", "64MB",
+                        "--set", "superuser=tester"]
             with open(self.folder / f"terminal-{number}.log", "wb") as log:
                 self.instances.append(subprocess.Popen(command, stdout=log, stderr=log))
             conninfo = f"host=127.0.0.1 port={first + number - 1} user=tester dbname=braid"
