@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use postgres::{Client, NoTls};
+use postgres::{Client, Config, NoTls};
 
 use crate::cli::LabArgs;
-use crate::{Failure, ports};
+use crate::{Failure, ports, user};
 
 /// The number of waits that are shown for each instance.
 const TOP: usize = 6;
@@ -107,8 +107,9 @@ impl Drop for Bench {
 impl Database {
     pub fn connect(&self, instance: u16) -> Result<Client, Failure> {
         let port = self.port + instance - 1;
-        let url = format!("postgresql://lab@127.0.0.1:{port}/braid");
-        Ok(Client::connect(&url, NoTls)?)
+        let mut config = Config::new();
+        config.host("127.0.0.1").port(port).dbname("braid");
+        Ok(config.user(&user::superuser()).connect(NoTls)?)
     }
 
     pub fn run(&self, sql: &str) -> Result<(), Failure> {
