@@ -152,7 +152,7 @@ fn strangers_get_nothing_and_disturb_nobody() {
     let before = (number(&mut a, refused), resident_kib(one.pid()));
     let rubbish: Vec<Vec<u8>> = vec![
         Vec::new(),
-        b"BRHS\x03\0\0\0".iter().copied().chain([5; 32]).collect(),
+        b"BRHS\x04\0\0\0".iter().copied().chain([5; 32]).collect(),
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
         vec![0x16, 0x03, 0x01, 0xff, 0xff],
         vec![0xff; 40_000],

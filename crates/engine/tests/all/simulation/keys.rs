@@ -240,7 +240,9 @@ impl Client<'_> {
         }
     }
 
-    fn put(&mut self, t: &TableDef, key: i64) -> Result<()> {
+    /// Enters a put into the book. Returns what to go back to if it is refused: a savepoint and the
+    /// number of changes before it; and the put's token and beginning.
+    fn begin_put(&mut self, key: i64) -> Result<(engine::Savepoint, usize, usize, u64)> {
         let before = self.s.savepoint()?;
         let (began, token) = {
             let mut book = self.shared.book();
@@ -248,6 +250,11 @@ impl Client<'_> {
         };
         let kept = self.changes.len();
         self.changes.push(Change::Put(token));
+        Ok((before, kept, token, began))
+    }
+
+    fn put(&mut self, t: &TableDef, key: i64) -> Result<()> {
+        let (before, kept, token, began) = self.begin_put(key)?;
         let text = text(self.rng);
         let done = match seam::planted("keys are put without looking for others") {
             true => self
@@ -260,13 +267,7 @@ impl Client<'_> {
 
     /// Puts a row unless one with its key is there.
     fn put_unless(&mut self, t: &TableDef, key: i64) -> Result<()> {
-        let before = self.s.savepoint()?;
-        let (began, token) = {
-            let mut book = self.shared.book();
-            (book.keys.now(), book.keys.put(key))
-        };
-        let kept = self.changes.len();
-        self.changes.push(Change::Put(token));
+        let (before, kept, token, began) = self.begin_put(key)?;
         let text = text(self.rng);
         let arbiters: Vec<usize> = (0..t.indexes.len())
             .filter(|&i| t.indexes[i].unique)
