@@ -27,6 +27,7 @@ pub mod pgtype;
 mod plan;
 mod plan_cache;
 pub mod prepared;
+mod query;
 mod service;
 mod session;
 pub mod types;

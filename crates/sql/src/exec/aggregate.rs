@@ -275,7 +275,7 @@ impl State {
 }
 
 /// Bytes that are equal exactly if the values are.
-fn encode(value: DatumRef<'_>, out: &mut Vec<u8>) {
+pub fn encode(value: DatumRef<'_>, out: &mut Vec<u8>) {
     let mut bytes = |tag: u8, b: &[u8]| {
         out.push(tag);
         out.extend_from_slice(&(b.len() as u32).to_le_bytes());

@@ -1,10 +1,10 @@
 //! Running plans over the engine.
 
-mod aggregate;
+pub(crate) mod aggregate;
 pub mod dml;
-mod drive;
+pub(crate) mod drive;
 pub mod found;
-mod lock;
+pub(crate) mod lock;
 pub mod profile;
 pub mod row;
 pub mod select;

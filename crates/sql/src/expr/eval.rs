@@ -129,6 +129,13 @@ impl Expr {
                 cast.apply(value, calls.io())?
             }
             Expr::Call(func, args) => func.call(args, env, calls)?,
+            Expr::Subquery { number, inputs } => {
+                let inputs = inputs
+                    .iter()
+                    .map(|e| Ok(e.eval(env, calls)?.into_datum()))
+                    .collect::<Result<Vec<_>>>()?;
+                calls.subquery(*number, inputs)?
+            }
         })
     }
 

@@ -11,6 +11,12 @@ use crate::types::SqlType;
 /// Answers functions whose value is not a matter of their arguments alone.
 pub trait Calls {
     fn call(&mut self, func: SessionFunc, args: &[Val<'_>]) -> Result<Val<'static>>;
+    /// The value of a subquery of the statement that is running.
+    fn subquery(&mut self, number: usize, _inputs: Vec<Datum>) -> Result<Val<'static>> {
+        Err(Error::internal(format!(
+            "subquery {number} outside its statement"
+        )))
+    }
     /// What text forms of values depend on.
     fn io(&self) -> &IoSettings;
 }

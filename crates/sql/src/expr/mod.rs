@@ -116,7 +116,7 @@ impl CmpOp {
 }
 
 /// A bound expression. Columns are numbered by their place in the row that the plan evaluates it over.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
     Const(Datum),
     Column(usize),
@@ -168,6 +168,12 @@ pub enum Expr {
     NullIf(Box<Expr>, Box<Expr>),
     Cast(Cast, Box<Expr>),
     Call(Func, Vec<Expr>),
+    /// The value of a subquery, by its number in the statement; `inputs` is what it takes from the
+    /// row around it.
+    Subquery {
+        number: usize,
+        inputs: Vec<Expr>,
+    },
 }
 
 /// Constants from which on a list is searched by halves.
@@ -225,7 +231,11 @@ impl Expr {
             Expr::Const(_) | Expr::Column(_) | Expr::Param(_) => {}
             Expr::Not(e) | Expr::Negate(e) | Expr::Cast(_, e) => e.visit(f),
             Expr::IsNull { expr, .. } | Expr::IsBool { expr, .. } => expr.visit(f),
-            Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Call(_, list) => {
+            Expr::And(list)
+            | Expr::Or(list)
+            | Expr::Coalesce(list)
+            | Expr::Call(_, list)
+            | Expr::Subquery { inputs: list, .. } => {
                 list.iter().for_each(|e| e.visit(f));
             }
             Expr::Compare(_, l, r)
@@ -262,12 +272,65 @@ impl Expr {
         }
     }
 
+    /// Calls `f` for each of the expressions that this one is made of.
+    pub fn for_parts(&mut self, f: &mut dyn FnMut(&mut Expr)) {
+        match self {
+            Expr::Const(_) | Expr::Column(_) | Expr::Param(_) => {}
+            Expr::Not(e) | Expr::Negate(e) | Expr::Cast(_, e) => f(e),
+            Expr::IsNull { expr, .. } | Expr::IsBool { expr, .. } => f(expr),
+            Expr::And(list)
+            | Expr::Or(list)
+            | Expr::Coalesce(list)
+            | Expr::Call(_, list)
+            | Expr::Subquery { inputs: list, .. } => list.iter_mut().for_each(f),
+            Expr::Compare(_, l, r)
+            | Expr::Arith(_, _, l, r)
+            | Expr::Concat(l, r)
+            | Expr::NullIf(l, r) => {
+                f(l);
+                f(r);
+            }
+            Expr::Distinct { left, right, .. } => {
+                f(left);
+                f(right);
+            }
+            Expr::Like { expr, pattern, .. } => {
+                f(expr);
+                f(pattern);
+            }
+            Expr::InList { expr, list, .. } => {
+                f(expr);
+                list.iter_mut().for_each(f);
+            }
+            Expr::Case {
+                branches,
+                otherwise,
+            } => {
+                for (condition, result) in branches {
+                    f(condition);
+                    f(result);
+                }
+                if let Some(e) = otherwise {
+                    f(e);
+                }
+            }
+        }
+    }
+
+    /// Puts what `f` gives in the place of each expression that it gives one for, outermost first.
+    pub fn replace(&mut self, f: &mut dyn FnMut(&Expr) -> Option<Expr>) {
+        match f(self) {
+            Some(other) => *self = other,
+            None => self.for_parts(&mut |e| e.replace(f)),
+        }
+    }
+
     /// Whether the value depends on nothing but constants, so that it may be computed at planning.
     pub fn is_constant(&self) -> bool {
         let mut constant = true;
         self.visit(&mut |e| {
             constant &= match e {
-                Expr::Column(_) | Expr::Param(_) => false,
+                Expr::Column(_) | Expr::Param(_) | Expr::Subquery { .. } => false,
                 Expr::Call(func, _) => func.is_immutable(),
                 Expr::Cast(cast, _) => cast.is_immutable(),
                 _ => true,

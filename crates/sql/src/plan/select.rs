@@ -72,7 +72,7 @@ pub enum Source {
     },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct SortKey {
     pub expr: Expr,
     pub descending: bool,

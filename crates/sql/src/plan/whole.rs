@@ -127,7 +127,7 @@ fn form(e: &Expr, scope: &Scope) -> Form {
             None => Form::Own,
         },
         // It comes to the other lane as text.
-        Expr::Param(_) => Form::Own,
+        Expr::Param(_) | Expr::Subquery { .. } => Form::Own,
         // Values are compared alike however they are written.
         Expr::Const(_)
         | Expr::Not(_)

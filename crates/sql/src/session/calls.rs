@@ -19,6 +19,10 @@ use std::sync::Arc;
 const VERSION: &str = concat!("PostgreSQL 15.18 (Braid ", env!("CARGO_PKG_VERSION"), ")");
 
 impl Calls for Core {
+    fn subquery(&mut self, number: usize, inputs: Vec<Datum>) -> Result<Val<'static>> {
+        self.subquery_value(number, inputs)
+    }
+
     fn io(&self) -> &IoSettings {
         &self.io
     }

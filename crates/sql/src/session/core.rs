@@ -52,6 +52,8 @@ pub struct Core {
     pub(super) shown_since: i64,
     /// While EXPLAIN ANALYZE runs a statement.
     pub profile: Option<Box<Profile>>,
+    /// What the running statement's subqueries have come to.
+    pub running: crate::query::run::Running,
     spare: Vec<DatumRef<'static>>,
     row_buffer: Vec<u8>,
     random: u64,
@@ -90,6 +92,7 @@ impl Core {
             shown: None,
             shown_since: 0,
             profile: None,
+            running: Default::default(),
             spare: Vec::new(),
             row_buffer: Vec::new(),
             random: now as u64 ^ (std::process::id() as u64) << 32 | 1,

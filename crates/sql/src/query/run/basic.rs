@@ -1,0 +1,171 @@
+//! Rows from nowhere, conditions, computed columns.
+
+use std::sync::Arc;
+
+use super::series::Counter;
+use super::{Frame, Operator, operator};
+use crate::error::Result;
+use crate::query::plan::{Compute, Filter, Values};
+use crate::session::Core;
+use block::value::Datum;
+
+/// One row that sets no register.
+#[derive(Default)]
+pub struct One {
+    given: bool,
+}
+
+impl Operator for One {
+    fn open(&mut self, _: &mut Core, _: &mut Frame) -> Result<()> {
+        self.given = false;
+        Ok(())
+    }
+
+    fn next(&mut self, _: &mut Core, _: &mut Frame) -> Result<bool> {
+        Ok(!std::mem::replace(&mut self.given, true))
+    }
+}
+
+pub struct Nothing;
+
+impl Operator for Nothing {
+    fn open(&mut self, _: &mut Core, _: &mut Frame) -> Result<()> {
+        Ok(())
+    }
+
+    fn next(&mut self, _: &mut Core, _: &mut Frame) -> Result<bool> {
+        Ok(false)
+    }
+}
+
+pub struct ValuesRun {
+    plan: Arc<Values>,
+    at: usize,
+}
+
+impl ValuesRun {
+    pub fn new(plan: &Arc<Values>) -> ValuesRun {
+        ValuesRun {
+            plan: plan.clone(),
+            at: 0,
+        }
+    }
+}
+
+impl Operator for ValuesRun {
+    fn open(&mut self, _: &mut Core, _: &mut Frame) -> Result<()> {
+        self.at = 0;
+        Ok(())
+    }
+
+    fn next(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool> {
+        let Some(row) = self.plan.rows.get(self.at) else {
+            return Ok(false);
+        };
+        self.at += 1;
+        for (e, register) in row.iter().zip(&self.plan.into) {
+            let value = frame.eval(e, core)?;
+            frame.set(*register, value);
+        }
+        Ok(true)
+    }
+}
+
+pub struct FilterRun {
+    plan: Arc<Filter>,
+    input: Box<dyn Operator>,
+}
+
+impl FilterRun {
+    pub fn new(plan: &Arc<Filter>, measured: bool) -> FilterRun {
+        FilterRun {
+            plan: plan.clone(),
+            input: operator(&plan.input, measured),
+        }
+    }
+}
+
+impl Operator for FilterRun {
+    fn open(&mut self, core: &mut Core, frame: &mut Frame) -> Result<()> {
+        self.input.open(core, frame)
+    }
+
+    fn next(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool> {
+        while self.input.next(core, frame)? {
+            if frame.holds(&self.plan.condition, core)? {
+                return Ok(true);
+            }
+            core.refused_row(crate::exec::profile::StepKey::of(&*self.plan));
+        }
+        Ok(false)
+    }
+}
+
+/// Computes columns; with functions that give several rows, as many rows as the longest gives.
+pub struct ComputeRun {
+    plan: Arc<Compute>,
+    input: Box<dyn Operator>,
+    /// The series of the input's row, while they go on.
+    series: Vec<Counter>,
+}
+
+impl ComputeRun {
+    pub fn new(plan: &Arc<Compute>, measured: bool) -> ComputeRun {
+        ComputeRun {
+            plan: plan.clone(),
+            input: operator(&plan.input, measured),
+            series: Vec::new(),
+        }
+    }
+
+    /// Sets the next values of the series; false if all are at their end.
+    fn step(&mut self, frame: &mut Frame) -> Result<bool> {
+        let mut any = false;
+        for (counter, series) in self.series.iter_mut().zip(&self.plan.series) {
+            let value = counter.next()?;
+            any |= value.is_some();
+            frame.set(series.into, value.unwrap_or(Datum::Null));
+        }
+        Ok(any)
+    }
+
+    fn compute(&self, core: &mut Core, frame: &mut Frame) -> Result<()> {
+        for (register, e) in &self.plan.columns {
+            let value = frame.eval(e, core)?;
+            frame.set(*register, value);
+        }
+        Ok(())
+    }
+}
+
+impl Operator for ComputeRun {
+    fn open(&mut self, core: &mut Core, frame: &mut Frame) -> Result<()> {
+        self.series.clear();
+        self.input.open(core, frame)
+    }
+
+    fn next(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool> {
+        if self.plan.series.is_empty() {
+            if !self.input.next(core, frame)? {
+                return Ok(false);
+            }
+            self.compute(core, frame)?;
+            return Ok(true);
+        }
+        loop {
+            if self.step(frame)? {
+                self.compute(core, frame)?;
+                return Ok(true);
+            }
+            if !self.input.next(core, frame)? {
+                return Ok(false);
+            }
+            let plan = self.plan.clone();
+            self.series = plan
+                .series
+                .iter()
+                .map(|series| Counter::start(series, core, frame))
+                .collect::<Result<_>>()?;
+        }
+    }
+}

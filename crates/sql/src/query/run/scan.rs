@@ -1,0 +1,128 @@
+//! Tables and views.
+
+use std::sync::Arc;
+
+use block::value::{Datum, DatumRef};
+
+use super::{Frame, Operator};
+use crate::error::Result;
+use crate::exec::drive::passes;
+use crate::exec::row::{decode, recycle};
+use crate::exec::source::TableCursor;
+use crate::expr::Env;
+use crate::query::plan::{TableScan, ViewScan};
+use crate::session::Core;
+use crate::views::Context;
+
+pub struct TableRun {
+    plan: Arc<TableScan>,
+    cursor: TableCursor,
+    spare: Vec<DatumRef<'static>>,
+}
+
+impl TableRun {
+    pub fn new(plan: &Arc<TableScan>) -> TableRun {
+        TableRun {
+            plan: plan.clone(),
+            cursor: TableCursor::with_buffer(Vec::new()),
+            spare: Vec::new(),
+        }
+    }
+}
+
+impl Operator for TableRun {
+    fn open(&mut self, core: &mut Core, frame: &mut Frame) -> Result<()> {
+        let Frame {
+            registers,
+            snapshot,
+        } = frame;
+        let env = Env {
+            row: &[],
+            params: registers,
+        };
+        self.cursor.open(&self.plan.access, core, snapshot, &env)
+    }
+
+    fn next(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool> {
+        let access = &self.plan.access;
+        let def = access.table.engine();
+        loop {
+            let Some(rid) = self.cursor.next(access, core, &frame.snapshot)? else {
+                return Ok(false);
+            };
+            let mut values = recycle(std::mem::take(&mut self.spare));
+            decode(self.cursor.row(), def, access.needed, &mut values)?;
+            let env = Env {
+                row: &values,
+                params: &frame.registers,
+            };
+            let passed = passes(access, core, &env)?;
+            if passed {
+                for (column, register) in &self.plan.columns {
+                    set(&mut frame.registers[*register], values[*column]);
+                }
+                if let Some(register) = self.plan.row_id {
+                    frame.set(register, Datum::Int8(rid.0 as i64));
+                }
+            }
+            self.spare = recycle(values);
+            if passed {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// Puts a value where another was, in the same memory if it is text.
+fn set(place: &mut Datum, value: DatumRef<'_>) {
+    match (place, value) {
+        (Datum::Text(old), DatumRef::Text(new)) => {
+            old.clear();
+            old.push_str(new);
+        }
+        (place, value) => *place = value.to_datum(),
+    }
+}
+
+/// A virtual table, whose rows are made when it is opened.
+pub struct ViewRun {
+    plan: Arc<ViewScan>,
+    /// Made once for a statement, though it may be opened often.
+    rows: Option<crate::views::Rows>,
+    at: usize,
+}
+
+impl ViewRun {
+    pub fn new(plan: &Arc<ViewScan>) -> ViewRun {
+        ViewRun {
+            plan: plan.clone(),
+            rows: None,
+            at: 0,
+        }
+    }
+}
+
+impl Operator for ViewRun {
+    fn open(&mut self, core: &mut Core, _: &mut Frame) -> Result<()> {
+        self.at = 0;
+        if self.rows.is_none() {
+            let context = Context::new(core);
+            self.rows = Some(self.plan.view.read(&context)?);
+            for warning in context.take_warnings() {
+                core.notice("WARNING", "01000", warning);
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, _: &mut Core, frame: &mut Frame) -> Result<bool> {
+        let Some(row) = self.rows.as_ref().and_then(|rows| rows.get(self.at)) else {
+            return Ok(false);
+        };
+        self.at += 1;
+        for (column, register) in &self.plan.columns {
+            frame.registers[*register] = row[*column].clone();
+        }
+        Ok(true)
+    }
+}

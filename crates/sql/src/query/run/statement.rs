@@ -1,0 +1,142 @@
+//! A plan's execution: its operators, its registers, and what its subqueries have come to.
+
+use std::sync::Arc;
+
+use block::value::{Datum, DatumRef};
+use engine::Snapshot;
+
+use super::lock::is_changed;
+use super::shared::SharedRun;
+use super::subquery::SubqueryRun;
+use super::{Frame, Operator, operator};
+use crate::api::RowSink;
+use crate::error::{Error, Result};
+use crate::exec::drive::Flow;
+use crate::exec::sort::Spool;
+use crate::exec::supply::MAX_RESTARTS;
+use crate::expr::Val;
+use crate::query::Plan;
+use crate::session::Core;
+
+/// Subqueries and WITH queries of the statement that is running, by number. The session's while
+/// the statement runs, its own while it is suspended.
+#[derive(Default)]
+pub struct Running {
+    pub subqueries: Vec<Option<Box<SubqueryRun>>>,
+    pub shared: Vec<Option<Box<SharedRun>>>,
+}
+
+impl Running {
+    pub fn new(plan: &Plan, params: &[Datum], snapshot: Snapshot, measured: bool) -> Running {
+        let subquery =
+            |plan| Some(Box::new(SubqueryRun::new(plan, params, snapshot, measured)));
+        let shared = |plan| Some(Box::new(SharedRun::new(plan, params, snapshot, measured)));
+        Running {
+            subqueries: plan.subqueries.iter().map(subquery).collect(),
+            shared: plan.shared.iter().map(shared).collect(),
+        }
+    }
+}
+
+/// An execution of a plan under way.
+pub struct Run {
+    plan: Arc<Plan>,
+    operator: Box<dyn Operator>,
+    frame: Frame,
+    running: Running,
+    opened: bool,
+}
+
+impl Run {
+    pub fn start(plan: &Arc<Plan>, core: &Core, params: &[Datum], snapshot: Snapshot) -> Run {
+        let measured = core.profile.is_some();
+        Run {
+            plan: plan.clone(),
+            operator: operator(&plan.root, measured),
+            frame: Frame::new(params, plan.width, snapshot),
+            running: Running::new(plan, params, snapshot, measured),
+            opened: false,
+        }
+    }
+
+    /// What the whole run reads by.
+    pub fn snapshot(&self) -> Snapshot {
+        self.frame.snapshot
+    }
+
+    /// Brings rows to `take` until it wants no more; `More` at the end.
+    pub fn each(
+        &mut self,
+        core: &mut Core,
+        take: &mut dyn FnMut(&mut Core, &[DatumRef<'_>]) -> Result<Flow>,
+    ) -> Result<Flow> {
+        std::mem::swap(&mut core.running, &mut self.running);
+        let done = self.pull(core, take);
+        std::mem::swap(&mut core.running, &mut self.running);
+        done
+    }
+
+    fn pull(
+        &mut self,
+        core: &mut Core,
+        take: &mut dyn FnMut(&mut Core, &[DatumRef<'_>]) -> Result<Flow>,
+    ) -> Result<Flow> {
+        if !self.opened {
+            self.operator.open(core, &mut self.frame)?;
+            self.opened = true;
+        }
+        while self.operator.next(core, &mut self.frame)? {
+            let env = self.frame.env();
+            let values = self
+                .plan
+                .output
+                .iter()
+                .map(|e| e.eval(&env, core))
+                .collect::<Result<Vec<Val<'_>>>>()?;
+            let row: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
+            if take(core, &row)? == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+        }
+        Ok(Flow::More)
+    }
+
+    /// Sends up to `max_rows` rows (0: all). Returns how many, and whether there may be more.
+    pub fn run(
+        &mut self,
+        core: &mut Core,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<(u64, bool)> {
+        let mut sent = 0;
+        let flow = self.each(core, &mut |_, row| {
+            sink.row(row)?;
+            sent += 1;
+            Ok(match sent == max_rows as u64 {
+                true => Flow::Stop,
+                false => Flow::More,
+            })
+        })?;
+        Ok((sent, flow == Flow::Stop))
+    }
+}
+
+/// Runs a query that locks rows: from the beginning, if one of them has changed since its
+/// snapshot. Returns its rows, which go to the client once all are locked.
+pub fn locked(plan: &Arc<Plan>, core: &mut Core, params: &[Datum]) -> Result<Spool> {
+    for _ in 0..MAX_RESTARTS {
+        let snapshot = core.engine.snapshot()?;
+        let mut kept = Spool::new(core);
+        let mut run = Run::start(plan, core, params, snapshot);
+        match run.run(core, 0, &mut kept) {
+            Ok(_) => return Ok(kept),
+            Err(e) if is_changed(&e) => wait::stat::add(wait::Stat::StatementRestarts, 1),
+            Err(e) => return Err(e),
+        }
+    }
+    Err(Error::new(
+        "40001",
+        "could not serialize access due to concurrent update",
+    ))
+}
+
