@@ -1,3 +1,83 @@
-//! analysis
-use crate::error::{Error, Result};
-pub fn plan() -> Result<super::Plan> { Err(Error::unsupported("x")) }
+//! From syntax to a tree whose names and types are settled: one binder for all queries.
+//!
+//! An expression is bound by [`crate::bind::Binder`]; what depends on the query around it (columns
+//! of any level, subqueries, aggregates, windows, rows of values) is answered by
+//! [`expression::Clause`], which the binder asks first.
+
+mod expression;
+mod from;
+mod group;
+pub mod scope;
+mod select;
+mod set;
+mod subquery;
+pub mod tree;
+mod window;
+mod with;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast;
+
+use super::plan::Plan;
+use crate::bind::ParamTypes;
+use crate::dict::{Dict, Table};
+use crate::error::Result;
+use crate::parse::utility::TableLock;
+use crate::session::Core;
+use scope::{File, Scope};
+
+/// Plans a query. What it cannot express answers 0A000.
+pub fn plan(core: &Core, q: &ast::Query, params: &ParamTypes) -> Result<Plan> {
+    let dict = core.dict();
+    let analyzer = Analyzer {
+        dict: &dict,
+        params,
+        subqueries: RefCell::default(),
+        shared: RefCell::default(),
+        tables: RefCell::default(),
+    };
+    let file = File::new(None);
+    let outermost = Scope::new(None, &file);
+    let mut level = analyzer.query(q, &outermost, &with::Known::default())?;
+    analyzer.settle(&mut level)?;
+    super::optimize::plan(core, analyzer, &file, level)
+}
+
+/// What the analysis of one statement works with, and gathers.
+pub struct Analyzer<'a> {
+    pub dict: &'a Dict,
+    pub params: &'a ParamTypes,
+    pub subqueries: RefCell<Vec<Option<tree::Subquery>>>,
+    pub shared: RefCell<Vec<Option<tree::Shared>>>,
+    pub tables: RefCell<Vec<(Arc<Table>, TableLock)>>,
+}
+
+impl Analyzer<'_> {
+    /// Notes that a table is read, or that its rows are locked.
+    fn note_table(&self, table: &Arc<Table>, lock: TableLock) {
+        let mut tables = self.tables.borrow_mut();
+        match tables.iter_mut().find(|(t, _)| t.oid == table.oid) {
+            Some((_, held)) if lock != TableLock::AccessShare => *held = lock,
+            Some(_) => {}
+            None => tables.push((table.clone(), lock)),
+        }
+    }
+
+    /// A literal of the result that nothing gave a type is text.
+    fn settle(&self, level: &mut tree::Level) -> Result<()> {
+        let empty = crate::bind::Scope::default();
+        let binder = crate::bind::Binder::new(&empty, self.params, "SELECT");
+        for output in &mut level.outputs {
+            output.value = binder.settle(output.value.clone())?;
+        }
+        Ok(())
+    }
+}
+
+/// A file for what `scope` is around.
+fn inner_file(scope: &Scope<'_>) -> Rc<File> {
+    File::new(Some(&scope.file))
+}

@@ -1,0 +1,528 @@
+//! What an expression means in the query it stands in: columns of any level, subqueries, rows of
+//! values, aggregates, window functions, functions that give several rows.
+
+use std::cell::RefCell;
+
+use block::value::Datum;
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator,
+};
+
+use super::Analyzer;
+use super::group::Groups;
+use super::scope::Scope;
+use super::tree::Series;
+use super::with::Known;
+use crate::bind::{self, Binder, Typed, names};
+use crate::error::{Error, Result};
+use crate::expr::{CmpOp, Expr};
+use crate::query::aggregate;
+use crate::types::SqlType;
+
+/// A clause of a query, whose expressions are bound alike.
+pub struct Clause<'c> {
+    pub analyzer: &'c Analyzer<'c>,
+    pub scope: &'c Scope<'c>,
+    pub known: &'c Known<'c>,
+    pub name: &'static str,
+    /// Where aggregates and window functions go; without, none are allowed.
+    pub groups: Option<&'c Groups>,
+    /// Where functions of the select list that give several rows go.
+    pub series: Option<&'c RefCell<Vec<Series>>>,
+    empty: bind::Scope,
+}
+
+impl<'c> Clause<'c> {
+    pub fn new(
+        analyzer: &'c Analyzer<'c>,
+        scope: &'c Scope<'c>,
+        known: &'c Known<'c>,
+        name: &'static str,
+    ) -> Clause<'c> {
+        Clause {
+            analyzer,
+            scope,
+            known,
+            name,
+            groups: None,
+            series: None,
+            empty: bind::Scope::default(),
+        }
+    }
+
+    /// The same with aggregates.
+    pub fn grouped(mut self, groups: &'c Groups) -> Clause<'c> {
+        self.groups = Some(groups);
+        self
+    }
+
+    pub fn with_series(mut self, series: &'c RefCell<Vec<Series>>) -> Clause<'c> {
+        self.series = Some(series);
+        self
+    }
+
+    pub fn binder(&self) -> Binder<'_> {
+        Binder {
+            scope: &self.empty,
+            params: self.analyzer.params,
+            clause: self.name,
+            groups: Some(self),
+        }
+    }
+
+    /// Arguments that are neither named nor `*`.
+    pub fn plain_args<'a>(&self, args: &'a [FunctionArg]) -> Result<Vec<&'a ast::Expr>> {
+        args.iter()
+            .map(|a| match a {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Ok(e),
+                other => Err(Error::unsupported(format!("argument {other}"))),
+            })
+            .collect()
+    }
+
+    /// A call in FROM as an expression.
+    pub fn call_of(&self, name: &ast::ObjectName, args: &[FunctionArg]) -> Result<ast::Expr> {
+        let list = ast::FunctionArgumentList {
+            duplicate_treatment: None,
+            args: args.to_vec(),
+            clauses: Vec::new(),
+        };
+        Ok(ast::Expr::Function(ast::Function {
+            name: name.clone(),
+            uses_odbc_syntax: false,
+            parameters: FunctionArguments::None,
+            args: FunctionArguments::List(list),
+            filter: None,
+            null_treatment: None,
+            over: None,
+            within_group: Vec::new(),
+        }))
+    }
+
+    fn column(&self, table: Option<&str>, name: &str) -> Result<Option<Typed>> {
+        match self.scope.resolve(table, name) {
+            Ok(found) => Ok(Some(found.column.value)),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn identifier(&self, i: &ast::Ident) -> Result<Option<Typed>> {
+        let name = names::ident(i);
+        match self.column(None, &name) {
+            Err(e) if e.sqlstate() == "42703" => {
+                // The binder knows the functions that are called without parentheses.
+                let function = i.quote_style.is_none()
+                    && matches!(
+                        name.as_str(),
+                        "current_user"
+                            | "session_user"
+                            | "user"
+                            | "current_role"
+                            | "current_catalog"
+                            | "current_schema"
+                            | "current_date"
+                            | "current_timestamp"
+                            | "localtimestamp"
+                    );
+                if function {
+                    return Ok(None);
+                }
+                match self.names_a_row(&name) {
+                    true => Err(Error::unsupported(format!("the whole row {name}"))),
+                    false if is_system_column(&name) => {
+                        Err(Error::unsupported(format!("system column {name}")))
+                    }
+                    false => Err(e),
+                }
+            }
+            found => found,
+        }
+    }
+
+    fn names_a_row(&self, name: &str) -> bool {
+        let mut at = Some(self.scope);
+        while let Some(scope) = at {
+            if scope.has_table(name) {
+                return true;
+            }
+            at = scope.parent;
+        }
+        false
+    }
+
+    fn path(&self, path: &[ast::Ident]) -> Result<Option<Typed>> {
+        let path: Vec<String> = path.iter().map(names::ident).collect();
+        let (table, name) = match path.as_slice() {
+            [table, name] => (table, name),
+            [schema, table, name]
+                if matches!(
+                    schema.as_str(),
+                    "public" | "pg_catalog" | "information_schema"
+                ) =>
+            {
+                (table, name)
+            }
+            _ => return Err(Error::unsupported(format!("name {}", path.join(".")))),
+        };
+        match self.column(Some(table), name) {
+            Err(e) if e.sqlstate() == "42703" && is_system_column(name) => {
+                Err(Error::unsupported(format!("system column {name}")))
+            }
+            found => found,
+        }
+    }
+
+    /// Two rows of values, compared.
+    fn rows(&self, left: &[Typed], op: &BinaryOperator, right: &[Typed]) -> Result<Typed> {
+        if left.len() != right.len() {
+            return Err(Error::new("42601", "unequal number of entries in row expressions"));
+        }
+        let binder = self.binder();
+        let pairs = || left.iter().cloned().zip(right.iter().cloned());
+        let compared = |op| {
+            pairs()
+                .map(|(l, r)| Ok(binder.compare(op, l, r)?.expr))
+                .collect::<Result<Vec<_>>>()
+        };
+        let expr = match bind::comparison(op) {
+            Some(CmpOp::Eq) => Expr::And(compared(CmpOp::Eq)?),
+            Some(CmpOp::Ne) => Expr::Or(compared(CmpOp::Ne)?),
+            Some(order) => {
+                // The first pair that differs decides; only the last may be equal.
+                let strict = match order {
+                    CmpOp::Lt | CmpOp::Le => CmpOp::Lt,
+                    _ => CmpOp::Gt,
+                };
+                let mut all = compared(strict)?;
+                let (equal, last) = (compared(CmpOp::Eq)?, compared(order)?);
+                let places = all.len();
+                let Some(mut expr) = last.into_iter().next_back() else {
+                    return Err(Error::new("0A000", "cannot compare rows of zero length"));
+                };
+                all.truncate(places.saturating_sub(1));
+                for (decides, equal) in all.into_iter().zip(equal).rev() {
+                    expr = Expr::Or(vec![decides, Expr::And(vec![equal, expr])]);
+                }
+                expr
+            }
+            None => return Err(Error::unsupported(format!("operator {op} between rows"))),
+        };
+        Ok(Typed::new(expr, SqlType::Bool))
+    }
+
+    /// The values of a row constructor; `None`: it is none.
+    fn row_of(&self, e: &ast::Expr) -> Result<Option<Vec<Typed>>> {
+        let list: Vec<&ast::Expr> = match e {
+            ast::Expr::Tuple(list) => list.iter().collect(),
+            ast::Expr::Nested(inner) => return self.row_of(inner),
+            ast::Expr::Function(f) if is_row_constructor(f) => match &f.args {
+                FunctionArguments::List(list) => self.plain_args(&list.args)?,
+                _ => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        let binder = self.binder();
+        list.into_iter()
+            .map(|e| binder.expr(e))
+            .collect::<Result<Vec<_>>>()
+            .map(Some)
+    }
+
+    fn row_in(&self, e: &ast::Expr, list: &[ast::Expr], negated: bool) -> Result<Option<Typed>> {
+        let Some(left) = self.row_of(e)? else {
+            return Ok(None);
+        };
+        let mut any = Vec::with_capacity(list.len());
+        for item in list {
+            let Some(right) = self.row_of(item)? else {
+                return Err(Error::unsupported("IN of a row and what is no row"));
+            };
+            any.push(self.rows(&left, &BinaryOperator::Eq, &right)?.expr);
+        }
+        let expr = match any.len() {
+            1 => any.remove(0),
+            _ => Expr::Or(any),
+        };
+        let expr = match negated {
+            true => Expr::Not(Box::new(expr)),
+            false => expr,
+        };
+        Ok(Some(Typed::new(expr, SqlType::Bool)))
+    }
+
+    fn row_is_null(&self, e: &ast::Expr, negated: bool) -> Result<Option<Typed>> {
+        let Some(row) = self.row_of(e)? else {
+            return Ok(None);
+        };
+        let binder = self.binder();
+        let all = row.into_iter().map(|value| {
+            let expr = Box::new(binder.settle(value)?.expr);
+            Ok(Expr::IsNull { expr, negated })
+        });
+        let expr = Expr::And(all.collect::<Result<_>>()?);
+        Ok(Some(Typed::new(expr, SqlType::Bool)))
+    }
+
+    fn row_distinct(&self, l: &ast::Expr, r: &ast::Expr, negated: bool) -> Result<Option<Typed>> {
+        let (Some(left), Some(right)) = (self.row_of(l)?, self.row_of(r)?) else {
+            return Ok(None);
+        };
+        if left.len() != right.len() {
+            return Err(Error::new("42601", "unequal number of entries in row expressions"));
+        }
+        let binder = self.binder();
+        let mut parts = Vec::new();
+        for (left, right) in left.into_iter().zip(right) {
+            let (left, right) = binder.unify(left, right, "IS DISTINCT FROM")?;
+            parts.push(Expr::Distinct {
+                left: Box::new(left.expr),
+                right: Box::new(right.expr),
+                negated,
+            });
+        }
+        let expr = match negated {
+            true => Expr::And(parts),
+            false => Expr::Or(parts),
+        };
+        Ok(Some(Typed::new(expr, SqlType::Bool)))
+    }
+
+    fn function(&self, f: &ast::Function) -> Result<Option<Typed>> {
+        let q = names::Qualified::new(&f.name)?;
+        if q.schema.as_deref().is_some_and(|s| s != "pg_catalog") {
+            return Ok(None);
+        }
+        let name = q.name.as_str();
+        if is_row_constructor(f) {
+            return Err(Error::unsupported("a row as a value"));
+        }
+        if f.over.is_some() {
+            return self.window_call(name, f).map(Some);
+        }
+        if name == "grouping" {
+            return self.grouping_call(f).map(Some);
+        }
+        if aggregate::is_aggregate(name) {
+            return self.aggregate_call(name, f).map(Some);
+        }
+        if crate::query::window::find(name, &[]).is_some()
+            || matches!(name, "lag" | "lead" | "first_value" | "last_value" | "nth_value" | "ntile")
+        {
+            return Err(Error::new(
+                "42P20",
+                format!("window function {name} requires an OVER clause"),
+            ));
+        }
+        if name == "generate_series" {
+            let Some(series) = self.series else {
+                return Err(Error::new(
+                    "0A000",
+                    format!("set-returning functions are not allowed in {}", self.name),
+                ));
+            };
+            let FunctionArguments::List(list) = &f.args else {
+                return Ok(None);
+            };
+            let made = self.analyzer.series(self, &list.args)?;
+            let value = Typed::new(Expr::Column(made.into), made.ty);
+            series.borrow_mut().push(made);
+            return Ok(Some(value));
+        }
+        if f.filter.is_some() {
+            return Err(Error::new(
+                "42809",
+                format!("FILTER specified, but {name} is not an aggregate function"),
+            ));
+        }
+        if is_of_later_issues(name) {
+            return Err(Error::unsupported(format!("function {name}")));
+        }
+        Ok(None)
+    }
+
+    /// CASE whose operand must be computed once.
+    fn case(&self, e: &ast::Expr) -> Result<Option<Typed>> {
+        let ast::Expr::Case {
+            operand: Some(operand),
+            ..
+        } = e
+        else {
+            return Ok(None);
+        };
+        let value = self.binder().expr(operand)?;
+        let mut subquery = false;
+        value
+            .expr
+            .visit(&mut |e| subquery |= matches!(e, Expr::Subquery { .. }));
+        match value.expr.is_volatile() || subquery {
+            true => Err(Error::unsupported("CASE of a volatile operand")),
+            false => Ok(None),
+        }
+    }
+
+    fn binary(
+        &self,
+        left: &ast::Expr,
+        op: &BinaryOperator,
+        right: &ast::Expr,
+    ) -> Result<Option<Typed>> {
+        if bind::comparison(op).is_none() {
+            return Ok(None);
+        }
+        match (self.row_of(left)?, self.row_of(right)?) {
+            (Some(l), Some(r)) => self.rows(&l, op, &r).map(Some),
+            (Some(l), None) => match subquery_in(right) {
+                Some(q) => self.row_subquery(&l, op, q).map(Some),
+                None => Err(Error::unsupported("a row beside what is no row")),
+            },
+            (None, Some(_)) => Err(Error::unsupported("a row beside what is no row")),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// The query in parentheses that an expression is.
+pub fn subquery_in(e: &ast::Expr) -> Option<&ast::Query> {
+    match e {
+        ast::Expr::Subquery(q) => Some(q),
+        ast::Expr::Nested(inner) => subquery_in(inner),
+        _ => None,
+    }
+}
+
+fn is_row_constructor(f: &ast::Function) -> bool {
+    matches!(names::Qualified::new(&f.name), Ok(q) if q.name == "row" && q.schema.is_none())
+}
+
+fn is_system_column(name: &str) -> bool {
+    matches!(
+        name,
+        "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid"
+    )
+}
+
+/// Functions that have names of aggregates or set-returning functions which are not there yet.
+fn is_of_later_issues(name: &str) -> bool {
+    matches!(
+        name,
+        "array_agg"
+            | "json_agg"
+            | "jsonb_agg"
+            | "json_object_agg"
+            | "jsonb_object_agg"
+            | "xmlagg"
+            | "percentile_cont"
+            | "percentile_disc"
+            | "mode"
+            | "unnest"
+            | "generate_subscripts"
+            | "regexp_matches"
+            | "regexp_split_to_table"
+            | "string_to_table"
+    )
+}
+
+impl bind::Groups for Clause<'_> {
+    fn lookup(&self, e: &ast::Expr) -> Result<Option<Typed>> {
+        match e {
+            ast::Expr::Identifier(i) => self.identifier(i),
+            ast::Expr::CompoundIdentifier(path) => self.path(path),
+            ast::Expr::Function(f) => self.function(f),
+            ast::Expr::Subquery(q) => self.scalar(q).map(Some),
+            ast::Expr::Exists { subquery, negated } => self.exists(subquery, *negated).map(Some),
+            ast::Expr::InSubquery {
+                expr,
+                subquery,
+                negated,
+            } => {
+                let left = match self.row_of(expr)? {
+                    Some(row) => row,
+                    None => vec![self.binder().expr(expr)?],
+                };
+                self.in_subquery(&left, subquery, *negated).map(Some)
+            }
+            ast::Expr::AnyOp {
+                left,
+                compare_op,
+                right,
+                ..
+            } => self.quantified(left, compare_op, right, false),
+            ast::Expr::AllOp {
+                left,
+                compare_op,
+                right,
+            } => self.quantified(left, compare_op, right, true),
+            ast::Expr::BinaryOp { left, op, right } => self.binary(left, op, right),
+            ast::Expr::InList {
+                expr,
+                list,
+                negated,
+            } => self.row_in(expr, list, *negated),
+            ast::Expr::IsNull(e) => self.row_is_null(e, false),
+            ast::Expr::IsNotNull(e) => self.row_is_null(e, true),
+            ast::Expr::IsDistinctFrom(l, r) => self.row_distinct(l, r, false),
+            ast::Expr::IsNotDistinctFrom(l, r) => self.row_distinct(l, r, true),
+            ast::Expr::Case { .. } => self.case(e),
+            ast::Expr::Collate { .. } => Err(Error::unsupported("COLLATE")),
+            ast::Expr::Tuple(_) => Err(Error::unsupported("a row as a value")),
+            ast::Expr::UnaryOp {
+                op: UnaryOperator::Minus,
+                expr,
+            } => self.minus_power(expr),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Clause<'_> {
+    /// `-2 ^ 2` is 4: the sign binds closer than the power, which the parser has the other way.
+    fn minus_power(&self, e: &ast::Expr) -> Result<Option<Typed>> {
+        let ast::Expr::BinaryOp {
+            left,
+            op: BinaryOperator::PGExp,
+            right,
+        } = e
+        else {
+            return Ok(None);
+        };
+        let negative = ast::Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr: left.clone(),
+        };
+        let binder = self.binder();
+        let (left, right) = (binder.expr(&negative)?, binder.expr(right)?);
+        let power = bind::arithmetic(&BinaryOperator::PGExp)
+            .ok_or_else(|| Error::internal("no power among the operators"))?;
+        binder.arith(power, left, right).map(Some)
+    }
+}
+
+/// The number of a result column that ORDER BY or GROUP BY names, from 0.
+pub fn position(e: &ast::Expr, columns: usize, clause: &str) -> Result<Option<usize>> {
+    let ast::Expr::Value(v) = e else {
+        return Ok(None);
+    };
+    match &v.value {
+        ast::Value::Number(n, _) => match n.parse::<usize>() {
+            Ok(n) if (1..=columns).contains(&n) => Ok(Some(n - 1)),
+            Ok(_) => Err(Error::new(
+                "42P10",
+                format!("{clause} position {n} is not in select list"),
+            )),
+            Err(_) => Err(Error::new(
+                "42601",
+                format!("non-integer constant in {clause}"),
+            )),
+        },
+        ast::Value::Null => Ok(None),
+        _ => Err(Error::new(
+            "42601",
+            format!("non-integer constant in {clause}"),
+        )),
+    }
+}
+
+/// TRUE.
+pub fn always() -> Expr {
+    Expr::Const(Datum::Bool(true))
+}

@@ -1,0 +1,679 @@
+//! FROM: relations, joins, and the names they bring.
+
+use datafusion::sql::sqlparser::ast::{
+    self, JoinConstraint, JoinOperator, TableAlias, TableFactor, TableWithJoins,
+};
+
+use super::Analyzer;
+use super::expression::Clause;
+use super::scope::{Column, Names, Scope};
+use super::tree::{From, JoinKind, Relation, RelationKind, Series};
+use super::with::Known;
+use crate::bind::{Typed, chosen_type, names};
+use crate::error::{Error, Result};
+use crate::expr::cast::CastContext;
+use crate::expr::{CmpOp, Expr};
+use crate::parse::utility::TableLock;
+use crate::types::SqlType;
+use crate::views;
+
+/// An item of FROM, and its names.
+type Item = (From, Names);
+
+impl Analyzer<'_> {
+    /// The FROM clause of a level; its names go to `scope`.
+    pub fn from_clause(
+        &self,
+        list: &[TableWithJoins],
+        scope: &mut Scope<'_>,
+        known: &Known<'_>,
+    ) -> Result<Vec<From>> {
+        let mut items = Vec::with_capacity(list.len());
+        for item in list {
+            let (item, names) = self.joined(item, scope, known, false)?;
+            scope.add(names)?;
+            items.push(item);
+        }
+        Ok(items)
+    }
+
+    /// A relation with the joins behind it. `nullable`: it is on the side of an outer join that may
+    /// be missing.
+    fn joined(
+        &self,
+        t: &TableWithJoins,
+        scope: &Scope<'_>,
+        known: &Known<'_>,
+        nullable: bool,
+    ) -> Result<Item> {
+        let missing_left = t.joins.iter().any(|j| {
+            matches!(
+                j.join_operator,
+                JoinOperator::Right(_) | JoinOperator::RightOuter(_) | JoinOperator::FullOuter(_)
+            )
+        });
+        let mut left = self.factor(&t.relation, scope, known, nullable || missing_left)?;
+        for join in &t.joins {
+            if join.global {
+                return Err(Error::unsupported("GLOBAL JOIN"));
+            }
+            let (kind, flipped, constraint) = kind_of(&join.join_operator)?;
+            // What is behind may name what is before, if it is LATERAL.
+            let mut beside = Scope::new(scope.parent, &scope.file);
+            beside.columns = scope.columns.clone();
+            beside.tables = scope.tables.clone();
+            let (from, names) = left;
+            let mut seen = Names {
+                columns: names.columns.clone(),
+                tables: names.tables.clone(),
+                keys: Vec::new(),
+            };
+            beside.columns.append(&mut seen.columns);
+            beside.tables.append(&mut seen.tables);
+            let nullable = nullable || kind != JoinKind::Inner || missing_left;
+            let right = self.factor(&join.relation, &beside, known, nullable)?;
+            left = self.join(
+                (kind, flipped),
+                constraint,
+                (from, names),
+                right,
+                scope,
+                known,
+            )?;
+        }
+        Ok(left)
+    }
+
+    fn join(
+        &self,
+        (kind, flipped): (JoinKind, bool),
+        constraint: &JoinConstraint,
+        (left, left_names): Item,
+        (right, right_names): Item,
+        scope: &Scope<'_>,
+        known: &Known<'_>,
+    ) -> Result<Item> {
+        let columns = match constraint {
+            JoinConstraint::Using(list) => list
+                .iter()
+                .map(|name| Ok(names::Qualified::new(name)?.name))
+                .collect::<Result<Vec<_>>>()?,
+            JoinConstraint::Natural => common(&left_names, &right_names),
+            JoinConstraint::On(_) | JoinConstraint::None => Vec::new(),
+        };
+        let mut both = Names::default();
+        let mut on = Vec::new();
+        for name in &columns {
+            let (l, r) = (
+                one_of(&left_names, name, "left")?,
+                one_of(&right_names, name, "right")?,
+            );
+            let clause = Clause::new(self, scope, known, "JOIN/USING");
+            let binder = clause.binder();
+            let equal = binder.compare(CmpOp::Eq, l.clone(), r.clone())?;
+            on.push(equal.expr);
+            both.columns.push(Column {
+                table: String::new(),
+                name: name.clone(),
+                value: self.merged(kind, flipped, l, r, &clause)?,
+                origin: (0, 0),
+                merged: false,
+            });
+        }
+        for side in [left_names, right_names] {
+            both.tables.extend(side.tables);
+            both.keys.extend(side.keys);
+            both.columns.extend(side.columns.into_iter().map(|mut c| {
+                c.merged |= columns.contains(&c.name) && !c.merged;
+                c
+            }));
+        }
+        if let JoinConstraint::On(e) = constraint {
+            let mut inside = Scope::new(scope.parent, &scope.file);
+            inside.columns = both.columns.clone();
+            inside.tables = both.tables.clone();
+            let clause = Clause::new(self, &inside, known, "JOIN conditions");
+            on.extend(crate::plan::path::conjuncts(Some(
+                clause.binder().condition(e)?,
+            )));
+        }
+        let (left, right) = match flipped {
+            true => (right, left),
+            false => (left, right),
+        };
+        let join = From::Join {
+            kind,
+            left: Box::new(left),
+            right: Box::new(right),
+            on,
+        };
+        Ok((join, both))
+    }
+
+    /// What two columns of USING are together.
+    fn merged(
+        &self,
+        kind: JoinKind,
+        flipped: bool,
+        left: Typed,
+        right: Typed,
+        clause: &Clause<'_>,
+    ) -> Result<Typed> {
+        let ty = chosen_type(&[left.ty, right.ty], "JOIN/USING")?;
+        let typmod = match left.typmod == right.typmod && left.ty == right.ty {
+            true => left.typmod,
+            false => -1,
+        };
+        let binder = clause.binder();
+        let side = |t: Typed| binder.coerce(t, ty, -1, CastContext::Implicit);
+        let expr = match (kind, flipped) {
+            (JoinKind::Full, _) => Expr::Coalesce(vec![side(left)?.expr, side(right)?.expr]),
+            (_, true) => side(right)?.expr,
+            (_, false) => side(left)?.expr,
+        };
+        Ok(Typed { expr, ty, typmod })
+    }
+
+    fn factor(
+        &self,
+        factor: &TableFactor,
+        scope: &Scope<'_>,
+        known: &Known<'_>,
+        nullable: bool,
+    ) -> Result<Item> {
+        match factor {
+            TableFactor::Table {
+                name,
+                alias,
+                args: None,
+                with_hints,
+                version: None,
+                with_ordinality: false,
+                partitions,
+                json_path: None,
+                sample: None,
+                index_hints,
+            } if with_hints.is_empty() && partitions.is_empty() && index_hints.is_empty() => {
+                self.table(name, alias.as_ref(), scope, known)
+            }
+            TableFactor::Table {
+                name,
+                alias,
+                args: Some(args),
+                with_hints,
+                version: None,
+                with_ordinality,
+                partitions,
+                json_path: None,
+                sample: None,
+                index_hints,
+            } if with_hints.is_empty()
+                && partitions.is_empty()
+                && index_hints.is_empty()
+                && args.settings.is_none() =>
+            {
+                let alias = alias.as_ref();
+                self.function(name, &args.args, *with_ordinality, alias, scope, known)
+            }
+            TableFactor::Function {
+                name,
+                args,
+                with_ordinality,
+                alias,
+                ..
+            } => self.function(name, args, *with_ordinality, alias.as_ref(), scope, known),
+            TableFactor::Derived {
+                lateral,
+                subquery,
+                alias,
+                sample: None,
+            } => self.derived(*lateral, subquery, alias.as_ref(), scope, known, nullable),
+            TableFactor::NestedJoin {
+                table_with_joins,
+                alias,
+            } => {
+                let (from, mut names) = self.joined(table_with_joins, scope, known, nullable)?;
+                if let Some(alias) = alias {
+                    names.columns.retain(|c| !c.merged);
+                    rename(&mut names, alias)?;
+                }
+                Ok((from, names))
+            }
+            other => Err(Error::unsupported(format!("{other} in FROM"))),
+        }
+    }
+
+    fn table(
+        &self,
+        name: &ast::ObjectName,
+        alias: Option<&TableAlias>,
+        scope: &Scope<'_>,
+        known: &Known<'_>,
+    ) -> Result<Item> {
+        let q = names::Qualified::new(name)?;
+        if q.schema.is_none()
+            && let Some(found) = known.find(&q.name)
+        {
+            return self.shared_or_inlined(found, alias, scope, known);
+        }
+        if let Some(table) = q.in_public().then(|| self.dict.table(&q.name)).flatten() {
+            let table = table.clone();
+            self.note_table(&table, TableLock::AccessShare);
+            let registers = scope.file.registers(table.columns.len());
+            let row_id = scope.file.register();
+            let mut found = Names {
+                tables: vec![q.name.clone()],
+                ..Names::default()
+            };
+            for (at, c) in table.live_columns() {
+                found.columns.push(Column {
+                    table: q.name.clone(),
+                    name: c.name.clone(),
+                    value: Typed {
+                        expr: Expr::Column(registers[at]),
+                        ty: c.ty(),
+                        typmod: c.typmod,
+                    },
+                    origin: (table.oid, at as i16 + 1),
+                    merged: false,
+                });
+            }
+            if let Some(key) = table.indexes.iter().find(|i| i.primary) {
+                let key = key.keys.iter().map(|k| registers[k.column]).collect();
+                found.keys.push((key, registers.clone()));
+            }
+            if let Some(alias) = alias {
+                rename(&mut found, alias)?;
+            }
+            let relation = Relation {
+                alias: found.tables[0].clone(),
+                registers: registers.iter().copied().chain([row_id]).collect(),
+                kind: RelationKind::Table {
+                    table,
+                    columns: registers,
+                    row_id: Some(row_id),
+                },
+            };
+            return Ok((From::Relation(relation), found));
+        }
+        match views::find(q.schema.as_deref(), &q.name) {
+            Some(view) => self.view(view, &q.name, alias, scope),
+            None => Err(match q.schema {
+                Some(schema) if !q_schema_exists(&schema) => Error::new(
+                    "42P01",
+                    format!("relation \"{schema}.{}\" does not exist", q.name),
+                ),
+                Some(schema) => names::no_relation(&format!("{schema}.{}", q.name)),
+                None => names::no_relation(&q.name),
+            }),
+        }
+    }
+
+    fn view(
+        &self,
+        view: &'static views::VirtualTable,
+        name: &str,
+        alias: Option<&TableAlias>,
+        scope: &Scope<'_>,
+    ) -> Result<Item> {
+        let registers = scope.file.registers(view.columns.len());
+        let columns = view.columns.iter().zip(&registers);
+        let columns = columns.map(|((column, ty), register)| Column {
+            table: name.to_string(),
+            name: column.to_string(),
+            value: Typed::new(Expr::Column(*register), *ty),
+            origin: (0, 0),
+            merged: false,
+        });
+        let mut found = Names {
+            columns: columns.collect(),
+            tables: vec![name.to_string()],
+            keys: Vec::new(),
+        };
+        if let Some(alias) = alias {
+            rename(&mut found, alias)?;
+        }
+        let relation = Relation {
+            alias: found.tables[0].clone(),
+            registers: registers.clone(),
+            kind: RelationKind::View {
+                view,
+                columns: registers,
+            },
+        };
+        Ok((From::Relation(relation), found))
+    }
+
+    fn derived(
+        &self,
+        lateral: bool,
+        q: &ast::Query,
+        alias: Option<&TableAlias>,
+        scope: &Scope<'_>,
+        known: &Known<'_>,
+        nullable: bool,
+    ) -> Result<Item> {
+        if alias.is_none() {
+            let what = match &*q.body {
+                ast::SetExpr::Values(_) => "VALUES",
+                _ => "subquery",
+            };
+            return Err(
+                Error::new("42601", format!("{what} in FROM must have an alias")).hint(format!(
+                    "For example, FROM ({}) [AS] foo.",
+                    match what {
+                        "VALUES" => "VALUES ...",
+                        _ => "SELECT ...",
+                    }
+                )),
+            );
+        }
+        let outside = Scope::new(scope.parent, &scope.file);
+        let around = match lateral {
+            true => scope,
+            false => &outside,
+        };
+        let mut level = self.query(q, around, known)?;
+        self.settle(&mut level)?;
+        self.level_in_from(level, alias, scope, nullable)
+    }
+
+    /// A subquery as an item of FROM: part of the level around it, if it only joins and filters.
+    pub fn level_in_from(
+        &self,
+        mut level: super::tree::Level,
+        alias: Option<&TableAlias>,
+        scope: &Scope<'_>,
+        nullable: bool,
+    ) -> Result<Item> {
+        let mut computed = Vec::new();
+        let mut found = Names::default();
+        let plain = is_plain(&level);
+        for output in level.outputs.clone() {
+            let mut value = output.value;
+            let stays = matches!(value.expr, Expr::Column(_))
+                || plain && !nullable && !is_costly(&value.expr);
+            if !stays {
+                let register = scope.file.register();
+                let e = std::mem::replace(&mut value.expr, Expr::Column(register));
+                computed.push((register, e));
+            }
+            found.columns.push(Column {
+                table: String::new(),
+                name: output.name,
+                value,
+                origin: output.origin,
+                merged: false,
+            });
+        }
+        found.tables.push(String::new());
+        if let Some(alias) = alias {
+            rename(&mut found, alias)?;
+        }
+        if plain
+            && computed.is_empty()
+            && let super::tree::Body::Select(select) = &mut level.body
+            && !select.from.is_empty()
+        {
+            let select = std::mem::take(select);
+            let merged = From::Merged {
+                items: select.from,
+                conditions: select.conditions,
+            };
+            return Ok((merged, found));
+        }
+        let mut registers: Vec<_> = computed.iter().map(|(r, _)| *r).collect();
+        for column in &found.columns {
+            if let Expr::Column(r) = column.value.expr
+                && !registers.contains(&r)
+            {
+                registers.push(r);
+            }
+        }
+        let relation = Relation {
+            alias: found.tables[0].clone(),
+            registers,
+            kind: RelationKind::Level {
+                level: Box::new(level),
+                computed,
+            },
+        };
+        Ok((From::Relation(relation), found))
+    }
+
+    fn function(
+        &self,
+        name: &ast::ObjectName,
+        args: &[ast::FunctionArg],
+        ordinality: bool,
+        alias: Option<&TableAlias>,
+        scope: &Scope<'_>,
+        known: &Known<'_>,
+    ) -> Result<Item> {
+        let q = names::Qualified::new(name)?;
+        if let Some(view) = views::find(Some(views::FUNCTIONS), &q.name)
+            && !ordinality
+            && args.is_empty()
+        {
+            return self.view(view, &q.name, alias, scope);
+        }
+        let clause = Clause::new(self, scope, known, "functions in FROM");
+        let (relation, value) = match q.name.as_str() {
+            "generate_series" => {
+                let series = self.series(&clause, args)?;
+                let value = Typed::new(Expr::Column(series.into), series.ty);
+                (RelationKind::Series(series), value)
+            }
+            _ => {
+                let call = clause.call_of(name, args)?;
+                let value = clause.binder().settle(clause.binder().expr(&call)?)?;
+                let register = scope.file.register();
+                let place = Typed {
+                    expr: Expr::Column(register),
+                    ..value
+                };
+                (RelationKind::Row(vec![(register, value.expr)]), place)
+            }
+        };
+        // A function's only column is named as the function is called.
+        let called = alias.map_or(q.name.clone(), |a| names::ident(&a.name));
+        let column = |name: &str, value: Typed| Column {
+            table: called.clone(),
+            name: name.to_string(),
+            value,
+            origin: (0, 0),
+            merged: false,
+        };
+        let mut found = Names {
+            columns: vec![column(&called, value.clone())],
+            tables: vec![called.clone()],
+            keys: Vec::new(),
+        };
+        let mut registers = match &value.expr {
+            Expr::Column(r) => vec![*r],
+            _ => Vec::new(),
+        };
+        let relation = match (relation, ordinality) {
+            (RelationKind::Series(mut series), true) => {
+                let register = scope.file.register();
+                series.ordinality = Some(register);
+                registers.push(register);
+                let number = Typed::new(Expr::Column(register), SqlType::Int8);
+                found.columns.push(column("ordinality", number));
+                RelationKind::Series(series)
+            }
+            (RelationKind::Row(mut row), true) => {
+                let register = scope.file.register();
+                row.push((
+                    register,
+                    Expr::Const(block::value::Datum::Int8(1)),
+                ));
+                registers.push(register);
+                let number = Typed::new(Expr::Column(register), SqlType::Int8);
+                found.columns.push(column("ordinality", number));
+                RelationKind::Row(row)
+            }
+            (relation, _) => relation,
+        };
+        if let Some(alias) = alias {
+            rename(&mut found, alias)?;
+        }
+        let relation = Relation {
+            alias: called,
+            registers,
+            kind: relation,
+        };
+        Ok((From::Relation(relation), found))
+    }
+
+    /// The arguments of `generate_series`, of one type.
+    pub fn series(&self, clause: &Clause<'_>, args: &[ast::FunctionArg]) -> Result<Series> {
+        let binder = clause.binder();
+        let args = clause
+            .plain_args(args)?
+            .into_iter()
+            .map(|e| binder.expr(e))
+            .collect::<Result<Vec<_>>>()?;
+        let types: Vec<SqlType> = args.iter().map(|a| a.ty).collect();
+        let missing = || {
+            let types: Vec<&str> = types.iter().map(|t| t.name()).collect();
+            Error::new(
+                "42883",
+                format!("function generate_series({}) does not exist", types.join(", ")),
+            )
+            .hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+        };
+        if !(2..=3).contains(&args.len()) {
+            return Err(missing());
+        }
+        let number = |t: &SqlType| t.is_integer() || matches!(t, SqlType::Numeric | SqlType::Unknown);
+        if !types.iter().all(number) {
+            return Err(match types.iter().any(|t| {
+                matches!(t, SqlType::Timestamp | SqlType::TimestampTz | SqlType::Date)
+            }) {
+                true => Error::unsupported("generate_series of times"),
+                false => missing(),
+            });
+        }
+        let ty = match () {
+            () if types.contains(&SqlType::Numeric) => SqlType::Numeric,
+            () if types.contains(&SqlType::Int8) => SqlType::Int8,
+            () => SqlType::Int4,
+        };
+        let mut args = args
+            .into_iter()
+            .map(|a| Ok(binder.coerce(a, ty, -1, CastContext::Implicit)?.expr))
+            .collect::<Result<Vec<_>>>()?
+            .into_iter();
+        let missing = || Error::internal("a series without its bounds");
+        Ok(Series {
+            start: args.next().ok_or_else(missing)?,
+            stop: args.next().ok_or_else(missing)?,
+            step: args.next(),
+            ty,
+            into: clause.scope.file.register(),
+            ordinality: None,
+        })
+    }
+}
+
+fn q_schema_exists(schema: &str) -> bool {
+    matches!(schema, "public" | "pg_catalog" | "information_schema")
+}
+
+/// The kind of a join, whether its sides are to be exchanged, and its condition.
+fn kind_of(operator: &JoinOperator) -> Result<(JoinKind, bool, &JoinConstraint)> {
+    Ok(match operator {
+        JoinOperator::Join(c) | JoinOperator::Inner(c) => (JoinKind::Inner, false, c),
+        JoinOperator::CrossJoin(c) => (JoinKind::Inner, false, c),
+        JoinOperator::Left(c) | JoinOperator::LeftOuter(c) => (JoinKind::Left, false, c),
+        JoinOperator::Right(c) | JoinOperator::RightOuter(c) => (JoinKind::Left, true, c),
+        JoinOperator::FullOuter(c) => (JoinKind::Full, false, c),
+        _ => return Err(Error::unsupported("this kind of JOIN")),
+    })
+}
+
+/// Names that both sides of a NATURAL JOIN have.
+fn common(left: &Names, right: &Names) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for c in left.columns.iter().filter(|c| !c.merged) {
+        let there = right.columns.iter().any(|r| !r.merged && r.name == c.name);
+        if there && !found.contains(&c.name) {
+            found.push(c.name.clone());
+        }
+    }
+    found
+}
+
+fn one_of(names: &Names, name: &str, side: &str) -> Result<Typed> {
+    let mut found = names.columns.iter().filter(|c| !c.merged && c.name == name);
+    match (found.next(), found.next()) {
+        (Some(one), None) => Ok(one.value.clone()),
+        (None, _) => Err(Error::new(
+            "42703",
+            format!("column \"{name}\" specified in USING clause does not exist in {side} table"),
+        )),
+        (Some(_), Some(_)) => Err(Error::new(
+            "42702",
+            format!("common column name \"{name}\" appears more than once in {side} table"),
+        )),
+    }
+}
+
+/// Gives an item its alias, and its columns theirs.
+pub fn rename(found: &mut Names, alias: &TableAlias) -> Result<()> {
+    if alias.at.is_some() {
+        return Err(Error::unsupported("AT in an alias"));
+    }
+    let name = names::ident(&alias.name);
+    if alias.columns.len() > found.columns.len() {
+        return Err(Error::new(
+            "42P10",
+            format!(
+                "table \"{name}\" has {} columns available but {} columns specified",
+                found.columns.len(),
+                alias.columns.len()
+            ),
+        ));
+    }
+    for (column, given) in found.columns.iter_mut().zip(&alias.columns) {
+        if given.data_type.is_some() {
+            return Err(Error::unsupported("a column definition list"));
+        }
+        column.name = names::ident(&given.name);
+    }
+    for column in &mut found.columns {
+        column.table = name.clone();
+    }
+    found.tables = vec![name];
+    Ok(())
+}
+
+/// Whether a level only joins and filters, so that it can be part of the one around it.
+fn is_plain(level: &super::tree::Level) -> bool {
+    let super::tree::Body::Select(select) = &level.body else {
+        return false;
+    };
+    select.group.is_none()
+        && select.having.is_none()
+        && select.windows.is_empty()
+        && select.columns.is_empty()
+        && select.series.is_empty()
+        && select.distinct.is_none()
+        && level.order.is_empty()
+        && level.limit.is_none()
+        && level.offset.is_none()
+        && level.locks.is_empty()
+        && level.shared.is_empty()
+}
+
+/// Whether an expression is better computed once than wherever its name stands.
+fn is_costly(e: &Expr) -> bool {
+    let mut parts = 0;
+    let mut subquery = false;
+    e.visit(&mut |e| {
+        parts += 1;
+        subquery |= matches!(e, Expr::Subquery { .. });
+    });
+    e.is_volatile() || subquery || parts > 8
+}

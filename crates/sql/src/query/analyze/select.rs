@@ -1,0 +1,793 @@
+//! SELECT, and what stands around every level: ORDER BY, LIMIT, row locks.
+
+use std::cell::RefCell;
+
+use datafusion::sql::sqlparser::ast::{
+    self, Distinct, GroupByExpr, LimitClause, NonBlock, OrderByKind, Query,
+    SelectItemQualifiedWildcardKind, SetExpr,
+};
+
+use super::Analyzer;
+use super::expression::{Clause, position};
+use super::group::{Groups, Keys};
+use super::scope::Scope;
+use super::tree::{
+    Body, DistinctRows, From, JoinKind, Level, Output, RelationKind, RowLock, Select,
+};
+use super::with::Known;
+use crate::bind::{Typed, names};
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+use crate::expr::cast::CastContext;
+use crate::parse::utility::TableLock;
+use crate::plan::found::{check_lockable, kind};
+use crate::plan::path::conjuncts;
+use crate::plan::{LockRows, SortKey, column_name};
+use crate::types::SqlType;
+
+impl Analyzer<'_> {
+    /// A query with everything that belongs to it.
+    pub fn query(&self, q: &Query, scope: &Scope<'_>, known: &Known<'_>) -> Result<Level> {
+        check_lockable(q)?;
+        refuse_foreign(q)?;
+        let mut with = Known::inside(known);
+        let shared = self.with_clause(q, &mut with, scope)?;
+        let mut level = match &*q.body {
+            SetExpr::Select(s) => self.select(s, q, scope, &with)?,
+            SetExpr::Query(inner) if has_nothing_around(q) => self.query(inner, scope, &with)?,
+            body => {
+                if !q.locks.is_empty() {
+                    return Err(Error::unsupported("row locks of this form of query"));
+                }
+                let mut level = match body {
+                    SetExpr::Query(inner) => self.wrapped(inner, scope, &with)?,
+                    body => self.operand(body, scope, &with)?,
+                };
+                self.order_by_output(q, &mut level)?;
+                level
+            }
+        };
+        level.shared.extend(shared);
+        if !has_no_limit(q) {
+            self.limits(q, scope, &with, &mut level)?;
+        }
+        Ok(level)
+    }
+
+    /// A query in parentheses with clauses behind them: a level of its own below.
+    fn wrapped(&self, q: &Query, scope: &Scope<'_>, known: &Known<'_>) -> Result<Level> {
+        let level = self.query(q, scope, known)?;
+        let alias = ast::TableAlias {
+            explicit: true,
+            name: ast::Ident::with_quote('"', "*"),
+            columns: Vec::new(),
+            at: None,
+        };
+        let (from, found) = self.level_in_from(level, Some(&alias), scope, false)?;
+        let outputs = found.columns.into_iter().map(|c| Output {
+            name: c.name,
+            value: c.value,
+            origin: c.origin,
+        });
+        let outputs = outputs.collect();
+        let select = Select {
+            from: vec![from],
+            ..Select::default()
+        };
+        Ok(Level {
+            body: Body::Select(Box::new(select)),
+            outputs,
+            order: Vec::new(),
+            limit: None,
+            offset: None,
+            with_ties: false,
+            locks: Vec::new(),
+            shared: Vec::new(),
+        })
+    }
+
+    /// ORDER BY of what is no SELECT: by columns of the result.
+    fn order_by_output(&self, q: &Query, level: &mut Level) -> Result<()> {
+        for item in order_items(q)? {
+            let name = match &item.expr {
+                ast::Expr::Identifier(i) => {
+                    let name = names::ident(i);
+                    level.outputs.iter().position(|o| o.name == name)
+                }
+                e => position(e, level.outputs.len(), "ORDER BY")?,
+            };
+            let Some(at) = name else {
+                return Err(match &item.expr {
+                    ast::Expr::Identifier(i) => Error::new(
+                        "42703",
+                        format!("column \"{}\" does not exist", names::ident(i)),
+                    ),
+                    _ => Error::new("0A000", "invalid UNION/INTERSECT/EXCEPT ORDER BY clause")
+                        .hint("Add the expression/function to every SELECT, or move the UNION into a FROM clause."),
+                });
+            };
+            let descending = item.options.asc == Some(false);
+            level.order.push(SortKey {
+                expr: level.outputs[at].value.expr.clone(),
+                descending,
+                nulls_first: item.options.nulls_first.unwrap_or(descending),
+            });
+        }
+        Ok(())
+    }
+
+    fn limits(
+        &self,
+        q: &Query,
+        scope: &Scope<'_>,
+        known: &Known<'_>,
+        level: &mut Level,
+    ) -> Result<()> {
+        let outside = Scope::new(Some(scope), &scope.file);
+        let bind = |e: &ast::Expr, name: &'static str| {
+            let clause = Clause::new(self, &outside, known, name);
+            let binder = clause.binder();
+            let value = binder.coerce(binder.expr(e)?, SqlType::Int8, -1, CastContext::Assignment);
+            let value = value.map_err(|e| match e.sqlstate() {
+                "42846" => Error::new(
+                    "42804",
+                    format!("argument of {name} must be type bigint"),
+                ),
+                _ => e,
+            })?;
+            let own = super::group::own_registers(scope);
+            let mut variables = false;
+            value
+                .expr
+                .visit(&mut |e| variables |= matches!(e, Expr::Column(r) if own.contains(r)));
+            match variables {
+                true => Err(Error::new(
+                    "42P10",
+                    format!("argument of {name} must not contain variables"),
+                )),
+                false => Ok(value.expr),
+            }
+        };
+        match &q.limit_clause {
+            None => {}
+            Some(LimitClause::LimitOffset {
+                limit,
+                offset,
+                limit_by,
+            }) if limit_by.is_empty() => {
+                level.limit = limit.as_ref().map(|e| bind(e, "LIMIT")).transpose()?;
+                let offset = offset.as_ref().map(|o| bind(&o.value, "OFFSET"));
+                level.offset = offset.transpose()?;
+            }
+            Some(other) => return Err(Error::unsupported(format!("{other}"))),
+        }
+        if let Some(fetch) = &q.fetch {
+            if fetch.percent {
+                return Err(Error::unsupported("FETCH .. PERCENT"));
+            }
+            if level.limit.is_some() {
+                return Err(Error::new("42601", "multiple LIMIT clauses not allowed"));
+            }
+            level.limit = Some(match &fetch.quantity {
+                Some(e) => bind(e, "LIMIT")?,
+                None => Expr::Const(block::value::Datum::Int8(1)),
+            });
+            level.with_ties = fetch.with_ties;
+            if fetch.with_ties && level.order.is_empty() {
+                return Err(Error::new(
+                    "42601",
+                    "WITH TIES cannot be specified without ORDER BY clause",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn select(
+        &self,
+        s: &ast::Select,
+        q: &Query,
+        outer: &Scope<'_>,
+        known: &Known<'_>,
+    ) -> Result<Level> {
+        refuse_foreign_clauses(s)?;
+        let scope = Scope::new(Some(outer), &outer.file);
+        self.select_in(s, q, scope, known)
+    }
+
+    fn select_in(
+        &self,
+        s: &ast::Select,
+        q: &Query,
+        mut scope: Scope<'_>,
+        known: &Known<'_>,
+    ) -> Result<Level> {
+        let from = self.from_clause(&s.from, &mut scope, known)?;
+        let scope = &scope;
+        let mut select = Select {
+            from,
+            ..Select::default()
+        };
+        if let Some(e) = &s.selection {
+            let clause = Clause::new(self, scope, known, "WHERE");
+            select.conditions = conjuncts(Some(clause.binder().condition(e)?));
+        }
+        let (groups, series) = (Groups::default(), RefCell::new(Vec::new()));
+        let clause = |name| Clause::new(self, scope, known, name).grouped(&groups);
+        clause("WINDOW").define_windows(&s.named_window)?;
+        let mut outputs = Vec::new();
+        let targets = clause("SELECT").with_series(&series);
+        for item in &s.projection {
+            self.target(item, &targets, &mut outputs)?;
+        }
+        let mut keys = self.keys(&s.group_by, scope, known, &groups, &outputs)?;
+        let mut having = s
+            .having
+            .as_ref()
+            .map(|e| clause("HAVING").binder().condition(e))
+            .transpose()?;
+        let by = clause("ORDER BY").with_series(&series);
+        let mut order = self.order(q, &by, &outputs)?;
+        let mut on = match &s.distinct {
+            Some(Distinct::On(list)) => self.distinct_on(list, &by, &outputs)?,
+            _ => Vec::new(),
+        };
+        let mut windows = groups.windows.take();
+        let mut made: Vec<super::tree::Series> = series.take();
+        let grouped =
+            !keys.is_empty() || having.is_some() || !groups.aggregates.borrow().is_empty();
+        if grouped {
+            let exprs = outputs
+                .iter_mut()
+                .map(|o| &mut o.value.expr)
+                .chain(&mut having)
+                .chain(order.iter_mut().map(|k| &mut k.expr))
+                .chain(&mut on)
+                .chain(windows.iter_mut().flat_map(window_exprs))
+                .chain(made.iter_mut().flat_map(series_exprs));
+            let keys = std::mem::take(&mut keys);
+            select.group = Some(keys.over_groups(&groups, scope, exprs)?);
+        } else if !groups.grouping.borrow().is_empty() {
+            return Err(Error::new(
+                "42803",
+                "arguments to GROUPING must be grouping expressions of the associated query level",
+            ));
+        }
+        select.having = having;
+        select.windows = windows;
+        select.series = made;
+        self.compute(&mut select, scope, &mut outputs, &mut order, s, on)?;
+        let locks = self.row_locks(q, &select.from, scope)?;
+        Ok(Level {
+            body: Body::Select(Box::new(select)),
+            outputs,
+            order,
+            limit: None,
+            offset: None,
+            with_ties: false,
+            locks,
+            shared: Vec::new(),
+        })
+    }
+
+    /// What must have a register of its own: what is computed once and used twice, or compared by
+    /// DISTINCT.
+    fn compute(
+        &self,
+        select: &mut Select,
+        scope: &Scope<'_>,
+        outputs: &mut [Output],
+        order: &mut [SortKey],
+        s: &ast::Select,
+        on: Vec<Expr>,
+    ) -> Result<()> {
+        let distinct = matches!(s.distinct, Some(Distinct::Distinct));
+        let is_on = matches!(s.distinct, Some(Distinct::On(_)));
+        for output in outputs.iter_mut() {
+            let e = &output.value.expr;
+            let used = order.iter().any(|k| k.expr == *e) || on.contains(e);
+            if matches!(e, Expr::Column(_)) || !(distinct || used) {
+                continue;
+            }
+            let register = scope.file.register();
+            let place = Expr::Column(register);
+            for key in order.iter_mut().filter(|k| k.expr == *e) {
+                key.expr = place.clone();
+            }
+            let e = std::mem::replace(&mut output.value.expr, place);
+            select.columns.push((register, e));
+        }
+        if distinct {
+            let keys: Vec<Expr> = outputs.iter().map(|o| o.value.expr.clone()).collect();
+            if !order.iter().all(|k| keys.contains(&k.expr)) {
+                return Err(Error::new(
+                    "42P10",
+                    "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+                ));
+            }
+            select.distinct = Some(DistinctRows { keys, on: false });
+        }
+        if is_on {
+            // Keys that are results have become registers.
+            let keys: Vec<Expr> = on
+                .into_iter()
+                .map(|e| {
+                    let computed = select.columns.iter().find(|(_, known)| *known == e);
+                    computed.map_or(e, |(r, _)| Expr::Column(*r))
+                })
+                .collect();
+            let first = order.iter().take(keys.len());
+            if !first.clone().all(|k| keys.contains(&k.expr)) {
+                return Err(Error::new(
+                    "42P10",
+                    "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
+                ));
+            }
+            select.distinct = Some(DistinctRows { keys, on: true });
+        }
+        Ok(())
+    }
+
+    fn target(
+        &self,
+        item: &ast::SelectItem,
+        clause: &Clause<'_>,
+        outputs: &mut Vec<Output>,
+    ) -> Result<()> {
+        let binder = clause.binder();
+        let mut push = |name: String, value: Typed| {
+            let mut origin = (0, 0);
+            if let Expr::Column(_) = value.expr {
+                let column = clause.scope.columns.iter();
+                let column = column.filter(|c| c.value.expr == value.expr);
+                origin = column.map(|c| c.origin).next().unwrap_or_default();
+            }
+            outputs.push(Output {
+                name,
+                value,
+                origin,
+            });
+        };
+        match item {
+            ast::SelectItem::UnnamedExpr(e) => push(column_name(e), binder.expr(e)?),
+            ast::SelectItem::ExprWithAlias { expr, alias } => {
+                push(names::ident(alias), binder.expr(expr)?);
+            }
+            ast::SelectItem::Wildcard(options) if is_plain_star(options) => {
+                if clause.scope.tables.is_empty() {
+                    return Err(Error::new(
+                        "42601",
+                        "SELECT * with no tables specified is not valid",
+                    ));
+                }
+                for c in clause.scope.columns.iter().filter(|c| !c.merged) {
+                    push(c.name.clone(), c.value.clone());
+                }
+            }
+            ast::SelectItem::QualifiedWildcard(
+                SelectItemQualifiedWildcardKind::ObjectName(name),
+                options,
+            ) if is_plain_star(options) => {
+                let table = names::Qualified::new(name)?.name;
+                self.star_of(&table, clause, &mut push)?;
+            }
+            other => return Err(Error::unsupported(format!("select item {other}"))),
+        }
+        Ok(())
+    }
+
+    /// `table.*`, of this level or of one around it.
+    fn star_of(
+        &self,
+        table: &str,
+        clause: &Clause<'_>,
+        push: &mut dyn FnMut(String, Typed),
+    ) -> Result<()> {
+        let mut at = Some(clause.scope);
+        while let Some(scope) = at {
+            if scope.has_table(table) {
+                for c in scope.columns.iter().filter(|c| c.table == table) {
+                    let mut value = c.value.clone();
+                    value.expr = clause.scope.file.import(&scope.file, value.expr)?;
+                    push(c.name.clone(), value);
+                }
+                return Ok(());
+            }
+            at = scope.parent;
+        }
+        Err(Error::new(
+            "42P01",
+            format!("missing FROM-clause entry for table \"{table}\""),
+        ))
+    }
+
+    /// GROUP BY: columns of the input before those of the result.
+    fn keys(
+        &self,
+        by: &GroupByExpr,
+        scope: &Scope<'_>,
+        known: &Known<'_>,
+        groups: &Groups,
+        outputs: &[Output],
+    ) -> Result<Keys> {
+        let GroupByExpr::Expressions(items, modifiers) = by else {
+            return Err(Error::unsupported("GROUP BY ALL"));
+        };
+        if !modifiers.is_empty() {
+            return Err(Error::unsupported("GROUP BY .. WITH"));
+        }
+        let clause = Clause::new(self, scope, known, "GROUP BY");
+        let mut keys = Keys::default();
+        if items.is_empty() {
+            return Ok(keys);
+        }
+        let mut sets = Vec::new();
+        for item in items {
+            sets.push(self.grouping_sets(item, &clause, groups, outputs, &mut keys)?);
+        }
+        keys.set_product(sets)?;
+        Ok(keys)
+    }
+
+    /// The sets that an item of GROUP BY stands for.
+    fn grouping_sets(
+        &self,
+        item: &ast::Expr,
+        clause: &Clause<'_>,
+        groups: &Groups,
+        outputs: &[Output],
+        keys: &mut Keys,
+    ) -> Result<Vec<Vec<usize>>> {
+        let mut places = |list: &[ast::Expr]| {
+            let mut places = Vec::new();
+            for e in list {
+                let place = self.key(e, clause, groups, outputs, keys)?;
+                if !places.contains(&place) {
+                    places.push(place);
+                }
+            }
+            Ok::<_, Error>(places)
+        };
+        Ok(match item {
+            ast::Expr::Rollup(list) => {
+                let items = list.iter().map(|l| places(l)).collect::<Result<Vec<_>>>()?;
+                (0..=items.len()).rev().map(|n| items[..n].concat()).collect()
+            }
+            ast::Expr::Cube(list) => {
+                const MOST: usize = 12;
+                if list.len() > MOST {
+                    return Err(Error::new(
+                        "54011",
+                        format!("CUBE is limited to {MOST} elements"),
+                    ));
+                }
+                let items = list.iter().map(|l| places(l)).collect::<Result<Vec<_>>>()?;
+                let all = 0..1usize << items.len();
+                all.rev()
+                    .map(|bits| {
+                        let has = |at: usize| bits >> (items.len() - 1 - at) & 1 == 1;
+                        let taken = items.iter().enumerate().filter(|(at, _)| has(*at));
+                        taken.flat_map(|(_, places)| places.clone()).collect()
+                    })
+                    .collect()
+            }
+            ast::Expr::GroupingSets(list) => {
+                let mut sets = Vec::new();
+                for set in list {
+                    match set.as_slice() {
+                        [nested @ (ast::Expr::Rollup(_)
+                        | ast::Expr::Cube(_)
+                        | ast::Expr::GroupingSets(_))] => {
+                            sets.extend(self.grouping_sets(nested, clause, groups, outputs, keys)?);
+                        }
+                        [ast::Expr::Tuple(list)] => sets.push(places_of(
+                            self, list, clause, groups, outputs, keys,
+                        )?),
+                        list => sets.push(places_of(self, list, clause, groups, outputs, keys)?),
+                    }
+                }
+                sets
+            }
+            ast::Expr::Tuple(list) => vec![places(list)?],
+            e => vec![places(std::slice::from_ref(e))?],
+        })
+    }
+
+    fn key(
+        &self,
+        e: &ast::Expr,
+        clause: &Clause<'_>,
+        groups: &Groups,
+        outputs: &[Output],
+        keys: &mut Keys,
+    ) -> Result<usize> {
+        let binder = clause.binder();
+        let value = match e {
+            ast::Expr::Identifier(i) => match binder.expr(e) {
+                Err(error) if matches!(error.sqlstate(), "42703" | "0A000") => {
+                    let name = names::ident(i);
+                    let mut named = outputs.iter().filter(|o| o.name == name);
+                    match (named.next(), named.next()) {
+                        (Some(one), None) => one.value.clone(),
+                        (Some(a), Some(b)) if a.value.expr == b.value.expr => a.value.clone(),
+                        (Some(_), Some(_)) => {
+                            return Err(Error::new(
+                                "42702",
+                                format!("GROUP BY \"{name}\" is ambiguous"),
+                            ));
+                        }
+                        (None, _) => return Err(error),
+                    }
+                }
+                found => found?,
+            },
+            e => match position(e, outputs.len(), "GROUP BY")? {
+                Some(at) => outputs[at].value.clone(),
+                None => binder.expr(e)?,
+            },
+        };
+        refuse_calls(groups, &value.expr)?;
+        let value = binder.settle(value)?;
+        let grouped = binder.without_padding(value.clone())?.expr;
+        Ok(keys.place(value.expr, grouped, clause.scope))
+    }
+
+    fn order(&self, q: &Query, clause: &Clause<'_>, outputs: &[Output]) -> Result<Vec<SortKey>> {
+        let mut keys = Vec::new();
+        for item in order_items(q)? {
+            let descending = item.options.asc == Some(false);
+            keys.push(SortKey {
+                expr: self.output_or(&item.expr, clause, outputs, "ORDER BY")?,
+                descending,
+                nulls_first: item.options.nulls_first.unwrap_or(descending),
+            });
+        }
+        Ok(keys)
+    }
+
+    /// A result column by name or number, or an expression of the input.
+    fn output_or(
+        &self,
+        e: &ast::Expr,
+        clause: &Clause<'_>,
+        outputs: &[Output],
+        name: &str,
+    ) -> Result<Expr> {
+        let at = match e {
+            ast::Expr::Identifier(i) => {
+                let wanted = names::ident(i);
+                let mut named = outputs.iter().filter(|o| o.name == wanted);
+                match (named.next(), named.next()) {
+                    (Some(a), Some(b)) if a.value.expr != b.value.expr => {
+                        return Err(Error::new(
+                            "42702",
+                            format!("{name} \"{wanted}\" is ambiguous"),
+                        ));
+                    }
+                    (Some(a), _) => return Ok(a.value.expr.clone()),
+                    (None, _) => None,
+                }
+            }
+            e => position(e, outputs.len(), name)?,
+        };
+        if let Some(at) = at {
+            return Ok(outputs[at].value.expr.clone());
+        }
+        let binder = clause.binder();
+        Ok(binder.settle(binder.expr(e)?)?.expr)
+    }
+
+    fn distinct_on(
+        &self,
+        list: &[ast::Expr],
+        clause: &Clause<'_>,
+        outputs: &[Output],
+    ) -> Result<Vec<Expr>> {
+        list.iter()
+            .map(|e| self.output_or(e, clause, outputs, "DISTINCT ON"))
+            .collect()
+    }
+
+    /// The relations whose rows FOR UPDATE and its kin lock, in the order of FROM.
+    fn row_locks(&self, q: &Query, from: &[From], scope: &Scope<'_>) -> Result<Vec<RowLock>> {
+        if q.locks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut found = Vec::new();
+        for item in from {
+            lockable(item, false, &mut found)?;
+        }
+        let mut wanted: Vec<Option<LockRows>> = vec![None; found.len()];
+        for clause in &q.locks {
+            let kind = kind(clause);
+            let how = match clause.nonblock {
+                None => LockRows::Wait,
+                Some(NonBlock::Nowait) => LockRows::NoWait,
+                Some(NonBlock::SkipLocked) => LockRows::SkipLocked,
+            };
+            let named = clause.of.as_ref().map(names::Qualified::new).transpose()?;
+            let mut any = false;
+            for (at, (alias, _, _, nullable)) in found.iter().enumerate() {
+                if named.as_ref().is_some_and(|n| n.name != *alias) {
+                    continue;
+                }
+                any = true;
+                if *nullable {
+                    let message =
+                        format!("{kind} cannot be applied to the nullable side of an outer join");
+                    return Err(Error::new("0A000", message));
+                }
+                wanted[at] = wanted[at].max(Some(how));
+            }
+            if let Some(name) = named.filter(|_| !any) {
+                return Err(match scope.has_table(&name.name) {
+                    true => Error::unsupported(format!("{kind} OF what is no table")),
+                    false => Error::new(
+                        "42P01",
+                        format!(
+                            "relation \"{}\" in {kind} clause not found in FROM clause",
+                            name.name
+                        ),
+                    ),
+                });
+            }
+        }
+        let mut locks = Vec::new();
+        for ((_, table, row_id, _), how) in found.into_iter().zip(wanted) {
+            if let Some(how) = how {
+                self.note_table(&table, TableLock::RowShare);
+                locks.push(RowLock { table, row_id, how });
+            }
+        }
+        Ok(locks)
+    }
+}
+
+/// The places of a plain grouping set's keys.
+fn places_of(
+    analyzer: &Analyzer<'_>,
+    list: &[ast::Expr],
+    clause: &Clause<'_>,
+    groups: &Groups,
+    outputs: &[Output],
+    keys: &mut Keys,
+) -> Result<Vec<usize>> {
+    let mut places = Vec::new();
+    for e in list {
+        let place = analyzer.key(e, clause, groups, outputs, keys)?;
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    Ok(places)
+}
+
+/// Refuses aggregates and window functions of the select list as keys.
+fn refuse_calls(groups: &Groups, e: &Expr) -> Result<()> {
+    let (mut aggregate, mut window) = (false, false);
+    let (aggregates, windows) = (groups.aggregates.borrow(), groups.windows.borrow());
+    e.visit(&mut |e| {
+        if let Expr::Column(r) = e {
+            aggregate |= aggregates.iter().any(|a| a.into == *r);
+            let mut calls = windows.iter().flat_map(|w| &w.calls);
+            window |= calls.any(|c| c.into == *r);
+        }
+    });
+    match (aggregate, window) {
+        (true, _) => Err(Error::new(
+            "42803",
+            "aggregate functions are not allowed in GROUP BY",
+        )),
+        (_, true) => Err(Error::new(
+            "42P20",
+            "window functions are not allowed in GROUP BY",
+        )),
+        _ => Ok(()),
+    }
+}
+
+type Lockable = (String, std::sync::Arc<crate::dict::Table>, usize, bool);
+
+/// Tables of FROM whose rows can be locked.
+fn lockable(item: &From, nullable: bool, found: &mut Vec<Lockable>) -> Result<()> {
+    match item {
+        From::Relation(relation) => match &relation.kind {
+            RelationKind::Table {
+                table,
+                row_id: Some(row_id),
+                ..
+            } => found.push((relation.alias.clone(), table.clone(), *row_id, nullable)),
+            RelationKind::Level { .. } | RelationKind::Shared { .. } => {
+                return Err(Error::unsupported("row locks of a subquery in FROM"));
+            }
+            _ => {}
+        },
+        From::Merged { items, .. } => {
+            for item in items {
+                lockable(item, nullable, found)?;
+            }
+        }
+        From::Join {
+            kind, left, right, ..
+        } => {
+            lockable(left, nullable || *kind == JoinKind::Full, found)?;
+            lockable(right, nullable || *kind != JoinKind::Inner, found)?;
+        }
+    }
+    Ok(())
+}
+
+fn window_exprs(w: &mut super::tree::Windows) -> impl Iterator<Item = &mut Expr> {
+    let calls = w.calls.iter_mut();
+    w.partition
+        .iter_mut()
+        .chain(w.order.iter_mut().map(|k| &mut k.expr))
+        .chain(calls.flat_map(|c| c.args.iter_mut().chain(&mut c.filter)))
+}
+
+fn series_exprs(s: &mut super::tree::Series) -> impl Iterator<Item = &mut Expr> {
+    [&mut s.start, &mut s.stop].into_iter().chain(&mut s.step)
+}
+
+fn order_items(q: &Query) -> Result<&[ast::OrderByExpr]> {
+    match &q.order_by {
+        None => Ok(&[]),
+        Some(order) if order.interpolate.is_some() => Err(Error::unsupported("INTERPOLATE")),
+        Some(order) => match &order.kind {
+            OrderByKind::Expressions(list) => Ok(list),
+            OrderByKind::All(_) => Err(Error::unsupported("ORDER BY ALL")),
+        },
+    }
+}
+
+fn has_no_limit(q: &Query) -> bool {
+    q.limit_clause.is_none() && q.fetch.is_none()
+}
+
+/// Whether nothing stands around the body but WITH.
+fn has_nothing_around(q: &Query) -> bool {
+    q.order_by.is_none() && q.locks.is_empty() && has_no_limit(q)
+}
+
+fn is_plain_star(options: &ast::WildcardAdditionalOptions) -> bool {
+    options.opt_exclude.is_none()
+        && options.opt_except.is_none()
+        && options.opt_replace.is_none()
+        && options.opt_rename.is_none()
+        && options.opt_ilike.is_none()
+}
+
+/// Refuses clauses around a query that PostgreSQL does not have.
+fn refuse_foreign(q: &Query) -> Result<()> {
+    if q.for_clause.is_some()
+        || q.settings.is_some()
+        || q.format_clause.is_some()
+        || !q.pipe_operators.is_empty()
+    {
+        return Err(Error::unsupported("this form of query"));
+    }
+    Ok(())
+}
+
+/// Refuses clauses of SELECT that PostgreSQL does not have, or that are not supported.
+fn refuse_foreign_clauses(s: &ast::Select) -> Result<()> {
+    let foreign = !s.optimizer_hints.is_empty()
+        || s.select_modifiers.is_some()
+        || s.top.is_some()
+        || s.exclude.is_some()
+        || !s.lateral_views.is_empty()
+        || s.prewhere.is_some()
+        || !s.connect_by.is_empty()
+        || !s.cluster_by.is_empty()
+        || !s.distribute_by.is_empty()
+        || !s.sort_by.is_empty()
+        || s.qualify.is_some()
+        || s.value_table_mode.is_some();
+    if foreign {
+        return Err(Error::unsupported("this form of SELECT"));
+    }
+    match &s.into {
+        Some(_) => Err(Error::unsupported("SELECT INTO")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,189 @@
+//! Subqueries within expressions: a file of their own, inputs from the registers around them.
+
+use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
+
+use super::expression::{Clause, subquery_in};
+use super::inner_file;
+use super::scope::Scope;
+use super::tree::{Kind, Subquery};
+use crate::bind::{self, Typed};
+use crate::error::{Error, Result};
+use crate::expr::{CmpOp, Expr};
+use crate::query::plan::Hashed;
+use crate::types::SqlType;
+
+impl Clause<'_> {
+    /// Analyses a query in a file of its own. `kind` says what is asked of its columns: it is given
+    /// the values that the file has of what is compared with them.
+    fn subquery(
+        &self,
+        q: &ast::Query,
+        compared: &[Typed],
+        kind: impl FnOnce(&mut super::tree::Level, &[Typed]) -> Result<(Kind, SqlType, i32)>,
+    ) -> Result<Typed> {
+        let file = inner_file(self.scope);
+        let inside = Scope::new(Some(self.scope), &file);
+        let inputs: Vec<Typed> = compared
+            .iter()
+            .map(|t| {
+                // A literal or parameter takes its type from what it is compared with.
+                let expr = match &t.expr {
+                    Expr::Const(_) | Expr::Param(_) => t.expr.clone(),
+                    e => Expr::Column(file.input(e.clone())),
+                };
+                Typed {
+                    expr,
+                    ty: t.ty,
+                    typmod: t.typmod,
+                }
+            })
+            .collect();
+        let mut level = self.analyzer.query(q, &inside, self.known)?;
+        let (kind, ty, typmod) = kind(&mut level, &inputs)?;
+        let (outer, registers): (Vec<Expr>, Vec<_>) = file.inputs().into_iter().unzip();
+        let mut all = self.analyzer.subqueries.borrow_mut();
+        let number = all.len();
+        all.push(Some(Subquery {
+            level,
+            kind,
+            inputs: registers,
+            width: file.width(),
+        }));
+        Ok(Typed {
+            expr: Expr::Subquery {
+                number,
+                inputs: outer,
+            },
+            ty,
+            typmod,
+        })
+    }
+
+    pub(super) fn scalar(&self, q: &ast::Query) -> Result<Typed> {
+        self.subquery(q, &[], |level, _| {
+            if level.outputs.len() != 1 {
+                return Err(Error::new("42601", "subquery must return only one column"));
+            }
+            self.analyzer.settle(level)?;
+            let value = &level.outputs[0].value;
+            Ok((Kind::Scalar, value.ty, value.typmod))
+        })
+    }
+
+    pub(super) fn exists(&self, q: &ast::Query, negated: bool) -> Result<Typed> {
+        let found = self.subquery(q, &[], |_, _| Ok((Kind::Exists, SqlType::Bool, -1)))?;
+        Ok(not_if(negated, found))
+    }
+
+    pub(super) fn in_subquery(
+        &self,
+        left: &[Typed],
+        q: &ast::Query,
+        negated: bool,
+    ) -> Result<Typed> {
+        let found = self.compared(left, &BinaryOperator::Eq, q, false)?;
+        Ok(not_if(negated, found))
+    }
+
+    /// `left op ANY (query)`, or ALL.
+    pub(super) fn quantified(
+        &self,
+        left: &ast::Expr,
+        op: &BinaryOperator,
+        right: &ast::Expr,
+        all: bool,
+    ) -> Result<Option<Typed>> {
+        let Some(q) = subquery_in(right) else {
+            return Err(Error::unsupported("ANY and ALL of an array"));
+        };
+        let left = match left {
+            ast::Expr::Tuple(list) => list
+                .iter()
+                .map(|e| self.binder().expr(e))
+                .collect::<Result<Vec<_>>>()?,
+            e => vec![self.binder().expr(e)?],
+        };
+        self.compared(&left, op, q, all).map(Some)
+    }
+
+    fn compared(
+        &self,
+        left: &[Typed],
+        op: &BinaryOperator,
+        q: &ast::Query,
+        all: bool,
+    ) -> Result<Typed> {
+        let Some(op) = bind::comparison(op) else {
+            return Err(Error::unsupported(format!("{op} ANY or ALL of a subquery")));
+        };
+        self.subquery(q, left, |level, inputs| {
+            if level.outputs.len() != inputs.len() {
+                let few = level.outputs.len() < inputs.len();
+                return Err(Error::new(
+                    "42601",
+                    match few {
+                        true => "subquery has too few columns",
+                        false => "subquery has too many columns",
+                    },
+                ));
+            }
+            let binder = self.binder();
+            let mut tests = Vec::new();
+            for (input, output) in inputs.iter().zip(&level.outputs) {
+                let right = binder.settle(output.value.clone())?;
+                tests.push(binder.compare(op, input.clone(), right)?.expr);
+            }
+            if tests.len() > 1 && !matches!(op, CmpOp::Eq | CmpOp::Ne) {
+                return Err(Error::unsupported("an order of rows with ANY or ALL"));
+            }
+            let hashed = match (op, all) {
+                (CmpOp::Eq, false) | (CmpOp::Ne, true) => hashed(&tests),
+                _ => None,
+            };
+            let test = match (tests.len(), op) {
+                (1, _) => tests.remove(0),
+                (_, CmpOp::Ne) => Expr::Or(tests),
+                _ => Expr::And(tests),
+            };
+            Ok((Kind::Compared { test, all, hashed }, SqlType::Bool, -1))
+        })
+    }
+
+    /// A row compared with the only row of a query.
+    pub(super) fn row_subquery(
+        &self,
+        left: &[Typed],
+        op: &BinaryOperator,
+        q: &ast::Query,
+    ) -> Result<Typed> {
+        let _ = (left, op, q);
+        Err(Error::unsupported("a row compared with that of a subquery"))
+    }
+}
+
+/// Pairs of what is compared, if each test is of an input alone with an expression of the row:
+/// input's register for now, to be made its place.
+fn hashed(tests: &[Expr]) -> Option<Hashed> {
+    let mut found = Hashed {
+        inputs: Vec::new(),
+        rows: Vec::new(),
+    };
+    for test in tests {
+        let Expr::Compare(CmpOp::Eq | CmpOp::Ne, left, right) = test else {
+            return None;
+        };
+        let Expr::Column(register) = **left else {
+            return None;
+        };
+        found.inputs.push(register);
+        found.rows.push((**right).clone());
+    }
+    Some(found)
+}
+
+fn not_if(negated: bool, t: Typed) -> Typed {
+    match negated {
+        true => Typed::new(Expr::Not(Box::new(t.expr)), SqlType::Bool),
+        false => t,
+    }
+}

@@ -1,0 +1,436 @@
+//! WITH: queries that are computed once and read as often as they are named, or part of the one
+//! query that names them.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    self, CteAsMaterialized, SetExpr, SetOperator, SetQuantifier, TableAlias, Visit, Visitor,
+};
+
+use super::from::rename;
+use super::scope::{Column, Names, Scope};
+use super::tree::{From, Level, Output, Recursive, Relation, RelationKind, Shared};
+use super::{Analyzer, inner_file};
+use crate::bind::Typed;
+use crate::bind::names;
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+use crate::expr::cast::CastContext;
+use crate::query::plan::Register;
+
+/// WITH queries in sight.
+#[derive(Default)]
+pub struct Known<'k> {
+    outer: Option<&'k Known<'k>>,
+    queries: Vec<WithQuery>,
+}
+
+/// A WITH query that can be named.
+#[derive(Clone)]
+pub struct WithQuery {
+    pub name: String,
+    how: How,
+}
+
+#[derive(Clone)]
+enum How {
+    /// Analysed again where it is named, as if it stood there. It names nothing from around.
+    Inlined {
+        query: Box<ast::Query>,
+        columns: TableAlias,
+        /// How many of the queries of its level it sees.
+        sees: usize,
+    },
+    Shared {
+        number: usize,
+        outputs: Vec<Output>,
+        /// Named within its own recursive part.
+        last_round: bool,
+    },
+}
+
+impl<'k> Known<'k> {
+    pub fn inside(outer: &'k Known<'k>) -> Known<'k> {
+        Known {
+            outer: Some(outer),
+            queries: Vec::new(),
+        }
+    }
+
+    pub fn find(&self, name: &str) -> Option<Found<'_>> {
+        let here = self.queries.iter().rposition(|q| q.name == name);
+        match here {
+            Some(at) => Some(Found { known: self, at }),
+            None => self.outer.and_then(|outer| outer.find(name)),
+        }
+    }
+}
+
+/// A WITH query and where it was defined.
+#[derive(Clone, Copy)]
+pub struct Found<'k> {
+    known: &'k Known<'k>,
+    at: usize,
+}
+
+/// Numbers of WITH queries, and what each takes from the registers around its level.
+type Sharing = Vec<(usize, Vec<(Register, Register)>)>;
+
+impl Analyzer<'_> {
+    pub fn with_clause(
+        &self,
+        q: &ast::Query,
+        known: &mut Known<'_>,
+        scope: &Scope<'_>,
+    ) -> Result<Sharing> {
+        let mut sharing = Vec::new();
+        let Some(with) = &q.with else {
+            return Ok(sharing);
+        };
+        for cte in &with.cte_tables {
+            let name = names::ident(&cte.alias.name);
+            if known.queries.iter().any(|q| q.name == name) {
+                return Err(Error::new(
+                    "42712",
+                    format!("WITH query name \"{name}\" specified more than once"),
+                ));
+            }
+            if cte.from.is_some() {
+                return Err(Error::unsupported("this form of WITH"));
+            }
+            if matches!(
+                &*cte.query.body,
+                SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_)
+            ) {
+                return Err(Error::unsupported("a statement that writes in WITH"));
+            }
+            let recursive = with.recursive && mentions(&cte.query, &name) > 0;
+            let subqueries = self.subqueries.borrow().len();
+            let (number, inputs, outputs, volatile) = match recursive {
+                true => self.recursive(cte, &name, known, scope)?,
+                false => self.once(cte, &name, known, scope)?,
+            };
+            let kept = matches!(cte.materialized, Some(CteAsMaterialized::Materialized));
+            let never = matches!(cte.materialized, Some(CteAsMaterialized::NotMaterialized));
+            let inlined = !recursive && inputs.is_empty() && !volatile && !kept && {
+                never || mentions(q, &name) <= 1
+            };
+            let how = match inlined {
+                true => {
+                    // It is analysed again where it is named.
+                    self.shared.borrow_mut()[number] = None;
+                    for made in self.subqueries.borrow_mut().iter_mut().skip(subqueries) {
+                        *made = None;
+                    }
+                    How::Inlined {
+                        query: cte.query.clone(),
+                        columns: cte.alias.clone(),
+                        sees: known.queries.len(),
+                    }
+                }
+                false => {
+                    sharing.push((number, inputs));
+                    How::Shared {
+                        number,
+                        outputs,
+                        last_round: false,
+                    }
+                }
+            };
+            known.queries.push(WithQuery { name, how });
+        }
+        Ok(sharing)
+    }
+
+    /// A WITH query as an item of FROM.
+    pub fn shared_or_inlined(
+        &self,
+        found: Found<'_>,
+        alias: Option<&TableAlias>,
+        scope: &Scope<'_>,
+        _: &Known<'_>,
+    ) -> Result<(From, Names)> {
+        let query = &found.known.queries[found.at];
+        let (from, mut names) = match &query.how {
+            How::Inlined {
+                query: q,
+                columns,
+                sees,
+            } => {
+                let known = Known {
+                    outer: found.known.outer,
+                    queries: found.known.queries[..*sees].to_vec(),
+                };
+                let alone = Scope::new(None, &scope.file);
+                let mut level = self.query(q, &alone, &known)?;
+                self.settle(&mut level)?;
+                self.level_in_from(level, Some(columns), scope, true)?
+            }
+            How::Shared {
+                number,
+                outputs,
+                last_round,
+            } => {
+                let registers = scope.file.registers(outputs.len());
+                let columns = outputs.iter().zip(&registers).map(|(o, r)| Column {
+                    table: query.name.clone(),
+                    name: o.name.clone(),
+                    value: Typed {
+                        expr: Expr::Column(*r),
+                        ..o.value.clone()
+                    },
+                    origin: (0, 0),
+                    merged: false,
+                });
+                let names = Names {
+                    columns: columns.collect(),
+                    tables: vec![query.name.clone()],
+                    keys: Vec::new(),
+                };
+                let relation = Relation {
+                    alias: query.name.clone(),
+                    registers: registers.clone(),
+                    kind: RelationKind::Shared {
+                        number: *number,
+                        name: query.name.clone(),
+                        columns: registers,
+                        last_round: *last_round,
+                    },
+                };
+                (From::Relation(relation), names)
+            }
+        };
+        let own = TableAlias {
+            explicit: false,
+            name: ast::Ident::with_quote('"', &query.name),
+            columns: Vec::new(),
+            at: None,
+        };
+        rename(&mut names, alias.unwrap_or(&own))?;
+        Ok((from, names))
+    }
+
+    /// A query that is computed once: its number, inputs and columns, and whether it is volatile.
+    fn once(
+        &self,
+        cte: &ast::Cte,
+        name: &str,
+        known: &Known<'_>,
+        scope: &Scope<'_>,
+    ) -> Result<(usize, Vec<(Register, Register)>, Vec<Output>, bool)> {
+        let file = inner_file(scope);
+        let inside = Scope::new(Some(scope), &file);
+        let mut level = self.query(&cte.query, &inside, known)?;
+        self.settle(&mut level)?;
+        let volatile = !level.locks.is_empty() || is_volatile(&cte.query);
+        let outputs = renamed(&level.outputs, &cte.alias, name)?;
+        let columns = level.outputs.iter().map(|o| o.value.expr.clone()).collect();
+        let inputs = inputs_of(&file)?;
+        let mut all = self.shared.borrow_mut();
+        all.push(Some(Shared {
+            name: name.to_string(),
+            level,
+            columns,
+            recursive: None,
+            width: file.width(),
+        }));
+        Ok((all.len() - 1, inputs, outputs, volatile))
+    }
+
+    fn recursive(
+        &self,
+        cte: &ast::Cte,
+        name: &str,
+        known: &Known<'_>,
+        scope: &Scope<'_>,
+    ) -> Result<(usize, Vec<(Register, Register)>, Vec<Output>, bool)> {
+        let q = &cte.query;
+        let wrong = || {
+            Error::new(
+                "42P19",
+                format!(
+                    "recursive query \"{name}\" does not have the form non-recursive-term UNION [ALL] recursive-term"
+                ),
+            )
+        };
+        if q.order_by.is_some() {
+            return Err(Error::new(
+                "0A000",
+                "ORDER BY in a recursive query is not implemented",
+            ));
+        }
+        if q.limit_clause.is_some() || q.fetch.is_some() {
+            return Err(Error::new(
+                "0A000",
+                "LIMIT in a recursive query is not implemented",
+            ));
+        }
+        if !q.locks.is_empty() {
+            return Err(Error::new(
+                "0A000",
+                "FOR UPDATE/SHARE in a recursive query is not implemented",
+            ));
+        }
+        let SetExpr::SetOperation {
+            left,
+            op: SetOperator::Union,
+            set_quantifier,
+            right,
+        } = &*q.body
+        else {
+            return Err(wrong());
+        };
+        let distinct = match set_quantifier {
+            SetQuantifier::All => false,
+            SetQuantifier::None | SetQuantifier::Distinct => true,
+            _ => return Err(wrong()),
+        };
+        if mentions(&super::set::query_of(left), name) > 0 {
+            return Err(Error::new(
+                "42P19",
+                format!(
+                    "recursive reference to query \"{name}\" must not appear within its non-recursive term"
+                ),
+            ));
+        }
+        let file = inner_file(scope);
+        let inside = Scope::new(Some(scope), &file);
+        let mut with = Known::inside(known);
+        let shared = self.with_clause(q, &mut with, &inside)?;
+        let mut first = self.operand(left, &inside, &with)?;
+        self.settle(&mut first)?;
+        let outputs = renamed(&first.outputs, &cte.alias, name)?;
+        let number = {
+            let mut all = self.shared.borrow_mut();
+            all.push(None);
+            all.len() - 1
+        };
+        let mut within = Known::inside(&with);
+        within.queries.push(WithQuery {
+            name: name.to_string(),
+            how: How::Shared {
+                number,
+                outputs: outputs.clone(),
+                last_round: true,
+            },
+        });
+        let again = self.operand(right, &inside, &within)?;
+        if again.outputs.len() != first.outputs.len() {
+            return Err(Error::new(
+                "42601",
+                "each UNION query must have the same number of columns",
+            ));
+        }
+        let columns = self.same_types(&first, &again, name)?;
+        first.shared.extend(shared);
+        let inputs = inputs_of(&file)?;
+        self.shared.borrow_mut()[number] = Some(Shared {
+            name: name.to_string(),
+            columns: first.outputs.iter().map(|o| o.value.expr.clone()).collect(),
+            level: first,
+            recursive: Some(Recursive {
+                level: again,
+                columns,
+                distinct,
+            }),
+            width: file.width(),
+        });
+        Ok((number, inputs, outputs, true))
+    }
+
+    /// The columns of the recursive part, of the types of the other.
+    fn same_types(&self, first: &Level, again: &Level, name: &str) -> Result<Vec<Expr>> {
+        let empty = crate::bind::Scope::default();
+        let binder = crate::bind::Binder::new(&empty, self.params, "UNION");
+        let pairs = first.outputs.iter().zip(&again.outputs).enumerate();
+        pairs
+            .map(|(at, (l, r))| {
+                let overall = crate::bind::chosen_type(&[l.value.ty, r.value.ty], "UNION")?;
+                if overall != l.value.ty {
+                    return Err(Error::new(
+                        "42804",
+                        format!(
+                            "recursive query \"{name}\" column {} has type {} in non-recursive term but type {} overall",
+                            at + 1,
+                            l.value.ty.format(l.value.typmod),
+                            overall.name()
+                        ),
+                    )
+                    .hint("Cast the output of the non-recursive term to the correct type."));
+                }
+                let value = binder.coerce(r.value.clone(), overall, -1, CastContext::Implicit)?;
+                Ok(value.expr)
+            })
+            .collect()
+    }
+}
+
+/// What a file takes from registers around it. Its inputs must be plain ones.
+fn inputs_of(file: &super::scope::File) -> Result<Vec<(Register, Register)>> {
+    file.inputs()
+        .into_iter()
+        .map(|(e, register)| match e {
+            Expr::Column(outer) => Ok((outer, register)),
+            _ => Err(Error::unsupported("a WITH query of an outer query's merged column")),
+        })
+        .collect()
+}
+
+/// The columns as the WITH query names them.
+fn renamed(outputs: &[Output], alias: &TableAlias, name: &str) -> Result<Vec<Output>> {
+    let mut outputs = outputs.to_vec();
+    if alias.columns.len() > outputs.len() {
+        return Err(Error::new(
+            "42P10",
+            format!(
+                "WITH query \"{name}\" has {} columns available but {} columns specified",
+                outputs.len(),
+                alias.columns.len()
+            ),
+        ));
+    }
+    for (output, given) in outputs.iter_mut().zip(&alias.columns) {
+        output.name = names::ident(&given.name);
+    }
+    Ok(outputs)
+}
+
+/// How often a query names a relation.
+fn mentions(node: &impl Visit, name: &str) -> usize {
+    struct Count<'n>(&'n str, usize);
+    impl Visitor for Count<'_> {
+        type Break = ();
+        fn pre_visit_relation(&mut self, relation: &ast::ObjectName) -> ControlFlow<()> {
+            if let Ok(q) = names::Qualified::new(relation)
+                && q.schema.is_none()
+                && q.name == self.0
+            {
+                self.1 += 1;
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut count = Count(name, 0);
+    let _ = node.visit(&mut count);
+    count.1
+}
+
+fn is_volatile(q: &ast::Query) -> bool {
+    const VOLATILE: [&str; 6] = [
+        "random",
+        "nextval",
+        "setval",
+        "clock_timestamp",
+        "gen_random_uuid",
+        "timeofday",
+    ];
+    let found = ast::visit_expressions(q, |e| match e {
+        ast::Expr::Function(f)
+            if names::Qualified::new(&f.name).is_ok_and(|n| VOLATILE.contains(&n.name.as_str())) =>
+        {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
