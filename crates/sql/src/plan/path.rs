@@ -30,6 +30,14 @@ pub enum Path {
         /// Every column of a unique index is given: at most one row.
         unique: bool,
     },
+    /// Entries of an index for each of these keys, or beginnings of keys, all of one length.
+    Keys {
+        /// Position in the table's list of indexes.
+        index: usize,
+        keys: Vec<Vec<Expr>>,
+        /// They are whole keys of a unique index.
+        unique: bool,
+    },
 }
 
 /// A bound on the column after the equal ones, in the order of values, not of the index.

@@ -74,6 +74,8 @@ pub(crate) enum Kind {
     Found(Box<FoundRows>),
     /// A query of the general lane.
     General(crate::olap::Query),
+    /// A query of the tree lane.
+    Tree(Arc<crate::query::Plan>),
 }
 
 impl Statement {
@@ -100,6 +102,7 @@ impl Statement {
             Kind::Empty | Kind::Utility(_) => "utility",
             Kind::Ddl(_) => "definition",
             Kind::General(_) | Kind::Supplied(_) | Kind::Found(_) => "general",
+            Kind::Tree(_) => "tree",
             _ => "direct",
         }
     }
@@ -116,6 +119,7 @@ impl Statement {
             Kind::Found(_) => Some(LOCKS),
             Kind::Select(plan) => locks(plan).then_some(LOCKS),
             Kind::General(query) => query.reads().1.any(locks).then_some(LOCKS),
+            Kind::Tree(plan) => plan.locks_rows().then_some(LOCKS),
             Kind::Ddl(statement) => crate::ddl::command(statement),
             Kind::Empty | Kind::Utility(_) => None,
         }
@@ -174,6 +178,7 @@ impl Statement {
         matches!(
             self.kind,
             Kind::Select(_)
+                | Kind::Tree(_)
                 | Kind::Update(_)
                 | Kind::Delete(_)
                 | Kind::Utility(
@@ -202,6 +207,7 @@ pub(crate) enum Run {
     /// Rows made at once: RETURNING, SHOW, EXPLAIN, FETCH.
     Rows(Rows, crate::api::Tag),
     General(Box<crate::olap::Run>),
+    Tree(Box<crate::query::Run>),
     Done,
 }
 
@@ -410,10 +416,12 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
         query_tables(&plan.query, &mut tables);
         (Kind::Supplied(Box::new(plan)), columns_of(output), tables)
     };
-    let direct = |q: &mut ast::Query| {
-        merged::write_out(q, &dict)?;
-        planner.query(q)
+    let direct = |q: &ast::Query| {
+        let mut q = q.clone();
+        merged::write_out(&mut q, &dict)?;
+        planner.query(&q)
     };
+    let tree = |q: &ast::Query| crate::query::plan(core, q, params);
     let (statement, with) = match &statement {
         ast::Statement::Query(q) => match supply::write_after_with(q) {
             Some((write, with)) => (write.clone(), with),
@@ -422,30 +430,23 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
         _ => (statement, None),
     };
     Ok(match statement {
-        ast::Statement::Query(mut q) => match direct(&mut q) {
+        ast::Statement::Query(mut q) => match direct(&q) {
             Ok((plan, output)) => {
                 let mut tables = Vec::new();
                 read_tables(&plan, &mut tables);
                 (Kind::Select(Box::new(plan)), Some(output.columns), tables)
             }
-            // The general lane has more functions and operators.
-            Err(e) if supply::is_general(&e) && !q.locks.is_empty() => {
-                crate::olap::compact(&mut q);
-                let (plan, columns) = planner.rows_to_lock(&q, &general)?;
-                let locked = plan.locks.iter();
-                let mut tables: Tables = locked
-                    .map(|l| (l.table.clone(), TableLock::RowShare))
-                    .collect();
-                query_tables(&plan.query, &mut tables);
-                (Kind::Found(Box::new(plan)), Some(columns), tables)
-            }
-            Err(e) if supply::is_general(&e) => {
-                crate::olap::compact(&mut q);
-                let (query, columns) = crate::olap::plan(core, &q, params, e)?;
-                let mut tables = Vec::new();
-                query_tables(&query, &mut tables);
-                (Kind::General(query), Some(columns), tables)
-            }
+            Err(e) if supply::is_general(&e) => match tree(&q) {
+                Ok(plan) => {
+                    let (columns, tables) = (plan.columns.clone(), plan.tables.clone());
+                    (Kind::Tree(Arc::new(plan)), Some(columns), tables)
+                }
+                Err(refused) if supply::is_general(&refused) => {
+                    merged::write_out(&mut q, &dict)?;
+                    general_query(core, &planner, q, params, &general, e)?
+                }
+                Err(e) => return Err(e),
+            },
             Err(e) => return Err(e),
         },
         ast::Statement::Insert(i) => {
@@ -486,6 +487,31 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
         },
         other => (Kind::Ddl(Box::new(other)), None, Vec::new()),
     })
+}
+
+/// A query that only the general lane can run: it has more functions and operators.
+fn general_query(
+    core: &Core,
+    planner: &Planner<'_>,
+    mut q: Box<ast::Query>,
+    params: &ParamTypes,
+    general: &supply::General<'_>,
+    refused: Error,
+) -> Result<Planned> {
+    crate::olap::compact(&mut q);
+    if !q.locks.is_empty() {
+        let (plan, columns) = planner.rows_to_lock(&q, general)?;
+        let locked = plan.locks.iter();
+        let mut tables: Tables = locked
+            .map(|l| (l.table.clone(), TableLock::RowShare))
+            .collect();
+        query_tables(&plan.query, &mut tables);
+        return Ok((Kind::Found(Box::new(plan)), Some(columns), tables));
+    }
+    let (query, columns) = crate::olap::plan(core, &q, params, refused)?;
+    let mut tables = Vec::new();
+    query_tables(&query, &mut tables);
+    Ok((Kind::General(query), Some(columns), tables))
 }
 
 /// Adds the tables that a plan reads, and those of which it locks rows.

@@ -1,5 +1,7 @@
 //! EXPLAIN [ANALYZE]: the steps of a plan; with ANALYZE, rows, buffer gets and time.
 
+mod tree;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -159,6 +161,7 @@ impl Lines<'_> {
                 self.general(&plan.query, 1, core)?;
             }
             Kind::General(query) => self.general(query, 0, core)?,
+            Kind::Tree(plan) => self.tree(plan, 0)?,
             Kind::Found(plan) => {
                 let text = format!("LockRows{}", self.total());
                 self.step(0, text);
@@ -287,10 +290,26 @@ impl Lines<'_> {
     }
 
     fn access(&mut self, a: &TableAccess, depth: usize) {
-        let (name, took) = (&a.table.name, self.took(StepKey::of(a)));
+        self.access_as(a, &a.table.name, depth);
+    }
+
+    /// A table's access, under the name that the query gives the table.
+    fn access_as(&mut self, a: &TableAccess, alias: &str, depth: usize) {
+        let took = self.took(StepKey::of(a));
+        let name = match alias == a.table.name {
+            true => alias.to_string(),
+            false => format!("{} {alias}", a.table.name),
+        };
         let rows = format!("  (rows={:.0})", a.rows);
         match &a.path {
             Path::Full => self.step(depth, format!("Seq Scan on {name}{rows}{took}")),
+            Path::Keys { index, keys, .. } => {
+                let def = &a.table.indexes[*index];
+                let text = format!("Index Scan using {} on {name}{rows}{took}", def.name);
+                self.step(depth, text);
+                let keys = tree::whole_keys(a, *index, keys);
+                self.note(depth, format!("Index Cond: {keys}"));
+            }
             Path::Index {
                 index, backward, ..
             } => {
