@@ -12,7 +12,7 @@ use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::exec::profile::{Mark, Profile, StepKey, Took};
 use crate::expr::Expr;
-use crate::plan::{InsertSource, Path, SelectPlan, Source, TableAccess};
+use crate::plan::{Feed, InsertSource, Path, SelectPlan, Source, TableAccess};
 use crate::session::{Core, Kind, Portal, SqlSession, Statement};
 
 /// The lines of the answer, as rows of one text column.
@@ -141,7 +141,7 @@ impl Lines<'_> {
                         self.step(1, format!("Values  (rows={})", rows.len()));
                     }
                     InsertSource::Query(q, _) => self.select(q, 1, false),
-                    InsertSource::General(q, _) => self.general(q, 1, core)?,
+                    InsertSource::General(q, _) => self.feed(q, 1, core)?,
                 }
             }
             Kind::Update(plan) => {
@@ -158,14 +158,14 @@ impl Lines<'_> {
                     None => "Delete",
                 };
                 self.write(verb, &plan.table);
-                self.general(&plan.query, 1, core)?;
+                self.feed(&plan.query, 1, core)?;
             }
             Kind::General(query) => self.general(query, 0, core)?,
             Kind::Tree(plan) => self.tree(plan, 0)?,
             Kind::Found(plan) => {
                 let text = format!("LockRows{}", self.total());
                 self.step(0, text);
-                self.general(&plan.query, 1, core)?;
+                self.feed(&plan.query, 1, core)?;
             }
             Kind::Empty | Kind::Utility(_) | Kind::Ddl(_) => return Err(no_plan()),
         }
@@ -203,6 +203,14 @@ impl Lines<'_> {
     fn write(&mut self, verb: &str, table: &Table) {
         let text = format!("{verb} on {}{}", table.name, self.total());
         self.step(0, text);
+    }
+
+    /// The plan of a query that feeds what stands above.
+    fn feed(&mut self, query: &Feed, depth: usize, core: &mut Core) -> Result<()> {
+        match query {
+            Feed::Tree(plan) => self.tree(plan, depth),
+            Feed::General(query) => self.general(query, depth, core),
+        }
     }
 
     /// The general lane's plan: as it would be run, or as it ran.

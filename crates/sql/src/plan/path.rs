@@ -6,6 +6,7 @@
 use block::value::Datum;
 
 use super::estimate::Estimate;
+use super::keys::keys;
 use super::{Planner, TableAccess};
 use crate::dict::{Index, Table};
 use crate::expr::{CmpOp, Expr};
@@ -129,6 +130,21 @@ impl Planner<'_> {
             }
         }
         let needed = 0;
+        if let Some((path, rows)) = keys(table, offset, &terms)
+            && best
+                .as_ref()
+                .is_none_or(|b| !b.unique && rows < b.rows && !(limited && b.ordered))
+        {
+            let access = TableAccess {
+                table: table.clone(),
+                offset,
+                path,
+                needed,
+                filter: conjoin(terms),
+                rows,
+            };
+            return (access, order.is_empty());
+        }
         match best {
             None => {
                 let share: f64 = terms.iter().map(|t| known.term(t, offset)).product();

@@ -18,7 +18,7 @@ use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, Utility};
 use crate::pgtype;
 use crate::plan::{
-    DeletePlan, FoundRows, InsertPlan, InsertSource, Output, Planner, SelectPlan, SuppliedWrite,
+    DeletePlan, Feed, FoundRows, InsertPlan, InsertSource, Output, Planner, SelectPlan, SuppliedWrite,
     UpdatePlan, merged, supply,
 };
 use crate::types::SqlType;
@@ -173,7 +173,10 @@ impl Statement {
     pub(crate) fn is_cacheable(&self) -> bool {
         // What the general lane does is planned at each execution, by the definitions of then.
         if let Kind::Insert(plan) = &self.kind {
-            return !matches!(plan.source, InsertSource::General(..));
+            return !matches!(plan.source, InsertSource::General(Feed::General(_), _));
+        }
+        if let Kind::Supplied(plan) = &self.kind {
+            return matches!(plan.query, Feed::Tree(_));
         }
         matches!(
             self.kind,
@@ -407,13 +410,10 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
         dict: &dict,
         params,
     };
-    let general = |q: &ast::Query| {
-        let refused = Error::unsupported("this form of query in a direct plan");
-        crate::olap::plan(core, q, params, refused)
-    };
+    let general = |q: &ast::Query| feed(core, q, params);
     let supplied = |(plan, output): (SuppliedWrite, Option<Output>)| {
         let mut tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
-        query_tables(&plan.query, &mut tables);
+        feed_tables(&plan.query, &mut tables);
         (Kind::Supplied(Box::new(plan)), columns_of(output), tables)
     };
     let direct = |q: &ast::Query| {
@@ -454,7 +454,7 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
             let mut tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
             match &plan.source {
                 InsertSource::Query(select, _) => read_tables(select, &mut tables),
-                InsertSource::General(query, _) => query_tables(query, &mut tables),
+                InsertSource::General(query, _) => feed_tables(query, &mut tables),
                 InsertSource::Rows(_) => {}
             }
             (Kind::Insert(Box::new(plan)), columns_of(output), tables)
@@ -489,6 +489,22 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
     })
 }
 
+/// Plans a query whose rows feed another step. One that locks rows itself is the general lane's,
+/// which does that before all else.
+fn feed(core: &Core, q: &ast::Query, params: &ParamTypes) -> Result<(Feed, Vec<ColumnDesc>)> {
+    match crate::query::plan(core, q, params) {
+        Ok(plan) if !plan.locks_rows() => {
+            let columns = plan.columns.clone();
+            return Ok((Feed::Tree(Arc::new(plan)), columns));
+        }
+        Err(e) if !supply::is_general(&e) => return Err(e),
+        _ => {}
+    }
+    let refused = Error::unsupported("this form of query in a direct plan");
+    let (query, columns) = crate::olap::plan(core, q, params, refused)?;
+    Ok((Feed::General(Box::new(query)), columns))
+}
+
 /// A query that only the general lane can run: it has more functions and operators.
 fn general_query(
     core: &Core,
@@ -505,7 +521,7 @@ fn general_query(
         let mut tables: Tables = locked
             .map(|l| (l.table.clone(), TableLock::RowShare))
             .collect();
-        query_tables(&plan.query, &mut tables);
+        feed_tables(&plan.query, &mut tables);
         return Ok((Kind::Found(Box::new(plan)), Some(columns), tables));
     }
     let (query, columns) = crate::olap::plan(core, &q, params, refused)?;
@@ -539,6 +555,17 @@ fn query_tables(query: &crate::olap::Query, tables: &mut Tables) {
         }
     }
     plans.for_each(|plan| read_tables(plan, tables));
+}
+
+/// The same of a query that feeds another step.
+fn feed_tables(feed: &Feed, tables: &mut Tables) {
+    let (read, plans) = feed.reads();
+    for t in read {
+        if !tables.iter().any(|(known, _)| known.oid == t.oid) {
+            tables.push((t.clone(), TableLock::AccessShare));
+        }
+    }
+    plans.into_iter().for_each(|plan| read_tables(plan, tables));
 }
 
 fn columns_of(output: Option<Output>) -> Option<Vec<ColumnDesc>> {

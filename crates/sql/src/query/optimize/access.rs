@@ -8,8 +8,8 @@ use super::{Built, Planner};
 use crate::bind::ParamTypes;
 use crate::dict::Table;
 use crate::error::Result;
-use crate::expr::{CmpOp, Expr};
-use crate::plan::path::{conjoin, conjuncts, key_column};
+use crate::expr::Expr;
+use crate::plan::path::conjoin;
 use crate::plan::{self as direct, Path, SortKey};
 use crate::query::analyze::tree::{Relation, RelationKind, Series};
 use crate::query::plan::{
@@ -23,8 +23,6 @@ pub const INDEX_ROW: f64 = 1.5;
 const ROWS_PER_BLOCK: f64 = 64.0;
 /// Rows that the guess for tables without statistics assumes in [`crate::plan::TableAccess::rows`].
 const GUESSED_ROWS: f64 = 1000.0;
-/// Longest list of keys that an OR becomes.
-const MAX_KEYS: usize = 1000;
 
 impl Planner<'_> {
     /// Reads a relation, checking the conditions, each of which needs no other relation's registers
@@ -84,18 +82,11 @@ impl Planner<'_> {
             dict: self.dict,
             params: &params,
         };
-        let (mut access, mut ordered) = planner.access(table, 0, terms.clone(), &wanted, limited);
+        let (mut access, ordered) = planner.access(table, 0, terms, &wanted, limited);
         let total = self.rows_of(table)?;
         let analyzed = self.dict.stats(table.oid).is_some();
         if !analyzed && !is_unique(&access.path) {
             access.rows = (access.rows / GUESSED_ROWS * total).max(1.0);
-        }
-        if let Some((path, rows)) = keys(table, &terms)
-            && !is_unique(&access.path)
-            && rows < access.rows
-        {
-            (access.path, access.rows, ordered) = (path, rows, wanted.is_empty());
-            access.filter = conjoin(terms);
         }
         let used: Vec<(usize, Register)> = columns
             .iter()
@@ -260,7 +251,10 @@ impl Planner<'_> {
 }
 
 fn is_unique(path: &Path) -> bool {
-    matches!(path, Path::Index { unique: true, .. })
+    matches!(
+        path,
+        Path::Index { unique: true, .. } | Path::Keys { unique: true, .. }
+    )
 }
 
 fn series_rows(s: &Series) -> f64 {
@@ -273,80 +267,4 @@ fn series_rows(s: &Series) -> f64 {
         (Some(a), Some(b), None) => (b.saturating_sub(a) as f64 + 1.0).max(1.0),
         _ => GUESS,
     }
-}
-
-/// Whole keys of an index, or beginnings of them, that an OR of conditions leads to, and the rows
-/// that these have. Terms are over the table's columns.
-fn keys(table: &Arc<Table>, terms: &[Expr]) -> Option<(Path, f64)> {
-    let mut best: Option<(Path, f64, usize)> = None;
-    let common = equalities(terms);
-    for term in terms {
-        let Expr::Or(branches) = term else { continue };
-        if branches.len() > MAX_KEYS {
-            continue;
-        }
-        let each: Vec<Vec<(usize, Expr)>> = branches
-            .iter()
-            .map(|b| equalities(&conjuncts(Some(b.clone()))))
-            .collect();
-        for (at, index) in table.indexes.iter().enumerate() {
-            let mut keys = Vec::with_capacity(each.len());
-            let (mut width, mut own) = (index.keys.len(), true);
-            for branch in &each {
-                let mut key = Vec::new();
-                let mut from_branch = false;
-                for k in &index.keys {
-                    let in_branch = branch.iter().find(|(c, _)| *c == k.column);
-                    let found = in_branch.or_else(|| common.iter().find(|(c, _)| *c == k.column));
-                    let Some((_, value)) = found else { break };
-                    from_branch |= in_branch.is_some();
-                    key.push(value.clone());
-                }
-                own &= from_branch;
-                width = width.min(key.len());
-                keys.push(key);
-            }
-            if !own || width == 0 {
-                continue;
-            }
-            keys.iter_mut().for_each(|k| k.truncate(width));
-            let unique = index.unique && width == index.keys.len();
-            // A guess; each more column of the key divides what it leads to.
-            let rows = keys.len() as f64 * if unique { 1.0 } else { 10.0 };
-            if best.as_ref().is_none_or(|(.., w)| width > *w) {
-                let path = Path::Keys {
-                    index: at,
-                    keys,
-                    unique,
-                };
-                best = Some((path, rows, width));
-            }
-        }
-    }
-    best.map(|(path, rows, _)| (path, rows))
-}
-
-/// Columns that conditions say to equal what is known before the row is.
-fn equalities(terms: &[Expr]) -> Vec<(usize, Expr)> {
-    let known = |e: &Expr| {
-        let mut known = !e.is_volatile() && !super::conditions::has_subquery(e);
-        e.visit(&mut |e| known &= !matches!(e, Expr::Column(_)));
-        known
-    };
-    let column = |e: &Expr| match key_column(e) {
-        Some((c, true)) => Some(c),
-        _ => None,
-    };
-    let mut found = Vec::new();
-    for term in terms {
-        let Expr::Compare(CmpOp::Eq, left, right) = term else {
-            continue;
-        };
-        match (column(left), column(right)) {
-            (Some(c), _) if known(right) => found.push((c, (**right).clone())),
-            (_, Some(c)) if known(left) => found.push((c, (**left).clone())),
-            _ => {}
-        }
-    }
-    found
 }
