@@ -123,6 +123,31 @@ impl TableCursor {
         placed
     }
 
+    /// Places the cursor before the first row of these keys, whose order is descending, of an
+    /// access by [`Path::Keys`].
+    pub fn open_at(
+        &mut self,
+        access: &TableAccess,
+        keys: Vec<Vec<Datum>>,
+        core: &mut Core,
+        snapshot: &Snapshot,
+    ) -> Result<()> {
+        self.state = State::Done;
+        self.keys = keys;
+        self.enter_next(access, core, snapshot).map(|_| ())
+    }
+
+    /// A value as a key of the first column of an index; `None` if no row can have it.
+    pub fn first_key(access: &TableAccess, value: DatumRef<'_>) -> Result<Option<Datum>> {
+        let Path::Keys { index, .. } = &access.path else {
+            return Ok(None);
+        };
+        Ok(match fit(&access.table, *index, 0, value)? {
+            Fit::Key(key) => Some(key),
+            _ => None,
+        })
+    }
+
     /// Places the cursor before its first row.
     fn place(
         &mut self,

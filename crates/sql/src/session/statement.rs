@@ -7,7 +7,7 @@ use block::value::Datum;
 use datafusion::sql::sqlparser::ast;
 use engine::Snapshot;
 
-use super::{Core, SqlSession};
+use super::{Core, Lane, SqlSession};
 use crate::api::{ColumnDesc, Params};
 use crate::bind::ParamTypes;
 use crate::dict::Table;
@@ -26,6 +26,9 @@ use crate::types::SqlType;
 /// Groups of a whole table of at least so many blocks (8 MiB) are computed by the general lane: from here on what it takes to plan there, a fraction of a
 /// millisecond, is made up for.
 const LARGE_TABLE_BLOCKS: u64 = 1024;
+
+/// Rows looked at, or work like that, from which on a query is tried in the general lane.
+const LARGE_COST: f64 = 300_000.0;
 
 /// A statement, parsed, bound and planned; shared among sessions.
 pub struct Statement {
@@ -421,7 +424,6 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
         merged::write_out(&mut q, &dict)?;
         planner.query(&q)
     };
-    let tree = |q: &ast::Query| crate::query::plan(core, q, params);
     let (statement, with) = match &statement {
         ast::Statement::Query(q) => match supply::write_after_with(q) {
             Some((write, with)) => (write.clone(), with),
@@ -436,17 +438,9 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
                 read_tables(&plan, &mut tables);
                 (Kind::Select(Box::new(plan)), Some(output.columns), tables)
             }
-            Err(e) if supply::is_general(&e) => match tree(&q) {
-                Ok(plan) => {
-                    let (columns, tables) = (plan.columns.clone(), plan.tables.clone());
-                    (Kind::Tree(Arc::new(plan)), Some(columns), tables)
-                }
-                Err(refused) if supply::is_general(&refused) => {
-                    merged::write_out(&mut q, &dict)?;
-                    general_query(core, &planner, q, params, &general, e)?
-                }
-                Err(e) => return Err(e),
-            },
+            Err(e) if supply::is_general(&e) => {
+                undirected(core, &planner, &mut q, params, &general, e)?
+            }
             Err(e) => return Err(e),
         },
         ast::Statement::Insert(i) => {
@@ -489,6 +483,44 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
     })
 }
 
+/// A query that is no direct plan: the tree lane's, or the general one's if that is refused, or so
+/// much is read that vectors over several threads are faster.
+fn undirected(
+    core: &Core,
+    planner: &Planner<'_>,
+    q: &mut ast::Query,
+    params: &ParamTypes,
+    general: &supply::General<'_>,
+    refused: Error,
+) -> Result<Planned> {
+    let lane = core.settings.hot().lane;
+    let tree = crate::query::plan(core, q, params);
+    let large = match &tree {
+        Ok(plan) => lane != Lane::Tree && plan.cost >= LARGE_COST && !plan.locks_rows(),
+        Err(_) => false,
+    };
+    let plan = match tree {
+        Ok(plan) if !large && lane != Lane::General => plan,
+        Err(e) if !supply::is_general(&e) => return Err(e),
+        tree => {
+            merged::write_out(q, planner.dict)?;
+            match (general_query(core, planner, q, params, general, refused), tree) {
+                (Ok((kind, Some(columns), tables)), Ok(plan))
+                    if columns.iter().map(|c| c.ty).eq(plan.columns.iter().map(|c| c.ty)) =>
+                {
+                    // What a client is told of a query does not depend on the lane.
+                    let _ = columns;
+                    return Ok((kind, Some(plan.columns), tables));
+                }
+                (_, Ok(plan)) => plan,
+                (planned, Err(_)) => return planned,
+            }
+        }
+    };
+    let (columns, tables) = (plan.columns.clone(), plan.tables.clone());
+    Ok((Kind::Tree(Arc::new(plan)), Some(columns), tables))
+}
+
 /// Plans a query whose rows feed another step. One that locks rows itself is the general lane's,
 /// which does that before all else.
 fn feed(core: &Core, q: &ast::Query, params: &ParamTypes) -> Result<(Feed, Vec<ColumnDesc>)> {
@@ -509,14 +541,14 @@ fn feed(core: &Core, q: &ast::Query, params: &ParamTypes) -> Result<(Feed, Vec<C
 fn general_query(
     core: &Core,
     planner: &Planner<'_>,
-    mut q: Box<ast::Query>,
+    q: &mut ast::Query,
     params: &ParamTypes,
     general: &supply::General<'_>,
     refused: Error,
 ) -> Result<Planned> {
-    crate::olap::compact(&mut q);
+    crate::olap::compact(q);
     if !q.locks.is_empty() {
-        let (plan, columns) = planner.rows_to_lock(&q, general)?;
+        let (plan, columns) = planner.rows_to_lock(q, general)?;
         let locked = plan.locks.iter();
         let mut tables: Tables = locked
             .map(|l| (l.table.clone(), TableLock::RowShare))
@@ -524,7 +556,7 @@ fn general_query(
         feed_tables(&plan.query, &mut tables);
         return Ok((Kind::Found(Box::new(plan)), Some(columns), tables));
     }
-    let (query, columns) = crate::olap::plan(core, &q, params, refused)?;
+    let (query, columns) = crate::olap::plan(core, q, params, refused)?;
     let mut tables = Vec::new();
     query_tables(&query, &mut tables);
     Ok((Kind::General(query), Some(columns), tables))

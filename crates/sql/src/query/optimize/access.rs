@@ -9,16 +9,19 @@ use crate::bind::ParamTypes;
 use crate::dict::Table;
 use crate::error::Result;
 use crate::expr::Expr;
-use crate::plan::path::conjoin;
-use crate::plan::{self as direct, Path, SortKey};
+use crate::plan::path::{conjoin, conjuncts};
+use crate::plan::{self as direct, Path, SortKey, TableAccess};
 use crate::query::analyze::tree::{Relation, RelationKind, Series};
 use crate::query::plan::{
-    self, Compute, Filter, Node, Register, SharedScan, TableScan, ViewScan,
+    self, Compute, Filter, Listed, Node, Register, SharedScan, SubqueryKind, TableScan, ViewScan,
 };
 
 /// Costs, in units of a row that is looked at.
 pub const LOOKUP: f64 = 4.0;
 pub const INDEX_ROW: f64 = 1.5;
+/// Keys of a subquery up to which a table is read by them, and a guess of how many there are.
+const MOST_LISTED: usize = 10_000;
+const LISTED_ROWS: f64 = 100.0;
 /// Rows in a block of a table that was never analyzed: of about a hundred bytes.
 const ROWS_PER_BLOCK: f64 = 64.0;
 /// Rows that the guess for tables without statistics assumes in [`crate::plan::TableAccess::rows`].
@@ -96,14 +99,19 @@ impl Planner<'_> {
             .collect();
         let needed = used.iter().map(|(at, _)| at + 1).max().unwrap_or(0);
         access.decode(needed);
+        let listed = self.listed(table, &access);
         let cost = match &access.path {
+            Path::Full if listed.is_some() => total.min(LOOKUP * LISTED_ROWS),
             Path::Full => total,
             Path::Index { any_of, .. } => {
                 LOOKUP * any_of.len().max(1) as f64 + access.rows * INDEX_ROW
             }
             Path::Keys { keys, .. } => LOOKUP * keys.len() as f64 + access.rows * INDEX_ROW,
         };
-        let rows = access.rows.max(1.0);
+        let rows = match listed {
+            Some(_) => access.rows.clamp(1.0, LISTED_ROWS),
+            None => access.rows.max(1.0),
+        };
         let scan = TableScan {
             access,
             alias: relation.alias.clone(),
@@ -111,6 +119,7 @@ impl Planner<'_> {
             row_id: row_id
                 .filter(|r| self.uses.contains(r))
                 .map(|r| self.at(r)),
+            listed,
             rows,
         };
         let built = Built {
@@ -120,6 +129,48 @@ impl Planner<'_> {
             cost,
         };
         Ok((built, ordered))
+    }
+
+    /// The way to read a table by an index whose first column is to be among the rows of a
+    /// subquery, where no other way was found.
+    fn listed(&self, table: &Arc<Table>, access: &TableAccess) -> Option<Listed> {
+        let Path::Full = access.path else { return None };
+        for term in conjuncts(access.filter.clone()) {
+            let Expr::Subquery { number, inputs } = term else {
+                continue;
+            };
+            let [Expr::Column(column)] = inputs.as_slice() else {
+                continue;
+            };
+            let hashed = self.subqueries.get(number).is_some_and(|s| {
+                matches!(
+                    &s.kind,
+                    SubqueryKind::Compared { all: false, hashed: Some(h), .. }
+                        if h.inputs.len() == 1
+                )
+            });
+            let index = table
+                .indexes
+                .iter()
+                .position(|i| i.keys.first().is_some_and(|k| k.column == *column));
+            if let (true, Some(index)) = (hashed, index) {
+                let def = &table.indexes[index];
+                let path = Path::Keys {
+                    index,
+                    keys: Vec::new(),
+                    unique: def.unique && def.keys.len() == 1,
+                };
+                return Some(Listed {
+                    subquery: number,
+                    access: TableAccess {
+                        path,
+                        ..access.clone()
+                    },
+                    most: MOST_LISTED,
+                });
+            }
+        }
+        None
     }
 
     /// Rows of a table, by statistics, or by the size of its file.

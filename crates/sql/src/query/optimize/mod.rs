@@ -40,23 +40,38 @@ pub fn plan(core: &Core, analyzer: Analyzer<'_>, file: &Rc<File>, level: Level) 
     let volatile = volatile_subqueries(&made);
     for (number, subquery) in made.into_iter().enumerate() {
         subqueries.push(Arc::new(match subquery {
-            Some(s) => plan_subquery(core, analyzer.dict, base, s, volatile.contains(&number))?,
+            Some(s) => {
+                let around = Around {
+                    core,
+                    dict: analyzer.dict,
+                    base,
+                    subqueries: &subqueries,
+                };
+                plan_subquery(&around, s, volatile.contains(&number))?
+            }
             None => unused_subquery(base),
         }));
     }
+    let around = Around {
+        core,
+        dict: analyzer.dict,
+        base,
+        subqueries: &subqueries,
+    };
     let mut shared = Vec::new();
     for query in analyzer.shared.into_inner() {
         shared.push(Arc::new(match query {
-            Some(s) => plan_shared(core, analyzer.dict, base, s)?,
+            Some(s) => plan_shared(&around, s)?,
             None => unused_shared(base),
         }));
     }
     let mut uses = HashSet::new();
     uses::of_level(&level, &mut uses);
-    let mut planner = Planner::new(core, analyzer.dict, base, uses);
+    let mut planner = Planner::new(&around, uses);
     let (built, output) = planner.level(level)?;
     Ok(Plan {
         root: built.node,
+        cost: built.cost,
         output,
         columns,
         width: base + file.width(),
@@ -64,6 +79,15 @@ pub fn plan(core: &Core, analyzer: Analyzer<'_>, file: &Rc<File>, level: Level) 
         shared,
         tables: analyzer.tables.into_inner(),
     })
+}
+
+/// What the planning of each file works with.
+struct Around<'p> {
+    core: &'p Core,
+    dict: &'p Dict,
+    base: usize,
+    /// Those planned so far: what a query names comes before it.
+    subqueries: &'p [Arc<plan::Subquery>],
 }
 
 /// Plans the levels of one file.
@@ -74,6 +98,8 @@ struct Planner<'p> {
     base: usize,
     /// Registers that any expression of the file reads.
     uses: HashSet<Register>,
+    /// Subqueries of the statement that its expressions may name.
+    subqueries: &'p [Arc<plan::Subquery>],
 }
 
 /// A part of a plan.
@@ -87,12 +113,13 @@ struct Built {
 }
 
 impl<'p> Planner<'p> {
-    fn new(core: &'p Core, dict: &'p Dict, base: usize, uses: HashSet<Register>) -> Planner<'p> {
+    fn new(around: &Around<'p>, uses: HashSet<Register>) -> Planner<'p> {
         Planner {
-            core,
-            dict,
-            base,
+            core: around.core,
+            dict: around.dict,
+            base: around.base,
             uses,
+            subqueries: around.subqueries,
         }
     }
 
@@ -153,9 +180,7 @@ fn volatile_subqueries(all: &[Option<tree::Subquery>]) -> HashSet<usize> {
 }
 
 fn plan_subquery(
-    core: &Core,
-    dict: &Dict,
-    base: usize,
+    around: &Around<'_>,
     s: tree::Subquery,
     volatile: bool,
 ) -> Result<plan::Subquery> {
@@ -166,7 +191,7 @@ fn plan_subquery(
     if let Kind::Compared { test, .. } = &s.kind {
         uses::of_expr(test, &mut uses);
     }
-    let mut planner = Planner::new(core, dict, base, uses);
+    let mut planner = Planner::new(around, uses);
     let (built, output) = planner.level(s.level)?;
     let inputs: Vec<Register> = s.inputs.iter().map(|r| planner.at(*r)).collect();
     let kind = match s.kind {
@@ -196,7 +221,7 @@ fn plan_subquery(
     };
     Ok(plan::Subquery {
         root: built.node,
-        width: base + s.width,
+        width: around.base + s.width,
         inputs,
         kind,
         stable: !volatile,
@@ -214,7 +239,7 @@ fn unused_subquery(base: usize) -> plan::Subquery {
     }
 }
 
-fn plan_shared(core: &Core, dict: &Dict, base: usize, s: tree::Shared) -> Result<plan::Shared> {
+fn plan_shared(around: &Around<'_>, s: tree::Shared) -> Result<plan::Shared> {
     let mut uses = HashSet::new();
     uses::of_level(&s.level, &mut uses);
     if let Some(r) = &s.recursive {
@@ -222,7 +247,7 @@ fn plan_shared(core: &Core, dict: &Dict, base: usize, s: tree::Shared) -> Result
         r.columns.iter().for_each(|e| uses::of_expr(e, &mut uses));
     }
     s.columns.iter().for_each(|e| uses::of_expr(e, &mut uses));
-    let mut planner = Planner::new(core, dict, base, uses);
+    let mut planner = Planner::new(around, uses);
     let (built, _) = planner.level(s.level)?;
     let output = planner.lower_all(s.columns);
     let recursive = match s.recursive {
@@ -239,7 +264,7 @@ fn plan_shared(core: &Core, dict: &Dict, base: usize, s: tree::Shared) -> Result
     Ok(plan::Shared {
         name: s.name,
         root: built.node,
-        width: base + s.width,
+        width: around.base + s.width,
         output,
         recursive,
     })
