@@ -142,8 +142,6 @@ fn summed_type(ty: SqlType) -> Option<SqlType> {
     match ty {
         SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => Some(ty),
         SqlType::Numeric | SqlType::Float4 | SqlType::Float8 => Some(ty),
-        // The only number that it becomes without a cast.
-        SqlType::Oid => Some(SqlType::Int8),
         _ => None,
     }
 }
@@ -159,7 +157,6 @@ fn spread_type(ty: SqlType) -> Option<SqlType> {
 fn bits_type(ty: SqlType) -> Option<SqlType> {
     match ty {
         SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => Some(ty),
-        SqlType::Oid => Some(SqlType::Int8),
         _ => None,
     }
 }
@@ -190,7 +187,7 @@ mod tests {
         let one = |name, arg| types(name, &[arg]).map(|(args, result)| (args[0], result));
         assert_eq!(one("sum", Int4), Some((Int4, Int8)));
         assert_eq!(one("sum", Int8), Some((Int8, Numeric)));
-        assert_eq!(one("sum", Oid), Some((Int8, Numeric)));
+        assert_eq!(one("max", Oid), Some((Oid, Oid)));
         assert_eq!(one("sum", Float4), Some((Float4, Float4)));
         assert_eq!(one("avg", Float4), Some((Float4, Float8)));
         assert_eq!(one("min", Varchar), Some((Text, Text)));
@@ -200,6 +197,10 @@ mod tests {
         assert_eq!(one("stddev", Int8), Some((Int8, Numeric)));
         for none in [Bool, Uuid, Bytea] {
             assert_eq!(one("min", none), None);
+        }
+        // An oid becomes no integer without a cast.
+        for name in ["sum", "avg", "stddev", "bit_or"] {
+            assert_eq!(one(name, Oid), None);
         }
         assert_eq!(one("sum", Unknown), None);
         assert!(is_ambiguous("sum", &[Unknown]) && !is_ambiguous("sum", &[Text]));
