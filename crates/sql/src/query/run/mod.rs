@@ -13,6 +13,7 @@ mod lock;
 mod loop_join;
 mod merge_join;
 mod scan;
+mod seen_rows;
 mod series;
 mod set_operation;
 mod shared;
