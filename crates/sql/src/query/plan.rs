@@ -37,6 +37,14 @@ pub struct Plan {
     pub tables: Vec<(Arc<Table>, crate::parse::utility::TableLock)>,
 }
 
+impl Plan {
+    /// Whether running it locks rows.
+    pub fn locks_rows(&self) -> bool {
+        let reads = |lock| lock == crate::parse::utility::TableLock::AccessShare;
+        self.tables.iter().any(|(_, lock)| !reads(*lock))
+    }
+}
+
 /// A subquery within an expression.
 #[derive(Debug)]
 pub struct Subquery {
@@ -147,8 +155,7 @@ pub struct TableScan {
     pub columns: Vec<(usize, Register)>,
     /// Where the row's id goes, as an int8.
     pub row_id: Option<Register>,
-    /// Instead of `access`'s keys: the only key column is one of the values of this subquery, which
-    /// needs no inputs.
+    /// Rows expected.
     pub rows: f64,
 }
 
@@ -263,6 +270,8 @@ pub struct Distinct {
     pub keys: Vec<Expr>,
     /// DISTINCT ON: rows come in an order that begins with the keys, and of each first counts.
     pub sorted: bool,
+    /// Registers of the input that somebody reads above.
+    pub registers: Vec<Register>,
 }
 
 #[derive(Debug)]
