@@ -226,6 +226,11 @@ impl Records {
 }
 
 impl RecordReader {
+    /// Forgets what was read, for the next records may be those of another stream.
+    pub fn forget(&mut self) {
+        self.filled = 0;
+    }
+
     fn holds(&self, from: u64, length: usize, life: u64) -> bool {
         self.life == life
             && from >= self.start

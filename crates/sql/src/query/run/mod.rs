@@ -13,6 +13,7 @@ mod lock;
 mod loop_join;
 mod merge_join;
 mod scan;
+mod seen_rows;
 mod series;
 mod set_operation;
 mod shared;
@@ -21,6 +22,8 @@ mod statement;
 pub mod store;
 mod subquery;
 mod tally;
+#[cfg(test)]
+mod tests;
 
 use block::value::Datum;
 use engine::Snapshot;

@@ -24,9 +24,19 @@ use crate::session::Core;
 pub struct Running {
     pub subqueries: Vec<Option<Box<SubqueryRun>>>,
     pub shared: Vec<Option<Box<SharedRun>>>,
+    /// What the operators that run now are within: changed whenever the WITH queries around them
+    /// begin anew, or begin a round.
+    pub epoch: u64,
+    /// The newest epoch.
+    pub epochs: u64,
 }
 
 impl Running {
+    pub fn new_epoch(&mut self) -> u64 {
+        self.epochs += 1;
+        self.epochs
+    }
+
     pub fn new(plan: &Plan, params: &[Datum], snapshot: Snapshot, measured: bool) -> Running {
         let subquery =
             |plan| Some(Box::new(SubqueryRun::new(plan, params, snapshot, measured)));
@@ -34,6 +44,8 @@ impl Running {
         Running {
             subqueries: plan.subqueries.iter().map(subquery).collect(),
             shared: plan.shared.iter().map(shared).collect(),
+            epoch: 0,
+            epochs: 0,
         }
     }
 }

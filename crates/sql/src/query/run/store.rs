@@ -7,7 +7,7 @@
 //! ```
 //!
 //! **Invariant.** A [`Cursor`] stays where it is while rows are appended, also when they move to a
-//! file. [`RowStore::clear`] makes all cursors wrong but a fresh one.
+//! file. Before a cursor is used after [`RowStore::clear`], or with another store, it is rewound.
 
 use block::numeric::NumericRef;
 use block::value::{Datum, DatumRef};
@@ -42,8 +42,10 @@ impl Cursor {
         self.row
     }
 
+    /// Goes before the first row. The store may be another from now on.
     pub fn rewind(&mut self) {
         (self.row, self.place) = (0, 0);
+        self.reader.forget();
     }
 }
 
