@@ -1,7 +1,7 @@
 //! Segments of tables, indexes and sequences. A transaction creates them, and drops them at its
 //! commit.
 
-use crate::{Engine, Error, IndexDef, Result, SequenceDef, Session, Sorter, TableDef};
+use crate::{Engine, Error, IndexDef, Records, Result, SequenceDef, Session, Sorter, TableDef};
 use access::sequence::{Alone, Draw, Logged, Sequence};
 use block::index::{ROW_ID_LEN, push_row_id, split_key};
 use block::sequence::{SequenceParams, SequenceState};
@@ -35,6 +35,12 @@ impl Session {
     /// A sorter that uses so much memory, and temporary files for what does not fit.
     pub fn sorter(&self, memory_bytes: usize) -> Sorter {
         Sorter::new(self.engine.temp.clone(), memory_bytes)
+    }
+
+    /// Room for records that are read in the order in which they come, with so much memory before
+    /// they go to a temporary file.
+    pub fn records(&self, memory_bytes: usize) -> Records {
+        Records::new(self.engine.temp.clone(), memory_bytes)
     }
 
     /// Fills an empty index from the table's rows. The caller has locked the table, so nobody

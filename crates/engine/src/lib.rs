@@ -5,8 +5,8 @@
 //! **Layers**, from the top; a module imports only from layers below its own (`README.md` has the
 //! table): `open`, `bootstrap`, `verify`; sessions (`session`, `read`, `write`, `upsert`, `bulk`,
 //! `ddl`, `undo`) with `smon` and `stop`; `instance`; `recovery`; `cluster`, `services`;
-//! `sequences`, `inquiry`; `host`, `files`, `config`, `background`; `table`, `dictionary`, `sort`,
-//! `temp`, `progress`, `error`.
+//! `sequences`, `inquiry`; `host`, `files`, `config`, `background`; `table`, `dictionary`,
+//! `records`, `sort`, `temp`, `progress`, `error`.
 //!
 //! **Invariants.**
 //! - A transaction inserts the index entries of a row after the row's version, and marks old
@@ -32,6 +32,7 @@ mod instance;
 mod open;
 mod progress;
 mod read;
+mod records;
 mod recovery;
 mod sequences;
 pub mod services;
@@ -56,6 +57,7 @@ pub use inquiry::{Answer, Inquiries, Missing, Responder};
 pub use instance::{Engine, exists};
 pub use progress::Progress;
 pub use read::{HeapScan, IndexScan};
+pub use records::{RecordReader, Records};
 pub use recovery::Recovery;
 pub use session::{AdvisoryKey, IndexTimes, LockMode, LockWait, ReplyGate, Savepoint, Session};
 pub use sort::{Sorted, Sorter};

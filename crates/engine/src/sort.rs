@@ -227,7 +227,8 @@ impl Writer<'_> {
     }
 }
 
-fn temp_parameters(file: &TempFile, offset: u64, len: usize) -> [u64; 3] {
+/// What a wait for a temporary file is about.
+pub(crate) fn temp_parameters(file: &TempFile, offset: u64, len: usize) -> [u64; 3] {
     let block = block::BLOCK_SIZE as u64;
     [u64::from(file.number), offset / block, len as u64 / block]
 }

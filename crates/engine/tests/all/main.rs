@@ -15,6 +15,7 @@ mod sequences;
 mod shared;
 #[cfg(debug_assertions)]
 mod simulation;
+mod records;
 mod sort;
 mod survivors;
 mod threads;

@@ -7,9 +7,11 @@
 mod basic;
 mod hash_join;
 mod keep;
+mod key_table;
 mod limit;
 mod lock;
 mod loop_join;
+mod merge_join;
 mod scan;
 mod series;
 mod set_operation;
@@ -18,6 +20,7 @@ mod sort;
 mod statement;
 pub mod store;
 mod subquery;
+mod tally;
 
 use block::value::Datum;
 use engine::Snapshot;
