@@ -129,7 +129,7 @@ impl WindowRun {
 
 impl Operator for WindowRun {
     fn open(&mut self, core: &mut Core, frame: &mut Frame) -> Result<()> {
-        self.source.reset();
+        self.source.reset(core);
         self.current = None;
         self.started = false;
         self.source.input.open(core, frame)
@@ -191,8 +191,8 @@ impl Source {
         }
     }
 
-    fn reset(&mut self) {
-        self.rows.clear();
+    fn reset(&mut self, core: &Core) {
+        self.rows = Some(Rows::new(core));
         self.pending = None;
         (self.complete, self.over, self.at) = (true, false, None);
     }
