@@ -53,9 +53,7 @@ impl CallRun {
             args: call.args.len(),
             frame,
             state: match call.function {
-                WindowFunction::Aggregate(aggregate) => {
-                    Kept::Aggregate(Sliding::new(aggregate))
-                }
+                WindowFunction::Aggregate(aggregate) => Kept::Aggregate(Sliding::new(aggregate)),
                 WindowFunction::Ntile => Kept::Buckets(None),
                 _ => Kept::Nothing,
             },

@@ -128,7 +128,14 @@ mod tests {
         let n = |s: &str| s.parse::<Numeric>().unwrap();
         let (v, base, offset) = (n(v), n(base), n(offset));
         let d = |n| DatumRef::Numeric(n);
-        in_range(d(v.borrow()), d(base.borrow()), d(offset.borrow()), sub, less).unwrap()
+        in_range(
+            d(v.borrow()),
+            d(base.borrow()),
+            d(offset.borrow()),
+            sub,
+            less,
+        )
+        .unwrap()
     }
 
     #[test]
@@ -139,7 +146,13 @@ mod tests {
         assert!(!in_range(max, d(i64::MAX - 1), d(5), false, false).unwrap());
         assert!(!in_range(d(i64::MIN), d(i64::MIN), d(1), true, true).unwrap());
         assert!(in_range(d(i64::MIN), d(i64::MIN), d(1), true, false).unwrap());
-        let mixed = in_range(DatumRef::Int2(3), DatumRef::Int2(5), d(i64::MAX), true, false);
+        let mixed = in_range(
+            DatumRef::Int2(3),
+            DatumRef::Int2(5),
+            d(i64::MAX),
+            true,
+            false,
+        );
         assert!(mixed.unwrap());
         let e = in_range(max, max, d(-1), true, true).unwrap_err();
         assert_eq!(e.sqlstate(), "22013");

@@ -97,9 +97,6 @@ mod tests {
         assert_eq!(result("nth_value", &[Date, Int4]), Some(Date));
         assert_eq!(result("cume_dist", &[]), Some(Float8));
         let functions = ["rank", "ntile", "lag", "sum"];
-        assert_eq!(
-            functions.map(is_window_function),
-            [true, true, true, false]
-        );
+        assert_eq!(functions.map(is_window_function), [true, true, true, false]);
     }
 }

@@ -228,11 +228,7 @@ impl FrameRun {
     }
 
     /// Rows of the frame's extent that are not in the frame, but for [`FrameRun::kept`].
-    pub fn excluded(
-        &self,
-        current: &mut Current,
-        rows: &mut dyn Partition,
-    ) -> Result<Extent> {
+    pub fn excluded(&self, current: &mut Current, rows: &mut dyn Partition) -> Result<Extent> {
         let (head, tail) = match self.plan.exclude {
             Exclude::Nothing => (0, 0),
             Exclude::CurrentRow => (current.row, current.row + 1),
@@ -316,7 +312,11 @@ mod tests {
         };
         let mut frame = FrameRun::new(&plan, &[key]);
         frame.set_distances(by, end_by).unwrap();
-        let mut rows = Keys(keys.iter().map(|k| k.map_or(Datum::Null, Datum::Int4)).collect());
+        let mut rows = Keys(
+            keys.iter()
+                .map(|k| k.map_or(Datum::Null, Datum::Int4))
+                .collect(),
+        );
         let mut current = Current::default();
         let all = 0..keys.len() as u64;
         all.map(|row| {
@@ -344,12 +344,20 @@ mod tests {
         );
         let (two, huge) = (Datum::Int8(2), Datum::Int8(i64::MAX));
         assert_eq!(
-            frame(Units::Rows, (following(), Some(two)), (following(), Some(huge))),
+            frame(
+                Units::Rows,
+                (following(), Some(two)),
+                (following(), Some(huge))
+            ),
             [(2, 6), (3, 6), (4, 6), (5, 6), (6, 6), (7, 6)]
         );
         let (two, one) = (Datum::Int8(2), Datum::Int8(1));
         assert_eq!(
-            frame(Units::Rows, (preceding(), Some(two)), (preceding(), Some(one))),
+            frame(
+                Units::Rows,
+                (preceding(), Some(two)),
+                (preceding(), Some(one))
+            ),
             [(0, 0), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5)]
         );
     }
@@ -400,7 +408,13 @@ mod tests {
             exclude: Exclude::Nothing,
         };
         let mut frame = FrameRun::new(&plan(Units::Rows), &[]);
-        let mut code = |d| frame.set_distances(Some(d), None).unwrap_err().sqlstate().to_string();
+        let mut code = |d| {
+            frame
+                .set_distances(Some(d), None)
+                .unwrap_err()
+                .sqlstate()
+                .to_string()
+        };
         assert_eq!(code(Datum::Null), "22004");
         assert_eq!(code(Datum::Int8(-1)), "22013");
     }

@@ -11,6 +11,7 @@ mod frame;
 mod rows;
 mod run;
 mod sliding;
+mod state;
 
 use super::aggregate::Aggregate;
 use super::plan::Register;

@@ -26,7 +26,9 @@ const CANCEL_EVERY: u32 = 4096;
 
 pub struct WindowRun {
     plan: Arc<Window>,
-    source: Source,
+    measured: bool,
+    /// None before the first opening.
+    source: Option<Source>,
     /// Each different frame once.
     frames: Vec<FrameRun>,
     extents: Vec<Extent>,
@@ -56,7 +58,8 @@ impl WindowRun {
         let forgets = calls.iter().all(|c| !c.looks_back(&frames[c.frame]));
         WindowRun {
             plan: plan.clone(),
-            source: Source::new(plan, operator(&plan.input, measured)),
+            measured,
+            source: None,
             extents: vec![Extent::default(); frames.len()],
             frames,
             values: vec![Datum::Null; calls.len()],
@@ -69,9 +72,8 @@ impl WindowRun {
 
     fn start(&mut self, core: &mut Core, frame: &Frame) -> Result<()> {
         for run in &mut self.frames {
-            let value = |e: Option<&Expr>, core: &mut Core| {
-                e.map(|e| frame.eval(e, core)).transpose()
-            };
+            let value =
+                |e: Option<&Expr>, core: &mut Core| e.map(|e| frame.eval(e, core)).transpose();
             let start = value(run.plan().start.distance(), core)?;
             let end = value(run.plan().end.distance(), core)?;
             run.set_distances(start, end)?;
@@ -82,33 +84,36 @@ impl WindowRun {
 
     /// Goes to the next row; false if there is none.
     fn advance(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool> {
+        let Some(source) = &mut self.source else {
+            return Ok(false);
+        };
         if let Some(current) = &mut self.current {
             let next = current.row + 1;
-            if self.forgets && self.source.rows.count() == next {
-                self.source.rows.forget();
+            if self.forgets && source.rows.count() == next {
+                source.rows.forget();
             }
-            let mut rows = View::new(&mut self.source, core, frame);
+            let mut rows = View::new(source, core, frame);
             if rows.exists(next)? {
                 current.go(next, &mut rows)?;
                 return Ok(true);
             }
         }
-        if !self.source.begin(core, frame)? {
+        if !source.begin(core, frame)? {
             self.current = None;
             return Ok(false);
         }
         self.frames.iter_mut().for_each(FrameRun::restart);
         self.calls.iter_mut().for_each(CallRun::restart);
         let current = self.current.insert(Current::default());
-        current.go(0, &mut View::new(&mut self.source, core, frame))?;
+        current.go(0, &mut View::new(source, core, frame))?;
         Ok(true)
     }
 
     fn compute(&mut self, core: &mut Core, frame: &mut Frame) -> Result<()> {
-        let Some(current) = &mut self.current else {
+        let (Some(source), Some(current)) = (&mut self.source, &mut self.current) else {
             return Ok(());
         };
-        let mut rows = View::new(&mut self.source, core, frame);
+        let mut rows = View::new(source, core, frame);
         for (number, run) in self.frames.iter_mut().enumerate() {
             let used = |c: &CallRun| c.frame == number && c.has_frame();
             if self.calls.iter().any(used) {
@@ -129,10 +134,14 @@ impl WindowRun {
 
 impl Operator for WindowRun {
     fn open(&mut self, core: &mut Core, frame: &mut Frame) -> Result<()> {
-        self.source.reset(core);
         self.current = None;
         self.started = false;
-        self.source.input.open(core, frame)
+        let source = self.source.get_or_insert_with(|| {
+            let input = operator(&self.plan.input, self.measured);
+            Source::new(&self.plan, input, Rows::new(core))
+        });
+        source.reset();
+        source.input.open(core, frame)
     }
 
     fn next(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool> {
@@ -169,15 +178,17 @@ struct Source {
     /// The row that is in the registers.
     at: Option<u64>,
     reader: Reader,
+    /// Reads the row that came last.
+    last: Reader,
     looked: u32,
 }
 
 impl Source {
-    fn new(plan: &Arc<Window>, input: Box<dyn Operator>) -> Source {
+    fn new(plan: &Arc<Window>, input: Box<dyn Operator>, rows: Rows) -> Source {
         Source {
             plan: plan.clone(),
             input,
-            rows: Rows::default(),
+            rows,
             ranged: plan.calls.iter().any(|c| c.frame.has_range_distance()),
             partition: vec![Datum::Null; plan.partition.len()],
             order: vec![Datum::Null; plan.order.len()],
@@ -187,12 +198,13 @@ impl Source {
             over: false,
             at: None,
             reader: Reader::default(),
+            last: Reader::default(),
             looked: 0,
         }
     }
 
-    fn reset(&mut self, core: &Core) {
-        self.rows = Some(Rows::new(core));
+    fn reset(&mut self) {
+        self.rows.clear();
         self.pending = None;
         (self.complete, self.over, self.at) = (true, false, None);
     }
@@ -226,17 +238,23 @@ impl Source {
             (_, false) => self.group,
         };
         let key = match (self.ranged, self.order.first()) {
-            (true, Some(key)) => key.clone(),
-            _ => Datum::Null,
+            (true, Some(key)) => key.borrow(),
+            _ => DatumRef::Null,
         };
-        self.rows.push(self.group, key, frame, &self.plan.registers)?;
+        self.rows
+            .push(self.group, key, frame, &self.plan.registers)?;
         self.at = Some(number);
         Ok(())
     }
 
     /// Reads the partition's next row, if it has one.
     fn read(&mut self, core: &mut Core, frame: &mut Frame) -> Result<()> {
-        self.load(self.rows.count() - 1, frame)?;
+        self.look()?;
+        let last = self.rows.count() - 1;
+        if self.at != Some(last) {
+            let registers = &self.plan.registers;
+            self.rows.load(last, &mut self.last, frame, registers)?;
+        }
         self.at = None;
         if !self.input.next(core, frame)? {
             (self.complete, self.over) = (true, true);

@@ -7,8 +7,9 @@
 use block::value::{Datum, DatumRef};
 
 use super::frame::Extent;
+use super::state::State;
 use crate::error::Result;
-use crate::query::aggregate::{Aggregate, State};
+use crate::query::aggregate::Aggregate;
 
 /// What an aggregate takes in.
 pub trait Inputs {
