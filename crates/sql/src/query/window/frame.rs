@@ -29,6 +29,7 @@ pub struct Current {
     pub group: u64,
     pub group_start: u64,
     group_end: Option<u64>,
+    key: Option<Datum>,
     reader: Reader,
 }
 
@@ -39,8 +40,16 @@ impl Current {
         if row == 0 || group != self.group {
             (self.group_start, self.group_end) = (row, None);
         }
-        (self.row, self.group) = (row, group);
+        (self.row, self.group, self.key) = (row, group, None);
         Ok(())
+    }
+
+    /// What the order goes by.
+    fn key(&mut self, rows: &mut dyn Partition) -> Result<&Datum> {
+        Ok(match &mut self.key {
+            Some(key) => key,
+            none => none.insert(rows.key(self.row, &mut self.reader)?),
+        })
     }
 
     /// The row behind the last peer.
@@ -72,7 +81,33 @@ pub struct FrameRun {
 #[derive(Default)]
 struct Edge {
     at: u64,
+    /// What the row there has, once that has been read.
+    group: Option<u64>,
+    key: Option<Datum>,
     reader: Reader,
+}
+
+impl Edge {
+    /// The group of the row there; `None`: there is no row.
+    fn group(&mut self, rows: &mut dyn Partition) -> Result<Option<u64>> {
+        if self.group.is_none() && rows.exists(self.at)? {
+            self.group = Some(rows.group(self.at, &mut self.reader)?);
+        }
+        Ok(self.group)
+    }
+
+    /// The key of the row there; `None`: there is no row.
+    fn key(&mut self, rows: &mut dyn Partition) -> Result<Option<&Datum>> {
+        if self.key.is_none() && rows.exists(self.at)? {
+            self.key = Some(rows.key(self.at, &mut self.reader)?);
+        }
+        Ok(self.key.as_ref())
+    }
+
+    fn advance(&mut self) {
+        self.at += 1;
+        (self.group, self.key) = (None, None);
+    }
 }
 
 /// The rows of a frame before any are excluded.
@@ -146,17 +181,16 @@ impl FrameRun {
             (_, Units::Rows) => away(current.row, &self.start, before)?,
             (_, Units::Groups) => {
                 let first = away(current.group, &self.start, before)?;
-                while rows.exists(head.at)? && rows.group(head.at, &mut head.reader)? < first {
-                    head.at += 1;
+                while head.group(rows)?.is_some_and(|group| group < first) {
+                    head.advance();
                 }
                 head.at
             }
             (_, Units::Range) => {
-                let base = rows.key(current.row, &mut current.reader)?;
+                let base = current.key(rows)?;
                 // In descending order what comes before is greater.
                 let (sub, less) = (before != self.descending, self.descending);
-                while rows.exists(head.at)? {
-                    let value = rows.key(head.at, &mut head.reader)?;
+                while let Some(value) = head.key(rows)? {
                     let begins = match (value.is_null(), base.is_null()) {
                         (false, false) => {
                             let (v, b, o) = (value.borrow(), base.borrow(), self.start.borrow());
@@ -168,7 +202,7 @@ impl FrameRun {
                     if begins {
                         break;
                     }
-                    head.at += 1;
+                    head.advance();
                 }
                 head.at
             }
@@ -199,16 +233,15 @@ impl FrameRun {
                     return Ok(0);
                 }
                 let last = away(current.group, &self.end, before)?;
-                while rows.exists(tail.at)? && rows.group(tail.at, &mut tail.reader)? <= last {
-                    tail.at += 1;
+                while tail.group(rows)?.is_some_and(|group| group <= last) {
+                    tail.advance();
                 }
                 tail.at
             }
             (_, Units::Range) => {
-                let base = rows.key(current.row, &mut current.reader)?;
+                let base = current.key(rows)?;
                 let (sub, less) = (before != self.descending, !self.descending);
-                while rows.exists(tail.at)? {
-                    let value = rows.key(tail.at, &mut tail.reader)?;
+                while let Some(value) = tail.key(rows)? {
                     let belongs = match (value.is_null(), base.is_null()) {
                         (false, false) => {
                             let (v, b, o) = (value.borrow(), base.borrow(), self.end.borrow());
@@ -220,14 +253,14 @@ impl FrameRun {
                     if !belongs {
                         break;
                     }
-                    tail.at += 1;
+                    tail.advance();
                 }
                 tail.at
             }
         })
     }
 
-    /// Rows of the frame's extent that are not in the frame, but for [`FrameRun::kept`].
+    /// Rows that are not in the frame, but for [`FrameRun::kept`].
     pub fn excluded(&self, current: &mut Current, rows: &mut dyn Partition) -> Result<Extent> {
         let (head, tail) = match self.plan.exclude {
             Exclude::Nothing => (0, 0),
