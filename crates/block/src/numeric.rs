@@ -156,6 +156,29 @@ impl<'a> NumericRef<'a> {
     pub fn is_infinite(self) -> bool {
         matches!(self.0[0], INFINITY | NEG_INFINITY)
     }
+    /// Whether the number is less than zero, -Infinity included.
+    pub fn is_negative(self) -> bool {
+        matches!(self.0[0], NEGATIVE | NEG_INFINITY)
+    }
+    /// The digits after the point. None for NaN and the infinities.
+    pub fn scale(self) -> Option<u16> {
+        match self.0 {
+            [NEGATIVE | POSITIVE, low, high, ..] => Some(u16::from_le_bytes([*low, *high])),
+            _ => None,
+        }
+    }
+    /// The number times `10^scale`, and the scale, if that has at most 15 bytes.
+    pub fn to_i128(self) -> Option<(i128, u16)> {
+        let scale = self.scale()?;
+        let magnitude = &self.0[3..];
+        let mut bytes = [0; 16];
+        if magnitude.len() >= bytes.len() {
+            return None;
+        }
+        bytes[..magnitude.len()].copy_from_slice(magnitude);
+        let value = i128::from_le_bytes(bytes);
+        Some((if self.0[0] == NEGATIVE { -value } else { value }, scale))
+    }
     /// The number as a decimal. None for NaN and the infinities.
     pub fn to_bigdecimal(self) -> Option<BigDecimal> {
         let sign = match self.0[0] {
@@ -310,6 +333,22 @@ mod tests {
         for bad in ["", "1_0", "abc", "1e999999999", "--1", "."] {
             assert!(bad.parse::<Numeric>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn numbers_as_integers_with_a_scale() {
+        let parts = |text: &str| n(text).borrow().to_i128();
+        assert_eq!(parts("-1.50"), Some((-150, 2)));
+        assert_eq!(parts("0.000"), Some((0, 3)));
+        let most = (1_i128 << 120) - 1;
+        assert_eq!(parts(&most.to_string()), Some((most, 0)));
+        assert_eq!(parts(&(most + 1).to_string()), None);
+        for special in ["NaN", "Infinity", "-Infinity"] {
+            assert_eq!(parts(special), None);
+            assert_eq!(n(special).borrow().scale(), None);
+        }
+        assert!(n("-Infinity").borrow().is_negative() && n("-0.1").borrow().is_negative());
+        assert!(!n("NaN").borrow().is_negative() && !n("0").borrow().is_negative());
     }
 
     #[test]

@@ -216,13 +216,7 @@ fn spill(
                 descending,
                 nulls_first,
             };
-            // Integers of any size compare with each other.
-            let key = match key.borrow() {
-                DatumRef::Int2(v) => DatumRef::Int8(v.into()),
-                DatumRef::Int4(v) => DatumRef::Int8(v.into()),
-                other => other,
-            };
-            push_column(out, column_type(key), order, key);
+            push_key(key.borrow(), order, out);
         }
     };
     let row: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
@@ -230,14 +224,26 @@ fn spill(
     Ok(())
 }
 
+/// Appends bytes that compare as the values do. The values of a key are of one type.
+pub fn push_key(value: DatumRef<'_>, order: Order, out: &mut Vec<u8>) {
+    // Integers of any size compare with each other.
+    let value = match value {
+        DatumRef::Int2(v) => DatumRef::Int8(v.into()),
+        DatumRef::Int4(v) => DatumRef::Int8(v.into()),
+        other => other,
+    };
+    push_column(out, column_type(value), order, value);
+}
+
 /// `columns u16 | type of each (1) | row`
-fn write_row(values: &[DatumRef<'_>], out: &mut Vec<u8>) {
+pub fn write_row(values: &[DatumRef<'_>], out: &mut Vec<u8>) {
     out.extend_from_slice(&(values.len() as u16).to_le_bytes());
     out.extend(values.iter().map(|v| column_type(*v) as u8));
     block::row::encode(values, out);
 }
 
-fn read_row(bytes: &[u8]) -> Result<Vec<Datum>> {
+/// The values that [`write_row`] wrote.
+pub fn read_row(bytes: &[u8]) -> Result<Vec<Datum>> {
     let damaged = || Error::internal("a sorted row came back as another");
     let (count, rest) = bytes.split_first_chunk::<2>().ok_or_else(damaged)?;
     let count = usize::from(u16::from_le_bytes(*count));
@@ -271,7 +277,8 @@ fn column_type(v: DatumRef<'_>) -> ColType {
     }
 }
 
-fn size(d: &Datum) -> usize {
+/// Bytes that a value takes in memory.
+pub fn size(d: &Datum) -> usize {
     size_of::<Datum>()
         + match d {
             Datum::Text(t) => t.len(),

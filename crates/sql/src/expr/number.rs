@@ -148,7 +148,8 @@ fn specials(op: ArithOp, l: NumericRef<'_>, r: NumericRef<'_>) -> Result<Numeric
     })
 }
 
-fn bounded(d: BigDecimal) -> Result<Numeric> {
+/// A result, unless it has more digits than a numeric can have.
+pub fn bounded(d: BigDecimal) -> Result<Numeric> {
     if d.digits() as i64 - scale(&d) > MAX_INTEGER_DIGITS {
         return Err(Error::new("22003", "value overflows numeric format"));
     }
@@ -181,6 +182,24 @@ fn divide(a: BigDecimal, b: BigDecimal) -> Result<BigDecimal> {
         return Err(division_by_zero());
     }
     Ok(quotient(&a, &b, quotient_scale(&a, &b)))
+}
+
+/// A quotient with as many digits as PostgreSQL gives it.
+pub fn divided(a: BigDecimal, b: BigDecimal) -> Result<Numeric> {
+    bounded(divide(a, b)?)
+}
+
+/// The square root of a number that is not negative, with as many digits after the point.
+pub fn root(n: &Numeric) -> Numeric {
+    use bigdecimal::num_bigint::BigInt;
+    let Some(d) = n.to_bigdecimal() else {
+        return n.clone();
+    };
+    let (int, scale) = d.into_bigint_and_exponent();
+    // One more digit to round by.
+    let digits = (int * BigInt::from(10).pow((scale + 2) as u32)).sqrt();
+    let root = BigDecimal::new(digits, scale + 1);
+    Numeric::from_bigdecimal(root.with_scale_round(scale, RoundingMode::HalfUp))
 }
 
 /// Digits after the point that PostgreSQL gives a quotient.

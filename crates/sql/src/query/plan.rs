@@ -263,6 +263,8 @@ pub struct Distinct {
     pub keys: Vec<Expr>,
     /// DISTINCT ON: rows come in an order that begins with the keys, and of each first counts.
     pub sorted: bool,
+    /// Registers of the input that somebody reads above.
+    pub registers: Vec<Register>,
 }
 
 #[derive(Debug)]

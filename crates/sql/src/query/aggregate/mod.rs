@@ -1,20 +1,91 @@
 //! Aggregate functions, GROUP BY and DISTINCT.
+//!
+//! `find` resolves names, `state` takes in the values of one group, `group` and `distinct` are the
+//! operators. `ordered` has the aggregates within a group that need their rows in an order.
+//!
+//! **Invariants.**
+//! - A [`State`] depends on the values taken in and their order, and on nothing else. Groups and
+//!   windows share it.
+//! - The operators keep groups within `work_mem`. Rows of further groups go to a sort by the group's
+//!   key, and are aggregated one group at a time.
 
+mod decimal;
+mod distinct;
+mod find;
+mod float;
 mod group;
+mod ordered;
+mod state;
+mod table;
 
 use super::plan::Register;
 use crate::expr::Expr;
 use crate::plan::SortKey;
 use crate::types::SqlType;
 
-pub use group::{DistinctRun, GroupRun};
+pub use distinct::DistinctRun;
+pub use find::{find, is_aggregate, is_ambiguous, is_unsupported};
+pub use group::GroupRun;
+pub use state::State;
 
-/// An aggregate function with the types it works on.
+/// An aggregate function with the type that it works on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Aggregate {
     /// count(*)
     CountRows,
     Count,
+    Sum(SqlType),
+    Avg(SqlType),
+    Min(SqlType),
+    Max(SqlType),
+    /// `bool_and` and `every`.
+    BoolAnd,
+    BoolOr,
+    BitAnd,
+    BitOr,
+    BitXor,
+    /// `string_agg` of text or bytea.
+    StringAgg(SqlType),
+    /// Variances and standard deviations.
+    Spread(Spread, SqlType),
+    /// The statistics of pairs, of which the dependent variable is the first argument.
+    Pairs(Pairs),
+}
+
+impl Aggregate {
+    /// Whether a row with a NULL argument does not count.
+    pub fn is_strict(self) -> bool {
+        !matches!(self, Aggregate::CountRows | Aggregate::StringAgg(_))
+    }
+
+    /// Whether what is kept of a group grows with its rows.
+    fn grows(self) -> bool {
+        matches!(self, Aggregate::StringAgg(_))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spread {
+    /// Of a sample (divided by n - 1), not of all there is (divided by n).
+    pub sample: bool,
+    /// The root of the variance.
+    pub deviation: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pairs {
+    Count,
+    AvgX,
+    AvgY,
+    Sxx,
+    Syy,
+    Sxy,
+    CovarPop,
+    CovarSamp,
+    Corr,
+    R2,
+    Slope,
+    Intercept,
 }
 
 /// A call of an aggregate function.
@@ -31,30 +102,10 @@ pub struct AggregateCall {
 }
 
 /// What a name and the types of its arguments lead to.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
     pub function: Aggregate,
     /// The types that the arguments are to be converted to.
     pub args: Vec<SqlType>,
     pub result: SqlType,
-}
-
-/// Whether a function of the name works on groups.
-pub fn is_aggregate(name: &str) -> bool {
-    matches!(name, "count")
-}
-
-/// The aggregate function of a name for arguments of these types; `None`: there is none.
-pub fn find(name: &str, args: &[SqlType]) -> Option<Found> {
-    let found = |function, args: &[SqlType], result| {
-        Some(Found {
-            function,
-            args: args.to_vec(),
-            result,
-        })
-    };
-    match (name, args) {
-        ("count", []) => found(Aggregate::CountRows, &[], SqlType::Int8),
-        ("count", [any]) => found(Aggregate::Count, &[*any], SqlType::Int8),
-        _ => None,
-    }
 }

@@ -1,0 +1,215 @@
+//! Names of aggregate functions, and which of several an argument's type leads to.
+
+use super::{Aggregate, Found, Pairs, Spread};
+use crate::expr::cast::{CastContext, castable};
+use crate::types::SqlType;
+
+/// Whether a function of the name works on groups.
+pub fn is_aggregate(name: &str) -> bool {
+    let plain = [
+        "count",
+        "sum",
+        "avg",
+        "min",
+        "max",
+        "bool_and",
+        "bool_or",
+        "every",
+        "bit_and",
+        "bit_or",
+        "bit_xor",
+        "string_agg",
+    ];
+    plain.contains(&name) || spread(name).is_some() || pairs(name).is_some()
+}
+
+/// Whether PostgreSQL has an aggregate of the name that Braid does not have.
+pub fn is_unsupported(name: &str) -> bool {
+    let names = [
+        "array_agg",
+        "json_agg",
+        "jsonb_agg",
+        "json_object_agg",
+        "jsonb_object_agg",
+        "xmlagg",
+        "range_agg",
+        "range_intersect_agg",
+        "percentile_cont",
+        "percentile_disc",
+        "mode",
+    ];
+    names.contains(&name)
+}
+
+fn spread(name: &str) -> Option<Spread> {
+    let (sample, deviation) = match name {
+        "variance" | "var_samp" => (true, false),
+        "stddev" | "stddev_samp" => (true, true),
+        "var_pop" => (false, false),
+        "stddev_pop" => (false, true),
+        _ => return None,
+    };
+    Some(Spread { sample, deviation })
+}
+
+fn pairs(name: &str) -> Option<Pairs> {
+    Some(match name {
+        "regr_count" => Pairs::Count,
+        "regr_avgx" => Pairs::AvgX,
+        "regr_avgy" => Pairs::AvgY,
+        "regr_sxx" => Pairs::Sxx,
+        "regr_syy" => Pairs::Syy,
+        "regr_sxy" => Pairs::Sxy,
+        "covar_pop" => Pairs::CovarPop,
+        "covar_samp" => Pairs::CovarSamp,
+        "corr" => Pairs::Corr,
+        "regr_r2" => Pairs::R2,
+        "regr_slope" => Pairs::Slope,
+        "regr_intercept" => Pairs::Intercept,
+        _ => return None,
+    })
+}
+
+/// The aggregate function of a name for arguments of these types, `Unknown` being that of quoted
+/// literals.
+///
+/// `None`: there is none, or several fit equally well ([`is_ambiguous`]).
+pub fn find(name: &str, args: &[SqlType]) -> Option<Found> {
+    use SqlType::{Bool, Bytea, Float4, Float8, Int2, Int4, Int8, Numeric, Text, Unknown};
+    let found = |function, args: &[SqlType], result| {
+        Some(Found {
+            function,
+            args: args.to_vec(),
+            result,
+        })
+    };
+    let averaged = |ty| match ty {
+        Float4 | Float8 => Float8,
+        _ => Numeric,
+    };
+    if let (Some(spread), [ty]) = (spread(name), args) {
+        let ty = spread_type(*ty)?;
+        return found(Aggregate::Spread(spread, ty), &[ty], averaged(ty));
+    }
+    if let (Some(pairs), [y, x]) = (pairs(name), args) {
+        let fits = |ty| castable(ty, Float8) == Some(CastContext::Implicit);
+        let result = if pairs == Pairs::Count { Int8 } else { Float8 };
+        return match fits(*y) && fits(*x) {
+            true => found(Aggregate::Pairs(pairs), &[Float8, Float8], result),
+            false => None,
+        };
+    }
+    match (name, args) {
+        ("count", []) => found(Aggregate::CountRows, &[], Int8),
+        ("count", [any]) => found(Aggregate::Count, &[*any], Int8),
+        ("sum", [ty]) => {
+            let ty = summed_type(*ty)?;
+            let result = match ty {
+                Int2 | Int4 => Int8,
+                Int8 => Numeric,
+                same => same,
+            };
+            found(Aggregate::Sum(ty), &[ty], result)
+        }
+        ("avg", [ty]) => summed_type(*ty).and_then(|t| found(Aggregate::Avg(t), &[t], averaged(t))),
+        ("min", [ty]) => ordered_type(*ty).and_then(|t| found(Aggregate::Min(t), &[t], t)),
+        ("max", [ty]) => ordered_type(*ty).and_then(|t| found(Aggregate::Max(t), &[t], t)),
+        ("bool_and" | "every", [Bool | Unknown]) => found(Aggregate::BoolAnd, &[Bool], Bool),
+        ("bool_or", [Bool | Unknown]) => found(Aggregate::BoolOr, &[Bool], Bool),
+        ("bit_and", [ty]) => bits_type(*ty).and_then(|t| found(Aggregate::BitAnd, &[t], t)),
+        ("bit_or", [ty]) => bits_type(*ty).and_then(|t| found(Aggregate::BitOr, &[t], t)),
+        ("bit_xor", [ty]) => bits_type(*ty).and_then(|t| found(Aggregate::BitXor, &[t], t)),
+        ("string_agg", [value, delimiter]) => {
+            let bytes = |ty| matches!(ty, Bytea | Unknown);
+            let ty = match (*value, *delimiter) {
+                (v, d) if v.is_string() && d.is_string() => Text,
+                (v, d) if bytes(v) && bytes(d) => Bytea,
+                _ => return None,
+            };
+            found(Aggregate::StringAgg(ty), &[ty, ty], ty)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a call has no function because several fit its quoted literal equally well: 42725, and
+/// not 42883.
+pub fn is_ambiguous(name: &str, args: &[SqlType]) -> bool {
+    args == [SqlType::Unknown] && matches!(name, "sum" | "avg" | "bit_and" | "bit_or" | "bit_xor")
+}
+
+fn summed_type(ty: SqlType) -> Option<SqlType> {
+    match ty {
+        SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => Some(ty),
+        SqlType::Numeric | SqlType::Float4 | SqlType::Float8 => Some(ty),
+        // The only number that it becomes without a cast.
+        SqlType::Oid => Some(SqlType::Int8),
+        _ => None,
+    }
+}
+
+fn spread_type(ty: SqlType) -> Option<SqlType> {
+    match ty {
+        // All candidates are numbers, of which double precision is preferred.
+        SqlType::Unknown => Some(SqlType::Float8),
+        ty => summed_type(ty),
+    }
+}
+
+fn bits_type(ty: SqlType) -> Option<SqlType> {
+    match ty {
+        SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => Some(ty),
+        SqlType::Oid => Some(SqlType::Int8),
+        _ => None,
+    }
+}
+
+/// PostgreSQL 15 has no `min` and `max` of boolean, uuid and bytea.
+fn ordered_type(ty: SqlType) -> Option<SqlType> {
+    use SqlType::*;
+    match ty {
+        Int2 | Int4 | Int8 | Oid | Numeric | Float4 | Float8 => Some(ty),
+        Date | Timestamp | TimestampTz | Char => Some(ty),
+        Text | Varchar | Name | Unknown => Some(Text),
+        Bool | Uuid | Bytea | Void => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use SqlType::*;
+
+    fn types(name: &str, args: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
+        find(name, args).map(|f| (f.args, f.result))
+    }
+
+    /// What `pg_typeof` says in PostgreSQL 15.
+    #[test]
+    fn types_are_those_of_postgres() {
+        let one = |name, arg| types(name, &[arg]).map(|(args, result)| (args[0], result));
+        assert_eq!(one("sum", Int4), Some((Int4, Int8)));
+        assert_eq!(one("sum", Int8), Some((Int8, Numeric)));
+        assert_eq!(one("sum", Oid), Some((Int8, Numeric)));
+        assert_eq!(one("sum", Float4), Some((Float4, Float4)));
+        assert_eq!(one("avg", Float4), Some((Float4, Float8)));
+        assert_eq!(one("min", Varchar), Some((Text, Text)));
+        assert_eq!(one("max", Char), Some((Char, Char)));
+        assert_eq!(one("max", Unknown), Some((Text, Text)));
+        assert_eq!(one("stddev", Unknown), Some((Float8, Float8)));
+        assert_eq!(one("stddev", Int8), Some((Int8, Numeric)));
+        for none in [Bool, Uuid, Bytea] {
+            assert_eq!(one("min", none), None);
+        }
+        assert_eq!(one("sum", Unknown), None);
+        assert!(is_ambiguous("sum", &[Unknown]) && !is_ambiguous("sum", &[Text]));
+        let text = Some((vec![Text, Text], Text));
+        assert_eq!(types("string_agg", &[Name, Unknown]), text);
+        let bytes = Some((vec![Bytea, Bytea], Bytea));
+        assert_eq!(types("string_agg", &[Unknown, Bytea]), bytes);
+        assert_eq!(types("string_agg", &[Int4, Text]), None);
+        let pair = Some((vec![Float8, Float8], Int8));
+        assert_eq!(types("regr_count", &[Int4, Numeric]), pair);
+        assert_eq!(types("corr", &[Oid, Float8]), None);
+    }
+}

@@ -1,0 +1,385 @@
+//! What an aggregate function keeps of the values of one group.
+
+use block::value::{Datum, DatumRef};
+
+use super::decimal::{self, Exact};
+use super::float::{Moments, PairMoments, overflow};
+use super::{Aggregate, Pairs, Spread};
+use crate::error::{Error, Result};
+use crate::expr::cast::integer;
+use crate::expr::{compare, number};
+use crate::types::SqlType;
+
+/// The longest string that PostgreSQL makes.
+const MAX_STRING: usize = 0x3fff_ffff;
+
+/// The values of a group that an aggregate function was given, as far as its result needs them.
+#[derive(Clone, Debug)]
+pub struct State(Kept);
+
+#[derive(Clone, Debug)]
+enum Kept {
+    Rows(i64),
+    Count(i64),
+    /// Sums of integers cannot overflow 128 bits.
+    Integers {
+        sum: i128,
+        count: i64,
+        result: Integers,
+    },
+    Exact(Box<Exact>, ExactResult),
+    /// Sums of `real` are of `real` at each step.
+    Float4(Option<f32>),
+    Float8(Option<f64>),
+    Moments(Box<Moments>, FloatResult),
+    Pairs(Box<PairMoments>, Pairs),
+    Best {
+        best: Datum,
+        max: bool,
+        /// Trailing spaces do not count.
+        padded: bool,
+    },
+    /// Numbers of true and false values.
+    Bools {
+        yes: i64,
+        no: i64,
+        all: bool,
+    },
+    Bits(Datum, Bits),
+    Text(Option<String>),
+    Bytea(Option<Vec<u8>>),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Integers {
+    Int8,
+    Numeric,
+    Average,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum ExactResult {
+    Sum,
+    Average,
+    Spread(Spread),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum FloatResult {
+    Average,
+    Spread(Spread),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Bits {
+    And,
+    Or,
+    Xor,
+}
+
+impl State {
+    /// The state of a group without rows.
+    pub fn new(function: &Aggregate) -> State {
+        use SqlType::{Bytea, Char, Float4, Float8, Int8, Numeric};
+        let integers = |result| Kept::Integers {
+            sum: 0,
+            count: 0,
+            result,
+        };
+        let exact = |squares, result| Kept::Exact(Box::new(Exact::new(squares)), result);
+        State(match *function {
+            Aggregate::CountRows => Kept::Rows(0),
+            Aggregate::Count => Kept::Count(0),
+            Aggregate::Sum(Float4) => Kept::Float4(None),
+            Aggregate::Sum(Float8) => Kept::Float8(None),
+            Aggregate::Sum(Numeric) => exact(false, ExactResult::Sum),
+            Aggregate::Sum(Int8) => integers(Integers::Numeric),
+            Aggregate::Sum(_) => integers(Integers::Int8),
+            Aggregate::Avg(Float4 | Float8) => Kept::Moments(Box::default(), FloatResult::Average),
+            Aggregate::Avg(Numeric) => exact(false, ExactResult::Average),
+            Aggregate::Avg(_) => integers(Integers::Average),
+            Aggregate::Min(ty) | Aggregate::Max(ty) => Kept::Best {
+                best: Datum::Null,
+                max: matches!(function, Aggregate::Max(_)),
+                padded: ty == Char,
+            },
+            Aggregate::BoolAnd | Aggregate::BoolOr => Kept::Bools {
+                yes: 0,
+                no: 0,
+                all: *function == Aggregate::BoolAnd,
+            },
+            Aggregate::BitAnd => Kept::Bits(Datum::Null, Bits::And),
+            Aggregate::BitOr => Kept::Bits(Datum::Null, Bits::Or),
+            Aggregate::BitXor => Kept::Bits(Datum::Null, Bits::Xor),
+            Aggregate::StringAgg(Bytea) => Kept::Bytea(None),
+            Aggregate::StringAgg(_) => Kept::Text(None),
+            Aggregate::Spread(how, Float4 | Float8) => {
+                Kept::Moments(Box::default(), FloatResult::Spread(how))
+            }
+            Aggregate::Spread(how, _) => exact(true, ExactResult::Spread(how)),
+            Aggregate::Pairs(what) => Kept::Pairs(Box::default(), what),
+        })
+    }
+
+    /// Takes in a row's arguments.
+    pub fn add(&mut self, values: &[DatumRef<'_>]) -> Result<()> {
+        match (&mut self.0, values) {
+            (Kept::Rows(n), _) => *n += 1,
+            (Kept::Text(text), [value, delimiter]) => add_text(text, *value, *delimiter)?,
+            (Kept::Bytea(bytes), [value, delimiter]) => add_bytes(bytes, *value, *delimiter)?,
+            (Kept::Pairs(moments, _), [y, x]) => {
+                if !y.is_null() && !x.is_null() {
+                    moments.add(float(*y)?, float(*x)?)?;
+                }
+            }
+            (_, [DatumRef::Null]) => {}
+            (_, [value]) => self.add_value(*value)?,
+            (kept, _) => return Err(Error::internal(format!("{values:?} for {kept:?}"))),
+        }
+        Ok(())
+    }
+
+    /// Takes in a value that is not NULL.
+    fn add_value(&mut self, value: DatumRef<'_>) -> Result<()> {
+        match &mut self.0 {
+            Kept::Count(n) => *n += 1,
+            Kept::Integers { sum, count, .. } => {
+                *sum += i128::from(int(value)?);
+                *count += 1;
+            }
+            Kept::Exact(exact, _) => match value {
+                DatumRef::Numeric(n) => exact.add(n),
+                other => exact.add_integer(int(other)?),
+            },
+            Kept::Float4(sum) => *sum = Some(add_float4(*sum, value)?),
+            Kept::Float8(sum) => *sum = Some(add_float8(*sum, float(value)?)?),
+            Kept::Moments(moments, _) => moments.add(float(value)?)?,
+            Kept::Best { best, max, padded } => {
+                if best.is_null() || is_better(value, best.borrow(), *max, *padded)? {
+                    *best = value.to_datum();
+                }
+            }
+            Kept::Bools { yes, no, .. } => match value {
+                DatumRef::Bool(true) => *yes += 1,
+                DatumRef::Bool(false) => *no += 1,
+                other => return Err(Error::internal(format!("{other:?} is no truth value"))),
+            },
+            Kept::Bits(bits, how) => {
+                let next = both_bits(bits.borrow(), value, *how)?;
+                *bits = next;
+            }
+            Kept::Rows(_) | Kept::Pairs(..) | Kept::Text(_) | Kept::Bytea(_) => {
+                return Err(Error::internal("one argument for an aggregate of two"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back a row that was taken in; false, with nothing changed, if that cannot be done
+    /// exactly: then the group is to be computed anew from the rows that are left.
+    pub fn remove(&mut self, values: &[DatumRef<'_>]) -> Result<bool> {
+        if let Kept::Rows(n) = &mut self.0 {
+            *n -= 1;
+            return Ok(true);
+        }
+        let [value] = values else { return Ok(false) };
+        if value.is_null() {
+            return Ok(true);
+        }
+        match &mut self.0 {
+            Kept::Count(n) => *n -= 1,
+            Kept::Integers { sum, count, .. } => {
+                *sum -= i128::from(int(*value)?);
+                *count -= 1;
+            }
+            Kept::Exact(exact, _) => match *value {
+                DatumRef::Numeric(n) => return Ok(exact.remove(n)),
+                other => exact.remove_integer(int(other)?),
+            },
+            Kept::Bools { yes, no, .. } => match value {
+                DatumRef::Bool(true) => *yes -= 1,
+                _ => *no -= 1,
+            },
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The function's value for the rows taken in.
+    pub fn result(&self) -> Result<Datum> {
+        let numeric = |n: Option<_>| n.map_or(Datum::Null, Datum::Numeric);
+        let float = |f: Option<f64>| f.map_or(Datum::Null, Datum::Float8);
+        Ok(match &self.0 {
+            Kept::Rows(n) | Kept::Count(n) => Datum::Int8(*n),
+            Kept::Integers { count: 0, .. } => Datum::Null,
+            Kept::Integers { sum, count, result } => match result {
+                Integers::Int8 => Datum::Int8(
+                    i64::try_from(*sum).map_err(|_| Error::new("22003", "bigint out of range"))?,
+                ),
+                Integers::Numeric => Datum::Numeric(number::from_i128(*sum)),
+                Integers::Average => Datum::Numeric(decimal::average(*sum, *count)?),
+            },
+            Kept::Exact(exact, ExactResult::Sum) => numeric(exact.sum()?),
+            Kept::Exact(exact, ExactResult::Average) => numeric(exact.average()?),
+            Kept::Exact(exact, ExactResult::Spread(how)) => numeric(exact.spread(*how)?),
+            Kept::Float4(sum) => sum.map_or(Datum::Null, Datum::Float4),
+            Kept::Float8(sum) => float(*sum),
+            Kept::Moments(moments, FloatResult::Average) => float(moments.average()),
+            Kept::Moments(moments, FloatResult::Spread(how)) => float(moments.spread(*how)),
+            Kept::Pairs(moments, Pairs::Count) => Datum::Int8(moments.count()),
+            Kept::Pairs(moments, what) => float(moments.result(*what)),
+            Kept::Best { best, .. } => best.clone(),
+            Kept::Bools { yes: 0, no: 0, .. } => Datum::Null,
+            Kept::Bools { no, all: true, .. } => Datum::Bool(*no == 0),
+            Kept::Bools { yes, .. } => Datum::Bool(*yes > 0),
+            Kept::Bits(bits, _) => bits.clone(),
+            Kept::Text(text) => text.clone().map_or(Datum::Null, Datum::Text),
+            Kept::Bytea(bytes) => bytes.clone().map_or(Datum::Null, Datum::Bytea),
+        })
+    }
+
+    /// As [`State::result`], without a copy of a long value.
+    pub fn into_result(self) -> Result<Datum> {
+        match self.0 {
+            Kept::Text(text) => Ok(text.map_or(Datum::Null, Datum::Text)),
+            Kept::Bytea(bytes) => Ok(bytes.map_or(Datum::Null, Datum::Bytea)),
+            Kept::Best { best, .. } => Ok(best),
+            other => State(other).result(),
+        }
+    }
+
+    /// Bytes of memory beyond the structure's own.
+    pub fn heap_size(&self) -> usize {
+        match &self.0 {
+            Kept::Exact(exact, _) => size_of::<Exact>() + exact.heap_size(),
+            Kept::Moments(..) => size_of::<Moments>(),
+            Kept::Pairs(..) => size_of::<PairMoments>(),
+            Kept::Best { best, .. } => match best {
+                Datum::Text(t) => t.len(),
+                Datum::Bytea(b) => b.len(),
+                Datum::Numeric(n) => n.as_bytes().len(),
+                _ => 0,
+            },
+            Kept::Text(text) => text.as_ref().map_or(0, String::len),
+            Kept::Bytea(bytes) => bytes.as_ref().map_or(0, Vec::len),
+            _ => 0,
+        }
+    }
+}
+
+fn int(value: DatumRef<'_>) -> Result<i64> {
+    integer(value).ok_or_else(|| Error::internal(format!("{value:?} is no integer")))
+}
+
+fn float(value: DatumRef<'_>) -> Result<f64> {
+    match value {
+        DatumRef::Float8(f) => Ok(f),
+        DatumRef::Float4(f) => Ok(f.into()),
+        other => Err(Error::internal(format!("{other:?} is no float"))),
+    }
+}
+
+fn add_float4(sum: Option<f32>, value: DatumRef<'_>) -> Result<f32> {
+    let DatumRef::Float4(x) = value else {
+        return Err(Error::internal(format!("sum of {value:?}")));
+    };
+    match sum {
+        None => Ok(x),
+        Some(s) if (s + x).is_infinite() && s.is_finite() && x.is_finite() => Err(overflow()),
+        Some(s) => Ok(s + x),
+    }
+}
+
+fn add_float8(sum: Option<f64>, x: f64) -> Result<f64> {
+    match sum {
+        None => Ok(x),
+        Some(s) if (s + x).is_infinite() && s.is_finite() && x.is_finite() => Err(overflow()),
+        Some(s) => Ok(s + x),
+    }
+}
+
+/// Whether a value takes the place of the best so far. Of equal values that look different
+/// PostgreSQL has the last number (1.0 and 1.00, the zeros), and the first padded string.
+fn is_better(value: DatumRef<'_>, best: DatumRef<'_>, max: bool, padded: bool) -> Result<bool> {
+    let order = match (value, best) {
+        (DatumRef::Text(v), DatumRef::Text(b)) if padded => {
+            let (v, b) = (v.trim_end_matches(' '), b.trim_end_matches(' '));
+            v.as_bytes().cmp(b.as_bytes())
+        }
+        _ => compare(value, best)?,
+    };
+    let numbers = matches!(
+        value,
+        DatumRef::Numeric(_) | DatumRef::Float4(_) | DatumRef::Float8(_)
+    );
+    let order = if max { order } else { order.reverse() };
+    Ok(order.is_gt() || order.is_eq() && numbers)
+}
+
+fn both_bits(so_far: DatumRef<'_>, value: DatumRef<'_>, how: Bits) -> Result<Datum> {
+    if so_far.is_null() {
+        return Ok(value.to_datum());
+    }
+    let (a, b) = (int(so_far)?, int(value)?);
+    let bits = match how {
+        Bits::And => a & b,
+        Bits::Or => a | b,
+        Bits::Xor => a ^ b,
+    };
+    // Sign extension commutes with these: the result has the operands' width.
+    Ok(match value {
+        DatumRef::Int2(_) => Datum::Int2(bits as i16),
+        DatumRef::Int4(_) => Datum::Int4(bits as i32),
+        _ => Datum::Int8(bits),
+    })
+}
+
+fn room_for(length: usize, more: usize) -> Result<()> {
+    if length + more < MAX_STRING {
+        return Ok(());
+    }
+    Err(Error::new("54000", "out of memory").detail(format!(
+        "Cannot enlarge string buffer containing {length} bytes by {more} more bytes."
+    )))
+}
+
+/// Appends a value, behind a delimiter unless it is the first. A NULL delimiter is none.
+fn add_text(text: &mut Option<String>, value: DatumRef<'_>, delimiter: DatumRef<'_>) -> Result<()> {
+    let (value, delimiter) = match (value, delimiter) {
+        (DatumRef::Null, _) => return Ok(()),
+        (DatumRef::Text(v), DatumRef::Text(d)) => (v, d),
+        (DatumRef::Text(v), DatumRef::Null) => (v, ""),
+        (v, d) => return Err(Error::internal(format!("string_agg of {v:?} and {d:?}"))),
+    };
+    match text {
+        None => *text = Some(value.to_string()),
+        Some(text) => {
+            room_for(text.len(), delimiter.len() + value.len())?;
+            text.push_str(delimiter);
+            text.push_str(value);
+        }
+    }
+    Ok(())
+}
+
+fn add_bytes(
+    bytes: &mut Option<Vec<u8>>,
+    value: DatumRef<'_>,
+    delimiter: DatumRef<'_>,
+) -> Result<()> {
+    let (value, delimiter) = match (value, delimiter) {
+        (DatumRef::Null, _) => return Ok(()),
+        (DatumRef::Bytea(v), DatumRef::Bytea(d)) => (v, d),
+        (DatumRef::Bytea(v), DatumRef::Null) => (v, &[][..]),
+        (v, d) => return Err(Error::internal(format!("string_agg of {v:?} and {d:?}"))),
+    };
+    match bytes {
+        None => *bytes = Some(value.to_vec()),
+        Some(bytes) => {
+            room_for(bytes.len(), delimiter.len() + value.len())?;
+            bytes.extend_from_slice(delimiter);
+            bytes.extend_from_slice(value);
+        }
+    }
+    Ok(())
+}
