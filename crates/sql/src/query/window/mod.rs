@@ -11,7 +11,6 @@ mod frame;
 mod rows;
 mod run;
 mod sliding;
-mod state;
 
 use super::aggregate::Aggregate;
 use super::plan::Register;

@@ -7,9 +7,8 @@
 use block::value::{Datum, DatumRef};
 
 use super::frame::Extent;
-use super::state::State;
 use crate::error::Result;
-use crate::query::aggregate::Aggregate;
+use crate::query::aggregate::{Aggregate, State};
 
 /// What an aggregate takes in.
 pub trait Inputs {
