@@ -172,6 +172,11 @@ impl ParamTypes {
         self.get(i)
     }
 
+    /// How many parameters have been met.
+    pub fn count(&self) -> usize {
+        self.0.borrow().len()
+    }
+
     /// Takes a type for a parameter that has none.
     pub fn infer(&self, i: usize, ty: SqlType) -> Result<()> {
         if self.get(i)?.is_none() {

@@ -56,9 +56,8 @@ pub fn insert(
             feed.finish(core)
         }
         InsertSource::General(query, rows) => {
-            let mut run = crate::olap::start(query, core, params, snapshot)?;
             let mut feed = Feed::new(plan, params, snapshot);
-            super::supply::each(&mut run, core, &mut |core, values| {
+            super::feed::feed(query, core, params, snapshot, &mut |core, values| {
                 let env = Env {
                     row: values,
                     params,

@@ -8,14 +8,14 @@ use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, Snapshot};
 
 use super::drive::Flow;
+use super::feed::feed;
 use super::lock::{lock, wait_of};
 use super::select::count;
 use super::sort::Spool;
-use super::supply::{MAX_RESTARTS, each};
+use super::supply::MAX_RESTARTS;
 use crate::api::RowSink;
 use crate::error::{Error, Result};
 use crate::expr::Env;
-use crate::olap;
 use crate::plan::FoundRows;
 use crate::session::Core;
 
@@ -54,8 +54,7 @@ fn attempt(
         return Ok(Some(kept));
     }
     let mut changed = false;
-    let mut run = olap::start(&plan.query, core, params, *snapshot)?;
-    each(&mut run, core, &mut |core, given| {
+    feed(&plan.query, core, params, *snapshot, &mut |core, given| {
         match lock_all(plan, core, snapshot, given)? {
             LockOutcome::Locked => {}
             LockOutcome::Gone | LockOutcome::Skipped => return Ok(Flow::More),

@@ -10,7 +10,7 @@ use super::lock::{Locking, kept, kept_columns, to_keep};
 use super::profile::StepKey;
 use super::sort::{Rows, Sorter};
 use super::source::TableCursor;
-use super::supply::each;
+use super::feed::each;
 use crate::api::RowSink;
 use crate::error::{Error, Result};
 use crate::expr::{Env, Expr, Val};

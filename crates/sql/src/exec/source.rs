@@ -123,6 +123,31 @@ impl TableCursor {
         placed
     }
 
+    /// Places the cursor before the first row of these keys, whose order is descending, of an
+    /// access by [`Path::Keys`].
+    pub fn open_at(
+        &mut self,
+        access: &TableAccess,
+        keys: Vec<Vec<Datum>>,
+        core: &mut Core,
+        snapshot: &Snapshot,
+    ) -> Result<()> {
+        self.state = State::Done;
+        self.keys = keys;
+        self.enter_next(access, core, snapshot).map(|_| ())
+    }
+
+    /// A value as a key of the first column of an index; `None` if no row can have it.
+    pub fn first_key(access: &TableAccess, value: DatumRef<'_>) -> Result<Option<Datum>> {
+        let Path::Keys { index, .. } = &access.path else {
+            return Ok(None);
+        };
+        Ok(match fit(&access.table, *index, 0, value)? {
+            Fit::Key(key) => Some(key),
+            _ => None,
+        })
+    }
+
     /// Places the cursor before its first row.
     fn place(
         &mut self,
@@ -133,6 +158,10 @@ impl TableCursor {
     ) -> Result<()> {
         self.state = State::Done;
         self.keys.clear();
+        if let Path::Keys { index, keys, .. } = &access.path {
+            self.keys = whole_keys(access, *index, keys, core, env)?;
+            return self.enter_next(access, core, snapshot).map(|_| ());
+        }
         let Path::Index {
             index,
             equal,
@@ -183,17 +212,18 @@ impl TableCursor {
         core: &mut Core,
         snapshot: &Snapshot,
     ) -> Result<()> {
-        let Path::Index {
-            index,
-            any_of,
-            backward,
-            unique,
-            ..
-        } = &access.path
-        else {
-            return Ok(());
+        let (index, several, backward, unique) = match &access.path {
+            Path::Full => return Ok(()),
+            Path::Keys { index, unique, .. } => (index, true, &false, unique),
+            Path::Index {
+                index,
+                any_of,
+                backward,
+                unique,
+                ..
+            } => (index, !any_of.is_empty(), backward, unique),
         };
-        let may_renew = self.may_renew && any_of.is_empty();
+        let may_renew = self.may_renew && !several;
         let table = access.table.engine();
         let row = &mut self.row;
         self.state = if !*unique {
@@ -386,6 +416,29 @@ fn listed_keys(
             .collect()
     };
     Ok(values.into_iter().map(key).collect())
+}
+
+/// Keys that are given as a whole, each once, in descending order of the index's columns.
+fn whole_keys(
+    access: &TableAccess,
+    index: usize,
+    keys: &[Vec<Expr>],
+    calls: &mut dyn Calls,
+    env: &Env<'_>,
+) -> Result<Vec<Vec<Datum>>> {
+    let mut found = Vec::with_capacity(keys.len());
+    for key in keys {
+        found.extend(equal_key(access, index, key, calls, env)?);
+    }
+    let order = |a: &Vec<Datum>, b: &Vec<Datum>| {
+        let each = a.iter().zip(b);
+        let mut each = each.map(|(a, b)| compare(b.borrow(), a.borrow()));
+        each.find_map(|o| o.ok().filter(|o| o.is_ne()))
+            .unwrap_or(Ordering::Equal)
+    };
+    found.sort_by(order);
+    found.dedup_by(|a, b| order(a, b).is_eq());
+    Ok(found)
 }
 
 /// A range of an index, in its own order.

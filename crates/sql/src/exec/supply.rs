@@ -10,39 +10,17 @@ use engine::{Snapshot, WriteOutcome};
 
 use super::dml::{check_row, returned, write_error};
 use super::drive::Flow;
+use super::feed::feed;
 use super::row::decode;
 use super::sort::Spool;
 use crate::api::RowSink;
 use crate::error::{Error, Result};
 use crate::expr::{Env, Val};
-use crate::olap;
 use crate::plan::SuppliedWrite;
-use crate::session::{Core, Keep};
+use crate::session::Core;
 
 /// How often a statement begins again before it gives up.
 pub const MAX_RESTARTS: u32 = 1000;
-
-/// Brings every row of the run to `take`.
-pub fn each(
-    run: &mut olap::Run,
-    core: &mut Core,
-    take: &mut dyn FnMut(&mut Core, &[DatumRef<'_>]) -> Result<Flow>,
-) -> Result<Flow> {
-    // One at a time: they may be large.
-    let mut one = Keep::default();
-    loop {
-        let (_, more) = run.run(core, 1, &mut one)?;
-        if let Some(row) = one.rows.pop() {
-            let refs: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
-            if take(core, &refs)? == Flow::Stop {
-                return Ok(Flow::Stop);
-            }
-        }
-        if !more {
-            return Ok(Flow::More);
-        }
-    }
-}
 
 /// Runs the statement; returns how many rows it changed.
 pub fn write(
@@ -77,9 +55,8 @@ fn attempt(
     snapshot: &Snapshot,
     kept: &mut Spool,
 ) -> Result<Option<u64>> {
-    let mut run = olap::start(&plan.query, core, params, *snapshot)?;
     let (mut count, mut stored) = (0, Vec::new());
-    let flow = each(&mut run, core, &mut |core, given| {
+    let flow = feed(&plan.query, core, params, *snapshot, &mut |core, given| {
         let Some(DatumRef::Int8(id)) = given.first().copied() else {
             return Err(Error::internal("a row to be written has no id"));
         };

@@ -84,7 +84,7 @@ impl Target {
     pub fn reach(&self, terms: &[Expr]) -> Reach {
         let access = filters::access(self.0.heap.context(), self.table(), terms.to_vec());
         match access.path {
-            Path::Full => Reach {
+            Path::Full | Path::Keys { .. } => Reach {
                 columns: 0,
                 unique: false,
             },

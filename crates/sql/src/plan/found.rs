@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::select::LockRows;
+use super::Feed;
 use super::supply::General;
 use super::{Planner, finds_call};
 use crate::api::ColumnDesc;
@@ -23,7 +24,7 @@ use crate::views;
 /// Such a query.
 pub struct FoundRows {
     /// Gives all rows in order, with the ids of their parts.
-    pub query: olap::Query,
+    pub query: Feed,
     /// The places of its own columns in what the query gives.
     pub columns: Vec<usize>,
     /// In the order in which they are locked.

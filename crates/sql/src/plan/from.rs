@@ -301,7 +301,7 @@ impl Planner<'_> {
         let (inner, _) = self.access(b, split, inner_terms, &[], false);
         // One outer row is in any order of its own columns, its partners are not in one of theirs.
         let ordered = ordered && order.iter().all(|k| k.expr.columns_needed() <= split);
-        let by_key = matches!(inner.path, Path::Index { .. });
+        let by_key = !matches!(inner.path, Path::Full);
         let mut pairs = outer.rows * inner.rows;
         if !by_key && ordered && inner.filter.is_none() && filter.is_empty() {
             // No pair is refused, so LIMIT ends the loop.
@@ -369,23 +369,22 @@ impl TableAccess {
 
     /// Columns of the combined row that the path's keys use.
     fn key_columns(&self) -> usize {
-        let Path::Index {
-            equal,
-            any_of,
-            low,
-            high,
-            ..
-        } = &self.path
-        else {
-            return 0;
+        let widest = |keys: &mut dyn Iterator<Item = &Expr>| {
+            keys.map(Expr::columns_needed).max().unwrap_or(0)
         };
-        let bounds = low.iter().chain(high).map(|b| &b.value);
-        equal
-            .iter()
-            .chain(any_of)
-            .chain(bounds)
-            .map(Expr::columns_needed)
-            .max()
-            .unwrap_or(0)
+        match &self.path {
+            Path::Full => 0,
+            Path::Keys { keys, .. } => widest(&mut keys.iter().flatten()),
+            Path::Index {
+                equal,
+                any_of,
+                low,
+                high,
+                ..
+            } => {
+                let bounds = low.iter().chain(high).map(|b| &b.value);
+                widest(&mut equal.iter().chain(any_of).chain(bounds))
+            }
+        }
     }
 }

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::dml::{RowRules, is_default, no_column};
 use super::supply::{General, is_general, one_row};
-use super::{Output, Planner, SelectPlan};
+use super::{Feed, Output, Planner, SelectPlan};
 use crate::bind::{Binder, Scope, Typed, names};
 use crate::dict::{Column, Identity, Table};
 use crate::error::{Error, Result};
@@ -32,7 +32,7 @@ pub enum InsertSource {
     /// The query's rows, and the values for all columns over them.
     Query(Box<SelectPlan>, Vec<Expr>),
     /// The same from the general lane; for each of its rows one or several, as there are lists of values.
-    General(Box<crate::olap::Query>, Vec<Vec<Expr>>),
+    General(Feed, Vec<Vec<Expr>>),
 }
 
 /// What is to happen to a row that meets another with its key.
@@ -267,7 +267,7 @@ impl Planner<'_> {
                 row[column] = binder.assign(value, c.ty(), c.typmod, &c.name)?.expr;
             }
         }
-        Ok(InsertSource::General(Box::new(query), rows))
+        Ok(InsertSource::General(query, rows))
     }
 
     /// Values for all columns: the given ones, and defaults for the others.
@@ -320,7 +320,7 @@ impl Planner<'_> {
         let row = self.full_row(table, given)?;
         Ok(match query {
             Ok(plan) => InsertSource::Query(Box::new(plan), row),
-            Err(query) => InsertSource::General(Box::new(query), vec![row]),
+            Err(query) => InsertSource::General(query, vec![row]),
         })
     }
 }

@@ -6,9 +6,11 @@
 pub mod aggregate;
 pub mod dml;
 mod estimate;
+mod feed;
 pub mod found;
 mod from;
 mod insert;
+mod keys;
 pub mod merged;
 mod output;
 pub mod path;
@@ -25,6 +27,7 @@ use crate::expr::Expr;
 
 pub use aggregate::{AggFunc, Aggregate, finds_call};
 pub use dml::{DeletePlan, RowRules, UpdatePlan};
+pub use feed::Feed;
 pub use found::FoundRows;
 pub use insert::{Conflict, ConflictUpdate, InsertPlan, InsertSource};
 pub use output::column_name;

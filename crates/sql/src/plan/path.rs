@@ -6,6 +6,7 @@
 use block::value::Datum;
 
 use super::estimate::Estimate;
+use super::keys::keys;
 use super::{Planner, TableAccess};
 use crate::dict::{Index, Table};
 use crate::expr::{CmpOp, Expr};
@@ -28,6 +29,14 @@ pub enum Path {
         high: Option<KeyBound>,
         backward: bool,
         /// Every column of a unique index is given: at most one row.
+        unique: bool,
+    },
+    /// Entries of an index for each of these keys, or beginnings of keys, all of one length.
+    Keys {
+        /// Position in the table's list of indexes.
+        index: usize,
+        keys: Vec<Vec<Expr>>,
+        /// They are whole keys of a unique index.
         unique: bool,
     },
 }
@@ -121,6 +130,21 @@ impl Planner<'_> {
             }
         }
         let needed = 0;
+        if let Some((path, rows)) = keys(table, offset, &terms)
+            && best
+                .as_ref()
+                .is_none_or(|b| !b.unique && rows < b.rows && !(limited && b.ordered))
+        {
+            let access = TableAccess {
+                table: table.clone(),
+                offset,
+                path,
+                needed,
+                filter: conjoin(terms),
+                rows,
+            };
+            return (access, order.is_empty());
+        }
         match best {
             None => {
                 let share: f64 = terms.iter().map(|t| known.term(t, offset)).product();

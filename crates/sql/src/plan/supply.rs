@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::dml::no_column;
-use super::{Output, Planner, RowRules};
+use super::{Feed, Output, Planner, RowRules};
 use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, ScopeColumn, Typed, names};
 use crate::dict::Table;
@@ -22,14 +22,14 @@ use crate::expr::Expr;
 use crate::olap;
 use crate::parse::{self, Command};
 
-/// Plans a query in the general lane.
-pub type General<'g> = dyn Fn(&Query) -> Result<(olap::Query, Vec<ColumnDesc>)> + 'g;
+/// Plans a query that feeds another step.
+pub type General<'g> = dyn Fn(&Query) -> Result<(Feed, Vec<ColumnDesc>)> + 'g;
 
 /// An UPDATE or DELETE of rows that a query finds.
 pub struct SuppliedWrite {
     pub table: Arc<Table>,
     /// Gives the row id first.
-    pub query: olap::Query,
+    pub query: Feed,
     /// Column and its new value, over the old row and what the query gives; `None`: the row is deleted.
     pub set: Option<Vec<(usize, Expr)>>,
     pub rules: RowRules,
@@ -168,7 +168,7 @@ impl Planner<'_> {
     fn supplied(
         &self,
         mut supply: Supply<'_>,
-        query: olap::Query,
+        query: Feed,
         given: &[ColumnDesc],
         extras: Vec<Extra>,
         set: Option<Vec<(usize, Expr)>>,
@@ -278,7 +278,7 @@ impl Supply<'_> {
     }
 
     /// Puts the query together and plans it.
-    fn plan(&self, general: &General<'_>) -> Result<(olap::Query, Vec<ColumnDesc>)> {
+    fn plan(&self, general: &General<'_>) -> Result<(Feed, Vec<ColumnDesc>)> {
         let quoted = |name: &str| Ident::with_quote('"', name);
         let mut query = empty_query()?;
         let SetExpr::Select(select) = &mut *query.body else {

@@ -33,8 +33,18 @@ pub struct Plan {
     pub subqueries: Vec<Arc<Subquery>>,
     /// WITH queries that are computed once, by number.
     pub shared: Vec<Arc<Shared>>,
+    /// In units of a row that is looked at.
+    pub cost: f64,
     /// Tables that are read, and those of which rows are locked.
     pub tables: Vec<(Arc<Table>, crate::parse::utility::TableLock)>,
+}
+
+impl Plan {
+    /// Whether running it locks rows.
+    pub fn locks_rows(&self) -> bool {
+        let reads = |lock| lock == crate::parse::utility::TableLock::AccessShare;
+        self.tables.iter().any(|(_, lock)| !reads(*lock))
+    }
 }
 
 /// A subquery within an expression.
@@ -147,9 +157,21 @@ pub struct TableScan {
     pub columns: Vec<(usize, Register)>,
     /// Where the row's id goes, as an int8.
     pub row_id: Option<Register>,
-    /// Instead of `access`'s keys: the only key column is one of the values of this subquery, which
-    /// needs no inputs.
+    /// Another way, if a subquery turns out to give few rows.
+    pub listed: Option<Listed>,
+    /// Rows expected.
     pub rows: f64,
+}
+
+/// The rows whose key is among those of a hashed subquery, which needs nothing of other relations.
+#[derive(Debug)]
+pub struct Listed {
+    /// Number of the subquery. Its only column is the first of the index.
+    pub subquery: usize,
+    /// Its path is the index without keys; its filter is that of the other way.
+    pub access: TableAccess,
+    /// Up to so many keys.
+    pub most: usize,
 }
 
 #[derive(Debug)]

@@ -29,7 +29,7 @@ use crate::prepared::Prepared;
 pub use core::{Core, cancelled, now_micros};
 pub(crate) use run::Keep;
 pub use settings::ConnectionSettings;
-pub(crate) use settings::Settings;
+pub(crate) use settings::{Lane, Settings};
 pub(crate) use statement::Kind;
 pub use statement::{Portal, Statement};
 pub(crate) use timeout::Timer;

@@ -12,6 +12,7 @@ use crate::exec::select::{SelectRun, run_point};
 use crate::exec::sort::Spool;
 use crate::exec::{dml, found, supply};
 use crate::plan::SelectPlan;
+use crate::query;
 
 impl SqlSession {
     /// Runs the portal until its end or `max_rows` rows (0: all). An error fails the transaction.
@@ -167,6 +168,20 @@ impl SqlSession {
                 )?));
                 self.resume(portal, max_rows, sink)
             }
+            Kind::Tree(plan) if plan.locks_rows() => self.write(
+                portal,
+                true,
+                max_rows,
+                sink,
+                |n| Tag::Rows("SELECT", n),
+                |core, params, sink| query::run::locked(plan, core, params)?.send(sink),
+            ),
+            Kind::Tree(plan) => {
+                let snapshot = self.core.engine.snapshot()?;
+                let run = query::Run::start(plan, &self.core, &portal.params, snapshot);
+                portal.run = Run::Tree(Box::new(run));
+                self.resume(portal, max_rows, sink)
+            }
             Kind::Utility(_) | Kind::Empty => {
                 Err(Error::internal("a utility statement among plans"))
             }
@@ -231,6 +246,7 @@ impl SqlSession {
                 run.run(plan, &mut self.core, &portal.params, max_rows, sink)?
             }
             Run::General(run) => run.run(&mut self.core, max_rows, sink)?,
+            Run::Tree(run) => run.run(&mut self.core, max_rows, sink)?,
             Run::Rows(rows, tag) => {
                 let tag = *tag;
                 let most = if max_rows == 0 { usize::MAX } else { max_rows };
@@ -261,8 +277,13 @@ impl SqlSession {
     /// The statement is over for now: its snapshot makes room for the next one's, so the portal has a registration of its own. (A
     /// run of the general lane has had one for each of its tables from the start.)
     fn suspend(&mut self, portal: &mut Portal) -> Result<()> {
-        if let (Run::Select(run), None) = (&portal.run, &portal.hold) {
-            portal.hold = Some(self.core.engine.hold_snapshot(&run.snapshot())?);
+        let snapshot = match &portal.run {
+            Run::Select(run) => Some(run.snapshot()),
+            Run::Tree(run) => Some(run.snapshot()),
+            _ => None,
+        };
+        if let (Some(snapshot), None) = (snapshot, &portal.hold) {
+            portal.hold = Some(self.core.engine.hold_snapshot(&snapshot)?);
         }
         self.end_of_statement();
         Ok(())
@@ -287,9 +308,22 @@ impl SqlSession {
             portal.run = Run::Rows(kept.finish()?, Tag::Rows("SELECT", count));
             return Ok(());
         }
+        if let Kind::Tree(plan) = &statement.kind
+            && plan.locks_rows()
+        {
+            let rows = query::run::locked(plan, &mut self.core, &portal.params)?.finish()?;
+            self.end_of_statement();
+            let tag = Tag::Rows("SELECT", rows.count());
+            portal.run = Run::Rows(rows, tag);
+            return Ok(());
+        }
         let snapshot = self.core.engine.snapshot()?;
         portal.run = match &statement.kind {
             Kind::Select(plan) => self.begin_select(portal, plan, snapshot)?,
+            Kind::Tree(plan) => {
+                let run = query::Run::start(plan, &self.core, &portal.params, snapshot);
+                Run::Tree(Box::new(run))
+            }
             Kind::General(query) => Run::General(Box::new(crate::olap::start(
                 query,
                 &mut self.core,

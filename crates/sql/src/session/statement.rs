@@ -7,7 +7,7 @@ use block::value::Datum;
 use datafusion::sql::sqlparser::ast;
 use engine::Snapshot;
 
-use super::{Core, SqlSession};
+use super::{Core, Lane, SqlSession};
 use crate::api::{ColumnDesc, Params};
 use crate::bind::ParamTypes;
 use crate::dict::Table;
@@ -18,7 +18,7 @@ use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, Utility};
 use crate::pgtype;
 use crate::plan::{
-    DeletePlan, FoundRows, InsertPlan, InsertSource, Output, Planner, SelectPlan, SuppliedWrite,
+    DeletePlan, Feed, FoundRows, InsertPlan, InsertSource, Output, Planner, SelectPlan, SuppliedWrite,
     UpdatePlan, merged, supply,
 };
 use crate::types::SqlType;
@@ -26,6 +26,9 @@ use crate::types::SqlType;
 /// Groups of a whole table of at least so many blocks (8 MiB) are computed by the general lane: from here on what it takes to plan there, a fraction of a
 /// millisecond, is made up for.
 const LARGE_TABLE_BLOCKS: u64 = 1024;
+
+/// Rows looked at, or work like that, from which on a query is tried in the general lane.
+const LARGE_COST: f64 = 300_000.0;
 
 /// A statement, parsed, bound and planned; shared among sessions.
 pub struct Statement {
@@ -74,6 +77,8 @@ pub(crate) enum Kind {
     Found(Box<FoundRows>),
     /// A query of the general lane.
     General(crate::olap::Query),
+    /// A query of the tree lane.
+    Tree(Arc<crate::query::Plan>),
 }
 
 impl Statement {
@@ -100,6 +105,7 @@ impl Statement {
             Kind::Empty | Kind::Utility(_) => "utility",
             Kind::Ddl(_) => "definition",
             Kind::General(_) | Kind::Supplied(_) | Kind::Found(_) => "general",
+            Kind::Tree(_) => "tree",
             _ => "direct",
         }
     }
@@ -116,6 +122,7 @@ impl Statement {
             Kind::Found(_) => Some(LOCKS),
             Kind::Select(plan) => locks(plan).then_some(LOCKS),
             Kind::General(query) => query.reads().1.any(locks).then_some(LOCKS),
+            Kind::Tree(plan) => plan.locks_rows().then_some(LOCKS),
             Kind::Ddl(statement) => crate::ddl::command(statement),
             Kind::Empty | Kind::Utility(_) => None,
         }
@@ -169,11 +176,15 @@ impl Statement {
     pub(crate) fn is_cacheable(&self) -> bool {
         // What the general lane does is planned at each execution, by the definitions of then.
         if let Kind::Insert(plan) = &self.kind {
-            return !matches!(plan.source, InsertSource::General(..));
+            return !matches!(plan.source, InsertSource::General(Feed::General(_), _));
+        }
+        if let Kind::Supplied(plan) = &self.kind {
+            return matches!(plan.query, Feed::Tree(_));
         }
         matches!(
             self.kind,
             Kind::Select(_)
+                | Kind::Tree(_)
                 | Kind::Update(_)
                 | Kind::Delete(_)
                 | Kind::Utility(
@@ -202,6 +213,7 @@ pub(crate) enum Run {
     /// Rows made at once: RETURNING, SHOW, EXPLAIN, FETCH.
     Rows(Rows, crate::api::Tag),
     General(Box<crate::olap::Run>),
+    Tree(Box<crate::query::Run>),
     Done,
 }
 
@@ -401,18 +413,16 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
         dict: &dict,
         params,
     };
-    let general = |q: &ast::Query| {
-        let refused = Error::unsupported("this form of query in a direct plan");
-        crate::olap::plan(core, q, params, refused)
-    };
+    let general = |q: &ast::Query| feed(core, q, params);
     let supplied = |(plan, output): (SuppliedWrite, Option<Output>)| {
         let mut tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
-        query_tables(&plan.query, &mut tables);
+        feed_tables(&plan.query, &mut tables);
         (Kind::Supplied(Box::new(plan)), columns_of(output), tables)
     };
-    let direct = |q: &mut ast::Query| {
-        merged::write_out(q, &dict)?;
-        planner.query(q)
+    let direct = |q: &ast::Query| {
+        let mut q = q.clone();
+        merged::write_out(&mut q, &dict)?;
+        planner.query(&q)
     };
     let (statement, with) = match &statement {
         ast::Statement::Query(q) => match supply::write_after_with(q) {
@@ -422,29 +432,14 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
         _ => (statement, None),
     };
     Ok(match statement {
-        ast::Statement::Query(mut q) => match direct(&mut q) {
+        ast::Statement::Query(mut q) => match direct(&q) {
             Ok((plan, output)) => {
                 let mut tables = Vec::new();
                 read_tables(&plan, &mut tables);
                 (Kind::Select(Box::new(plan)), Some(output.columns), tables)
             }
-            // The general lane has more functions and operators.
-            Err(e) if supply::is_general(&e) && !q.locks.is_empty() => {
-                crate::olap::compact(&mut q);
-                let (plan, columns) = planner.rows_to_lock(&q, &general)?;
-                let locked = plan.locks.iter();
-                let mut tables: Tables = locked
-                    .map(|l| (l.table.clone(), TableLock::RowShare))
-                    .collect();
-                query_tables(&plan.query, &mut tables);
-                (Kind::Found(Box::new(plan)), Some(columns), tables)
-            }
             Err(e) if supply::is_general(&e) => {
-                crate::olap::compact(&mut q);
-                let (query, columns) = crate::olap::plan(core, &q, params, e)?;
-                let mut tables = Vec::new();
-                query_tables(&query, &mut tables);
-                (Kind::General(query), Some(columns), tables)
+                undirected(core, &planner, &mut q, params, &general, e)?
             }
             Err(e) => return Err(e),
         },
@@ -453,7 +448,7 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
             let mut tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
             match &plan.source {
                 InsertSource::Query(select, _) => read_tables(select, &mut tables),
-                InsertSource::General(query, _) => query_tables(query, &mut tables),
+                InsertSource::General(query, _) => feed_tables(query, &mut tables),
                 InsertSource::Rows(_) => {}
             }
             (Kind::Insert(Box::new(plan)), columns_of(output), tables)
@@ -488,6 +483,85 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
     })
 }
 
+/// A query that is no direct plan: the tree lane's, or the general one's if that is refused, or so
+/// much is read that vectors over several threads are faster.
+fn undirected(
+    core: &Core,
+    planner: &Planner<'_>,
+    q: &mut ast::Query,
+    params: &ParamTypes,
+    general: &supply::General<'_>,
+    refused: Error,
+) -> Result<Planned> {
+    let lane = core.settings.hot().lane;
+    let tree = crate::query::plan(core, q, params);
+    let large = match &tree {
+        Ok(plan) => lane != Lane::Tree && plan.cost >= LARGE_COST && !plan.locks_rows(),
+        Err(_) => false,
+    };
+    let plan = match tree {
+        Ok(plan) if !large && lane != Lane::General => plan,
+        Err(e) if !supply::is_general(&e) => return Err(e),
+        tree => {
+            merged::write_out(q, planner.dict)?;
+            match (general_query(core, planner, q, params, general, refused), tree) {
+                (Ok((kind, Some(columns), tables)), Ok(plan))
+                    if columns.iter().map(|c| c.ty).eq(plan.columns.iter().map(|c| c.ty)) =>
+                {
+                    // What a client is told of a query does not depend on the lane.
+                    let _ = columns;
+                    return Ok((kind, Some(plan.columns), tables));
+                }
+                (_, Ok(plan)) => plan,
+                (planned, Err(_)) => return planned,
+            }
+        }
+    };
+    let (columns, tables) = (plan.columns.clone(), plan.tables.clone());
+    Ok((Kind::Tree(Arc::new(plan)), Some(columns), tables))
+}
+
+/// Plans a query whose rows feed another step. One that locks rows itself is the general lane's,
+/// which does that before all else.
+fn feed(core: &Core, q: &ast::Query, params: &ParamTypes) -> Result<(Feed, Vec<ColumnDesc>)> {
+    match crate::query::plan(core, q, params) {
+        Ok(plan) if !plan.locks_rows() => {
+            let columns = plan.columns.clone();
+            return Ok((Feed::Tree(Arc::new(plan)), columns));
+        }
+        Err(e) if !supply::is_general(&e) => return Err(e),
+        _ => {}
+    }
+    let refused = Error::unsupported("this form of query in a direct plan");
+    let (query, columns) = crate::olap::plan(core, q, params, refused)?;
+    Ok((Feed::General(Box::new(query)), columns))
+}
+
+/// A query that only the general lane can run: it has more functions and operators.
+fn general_query(
+    core: &Core,
+    planner: &Planner<'_>,
+    q: &mut ast::Query,
+    params: &ParamTypes,
+    general: &supply::General<'_>,
+    refused: Error,
+) -> Result<Planned> {
+    crate::olap::compact(q);
+    if !q.locks.is_empty() {
+        let (plan, columns) = planner.rows_to_lock(q, general)?;
+        let locked = plan.locks.iter();
+        let mut tables: Tables = locked
+            .map(|l| (l.table.clone(), TableLock::RowShare))
+            .collect();
+        feed_tables(&plan.query, &mut tables);
+        return Ok((Kind::Found(Box::new(plan)), Some(columns), tables));
+    }
+    let (query, columns) = crate::olap::plan(core, q, params, refused)?;
+    let mut tables = Vec::new();
+    query_tables(&query, &mut tables);
+    Ok((Kind::General(query), Some(columns), tables))
+}
+
 /// Adds the tables that a plan reads, and those of which it locks rows.
 fn read_tables(plan: &SelectPlan, tables: &mut Tables) {
     for (place, t) in plan.source.tables().into_iter().enumerate() {
@@ -513,6 +587,17 @@ fn query_tables(query: &crate::olap::Query, tables: &mut Tables) {
         }
     }
     plans.for_each(|plan| read_tables(plan, tables));
+}
+
+/// The same of a query that feeds another step.
+fn feed_tables(feed: &Feed, tables: &mut Tables) {
+    let (read, plans) = feed.reads();
+    for t in read {
+        if !tables.iter().any(|(known, _)| known.oid == t.oid) {
+            tables.push((t.clone(), TableLock::AccessShare));
+        }
+    }
+    plans.into_iter().for_each(|plan| read_tables(plan, tables));
 }
 
 fn columns_of(output: Option<Output>) -> Option<Vec<ColumnDesc>> {

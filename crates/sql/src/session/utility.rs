@@ -361,6 +361,7 @@ impl SqlSession {
         let locks = match &statement.kind {
             super::Kind::Select(plan) => !plan.locks.is_empty(),
             super::Kind::General(_) => false,
+            super::Kind::Tree(plan) => plan.locks_rows(),
             super::Kind::Found(_) => true,
             _ => return Err(Error::new("42601", "a cursor is for SELECT or VALUES only")),
         };

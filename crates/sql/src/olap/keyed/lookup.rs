@@ -247,7 +247,7 @@ fn uses(access: &TableAccess, parameter: usize) -> bool {
 /// Columns of an index for which there is a value, or a list.
 fn reach(access: &TableAccess) -> usize {
     match &access.path {
-        Path::Full => 0,
+        Path::Full | Path::Keys { .. } => 0,
         Path::Index { equal, any_of, .. } => equal.len() + usize::from(!any_of.is_empty()),
     }
 }

@@ -256,7 +256,13 @@ impl Analyzer<'_> {
         {
             return self.shared_or_inlined(found, alias, scope, known);
         }
-        if let Some(table) = q.in_public().then(|| self.dict.table(&q.name)).flatten() {
+        // As the target of a write, a table has its row ids as one more column.
+        let with_id = matches!(
+            q.schema.as_deref(),
+            Some(crate::olap::target::SCHEMA | crate::olap::WITH_ROW_IDS)
+        );
+        let own = q.in_public() || with_id;
+        if let Some(table) = own.then(|| self.dict.table(&q.name)).flatten() {
             let table = table.clone();
             self.note_table(&table, TableLock::AccessShare);
             let registers = scope.file.registers(table.columns.len());
@@ -278,7 +284,16 @@ impl Analyzer<'_> {
                     merged: false,
                 });
             }
-            if let Some(key) = table.indexes.iter().find(|i| i.primary) {
+            if with_id {
+                found.columns.push(Column {
+                    table: q.name.clone(),
+                    name: crate::olap::ROW_ID.to_string(),
+                    value: Typed::new(Expr::Column(row_id), SqlType::Int8),
+                    origin: (0, 0),
+                    merged: false,
+                });
+            }
+            if let Some(key) = table.primary_key() {
                 let key = key.keys.iter().map(|k| registers[k.column]).collect();
                 found.keys.push((key, registers.clone()));
             }

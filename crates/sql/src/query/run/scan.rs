@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::exec::drive::passes;
 use crate::exec::row::{decode, recycle};
 use crate::exec::source::TableCursor;
-use crate::expr::Env;
+use crate::expr::{Env, compare};
 use crate::query::plan::{TableScan, ViewScan};
 use crate::session::Core;
 use crate::views::Context;
@@ -17,6 +17,8 @@ use crate::views::Context;
 pub struct TableRun {
     plan: Arc<TableScan>,
     cursor: TableCursor,
+    /// Read by the keys that a subquery gives.
+    by_list: bool,
     spare: Vec<DatumRef<'static>>,
 }
 
@@ -25,13 +27,44 @@ impl TableRun {
         TableRun {
             plan: plan.clone(),
             cursor: TableCursor::with_buffer(Vec::new()),
+            by_list: false,
             spare: Vec::new(),
         }
+    }
+
+    /// Opens the scan at the keys that its subquery gives, if these are few enough.
+    fn open_listed(&mut self, core: &mut Core, frame: &Frame) -> Result<bool> {
+        let Some(listed) = &self.plan.listed else {
+            return Ok(false);
+        };
+        let Some(rows) = core.subquery_rows(listed.subquery, listed.most)? else {
+            return Ok(false);
+        };
+        let mut keys = Vec::with_capacity(rows.len());
+        for row in rows {
+            if let [value] = row.as_slice()
+                && let Some(key) = TableCursor::first_key(&listed.access, value.borrow())?
+            {
+                keys.push(vec![key]);
+            }
+        }
+        keys.sort_by(|a, b| {
+            let order = compare(b[0].borrow(), a[0].borrow());
+            order.unwrap_or(std::cmp::Ordering::Equal)
+        });
+        keys.dedup();
+        let snapshot = &frame.snapshot;
+        self.cursor.open_at(&listed.access, keys, core, snapshot)?;
+        Ok(true)
     }
 }
 
 impl Operator for TableRun {
     fn open(&mut self, core: &mut Core, frame: &mut Frame) -> Result<()> {
+        self.by_list = self.open_listed(core, frame)?;
+        if self.by_list {
+            return Ok(());
+        }
         let Frame {
             registers,
             snapshot,
@@ -44,7 +77,10 @@ impl Operator for TableRun {
     }
 
     fn next(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool> {
-        let access = &self.plan.access;
+        let access = match &self.plan.listed {
+            Some(listed) if self.by_list => &listed.access,
+            _ => &self.plan.access,
+        };
         let def = access.table.engine();
         loop {
             let Some(rid) = self.cursor.next(access, core, &frame.snapshot)? else {

@@ -154,6 +154,26 @@ impl SubqueryRun {
         Ok(Some(Some(false)))
     }
 
+    fn rows(&mut self, core: &mut Core, most: usize) -> Result<Option<Vec<Vec<Datum>>>> {
+        let plan = self.plan.clone();
+        let SubqueryKind::Compared {
+            hashed: Some(hashed),
+            ..
+        } = &plan.kind
+        else {
+            return Ok(None);
+        };
+        if matches!(self.table, Table::Open) {
+            self.table = self.make_table(hashed, core)?;
+        }
+        Ok(match &self.table {
+            Table::Made { rows, .. } if rows.len() <= most => {
+                Some(rows.values().cloned().collect())
+            }
+            _ => None,
+        })
+    }
+
     fn make_table(&mut self, hashed: &Hashed, core: &mut Core) -> Result<Table> {
         let (mut rows, mut unknown) = (HashMap::new(), Vec::new());
         let memory = core.settings.hot().work_mem_bytes;
@@ -197,6 +217,19 @@ fn truth(value: Option<bool>) -> Datum {
 }
 
 impl Core {
+    /// The rows of a hashed subquery, each once and without those that have a NULL, if they are no
+    /// more than `most`.
+    pub fn subquery_rows(&mut self, number: usize, most: usize) -> Result<Option<Vec<Vec<Datum>>>> {
+        let missing = || Error::internal(format!("subquery {number} is not there to run"));
+        let slot = self.running.subqueries.get_mut(number);
+        let mut run = slot.and_then(Option::take).ok_or_else(missing)?;
+        let rows = run.rows(self, most);
+        if let Some(slot) = self.running.subqueries.get_mut(number) {
+            *slot = Some(run);
+        }
+        rows
+    }
+
     /// The value of a subquery of the statement that is running.
     pub fn subquery_value(&mut self, number: usize, inputs: Vec<Datum>) -> Result<Val<'static>> {
         let missing = || Error::internal(format!("subquery {number} is not there to run"));

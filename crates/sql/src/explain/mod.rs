@@ -1,5 +1,7 @@
 //! EXPLAIN [ANALYZE]: the steps of a plan; with ANALYZE, rows, buffer gets and time.
 
+mod tree;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::exec::profile::{Mark, Profile, StepKey, Took};
 use crate::expr::Expr;
-use crate::plan::{InsertSource, Path, SelectPlan, Source, TableAccess};
+use crate::plan::{Feed, InsertSource, Path, SelectPlan, Source, TableAccess};
 use crate::session::{Core, Kind, Portal, SqlSession, Statement};
 
 /// The lines of the answer, as rows of one text column.
@@ -139,7 +141,7 @@ impl Lines<'_> {
                         self.step(1, format!("Values  (rows={})", rows.len()));
                     }
                     InsertSource::Query(q, _) => self.select(q, 1, false),
-                    InsertSource::General(q, _) => self.general(q, 1, core)?,
+                    InsertSource::General(q, _) => self.feed(q, 1, core)?,
                 }
             }
             Kind::Update(plan) => {
@@ -156,13 +158,14 @@ impl Lines<'_> {
                     None => "Delete",
                 };
                 self.write(verb, &plan.table);
-                self.general(&plan.query, 1, core)?;
+                self.feed(&plan.query, 1, core)?;
             }
             Kind::General(query) => self.general(query, 0, core)?,
+            Kind::Tree(plan) => self.tree(plan, 0)?,
             Kind::Found(plan) => {
                 let text = format!("LockRows{}", self.total());
                 self.step(0, text);
-                self.general(&plan.query, 1, core)?;
+                self.feed(&plan.query, 1, core)?;
             }
             Kind::Empty | Kind::Utility(_) | Kind::Ddl(_) => return Err(no_plan()),
         }
@@ -200,6 +203,14 @@ impl Lines<'_> {
     fn write(&mut self, verb: &str, table: &Table) {
         let text = format!("{verb} on {}{}", table.name, self.total());
         self.step(0, text);
+    }
+
+    /// The plan of a query that feeds what stands above.
+    fn feed(&mut self, query: &Feed, depth: usize, core: &mut Core) -> Result<()> {
+        match query {
+            Feed::Tree(plan) => self.tree(plan, depth),
+            Feed::General(query) => self.general(query, depth, core),
+        }
     }
 
     /// The general lane's plan: as it would be run, or as it ran.
@@ -287,10 +298,26 @@ impl Lines<'_> {
     }
 
     fn access(&mut self, a: &TableAccess, depth: usize) {
-        let (name, took) = (&a.table.name, self.took(StepKey::of(a)));
+        self.access_as(a, &a.table.name, depth);
+    }
+
+    /// A table's access, under the name that the query gives the table.
+    fn access_as(&mut self, a: &TableAccess, alias: &str, depth: usize) {
+        let took = self.took(StepKey::of(a));
+        let name = match alias == a.table.name {
+            true => alias.to_string(),
+            false => format!("{} {alias}", a.table.name),
+        };
         let rows = format!("  (rows={:.0})", a.rows);
         match &a.path {
             Path::Full => self.step(depth, format!("Seq Scan on {name}{rows}{took}")),
+            Path::Keys { index, keys, .. } => {
+                let def = &a.table.indexes[*index];
+                let text = format!("Index Scan using {} on {name}{rows}{took}", def.name);
+                self.step(depth, text);
+                let keys = tree::whole_keys(a, *index, keys);
+                self.note(depth, format!("Index Cond: {keys}"));
+            }
             Path::Index {
                 index, backward, ..
             } => {

@@ -1,0 +1,321 @@
+//! How a relation is read: by which index, with which part of the conditions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::conditions::cheapest_first;
+use super::{Built, Planner};
+use crate::bind::ParamTypes;
+use crate::dict::Table;
+use crate::error::Result;
+use crate::expr::Expr;
+use crate::plan::path::{conjoin, conjuncts};
+use crate::plan::{self as direct, Path, SortKey, TableAccess};
+use crate::query::analyze::tree::{Relation, RelationKind, Series};
+use crate::query::plan::{
+    self, Compute, Filter, Listed, Node, Register, SharedScan, SubqueryKind, TableScan, ViewScan,
+};
+
+/// Costs, in units of a row that is looked at.
+pub const LOOKUP: f64 = 4.0;
+pub const INDEX_ROW: f64 = 1.5;
+/// Keys of a subquery up to which a table is read by them, and a guess of how many there are.
+const MOST_LISTED: usize = 10_000;
+const LISTED_ROWS: f64 = 100.0;
+/// Rows in a block of a table that was never analyzed: of about a hundred bytes.
+const ROWS_PER_BLOCK: f64 = 64.0;
+/// Rows that the guess for tables without statistics assumes in [`crate::plan::TableAccess::rows`].
+const GUESSED_ROWS: f64 = 1000.0;
+
+impl Planner<'_> {
+    /// Reads a relation, checking the conditions, each of which needs no other relation's registers
+    /// than those that are known by then. Says whether rows come in the wanted order.
+    pub(super) fn relation(
+        &mut self,
+        relation: &Relation,
+        conditions: Vec<Expr>,
+        order: &[SortKey],
+        limited: bool,
+    ) -> Result<(Built, bool)> {
+        match &relation.kind {
+            RelationKind::Table {
+                table,
+                columns,
+                row_id,
+            } => self.table(relation, (table, columns, *row_id), conditions, order, limited),
+            _ => {
+                let built = self.other(relation)?;
+                Ok((self.filtered(built, conditions), order.is_empty()))
+            }
+        }
+    }
+
+    fn table(
+        &mut self,
+        relation: &Relation,
+        (table, columns, row_id): (&Arc<Table>, &[Register], Option<Register>),
+        mut conditions: Vec<Expr>,
+        order: &[SortKey],
+        limited: bool,
+    ) -> Result<(Built, bool)> {
+        cheapest_first(&mut conditions);
+        let by_register: HashMap<Register, usize> =
+            columns.iter().enumerate().map(|(at, r)| (*r, at)).collect();
+        let local = |e: &Expr| {
+            let mut e = e.clone();
+            e.replace(&mut |e| match e {
+                Expr::Column(r) => Some(match by_register.get(r) {
+                    Some(at) => Expr::Column(*at),
+                    None => Expr::Param(self.base + r),
+                }),
+                _ => None,
+            });
+            e
+        };
+        let terms: Vec<Expr> = conditions.iter().map(local).collect();
+        let wanted: Vec<SortKey> = order
+            .iter()
+            .map(|k| SortKey {
+                expr: local(&k.expr),
+                ..k.clone()
+            })
+            .collect();
+        let params = ParamTypes::default();
+        let planner = direct::Planner {
+            dict: self.dict,
+            params: &params,
+        };
+        let (mut access, ordered) = planner.access(table, 0, terms, &wanted, limited);
+        let total = self.rows_of(table)?;
+        let analyzed = self.dict.stats(table.oid).is_some();
+        if !analyzed && !is_unique(&access.path) {
+            access.rows = (access.rows / GUESSED_ROWS * total).max(1.0);
+        }
+        let used: Vec<(usize, Register)> = columns
+            .iter()
+            .enumerate()
+            .filter(|(_, r)| self.uses.contains(r))
+            .map(|(at, r)| (at, self.at(*r)))
+            .collect();
+        let needed = used.iter().map(|(at, _)| at + 1).max().unwrap_or(0);
+        access.decode(needed);
+        let listed = self.listed(table, &access);
+        let cost = match &access.path {
+            Path::Full if listed.is_some() => total.min(LOOKUP * LISTED_ROWS),
+            Path::Full => total,
+            Path::Index { any_of, .. } => {
+                LOOKUP * any_of.len().max(1) as f64 + access.rows * INDEX_ROW
+            }
+            Path::Keys { keys, .. } => LOOKUP * keys.len() as f64 + access.rows * INDEX_ROW,
+        };
+        let rows = match listed {
+            Some(_) => access.rows.clamp(1.0, LISTED_ROWS),
+            None => access.rows.max(1.0),
+        };
+        let scan = TableScan {
+            access,
+            alias: relation.alias.clone(),
+            columns: used,
+            row_id: row_id
+                .filter(|r| self.uses.contains(r))
+                .map(|r| self.at(r)),
+            listed,
+            rows,
+        };
+        let built = Built {
+            node: Node::Table(Arc::new(scan)),
+            registers: relation.registers.clone(),
+            rows,
+            cost,
+        };
+        Ok((built, ordered))
+    }
+
+    /// The way to read a table by an index whose first column is to be among the rows of a
+    /// subquery, where no other way was found.
+    fn listed(&self, table: &Arc<Table>, access: &TableAccess) -> Option<Listed> {
+        let Path::Full = access.path else { return None };
+        for term in conjuncts(access.filter.clone()) {
+            let Expr::Subquery { number, inputs } = term else {
+                continue;
+            };
+            let [Expr::Column(column)] = inputs.as_slice() else {
+                continue;
+            };
+            let hashed = self.subqueries.get(number).is_some_and(|s| {
+                matches!(
+                    &s.kind,
+                    SubqueryKind::Compared { all: false, hashed: Some(h), .. }
+                        if h.inputs.len() == 1
+                )
+            });
+            let index = table
+                .indexes
+                .iter()
+                .position(|i| i.keys.first().is_some_and(|k| k.column == *column));
+            if let (true, Some(index)) = (hashed, index) {
+                let def = &table.indexes[index];
+                let path = Path::Keys {
+                    index,
+                    keys: Vec::new(),
+                    unique: def.unique && def.keys.len() == 1,
+                };
+                return Some(Listed {
+                    subquery: number,
+                    access: TableAccess {
+                        path,
+                        ..access.clone()
+                    },
+                    most: MOST_LISTED,
+                });
+            }
+        }
+        None
+    }
+
+    /// Rows of a table, by statistics, or by the size of its file.
+    fn rows_of(&self, table: &Arc<Table>) -> Result<f64> {
+        Ok(match self.dict.stats(table.oid) {
+            Some(s) => s.rows.max(1.0),
+            None => {
+                let engine = self.core.database.engine();
+                let blocks = engine.segment_blocks(block::ObjectId(table.segment))?;
+                (blocks as f64 * ROWS_PER_BLOCK).max(1.0)
+            }
+        })
+    }
+
+    /// Reads what is no table.
+    fn other(&mut self, relation: &Relation) -> Result<Built> {
+        const VIEW_ROWS: f64 = 100.0;
+        let alias = relation.alias.clone();
+        let places = |columns: &[Register]| -> Vec<(usize, Register)> {
+            columns
+                .iter()
+                .enumerate()
+                .filter(|(_, r)| self.uses.contains(r))
+                .map(|(at, r)| (at, self.at(*r)))
+                .collect()
+        };
+        let (node, rows, cost) = match &relation.kind {
+            RelationKind::Table { .. } => {
+                return Err(crate::error::Error::internal("a table read as another relation"));
+            }
+            RelationKind::View { view, columns } => {
+                let scan = ViewScan {
+                    view,
+                    alias,
+                    columns: places(columns),
+                };
+                (Node::View(Arc::new(scan)), VIEW_ROWS, VIEW_ROWS)
+            }
+            RelationKind::Shared {
+                number,
+                name,
+                columns,
+                last_round,
+            } => {
+                let scan = SharedScan {
+                    number: *number,
+                    name: name.clone(),
+                    alias,
+                    columns: places(columns),
+                    last_round: *last_round,
+                };
+                (Node::Shared(Arc::new(scan)), VIEW_ROWS, VIEW_ROWS)
+            }
+            RelationKind::Series(s) => {
+                let rows = series_rows(s);
+                (Node::Series(Arc::new(self.series(s))), rows, rows)
+            }
+            RelationKind::Row(row) => {
+                let columns = row
+                    .iter()
+                    .map(|(r, e)| (self.at(*r), self.lower(e.clone())))
+                    .collect();
+                let compute = Compute {
+                    input: Node::One,
+                    columns,
+                    series: Vec::new(),
+                };
+                (Node::Compute(Arc::new(compute)), 1.0, 1.0)
+            }
+            RelationKind::Level { level, computed } => {
+                let (built, _) = self.level_ref(level)?;
+                let columns: Vec<(Register, Expr)> = computed
+                    .iter()
+                    .map(|(r, e)| (self.at(*r), self.lower(e.clone())))
+                    .collect();
+                let node = match columns.is_empty() {
+                    true => built.node,
+                    false => Node::Compute(Arc::new(Compute {
+                        input: built.node,
+                        columns,
+                        series: Vec::new(),
+                    })),
+                };
+                (node, built.rows, built.cost)
+            }
+        };
+        Ok(Built {
+            node,
+            registers: relation.registers.clone(),
+            rows,
+            cost,
+        })
+    }
+
+    pub(super) fn series(&self, s: &Series) -> plan::Series {
+        plan::Series {
+            start: self.lower(s.start.clone()),
+            stop: self.lower(s.stop.clone()),
+            step: s.step.clone().map(|e| self.lower(e)),
+            ty: s.ty,
+            into: self.at(s.into),
+            ordinality: s.ordinality.map(|r| self.at(r)),
+        }
+    }
+
+    /// With a filter above, if there is anything to check.
+    pub(super) fn filtered(&self, built: Built, mut conditions: Vec<Expr>) -> Built {
+        const PASSES: f64 = 0.3;
+        if conditions.is_empty() {
+            return built;
+        }
+        cheapest_first(&mut conditions);
+        let share = PASSES.powi(conditions.len().min(4) as i32);
+        let Some(condition) = conjoin(self.lower_all(conditions)) else {
+            return built;
+        };
+        let cost = built.cost + built.rows;
+        let filter = Filter {
+            input: built.node,
+            condition,
+        };
+        Built {
+            node: Node::Filter(Arc::new(filter)),
+            rows: (built.rows * share).max(1.0),
+            cost,
+            ..built
+        }
+    }
+}
+
+fn is_unique(path: &Path) -> bool {
+    matches!(
+        path,
+        Path::Index { unique: true, .. } | Path::Keys { unique: true, .. }
+    )
+}
+
+fn series_rows(s: &Series) -> f64 {
+    const GUESS: f64 = 1000.0;
+    let number = |e: &Expr| match e {
+        Expr::Const(d) => crate::expr::cast::integer(d.borrow()),
+        _ => None,
+    };
+    match (number(&s.start), number(&s.stop), &s.step) {
+        (Some(a), Some(b), None) => (b.saturating_sub(a) as f64 + 1.0).max(1.0),
+        _ => GUESS,
+    }
+}

@@ -1,0 +1,607 @@
+//! The order of joins, and how each is done: dynamic programming over the sets of relations of an
+//! inner join, up to ten; beyond that one by one, the cheapest next. Outer joins stay where they
+//! stand and are one item of what is around them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::access::LOOKUP;
+use super::conditions::{
+    carry_constants, equality, has_subquery, is_never, registers, rejects_nulls,
+};
+use super::uses::{of_item, set_by};
+use super::{Built, Planner};
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+use crate::plan::SortKey;
+use crate::plan::path::conjoin;
+use crate::query::analyze::tree::{self, From, Relation};
+use crate::query::plan::{HashJoin, JoinKind, Keep, LoopJoin, Node, Register};
+
+/// Relations whose best order is found by trying all.
+const MOST_TRIED: usize = 10;
+/// Cost of a row put into a hash table, and of one looked up there.
+const BUILD_ROW: f64 = 2.0;
+const PROBE_ROW: f64 = 1.0;
+
+/// What is joined.
+struct Item<'t> {
+    kind: Kind<'t>,
+    own: HashSet<Register>,
+    /// LATERAL: what it reads of others.
+    needs: HashSet<Register>,
+}
+
+enum Kind<'t> {
+    Relation(&'t Relation),
+    /// An outer join.
+    Outer {
+        full: bool,
+        left: &'t From,
+        right: &'t From,
+        on: &'t [Expr],
+    },
+}
+
+/// The best way to join a set of items.
+#[derive(Clone)]
+struct Way {
+    built: Built,
+    members: Vec<usize>,
+}
+
+impl Planner<'_> {
+    /// Joins the items of FROM under conditions. Says whether rows come in the wanted order.
+    pub(super) fn from(
+        &mut self,
+        items: &[From],
+        conditions: &[Expr],
+        order: &[SortKey],
+        limited: bool,
+    ) -> Result<(Built, bool)> {
+        let mut conditions = conditions.to_vec();
+        let mut list = Vec::new();
+        for item in items {
+            flatten(item, &mut list, &mut conditions);
+        }
+        let own: HashSet<Register> = list.iter().flat_map(|i| i.own.iter().copied()).collect();
+        for item in &mut list {
+            item.needs.retain(|r| own.contains(r) && !item.own.contains(r));
+        }
+        if conditions.iter().any(is_never) {
+            let built = Built {
+                node: Node::Nothing,
+                registers: own.into_iter().collect(),
+                rows: 1.0,
+                cost: 0.0,
+            };
+            return Ok((built, true));
+        }
+        carry_constants(&mut conditions, &own);
+        // What may give something else each time is checked at the end, once for each row.
+        let (last, conditions): (Vec<Expr>, Vec<Expr>) =
+            conditions.into_iter().partition(Expr::is_volatile);
+        // What needs no relation is checked before any is read.
+        let (first, conditions): (Vec<Expr>, Vec<Expr>) = conditions
+            .into_iter()
+            .partition(|c| registers(c).is_disjoint(&own) && !list.is_empty());
+        let (built, ordered) = match list.as_slice() {
+            [] => {
+                let one = Built {
+                    node: Node::One,
+                    registers: Vec::new(),
+                    rows: 1.0,
+                    cost: 0.0,
+                };
+                (self.filtered(one, conditions), order.is_empty())
+            }
+            [only] => self.item(only, conditions, order, limited)?,
+            _ => (self.join(&list, &conditions)?, order.is_empty()),
+        };
+        let built = self.gated(built, first);
+        Ok((self.filtered(built, last), ordered))
+    }
+
+    /// Opens a part only if conditions hold that need none of its rows.
+    fn gated(&self, built: Built, conditions: Vec<Expr>) -> Built {
+        let Some(condition) = conjoin(self.lower_all(conditions)) else {
+            return built;
+        };
+        let gate = crate::query::plan::Filter {
+            input: Node::One,
+            condition,
+        };
+        let join = LoopJoin {
+            outer: Node::Filter(Arc::new(gate)),
+            inner: built.node,
+            kind: JoinKind::Inner,
+            on: None,
+            inner_registers: Vec::new(),
+        };
+        Built {
+            node: Node::Loop(Arc::new(join)),
+            ..built
+        }
+    }
+
+    /// One item under conditions that need no other but those that are known by then.
+    fn item(
+        &mut self,
+        item: &Item<'_>,
+        conditions: Vec<Expr>,
+        order: &[SortKey],
+        limited: bool,
+    ) -> Result<(Built, bool)> {
+        match &item.kind {
+            Kind::Relation(relation) => self.relation(relation, conditions, order, limited),
+            Kind::Outer {
+                full,
+                left,
+                right,
+                on,
+            } => {
+                let built = self.outer(*full, left, right, on, conditions)?;
+                Ok((built, order.is_empty()))
+            }
+        }
+    }
+
+    fn join(&mut self, items: &[Item<'_>], conditions: &[Expr]) -> Result<Built> {
+        let needed: Vec<Vec<usize>> = conditions
+            .iter()
+            .map(|c| {
+                let read = registers(c);
+                let of = |i: &usize| !read.is_disjoint(&items[*i].own);
+                (0..items.len()).filter(of).collect()
+            })
+            .collect();
+        let join = Join {
+            items,
+            conditions,
+            needed,
+        };
+        let way = match items.len() <= MOST_TRIED {
+            true => self.best_of_all(&join)?,
+            false => self.one_by_one(&join)?,
+        };
+        Ok(way.built)
+    }
+
+    fn best_of_all(&mut self, join: &Join<'_>) -> Result<Way> {
+        let count = join.items.len();
+        let mut best: Vec<Option<Way>> = vec![None; 1 << count];
+        for at in 0..count {
+            if join.items[at].needs.is_empty() {
+                best[1 << at] = Some(self.alone(join, at)?);
+            }
+        }
+        for set in 1usize..1 << count {
+            let Some(way) = best[set].clone() else {
+                continue;
+            };
+            // Relations that nothing ties to those joined wait until nothing else is left.
+            let open: Vec<usize> = (0..count)
+                .filter(|at| set >> at & 1 == 0 && join.can_follow(&way, *at))
+                .collect();
+            let tied: Vec<usize> = open
+                .iter()
+                .copied()
+                .filter(|at| join.is_tied(&way, *at))
+                .collect();
+            for at in if tied.is_empty() { open } else { tied } {
+                let next = self.with(join, &way, at)?;
+                let place = &mut best[set | 1 << at];
+                if place
+                    .as_ref()
+                    .is_none_or(|known| next.built.cost < known.built.cost)
+                {
+                    *place = Some(next);
+                }
+            }
+        }
+        best.pop()
+            .flatten()
+            .ok_or_else(|| Error::internal("relations that cannot be joined in any order"))
+    }
+
+    fn one_by_one(&mut self, join: &Join<'_>) -> Result<Way> {
+        let mut way: Option<Way> = None;
+        for at in 0..join.items.len() {
+            if join.items[at].needs.is_empty() {
+                let alone = self.alone(join, at)?;
+                if way.as_ref().is_none_or(|w| alone.built.rows < w.built.rows) {
+                    way = Some(alone);
+                }
+            }
+        }
+        let mut way =
+            way.ok_or_else(|| Error::internal("relations that cannot be joined in any order"))?;
+        while way.members.len() < join.items.len() {
+            let mut best: Option<Way> = None;
+            let open = (0..join.items.len()).filter(|at| join.can_follow(&way, *at));
+            let open: Vec<usize> = open.collect();
+            let any_tied = open.iter().any(|at| join.is_tied(&way, *at));
+            for at in open {
+                if any_tied && !join.is_tied(&way, at) {
+                    continue;
+                }
+                let next = self.with(join, &way, at)?;
+                if best
+                    .as_ref()
+                    .is_none_or(|b| next.built.cost < b.built.cost)
+                {
+                    best = Some(next);
+                }
+            }
+            way = best
+                .ok_or_else(|| Error::internal("relations that cannot be joined in any order"))?;
+        }
+        Ok(way)
+    }
+
+    fn alone(&mut self, join: &Join<'_>, at: usize) -> Result<Way> {
+        let (built, _) = self.item(&join.items[at], join.of_one(at), &[], false)?;
+        Ok(Way {
+            built,
+            members: vec![at],
+        })
+    }
+
+    /// A way with one more item.
+    fn with(&mut self, join: &Join<'_>, way: &Way, at: usize) -> Result<Way> {
+        let item = &join.items[at];
+        let (alone, between) = (join.of_one(at), join.between(way, at));
+        let mut members = way.members.clone();
+        members.push(at);
+        let all: Vec<Expr> = alone.iter().chain(&between).cloned().collect();
+        // The inner side opened for each row, by what is known of it.
+        let (inner, _) = self.item(item, all, &[], false)?;
+        let rows = (way.built.rows * inner.rows).max(1.0);
+        let lateral = !item.needs.is_empty();
+        let looped = way.built.cost + way.built.rows * inner.cost;
+        let known: HashSet<Register> = way.built.registers.iter().copied().collect();
+        let keys: Vec<(&Expr, &Expr)> = between
+            .iter()
+            .filter_map(|c| equality(c, &known, &item.own))
+            .collect();
+        let mut registers = way.built.registers.clone();
+        registers.extend(&item.own);
+        if !lateral {
+            let (side, _) = self.item(item, alone.clone(), &[], false)?;
+            if !keys.is_empty() {
+                let hashed = hash_cost(&way.built, &side);
+                if hashed < looped {
+                    let rest = rest(&between, &known, &item.own);
+                    let kind = JoinKind::Inner;
+                    let node = self.hash(&way.built, &side, &keys, rest, kind);
+                    let built = Built {
+                        node,
+                        registers,
+                        rows,
+                        cost: hashed,
+                    };
+                    return Ok(Way { built, members });
+                }
+            }
+            // Without an index to go by, the inner side's rows are kept and gone through.
+            let kept = way.built.cost + side.cost + way.built.rows * side.rows * 0.5;
+            if kept < looped {
+                let on = conjoin(self.lower_all(between));
+                let keep = Keep {
+                    input: side.node,
+                    registers: self.kept(&side.registers),
+                };
+                let join = LoopJoin {
+                    outer: way.built.node.clone(),
+                    inner: Node::Keep(Arc::new(keep)),
+                    kind: JoinKind::Inner,
+                    on,
+                    inner_registers: Vec::new(),
+                };
+                let built = Built {
+                    node: Node::Loop(Arc::new(join)),
+                    registers,
+                    rows,
+                    cost: kept,
+                };
+                return Ok(Way { built, members });
+            }
+        }
+        let join = LoopJoin {
+            outer: way.built.node.clone(),
+            inner: inner.node,
+            kind: JoinKind::Inner,
+            on: None,
+            inner_registers: Vec::new(),
+        };
+        let built = Built {
+            node: Node::Loop(Arc::new(join)),
+            registers,
+            rows,
+            cost: looped,
+        };
+        Ok(Way { built, members })
+    }
+
+    /// A hash join of two sides, of which the smaller is built if the kind leaves the choice.
+    fn hash(
+        &self,
+        left: &Built,
+        right: &Built,
+        keys: &[(&Expr, &Expr)],
+        on: Vec<Expr>,
+        kind: JoinKind,
+    ) -> Node {
+        let left_keys = self.lower_all(keys.iter().map(|(l, _)| (*l).clone()));
+        let right_keys = self.lower_all(keys.iter().map(|(_, r)| (*r).clone()));
+        let swap = left.rows < right.rows;
+        let kind = match (kind, swap) {
+            (JoinKind::Left, true) => JoinKind::Right,
+            (kind, _) => kind,
+        };
+        let (probe, probe_keys, build, build_keys) = match swap {
+            true => (right, right_keys, left, left_keys),
+            false => (left, left_keys, right, right_keys),
+        };
+        Node::Hash(Arc::new(HashJoin {
+            probe: probe.node.clone(),
+            build: build.node.clone(),
+            kind,
+            probe_keys,
+            build_keys,
+            on: conjoin(self.lower_all(on)),
+            probe_registers: self.kept(&probe.registers),
+            build_registers: self.kept(&build.registers),
+        }))
+    }
+
+    /// An outer join, under conditions on its result.
+    fn outer(
+        &mut self,
+        full: bool,
+        left: &From,
+        right: &From,
+        on: &[Expr],
+        conditions: Vec<Expr>,
+    ) -> Result<Built> {
+        let (left_own, right_own) = (own_of(left), own_of(right));
+        // What is about the left side alone goes there; what is about the right side waits until
+        // rows without a partner have their NULLs.
+        let (pushed, above): (Vec<Expr>, Vec<Expr>) = conditions
+            .into_iter()
+            .partition(|c| !full && registers(c).is_disjoint(&right_own));
+        let (left, _) = self.from(std::slice::from_ref(left), &pushed, &[], false)?;
+        let built = match full {
+            true => self.full(left, right, on, &left_own, &right_own)?,
+            false => self.left(left, right, on, &left_own, &right_own)?,
+        };
+        Ok(self.filtered(built, above))
+    }
+
+    fn full(
+        &mut self,
+        left: Built,
+        right: &From,
+        on: &[Expr],
+        left_own: &HashSet<Register>,
+        right_own: &HashSet<Register>,
+    ) -> Result<Built> {
+        let (right, _) = self.from(std::slice::from_ref(right), &[], &[], false)?;
+        let keys: Vec<(&Expr, &Expr)> = on
+            .iter()
+            .filter_map(|c| equality(c, left_own, right_own))
+            .collect();
+        let rest = rest(on, left_own, right_own);
+        let mut registers = left.registers.clone();
+        registers.extend(&right.registers);
+        Ok(Built {
+            node: self.hash(&left, &right, &keys, rest, JoinKind::Full),
+            registers,
+            rows: left.rows + right.rows,
+            cost: hash_cost(&left, &right),
+        })
+    }
+
+    fn left(
+        &mut self,
+        left: Built,
+        right: &From,
+        on: &[Expr],
+        left_own: &HashSet<Register>,
+        right_own: &HashSet<Register>,
+    ) -> Result<Built> {
+        let lateral = !needs_of(right).is_disjoint(left_own);
+        let (of_left, others): (Vec<Expr>, Vec<Expr>) = on
+            .iter()
+            .cloned()
+            .partition(|c| c.is_volatile() || registers(c).is_disjoint(right_own));
+        // By what the left row says, the right side opened for each.
+        let side = std::slice::from_ref(right);
+        let (inner, _) = self.from(side, &others, &[], false)?;
+        let looped = left.cost + left.rows * inner.cost.max(LOOKUP);
+        let rows = left.rows * inner.rows.max(1.0);
+        let mut registers = left.registers.clone();
+        registers.extend(&inner.registers);
+        if !lateral {
+            let (right_only, between): (Vec<Expr>, Vec<Expr>) = others
+                .iter()
+                .cloned()
+                .partition(|c| super::conditions::registers(c).is_disjoint(left_own));
+            let (built, _) = self.from(side, &right_only, &[], false)?;
+            let keys: Vec<(&Expr, &Expr)> = between
+                .iter()
+                .filter_map(|c| equality(c, left_own, right_own))
+                .collect();
+            let hashed = hash_cost(&left, &built);
+            if !keys.is_empty() && hashed < looped {
+                let mut on = rest(&between, left_own, right_own);
+                on.extend(of_left);
+                return Ok(Built {
+                    node: self.hash(&left, &built, &keys, on, JoinKind::Left),
+                    registers,
+                    rows,
+                    cost: hashed,
+                });
+            }
+            let kept = left.cost + built.cost + left.rows * built.rows * 0.5;
+            if kept < looped {
+                let keep = Keep {
+                    input: built.node,
+                    registers: self.kept(&built.registers),
+                };
+                let on = between.into_iter().chain(of_left);
+                return Ok(self.left_loop(left, Node::Keep(Arc::new(keep)), on, &registers, kept));
+            }
+        }
+        let mut built = self.left_loop(left, inner.node, of_left, &registers, looped);
+        built.rows = rows;
+        Ok(built)
+    }
+
+    fn left_loop(
+        &self,
+        left: Built,
+        inner: Node,
+        on: impl IntoIterator<Item = Expr>,
+        registers: &[Register],
+        cost: f64,
+    ) -> Built {
+        let inner_registers = &registers[left.registers.len()..];
+        let join = LoopJoin {
+            outer: left.node,
+            inner,
+            kind: JoinKind::Left,
+            on: conjoin(self.lower_all(on)),
+            inner_registers: inner_registers.iter().map(|r| self.at(*r)).collect(),
+        };
+        Built {
+            node: Node::Loop(Arc::new(join)),
+            registers: registers.to_vec(),
+            rows: left.rows,
+            cost,
+        }
+    }
+}
+
+/// The parts of an inner join of several items.
+struct Join<'j> {
+    items: &'j [Item<'j>],
+    conditions: &'j [Expr],
+    /// The items that each condition needs.
+    needed: Vec<Vec<usize>>,
+}
+
+impl Join<'_> {
+    /// Conditions on one item alone.
+    fn of_one(&self, at: usize) -> Vec<Expr> {
+        let each = self.conditions.iter().zip(&self.needed);
+        each.filter(|(_, needed)| needed.as_slice() == [at])
+            .map(|(c, _)| c.clone())
+            .collect()
+    }
+
+    /// Conditions that can be checked once the item is there, and could not before.
+    fn between(&self, way: &Way, at: usize) -> Vec<Expr> {
+        let each = self.conditions.iter().zip(&self.needed);
+        each.filter(|(_, needed)| {
+            needed.len() > 1
+                && needed.contains(&at)
+                && needed.iter().all(|n| *n == at || way.members.contains(n))
+        })
+        .map(|(c, _)| c.clone())
+        .collect()
+    }
+
+    fn is_tied(&self, way: &Way, at: usize) -> bool {
+        !self.items[at].needs.is_empty() || !self.between(way, at).is_empty()
+    }
+
+    /// Whether all that the item needs of others is there.
+    fn can_follow(&self, way: &Way, at: usize) -> bool {
+        let there = |r: &Register| way.members.iter().any(|m| self.items[*m].own.contains(r));
+        !way.members.contains(&at) && self.items[at].needs.iter().all(there)
+    }
+}
+
+/// What is left of conditions besides the keys of a hash join.
+fn rest(
+    conditions: &[Expr],
+    left: &HashSet<Register>,
+    right: &HashSet<Register>,
+) -> Vec<Expr> {
+    let is_key = |c: &&Expr| equality(c, left, right).is_none();
+    conditions.iter().filter(is_key).cloned().collect()
+}
+
+fn hash_cost(a: &Built, b: &Built) -> f64 {
+    let (small, large) = (a.rows.min(b.rows), a.rows.max(b.rows));
+    a.cost + b.cost + small * BUILD_ROW + large * PROBE_ROW
+}
+
+/// Takes an item of FROM apart into what can be joined in any order. An outer join whose missing
+/// rows a condition refuses anyway is an inner one.
+fn flatten<'t>(item: &'t From, list: &mut Vec<Item<'t>>, conditions: &mut Vec<Expr>) {
+    match item {
+        From::Relation(relation) => list.push(Item {
+            kind: Kind::Relation(relation),
+            own: relation.registers.iter().copied().collect(),
+            needs: needs_of(item),
+        }),
+        From::Merged {
+            items,
+            conditions: own,
+        } => {
+            conditions.extend(own.iter().cloned());
+            for item in items {
+                flatten(item, list, conditions);
+            }
+        }
+        From::Join {
+            kind,
+            left,
+            right,
+            on,
+        } => {
+            let refused = || {
+                let nulls = own_of(right);
+                conditions
+                    .iter()
+                    .any(|c| !has_subquery(c) && rejects_nulls(c, &nulls))
+            };
+            let inner = match kind {
+                tree::JoinKind::Inner => true,
+                tree::JoinKind::Left => refused(),
+                tree::JoinKind::Full => false,
+            };
+            if inner {
+                conditions.extend(on.iter().cloned());
+                flatten(left, list, conditions);
+                flatten(right, list, conditions);
+                return;
+            }
+            list.push(Item {
+                kind: Kind::Outer {
+                    full: *kind == tree::JoinKind::Full,
+                    left,
+                    right,
+                    on,
+                },
+                own: own_of(item),
+                needs: needs_of(item),
+            });
+        }
+    }
+}
+
+fn own_of(item: &From) -> HashSet<Register> {
+    let mut own = Vec::new();
+    set_by(item, &mut own);
+    own.into_iter().collect()
+}
+
+/// Registers that an item reads: its own too, and those of levels within it.
+fn needs_of(item: &From) -> HashSet<Register> {
+    let mut needs = HashSet::new();
+    of_item(item, &mut |e| super::uses::of_expr(e, &mut needs));
+    needs
+}
