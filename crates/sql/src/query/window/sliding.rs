@@ -31,7 +31,7 @@ impl Sliding {
     pub fn new(aggregate: Aggregate) -> Sliding {
         Sliding {
             aggregate,
-            state: State::new(aggregate),
+            state: State::new(&aggregate),
             from: 0,
             to: 0,
             value: None,
@@ -40,7 +40,7 @@ impl Sliding {
 
     /// Begins anew at a row, with nothing taken in.
     pub fn restart(&mut self, at: u64) {
-        self.state = State::new(self.aggregate);
+        self.state = State::new(&self.aggregate);
         (self.from, self.to, self.value) = (at, at, None);
     }
 
@@ -88,7 +88,7 @@ impl Sliding {
         if let Some(value) = value {
             return Ok(value);
         }
-        let mut state = State::new(self.aggregate);
+        let mut state = State::new(&self.aggregate);
         for n in frame.head..frame.tail {
             if !(first..last).contains(&n) || !out(&n) {
                 inputs.each(n, &mut |args| state.add(args))?;
