@@ -136,3 +136,83 @@ impl Sliding {
         Ok(removed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of one value each, and how often one was looked at.
+    struct Values(Vec<Option<i64>>, usize);
+
+    impl Inputs for Values {
+        fn each(&mut self, n: u64, take: &mut Take<'_>) -> Result<()> {
+            self.1 += 1;
+            take(&[self.0[n as usize].map_or(DatumRef::Null, DatumRef::Int8)])
+        }
+    }
+
+    fn extent(head: u64, tail: u64) -> Extent {
+        Extent { head, tail }
+    }
+
+    fn values(count: usize) -> Values {
+        let value = |n: usize| (!n.is_multiple_of(3)).then_some(n as i64);
+        Values((0..count).map(value).collect(), 0)
+    }
+
+    fn counted(values: &Values, rows: impl Iterator<Item = u64>) -> Datum {
+        let present = rows.filter(|n| values.0[*n as usize].is_some());
+        Datum::Int8(present.count() as i64)
+    }
+
+    #[test]
+    fn rows_come_in_and_go_out_once() {
+        let mut rows = values(1000);
+        let mut count = Sliding::new(Aggregate::Count);
+        for row in 0..1000 {
+            let frame = extent(u64::saturating_sub(row, 100), row + 1);
+            let wanted = counted(&rows, frame.head..frame.tail);
+            assert_eq!(count.value(frame, &mut rows).unwrap(), wanted);
+        }
+        assert!(rows.1 < 2000, "{} rows were looked at", rows.1);
+    }
+
+    #[test]
+    fn frames_without_rows_and_leaps() {
+        let mut rows = values(50);
+        let mut count = Sliding::new(Aggregate::Count);
+        let frames = [
+            (0, 0),
+            (0, 3),
+            (2, 2),
+            (7, 5),
+            (7, 12),
+            (8, 12),
+            (40, 50),
+            (50, 50),
+        ];
+        for (head, tail) in frames {
+            let wanted = counted(&rows, head..tail);
+            assert_eq!(count.value(extent(head, tail), &mut rows).unwrap(), wanted);
+        }
+        count.restart(0);
+        let wanted = counted(&rows, 0..4);
+        assert_eq!(count.value(extent(0, 4), &mut rows).unwrap(), wanted);
+    }
+
+    #[test]
+    fn excluded_rows_do_not_count() {
+        let mut rows = values(40);
+        let mut count = Sliding::new(Aggregate::Count);
+        for row in 0..40 {
+            let frame = extent(u64::saturating_sub(row, 5), (row + 4).min(40));
+            let out = extent(row / 4 * 4, row / 4 * 4 + 4);
+            for kept in [None, Some(row)] {
+                let stays = |n: &u64| !(out.head..out.tail).contains(n) || Some(*n) == kept;
+                let wanted = counted(&rows, (frame.head..frame.tail).filter(stays));
+                let found = count.value_without(frame, out, kept, &mut rows).unwrap();
+                assert_eq!(found, wanted, "row {row}");
+            }
+        }
+    }
+}
