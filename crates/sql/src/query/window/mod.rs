@@ -1,17 +1,40 @@
 //! Window functions.
+//!
+//! `find` resolves names, `run` is the operator. It holds the rows of one partition (`rows`), of
+//! which each frame is a range (`frame`, with distances by `distance`) that only moves forward from
+//! row to row; an aggregate follows it by what comes in and what goes out (`sliding`).
 
+mod call;
+mod distance;
+mod find;
+mod frame;
+mod rows;
 mod run;
+mod sliding;
 
 use super::aggregate::Aggregate;
 use super::plan::Register;
 use crate::expr::Expr;
-use crate::types::SqlType;
 
+pub use find::{Found, find, is_window_function};
 pub use run::WindowRun;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WindowFunction {
     RowNumber,
+    Rank,
+    DenseRank,
+    PercentRank,
+    CumeDist,
+    /// Of a number of buckets.
+    Ntile,
+    /// Of a value, by so many rows (1), or else a default (NULL).
+    Lag,
+    Lead,
+    FirstValue,
+    LastValue,
+    /// Of a value, and its place in the frame from 1.
+    NthValue,
     Aggregate(Aggregate),
 }
 
@@ -43,6 +66,15 @@ pub enum Bound {
     UnboundedFollowing,
 }
 
+impl Bound {
+    fn distance(&self) -> Option<&Expr> {
+        match self {
+            Bound::Preceding(e) | Bound::Following(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exclude {
     Nothing,
@@ -59,23 +91,10 @@ pub struct WindowFrame {
     pub exclude: Exclude,
 }
 
-/// What a name and the types of its arguments lead to.
-pub struct Found {
-    pub function: WindowFunction,
-    /// The types that the arguments are to be converted to.
-    pub args: Vec<SqlType>,
-    pub result: SqlType,
-}
-
-/// The window function of a name (not an aggregate) for arguments of these types; `None`: there is
-/// none.
-pub fn find(name: &str, args: &[SqlType]) -> Option<Found> {
-    match (name, args) {
-        ("row_number", []) => Some(Found {
-            function: WindowFunction::RowNumber,
-            args: Vec::new(),
-            result: SqlType::Int8,
-        }),
-        _ => None,
+impl WindowFrame {
+    /// Whether its bounds are found by the values of the order's key.
+    fn has_range_distance(&self) -> bool {
+        self.units == Units::Range
+            && (self.start.distance().is_some() || self.end.distance().is_some())
     }
 }
