@@ -46,6 +46,12 @@ impl Error {
     pub fn unsupported(what: impl fmt::Display) -> Error {
         Error::new("0A000", format!("not supported: {what}"))
     }
+    /// Whether it says that Braid does not support something, or does not know the function, so
+    /// that another lane may do better: not one of PostgreSQL's own refusals.
+    pub fn is_refusal(&self) -> bool {
+        let own = self.0.message.starts_with("not supported: ");
+        self.sqlstate() == "42883" || self.sqlstate() == "0A000" && own
+    }
     /// A broken promise between modules of Braid, reported rather than panicking.
     pub fn internal(what: impl Into<String>) -> Error {
         Error::new("XX000", what)

@@ -447,6 +447,17 @@ impl Binder<'_> {
                 {
                     return parts::literal(&Value::Number(format!("-{text}"), false));
                 }
+                // `-2 ^ 2` is 4: the sign binds closer than the power, which the parser has the
+                // other way round.
+                if let ast::Expr::BinaryOp {
+                    left,
+                    op: BinaryOperator::PGExp,
+                    right,
+                } = e
+                {
+                    let negative = self.unary(&UnaryOperator::Minus, left)?;
+                    return self.arith(ArithOp::Pow, negative, self.expr(right)?);
+                }
                 self.negate(self.expr(e)?)
             }
             UnaryOperator::PGAbs => self.call("abs", vec![self.expr(e)?]),

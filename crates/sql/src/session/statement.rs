@@ -501,7 +501,7 @@ fn undirected(
     };
     let plan = match tree {
         Ok(plan) if !large && lane != Lane::General => plan,
-        Err(e) if !supply::is_general(&e) => return Err(e),
+        Err(e) if !e.is_refusal() => return Err(e),
         tree => {
             merged::write_out(q, planner.dict)?;
             match (general_query(core, planner, q, params, general, refused), tree) {
@@ -529,7 +529,7 @@ fn feed(core: &Core, q: &ast::Query, params: &ParamTypes) -> Result<(Feed, Vec<C
             let columns = plan.columns.clone();
             return Ok((Feed::Tree(Arc::new(plan)), columns));
         }
-        Err(e) if !supply::is_general(&e) => return Err(e),
+        Err(e) if !e.is_refusal() => return Err(e),
         _ => {}
     }
     let refused = Error::unsupported("this form of query in a direct plan");

@@ -3,9 +3,8 @@
 
 use std::cell::RefCell;
 
-use block::value::Datum;
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator,
+    self, BinaryOperator, FunctionArg, FunctionArgExpr, FunctionArguments,
 };
 
 use super::Analyzer;
@@ -465,35 +464,8 @@ impl bind::Groups for Clause<'_> {
             ast::Expr::Case { .. } => self.case(e),
             ast::Expr::Collate { .. } => Err(Error::unsupported("COLLATE")),
             ast::Expr::Tuple(_) => Err(Error::unsupported("a row as a value")),
-            ast::Expr::UnaryOp {
-                op: UnaryOperator::Minus,
-                expr,
-            } => self.minus_power(expr),
             _ => Ok(None),
         }
-    }
-}
-
-impl Clause<'_> {
-    /// `-2 ^ 2` is 4: the sign binds closer than the power, which the parser has the other way.
-    fn minus_power(&self, e: &ast::Expr) -> Result<Option<Typed>> {
-        let ast::Expr::BinaryOp {
-            left,
-            op: BinaryOperator::PGExp,
-            right,
-        } = e
-        else {
-            return Ok(None);
-        };
-        let negative = ast::Expr::UnaryOp {
-            op: UnaryOperator::Minus,
-            expr: left.clone(),
-        };
-        let binder = self.binder();
-        let (left, right) = (binder.expr(&negative)?, binder.expr(right)?);
-        let power = bind::arithmetic(&BinaryOperator::PGExp)
-            .ok_or_else(|| Error::internal("no power among the operators"))?;
-        binder.arith(power, left, right).map(Some)
     }
 }
 
@@ -520,9 +492,4 @@ pub fn position(e: &ast::Expr, columns: usize, clause: &str) -> Result<Option<us
             format!("non-integer constant in {clause}"),
         )),
     }
-}
-
-/// TRUE.
-pub fn always() -> Expr {
-    Expr::Const(Datum::Bool(true))
 }
