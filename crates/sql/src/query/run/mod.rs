@@ -22,8 +22,6 @@ mod statement;
 pub mod store;
 mod subquery;
 mod tally;
-#[cfg(test)]
-mod tests;
 
 use block::value::Datum;
 use engine::Snapshot;
