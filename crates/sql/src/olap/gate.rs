@@ -115,6 +115,9 @@ impl Visitor for Gate {
     type Break = Error;
 
     fn pre_visit_query(&mut self, q: &Query) -> ControlFlow<Error> {
+        if query.fetch.is_some() {
+            return refuse("FETCH FIRST ... WITH TIES in the general lane");
+        }
         if !q.locks.is_empty() {
             return refuse("FOR UPDATE or FOR SHARE in a query of this kind");
         }

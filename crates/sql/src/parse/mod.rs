@@ -133,7 +133,8 @@ fn fetched(query: &mut ast::Query) -> Result<()> {
         return Err(Error::new("42601", "syntax error at or near \"percent\""));
     }
     if fetch.with_ties {
-        return Err(Error::unsupported("FETCH FIRST ... WITH TIES"));
+        query.fetch = Some(fetch);
+        return Ok(());
     }
     let one = || ast::Expr::Value(ast::Value::Number("1".to_string(), false).into());
     let count = fetch.quantity.unwrap_or_else(one);

@@ -184,7 +184,7 @@ fn named(e: &ast::Expr) -> (String, bool) {
         ast::Expr::Floor { .. } => own("floor"),
         ast::Expr::Extract { .. } => own("extract"),
         ast::Expr::AtTimeZone { .. } => own("timezone"),
-        ast::Expr::Exists { .. } => own("exists"),
+        ast::Expr::Exists { negated: false, .. } => own("exists"),
         ast::Expr::Subquery(q) => match &*q.body {
             ast::SetExpr::Select(select) => match select.projection.first() {
                 Some(ast::SelectItem::UnnamedExpr(e)) => (column_name(e), true),

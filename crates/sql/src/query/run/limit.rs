@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use block::value::Datum;
-
 use super::{Frame, Operator, operator};
 use crate::error::Result;
+use crate::exec::aggregate::encode;
 use crate::exec::select::count;
 use crate::query::plan::Limit;
 use crate::session::Core;
@@ -15,8 +14,9 @@ pub struct LimitRun {
     input: Box<dyn Operator>,
     to_skip: u64,
     left: u64,
-    /// With ties: what the last row has that others must have too.
-    last: Option<Vec<Datum>>,
+    /// With ties: what the last row has that others must have too, as bytes that are equal if the
+    /// values are.
+    last: Option<Vec<u8>>,
 }
 
 impl LimitRun {
@@ -30,12 +30,15 @@ impl LimitRun {
         }
     }
 
-    fn tie(&self, core: &mut Core, frame: &Frame) -> Result<Option<Vec<Datum>>> {
+    fn tie(&self, core: &mut Core, frame: &Frame) -> Result<Option<Vec<u8>>> {
         let Some(ties) = &self.plan.ties else {
             return Ok(None);
         };
-        let values = ties.iter().map(|e| frame.eval(e, core));
-        values.collect::<Result<_>>().map(Some)
+        let mut bytes = Vec::new();
+        for e in ties {
+            encode(e.eval(&frame.env(), core)?.get(), &mut bytes);
+        }
+        Ok(Some(bytes))
     }
 }
 

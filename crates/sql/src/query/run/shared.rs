@@ -141,7 +141,7 @@ impl SharedRun {
 }
 
 /// Whether two values are the same to the last bit, unlike equal ones: 1.0 and 1.00 are equal.
-fn is_same(a: &Datum, b: &Datum) -> bool {
+pub(super) fn is_same(a: &Datum, b: &Datum) -> bool {
     match (a, b) {
         (Datum::Numeric(a), Datum::Numeric(b)) => a.as_bytes() == b.as_bytes(),
         (Datum::Float8(a), Datum::Float8(b)) => a.to_bits() == b.to_bits(),

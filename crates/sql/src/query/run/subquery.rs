@@ -7,6 +7,7 @@ use std::sync::Arc;
 use block::value::Datum;
 use engine::Snapshot;
 
+use super::shared::is_same;
 use super::{Frame, Operator, operator};
 use crate::error::{Error, Result};
 use crate::exec::aggregate::encode;
@@ -56,7 +57,7 @@ impl SubqueryRun {
     pub fn value(&mut self, core: &mut Core, inputs: Vec<Datum>) -> Result<Datum> {
         if let Some((known, value)) = &self.last
             && self.plan.stable
-            && *known == inputs
+            && known.iter().zip(&inputs).all(|(a, b)| is_same(a, b))
         {
             return Ok(value.clone());
         }
