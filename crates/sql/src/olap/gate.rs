@@ -115,7 +115,7 @@ impl Visitor for Gate {
     type Break = Error;
 
     fn pre_visit_query(&mut self, q: &Query) -> ControlFlow<Error> {
-        if query.fetch.is_some() {
+        if q.fetch.is_some() {
             return refuse("FETCH FIRST ... WITH TIES in the general lane");
         }
         if !q.locks.is_empty() {
