@@ -296,8 +296,8 @@ impl Groups {
 
     /// Gives the row's arguments to its groups in memory, and puts them aside for the others.
     ///
-    /// What is put aside: the group's values, then of each aggregate whether its filter holds (if it
-    /// has one), and its arguments.
+    /// What is put aside: the group's values, then of each aggregate whether its filter holds (if
+    /// it has one), and its arguments.
     fn add_and_spill(&mut self, core: &mut Core, frame: &Frame) -> Result<()> {
         let env = frame.env();
         let mut values: Vec<Val<'_>> = Vec::new();

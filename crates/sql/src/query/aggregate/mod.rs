@@ -6,8 +6,8 @@
 //! **Invariants.**
 //! - A [`State`] depends on the values taken in and their order, and on nothing else. Groups and
 //!   windows share it.
-//! - The operators keep groups within `work_mem`. Rows of further groups go to a sort by the group's
-//!   key, and are aggregated one group at a time.
+//! - The operators keep groups within `work_mem`. Rows of further groups go to a sort by the
+//!   group's key, and are aggregated one group at a time.
 
 mod decimal;
 mod distinct;
@@ -56,6 +56,12 @@ impl Aggregate {
     /// Whether a row with a NULL argument does not count.
     pub fn is_strict(self) -> bool {
         !matches!(self, Aggregate::CountRows | Aggregate::StringAgg(_))
+    }
+
+    /// Whether a value that comes again changes nothing.
+    fn ignores_repeats(self) -> bool {
+        use Aggregate::{BitAnd, BitOr, BoolAnd, BoolOr, Max, Min};
+        matches!(self, Min(_) | Max(_) | BoolAnd | BoolOr | BitAnd | BitOr)
     }
 
     /// Whether what is kept of a group grows with its rows.

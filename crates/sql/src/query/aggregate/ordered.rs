@@ -17,7 +17,8 @@ pub const SET_ENTRY: usize = 2 * size_of::<Box<[u8]>>();
 
 /// Whether a call needs its rows in an order of their own.
 pub fn is_ordered(call: &AggregateCall) -> bool {
-    call.distinct || !call.order.is_empty() || call.function.grows()
+    let distinct = call.distinct && !call.function.ignores_repeats();
+    distinct || !call.order.is_empty() || call.function.grows()
 }
 
 /// The arguments of such a call, while rows come.
