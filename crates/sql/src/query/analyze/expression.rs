@@ -304,11 +304,9 @@ impl<'c> Clause<'c> {
         if aggregate::is_aggregate(name) {
             return self.aggregate_call(name, f).map(Some);
         }
-        if crate::query::window::find(name, &[]).is_some()
-            || matches!(name, "lag" | "lead" | "first_value" | "last_value" | "nth_value" | "ntile")
-        {
+        if crate::query::window::is_window_function(name) {
             return Err(Error::new(
-                "42P20",
+                "42809",
                 format!("window function {name} requires an OVER clause"),
             ));
         }
@@ -333,7 +331,7 @@ impl<'c> Clause<'c> {
                 format!("FILTER specified, but {name} is not an aggregate function"),
             ));
         }
-        if is_of_later_issues(name) {
+        if aggregate::is_unsupported(name) || is_of_later_issues(name) {
             return Err(Error::unsupported(format!("function {name}")));
         }
         Ok(None)
@@ -400,20 +398,11 @@ fn is_system_column(name: &str) -> bool {
     )
 }
 
-/// Functions that have names of aggregates or set-returning functions which are not there yet.
+/// Functions that give several rows, which are not there yet.
 fn is_of_later_issues(name: &str) -> bool {
     matches!(
         name,
-        "array_agg"
-            | "json_agg"
-            | "jsonb_agg"
-            | "json_object_agg"
-            | "jsonb_object_agg"
-            | "xmlagg"
-            | "percentile_cont"
-            | "percentile_disc"
-            | "mode"
-            | "unnest"
+        "unnest"
             | "generate_subscripts"
             | "regexp_matches"
             | "regexp_split_to_table"

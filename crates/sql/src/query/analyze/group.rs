@@ -134,17 +134,9 @@ impl Clause<'_> {
         let binder = self.binder();
         let types: Vec<SqlType> = args.iter().map(|a| a.ty).collect();
         let shown = || types.iter().map(|t| t.name()).collect::<Vec<_>>().join(", ");
-        let as_text: Vec<SqlType> = types
-            .iter()
-            .map(|t| match t {
-                SqlType::Unknown => SqlType::Text,
-                t => *t,
-            })
-            .collect();
-        let found = aggregate::find(name, &types).or_else(|| aggregate::find(name, &as_text));
-        let Some(found) = found else {
+        let Some(found) = aggregate::find(name, &types) else {
             let hint = "No function matches the given name and argument types. You might need to add explicit type casts.";
-            return Err(match types.contains(&SqlType::Unknown) {
+            return Err(match aggregate::is_ambiguous(name, &types) {
                 true => Error::new("42725", format!("function {name}({}) is not unique", shown()))
                     .hint("Could not choose a best candidate function. You might need to add explicit type casts."),
                 false => Error::new("42883", format!("function {name}({}) does not exist", shown()))
