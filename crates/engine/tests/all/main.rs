@@ -11,11 +11,11 @@ mod crash;
 mod damage;
 mod faults;
 mod races;
+mod records;
 mod sequences;
 mod shared;
 #[cfg(debug_assertions)]
 mod simulation;
-mod records;
 mod sort;
 mod survivors;
 mod threads;

@@ -6,11 +6,11 @@ use engine::Snapshot;
 
 use super::aggregate::{Groups, of_parts};
 use super::drive::{Consumer, RowSource, SourceRun, drive_table};
+use super::feed::each;
 use super::lock::{Locking, kept, kept_columns, to_keep};
 use super::profile::StepKey;
 use super::sort::{Rows, Sorter};
 use super::source::TableCursor;
-use super::feed::each;
 use crate::api::RowSink;
 use crate::error::{Error, Result};
 use crate::expr::{Env, Expr, Val};

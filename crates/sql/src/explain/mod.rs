@@ -2,6 +2,7 @@
 
 mod tree;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
     }
     let mut lines = Lines {
         lines: Vec::new(),
+        names: Names::new(),
         measured: measured.as_ref(),
     };
     lines.statement(&statement, &mut session.core)?;
@@ -117,9 +119,14 @@ impl RowSink for Count {
     }
 }
 
+/// Registers by number, with what they are called.
+type Names = HashMap<usize, String>;
+
 /// The lines of a plan as they are put together.
 struct Lines<'m> {
     lines: Vec<String>,
+    /// What the registers of the tree lane's plan are.
+    names: Names,
     measured: Option<&'m Measured>,
 }
 
@@ -315,7 +322,7 @@ impl Lines<'_> {
                 let def = &a.table.indexes[*index];
                 let text = format!("Index Scan using {} on {name}{rows}{took}", def.name);
                 self.step(depth, text);
-                let keys = tree::whole_keys(a, *index, keys);
+                let keys = tree::whole_keys(a, *index, keys, &self.names);
                 self.note(depth, format!("Index Cond: {keys}"));
             }
             Path::Index {
@@ -327,7 +334,7 @@ impl Lines<'_> {
                     depth,
                     format!("Index Scan{way} using {} on {name}{rows}{took}", def.name),
                 );
-                let terms = index_terms(a);
+                let terms = index_terms(a, &self.names);
                 if !terms.is_empty() {
                     self.note(depth, format!("Index Cond: ({})", terms.join(" AND ")));
                 }
@@ -356,14 +363,14 @@ impl Lines<'_> {
             }
         }
         if let Some(f) = &a.filter {
-            self.note(depth, format!("Filter: {}", shown(f, a)));
+            self.note(depth, format!("Filter: {}", shown(f, a, &self.names)));
             self.removed(StepKey::of(a), depth);
         }
     }
 }
 
 /// The conditions that an index is entered by.
-fn index_terms(a: &TableAccess) -> Vec<String> {
+fn index_terms(a: &TableAccess, names: &Names) -> Vec<String> {
     let Path::Index {
         index,
         equal,
@@ -380,16 +387,16 @@ fn index_terms(a: &TableAccess) -> Vec<String> {
     let mut terms: Vec<String> = equal
         .iter()
         .enumerate()
-        .map(|(i, e)| format!("{} = {}", column(i), shown(e, a)))
+        .map(|(i, e)| format!("{} = {}", column(i), shown(e, a, names)))
         .collect();
     if !any_of.is_empty() {
-        let list: Vec<String> = any_of.iter().map(|e| shown(e, a)).collect();
+        let list: Vec<String> = any_of.iter().map(|e| shown(e, a, names)).collect();
         terms.push(format!("{} IN ({})", column(equal.len()), list.join(", ")));
     }
     for (bound, operators) in [(low, [">", ">="]), (high, ["<", "<="])] {
         if let Some(b) = bound {
             let operator = operators[usize::from(b.inclusive)];
-            let value = shown(&b.value, a);
+            let value = shown(&b.value, a, names);
             terms.push(format!("{} {operator} {value}", column(equal.len())));
         }
     }
@@ -397,7 +404,7 @@ fn index_terms(a: &TableAccess) -> Vec<String> {
 }
 
 /// An expression, roughly as it was written.
-fn shown(e: &Expr, a: &TableAccess) -> String {
+fn shown(e: &Expr, a: &TableAccess, names: &Names) -> String {
     let column = |i: usize, t: &Table| {
         t.columns
             .get(i)
@@ -409,32 +416,46 @@ fn shown(e: &Expr, a: &TableAccess) -> String {
         Expr::Const(Datum::Int4(i)) => i.to_string(),
         Expr::Const(Datum::Int8(i)) => i.to_string(),
         Expr::Const(d) => format!("{d:?}"),
-        Expr::Param(i) => format!("${}", i + 1),
+        Expr::Param(i) => match names.get(i) {
+            Some(name) => name.clone(),
+            None => format!("${}", i + 1),
+        },
+        Expr::Subquery { number, .. } => format!("(SubPlan {number})"),
         Expr::Column(i) => match i.checked_sub(a.offset) {
             Some(own) => column(own, &a.table),
             None => format!("outer.{}", i + 1),
         },
-        Expr::Compare(op, l, r) => format!("({} {} {})", shown(l, a), op.symbol(), shown(r, a)),
+        Expr::Compare(op, l, r) => format!(
+            "({} {} {})",
+            shown(l, a, names),
+            op.symbol(),
+            shown(r, a, names)
+        ),
         Expr::And(list) => list
             .iter()
-            .map(|e| shown(e, a))
+            .map(|e| shown(e, a, names))
             .collect::<Vec<_>>()
             .join(" AND "),
         Expr::Or(list) => format!(
             "({})",
             list.iter()
-                .map(|e| shown(e, a))
+                .map(|e| shown(e, a, names))
                 .collect::<Vec<_>>()
                 .join(" OR ")
         ),
-        Expr::Not(e) => format!("NOT {}", shown(e, a)),
+        Expr::Not(e) => format!("NOT {}", shown(e, a, names)),
         Expr::IsNull { expr, negated } => format!(
             "({} IS {}NULL)",
-            shown(expr, a),
+            shown(expr, a, names),
             if *negated { "NOT " } else { "" }
         ),
-        Expr::Arith(op, _, l, r) => format!("({} {} {})", shown(l, a), op.symbol(), shown(r, a)),
-        Expr::Cast(c, e) => format!("({})::{}", shown(e, a), c.to.format(c.typmod)),
+        Expr::Arith(op, _, l, r) => format!(
+            "({} {} {})",
+            shown(l, a, names),
+            op.symbol(),
+            shown(r, a, names)
+        ),
+        Expr::Cast(c, e) => format!("({})::{}", shown(e, a, names), c.to.format(c.typmod)),
         _ => "...".into(),
     }
 }

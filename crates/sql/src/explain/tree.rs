@@ -1,23 +1,23 @@
 //! EXPLAIN of the tree lane's plans.
 
-use super::{Lines, shown};
+use super::{Lines, Names, shown};
 use crate::error::Result;
 use crate::expr::Expr;
-use crate::plan::TableAccess;
+use crate::plan::{Path, TableAccess};
 use crate::query::Plan;
 use crate::query::plan::{JoinKind, Node, SetKind};
 
 impl Lines<'_> {
     pub(super) fn tree(&mut self, plan: &Plan, depth: usize) -> Result<()> {
-        self.node(&plan.root, depth);
+        self.file(&plan.root, depth);
         for (number, shared) in plan.shared.iter().enumerate() {
             if shared.name.is_empty() {
                 continue;
             }
             self.note(depth, format!("CTE {} [{number}]", shared.name));
-            self.node(&shared.root, depth + 1);
+            self.file(&shared.root, depth + 1);
             if let Some(recursive) = &shared.recursive {
-                self.node(&recursive.root, depth + 1);
+                self.file(&recursive.root, depth + 1);
             }
         }
         for (number, subquery) in plan.subqueries.iter().enumerate() {
@@ -25,9 +25,16 @@ impl Lines<'_> {
                 continue;
             }
             self.note(depth, format!("SubPlan {number}"));
-            self.node(&subquery.root, depth + 1);
+            self.file(&subquery.root, depth + 1);
         }
         Ok(())
+    }
+
+    /// The steps of one register file.
+    fn file(&mut self, root: &Node, depth: usize) {
+        self.names.clear();
+        name_registers(root, &mut self.names);
+        self.node(root, depth);
     }
 
     fn node(&mut self, node: &Node, depth: usize) {
@@ -41,7 +48,19 @@ impl Lines<'_> {
                 step(self, &format!("Values Scan  (rows={})", v.rows.len()));
             }
             Node::Series(_) => step(self, "Function Scan on generate_series"),
-            Node::Table(t) => self.access_as(&t.access, &t.alias, depth),
+            Node::Table(t) => {
+                self.access_as(&t.access, &t.alias, depth);
+                if let Some(listed) = &t.listed {
+                    let index = match &listed.access.path {
+                        Path::Keys { index, .. } => &t.access.table.indexes[*index].name,
+                        _ => &t.access.table.name,
+                    };
+                    let (number, most) = (listed.subquery, listed.most);
+                    let text =
+                        format!("Or by {index}, if SubPlan {number} gives up to {most} keys");
+                    self.note(depth, text);
+                }
+            }
             Node::View(v) => step(self, &scan("View Scan", v.view.name, &v.alias)),
             Node::Shared(s) => {
                 let name = match s.last_round {
@@ -72,7 +91,10 @@ impl Lines<'_> {
                 self.node(&j.inner, below);
             }
             Node::Hash(j) => {
-                step(self, &format!("Hash{} Join", kind_of(j.kind).trim_end_matches(" Join")));
+                step(
+                    self,
+                    &format!("Hash{} Join", kind_of(j.kind).trim_end_matches(" Join")),
+                );
                 self.node(&j.probe, below);
                 self.step(below, "Hash".to_string());
                 self.node(&j.build, below + 1);
@@ -136,6 +158,60 @@ impl Lines<'_> {
     }
 }
 
+/// Names the registers that columns of relations go to, and keys of groups that are columns.
+fn name_registers(node: &Node, names: &mut Names) {
+    match node {
+        Node::One
+        | Node::Nothing
+        | Node::Values(_)
+        | Node::Series(_)
+        | Node::Shared(_)
+        | Node::SetOperation(_) => {}
+        Node::Table(t) => {
+            for (column, register) in &t.columns {
+                let name = &t.access.table.columns[*column].name;
+                names.insert(*register, format!("{}.{name}", t.alias));
+            }
+        }
+        Node::View(v) => {
+            for (column, register) in &v.columns {
+                let (name, _) = v.view.columns[*column];
+                names.insert(*register, format!("{}.{name}", v.alias));
+            }
+        }
+        Node::With(n) => name_registers(&n.input, names),
+        Node::Filter(n) => name_registers(&n.input, names),
+        Node::Compute(n) => name_registers(&n.input, names),
+        Node::Keep(n) => name_registers(&n.input, names),
+        Node::Distinct(n) => name_registers(&n.input, names),
+        Node::Sort(n) => name_registers(&n.input, names),
+        Node::Window(n) => name_registers(&n.input, names),
+        Node::Limit(n) => name_registers(&n.input, names),
+        Node::Lock(n) => name_registers(&n.input, names),
+        Node::Loop(n) => {
+            name_registers(&n.outer, names);
+            name_registers(&n.inner, names);
+        }
+        Node::Hash(n) => {
+            name_registers(&n.probe, names);
+            name_registers(&n.build, names);
+        }
+        Node::Group(g) => {
+            name_registers(&g.input, names);
+            for (key, register) in g.keys.iter().chain(&g.decided) {
+                if let Expr::Param(from) = key
+                    && let Some(name) = names.get(from).cloned()
+                {
+                    names.insert(*register, name);
+                }
+            }
+            for a in &g.aggregates {
+                names.insert(a.into, format!("{:?}", a.function).to_lowercase());
+            }
+        }
+    }
+}
+
 fn kind_of(kind: JoinKind) -> &'static str {
     match kind {
         JoinKind::Inner => "",
@@ -153,10 +229,15 @@ fn scan(kind: &str, name: &str, alias: &str) -> String {
 }
 
 /// The keys by which an index is entered several times.
-pub(super) fn whole_keys(a: &TableAccess, index: usize, keys: &[Vec<Expr>]) -> String {
+pub(super) fn whole_keys(
+    a: &TableAccess,
+    index: usize,
+    keys: &[Vec<Expr>],
+    names: &Names,
+) -> String {
     let columns = &a.table.indexes[index].keys;
     let width = keys.first().map_or(0, Vec::len);
-    let names: Vec<&str> = columns
+    let columns: Vec<&str> = columns
         .iter()
         .take(width)
         .map(|k| a.table.columns[k.column].name.as_str())
@@ -164,9 +245,9 @@ pub(super) fn whole_keys(a: &TableAccess, index: usize, keys: &[Vec<Expr>]) -> S
     let keys: Vec<String> = keys
         .iter()
         .map(|key| {
-            let values: Vec<String> = key.iter().map(|e| shown(e, a)).collect();
+            let values: Vec<String> = key.iter().map(|e| shown(e, a, names)).collect();
             format!("({})", values.join(", "))
         })
         .collect();
-    format!("({}) IN ({})", names.join(", "), keys.join(", "))
+    format!("({}) IN ({})", columns.join(", "), keys.join(", "))
 }

@@ -9,8 +9,8 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins,
 };
 
-use super::select::LockRows;
 use super::Feed;
+use super::select::LockRows;
 use super::supply::General;
 use super::{Planner, finds_call};
 use crate::api::ColumnDesc;

@@ -127,7 +127,8 @@ impl SqlSession {
     /// A statement from the plan cache, or planned with the dictionary of this version or a later
     /// one.
     fn planned(&mut self, version: u64, sql: &str, param_oids: &[u32]) -> Result<Arc<Statement>> {
-        let shared = !self.core.has_own_dict() && self.core.settings.hot().lane == super::Lane::Auto;
+        let shared =
+            !self.core.has_own_dict() && self.core.settings.hot().lane == super::Lane::Auto;
         let plans = &self.core.database.plans;
         if shared && let Some(known) = plans.get(version, sql, param_oids) {
             self.refuse_if_failed(&known)?;

@@ -18,8 +18,8 @@ use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, Utility};
 use crate::pgtype;
 use crate::plan::{
-    DeletePlan, Feed, FoundRows, InsertPlan, InsertSource, Output, Planner, SelectPlan, SuppliedWrite,
-    UpdatePlan, merged, supply,
+    DeletePlan, Feed, FoundRows, InsertPlan, InsertSource, Output, Planner, SelectPlan,
+    SuppliedWrite, UpdatePlan, merged, supply,
 };
 use crate::types::SqlType;
 
@@ -501,12 +501,18 @@ fn undirected(
     };
     let plan = match tree {
         Ok(plan) if !large && lane != Lane::General => plan,
-        Err(e) if !e.is_refusal() => return Err(e),
+        Err(e) if !e.is_refusal() || lane == Lane::Tree => return Err(e),
         tree => {
             merged::write_out(q, planner.dict)?;
-            match (general_query(core, planner, q, params, general, refused), tree) {
+            match (
+                general_query(core, planner, q, params, general, refused),
+                tree,
+            ) {
                 (Ok((kind, Some(columns), tables)), Ok(plan))
-                    if columns.iter().map(|c| c.ty).eq(plan.columns.iter().map(|c| c.ty)) =>
+                    if columns
+                        .iter()
+                        .map(|c| c.ty)
+                        .eq(plan.columns.iter().map(|c| c.ty)) =>
                 {
                     // What a client is told of a query does not depend on the lane.
                     let _ = columns;

@@ -156,6 +156,7 @@ fn compare(seed: u64, padding: u32, rng: &mut Rng, queries: Option<u64>) {
         for _ in 0..queries.unwrap_or(QUERIES) {
             let query = query(rng);
             let by_key = query.replace('@', "i");
+            rows(session, "set query_lane = general").unwrap();
             let (with, without) = (
                 rows(session, &by_key),
                 rows(session, &query.replace('@', "n")),
@@ -166,6 +167,16 @@ fn compare(seed: u64, padding: u32, rng: &mut Rng, queries: Option<u64>) {
                 count(&with),
                 count(&without)
             );
+            // Both lanes, by whatever way each takes.
+            rows(session, "set query_lane = tree").unwrap();
+            let tree = rows(session, &by_key);
+            assert!(
+                with == tree,
+                "BRAID_SEED={seed}: {by_key}: {} rows in the general lane, {} in the tree lane",
+                count(&with),
+                count(&tree)
+            );
+            rows(session, "set query_lane = general").unwrap();
             compared += 1;
             found += u64::from(with.is_ok_and(|rows| !rows.is_empty()));
             let plan = rows(session, &format!("explain analyze {by_key}")).unwrap_or_default();

@@ -174,7 +174,10 @@ impl<'c> Clause<'c> {
     /// Two rows of values, compared.
     fn rows(&self, left: &[Typed], op: &BinaryOperator, right: &[Typed]) -> Result<Typed> {
         if left.len() != right.len() {
-            return Err(Error::new("42601", "unequal number of entries in row expressions"));
+            return Err(Error::new(
+                "42601",
+                "unequal number of entries in row expressions",
+            ));
         }
         let binder = self.binder();
         let pairs = || left.iter().cloned().zip(right.iter().cloned());
@@ -267,7 +270,10 @@ impl<'c> Clause<'c> {
             return Ok(None);
         };
         if left.len() != right.len() {
-            return Err(Error::new("42601", "unequal number of entries in row expressions"));
+            return Err(Error::new(
+                "42601",
+                "unequal number of entries in row expressions",
+            ));
         }
         let binder = self.binder();
         let mut parts = Vec::new();

@@ -519,10 +519,7 @@ impl Analyzer<'_> {
             }
             (RelationKind::Row(mut row), true) => {
                 let register = scope.file.register();
-                row.push((
-                    register,
-                    Expr::Const(block::value::Datum::Int8(1)),
-                ));
+                row.push((register, Expr::Const(block::value::Datum::Int8(1))));
                 registers.push(register);
                 let number = Typed::new(Expr::Column(register), SqlType::Int8);
                 found.columns.push(column("ordinality", number));
@@ -561,14 +558,18 @@ impl Analyzer<'_> {
         if !(2..=3).contains(&args.len()) {
             return Err(missing());
         }
-        let number = |t: &SqlType| t.is_integer() || matches!(t, SqlType::Numeric | SqlType::Unknown);
+        let number =
+            |t: &SqlType| t.is_integer() || matches!(t, SqlType::Numeric | SqlType::Unknown);
         if !types.iter().all(number) {
-            return Err(match types.iter().any(|t| {
-                matches!(t, SqlType::Timestamp | SqlType::TimestampTz | SqlType::Date)
-            }) {
-                true => Error::unsupported("generate_series of times"),
-                false => missing(),
-            });
+            return Err(
+                match types
+                    .iter()
+                    .any(|t| matches!(t, SqlType::Timestamp | SqlType::TimestampTz | SqlType::Date))
+                {
+                    true => Error::unsupported("generate_series of times"),
+                    false => missing(),
+                },
+            );
         }
         let ty = match () {
             () if types.contains(&SqlType::Numeric) => SqlType::Numeric,

@@ -55,7 +55,12 @@ impl Clause<'_> {
         groups.in_aggregate.set(false);
         let (mut call, result) = call?;
         let mut all = groups.aggregates.borrow_mut();
-        let same = |known: &&AggregateCall| AggregateCall { into: 0, ..(*known).clone() } == call;
+        let same = |known: &&AggregateCall| {
+            AggregateCall {
+                into: 0,
+                ..(*known).clone()
+            } == call
+        };
         let into = match all.iter().find(same) {
             Some(known) => known.into,
             None => {
@@ -109,11 +114,7 @@ impl Clause<'_> {
                 "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
             ));
         }
-        let filter = f
-            .filter
-            .as_ref()
-            .map(|e| binder.condition(e))
-            .transpose()?;
+        let filter = f.filter.as_ref().map(|e| binder.condition(e)).transpose()?;
         let call = AggregateCall {
             function,
             args,
@@ -133,7 +134,13 @@ impl Clause<'_> {
     ) -> Result<(aggregate::Aggregate, Vec<Expr>, SqlType)> {
         let binder = self.binder();
         let types: Vec<SqlType> = args.iter().map(|a| a.ty).collect();
-        let shown = || types.iter().map(|t| t.name()).collect::<Vec<_>>().join(", ");
+        let shown = || {
+            types
+                .iter()
+                .map(|t| t.name())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         let Some(found) = aggregate::find(name, &types) else {
             let hint = "No function matches the given name and argument types. You might need to add explicit type casts.";
             return Err(match aggregate::is_ambiguous(name, &types) {
@@ -192,7 +199,9 @@ impl Clause<'_> {
             });
         }
         match any && !mine {
-            true => Err(Error::unsupported("an aggregate of an outer query's columns only")),
+            true => Err(Error::unsupported(
+                "an aggregate of an outer query's columns only",
+            )),
             false => Ok(()),
         }
     }
@@ -350,9 +359,8 @@ impl Keys {
                 columns.contains(r)
                     && self.sets.len() == 1
                     && key.iter().all(|k| {
-                        let grouped = |(known, ..): &(Expr, Expr, Register)| {
-                            *known == Expr::Column(*k)
-                        };
+                        let grouped =
+                            |(known, ..): &(Expr, Expr, Register)| *known == Expr::Column(*k);
                         self.keys.iter().any(grouped)
                     })
             });

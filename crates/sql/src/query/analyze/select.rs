@@ -129,10 +129,7 @@ impl Analyzer<'_> {
             let binder = clause.binder();
             let value = binder.coerce(binder.expr(e)?, SqlType::Int8, -1, CastContext::Assignment);
             let value = value.map_err(|e| match e.sqlstate() {
-                "42846" => Error::new(
-                    "42804",
-                    format!("argument of {name} must be type bigint"),
-                ),
+                "42846" => Error::new("42804", format!("argument of {name} must be type bigint")),
                 _ => e,
             })?;
             let own = super::group::own_registers(scope);
@@ -298,8 +295,14 @@ impl Analyzer<'_> {
             select.columns.push((register, e));
         }
         if distinct {
-            let keys: Vec<Expr> = outputs.iter().map(|o| o.value.expr.clone()).collect();
-            if !order.iter().all(|k| keys.contains(&k.expr)) {
+            let shown: Vec<Expr> = outputs.iter().map(|o| o.value.expr.clone()).collect();
+            // Padding makes no difference.
+            let keys = outputs.iter().map(|o| match o.value.ty {
+                SqlType::Char => Expr::unpadded(o.value.expr.clone()),
+                _ => o.value.expr.clone(),
+            });
+            let keys: Vec<Expr> = keys.collect();
+            if !order.iter().all(|k| shown.contains(&k.expr)) {
                 return Err(Error::new(
                     "42P10",
                     "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
@@ -451,7 +454,10 @@ impl Analyzer<'_> {
         Ok(match item {
             ast::Expr::Rollup(list) => {
                 let items = list.iter().map(|l| places(l)).collect::<Result<Vec<_>>>()?;
-                (0..=items.len()).rev().map(|n| items[..n].concat()).collect()
+                (0..=items.len())
+                    .rev()
+                    .map(|n| items[..n].concat())
+                    .collect()
             }
             ast::Expr::Cube(list) => {
                 const MOST: usize = 12;
@@ -475,14 +481,16 @@ impl Analyzer<'_> {
                 let mut sets = Vec::new();
                 for set in list {
                     match set.as_slice() {
-                        [nested @ (ast::Expr::Rollup(_)
-                        | ast::Expr::Cube(_)
-                        | ast::Expr::GroupingSets(_))] => {
+                        [
+                            nested @ (ast::Expr::Rollup(_)
+                            | ast::Expr::Cube(_)
+                            | ast::Expr::GroupingSets(_)),
+                        ] => {
                             sets.extend(self.grouping_sets(nested, clause, groups, outputs, keys)?);
                         }
-                        [ast::Expr::Tuple(list)] => sets.push(places_of(
-                            self, list, clause, groups, outputs, keys,
-                        )?),
+                        [ast::Expr::Tuple(list)] => {
+                            sets.push(places_of(self, list, clause, groups, outputs, keys)?)
+                        }
                         list => sets.push(places_of(self, list, clause, groups, outputs, keys)?),
                     }
                 }

@@ -13,9 +13,7 @@ use crate::expr::Expr;
 use crate::expr::cast::CastContext;
 use crate::plan::SortKey;
 use crate::query::aggregate;
-use crate::query::window::{
-    self, Bound, Exclude, Units, WindowCall, WindowFrame, WindowFunction,
-};
+use crate::query::window::{self, Bound, Exclude, Units, WindowCall, WindowFrame, WindowFunction};
 use crate::types::SqlType;
 
 /// What a window specification comes to.
@@ -74,11 +72,7 @@ impl Clause<'_> {
         Ok(value)
     }
 
-    fn window_parts(
-        &self,
-        name: &str,
-        f: &ast::Function,
-    ) -> Result<(WindowCall, SqlType, Bounds)> {
+    fn window_parts(&self, name: &str, f: &ast::Function) -> Result<(WindowCall, SqlType, Bounds)> {
         let bounds = match &f.over {
             Some(WindowType::WindowSpec(spec)) => self.bounds(&self.resolved(spec)?)?,
             Some(WindowType::NamedWindow(name)) => self.bounds(&self.named(name)?)?,
@@ -157,7 +151,10 @@ impl Clause<'_> {
         let groups = self.groups;
         let found = groups.and_then(|g| {
             let named = g.named.borrow();
-            named.iter().find(|(n, _)| *n == name).map(|(_, s)| s.clone())
+            named
+                .iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, s)| s.clone())
         });
         found.ok_or_else(|| Error::new("42704", format!("window \"{name}\" does not exist")))
     }

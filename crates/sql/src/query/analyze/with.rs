@@ -371,7 +371,9 @@ fn inputs_of(file: &super::scope::File) -> Result<Vec<(Register, Register)>> {
         .into_iter()
         .map(|(e, register)| match e {
             Expr::Column(outer) => Ok((outer, register)),
-            _ => Err(Error::unsupported("a WITH query of an outer query's merged column")),
+            _ => Err(Error::unsupported(
+                "a WITH query of an outer query's merged column",
+            )),
         })
         .collect()
 }
@@ -426,7 +428,8 @@ fn is_volatile(q: &ast::Query) -> bool {
     ];
     let found = ast::visit_expressions(q, |e| match e {
         ast::Expr::Function(f)
-            if names::Qualified::new(&f.name).is_ok_and(|n| VOLATILE.contains(&n.name.as_str())) =>
+            if names::Qualified::new(&f.name)
+                .is_ok_and(|n| VOLATILE.contains(&n.name.as_str())) =>
         {
             ControlFlow::Break(())
         }

@@ -42,7 +42,13 @@ impl Planner<'_> {
                 table,
                 columns,
                 row_id,
-            } => self.table(relation, (table, columns, *row_id), conditions, order, limited),
+            } => self.table(
+                relation,
+                (table, columns, *row_id),
+                conditions,
+                order,
+                limited,
+            ),
             _ => {
                 let built = self.other(relation)?;
                 Ok((self.filtered(built, conditions), order.is_empty()))
@@ -116,9 +122,7 @@ impl Planner<'_> {
             access,
             alias: relation.alias.clone(),
             columns: used,
-            row_id: row_id
-                .filter(|r| self.uses.contains(r))
-                .map(|r| self.at(r)),
+            row_id: row_id.filter(|r| self.uses.contains(r)).map(|r| self.at(r)),
             listed,
             rows,
         };
@@ -199,7 +203,9 @@ impl Planner<'_> {
         };
         let (node, rows, cost) = match &relation.kind {
             RelationKind::Table { .. } => {
-                return Err(crate::error::Error::internal("a table read as another relation"));
+                return Err(crate::error::Error::internal(
+                    "a table read as another relation",
+                ));
             }
             RelationKind::View { view, columns } => {
                 let scan = ViewScan {

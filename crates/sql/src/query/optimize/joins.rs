@@ -66,7 +66,8 @@ impl Planner<'_> {
         }
         let own: HashSet<Register> = list.iter().flat_map(|i| i.own.iter().copied()).collect();
         for item in &mut list {
-            item.needs.retain(|r| own.contains(r) && !item.own.contains(r));
+            item.needs
+                .retain(|r| own.contains(r) && !item.own.contains(r));
         }
         if conditions.iter().any(is_never) {
             let built = Built {
@@ -226,10 +227,7 @@ impl Planner<'_> {
                     continue;
                 }
                 let next = self.with(join, &way, at)?;
-                if best
-                    .as_ref()
-                    .is_none_or(|b| next.built.cost < b.built.cost)
-                {
+                if best.as_ref().is_none_or(|b| next.built.cost < b.built.cost) {
                     best = Some(next);
                 }
             }
@@ -524,11 +522,7 @@ impl Join<'_> {
 }
 
 /// What is left of conditions besides the keys of a hash join.
-fn rest(
-    conditions: &[Expr],
-    left: &HashSet<Register>,
-    right: &HashSet<Register>,
-) -> Vec<Expr> {
+fn rest(conditions: &[Expr], left: &HashSet<Register>, right: &HashSet<Register>) -> Vec<Expr> {
     let is_key = |c: &&Expr| equality(c, left, right).is_none();
     conditions.iter().filter(is_key).cloned().collect()
 }

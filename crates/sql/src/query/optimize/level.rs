@@ -110,12 +110,7 @@ impl Planner<'_> {
         })
     }
 
-    fn select(
-        &mut self,
-        s: &Select,
-        order: &[SortKey],
-        limited: bool,
-    ) -> Result<(Built, bool)> {
+    fn select(&mut self, s: &Select, order: &[SortKey], limited: bool) -> Result<(Built, bool)> {
         let plain = s.group.is_none()
             && s.windows.is_empty()
             && s.series.is_empty()
@@ -167,7 +162,9 @@ impl Planner<'_> {
 
     fn grouped(&self, built: Built, g: &Grouping) -> Built {
         let pairs = |list: &[(Expr, usize)]| {
-            let lowered = list.iter().map(|(e, r)| (self.lower(e.clone()), self.at(*r)));
+            let lowered = list
+                .iter()
+                .map(|(e, r)| (self.lower(e.clone()), self.at(*r)));
             lowered.collect::<Vec<_>>()
         };
         let group = Group {

@@ -179,11 +179,7 @@ fn volatile_subqueries(all: &[Option<tree::Subquery>]) -> HashSet<usize> {
     }
 }
 
-fn plan_subquery(
-    around: &Around<'_>,
-    s: tree::Subquery,
-    volatile: bool,
-) -> Result<plan::Subquery> {
+fn plan_subquery(around: &Around<'_>, s: tree::Subquery, volatile: bool) -> Result<plan::Subquery> {
     let mut uses = HashSet::new();
     uses::of_level(&s.level, &mut uses);
     // Before the test is counted: what the rows depend on.

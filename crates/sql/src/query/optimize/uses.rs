@@ -88,7 +88,11 @@ pub fn each_expr(level: &Level, f: &mut dyn FnMut(&Expr)) {
                 g.keys.iter().chain(&g.decided).for_each(|(e, _)| f(e));
                 for a in &g.aggregates {
                     let order = a.order.iter().map(|k| &k.expr);
-                    a.args.iter().chain(order).chain(&a.filter).for_each(&mut *f);
+                    a.args
+                        .iter()
+                        .chain(order)
+                        .chain(&a.filter)
+                        .for_each(&mut *f);
                 }
             }
             for w in &s.windows {

@@ -38,8 +38,7 @@ impl Running {
     }
 
     pub fn new(plan: &Plan, params: &[Datum], snapshot: Snapshot, measured: bool) -> Running {
-        let subquery =
-            |plan| Some(Box::new(SubqueryRun::new(plan, params, snapshot, measured)));
+        let subquery = |plan| Some(Box::new(SubqueryRun::new(plan, params, snapshot, measured)));
         let shared = |plan| Some(Box::new(SharedRun::new(plan, params, snapshot, measured)));
         Running {
             subqueries: plan.subqueries.iter().map(subquery).collect(),
@@ -151,4 +150,3 @@ pub fn locked(plan: &Arc<Plan>, core: &mut Core, params: &[Datum]) -> Result<Spo
         "could not serialize access due to concurrent update",
     ))
 }
-

@@ -244,4 +244,3 @@ impl Core {
         value.map(Val::Own)
     }
 }
-
