@@ -25,6 +25,8 @@ pub struct Fields {
     pub constraint: Option<String>,
     /// The function of PostgreSQL's that raises this error. Only where drivers go by it.
     pub routine: Option<&'static str>,
+    /// No other lane is to be asked.
+    decided: bool,
 }
 
 impl Error {
@@ -40,6 +42,7 @@ impl Error {
             column: None,
             constraint: None,
             routine: None,
+            decided: false,
         }))
     }
     /// A feature that PostgreSQL has and Braid does not.
@@ -50,7 +53,12 @@ impl Error {
     /// that another lane may do better: not one of PostgreSQL's own refusals.
     pub fn is_refusal(&self) -> bool {
         let own = self.0.message.starts_with("not supported: ");
-        self.sqlstate() == "42883" || self.sqlstate() == "0A000" && own
+        !self.0.decided && (self.sqlstate() == "42883" || self.sqlstate() == "0A000" && own)
+    }
+    /// The same as the last word: no other lane knows better.
+    pub fn decided(mut self) -> Error {
+        self.0.decided = true;
+        self
     }
     /// A broken promise between modules of Braid, reported rather than panicking.
     pub fn internal(what: impl Into<String>) -> Error {

@@ -95,7 +95,19 @@ impl Binder<'_> {
         let operand = self.unpadded(operand, SqlType::Text)?;
         let mut types = vec![operand.ty];
         types.extend(items.iter().map(|i| i.ty));
-        let ty = common_type(&types, "IN")?;
+        let Ok(ty) = common_type(&types, "IN") else {
+            // Without a type for all, each is compared by itself, or is not comparable.
+            let each = items.into_iter().map(|item| {
+                let equal = self.compare(CmpOp::Eq, operand.clone(), item);
+                equal.map(|t| t.expr)
+            });
+            let any = Expr::Or(each.collect::<Result<_>>()?);
+            let expr = match negated {
+                true => Expr::Not(Box::new(any)),
+                false => any,
+            };
+            return Ok(Typed::new(expr, SqlType::Bool));
+        };
         let operand = self.compared(operand, ty)?;
         let list = items
             .into_iter()

@@ -1,5 +1,6 @@
 //! Statements: parsed, bound and planned once, shared by all sessions; and portals, their executions.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
@@ -494,10 +495,13 @@ fn undirected(
     refused: Error,
 ) -> Result<Planned> {
     let lane = core.settings.hot().lane;
-    let tree = crate::query::plan(core, q, params);
+    let tree = crate::query::plan(core, q, params, false);
     let large = match &tree {
-        Ok(plan) => lane != Lane::Tree && plan.cost >= LARGE_COST && !plan.locks_rows(),
-        Err(_) => false,
+        Ok(plan) if lane != Lane::Tree => {
+            // DataFusion loses conditions on the side of an outer join that may be missing.
+            plan.cost >= LARGE_COST && !plan.locks_rows() && !has_outer_join(q)
+        }
+        _ => false,
     };
     let plan = match tree {
         Ok(plan) if !large && lane != Lane::General => plan,
@@ -527,10 +531,36 @@ fn undirected(
     Ok((Kind::Tree(Arc::new(plan)), Some(columns), tables))
 }
 
+/// Whether there is an outer join anywhere in a query.
+fn has_outer_join(q: &ast::Query) -> bool {
+    struct Find;
+    impl ast::Visitor for Find {
+        type Break = ();
+        fn pre_visit_select(&mut self, s: &ast::Select) -> ControlFlow<()> {
+            use ast::JoinOperator::{FullOuter, Left, LeftOuter, Right, RightOuter};
+            let joins = s.from.iter().flat_map(|t| &t.joins);
+            let outer = |j: &ast::Join| {
+                matches!(
+                    j.join_operator,
+                    Left(_) | LeftOuter(_) | Right(_) | RightOuter(_) | FullOuter(_)
+                )
+            };
+            // Joins in parentheses may be outer ones too.
+            let nested = |t: &ast::TableFactor| matches!(t, ast::TableFactor::NestedJoin { .. });
+            let mut factors = s.from.iter().map(|t| &t.relation);
+            match joins.clone().any(|j| outer(j) || nested(&j.relation)) || factors.any(nested) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+    ast::Visit::visit(q, &mut Find).is_break()
+}
+
 /// Plans a query whose rows feed another step. One that locks rows itself is the general lane's,
 /// which does that before all else.
 fn feed(core: &Core, q: &ast::Query, params: &ParamTypes) -> Result<(Feed, Vec<ColumnDesc>)> {
-    match crate::query::plan(core, q, params) {
+    match crate::query::plan(core, q, params, true) {
         Ok(plan) if !plan.locks_rows() => {
             let columns = plan.columns.clone();
             return Ok((Feed::Tree(Arc::new(plan)), columns));

@@ -147,7 +147,8 @@ impl Clause<'_> {
                 true => Error::new("42725", format!("function {name}({}) is not unique", shown()))
                     .hint("Could not choose a best candidate function. You might need to add explicit type casts."),
                 false => Error::new("42883", format!("function {name}({}) does not exist", shown()))
-                    .hint(hint),
+                    .hint(hint)
+                    .decided(),
             });
         };
         let args = args

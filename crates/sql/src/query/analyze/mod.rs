@@ -29,8 +29,9 @@ use crate::parse::utility::TableLock;
 use crate::session::Core;
 use scope::{File, Scope};
 
-/// Plans a query. What it cannot express answers 0A000.
-pub fn plan(core: &Core, q: &ast::Query, params: &ParamTypes) -> Result<Plan> {
+/// Plans a query. What it cannot express answers 0A000. `feeds`: what takes its rows gives literals
+/// without a type their types.
+pub fn plan(core: &Core, q: &ast::Query, params: &ParamTypes, feeds: bool) -> Result<Plan> {
     let dict = core.dict();
     let analyzer = Analyzer {
         dict: &dict,
@@ -42,7 +43,9 @@ pub fn plan(core: &Core, q: &ast::Query, params: &ParamTypes) -> Result<Plan> {
     let file = File::new(None);
     let outermost = Scope::new(None, &file);
     let mut level = analyzer.query(q, &outermost, &with::Known::default())?;
-    analyzer.settle(&mut level)?;
+    if !feeds {
+        analyzer.settle(&mut level)?;
+    }
     super::optimize::plan(core, analyzer, &file, level)
 }
 

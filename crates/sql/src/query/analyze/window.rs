@@ -123,7 +123,8 @@ impl Clause<'_> {
                 "42883",
                 format!("function {name}({}) does not exist", types.join(", ")),
             )
-            .hint("No function matches the given name and argument types. You might need to add explicit type casts."));
+            .hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+            .decided());
         };
         if f.filter.is_some() {
             return Err(Error::new(
@@ -286,6 +287,11 @@ impl Clause<'_> {
 
     fn distance(&self, e: &ast::Expr, units: Units, bounds: &Bounds) -> Result<Expr> {
         let binder = self.binder();
+        // The parser reads `'5' preceding` as an interval without its keyword.
+        let e = match e {
+            ast::Expr::Interval(i) if i.leading_field.is_none() => &i.value,
+            e => e,
+        };
         let value = binder.expr(e)?;
         let mut columns = false;
         value
