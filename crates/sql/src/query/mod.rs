@@ -18,7 +18,7 @@
 
 pub mod aggregate;
 mod analyze;
-mod optimize;
+pub(crate) mod optimize;
 pub mod plan;
 pub mod run;
 pub mod window;

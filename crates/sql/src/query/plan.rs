@@ -55,6 +55,8 @@ pub struct Subquery {
     /// Where its inputs go.
     pub inputs: Vec<Register>,
     pub kind: SubqueryKind,
+    /// Of one run, in units of a row that is looked at.
+    pub cost: f64,
     /// Runs once for all: it has no inputs but those of `hashed`, and gives the same each time.
     pub stable: bool,
 }
@@ -255,11 +257,14 @@ pub struct HashJoin {
     pub build_registers: Vec<Register>,
 }
 
-/// Keeps the rows of its input, to give them again each time it is opened.
+/// Keeps the rows of its input, to give them again each time it is opened, as long as the registers
+/// that these depend on have not changed.
 #[derive(Debug)]
 pub struct Keep {
     pub input: Node,
     pub registers: Vec<Register>,
+    /// What the input reads and does not set.
+    pub depends: Vec<Register>,
 }
 
 #[derive(Debug)]

@@ -74,7 +74,8 @@ impl<'c> Clause<'c> {
         args.iter()
             .map(|a| match a {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Ok(e),
-                other => Err(Error::unsupported(format!("argument {other}"))),
+                // Another lane would take `count(t.*)` for `count(*)`.
+                other => Err(Error::unsupported(format!("argument {other}")).decided()),
             })
             .collect()
     }

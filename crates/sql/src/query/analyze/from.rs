@@ -1,5 +1,7 @@
 //! FROM: relations, joins, and the names they bring.
 
+use std::collections::HashSet;
+
 use datafusion::sql::sqlparser::ast::{
     self, JoinConstraint, JoinOperator, TableAlias, TableFactor, TableWithJoins,
 };
@@ -58,7 +60,8 @@ impl Analyzer<'_> {
                 return Err(Error::unsupported("GLOBAL JOIN"));
             }
             let (kind, flipped, constraint) = kind_of(&join.join_operator)?;
-            // What is behind may name what is before, if it is LATERAL.
+            // What is behind may name what is before, if it is LATERAL, but not where that may be
+            // missing.
             let mut beside = Scope::new(scope.parent, &scope.file);
             beside.columns = scope.columns.clone();
             beside.tables = scope.tables.clone();
@@ -68,8 +71,10 @@ impl Analyzer<'_> {
                 tables: names.tables.clone(),
                 keys: Vec::new(),
             };
-            beside.columns.append(&mut seen.columns);
-            beside.tables.append(&mut seen.tables);
+            if !flipped && kind != JoinKind::Full {
+                beside.columns.append(&mut seen.columns);
+                beside.tables.append(&mut seen.tables);
+            }
             let nullable = nullable || kind != JoinKind::Inner || missing_left;
             let right = self.factor(&join.relation, &beside, known, nullable)?;
             left = self.join(
@@ -404,10 +409,16 @@ impl Analyzer<'_> {
         let mut computed = Vec::new();
         let mut found = Names::default();
         let plain = is_plain(&level);
+        let mut own = HashSet::new();
+        crate::query::optimize::uses::all_set_in(&level, &mut own);
         for output in level.outputs.clone() {
             let mut value = output.value;
-            let stays = matches!(value.expr, Expr::Column(_))
-                || plain && !nullable && !is_costly(&value.expr);
+            // A column of an outer level, or a constant, is none of those that an outer join makes
+            // NULL, nor one of a grouping set.
+            let stays = match value.expr {
+                Expr::Column(r) => own.contains(&r),
+                ref e => plain && !nullable && has_columns(e) && !is_costly(e),
+            };
             if !stays {
                 let register = scope.file.register();
                 let e = std::mem::replace(&mut value.expr, Expr::Column(register));
@@ -440,6 +451,7 @@ impl Analyzer<'_> {
         let mut registers: Vec<_> = computed.iter().map(|(r, _)| *r).collect();
         for column in &found.columns {
             if let Expr::Column(r) = column.value.expr
+                && own.contains(&r)
                 && !registers.contains(&r)
             {
                 registers.push(r);
@@ -681,6 +693,12 @@ fn is_plain(level: &super::tree::Level) -> bool {
         && level.offset.is_none()
         && level.locks.is_empty()
         && level.shared.is_empty()
+}
+
+fn has_columns(e: &Expr) -> bool {
+    let mut found = false;
+    e.visit(&mut |e| found |= matches!(e, Expr::Column(_)));
+    found
 }
 
 /// Whether an expression is better computed once than wherever its name stands.

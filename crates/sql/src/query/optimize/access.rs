@@ -118,6 +118,15 @@ impl Planner<'_> {
             Some(_) => access.rows.clamp(1.0, LISTED_ROWS),
             None => access.rows.max(1.0),
         };
+        let looked_at = match access.path {
+            Path::Full => total,
+            _ => access.rows,
+        };
+        let each = access
+            .filter
+            .as_ref()
+            .map_or(0.0, |f| self.subquery_cost(f));
+        let cost = cost + each * looked_at;
         let scan = TableScan {
             access,
             alias: relation.alias.clone(),
@@ -250,6 +259,7 @@ impl Planner<'_> {
                 let (built, _) = self.level_ref(level)?;
                 let columns: Vec<(Register, Expr)> = computed
                     .iter()
+                    .filter(|(r, e)| self.uses.contains(r) || e.is_volatile())
                     .map(|(r, e)| (self.at(*r), self.lower(e.clone())))
                     .collect();
                 let node = match columns.is_empty() {
@@ -282,6 +292,31 @@ impl Planner<'_> {
         }
     }
 
+    /// What the subqueries of a condition cost each time: those that are not looked up by hash and
+    /// depend on the row.
+    fn subquery_cost(&self, condition: &Expr) -> f64 {
+        let mut cost = 0.0;
+        condition.visit(&mut |e| {
+            let Expr::Subquery { number, inputs } = e else {
+                return;
+            };
+            let Some(subquery) = self.subqueries.get(*number) else {
+                return;
+            };
+            let hashed = matches!(
+                &subquery.kind,
+                SubqueryKind::Compared {
+                    hashed: Some(_),
+                    ..
+                }
+            );
+            if !hashed && !(inputs.is_empty() && subquery.stable) {
+                cost += subquery.cost;
+            }
+        });
+        cost
+    }
+
     /// With a filter above, if there is anything to check.
     pub(super) fn filtered(&self, built: Built, mut conditions: Vec<Expr>) -> Built {
         const PASSES: f64 = 0.3;
@@ -293,7 +328,7 @@ impl Planner<'_> {
         let Some(condition) = conjoin(self.lower_all(conditions)) else {
             return built;
         };
-        let cost = built.cost + built.rows;
+        let cost = built.cost + built.rows * (1.0 + self.subquery_cost(&condition));
         let filter = Filter {
             input: built.node,
             condition,

@@ -9,7 +9,7 @@ use super::access::LOOKUP;
 use super::conditions::{
     carry_constants, equality, has_subquery, is_never, registers, rejects_nulls,
 };
-use super::uses::{of_item, set_by};
+use super::uses::{all_set_by, of_item, set_by, shared_of};
 use super::{Built, Planner};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -30,6 +30,41 @@ struct Item<'t> {
     own: HashSet<Register>,
     /// LATERAL: what it reads of others.
     needs: HashSet<Register>,
+    parts: Parts,
+}
+
+/// What an item of FROM reads and sets, all levels in it included.
+struct Parts {
+    reads: HashSet<Register>,
+    sets: HashSet<Register>,
+    subqueries: Vec<usize>,
+    /// It reads a WITH query, which keeps its rows itself.
+    shared: bool,
+}
+
+impl Parts {
+    fn of(item: &From) -> Parts {
+        let mut parts = Parts {
+            reads: needs_of(item),
+            sets: HashSet::new(),
+            subqueries: Vec::new(),
+            shared: false,
+        };
+        all_set_by(item, &mut parts.sets);
+        of_item(item, &mut |e| subqueries_of(e, &mut parts.subqueries));
+        let mut shared = HashSet::new();
+        shared_of(item, &mut shared);
+        parts.shared = !shared.is_empty();
+        parts
+    }
+}
+
+fn subqueries_of(e: &Expr, found: &mut Vec<usize>) {
+    e.visit(&mut |e| {
+        if let Expr::Subquery { number, .. } = e {
+            found.push(*number);
+        }
+    });
 }
 
 enum Kind<'t> {
@@ -283,11 +318,13 @@ impl Planner<'_> {
             }
             // Without an index to go by, the inner side's rows are kept and gone through.
             let kept = way.built.cost + side.cost + way.built.rows * side.rows * 0.5;
-            if kept < looped {
+            let depends = self.depends(&item.parts, &alone).filter(|_| kept < looped);
+            if let Some(depends) = depends {
                 let on = conjoin(self.lower_all(between));
                 let keep = Keep {
                     input: side.node,
                     registers: self.kept(&side.registers),
+                    depends,
                 };
                 let join = LoopJoin {
                     outer: way.built.node.clone(),
@@ -319,6 +356,24 @@ impl Planner<'_> {
             cost: looped,
         };
         Ok(Way { built, members })
+    }
+
+    /// Registers that a side's rows depend on; `None` if they cannot be kept.
+    fn depends(&self, parts: &Parts, conditions: &[Expr]) -> Option<Vec<Register>> {
+        let mut subqueries = parts.subqueries.clone();
+        let mut reads = parts.reads.clone();
+        for c in conditions {
+            super::uses::of_expr(c, &mut reads);
+            subqueries_of(c, &mut subqueries);
+        }
+        let stable = |n: &usize| self.subqueries.get(*n).is_some_and(|s| s.stable);
+        if parts.shared || !subqueries.iter().all(stable) {
+            return None;
+        }
+        let outside = reads.difference(&parts.sets);
+        let mut depends: Vec<Register> = outside.map(|r| self.at(*r)).collect();
+        depends.sort_unstable();
+        Some(depends)
     }
 
     /// A hash join of two sides, of which the smaller is built if the kind leaves the choice.
@@ -442,10 +497,13 @@ impl Planner<'_> {
                 });
             }
             let kept = left.cost + built.cost + left.rows * built.rows * 0.5;
-            if kept < looped {
+            let parts = Parts::of(right);
+            let depends = self.depends(&parts, &right_only).filter(|_| kept < looped);
+            if let Some(depends) = depends {
                 let keep = Keep {
                     input: built.node,
                     registers: self.kept(&built.registers),
+                    depends,
                 };
                 let on = between.into_iter().chain(of_left);
                 return Ok(self.left_loop(left, Node::Keep(Arc::new(keep)), on, &registers, kept));
@@ -540,6 +598,7 @@ fn flatten<'t>(item: &'t From, list: &mut Vec<Item<'t>>, conditions: &mut Vec<Ex
             kind: Kind::Relation(relation),
             own: relation.registers.iter().copied().collect(),
             needs: needs_of(item),
+            parts: Parts::of(item),
         }),
         From::Merged {
             items,
@@ -582,6 +641,7 @@ fn flatten<'t>(item: &'t From, list: &mut Vec<Item<'t>>, conditions: &mut Vec<Ex
                 },
                 own: own_of(item),
                 needs: needs_of(item),
+                parts: Parts::of(item),
             });
         }
     }

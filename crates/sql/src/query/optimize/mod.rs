@@ -8,7 +8,7 @@ mod access;
 mod conditions;
 mod joins;
 mod level;
-mod uses;
+pub mod uses;
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -37,7 +37,9 @@ pub fn plan(core: &Core, analyzer: Analyzer<'_>, file: &Rc<File>, level: Level) 
     let columns = columns.collect();
     let mut subqueries = Vec::new();
     let made = analyzer.subqueries.into_inner();
-    let volatile = volatile_subqueries(&made);
+    let with = analyzer.shared.into_inner();
+    let changing = changing_shared(&level, &made, &with);
+    let volatile = volatile_subqueries(&made, &changing);
     for (number, subquery) in made.into_iter().enumerate() {
         subqueries.push(Arc::new(match subquery {
             Some(s) => {
@@ -59,7 +61,7 @@ pub fn plan(core: &Core, analyzer: Analyzer<'_>, file: &Rc<File>, level: Level) 
         subqueries: &subqueries,
     };
     let mut shared = Vec::new();
-    for query in analyzer.shared.into_inner() {
+    for query in with {
         shared.push(Arc::new(match query {
             Some(s) => plan_shared(&around, s)?,
             None => unused_shared(base),
@@ -153,8 +155,48 @@ impl<'p> Planner<'p> {
     }
 }
 
+/// WITH queries whose rows are not the same throughout the statement: they take something from
+/// around them, or read one that does. The last round of a recursive one is always among them.
+fn changing_shared(
+    level: &Level,
+    subqueries: &[Option<tree::Subquery>],
+    with: &[Option<tree::Shared>],
+) -> HashSet<usize> {
+    let mut changing = HashSet::from([usize::MAX]);
+    let with_levels = with.iter().flatten().flat_map(|s| {
+        let again = s.recursive.as_ref().map(|r| &r.level);
+        std::iter::once(&s.level).chain(again)
+    });
+    let levels = std::iter::once(level)
+        .chain(subqueries.iter().flatten().map(|s| &s.level))
+        .chain(with_levels);
+    for level in levels {
+        uses::each_level(level, &mut |level| {
+            let taking = level.shared.iter().filter(|(_, inputs)| !inputs.is_empty());
+            changing.extend(taking.map(|(number, _)| *number));
+        });
+    }
+    loop {
+        let before = changing.len();
+        for (number, shared) in with.iter().enumerate() {
+            let Some(s) = shared else { continue };
+            let mut reads = HashSet::new();
+            uses::shared_in(&s.level, &mut reads);
+            if !reads.is_disjoint(&changing) {
+                changing.insert(number);
+            }
+        }
+        if changing.len() == before {
+            return changing;
+        }
+    }
+}
+
 /// Subqueries that may give something else each time, by themselves or by those in them.
-fn volatile_subqueries(all: &[Option<tree::Subquery>]) -> HashSet<usize> {
+fn volatile_subqueries(
+    all: &[Option<tree::Subquery>],
+    changing: &HashSet<usize>,
+) -> HashSet<usize> {
     let mut volatile = HashSet::new();
     loop {
         let before = volatile.len();
@@ -169,6 +211,9 @@ fn volatile_subqueries(all: &[Option<tree::Subquery>]) -> HashSet<usize> {
                     }
                 });
             });
+            let mut shared = HashSet::new();
+            uses::shared_in(&s.level, &mut shared);
+            found |= !shared.is_disjoint(changing);
             if found || !s.level.locks.is_empty() {
                 volatile.insert(number);
             }
@@ -220,6 +265,7 @@ fn plan_subquery(around: &Around<'_>, s: tree::Subquery, volatile: bool) -> Resu
         width: around.base + s.width,
         inputs,
         kind,
+        cost: built.cost,
         stable: !volatile,
     })
 }
@@ -231,6 +277,7 @@ fn unused_subquery(base: usize) -> plan::Subquery {
         width: base,
         inputs: Vec::new(),
         kind: SubqueryKind::Exists,
+        cost: 0.0,
         stable: true,
     }
 }

@@ -25,7 +25,7 @@ pub fn of_level(level: &Level, uses: &mut HashSet<Register>) {
     });
 }
 
-fn each_level(level: &Level, f: &mut dyn FnMut(&Level)) {
+pub fn each_level(level: &Level, f: &mut dyn FnMut(&Level)) {
     f(level);
     match &level.body {
         Body::Select(select) => {
@@ -147,6 +147,96 @@ pub fn of_item(item: &From, f: &mut dyn FnMut(&Expr)) {
             of_item(right, f);
             on.iter().for_each(f);
         }
+    }
+}
+
+/// Registers that an item of FROM sets, those inside of its levels included.
+pub fn all_set_by(item: &From, set: &mut HashSet<Register>) {
+    match item {
+        From::Relation(relation) => {
+            set.extend(&relation.registers);
+            match &relation.kind {
+                RelationKind::Level { level, computed } => {
+                    all_set_in(level, set);
+                    set.extend(computed.iter().map(|(r, _)| *r));
+                }
+                RelationKind::Table { .. }
+                | RelationKind::View { .. }
+                | RelationKind::Series(_)
+                | RelationKind::Row(_)
+                | RelationKind::Shared { .. } => {}
+            }
+        }
+        From::Merged { items, .. } => items.iter().for_each(|i| all_set_by(i, set)),
+        From::Join { left, right, .. } => {
+            all_set_by(left, set);
+            all_set_by(right, set);
+        }
+    }
+}
+
+/// Registers that a level sets.
+pub fn all_set_in(level: &Level, set: &mut HashSet<Register>) {
+    match &level.body {
+        Body::Values { into, .. } => set.extend(into),
+        Body::Set {
+            left, right, into, ..
+        } => {
+            all_set_in(left, set);
+            all_set_in(right, set);
+            set.extend(into);
+        }
+        Body::Select(s) => {
+            s.from.iter().for_each(|item| all_set_by(item, set));
+            if let Some(g) = &s.group {
+                set.extend(g.keys.iter().chain(&g.decided).map(|(_, r)| *r));
+                set.extend(g.aggregates.iter().map(|a| a.into));
+                set.extend(g.grouping.iter().map(|(r, _)| *r));
+            }
+            let calls = s.windows.iter().flat_map(|w| &w.calls);
+            set.extend(calls.map(|c| c.into));
+            set.extend(s.columns.iter().map(|(r, _)| *r));
+            for series in &s.series {
+                set.insert(series.into);
+                set.extend(series.ordinality);
+            }
+        }
+    }
+}
+
+/// WITH queries that an item of FROM reads.
+pub fn shared_of(item: &From, found: &mut HashSet<usize>) {
+    match item {
+        From::Relation(relation) => match &relation.kind {
+            RelationKind::Shared {
+                number, last_round, ..
+            } => {
+                found.insert(match last_round {
+                    // It changes from round to round.
+                    true => usize::MAX,
+                    false => *number,
+                });
+            }
+            RelationKind::Level { level, .. } => shared_in(level, found),
+            _ => {}
+        },
+        From::Merged { items, .. } => items.iter().for_each(|i| shared_of(i, found)),
+        From::Join { left, right, .. } => {
+            shared_of(left, found);
+            shared_of(right, found);
+        }
+    }
+}
+
+/// WITH queries that a level reads, `usize::MAX` for the last round of a recursive one.
+pub fn shared_in(level: &Level, found: &mut HashSet<usize>) {
+    match &level.body {
+        Body::Values { .. } => {}
+        Body::Set { left, right, .. } => {
+            shared_in(left, found);
+            shared_in(right, found);
+        }
+        Body::Select(s) => s.from.iter().for_each(|item| shared_of(item, found)),
     }
 }
 

@@ -151,7 +151,7 @@ fn is_stable(plan: &HashJoin) -> bool {
         return false;
     };
     let is_kept = |e: &Expr| matches!(e, Expr::Param(r) if keep.registers.contains(r));
-    plan.build_keys.iter().all(is_kept)
+    keep.depends.is_empty() && plan.build_keys.iter().all(is_kept)
 }
 
 pub(super) fn keeps_build(kind: JoinKind) -> bool {

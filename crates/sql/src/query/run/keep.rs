@@ -4,6 +4,9 @@
 
 use std::sync::Arc;
 
+use block::value::Datum;
+
+use super::shared::is_same;
 use super::store::{Cursor, RowStore};
 use super::{Frame, Operator, operator};
 use crate::error::Result;
@@ -16,6 +19,8 @@ pub struct KeepRun {
     /// None before the first opening.
     rows: Option<RowStore>,
     cursor: Cursor,
+    /// What the registers were that the rows depend on.
+    made_for: Vec<Datum>,
     /// The input has given all.
     complete: bool,
 }
@@ -27,6 +32,7 @@ impl KeepRun {
             input: operator(&plan.input, measured),
             rows: None,
             cursor: Cursor::default(),
+            made_for: Vec::new(),
             complete: false,
         }
     }
@@ -35,10 +41,16 @@ impl KeepRun {
 impl Operator for KeepRun {
     fn open(&mut self, core: &mut Core, frame: &mut Frame) -> Result<()> {
         self.cursor.rewind();
-        if self.rows.is_none() {
-            self.input.open(core, frame)?;
-            self.rows = Some(RowStore::new(core));
+        let depends = &self.plan.depends;
+        let now = depends.iter().map(|r| &frame.registers[*r]);
+        if self.rows.is_some() && self.made_for.iter().zip(now).all(|(a, b)| is_same(a, b)) {
+            return Ok(());
         }
+        self.made_for = frame.take_copy(&self.plan.depends);
+        self.input.open(core, frame)?;
+        self.rows = Some(RowStore::new(core));
+        self.cursor = Cursor::default();
+        self.complete = false;
         Ok(())
     }
 
