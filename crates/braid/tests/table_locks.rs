@@ -156,3 +156,118 @@ fn statements_take_the_modes_that_they_take_in_postgresql() {
         }
     }
 }
+
+/// Waits until so many sessions of all instances wait for a lock.
+fn until_waiting(servers: &Servers, n: i64) {
+    let mut c = servers.connect(1);
+    let sql = match servers.database {
+        Some(_) => "select count(*) from gv$lock where request > 0",
+        None => "select count(*) from pg_locks where not granted",
+    };
+    testkit::waiting::until("sessions wait", || {
+        c.query_one(sql, &[]).expect(sql).get::<_, i64>(0) == n
+    });
+}
+
+/// Runs statements that wait, beside the test.
+fn beside<'s>(
+    s: &'s std::thread::Scope<'s, '_>,
+    mut c: Client,
+    sql: &'static str,
+) -> std::thread::ScopedJoinHandle<'s, Client> {
+    s.spawn(move || {
+        run(&mut c, sql);
+        c
+    })
+}
+
+/// A session waits for a writer of its own instance. No later session gets what excludes it, on
+/// whatever instance; readers do, and so does the writer itself.
+#[test]
+fn a_lock_is_not_taken_past_a_session_that_waits_for_one_that_excludes_it() {
+    let servers = Servers::up("queues");
+    for (writer, waiter, late) in [(1, 1, 2), (2, 2, 1), (1, 2, 1), (1, 2, 2)] {
+        let context = format!("writer on {writer}, waiter on {waiter}, late one on {late}");
+        let (mut one, mut three) = (servers.connect(writer), servers.connect(late));
+        run(&mut one, "begin; update t set v = v + 1 where id = 1");
+        std::thread::scope(|s| {
+            let two = servers.connect(waiter);
+            let two = beside(s, two, "begin; lock table t in share mode");
+            until_waiting(&servers, 1);
+            run(&mut three, "begin");
+            let free = gets(&mut three, "lock table t in row exclusive mode nowait");
+            assert!(!free, "{context}");
+            run(&mut three, "rollback; begin; select * from t");
+            run(&mut three, "select * from t for update skip locked; commit");
+            run(&mut one, "lock table t in share update exclusive mode");
+            run(&mut one, "commit");
+            let mut two = two.join().expect("it has the lock");
+            run(&mut two, "commit");
+            run(&mut three, "update t set v = v + 1 where id = 1");
+        });
+    }
+}
+
+/// Writers and owners of the whole table come on two instances by turns, and get it by turns.
+#[test]
+fn sessions_of_two_instances_get_a_table_in_the_order_in_which_they_came() {
+    let servers = Servers::up("order");
+    let mut one = servers.connect(1);
+    run(
+        &mut one,
+        "drop table if exists came; create table came (n int, who int);
+         begin; lock table t in access exclusive mode",
+    );
+    const MODES: [&str; 6] = [
+        "access exclusive",
+        "row exclusive",
+        "share",
+        "exclusive",
+        "share update exclusive",
+        "access exclusive",
+    ];
+    std::thread::scope(|s| {
+        for (n, mode) in MODES.into_iter().enumerate() {
+            let mut c = servers.connect(if n % 2 == 0 { 2 } else { 1 });
+            s.spawn(move || {
+                run(&mut c, &format!("begin; lock table t in {mode} mode"));
+                run(
+                    &mut c,
+                    &format!("insert into came select count(*), {n} from came"),
+                );
+                run(&mut c, "commit");
+            });
+            until_waiting(&servers, n as i64 + 1);
+        }
+        run(&mut one, "commit");
+    });
+    let came = one.query("select who from came order by n", &[]);
+    let came: Vec<i32> = came.expect("the order").iter().map(|r| r.get(0)).collect();
+    assert_eq!(came, [0, 1, 2, 3, 4, 5]);
+}
+
+/// PostgreSQL's isolation spec deadlock-soft. Two sessions wait for each other only because each
+/// stands behind a third one in a queue. One of them is let pass.
+#[test]
+fn a_circle_over_places_in_queues_is_no_deadlock() {
+    let servers = Servers::up("soft");
+    let mut c = servers.connect(1);
+    run(&mut c, "drop table if exists u; create table u (id int)");
+    for [d1, d2, e1, e2] in [[1, 1, 1, 1], [1, 2, 1, 2], [1, 2, 2, 1], [1, 1, 2, 2]] {
+        let (mut one, mut two) = (servers.connect(d1), servers.connect(d2));
+        run(&mut one, "begin; lock table t in access share mode");
+        run(&mut two, "begin; lock table u in access share mode");
+        std::thread::scope(|s| {
+            let others = [
+                (e1, "begin; lock table t in access exclusive mode; commit"),
+                (e2, "begin; lock table u in access exclusive mode; commit"),
+            ];
+            for (n, (k, sql)) in others.into_iter().enumerate() {
+                beside(s, servers.connect(k), sql);
+                until_waiting(&servers, n as i64 + 1);
+            }
+            beside(s, one, "lock table u in access share mode; commit");
+            beside(s, two, "lock table t in access share mode; commit");
+        });
+    }
+}

@@ -104,6 +104,11 @@ pub(crate) enum Mutation {
     /// Enqueues: an owner that has a lock, and asks for it again or wants it stronger, waits behind
     /// recalls and requests that wait for this owner's end.
     ConvertersQueue,
+    /// Enqueues: holders are told what the first request in the queue wants, and nothing of the
+    /// others.
+    QueueUntold,
+    /// Enqueues: what is recalled is given up although an owner waits here that came before.
+    RecallFromWaiters,
     /// Orders of a service long ended are carried out.
     IgnoreTurns,
     /// Moved granules: messages of older terms are looked at.

@@ -166,16 +166,13 @@ impl Transaction {
             return Ok(());
         }
         let enqueues = &self.manager.enqueues;
-        let ask_others = enqueues.lock_table(&self.locker, object, mode, wait)?;
-        self.tables.push((object, mode));
-        let taken = match ask_others {
-            true => self.take(Resource::Table(object), mode, wait),
-            false => Ok(()),
-        };
-        if taken.is_err() {
-            self.unlock_since(self.tables.len() - 1, self.names.len());
+        if !mode.is_weak() || !enqueues.try_fast(&self.locker, object, mode) {
+            let of_transaction = (mode, Level::Transaction);
+            let ges = &self.manager.ges;
+            ges.take(&self.locker, Resource::Table(object), of_transaction, wait)?;
         }
-        taken
+        self.tables.push((object, mode));
+        Ok(())
     }
 
     /// Locks a name until the transaction ends: `S` shared, `X` exclusive.
@@ -200,50 +197,28 @@ impl Transaction {
         Ok(())
     }
 
-    /// Locks `r` in this instance's lock table, then against other instances.
+    /// Locks `r` against the sessions of all instances.
     fn lock(&mut self, r: Resource, mode: LockMode, level: Level, wait: LockWait) -> Result<()> {
-        let enqueues = &self.manager.enqueues;
-        enqueues.lock(&self.locker, r, mode, level, wait)?;
-        let taken = self.take(r, mode, wait);
-        if taken.is_err() {
-            self.unlock(r, mode, level);
-        }
-        taken
+        let ges = &self.manager.ges;
+        ges.take(&self.locker, r, (mode, level), wait)
     }
 
     fn unlock(&self, r: Resource, mode: LockMode, level: Level) -> bool {
         let held = self.manager.enqueues.unlock(&self.locker, r, mode, level);
-        self.lower(r);
+        self.manager.ges.lower(&self.locker, r);
         held
-    }
-
-    /// Makes other instances give room to a lock that this instance's lock table has granted.
-    fn take(&self, r: Resource, mode: LockMode, wait: LockWait) -> Result<()> {
-        match self.manager.ges.get() {
-            Some(ges) => ges.take(&self.locker, r, mode, wait),
-            None => Ok(()),
-        }
-    }
-
-    /// Lets other instances have what is not needed here any more, after something was given back.
-    fn lower(&self, r: Resource) {
-        if let Some(ges) = self.manager.ges.get() {
-            let held = self.manager.enqueues.held(&self.locker, r);
-            ges.lower(&self.locker, r, held);
-        }
     }
 
     /// Prepares the commit of a transaction that has changed the dictionary. Until the commit is
     /// published nobody reads a picture of the dictionary. After that every picture is stale.
     pub fn dictionary_changes(&mut self) -> Result<()> {
-        if self.manager.ges.get().is_none() {
+        if !self.manager.cluster.is_joined() {
             return Ok(());
         }
         self.lock(PICTURE, LockMode::X, Level::Transaction, LockWait::Forever)?;
         self.names.push((PICTURE, LockMode::X));
-        if let Some(ges) = self.manager.ges.get() {
-            ges.dictionary_changes(&self.locker, &self.manager.clock);
-        }
+        let ges = &self.manager.ges;
+        ges.dictionary_changes(&self.locker, &self.manager.clock);
         Ok(())
     }
 
@@ -302,7 +277,9 @@ impl Transaction {
             let (object, mode) = self.tables.pop().expect("there is one");
             let enqueues = &self.manager.enqueues;
             if enqueues.unlock_table(&self.locker, object, mode) {
-                self.lower(Resource::Table(object));
+                self.manager
+                    .ges
+                    .lower(&self.locker, Resource::Table(object));
             }
         }
         while self.names.len() > names {
@@ -326,7 +303,9 @@ impl Transaction {
             let (object, mode) = self.tables.remove(at);
             let enqueues = &self.manager.enqueues;
             if enqueues.unlock_table(&self.locker, object, mode) {
-                self.lower(Resource::Table(object));
+                self.manager
+                    .ges
+                    .lower(&self.locker, Resource::Table(object));
             }
         }
     }

@@ -20,8 +20,8 @@ use block::{InstanceId, LastGroups, LogPos, ObjectId, Op, Scn, Stamp, ThreadId, 
 use cache::{Cache, RecordHeader};
 use redo::{Clock, GroupSink};
 use seam::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use storage::{ControlFile, DoubleWrite};
 use wait::Stat;
 
@@ -84,8 +84,8 @@ pub struct TxnManager {
     pub(crate) horizon: Arc<Horizon>,
     pub(crate) undo: UndoSpace,
     pub(crate) enqueues: Arc<Enqueues>,
-    /// The locks among instances. Set when this instance joins.
-    pub(crate) ges: OnceLock<GlobalEnqueues>,
+    /// Locks of tables and names, against the sessions of all instances.
+    pub(crate) ges: GlobalEnqueues,
     pub(crate) active: ActiveTable,
     pub(crate) numbers: Numbers,
     pub(crate) purge: PurgeQueue,
@@ -136,6 +136,8 @@ impl TxnManager {
         let words = StatusArray::new(thread.txn_truncated / CHUNK);
         let status_file = StatusFile::new(config.instance, cache.files().clone(), double_write);
         status_file.load(&words, thread.txn_reserved.div_ceil(CHUNK))?;
+        let enqueues = Arc::new(Enqueues::new(config.instance));
+        let ges = GlobalEnqueues::new(config.instance, cluster.clone(), enqueues.clone());
         let manager = TxnManager {
             config,
             visibility: Arc::new(Visibility::new(
@@ -147,8 +149,8 @@ impl TxnManager {
             cluster,
             horizon,
             undo: UndoSpace::open(config.instance, config.undo_cap_blocks, cache.clone())?,
-            enqueues: Arc::new(Enqueues::new(config.instance)),
-            ges: OnceLock::new(),
+            enqueues,
+            ges,
             active: ActiveTable::default(),
             numbers: Numbers::new(config.thread, control.clone(), thread.txn_reserved),
             purge: PurgeQueue::new(),
@@ -163,7 +165,14 @@ impl TxnManager {
             clock,
             control,
         };
-        Ok(Arc::new(manager))
+        let manager = Arc::new(manager);
+        let of = Arc::downgrade(&manager);
+        manager.enqueues.on_suspicion(Box::new(move |locker| {
+            if let Some(manager) = of.upgrade() {
+                manager.suspect(locker);
+            }
+        }));
+        Ok(manager)
     }
 
     /// Takes over what redo says. Returns the number of transactions that

@@ -3,7 +3,7 @@
 
 use crate::cluster::Check;
 use crate::cluster::messages::TxnMessage;
-use crate::global_enqueues::GlobalEnqueues;
+use crate::local_enqueues::Hop;
 use crate::local_enqueues::Want;
 use crate::manager::TxnManager;
 use crate::status::{CHUNK, StatusArray};
@@ -36,18 +36,6 @@ impl TxnManager {
             post,
             Box::new(move || Ok(Scn(control.refresh()?.scn_ceiling))),
         );
-        let instance = self.config.instance;
-        let ges = GlobalEnqueues::new(instance, self.cluster.clone(), self.enqueues.clone());
-        assert!(
-            self.ges.set(ges).is_ok(),
-            "invariant: an instance joins once"
-        );
-        let manager = Arc::downgrade(self);
-        self.enqueues.on_suspicion(Box::new(move |locker| {
-            if let Some(manager) = manager.upgrade().filter(|m| m.cluster.is_active()) {
-                manager.suspect(locker);
-            }
-        }));
     }
 
     /// Enters an epoch with these members. An instance that is gone and not named as departed left
@@ -81,11 +69,9 @@ impl TxnManager {
         self.cluster.own_groups(self.cache.redo().last_groups());
         self.forget_turns_of_the_gone();
         self.drive_waits(|_| true);
-        if let Some(ges) = self.ges.get() {
-            let me = self.config.instance;
-            let members = members.iter().copied().chain([me]).collect();
-            ges.members_changed(epoch, &members, departed.in_doubt);
-        }
+        let me = self.config.instance;
+        let members = members.iter().copied().chain([me]).collect();
+        self.ges.members_changed(epoch, &members, departed.in_doubt);
         Ok(())
     }
 
@@ -96,9 +82,7 @@ impl TxnManager {
         self.cluster.settled();
         self.cluster.ask_again();
         self.drive_waits(|_| true);
-        if let Some(ges) = self.ges.get() {
-            ges.tick(); // says again what members dropped that had not entered
-        }
+        self.ges.tick(); // says again what members dropped that had not entered
     }
 
     /// The newest groups of an instance's thread that this instance has heard of, and when they
@@ -110,13 +94,14 @@ impl TxnManager {
     /// Returns once this instance knows which locks the others have taken away from everybody. It
     /// is called before the first session. Returns false if that is not known at `until`.
     pub fn wait_established(&self, until: Instant) -> bool {
-        self.ges.get().is_none_or(|ges| ges.wait_established(until))
+        self.ges.wait_established(until)
     }
 
     /// A flag that is set as long as this instance's picture of the dictionary need not be checked.
     /// `None` if there are no other instances that could change the dictionary.
     pub fn dictionary_flag(&self) -> Option<Arc<AtomicBool>> {
-        self.ges.get().map(GlobalEnqueues::dictionary_flag)
+        let joined = self.cluster.is_joined();
+        joined.then(|| self.ges.dictionary_flag())
     }
 
     /// Calls `read` if another instance has changed the dictionary since `read` was last called. A
@@ -125,17 +110,15 @@ impl TxnManager {
         &self,
         read: impl FnOnce() -> std::result::Result<(), E>,
     ) -> Result<std::result::Result<(), E>> {
-        match self.ges.get() {
-            Some(ges) => ges.refresh_dictionary(&self.clock, read),
-            None => Ok(Ok(())),
+        match self.cluster.is_joined() {
+            true => self.ges.refresh_dictionary(&self.clock, read),
+            false => Ok(Ok(())),
         }
     }
 
     /// Keeps nothing for the lock of an object any more, because the object is gone for good.
     pub fn forget_object(&self, object: ObjectId) {
-        if let Some(ges) = self.ges.get() {
-            ges.forget(object);
-        }
+        self.ges.forget(object);
     }
 
     /// Returns when all commits of this instance are acknowledged. It is called when the instance
@@ -255,9 +238,11 @@ impl TxnManager {
                 at,
                 via,
                 path,
+                passing,
                 told,
             } => {
-                let check = Check::new(path.into_owned(), at.into(), told.into_owned());
+                let (path, told) = (path.into_owned(), told.into_owned());
+                let check = Check::new(path, at.into(), passing, told);
                 self.check_arrived(from, check, via)?;
             }
             TxnMessage::Victim {
@@ -277,15 +262,22 @@ impl TxnManager {
                 lock,
                 stage,
                 path,
+                passing,
                 told,
             } => {
-                let check = Check::new(path.into_owned(), at.into(), told.into_owned());
+                let (path, told) = (path.into_owned(), told.into_owned());
+                let check = Check::new(path, at.into(), passing, told);
                 self.lock_check_arrived(from, check, (lock, stage))?;
             }
+            TxnMessage::LetPass {
+                locker,
+                serial,
+                by,
+                lock,
+                request,
+            } => self.let_pass(Hop { locker, serial }, (lock, by, request)),
             TxnMessage::Ges(timed) => {
-                if let Some(ges) = self.ges.get() {
-                    ges.message(from, epoch, timed)?;
-                }
+                self.ges.message(from, epoch, timed)?;
             }
         }
         Ok(())
@@ -294,9 +286,7 @@ impl TxnManager {
     /// Says again what `peer` may have missed, because messages from and to it may have been lost.
     pub fn reconnected(&self, peer: InstanceId) {
         self.cluster.reconnected(peer);
-        if let Some(ges) = self.ges.get() {
-            ges.tick();
-        }
+        self.ges.tick();
         self.drive_waits(|instance| instance == peer);
     }
 
@@ -324,9 +314,7 @@ impl TxnManager {
         self.cluster.tick();
         self.expire_turns();
         self.drive_waits(|_| true);
-        if let Some(ges) = self.ges.get() {
-            ges.tick();
-        }
+        self.ges.tick();
     }
 
     /// The highest SCN of a commit that this thread's snapshots showed, by [`TxnManager::verdict`],

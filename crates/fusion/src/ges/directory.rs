@@ -1,35 +1,17 @@
 //! The directory of the locks whose resources this instance masters. It works like the directory of
-//! blocks. Each resource has one service at a time, which its turn names. The service is over when
-//! the requester says so.
-//!
-//! **Invariant.** Requests are served in order of arrival, with one exception, as in PostgreSQL's
-//! queue. A request whose owner already uses the lock goes before the requests that this use
-//! excludes, because those wait for the use's end. If it arrives while one of those is being
-//! served, that one is put off.
+//! blocks, but a resource may have several requests under way at once ([`entry`]).
 
-mod service;
+mod entry;
 
-use super::message::{Effect, Kept, Message, Resource, Value};
-use super::{Against, Mode, PART, part_of};
+use super::message::{Effect, Kept, Message, Resource, Statement, Value};
+use super::{Against, Mode, Modes, PART, part_of};
 use crate::ids::{Epoch, RequestId, Term, Turn};
 use crate::planted::{Mutation, Planted};
 use block::ids::InstanceId;
-pub(super) use service::Request;
-use service::{Service, Stage};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+pub(super) use entry::Request;
+use entry::{Arrival, Entry, Place};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-struct Entry {
-    holders: BTreeMap<InstanceId, Mode>,
-    /// The last served request of each instance.
-    served: BTreeMap<InstanceId, RequestId>,
-    /// The last denied request of each instance.
-    denied: BTreeMap<InstanceId, RequestId>,
-    queue: VecDeque<Request>,
-    service: Option<Service>,
-    value: Option<Value>,
-}
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Directory {
@@ -42,6 +24,9 @@ pub struct Directory {
     missing: BTreeMap<InstanceId, Option<Resource>>,
     /// The most locks in one message: [`super::PART`], fewer in tests.
     pub(super) part: usize,
+    /// The newest statement of each instance that was heard about a resource that is forgotten.
+    /// About a resource that is new, older ones say nothing.
+    forgotten: BTreeMap<InstanceId, u64>,
     /// Whether nothing is granted in this epoch because of a death ([`super::Plan::in_doubt`]).
     pub(super) in_doubt: bool,
     /// Members that joined in this epoch.
@@ -59,6 +44,7 @@ impl Directory {
             members: [me].into(),
             missing: BTreeMap::new(),
             part: PART,
+            forgotten: BTreeMap::new(),
             in_doubt: false,
             fresh: BTreeSet::new(),
             planted: Planted::default(),
@@ -70,47 +56,37 @@ impl Directory {
             Mode::Null => None,
             mode => Some((i, mode)),
         };
-        self.entries.entry(resource).or_insert_with(|| Entry {
-            holders: self.members.iter().filter_map(implied).collect(),
-            ..Entry::default()
+        let entry = self.entries.entry(resource);
+        entry.or_insert_with(|| {
+            let holders = self.members.iter().filter_map(implied).collect();
+            Entry::of(holders, self.forgotten.clone())
         })
     }
 
     pub(super) fn request(
         &mut self,
         resource: Resource,
-        request: Request,
-        has: Mode,
+        (request, floor): (Request, RequestId),
+        now: Statement,
         out: &mut Vec<Effect>,
     ) {
-        let Request { from, id, .. } = request;
-        let in_turn = self.planted.breaks(Mutation::ConvertersQueue);
+        let planted = self.planted;
+        let declared = !self.missing.contains_key(&request.from);
         let entry = self.entry(resource);
-        if entry.served.get(&from).is_some_and(|last| *last >= id) {
-            if entry.denied.get(&from) == Some(&id) {
+        if declared {
+            // The answer to a recall may be lost, or late.
+            entry.says(request.from, now, None);
+        }
+        match entry.arrival(&request, floor) {
+            Arrival::New => entry.insert(request, planted),
+            Arrival::Known => entry.said_again(&request, planted),
+            Arrival::Denied => {
+                let (to, id) = (request.from, request.id);
                 let message = Message::Denied { resource, id };
-                out.push(Effect::Send { to: from, message });
+                out.push(Effect::Send { to, message });
             }
-            return; // a late copy
         }
-        entry.has_no_more(from, has);
-        let known = |r: &Request| (r.from, r.id) == (from, id);
-        if entry.service.as_ref().is_some_and(|s| known(&s.request)) {
-            self.drive(resource, out);
-        } else if !entry.queue.iter().any(known) {
-            if !in_turn && entry.put_off_for(&request) {
-                return self.drive(resource, out);
-            }
-            if !request.patient && entry.service.as_ref().is_some_and(Service::may_take_long) {
-                deny(resource, entry, request, out);
-                return;
-            }
-            let behind = |r: &Request| request.goes_before(r) && !in_turn;
-            let place = entry.queue.iter().position(behind);
-            let place = place.unwrap_or(entry.queue.len());
-            entry.queue.insert(place, request);
-            self.pump(resource, out);
-        }
+        self.advance(resource, out);
     }
 
     /// Whether it is known what every instance has, the dead included.
@@ -119,101 +95,35 @@ impl Directory {
         self.missing.is_empty() && !in_doubt
     }
 
-    fn pump(&mut self, resource: Resource, out: &mut Vec<Effect>) {
+    /// Serves whom it can, and tells holders what is wanted.
+    fn advance(&mut self, resource: Resource, out: &mut Vec<Effect>) {
         if !self.may_grant() {
             return;
         }
-        let Some(entry) = self.entries.get_mut(&resource) else {
-            return;
-        };
-        if entry.service.is_some() {
-            return;
-        }
-        let Some(request) = entry.queue.pop_front() else {
-            return;
-        };
-        if entry
-            .served
-            .get(&request.from)
-            .is_some_and(|last| *last >= request.id)
-        {
-            self.pump(resource, out);
-            return;
-        }
-        self.last_turn += 1;
-        let against = |(i, m): (&InstanceId, &Mode)| {
-            (*i != request.from && !m.compatible(request.mode)).then_some(*i)
-        };
-        let service = Service {
-            request,
-            turn: Turn {
-                epoch: self.epoch,
+        let (epoch, last_turn) = (self.epoch, &mut self.last_turn);
+        let mut turn = || {
+            *last_turn += 1;
+            Turn {
+                epoch,
                 term: Term::BY_HASH,
-                number: self.last_turn,
-            },
-            missing: entry.holders.iter().filter_map(against).collect(),
-            stage: Stage::Runs,
+                number: *last_turn,
+            }
         };
-        if service.may_take_long() {
-            let (stay, go) = entry.queue.drain(..).partition(|r| r.patient);
-            entry.queue = stay;
-            let go: VecDeque<Request> = go;
-            go.into_iter().for_each(|r| deny(resource, entry, r, out));
+        if let Some(entry) = self.entries.get_mut(&resource) {
+            entry.serve(resource, &mut turn, out);
+            let first_only = self.planted.breaks(Mutation::QueueUntold);
+            entry.recall(resource, first_only, &mut turn, out);
         }
-        entry.service = Some(service);
-        self.drive(resource, out);
-    }
-
-    /// Sends the service's recalls, or its grant, for the first time or again.
-    pub(super) fn drive(&mut self, resource: Resource, out: &mut Vec<Effect>) {
-        let Some(entry) = self.entries.get(&resource) else {
-            return;
-        };
-        let Some(service) = &entry.service else {
-            return;
-        };
-        let (request, turn) = (service.request, service.turn);
-        for &to in &service.missing {
-            let keep = entry.holders[&to].keep_beside(request.mode);
-            let message = match service.stage {
-                Stage::Cancelled | Stage::PutOff => Message::Void { resource, turn },
-                Stage::Runs => Message::Recall {
-                    resource,
-                    turn,
-                    keep,
-                    patient: request.patient,
-                },
-            };
-            out.push(Effect::Send { to, message });
-        }
-        if service.missing.is_empty() {
-            let message = Message::Grant {
-                resource,
-                id: request.id,
-                turn,
-                mode: request.mode,
-                value: entry.value,
-            };
-            let to = request.from;
-            out.push(Effect::Send { to, message });
-        }
+        self.tidy(resource);
     }
 
     pub(super) fn drive_all(&mut self, out: &mut Vec<Effect>) {
-        let resources: Vec<Resource> = self.entries.keys().copied().collect();
-        for resource in resources {
-            self.drive(resource, out);
-        }
         for (&resource, entry) in &self.entries {
-            if let Some(service) = &entry.service {
-                let Request { from, id, .. } = service.request;
-                let message = Message::Waits { resource, id };
-                out.push(Effect::Send { to: from, message });
-            }
+            entry.drive(resource, out);
         }
     }
 
-    /// Takes back a request that nobody waits for any more.
+    /// Takes back a request that nobody waits for any more. A grant under way is answered.
     pub(super) fn cancel(
         &mut self,
         resource: Resource,
@@ -223,45 +133,56 @@ impl Directory {
         let Some(entry) = self.entries.get_mut(&resource) else {
             return;
         };
-        let same = |r: &Request| (r.from, r.id) == (from, id);
-        entry.queue.retain(|r| !same(r));
-        if let Some(service) = entry.service.as_mut().filter(|s| same(&s.request)) {
-            service.stage = Stage::Cancelled;
-            self.answered(resource, out);
+        let waits = |at: &usize| entry.queue[*at].grant.is_none();
+        if let Some(at) = entry.position(from, id).filter(waits) {
+            entry.end(at, false);
         }
-        self.tidy(resource);
+        self.advance(resource, out);
     }
 
-    /// Goes on with a service. Perhaps no holder's answer is missing any more.
-    fn answered(&mut self, resource: Resource, out: &mut Vec<Effect>) {
-        if let Some(entry) = self.entries.get_mut(&resource)
-            && let Some(service) = entry
-                .service
-                .take_if(|s| s.stage != Stage::Runs && s.missing.is_empty())
-        {
-            if service.stage == Stage::Cancelled {
-                let Request { from, id, .. } = service.request;
-                entry.served.insert(from, id);
-            }
-            self.pump(resource, out);
-            self.tidy(resource);
-        } else {
-            self.drive(resource, out);
+    /// Lets the request `by` pass the request of `from`.
+    pub(super) fn pass(
+        &mut self,
+        resource: Resource,
+        of: (InstanceId, RequestId),
+        by: (InstanceId, RequestId),
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(entry) = self.entries.get_mut(&resource) {
+            entry.pass(of, by);
         }
+        self.advance(resource, out);
     }
 
     /// Answers a holder that asks whether a recall still stands.
     pub(super) fn recalling(
-        &self,
+        &mut self,
         resource: Resource,
         (from, turn): (InstanceId, Turn),
         out: &mut Vec<Effect>,
     ) {
         let entry = self.entries.get(&resource);
-        let service = entry.and_then(|e| e.service.as_ref());
-        if !service.is_some_and(|s| s.turn == turn && s.stage == Stage::Runs) {
-            let message = Message::Void { resource, turn };
-            out.push(Effect::Send { to: from, message });
+        let told = entry.and_then(|e| e.told.get(&from)).map(|t| t.turn);
+        match (entry, told) {
+            (_, Some(told)) if told == turn => {}
+            (Some(entry), Some(_)) if !entry.is_granted(from) => {
+                entry.recall_again(resource, from, out);
+            }
+            (Some(_), Some(_)) => {}
+            _ => {
+                self.last_turn += 1;
+                let turn = Turn {
+                    number: self.last_turn,
+                    ..turn
+                };
+                let message = Message::Recall {
+                    resource,
+                    turn,
+                    wanted: Modes::default(),
+                    patient: true,
+                };
+                out.push(Effect::Send { to: from, message });
+            }
         }
     }
 
@@ -269,88 +190,49 @@ impl Directory {
         &mut self,
         resource: Resource,
         (from, turn): (InstanceId, Turn),
-        (mode, value): (Mode, Option<Value>),
+        (now, value): (Statement, Option<Value>),
         out: &mut Vec<Effect>,
     ) {
-        let Some(entry) = self.entries.get_mut(&resource) else {
-            return;
-        };
-        let Some(service) = entry.service.as_mut().filter(|s| s.turn == turn) else {
-            return;
-        };
-        if !service.missing.remove(&from) {
-            return;
+        if let Some(entry) = self.entries.get_mut(&resource) {
+            entry.says(from, now, value);
+            entry.answered(from, turn);
         }
-        let done = service.missing.is_empty();
-        entry.holds(from, mode, value);
-        if done {
-            self.answered(resource, out);
-        }
+        self.advance(resource, out);
     }
 
-    /// Takes the answer of a holder that uses what a requester without patience wants.
-    pub(super) fn refused(
-        &mut self,
-        resource: Resource,
-        (from, turn): (InstanceId, Turn),
-        out: &mut Vec<Effect>,
-    ) {
-        let Some(entry) = self.entries.get_mut(&resource) else {
-            return;
-        };
-        let asked = |s: &Service| s.turn == turn && s.missing.contains(&from) && !s.request.patient;
-        let Some(service) = entry.service.take_if(|s| asked(s)) else {
-            return;
-        };
-        deny(resource, entry, service.request, out);
-        self.pump(resource, out);
-        self.tidy(resource);
-    }
-
-    /// Notes that a holder has given up by itself what request `id` granted it.
+    /// Notes that a holder has given up by itself what it had.
     pub(super) fn released(
         &mut self,
         resource: Resource,
-        (from, id): (InstanceId, RequestId),
+        (from, now): (InstanceId, Statement),
         out: &mut Vec<Effect>,
     ) {
-        let Some(entry) = self.entries.get_mut(&resource) else {
-            return;
-        };
-        // Otherwise the instance has asked again since, and was served.
-        if entry.served.get(&from) != Some(&id) || !entry.holders.contains_key(&from) {
-            return;
+        if let Some(entry) = self.entries.get_mut(&resource) {
+            entry.says(from, now, None);
         }
-        entry.holds(from, Mode::Null, None);
-        if let Some(service) = &mut entry.service
-            && service.missing.remove(&from)
-            && service.missing.is_empty()
-        {
-            self.answered(resource, out);
-        }
-        self.tidy(resource);
+        self.advance(resource, out);
     }
 
     pub(super) fn done(
         &mut self,
         resource: Resource,
         (from, id, turn): (InstanceId, RequestId, Turn),
-        holds: bool,
+        now: Statement,
         out: &mut Vec<Effect>,
     ) {
         let Some(entry) = self.entries.get_mut(&resource) else {
             return;
         };
-        let Some(service) = entry.service.as_ref().filter(|s| s.turn == turn) else {
+        let this = |p: &Place| p.grant.is_some_and(|g| g.0 == turn);
+        let Some(at) = entry
+            .position(from, id)
+            .filter(|at| this(&entry.queue[*at]))
+        else {
             return;
         };
-        if holds {
-            entry.holders.insert(from, service.request.mode);
-        }
-        entry.served.insert(from, id);
-        entry.service = None;
-        self.pump(resource, out);
-        self.tidy(resource);
+        entry.says(from, now, None);
+        entry.end(at, false);
+        self.advance(resource, out);
     }
 
     /// Forgets a resource that nobody waits for, that has no value, and of which every member has
@@ -364,17 +246,28 @@ impl Directory {
         let usual =
             |e: &Entry| e.holders.len() == members && e.holders.values().all(|m| *m == implied);
         let unused =
-            |e: &Entry| usual(e) && e.queue.is_empty() && e.service.is_none() && e.value.is_none();
+            |e: &Entry| usual(e) && e.queue.is_empty() && e.told.is_empty() && e.value.is_none();
         if self.entries.get(&resource).is_some_and(unused) {
-            self.entries.remove(&resource);
+            self.remove(resource);
         }
     }
 
     /// Forgets a resource that nobody waits for: its object is gone, or nobody else is there.
     pub(super) fn forget(&mut self, resource: Resource) {
-        let still = |e: &Entry| e.queue.is_empty() && e.service.is_none();
-        if self.entries.get(&resource).is_some_and(still) {
-            self.entries.remove(&resource);
+        if (self.entries.get(&resource)).is_some_and(|e| e.queue.is_empty()) {
+            self.remove(resource);
+        }
+    }
+
+    fn remove(&mut self, resource: Resource) {
+        for (from, number) in self
+            .entries
+            .remove(&resource)
+            .into_iter()
+            .flat_map(|e| e.heard)
+        {
+            let known = self.forgotten.entry(from).or_default();
+            *known = number.max(*known);
         }
     }
 
@@ -403,18 +296,14 @@ impl Directory {
         &mut self,
         epoch: Epoch,
         members: BTreeSet<InstanceId>,
-        dead: &BTreeSet<InstanceId>,
         mastered: impl Fn(Resource) -> bool,
     ) {
         // This includes a living exclusive holder: its answer to a recall, with the value in it,
         // may be among the dropped messages. If it still has the lock, it declares the value.
         let writes = |e: &Entry| {
-            let served = e.service.iter().map(|s| s.request.mode);
-            e.holders
-                .values()
-                .copied()
-                .chain(served)
-                .any(|m| m == Mode::Exclusive)
+            let asked = e.queue.iter().map(|p| p.request.mode);
+            let mut modes = e.holders.values().copied().chain(asked);
+            modes.any(|m| m == Mode::Exclusive)
         };
         let unfinished = !self.missing.is_empty();
         let keep_doubts = self.planted.breaks(Mutation::ValueOutlivesWriter);
@@ -428,17 +317,14 @@ impl Directory {
             if (doubtful || unfinished) && !keep_doubts {
                 entry.value = None;
             }
-            entry.served.retain(|i, _| !dead.contains(i)); // its next life counts anew
-            entry.denied.retain(|i, _| !dead.contains(i));
-            entry.holders.clear();
-            if resource.implied() != Mode::Null {
-                entry.holders = everybody(resource);
-            }
-            entry.queue.clear();
-            entry.service = None;
+            entry.begin_epoch(match resource.implied() {
+                Mode::Null => BTreeMap::new(),
+                _ => everybody(resource),
+            });
             mastered(resource)
         });
         self.epoch = epoch;
+        self.forgotten.clear();
         self.missing = members.into_iter().map(|k| (k, None)).collect();
         self.fresh.clear();
     }
@@ -464,11 +350,6 @@ impl Directory {
         let last = kept.last().map(|k| k.resource).filter(|_| more);
         if fresh && after.is_none() {
             self.fresh.insert(from);
-            // A joiner counts from the beginning, also if it came back within one epoch.
-            for entry in self.entries.values_mut() {
-                entry.served.remove(&from);
-                entry.denied.remove(&from);
-            }
         }
         for lock in kept {
             let entry = self.entry(lock.resource);
@@ -476,7 +357,6 @@ impl Directory {
                 Mode::Null => entry.holders.remove(&from),
                 mode => entry.holders.insert(from, mode),
             };
-            entry.served.insert(from, lock.id);
             // An instance that keeps a lock knows its value: no exclusive holder can have stood
             // beside it.
             entry.value = entry.value.max(lock.value);
@@ -497,8 +377,7 @@ impl Directory {
         }
         let resources: Vec<Resource> = self.entries.keys().copied().collect();
         for resource in resources {
-            self.pump(resource, out);
-            self.tidy(resource);
+            self.advance(resource, out);
         }
     }
 
@@ -544,89 +423,14 @@ impl Directory {
         }
     }
 
-    /// Which instances stand against the request of `from`, and how: by the mode that they exclude,
-    /// or by a request of their own that is ahead. If `from` has not asked but is recalled from, it
-    /// stands back for the request that is served.
+    /// Which instances stand against this request, and how: by the mode that they exclude, or by a
+    /// request of their own that is ahead.
     pub(super) fn blockers(
         &self,
         resource: Resource,
-        from: InstanceId,
+        (from, id): (InstanceId, RequestId),
     ) -> Vec<(InstanceId, Against)> {
-        let Some(entry) = self.entries.get(&resource) else {
-            return Vec::new();
-        };
-        let service = entry.service.iter().filter(|s| s.stage != Stage::PutOff);
-        let service = service.map(|s| &s.request);
-        let all: Vec<&Request> = service.chain(&entry.queue).collect();
-        let Some(at) = all.iter().position(|r| r.from == from) else {
-            let recalls = entry.service.iter().filter(|s| s.missing.contains(&from));
-            return recalls
-                .map(|s| (s.request.from, Against::Ahead(s.request.id)))
-                .collect();
-        };
-        let mode = all[at].mode;
-        let against = |(i, m): &(&InstanceId, &Mode)| **i != from && !m.compatible(mode);
-        let holders = entry.holders.iter().filter(against);
-        let ahead = all[..at].iter().map(|r| (r.from, Against::Ahead(r.id)));
-        holders
-            .map(|(&i, _)| (i, Against::Use(mode)))
-            .chain(ahead)
-            .collect()
+        let entry = self.entries.get(&resource);
+        entry.map_or_else(Vec::new, |e| e.blockers(from, id))
     }
-}
-
-impl Entry {
-    /// Puts off the request that is being served if it waits for the end of this request's owner.
-    /// It then waits behind this one. Returns whether it was put off.
-    fn put_off_for(&mut self, request: &Request) -> bool {
-        let waits = |s: &&mut Service| {
-            let runs = s.stage == Stage::Runs && s.missing.contains(&request.from);
-            runs && request.goes_before(&s.request)
-        };
-        let Some(service) = self.service.as_mut().filter(waits) else {
-            return false;
-        };
-        service.stage = Stage::PutOff;
-        self.queue.push_front(service.request);
-        self.queue.push_front(*request);
-        true
-    }
-
-    /// Takes note of what a requester says it has, if the master believes that it has the lock
-    /// exclusively.
-    ///
-    /// The requester may have answered a recall that was over already. That answer, perhaps with a
-    /// value in it, was not looked at. What is believed of other modes may be too much, which only
-    /// costs a recall. A late copy must not correct it: its request may be forgotten, with an entry
-    /// that was not needed any more.
-    fn has_no_more(&mut self, from: InstanceId, has: Mode) {
-        let awaited = |s: &Service| s.missing.contains(&from) || s.request.from == from;
-        let believed = self.holders.get(&from).copied().unwrap_or_default();
-        if believed == Mode::Exclusive
-            && has != Mode::Exclusive
-            && !self.service.as_ref().is_some_and(awaited)
-        {
-            self.holds(from, has, None);
-        }
-    }
-
-    /// Records what a holder has from now on, as it has said.
-    fn holds(&mut self, holder: InstanceId, mode: Mode, value: Option<Value>) {
-        if self.holders.get(&holder) == Some(&Mode::Exclusive) && value.is_none() {
-            self.value = None; // the first answer, with the value, was lost
-        }
-        match mode {
-            Mode::Null => self.holders.remove(&holder),
-            mode => self.holders.insert(holder, mode),
-        };
-        self.value = self.value.max(value);
-    }
-}
-
-fn deny(resource: Resource, entry: &mut Entry, request: Request, out: &mut Vec<Effect>) {
-    let Request { from, id, .. } = request;
-    entry.served.insert(from, id);
-    entry.denied.insert(from, id);
-    let message = Message::Denied { resource, id };
-    out.push(Effect::Send { to: from, message });
 }

@@ -1,13 +1,14 @@
 //! The locks that this instance keeps, and the owners that use them.
 //!
 //! **Invariants**
-//! 1. The owners' modes are pairwise compatible and covered by the kept mode.
+//! 1. The owners' modes are pairwise compatible and covered by the kept mode. The kept mode covers
+//!    what admitted waiters wait for, too.
 //! 2. A kept lock stays until it is recalled: an owner that comes again sends nothing.
-//! 3. From a recall on no owner is granted anything here until the recall is answered, so that the
-//!    recalling request does not starve. Exempt are the owners whose end the recall waits for: they
-//!    go on.
-//! 4. Owners are served in order of arrival. An owner that converts goes before owners that hold
-//!    nothing.
+//! 3. An owner is granted nothing past a waiter that came before and that it excludes, wherever
+//!    that waiter is. Exempt are the waiters that wait for the end of what the owner uses.
+//!    If the kept mode allows what an owner wants, and neither a recall nor a request of this
+//!    instance stops it, it is admitted at once. Otherwise it has a request at the master.
+//! 4. A recall is answered as far as users and admitted waiters allow.
 //! 5. While an implied resource is open, its users are not known here. A recall is answered only
 //!    after the driver has closed the resource and named the users. A named user waits for nothing
 //!    that it uses. After a strong lock elsewhere, weak owners may use the entry without the
@@ -17,14 +18,14 @@
 //!    grant that is in force from one that is not.
 
 mod lock;
+mod upkeep;
 
-use super::message::{Effect, Kept, Message, Owner, Resource, Value};
-use super::{Against, MasterOf, Mode};
+use super::message::{Effect, Message, Owner, Resource, Statement, Value};
+use super::{Against, MasterOf, Mode, Modes};
 use crate::ids::{RequestId, Turn};
 use crate::planted::{Mutation, Planted};
-use lock::{Lock, Recall, Waiting, Wanted, may_go, opened};
+use lock::{Lock, Waiting};
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
 /// The most locks kept that nobody uses. Beyond it the instance gives up half of them. They take
 /// about a megabyte here and at the masters.
@@ -35,6 +36,8 @@ pub(super) const MAX_IDLE: usize = 10_000;
 pub struct Locks {
     locks: BTreeMap<Resource, Lock>,
     last_id: u64,
+    /// The number of the last statement.
+    last_number: u64,
     pub(super) planted: Planted,
 }
 
@@ -45,6 +48,21 @@ impl Locks {
             .or_insert_with(|| Lock::of(resource))
     }
 
+    fn next_id(&mut self) -> RequestId {
+        self.last_id += 1;
+        RequestId(self.last_id)
+    }
+
+    /// What this instance says now of the mode that it has.
+    fn statement(&mut self, resource: Resource) -> Statement {
+        self.last_number += 1;
+        let lock = self.locks.get(&resource);
+        Statement {
+            number: self.last_number,
+            has: lock.map_or(resource.implied(), |l| l.mode),
+        }
+    }
+
     pub(super) fn acquire(
         &mut self,
         resource: Resource,
@@ -52,9 +70,11 @@ impl Locks {
         master: MasterOf,
         out: &mut Vec<Effect>,
     ) {
+        let planted = self.planted;
         let lock = self.entry(resource);
+        let own = lock.own(owner);
         // This holds also under a recall: the driver may have named an owner that was about to ask.
-        if (lock.users.get(&owner)).is_some_and(|used| used.covers(mode)) {
+        if own.covers(mode) && mode != Mode::Null {
             let value = lock.value;
             out.push(Effect::Granted {
                 resource,
@@ -65,31 +85,73 @@ impl Locks {
         }
         let waiting = Waiting {
             owner,
-            mode,
+            mode: own.join(mode),
             patient,
+            id: RequestId::default(),
+            admitted: false,
+            moved: false,
         };
-        if lock.users.contains_key(&owner) {
-            lock.waiting.push_front(waiting);
+        let stopped = match planted.breaks(Mutation::ConvertersQueue) {
+            true => lock.is_stopped(Mode::Null, waiting.mode),
+            false => lock.is_stopped(own, waiting.mode),
+        };
+        let stopped = stopped && !planted.breaks(Mutation::GrantDuringRecall);
+        let used = || lock.users_against(owner, waiting.mode).next().is_some();
+        if !stopped && lock.mode.covers(waiting.mode) {
+            lock.admit(waiting);
+        } else if !patient && (stopped || used()) {
+            out.push(Effect::Denied { resource, owner });
         } else {
-            lock.waiting.push_back(waiting);
+            self.stand_in_line(resource, waiting, master, out);
         }
         self.advance(resource, master, out);
     }
 
-    /// Releases the lock of an owner that is through with it, or that does not wait for it any
-    /// more. The instance keeps the lock.
-    pub(super) fn release(
+    /// Asks the master for a waiter's place among those of all instances.
+    fn stand_in_line(
         &mut self,
         resource: Resource,
-        owner: Owner,
+        waiting: Waiting,
         master: MasterOf,
         out: &mut Vec<Effect>,
     ) {
-        self.lower(resource, (owner, Mode::Null), master, out);
+        let id = self.next_id();
+        let admitted = false;
+        let asked = Waiting {
+            id,
+            admitted,
+            ..waiting
+        };
+        self.entry(resource).waiting.push(asked);
+        self.ask(resource, asked, master, out);
+    }
+
+    fn ask(
+        &mut self,
+        resource: Resource,
+        waiting: Waiting,
+        master: MasterOf,
+        out: &mut Vec<Effect>,
+    ) {
+        let now = self.statement(resource);
+        let lock = &self.locks[&resource];
+        let asked = lock.waiting.iter().filter(|w| !w.admitted).map(|w| w.id);
+        let floor = asked.chain(lock.reopening).chain([waiting.id]).min();
+        let message = Message::Request {
+            resource,
+            id: waiting.id,
+            floor: floor.expect("there is this one"),
+            mode: waiting.mode,
+            own: lock.own(waiting.owner),
+            patient: waiting.patient,
+            now,
+        };
+        let to = master(resource);
+        out.push(Effect::Send { to, message });
     }
 
     /// Lowers what an owner has to `mode`, because it needs no more. The owner waits for nothing
-    /// more.
+    /// more. The instance keeps the lock.
     pub(super) fn lower(
         &mut self,
         resource: Resource,
@@ -100,9 +162,13 @@ impl Locks {
         let Some(lock) = self.locks.get_mut(&resource) else {
             return;
         };
-        let waiters = lock.waiting.len();
-        lock.waiting.retain(|w| w.owner != owner);
-        let gave_up = lock.waiting.len() < waiters;
+        let gone = lock.waiting.extract_if(.., |w| w.owner == owner);
+        let asked = gone.filter(|w| !w.admitted).map(|w| w.id);
+        for id in asked.collect::<Vec<_>>() {
+            let to = master(resource);
+            let message = Message::Cancel { resource, id };
+            out.push(Effect::Send { to, message });
+        }
         match lock.users.get_mut(&owner) {
             // What the owner uses by implication beside that need not be known.
             Some(used) if mode != Mode::Null => {
@@ -114,330 +180,140 @@ impl Locks {
                 lock.users.remove(&owner);
             }
         }
-        if gave_up {
-            self.cancel(resource, master, out);
-        }
         self.advance(resource, master, out);
-    }
-
-    /// Takes back a request that the present waiters would not make: it would keep others waiting
-    /// for nobody.
-    fn cancel(&mut self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
-        let lock = self.entry(resource);
-        let Some(wanted) = lock.wanted else {
-            return;
-        };
-        let heir = lock.waiting.front().filter(|w| {
-            let own = lock.own(w.owner);
-            let needed = lock.mode.join(own.join(w.mode));
-            (needed, own, w.patient) == (wanted.mode, wanted.own, wanted.patient)
-        });
-        let id = wanted.id;
-        lock.wanted = heir.map(|w| Wanted {
-            owner: Some(w.owner),
-            ..wanted
-        });
-        if lock.wanted.is_none() {
-            let to = master(resource);
-            let message = Message::Cancel { resource, id };
-            out.push(Effect::Send { to, message });
-        }
     }
 
     /// Answers the master's question whether a request is still waited for.
     pub(super) fn waits(
-        &self,
+        &mut self,
         resource: Resource,
         id: RequestId,
         master: MasterOf,
         out: &mut Vec<Effect>,
     ) {
         let lock = self.locks.get(&resource);
-        let to = master(resource);
+        let asked = |w: &Waiting| w.id == id && !w.admitted;
         let message = match lock {
-            Some(l) if l.wanted.is_some_and(|w| w.id == id) => return,
+            Some(l) if l.reopening == Some(id) || l.waiting.iter().any(asked) => return,
             // The request was granted, and `Done` is under way. If the master took it for given up,
             // it would forget what is held.
             Some(&Lock { turn, id: last, .. }) if last == id => Message::Done {
                 resource,
                 id,
                 turn,
-                holds: true,
+                now: self.statement(resource),
             },
             _ => Message::Cancel { resource, id },
         };
+        let to = master(resource);
         out.push(Effect::Send { to, message });
     }
 
-    /// Takes back a recall that no requester wants any more.
-    pub(super) fn void(
-        &mut self,
-        resource: Resource,
-        turn: Turn,
-        master: MasterOf,
-        out: &mut Vec<Effect>,
-    ) {
-        let lock = self.entry(resource);
-        if turn > lock.turn {
-            lock.voided = lock.voided.max(turn);
-            if lock.recall.take_if(|r| r.turn == turn).is_some() {
-                opened(resource, lock, out);
-            }
-            // This is what is left, whether the recall was answered or not.
-            let (mode, value) = (lock.mode, lock.value);
-            let to = master(resource);
-            let message = Message::Recalled {
-                resource,
-                turn,
-                mode,
-                value,
-            };
-            out.push(Effect::Send { to, message });
-        }
-        self.advance(resource, master, out);
-    }
-
-    /// Takes the driver's answer to a closing: nobody uses the implied mode by himself any more,
-    /// and `used` names those that still use it.
-    pub(super) fn closed(
-        &mut self,
-        resource: Resource,
-        used: &[(Owner, Mode)],
-        master: MasterOf,
-        out: &mut Vec<Effect>,
-    ) {
-        let planted = self.planted;
-        let lock = self.entry(resource);
-        for &(owner, mode) in used {
-            let has = lock.users.entry(owner).or_default();
-            let joined = has.join(mode);
-            assert!(lock.mode.covers(joined), "what is used was granted");
-            *has = joined;
-        }
-        if !planted.breaks(Mutation::ConvertersQueue) {
-            lock.grant_the_named(resource, out);
-            lock.converters_first();
-        }
-        if let Some(recall) = &mut lock.recall {
-            recall.closed = true;
-        }
-        self.advance(resource, master, out);
-    }
-
-    /// Notes that an exclusive owner changed what the value stands for. `data` rises with the
-    /// changes.
-    pub(super) fn set_value(&mut self, resource: Resource, owner: Owner, data: u64) -> Value {
-        let lock = self.locks.get_mut(&resource).expect("held by its owner");
-        assert_eq!(lock.users.get(&owner), Some(&Mode::Exclusive));
-        let version = data.max(lock.value.map_or(0, |v| v.version) + 1);
-        *lock.value.insert(Value { version, data })
-    }
-
-    /// Takes the value of a lock that an owner read from the dictionary, because nobody knew the
-    /// value.
-    pub(super) fn value_read(
-        &mut self,
-        resource: Resource,
-        value: Value,
-        master: MasterOf,
-        out: &mut Vec<Effect>,
-    ) {
-        if let Some(lock) = self.locks.get_mut(&resource)
-            && lock.value.is_none()
-        {
-            lock.value = Some(value);
-            let to = master(resource);
-            let message = Message::ValueRead { resource, value };
-            out.push(Effect::Send { to, message });
-        }
-    }
-
     fn advance(&mut self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
-        self.serve(resource, master, out);
-        self.turn_away(resource, out);
+        let Some(lock) = self.locks.get_mut(&resource) else {
+            return;
+        };
+        serve(resource, lock, out);
+        self.answer_recall(resource, master, out);
+        if let Some(lock) = self.locks.get_mut(&resource) {
+            lock.open(resource, out);
+        }
         self.tidy(resource);
     }
 
     fn tidy(&mut self, resource: Resource) {
         let untouched =
             |l: &Lock| l.mode == resource.implied() && (l.mode == Mode::Null || l.turn.number == 0);
-        if (self.locks.get(&resource)).is_some_and(|l| l.is_idle() && untouched(l)) {
+        let may_go = |l: &Lock| l.is_idle() && !l.closed && untouched(l);
+        if self.locks.get(&resource).is_some_and(may_go) {
             self.locks.remove(&resource);
         }
     }
 
-    fn serve(&mut self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
-        self.answer_recall(resource, master, out);
-        let planted = self.planted;
+    /// Gives up what is wanted elsewhere, as far as nobody here needs it.
+    fn answer_recall(&mut self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
         let lock = self.locks.get_mut(&resource).expect("the caller has it");
-        while let Some(&waiting) = lock.waiting.front() {
-            let Waiting { owner, mode, .. } = waiting;
-            let stopped = match planted.breaks(Mutation::ConvertersQueue) {
-                true => lock.recall.is_some(),
-                false => lock.is_stopped(owner),
-            };
-            if stopped && !planted.breaks(Mutation::GrantDuringRecall) {
-                return;
-            }
-            let target = lock.own(owner).join(mode);
-            let mut others = lock.users.iter().filter(|(o, _)| **o != owner);
-            if !lock.mode.covers(target) {
-                self.want(resource, waiting, master, out);
-                return;
-            }
-            if !others.all(|(_, m)| m.compatible(target)) {
-                return;
-            }
-            lock.users.insert(owner, target);
-            lock.waiting.pop_front();
-            let implied = resource.implied();
-            lock.detour |= implied.covers(target) && !lock.mode.covers(implied);
-            let value = lock.value;
-            out.push(Effect::Granted {
-                resource,
-                owner,
-                value,
-            });
-        }
-    }
-
-    /// Denies impatient owners that would wait for another owner's use of the lock, here or, as far
-    /// as it is known here, elsewhere.
-    fn turn_away(&mut self, resource: Resource, out: &mut Vec<Effect>) {
-        let Some(lock) = self.locks.get_mut(&resource) else {
+        // Otherwise the driver is about to name those that use the lock.
+        let known = lock.closed || !lock.is_shut(resource);
+        let Some(wants) = lock.wants.filter(|_| known) else {
             return;
         };
-        let asks_for_them = lock.wanted.filter(|w| !w.patient).and_then(|w| w.owner);
-        if asks_for_them.is_some_and(|owner| !lock.is_stopped(owner)) {
-            return; // the master's answer says more
+        let needed = lock.needed(self.planted);
+        let keep = match lock.closed {
+            true => lock.keeps(wants.modes, needed),
+            // Owners may use the implied mode by themselves.
+            false => lock.keeps(wants.modes, needed.join(resource.implied())),
+        };
+        let unasked = wants.patient || wants.answered;
+        if keep == lock.mode && unasked {
+            return;
         }
-        lock.waiting.retain(|w| {
-            if !w.patient {
-                let owner = w.owner;
-                out.push(Effect::Denied { resource, owner });
-            }
-            w.patient
+        lock.mode = keep;
+        let value = lock.value;
+        if keep == Mode::Null {
+            lock.value = None; // from now on others may change it
+        }
+        let modes = wants.modes.excluding(keep);
+        lock.wants = (!modes.is_empty()).then_some(lock::Wants {
+            modes,
+            answered: true,
+            ..wants
         });
+        self.say(resource, (wants.turn, value), master, out);
     }
 
-    fn want(
+    /// Says because of a recall what this instance has.
+    fn say(
         &mut self,
         resource: Resource,
-        waiting: Waiting,
+        (turn, value): (Turn, Option<Value>),
         master: MasterOf,
         out: &mut Vec<Effect>,
     ) {
-        let Waiting {
-            owner,
-            mode,
-            patient,
-        } = waiting;
-        let lock = self.locks.get_mut(&resource).expect("the caller has it");
-        let own = lock.own(owner);
-        if let Some(wanted) = lock.wanted {
-            if wanted.owner.is_some() && wanted.own.covers(own) {
-                return;
-            }
-            // The request was made for an owner that uses nothing, or was not known to use so much.
-            // So it may stand behind a request that waits for the end of this use. Or it was made
-            // for nobody, and its denial would tell this owner nothing.
-            let to = master(resource);
-            let id = wanted.id;
-            let message = Message::Cancel { resource, id };
-            out.push(Effect::Send { to, message });
-        }
-        self.last_id += 1;
-        lock.wanted = Some(Wanted {
-            id: RequestId(self.last_id),
-            owner: Some(owner),
-            mode: lock.mode.join(own.join(mode)),
-            own,
-            patient,
-        });
-        self.ask(resource, master, out);
-    }
-
-    /// Asks for implied modes that are gone and would have been used since the last time. The
-    /// requests are not patient, so a strong user elsewhere is not disturbed.
-    pub(super) fn reopen(&mut self, master: MasterOf, out: &mut Vec<Effect>) {
-        let mut asked = Vec::new();
-        for (&resource, lock) in &mut self.locks {
-            if lock.wants_implied(resource.implied()) {
-                self.last_id += 1;
-                lock.wanted = Some(Wanted {
-                    id: RequestId(self.last_id),
-                    owner: None,
-                    mode: resource.implied(),
-                    own: Mode::Null,
-                    patient: false,
-                });
-                asked.push(resource);
-            }
-        }
-        for resource in asked {
-            self.ask(resource, master, out);
-        }
-    }
-
-    fn ask(&self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
-        let lock = &self.locks[&resource];
-        if let Some(Wanted {
-            id,
-            mode,
-            own,
-            patient,
-            ..
-        }) = lock.wanted
-        {
-            let to = master(resource);
-            let message = Message::Request {
-                resource,
-                id,
-                mode,
-                has: lock.mode,
-                own,
-                patient,
-            };
-            out.push(Effect::Send { to, message });
-        }
-    }
-
-    pub(super) fn ask_again(&self, master: MasterOf, out: &mut Vec<Effect>) {
-        for (&resource, lock) in &self.locks {
-            self.ask(resource, master, out);
-            if let Some(Recall { turn, .. }) = lock.recall {
-                let to = master(resource);
-                let message = Message::Recalling { resource, turn };
-                out.push(Effect::Send { to, message });
-            }
-        }
+        let now = self.statement(resource);
+        let message = Message::Recalled {
+            resource,
+            turn,
+            now,
+            value,
+        };
+        let to = master(resource);
+        out.push(Effect::Send { to, message });
     }
 
     pub(super) fn granted(
         &mut self,
         resource: Resource,
         (id, turn): (RequestId, Turn),
-        (mode, value): (Mode, Option<Value>),
+        (mode, value, wanted): (Mode, Option<Value>, Modes),
         master: MasterOf,
         out: &mut Vec<Effect>,
     ) {
         let lock = self.entry(resource);
-        if lock.wanted.is_some_and(|w| w.id == id) {
-            lock.wanted = None;
+        let asked = |w: &Waiting| w.id == id && !w.admitted;
+        let waiting = lock.waiting.iter().position(asked);
+        if waiting.is_some() || lock.reopening == Some(id) {
             lock.mode = mode;
             lock.turn = turn;
             lock.id = id;
             lock.value = value.max(lock.value);
-            opened(resource, lock, out);
+            lock.reopening = lock.reopening.filter(|r| *r != id);
+            if let Some(waiting) = waiting.map(|at| lock.waiting.remove(at)) {
+                lock.admit(waiting);
+            }
         }
-        let holds = lock.turn == turn;
-        let to = master(resource);
+        // What is wanted elsewhere holds also if nobody waits for the grant any more.
+        if turn > lock.heard && lock.want(resource, (turn, wanted), true) {
+            out.push(Effect::Close { resource });
+        }
+        let now = self.statement(resource);
         let message = Message::Done {
             resource,
             id,
             turn,
-            holds,
+            now,
         };
+        let to = master(resource);
         out.push(Effect::Send { to, message });
         self.advance(resource, master, out);
     }
@@ -452,190 +328,154 @@ impl Locks {
         let Some(lock) = self.locks.get_mut(&resource) else {
             return;
         };
-        if lock.wanted.is_some_and(|w| w.id == id) {
-            lock.wanted = None;
-            self.turn_away(resource, out);
-            self.advance(resource, master, out);
+        lock.reopening = lock.reopening.filter(|r| *r != id);
+        let asked = |w: &mut Waiting| w.id == id && !w.admitted;
+        for w in lock.waiting.extract_if(.., asked) {
+            let owner = w.owner;
+            out.push(Effect::Denied { resource, owner });
         }
+        self.advance(resource, master, out);
     }
 
     pub(super) fn recall(
         &mut self,
         resource: Resource,
-        (turn, keep, patient): (Turn, Mode, bool),
+        (turn, wanted, patient): (Turn, Modes, bool),
         master: MasterOf,
         out: &mut Vec<Effect>,
     ) {
         let lock = self.entry(resource);
-        let is_over = turn <= lock.turn.max(lock.voided);
-        if is_over || lock.recall.is_some_and(|r| r.turn > turn) {
+        if turn < lock.heard {
             return;
         }
-        let closed = lock.recall.is_some_and(|r| r.closed);
-        lock.recall = Some(Recall {
-            turn,
-            keep,
-            patient,
-            closed,
-        });
-        match closed {
-            false => out.push(Effect::Close { resource }),
-            true => self.advance(resource, master, out),
+        // It may be said again, because the answer was lost. Or the instance has less than its
+        // master believes.
+        let again = turn == lock.heard && !wanted.is_empty();
+        let tells = again || wanted.excluding(lock.mode) != wanted;
+        if !again && lock.want(resource, (turn, wanted), patient) {
+            out.push(Effect::Close { resource });
         }
-    }
-
-    /// Gives up what is recalled, once no owner uses more than may be kept.
-    fn answer_recall(&mut self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
-        let lock = self.locks.get_mut(&resource).expect("the caller has it");
-        let Some(recall) = lock.recall.filter(|r| r.closed) else {
-            return;
-        };
-        let (turn, keep) = (recall.turn, recall.keep);
-        let ready = lock.users.values().all(|m| keep.covers(*m));
-        let ready = ready || self.planted.breaks(Mutation::RecallFromUsers);
-        if !ready && recall.patient {
-            return;
+        if tells && (lock.closed || lock.wants.is_none()) {
+            let value = lock.value;
+            self.say(resource, (turn, value), master, out);
         }
-        lock.recall = None;
-        let message = if ready {
-            lock.mode = lock.mode.meet(keep); // a late recall takes nothing back
-            let (mode, value) = (lock.mode, lock.value);
-            if mode == Mode::Null {
-                lock.value = None; // from now on others may change it
-            }
-            Message::Recalled {
-                resource,
-                turn,
-                mode,
-                value,
-            }
-        } else {
-            Message::Refused { resource, turn }
-        };
-        opened(resource, lock, out);
-        let to = master(resource);
-        out.push(Effect::Send { to, message });
+        self.advance(resource, master, out);
     }
 
-    /// Excludes the implied mode of a resource that the master gave to others before this instance
-    /// joined.
-    pub(super) fn exclude(&mut self, resource: Resource, out: &mut Vec<Effect>) {
-        self.entry(resource).mode = Mode::Null;
-        out.push(Effect::Close { resource });
-    }
-
-    /// Enters a new epoch: recalls under way are void, and what is kept is declared to the masters.
-    pub(super) fn new_epoch(&mut self, out: &mut Vec<Effect>) {
-        self.locks.retain(|&resource, lock| {
-            if lock.recall.take().is_some() {
-                opened(resource, lock, out);
-            }
-            // Grants of the old epoch do not come any more.
-            !(lock.is_idle() && lock.mode == resource.implied())
-        });
-    }
-
-    /// The kept locks behind `after`, in the order of their resources.
-    pub(super) fn kept(&self, after: Option<Resource>) -> impl Iterator<Item = Kept> + '_ {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let locks = self.locks.range((from, Bound::Unbounded));
-        let held = locks.filter(|(r, l)| l.mode != r.implied());
-        held.map(|(&resource, lock)| Kept {
-            resource,
-            mode: lock.mode,
-            turn: lock.turn,
-            id: lock.id,
-            value: lock.value,
-        })
-    }
-
-    /// Asks again for what was asked for, and serves every owner that can be served.
-    pub(super) fn resume(&mut self, master: MasterOf, out: &mut Vec<Effect>) {
-        self.ask_again(master, out);
-        let resources: Vec<Resource> = self.locks.keys().copied().collect();
-        for resource in resources {
-            self.advance(resource, master, out);
-        }
-    }
-
-    /// Gives up half of the locks that nobody uses, if there are too many. Locks with a known value
-    /// stay.
-    pub(super) fn shed(&mut self, master: MasterOf, out: &mut Vec<Effect>) {
-        let idle = |(r, l): &(&Resource, &Lock)| may_go(**r, l);
-        let all: Vec<Resource> = self.locks.iter().filter(idle).map(|(r, _)| *r).collect();
-        if all.len() <= MAX_IDLE {
-            return;
-        }
-        for resource in all.into_iter().step_by(2) {
-            self.give_up(resource, master, out);
-        }
-    }
-
-    /// Gives up a lock that nobody uses, without a recall.
-    pub(super) fn give_up(&mut self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
-        if let Some(lock) = self.locks.get(&resource).filter(|l| may_go(resource, l)) {
-            let id = lock.id;
-            self.locks.remove(&resource);
-            let to = master(resource);
-            let message = Message::Released { resource, id };
-            out.push(Effect::Send { to, message });
-        }
-    }
-
-    /// Forgets a lock that nobody uses: its object is gone, or no other instance is there.
-    pub(super) fn forget(&mut self, resource: Resource, out: &mut Vec<Effect>) {
-        if self.locks.get(&resource).is_some_and(Lock::is_idle) {
-            self.locks.remove(&resource);
-            opened(resource, &Lock::of(resource), out);
-        }
-    }
-
-    /// Whether a request elsewhere has recalled the lock.
-    pub(super) fn is_recalled(&self, resource: Resource) -> bool {
-        self.locks
-            .get(&resource)
-            .is_some_and(|l| l.recall.is_some())
-    }
-
-    pub(super) fn value_of(&self, resource: Resource) -> Option<Value> {
-        self.locks.get(&resource)?.value
-    }
-
-    /// What stands in the way of an owner that waits here: owners of this instance, and whether the
-    /// master knows of others.
-    pub(super) fn blockers(&self, resource: Resource, waiter: Owner) -> Option<(Vec<Owner>, bool)> {
+    /// What stands in the way of an owner that waits here: owners of this instance, each with
+    /// whether it merely stands ahead in the queue and could let this one pass; and the request at
+    /// the master, if there is one.
+    pub(super) fn blockers(
+        &self,
+        resource: Resource,
+        waiter: Owner,
+    ) -> Option<(Vec<(Owner, bool)>, Option<RequestId>)> {
         let lock = self.locks.get(&resource)?;
         let at = lock.waiting.iter().position(|w| w.owner == waiter)?;
-        let target = lock.own(waiter).join(lock.waiting[at].mode);
-        let users = lock
-            .users
-            .iter()
-            .filter(|(o, m)| **o != waiter && !m.compatible(target));
-        let ahead = lock.waiting.iter().take(at).map(|w| w.owner);
-        let blockers = users.map(|(&o, _)| o).chain(ahead).collect();
-        // An owner that has the lock and wants no more than the instance has waits for nobody
-        // elsewhere.
-        let only_here = lock.users.contains_key(&waiter) && lock.mode.covers(target);
-        let asked = lock.wanted.is_some() && !only_here;
-        Some((blockers, asked || lock.is_stopped(waiter)))
+        let this = lock.waiting[at];
+        let mut blockers: Vec<(Owner, bool)> = Vec::new();
+        blockers.extend(lock.users_against(waiter, this.mode).map(|o| (o, false)));
+        let ahead = lock.waiting.iter().take(at).filter(|w| w.admitted);
+        let ahead = ahead.filter(|w| !w.mode.compatible(this.mode));
+        blockers.extend(ahead.map(|w| (w.owner, !w.moved)));
+        Some((blockers, Some(this.id).filter(|_| !this.admitted)))
     }
 
-    /// The owners of this instance that stand against a request in the given way.
-    pub(super) fn owners_against(&self, resource: Resource, against: Against) -> Vec<Owner> {
+    /// The owners of this instance that stand against a request in the given way, each with whether
+    /// it merely stands ahead and could let the request pass.
+    pub(super) fn owners_against(
+        &self,
+        resource: Resource,
+        against: Against,
+    ) -> Vec<(Owner, bool)> {
         let Some(lock) = self.locks.get(&resource) else {
             return Vec::new();
         };
         match against {
             Against::Use(mode) => {
                 let users = lock.users.iter().filter(|(_, m)| !m.compatible(mode));
-                users.map(|(&o, _)| o).collect()
+                let admitted = lock.waiting.iter().filter(|w| w.admitted);
+                let admitted = admitted.filter(|w| !w.mode.compatible(mode));
+                let users = users.map(|(&o, _)| (o, false));
+                users.chain(admitted.map(|w| (w.owner, !w.moved))).collect()
             }
-            // A later request of this instance does not count: it may stand behind the instance
-            // that asks.
-            Against::Ahead(id) => {
-                let this = lock.wanted.filter(|w| w.id == id);
-                this.and_then(|w| w.owner).into_iter().collect()
+            Against::Ahead { id, soft } => {
+                let this = lock.waiting.iter().filter(|w| w.id == id);
+                this.map(|w| (w.owner, soft)).collect()
             }
+        }
+    }
+
+    /// Lets a waiter pass `owner`, which stands ahead of it in the queue: each would wait for the
+    /// other. `by` is the waiter, with its request if it has one at the master.
+    pub(super) fn let_pass(
+        &mut self,
+        resource: Resource,
+        owner: Owner,
+        (by, request): (Owner, RequestId),
+        master: MasterOf,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(lock) = self.locks.get_mut(&resource) else {
+            return;
+        };
+        let Some(at) = lock.waiting.iter().position(|w| w.owner == owner) else {
+            return;
+        };
+        let this = lock.waiting[at];
+        if this.moved {
+            return;
+        }
+        let is_by = |w: &Waiting| w.owner == by && w.admitted;
+        if !this.admitted {
+            let message = Message::Pass {
+                resource,
+                id: this.id,
+                by: (by.instance(), request),
+            };
+            let to = master(resource);
+            out.push(Effect::Send { to, message });
+        } else if let Some(other) = lock.waiting.iter().position(is_by) {
+            if at < other {
+                let mut passes = lock.waiting.remove(other);
+                passes.moved = true;
+                lock.waiting.insert(at, passes);
+            }
+        } else {
+            // It gives its place up, and stands behind the other at the master.
+            let mut stands_back = lock.waiting.remove(at);
+            stands_back.moved = true;
+            self.stand_in_line(resource, stands_back, master, out);
+        }
+        self.advance(resource, master, out);
+    }
+}
+
+/// Grants the lock to admitted waiters, in order. Those without patience do not wait for owners of
+/// this instance.
+fn serve(resource: Resource, lock: &mut Lock, out: &mut Vec<Effect>) {
+    let mut at = 0;
+    while let Some(&waiting) = lock.waiting.get(at).filter(|w| w.admitted) {
+        let owner = waiting.owner;
+        let target = lock.own(owner).join(waiting.mode);
+        let mut ahead = lock.waiting.iter().take(at);
+        let in_turn = ahead.all(|w| w.mode.compatible(target));
+        if in_turn && lock.users_against(owner, target).next().is_none() {
+            lock.waiting.remove(at);
+            lock.users.insert(owner, target);
+            let implied = resource.implied();
+            lock.detour |= implied.covers(target) && !lock.mode.covers(implied);
+            let value = lock.value;
+            out.push(Effect::Granted {
+                resource,
+                owner,
+                value,
+            });
+        } else if waiting.patient {
+            at += 1;
+        } else {
+            lock.waiting.remove(at);
+            out.push(Effect::Denied { resource, owner });
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What instances say to each other about enqueues, and what a lane asks its driver to do.
 
-use super::Mode;
+use super::{Mode, Modes};
 use crate::ids::{Epoch, RequestId, Turn};
 use block::ids::{InstanceId, TxnId};
 
@@ -39,26 +39,34 @@ pub struct Value {
 pub struct Kept {
     pub resource: Resource,
     pub mode: Mode,
-    pub turn: Turn,
-    pub id: RequestId,
     pub value: Option<Value>,
+}
+
+/// What an instance says of the mode that it has. The numbers of an instance's statements rise, so
+/// a statement that comes late is known by its number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Statement {
+    pub number: u64,
+    pub has: Mode,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Message {
-    /// Instance to master, which may believe that the instance has more than it `has`. The owner
-    /// that waits there uses the lock in the mode `own`, and goes before the requests that this use
-    /// excludes. If the request is not `patient`, the master denies it rather than let it wait for
-    /// the end of another owner's use.
+    /// Instance to master: an owner waits. With what it uses it is to have `mode`; it uses `own`
+    /// already, and goes before the requests that this use excludes. If the request is not
+    /// `patient`, the master denies it rather than let it wait for the end of another owner's use.
+    /// The sender's requests for the resource below `floor` are over.
     Request {
         resource: Resource,
         id: RequestId,
+        floor: RequestId,
         mode: Mode,
-        has: Mode,
         own: Mode,
         patient: bool,
+        now: Statement,
     },
-    /// Master to instance. Without a value nobody knows the value: the instance reads it from the
+    /// Master to instance: the instance has this mode, and `wanted` is as in a recall. Without a
+    /// value nobody but perhaps the instance knows the value: the instance reads it from the
     /// dictionary, then says so.
     Grant {
         resource: Resource,
@@ -66,6 +74,7 @@ pub enum Message {
         turn: Turn,
         mode: Mode,
         value: Option<Value>,
+        wanted: Modes,
     },
     Denied {
         resource: Resource,
@@ -82,47 +91,47 @@ pub enum Message {
         resource: Resource,
         id: RequestId,
     },
-    /// Instance to master: the service is over. `holds`: this grant is the one in force.
+    /// Instance to master: the grant of this turn has come.
     Done {
         resource: Resource,
         id: RequestId,
         turn: Turn,
-        holds: bool,
+        now: Statement,
     },
-    /// Master to holder: give up what is beyond `keep`.
+    /// Master to holder: owners elsewhere wait for these modes. The holder grants nothing beside
+    /// them that was not asked for before, and gives up what excludes them as its owners end. Each
+    /// recall takes the place of the one before; an empty one ends it. Unless it is `patient`, the
+    /// holder answers at once.
     Recall {
         resource: Resource,
         turn: Turn,
-        keep: Mode,
+        wanted: Modes,
         patient: bool,
     },
+    /// Holder to master: what the holder has left, because of the recall of this turn.
     Recalled {
         resource: Resource,
         turn: Turn,
-        mode: Mode,
+        now: Statement,
         value: Option<Value>,
     },
-    /// Holder to master, on the holder's timer: does this recall still stand? The answer is `Void`,
-    /// or nothing.
+    /// Holder to master, on the holder's timer: does this recall still stand? The answer is the
+    /// recall that stands instead, or nothing.
     Recalling {
         resource: Resource,
         turn: Turn,
     },
-    /// Master to holder: no requester wants this recall any more. The answer is `Recalled`, with
-    /// what the holder has.
-    Void {
-        resource: Resource,
-        turn: Turn,
-    },
-    /// Holder to master, to an impatient recall: an owner uses the lock.
-    Refused {
-        resource: Resource,
-        turn: Turn,
-    },
-    /// Holder to master: the sender has given up by itself what this request granted it.
-    Released {
+    /// Instance to master: the request `by` of another owner may go before the sender's, because
+    /// each would wait for the other.
+    Pass {
         resource: Resource,
         id: RequestId,
+        by: (InstanceId, RequestId),
+    },
+    /// Holder to master: the sender has given up by itself all that it had.
+    Released {
+        resource: Resource,
+        now: Statement,
     },
     /// Instance to master: the value as read from the dictionary, for a master that lost it.
     ValueRead {
@@ -171,8 +180,7 @@ impl Message {
             | Message::Recall { resource, .. }
             | Message::Recalled { resource, .. }
             | Message::Recalling { resource, .. }
-            | Message::Void { resource, .. }
-            | Message::Refused { resource, .. }
+            | Message::Pass { resource, .. }
             | Message::Released { resource, .. }
             | Message::ValueRead { resource, .. } => Some(*resource),
             Message::DeclareWanted { .. }

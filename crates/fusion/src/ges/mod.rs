@@ -17,8 +17,8 @@ mod tests;
 pub use directory::Directory;
 use directory::Request;
 pub use local::Locks;
-pub use message::{Effect, Kept, Message, Owner, Resource, Value};
-pub use mode::Mode;
+pub use message::{Effect, Kept, Message, Owner, Resource, Statement, Value};
+pub use mode::{Mode, Modes};
 
 use crate::ids::{Epoch, Member, RequestId};
 use block::ids::InstanceId;
@@ -47,8 +47,9 @@ pub struct Plan {
 pub enum Against {
     /// Owners of the instance use the lock and exclude this mode.
     Use(Mode),
-    /// This request of the instance comes first.
-    Ahead(RequestId),
+    /// This request of the instance stands ahead. If it is `soft` it can be passed; otherwise it has
+    /// passed others already.
+    Ahead { id: RequestId, soft: bool },
 }
 
 /// One instance's part of the service.
@@ -123,7 +124,9 @@ impl Enqueues {
     /// Releases the lock of an owner that needs it no more, or that waits for it no more (timeout,
     /// deadlock victim).
     pub fn release(&mut self, resource: Resource, owner: Owner, out: &mut Vec<Effect>) {
-        self.with_locks(out, |l, m, out| l.release(resource, owner, m, out));
+        self.with_locks(out, |l, m, out| {
+            l.lower(resource, (owner, Mode::Null), m, out)
+        });
         self.forget_if_alone(resource, out);
     }
 
@@ -211,8 +214,6 @@ impl Enqueues {
     /// round of declarations, and for an epoch in which nothing is in doubt.
     pub fn reconfigure(&mut self, plan: Plan, out: &mut Vec<Effect>) {
         assert!(plan.epoch > self.epoch, "epochs rise");
-        let gone = self.members.difference(&plan.members);
-        let dead: BTreeSet<InstanceId> = gone.map(|m| m.instance).collect();
         self.epoch = plan.epoch;
         self.members = plan.members;
         self.masters = plan.masters;
@@ -222,7 +223,7 @@ impl Enqueues {
         }
         let (me, masters) = (self.me, &self.masters);
         self.directory
-            .new_epoch(plan.epoch, living, &dead, |r| masters[at(r, masters)] == me);
+            .new_epoch(plan.epoch, living, |r| masters[at(r, masters)] == me);
         self.directory.in_doubt = plan.in_doubt;
         self.locks.new_epoch(out);
         for to in self.members.iter().map(|m| m.instance) {
@@ -232,27 +233,45 @@ impl Enqueues {
         self.with_locks(out, |l, m, out| l.resume(m, out));
     }
 
-    /// What stands in the way of an owner that waits here: owners of this instance, and the master
-    /// if it knows of others.
-    pub fn blockers(&self, resource: Resource, waiter: Owner) -> (Vec<Owner>, Option<InstanceId>) {
-        let (here, elsewhere) = self.locks.blockers(resource, waiter).unwrap_or_default();
+    /// What stands in the way of an owner that waits here: owners of this instance, each with
+    /// whether it only stands ahead and could let this one pass; and the master with the owner's
+    /// request there, if the owner waits for others.
+    pub fn blockers(
+        &self,
+        resource: Resource,
+        waiter: Owner,
+    ) -> (Vec<(Owner, bool)>, Option<(InstanceId, RequestId)>) {
+        let (here, asked) = self.locks.blockers(resource, waiter).unwrap_or_default();
         let master = self.masters[at(resource, &self.masters)];
-        (here, elsewhere.then_some(master))
+        (here, asked.map(|id| (master, id)))
     }
 
-    /// At a resource's master: the instances that stand in the way of `from`. With each comes what
-    /// to ask for at [`Enqueues::owners_against`] there.
+    /// At a resource's master: the instances that stand in the way of this request. With each comes
+    /// what to ask for at [`Enqueues::owners_against`] there.
     pub fn instances_against(
         &self,
         resource: Resource,
-        from: InstanceId,
+        request: (InstanceId, RequestId),
     ) -> Vec<(InstanceId, Against)> {
-        self.directory.blockers(resource, from)
+        self.directory.blockers(resource, request)
     }
 
-    /// The owners here that stand in the way as `against` says.
-    pub fn owners_against(&self, resource: Resource, against: Against) -> Vec<Owner> {
+    /// The owners here that stand in the way as `against` says, each with whether it only stands
+    /// ahead and could let the request pass.
+    pub fn owners_against(&self, resource: Resource, against: Against) -> Vec<(Owner, bool)> {
         self.locks.owners_against(resource, against)
+    }
+
+    /// Lets a waiter pass `owner` of this instance, which stands ahead of it and waits for it by a
+    /// circle. `by` is the waiter, with its request if it waits for others.
+    pub fn let_pass(
+        &mut self,
+        resource: Resource,
+        owner: Owner,
+        by: (Owner, RequestId),
+        out: &mut Vec<Effect>,
+    ) {
+        self.with_locks(out, |l, m, out| l.let_pass(resource, owner, by, m, out));
     }
 
     fn declaration_for(&self, master: InstanceId, after: Option<Resource>) -> Message {
@@ -320,10 +339,11 @@ impl Enqueues {
             Message::Request {
                 resource,
                 id,
+                floor,
                 mode,
-                has,
                 own,
                 patient,
+                now,
             } => {
                 let request = Request {
                     from,
@@ -332,26 +352,25 @@ impl Enqueues {
                     own,
                     patient,
                 };
-                d.request(resource, request, has, out);
+                d.request(resource, (request, floor), now, out);
             }
             Message::Done {
                 resource,
                 id,
                 turn,
-                holds,
-            } => d.done(resource, (from, id, turn), holds, out),
+                now,
+            } => d.done(resource, (from, id, turn), now, out),
             Message::Recalled {
                 resource,
                 turn,
-                mode,
+                now,
                 value,
-            } => d.recalled(resource, (from, turn), (mode, value), out),
+            } => d.recalled(resource, (from, turn), (now, value), out),
             Message::Cancel { resource, id } => d.cancel(resource, (from, id), out),
             Message::Waits { resource, id } => l.waits(resource, id, &master, out),
             Message::Recalling { resource, turn } => d.recalling(resource, (from, turn), out),
-            Message::Void { resource, turn } => l.void(resource, turn, &master, out),
-            Message::Refused { resource, turn } => d.refused(resource, (from, turn), out),
-            Message::Released { resource, id } => d.released(resource, (from, id), out),
+            Message::Pass { resource, id, by } => d.pass(resource, (from, id), by, out),
+            Message::Released { resource, now } => d.released(resource, (from, now), out),
             Message::ValueRead { resource, value } => d.value_read(resource, value),
             Message::Declare {
                 epoch,
@@ -369,14 +388,15 @@ impl Enqueues {
                 turn,
                 mode,
                 value,
-            } => l.granted(resource, (id, turn), (mode, value), &master, out),
+                wanted,
+            } => l.granted(resource, (id, turn), (mode, value, wanted), &master, out),
             Message::Denied { resource, id } => l.denied(resource, id, &master, out),
             Message::Recall {
                 resource,
                 turn,
-                keep,
+                wanted,
                 patient,
-            } => l.recall(resource, (turn, keep, patient), &master, out),
+            } => l.recall(resource, (turn, wanted, patient), &master, out),
             Message::DeclareWanted { after } => {
                 let message = self.declaration_for(from, after);
                 out.push(Effect::Send { to: from, message });

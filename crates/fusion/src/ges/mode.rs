@@ -96,6 +96,52 @@ impl Mode {
     }
 }
 
+/// A set of modes, without the null mode.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Modes(u16);
+
+impl Modes {
+    /// The set that has these bits, the mode with discriminant `n` in bit `n`. `None` if a bit
+    /// stands for no mode.
+    pub fn from_bits(bits: u16) -> Option<Modes> {
+        let all = Mode::Exclusive.excludes();
+        (bits & !all == 0).then_some(Modes(bits))
+    }
+
+    pub fn bits(self) -> u16 {
+        self.0
+    }
+
+    pub fn insert(&mut self, mode: Mode) {
+        self.0 |= 1 << mode as u8 & Mode::Exclusive.excludes();
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub fn contains(self, mode: Mode) -> bool {
+        self.0 & 1 << mode as u8 != 0
+    }
+
+    /// Those that cannot be held beside `mode`.
+    pub fn excluding(self, mode: Mode) -> Modes {
+        Modes(self.0 & mode.excludes())
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = Mode> {
+        MODES.into_iter().filter(move |m| self.contains(*m))
+    }
+}
+
+impl FromIterator<Mode> for Modes {
+    fn from_iter<I: IntoIterator<Item = Mode>>(modes: I) -> Modes {
+        let mut set = Modes::default();
+        modes.into_iter().for_each(|m| set.insert(m));
+        set
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Mode::*;
@@ -142,5 +188,24 @@ mod tests {
                 assert!(a.keep_beside(b).compatible(b) && a.covers(a.keep_beside(b)));
             }
         }
+    }
+
+    #[test]
+    fn a_set_knows_what_excludes_a_mode() {
+        let set: Modes = [Null, SubShared, Shared].into_iter().collect();
+        assert_eq!(set.iter().collect::<Vec<_>>(), [SubShared, Shared]);
+        assert_eq!(Modes::from_bits(set.bits()), Some(set));
+        assert_eq!(
+            (Modes::from_bits(1), Modes::from_bits(1 << 9)),
+            (None, None)
+        );
+        assert!(set.excluding(AccessShared).is_empty());
+        let against = set.excluding(SubExclusive);
+        assert_eq!(against.iter().collect::<Vec<_>>(), [Shared]);
+        assert!(
+            MODES[1..]
+                .iter()
+                .all(|m| Modes::from_iter([*m]).contains(*m))
+        );
     }
 }

@@ -12,15 +12,19 @@
 //! that it had, leading to the same next wait. As a wait keeps its number for as long as it lasts,
 //! all of them existed at once when the first round was over (race 26 of docs/design.md).
 //!
-//! Then the wait with the highest number is the victim, whichever session began the walk. So two
-//! sessions that walk the same circle choose the same victim.
+//! A session that merely stands ahead of another in the queue of a lock could let it pass. If the
+//! circle has such a wait, it is broken like that, as in PostgreSQL, and nobody gives up. A wait
+//! that has passed another is not passed back, so this comes to an end.
+//!
+//! Otherwise the wait with the highest number is the victim, whichever session began the walk. So
+//! two sessions that walk the same circle choose the same victim.
 //!
 //! **Limits.** A walk visits a session once. Lost messages cost time only, because a session that
 //! still waits walks again.
 
 use super::Letter;
 use super::messages::TxnMessage;
-use crate::global_enqueues::{Global, GlobalEnqueues};
+use crate::global_enqueues::{Global, Lock};
 use crate::local_enqueues::{Exit, Hop, LockerId, Wait};
 use crate::manager::TxnManager;
 use crate::ring::{MAX_TOLD, Ring, Waiting};
@@ -67,59 +71,109 @@ struct Walk {
     path: Vec<Step>,
 }
 
+/// A wait of a path for a lock whose queue the next one's session only stands ahead in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Passing {
+    /// The index of the wait in the path.
+    pub(super) at: u16,
+    pub(super) lock: Global,
+    /// The request of the wait at the lock's master, if it has one there.
+    pub(super) request: RequestId,
+}
+
+fields! { impl Passing { at, lock as Lock, request } }
+
 /// A path that is gone once more.
 #[derive(Clone)]
 pub(crate) struct Check {
     path: Vec<Step>,
     /// The wait of the path that is looked at next; the waits before it stood.
     at: usize,
+    /// The first of those waits that could pass the next one.
+    passing: Option<Passing>,
     /// Those waits, at most [`MAX_TOLD`] of them.
     told: Vec<Waiting>,
 }
 
 impl Check {
-    pub(crate) fn new(path: Vec<Step>, at: usize, told: Vec<Waiting>) -> Check {
-        Check { path, at, told }
+    pub(crate) fn new(
+        path: Vec<Step>,
+        at: usize,
+        passing: Option<Passing>,
+        told: Vec<Waiting>,
+    ) -> Check {
+        Check {
+            path,
+            at,
+            passing,
+            told,
+        }
     }
 
     /// A path is gone from its beginning.
     fn of(path: Vec<Step>) -> Check {
-        Check::new(path, 0, Vec::new())
+        Check::new(path, 0, None, Vec::new())
     }
 
     /// The wait that the one looked at leads to.
     fn next(&self) -> Step {
         *self.path.get(self.at + 1).unwrap_or(&self.path[0])
     }
+
+    /// Goes on over a wait for a lock if the next session is among these, each of which may only
+    /// stand ahead. Returns whether it is.
+    fn goes_on(
+        &mut self,
+        blockers: &[(LockerId, bool)],
+        (lock, request): (Global, RequestId),
+    ) -> bool {
+        let next = self.next().locker;
+        let mut ways = blockers.iter().filter(|b| b.0 == next).map(|b| b.1);
+        let Some(first) = ways.next() else {
+            return false;
+        };
+        if first && ways.all(|ahead| ahead) && self.passing.is_none() {
+            let at = self.at as u16;
+            self.passing = Some(Passing { at, lock, request });
+        }
+        self.at += 1;
+        true
+    }
 }
 
 /// Where a walk or check stands that follows a wait for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// At the master, which names the instances in the way of the waiter's instance.
-    Master,
-    /// At an instance in the way, which names its sessions in the way.
-    Holder(Against),
+    /// At the master, which names the instances in the way of this request.
+    Master(RequestId),
+    /// At an instance in the way of this request, which names its sessions in the way.
+    Holder(RequestId, Against),
 }
 
-/// The bytes of a stage: a tag, a mode and a request. Mode and request are empty where the stage
-/// says nothing of them.
+/// The bytes of a stage: a tag, the request, a mode and the request in the way. Mode and request
+/// are empty where the stage says nothing of them.
 impl Wire for Stage {
     fn put(&self, w: &mut Writer<'_>) {
-        let (tag, mode, request): (u8, _, _) = match self {
-            Stage::Master => (0, Mode::Null, RequestId(0)),
-            Stage::Holder(Against::Use(mode)) => (1, *mode, RequestId(0)),
-            Stage::Holder(Against::Ahead(request)) => (2, Mode::Null, *request),
+        let none = RequestId(0);
+        let (tag, of, mode, ahead): (u8, _, _, _) = match *self {
+            Stage::Master(of) => (0, of, Mode::Null, none),
+            Stage::Holder(of, Against::Use(mode)) => (1, of, mode, none),
+            Stage::Holder(of, Against::Ahead { id, soft: true }) => (2, of, Mode::Null, id),
+            Stage::Holder(of, Against::Ahead { id, soft: false }) => (3, of, Mode::Null, id),
         };
         w.put(&tag);
+        w.put(&of);
         w.put(&mode);
-        w.put(&request);
+        w.put(&ahead);
     }
     fn get(r: &mut Reader<'_>) -> std::result::Result<Stage, Bad> {
-        match (r.get::<u8>()?, r.get()?, r.get()?) {
-            (0, Mode::Null, RequestId(0)) => Ok(Stage::Master),
-            (1, mode, RequestId(0)) => Ok(Stage::Holder(Against::Use(mode))),
-            (2, Mode::Null, request) => Ok(Stage::Holder(Against::Ahead(request))),
+        match (r.get::<u8>()?, r.get()?, r.get()?, r.get()?) {
+            (0, of, Mode::Null, RequestId(0)) => Ok(Stage::Master(of)),
+            (1, of, mode, RequestId(0)) => Ok(Stage::Holder(of, Against::Use(mode))),
+            (tag @ (2 | 3), of, Mode::Null, id) => {
+                let soft = tag == 2;
+                Ok(Stage::Holder(of, Against::Ahead { id, soft }))
+            }
             _ => Err(r.bad("a walk is at an unknown stage")),
         }
     }
@@ -173,37 +227,30 @@ impl TxnManager {
         (lock, stage): (Global, Stage),
         path: Vec<Step>,
     ) {
-        if let Some(ges) = self.ges.get() {
-            self.walk_lock(ges, Walk { number, path }, lock, stage);
-        }
+        self.walk_lock(Walk { number, path }, lock, stage);
     }
 
     /// Carries a walk on over the wait at the end of its path, which is for a lock.
-    fn walk_lock(&self, ges: &GlobalEnqueues, walk: Walk, lock: Global, stage: Stage) {
+    fn walk_lock(&self, walk: Walk, lock: Global, stage: Stage) {
         let waiter = walk.path.last().expect("invariant: a walk has a path");
         match stage {
-            Stage::Master => {
-                for (to, against) in ges.instances_against(lock, waiter.instance) {
-                    self.send_walk(ges, to, walk.clone(), (lock, Stage::Holder(against)));
+            Stage::Master(of) => {
+                let request = (waiter.instance, of);
+                for (to, against) in self.ges.instances_against(lock, request) {
+                    self.send_walk(to, walk.clone(), (lock, Stage::Holder(of, against)));
                 }
             }
-            Stage::Holder(against) => {
-                for blocker in ges.owners_against(lock, against) {
+            Stage::Holder(_, against) => {
+                for (blocker, _) in self.ges.owners_against(lock, against) {
                     self.walk_comes_to(walk.clone(), blocker);
                 }
             }
         }
     }
 
-    fn send_walk(
-        &self,
-        ges: &GlobalEnqueues,
-        to: InstanceId,
-        walk: Walk,
-        (lock, stage): (Global, Stage),
-    ) {
+    fn send_walk(&self, to: InstanceId, walk: Walk, (lock, stage): (Global, Stage)) {
         if to == self.config.instance {
-            return self.walk_lock(ges, walk, lock, stage);
+            return self.walk_lock(walk, lock, stage);
         }
         let message = TxnMessage::LockWalk {
             number: walk.number,
@@ -274,15 +321,12 @@ impl TxnManager {
     /// a lock.
     fn walk_from(&self, walk: Walk, lock: Global) {
         let waiter = walk.path.last().expect("invariant: a walk has a path");
-        let Some(ges) = self.ges.get() else {
-            return;
-        };
-        let (here, master) = ges.blockers(lock, waiter.locker);
-        for blocker in here {
+        let (here, master) = self.ges.blockers(lock, waiter.locker);
+        for (blocker, _) in here {
             self.walk_comes_to(walk.clone(), blocker);
         }
-        if let Some(master) = master {
-            self.send_walk(ges, master, walk, (lock, Stage::Master));
+        if let Some((master, request)) = master {
+            self.send_walk(master, walk, (lock, Stage::Master(request)));
         }
     }
 
@@ -331,6 +375,7 @@ impl TxnManager {
                             at: check.at as u16 + 1,
                             via: txn,
                             path: check.path.into(),
+                            passing: check.passing,
                             told: check.told.into(),
                         };
                         self.cluster.send(Letter::new(txn.instance(), &message));
@@ -338,16 +383,13 @@ impl TxnManager {
                     return;
                 }
                 Wait::Elsewhere(Exit::Lock(lock)) => {
-                    let Some(ges) = self.ges.get() else {
-                        return;
-                    };
-                    let (blockers, master) = ges.blockers(lock, hop.locker);
-                    if here.is_some_and(|next| blockers.contains(&next)) {
-                        check.at += 1;
+                    let (blockers, master) = self.ges.blockers(lock, hop.locker);
+                    let request = master.map_or(RequestId(0), |(_, id)| id);
+                    if here.is_some() && check.goes_on(&blockers, (lock, request)) {
                         continue;
                     }
-                    if let Some(master) = master {
-                        self.send_check(ges, master, check, (lock, Stage::Master));
+                    if let Some((master, request)) = master {
+                        self.send_check(master, check, (lock, Stage::Master(request)));
                     }
                     return;
                 }
@@ -358,21 +400,16 @@ impl TxnManager {
         }
     }
 
-    fn send_check(
-        &self,
-        ges: &GlobalEnqueues,
-        to: InstanceId,
-        check: Check,
-        (lock, stage): (Global, Stage),
-    ) {
+    fn send_check(&self, to: InstanceId, check: Check, (lock, stage): (Global, Stage)) {
         if to == self.config.instance {
-            return self.check_lock(ges, check, (lock, stage));
+            return self.check_lock(check, (lock, stage));
         }
         let message = TxnMessage::LockCheck {
             at: check.at as u16,
             lock,
             stage,
             path: check.path.into(),
+            passing: check.passing,
             told: check.told.into(),
         };
         self.cluster.send(Letter::new(to, &message));
@@ -391,36 +428,52 @@ impl TxnManager {
                 "a deadlock check does not follow its path",
             ));
         }
-        if let Some(ges) = self.ges.get() {
-            self.check_lock(ges, check, on);
-        }
+        self.check_lock(check, on);
         Ok(())
     }
 
     /// The wait at `at` of the path is for a lock: does it still lead to the next one?
-    fn check_lock(&self, ges: &GlobalEnqueues, mut check: Check, (lock, stage): (Global, Stage)) {
+    fn check_lock(&self, mut check: Check, (lock, stage): (Global, Stage)) {
         let next = check.next();
         match stage {
-            Stage::Master => {
-                let against = ges.instances_against(lock, check.path[check.at].instance);
+            Stage::Master(of) => {
+                let request = (check.path[check.at].instance, of);
+                let against = self.ges.instances_against(lock, request);
                 for (to, against) in against.into_iter().filter(|a| a.0 == next.instance) {
-                    let stage = Stage::Holder(against);
-                    self.send_check(ges, to, check.clone(), (lock, stage));
+                    let stage = Stage::Holder(of, against);
+                    self.send_check(to, check.clone(), (lock, stage));
                 }
             }
-            Stage::Holder(against) => {
-                let blockers = ges.owners_against(lock, against);
-                if next.instance == self.config.instance && blockers.contains(&next.locker) {
-                    check.at += 1;
+            Stage::Holder(of, against) => {
+                let blockers = self.ges.owners_against(lock, against);
+                let is_here = next.instance == self.config.instance;
+                if is_here && check.goes_on(&blockers, (lock, of)) {
                     self.check(check);
                 }
             }
         }
     }
 
-    /// Chooses the victim of a circle that was walked twice.
+    /// Breaks a circle that was walked twice: lets one session pass another, or chooses a victim.
     fn found(&self, check: Check) {
         let (path, told) = (check.path, check.told);
+        if let Some(Passing { at, lock, request }) = check.passing
+            && let Some(by) = path.get(usize::from(at))
+        {
+            let ahead = path.get(usize::from(at) + 1).unwrap_or(&path[0]);
+            let (locker, serial) = (ahead.locker, ahead.serial);
+            if ahead.instance == self.config.instance {
+                return self.let_pass(Hop { locker, serial }, (lock, *by, request));
+            }
+            let message = TxnMessage::LetPass {
+                locker,
+                serial,
+                by: *by,
+                lock,
+                request,
+            };
+            return self.cluster.send(Letter::new(ahead.instance, &message));
+        }
         let victim = path.iter().max().expect("a circle has waits");
         if victim.instance == self.config.instance {
             self.doom(victim.locker, victim.serial, Ring::new(told, path.len()));
@@ -432,6 +485,16 @@ impl TxnManager {
                 told: told.into(),
             };
             self.cluster.send(Letter::new(victim.instance, &message));
+        }
+    }
+
+    /// Lets another session pass a session of this instance in the queue of a lock, if this one
+    /// still is in its wait of that number.
+    pub(crate) fn let_pass(&self, ahead: Hop, (lock, by, request): (Global, Step, RequestId)) {
+        if self.enqueues.is_in(ahead) {
+            let by = (by.instance, by.locker, request);
+            self.ges.let_pass(lock, ahead.locker, by);
+            tracing::info!("a deadlock was avoided by rearranging the queue of a lock");
         }
     }
 

@@ -2,13 +2,13 @@
 //!
 //! Every message between instances, also of the other layers, has [`Front`] in front.
 
-use super::deadlock::{Path, Stage, Step};
+use super::deadlock::{Passing, Path, Stage, Step};
 use crate::global_enqueues::{Global, Lock, Timed, TimedMessages};
 use crate::ring::{Told, Waiting};
 use crate::timing::AnswerCost;
 use block::{InstanceId, RowId, Scn, TxnId};
-use fusion::GroupNo;
 use fusion::visibility::Evidence;
+use fusion::{GroupNo, RequestId};
 use interconnect::memory::Key;
 use std::borrow::Cow;
 use wire::{Bad, Reader, Short, Tagged, Wire, Writer, fields, tagged};
@@ -84,6 +84,8 @@ pub(crate) enum TxnMessage<'a> {
         /// The transaction for which the wait before waits.
         via: TxnId,
         path: Cow<'a, [Step]>,
+        /// A wait of the path that could pass the next one.
+        passing: Option<Passing>,
         /// The waits of the path that were looked at again, the first ones of them.
         told: Cow<'a, [Waiting]>,
     },
@@ -107,7 +109,17 @@ pub(crate) enum TxnMessage<'a> {
         lock: Global,
         stage: Stage,
         path: Cow<'a, [Step]>,
+        passing: Option<Passing>,
         told: Cow<'a, [Waiting]>,
+    },
+    /// A session waits, by a circle, for this session of the receiver, which stands ahead of it in
+    /// the queue of a lock and is in its wait of that number. It is to let the other pass.
+    LetPass {
+        locker: crate::local_enqueues::LockerId,
+        serial: u64,
+        by: Step,
+        lock: Global,
+        request: RequestId,
     },
     /// A message about enqueues.
     Ges(Timed),
@@ -127,14 +139,15 @@ tagged! {
         TxnEnded = 107 { txn, answer, cost, turns as Short },
         Heartbeat = 108,
         Walk = 109 { number, txn, path as Path },
-        Check = 110 { at, via, path as Path, told as Told },
+        Check = 110 { at, via, path as Path, passing, told as Told },
         Victim = 111 { locker, serial, waits, told as Told },
         LockWalk = 112 { number, lock as Lock, stage, path as Path },
-        LockCheck = 113 { at, lock as Lock, stage, path as Path, told as Told },
+        LockCheck = 113 { at, lock as Lock, stage, path as Path, passing, told as Told },
         Ges = 114 (timed as TimedMessages),
         MemoryOffered = 115 { key as MemoryKey },
         TxnUndone = 116 { txn, cost, turns as Short },
         TurnOver = 117 { row },
+        LetPass = 118 { locker, serial, by, lock as Lock, request },
     }
 }
 

@@ -169,6 +169,11 @@ impl Cluster {
         self.active.load(Ordering::SeqCst)
     }
 
+    /// Whether this instance could have others beside it.
+    pub(crate) fn is_joined(&self) -> bool {
+        self.post.get().is_some()
+    }
+
     pub(crate) fn is_up(&self, instance: InstanceId) -> bool {
         self.members.load().contains(&instance)
     }

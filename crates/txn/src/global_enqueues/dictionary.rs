@@ -105,8 +105,8 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn lock(&self) -> Result<()> {
         let (mode, wait) = (LockMode::S, LockWait::Forever);
-        (self.enqueues).lock(&self.locker, PICTURE, mode, Level::Transaction, wait)?;
-        self.global.take(&self.locker, PICTURE, mode, wait)
+        let level = Level::Transaction;
+        self.global.take(&self.locker, PICTURE, (mode, level), wait)
     }
 }
 
@@ -115,7 +115,7 @@ impl Drop for Reader<'_> {
         // The lock is not held if the wait for it was cancelled.
         self.enqueues
             .unlock(&self.locker, PICTURE, LockMode::S, Level::Transaction);
-        self.global.lower(&self.locker, PICTURE, LockMode::Null);
+        self.global.lower(&self.locker, PICTURE);
         self.enqueues.unregister(&self.locker);
     }
 }

@@ -10,14 +10,14 @@ use wire::{Bad, Codec, List, Maybe, Reader, Wire, Writer, fields, tagged};
 
 tagged! {
     struct Messages: u8 for Message {
-        Request = 0 { resource as Lock, id, mode, has, own, patient },
-        Grant = 1 { resource as Lock, id, turn as LockTurn, mode, value },
+        Request = 0 { resource as Lock, id, floor, mode, own, patient, now },
+        Grant = 1 { resource as Lock, id, turn as LockTurn, mode, value, wanted },
         Denied = 2 { resource as Lock, id },
-        Done = 3 { resource as Lock, id, turn as LockTurn, holds },
-        Recall = 4 { resource as Lock, turn as LockTurn, keep, patient },
-        Recalled = 5 { resource as Lock, turn as LockTurn, mode, value },
-        Refused = 6 { resource as Lock, turn as LockTurn },
-        Released = 7 { resource as Lock, id },
+        Done = 3 { resource as Lock, id, turn as LockTurn, now },
+        Recall = 4 { resource as Lock, turn as LockTurn, wanted, patient },
+        Recalled = 5 { resource as Lock, turn as LockTurn, now, value },
+        Pass = 6 { resource as Lock, id, by },
+        Released = 7 { resource as Lock, now },
         ValueRead = 8 { resource as Lock, value as KnownValue },
         DeclareWanted = 9 { after as Maybe<Lock> },
         Declare = 10 { epoch, after as Maybe<Lock>, more, fresh, kept as List<KeptLock> },
@@ -25,13 +25,12 @@ tagged! {
         Cancel = 12 { resource as Lock, id },
         Waits = 13 { resource as Lock, id },
         Recalling = 14 { resource as Lock, turn as LockTurn },
-        Void = 15 { resource as Lock, turn as LockTurn },
-        WelcomeWanted = 16 { after as Lock },
+        WelcomeWanted = 15 { after as Lock },
     }
 }
 
 fields! {
-    struct KeptLock for Kept { resource as Lock, mode, turn as LockTurn, id, value }
+    struct KeptLock for Kept { resource as Lock, mode, value }
 }
 
 /// Codec of a lock's number ([`names`]). A number that names no lock is refused.
@@ -109,10 +108,7 @@ impl Codec<Timed> for TimedMessages {
 fn is_answer(message: &Message) -> bool {
     matches!(
         message,
-        Message::Grant { .. }
-            | Message::Denied { .. }
-            | Message::Recalled { .. }
-            | Message::Refused { .. }
+        Message::Grant { .. } | Message::Denied { .. } | Message::Recalled { .. }
     )
 }
 

@@ -1,8 +1,8 @@
 //! Enqueues among instances. Drives [`fusion::ges`].
 //!
-//! A lock is taken twice: first in this instance's own lock table, which puts its sessions in
-//! order, then here, for the instance against the others. So a session that waits here waits for
-//! other instances only.
+//! The machine has the queues of tables and names, for the sessions of this instance as well as for
+//! the others'. What it has granted is noted in this instance's lock table, which knows of each
+//! session what it holds.
 //!
 //! Weak table locks are the exception: every instance has them by implication. A session takes them
 //! by the fast path of [`crate::local_enqueues`] and sends no message. The first strong lock
@@ -33,11 +33,11 @@ use crate::cluster::messages::TxnMessage;
 use crate::cluster::{Cluster, Letter};
 use crate::local_enqueues::{Enqueues, Locker, LockerId};
 use crate::timing::AnswerCost;
-use crate::{Error, LockMode, LockWait, Resource, Result};
+use crate::{Error, Level, LockMode, LockWait, Resource, Result};
 use block::{InstanceId, ObjectId, TxnId};
 use dictionary::Picture;
 use fusion::ges::{Against, Effect, Message, Mode, Owner, Plan};
-use fusion::{Epoch, Incarnation, Member};
+use fusion::{Epoch, Incarnation, Member, RequestId};
 use seam::HashMap;
 use seam::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeSet;
@@ -115,21 +115,37 @@ impl GlobalEnqueues {
 
     // ---- for this instance's sessions ----
 
-    /// Takes for the instance, against the others, what the session has in the lock table already.
+    /// Takes a lock against the sessions of all instances.
     pub(crate) fn take(
         &self,
         locker: &Locker,
         r: Resource,
+        (mode, level): (LockMode, Level),
+        wait: LockWait,
+    ) -> Result<()> {
+        let resource = global(r).expect("invariant: what is locked here has a number");
+        let taken = self.acquire(locker, (r, resource), mode, wait);
+        match taken {
+            Ok(()) => self.enqueues.adopt(locker, r, mode, level),
+            Err(_) => self.lower(locker, r),
+        }
+        taken
+    }
+
+    fn acquire(
+        &self,
+        locker: &Locker,
+        (r, resource): (Resource, Global),
         mode: LockMode,
         wait: LockWait,
     ) -> Result<()> {
-        let Some(resource) = global(r) else {
-            return Ok(());
-        };
         let owner = self.owner(locker.id);
         let patient = wait != LockWait::NoWait;
         let asked = {
             let mut s = self.state.lock();
+            if matches!(r, Resource::Table(_)) && mode.is_strong() {
+                self.close(&mut s, resource);
+            }
             s.waiting.insert(locker.id, None);
             let State { machine, out, .. } = &mut *s;
             machine.acquire(resource, (owner, mode.into(), patient), out);
@@ -141,10 +157,10 @@ impl GlobalEnqueues {
                 return self.outcome(outcome, r);
             }
             self.enqueues.await_global(locker, resource, mode);
-            let (_, master) = s.machine.blockers(resource, owner);
+            let (_, asked) = s.machine.blockers(resource, owner);
             drop(s);
             self.send(letters);
-            master.filter(|m| *m != self.me)
+            asked.map(|(master, _)| master).filter(|m| *m != self.me)
         };
         // A session that does not wait for the lock waits for the answer all the same.
         let wait = match wait {
@@ -169,13 +185,15 @@ impl GlobalEnqueues {
         }
     }
 
-    /// Lowers what the session needs of a lock to `mode`, and ends its wait for more.
-    pub(crate) fn lower(&self, locker: &Locker, r: Resource, mode: LockMode) {
+    /// Lowers what the session needs of a lock to what the lock table says it holds, and ends its
+    /// wait for more.
+    pub(crate) fn lower(&self, locker: &Locker, r: Resource) {
         let Some(resource) = global(r) else {
             return;
         };
         let owner = self.owner(locker.id);
-        self.step(|machine, out| machine.lower(resource, (owner, mode.into()), out));
+        let held = self.enqueues.held(locker, r);
+        self.step(|machine, out| machine.lower(resource, (owner, held.into()), out));
     }
 
     /// Forgets the lock of an object that is gone for good.
@@ -359,33 +377,57 @@ impl GlobalEnqueues {
 
     // ---- blockers, for the walk ----
 
-    /// The sessions of this instance for which `waiter` waits, and the master if it may know of
-    /// others on other instances.
+    /// The sessions of this instance for which `waiter` waits, each with whether it only stands
+    /// ahead; and the master with the session's request, if it may know of others on other
+    /// instances.
     pub(crate) fn blockers(
         &self,
         resource: Global,
         waiter: LockerId,
-    ) -> (Vec<LockerId>, Option<InstanceId>) {
+    ) -> (Vec<(LockerId, bool)>, Option<(InstanceId, RequestId)>) {
         let s = self.state.lock();
         let (here, master) = s.machine.blockers(resource, self.owner(waiter));
-        (here.into_iter().map(locker).collect(), master)
+        (lockers(here), master)
     }
 
-    /// The instances that are in the way of `from`, as their master knows.
+    /// The instances that are in the way of a request, as their master knows.
     pub(crate) fn instances_against(
         &self,
         resource: Global,
-        from: InstanceId,
+        request: (InstanceId, RequestId),
     ) -> Vec<(InstanceId, Against)> {
-        self.state.lock().machine.instances_against(resource, from)
+        let s = self.state.lock();
+        s.machine.instances_against(resource, request)
     }
 
-    /// The sessions of this instance that are in the way, after the master has named it.
-    pub(crate) fn owners_against(&self, resource: Global, against: Against) -> Vec<LockerId> {
+    /// The sessions of this instance that are in the way, after the master has named it, each with
+    /// whether it only stands ahead.
+    pub(crate) fn owners_against(
+        &self,
+        resource: Global,
+        against: Against,
+    ) -> Vec<(LockerId, bool)> {
         let s = self.state.lock();
-        let owners = s.machine.owners_against(resource, against);
-        owners.into_iter().map(locker).collect()
+        lockers(s.machine.owners_against(resource, against))
     }
+
+    /// Lets a session of any instance pass a session of this one, which stands ahead of it.
+    pub(crate) fn let_pass(
+        &self,
+        resource: Global,
+        ahead: LockerId,
+        by: (InstanceId, LockerId, RequestId),
+    ) {
+        let (instance, waiter, request) = by;
+        let by = (TxnId::new(instance, u64::from(waiter.0)), request);
+        let ahead = self.owner(ahead);
+        self.step(|machine, out| machine.let_pass(resource, ahead, by, out));
+    }
+}
+
+fn lockers(owners: Vec<(Owner, bool)>) -> Vec<(LockerId, bool)> {
+    let of = |(owner, ahead)| (locker(owner), ahead);
+    owners.into_iter().map(of).collect()
 }
 
 /// The machine's epoch for an epoch of the cluster. It is one higher, because the machine begins in

@@ -61,13 +61,13 @@ impl Timing {
                     self.used.take(&resource);
                 }
             }
-            Message::Recall { turn, .. } => self.recalled.note((from, turn), Begun::now()),
+            Message::Recall { turn, wanted, .. } if !wanted.is_empty() => {
+                self.recalled.note((from, turn), Begun::now());
+            }
             _ => {}
         }
         let recalled_ns = match *message {
-            Message::Recalled { turn, .. } | Message::Refused { turn, .. } => {
-                self.recalls.get(&turn)
-            }
+            Message::Recalled { turn, .. } => self.recalls.get(&turn),
             _ => None,
         };
         self.answer = spent.map(|spent| Answer {
@@ -94,22 +94,18 @@ impl Timing {
         message: &Message,
     ) -> Option<AnswerCost> {
         match *message {
-            Message::Recall { turn, .. } => {
+            Message::Recall { turn, wanted, .. } if !wanted.is_empty() => {
                 self.recalls.note(turn, interconnect::now_ns());
                 None
             }
-            Message::Recalled { turn, .. } | Message::Refused { turn, .. } => {
-                let begun = self.recalled.take(&(to, turn));
+            // A recall may have several answers, for one request after the other.
+            Message::Recalled { turn, .. } => {
+                let begun = self.recalled.get(&(to, turn));
                 Some(begun.map_or(AnswerCost::by(me), |b| b.answered(me)))
             }
-            Message::Grant {
-                resource, id, turn, ..
-            } => {
-                let spent = self.served(me, resource, (to, id));
-                self.recalls.take(&turn);
-                Some(spent)
+            Message::Grant { resource, id, .. } | Message::Denied { resource, id } => {
+                Some(self.served(me, resource, (to, id)))
             }
-            Message::Denied { resource, id } => Some(self.served(me, resource, (to, id))),
             _ => None,
         }
     }

@@ -104,20 +104,21 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_over_a_transaction_and_an_upgrade() {
+    fn a_circle_over_a_transaction_and_a_place() {
         let mut t = LockTable::default();
         let (a, b) = (LockerId(1), LockerId(2));
         let txn = TxnId::new(InstanceId(1), 5);
-        t.ask(a, name(1), S, Level::Transaction, true);
+        t.ask(a, name(1), X, Level::Transaction, true);
+        t.ask(b, name(2), X, Level::Transaction, true);
         let want = Want {
             row: RowId(1),
             looked: Scn::ZERO,
             since: seam::now(),
         };
-        t.await_txn(b, (txn, want), Some(a));
-        t.ask(b, name(1), S, Level::Transaction, true);
         assert_eq!(circle(&t, a), None);
-        t.ask(a, name(1), X, Level::Transaction, true);
+        t.ask(a, name(2), X, Level::Transaction, true);
+        assert_eq!(circle(&t, a), None);
+        t.await_txn(b, (txn, want), Some(a));
         assert!(circle(&t, a).is_some());
     }
 }

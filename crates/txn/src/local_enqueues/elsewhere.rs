@@ -145,6 +145,11 @@ impl Enqueues {
         same.then(|| t.waiting(hop.locker, self.me))?
     }
 
+    /// Whether the session is in that very wait.
+    pub(crate) fn is_in(&self, hop: Hop) -> bool {
+        self.tables.lock().is_in(hop)
+    }
+
     /// Makes the victim give up because of this circle, if it is still in that wait.
     pub(crate) fn doom(&self, victim: Hop, ring: Ring) {
         let mut t = self.tables.lock();

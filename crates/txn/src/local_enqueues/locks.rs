@@ -3,8 +3,8 @@
 //!
 //! **Invariants.**
 //! - Requests are granted in order. A request that conflicts with an earlier waiter waits behind
-//!   it. The exception is PostgreSQL's (`ProcSleep`): a session that holds the resource stands
-//!   before the first waiter that has to wait for the end of what it holds.
+//!   it. Tables and names have their queues in [`crate::global_enqueues`]; here only their holders
+//!   are noted.
 //! - A session waits for one thing at a time.
 //! - An entry without holders and waiters does not exist.
 
@@ -29,8 +29,8 @@ pub enum Resource {
     Turn(RowId),
     Table(ObjectId),
     Name(NameClass, u64, u64),
-    /// This instance's part in a table or name. It is granted to nobody. A waiter has the lock
-    /// itself already, and is let go when other instances make room.
+    /// A table or name as all instances lock it. It is granted to nobody here. A waiter is let go
+    /// when [`crate::global_enqueues`] has granted it.
     Global(Global),
 }
 
@@ -159,14 +159,10 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Where in the queue a new request stands; `None`: it is granted at once.
-    fn place(&self, locker: LockerId, mode: LockMode) -> Option<usize> {
-        let own = self.holders.iter().find(|h| h.locker == locker);
-        let waits_for_me = |own: &Holder| self.queue.iter().position(|q| own.conflicts(q.mode));
-        let place = own.and_then(waits_for_me).unwrap_or(self.queue.len());
-        let mut ahead = self.queue.iter().take(place);
-        let in_turn = !ahead.any(|q| q.mode.conflicts(mode));
-        (!in_turn || !self.free_for(locker, mode)).then_some(place)
+    /// Whether a new request can be granted at once.
+    fn is_free_for(&self, locker: LockerId, mode: LockMode) -> bool {
+        let mut waiters = self.queue.iter();
+        !waiters.any(|q| q.mode.conflicts(mode)) && self.free_for(locker, mode)
     }
 
     fn free_for(&self, locker: LockerId, mode: LockMode) -> bool {
@@ -213,16 +209,16 @@ impl LockTable {
         queue: bool,
     ) -> Asked {
         let lock = self.locks.entry(r).or_default();
-        let Some(place) = lock.place(locker, mode) else {
+        if lock.is_free_for(locker, mode) {
             grant(lock, locker, (mode, level), seam::now());
             return Asked::Granted;
-        };
+        }
         if !queue {
             return Asked::Refused;
         }
         let request = self.request(locker, mode, level);
         let lock = self.locks.get_mut(&r).expect("it was just looked at");
-        lock.queue.insert(place, request);
+        lock.queue.push_back(request);
         self.waiting.insert(locker, r);
         Asked::Queued
     }
@@ -373,14 +369,9 @@ impl LockTable {
         true
     }
 
-    /// Grants a lock that its holder took without asking here (a session's fast path).
-    pub(crate) fn adopt(&mut self, locker: LockerId, r: Resource, mode: LockMode) {
-        grant(
-            self.locks.entry(r).or_default(),
-            locker,
-            (mode, Level::Transaction),
-            seam::now(),
-        );
+    /// Notes a lock that its holder was granted elsewhere, or took by its fast path.
+    pub(crate) fn adopt(&mut self, locker: LockerId, r: Resource, held: (LockMode, Level)) {
+        grant(self.locks.entry(r).or_default(), locker, held, seam::now());
     }
 
     /// Grants, in order, what can be granted.
@@ -501,41 +492,12 @@ mod tests {
         assert_eq!(ask(&mut t, 1, SX), Asked::Granted);
         assert_eq!(ask(&mut t, 2, X), Asked::Queued);
         assert_eq!(ask(&mut t, 3, SX), Asked::Queued, "SX would starve X");
-        assert_eq!(
-            ask(&mut t, 1, S),
-            Asked::Granted,
-            "a holder does not wait behind those that wait for it"
-        );
         let mut wake = Vec::new();
         assert!(t.release(l(1), T, SX, Level::Transaction, &mut wake));
-        assert!(wake.is_empty());
-        assert!(t.release(l(1), T, S, Level::Transaction, &mut wake));
         assert_eq!(wake, [l(2)]);
         assert!(t.release(l(2), T, X, Level::Transaction, &mut wake));
         assert_eq!(wake, [l(2), l(3)]);
         assert!(t.release(l(3), T, SX, Level::Transaction, &mut wake) && t.locks.is_empty());
-    }
-
-    /// A session that holds the resource passes those who wait for what it holds, and nobody else.
-    #[test]
-    fn a_holder_goes_before_those_who_wait_for_it_only() {
-        let mut t = LockTable::default();
-        let ask = |t: &mut LockTable, n, m| t.ask(l(n), T, m, Level::Transaction, true);
-        assert_eq!(ask(&mut t, 1, AS), Asked::Granted);
-        assert_eq!(ask(&mut t, 2, SX), Asked::Granted);
-        assert_eq!(ask(&mut t, 3, S), Asked::Queued);
-        assert_eq!(
-            ask(&mut t, 1, SX),
-            Asked::Queued,
-            "who waits for S does not wait for a reader"
-        );
-        assert_eq!(ask(&mut t, 2, SUX), Asked::Granted, "S waits for it");
-        let mut wake = Vec::new();
-        t.release(l(2), T, SX, Level::Transaction, &mut wake);
-        t.release(l(2), T, SUX, Level::Transaction, &mut wake);
-        assert_eq!(wake, [l(3)]);
-        t.release(l(3), T, S, Level::Transaction, &mut wake);
-        assert_eq!(wake, [l(3), l(1)]);
     }
 
     #[test]
@@ -565,7 +527,7 @@ mod tests {
                         t.give_up(who, &mut wake);
                         asked.remove(&who);
                     }
-                } else if what == 0 || !held.iter().any(|h| h.0 == who) {
+                } else if !held.iter().any(|h| h.0 == who) {
                     match t.ask(who, T, mode, Level::Transaction, true) {
                         Asked::Granted => held.push((who, mode)),
                         _ => { asked.insert(who, mode); }

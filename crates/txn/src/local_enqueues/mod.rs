@@ -1,15 +1,17 @@
-//! Enqueues of this instance: waiting for transactions, rows, tables and names, in order, with
-//! deadlines, cancellation and deadlock detection.
+//! Enqueues of this instance: waiting for transactions, rows, tables and names, with deadlines,
+//! cancellation and deadlock detection. The queues of rows are here, those of tables and names in
+//! [`crate::global_enqueues`].
 //!
 //! **Owns** the lock table ([`locks`]) under one latch, and per session a few *fast slots* for the
 //! weak table locks `AS`, `SS` and `SX`, of which nearly every statement takes one and which never
 //! conflict with each other.
 //!
 //! **Fast path.** To take a weak lock a session stores it into a slot of its own, fences, and loads
-//! the table's *strong counter*. A session that wants a strong lock raises the counter, fences, and
-//! then moves all slots of that table into the lock table. One of the two fences comes first. So
-//! either the weak locker sees the counter, takes its slot back and stands in line, or the strong
-//! locker finds the slot. Either takes a slot by compare-and-swap, so it is granted exactly once.
+//! the table's *strong counter*. Whoever closes the fast path of a table raises the counter,
+//! fences, and then moves all slots of that table into the lock table. One of the two fences comes
+//! first. So either the weak locker sees the counter, takes its slot back and stands in line, or
+//! the closing finds the slot. Either takes a slot by compare-and-swap, so it is granted exactly
+//! once.
 //!
 //! **Invariants.** The latch is held during no wait. A caller that may wait holds no frame latch
 //! (`cache` asserts it). A grant is decided under the latch only. A wake-up is a hint to look.
@@ -27,7 +29,7 @@ pub use locks::{Level, NameClass, Resource};
 pub(crate) use locks::{LockerId, Want};
 pub use mode::LockMode;
 
-use crate::global_enqueues::{Global, local};
+use crate::global_enqueues::{Global, global, local};
 use crate::ring::{MAX_TOLD, Ring, Waiting};
 use crate::timing::Answered;
 use crate::{Error, Result};
@@ -224,31 +226,10 @@ impl Enqueues {
         held
     }
 
-    /// Takes a table lock for the transaction, once for each [`Enqueues::unlock_table`]. Returns
-    /// true if other instances must be asked as well.
-    pub(crate) fn lock_table(
-        &self,
-        locker: &Locker,
-        object: ObjectId,
-        mode: LockMode,
-        wait: LockWait,
-    ) -> Result<bool> {
-        if mode.is_weak() && self.try_fast(locker, object, mode) {
-            return Ok(false);
-        }
-        let r = Resource::Table(object);
-        if !mode.is_strong() {
-            self.lock(locker, r, mode, Level::Transaction, wait)?;
-            // The session that closes the fast path raises the counter before it looks for holders
-            // in the lock table.
-            return Ok(!mode.is_weak() || self.strong_of(object).load(Ordering::SeqCst) != 0);
-        }
-        self.raise_strong(object);
-        let taken = self.lock(locker, r, mode, Level::Transaction, wait);
-        if taken.is_err() {
-            self.strong_of(object).fetch_sub(1, Ordering::SeqCst);
-        }
-        taken.map(|()| true)
+    /// Notes a lock that the session was granted against the sessions of all instances.
+    pub(crate) fn adopt(&self, locker: &Locker, r: Resource, mode: LockMode, level: Level) {
+        let mut t = self.tables.lock();
+        t.locks.adopt(locker.id, r, (mode, level));
     }
 
     /// Gives a table lock of the transaction back. Returns false if it was held by the fast path.
@@ -265,9 +246,6 @@ impl Enqueues {
         }
         let held = self.unlock(locker, Resource::Table(object), mode, Level::Transaction);
         assert!(held, "invariant: a table lock that is given back is held");
-        if mode.is_strong() {
-            self.strong_of(object).fetch_sub(1, Ordering::SeqCst);
-        }
         true
     }
 
@@ -287,12 +265,12 @@ impl Enqueues {
         self.strong_of(object).fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Puts a session that has the lock in the lock table in line for other instances to make room.
+    /// Puts a session where [`Enqueues::end_global`] finds it. The queue is another.
     pub(crate) fn await_global(&self, locker: &Locker, g: Global, mode: LockMode) {
         self.tables.lock().locks.await_global(locker.id, g, mode);
     }
 
-    /// Waits until other instances have made room. `asked` is the other instance that decides.
+    /// Waits until the session has the lock against all. `asked` is the other instance that decides.
     pub(crate) fn wait_global(
         &self,
         locker: &Locker,
@@ -317,7 +295,9 @@ impl Enqueues {
         &self.strong[object.0 as usize % STRONG]
     }
 
-    fn try_fast(&self, locker: &Locker, object: ObjectId, mode: LockMode) -> bool {
+    /// Takes a weak table lock by the fast path, for one [`Enqueues::unlock_table`]. Returns false
+    /// if the fast path is closed.
+    pub(crate) fn try_fast(&self, locker: &Locker, object: ObjectId, mode: LockMode) -> bool {
         if self.strong_of(object).load(Ordering::Relaxed) != 0 {
             return false;
         }
@@ -350,11 +330,8 @@ impl Enqueues {
                         .compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed)
                         .is_ok()
                 {
-                    t.locks.adopt(
-                        locker.id,
-                        Resource::Table(object),
-                        LockMode::from_bits(word as u8),
-                    );
+                    let held = (LockMode::from_bits(word as u8), Level::Transaction);
+                    t.locks.adopt(locker.id, Resource::Table(object), held);
                 }
             }
         }
@@ -490,7 +467,9 @@ impl Enqueues {
         let t = self.tables.lock();
         let mut rows = Vec::new();
         for (r, lock) in &t.locks.locks {
-            let blocking = !lock.queue.is_empty();
+            let elsewhere = global(*r).and_then(|g| t.locks.locks.get(&Resource::Global(g)));
+            let blocking = elsewhere.is_some_and(|l| !l.queue.is_empty());
+            let blocking = blocking || !lock.queue.is_empty();
             for h in &lock.holders {
                 rows.push(t.row(
                     h.locker,

@@ -170,32 +170,6 @@ fn circles_of_two_three_and_five_have_one_victim_within_a_second() {
     ring(5);
 }
 
-#[test]
-fn two_upgrades_have_one_victim() {
-    let e = Enqueues::new(InstanceId(1));
-    let barrier = std::sync::Barrier::new(2);
-    let victims = thread::scope(|s| {
-        let one = || {
-            let me = e.register();
-            let object = ObjectId(9);
-            e.lock_table(&me, object, LockMode::SX, LockWait::NoWait)
-                .unwrap();
-            barrier.wait();
-            let got = e.lock_table(&me, object, LockMode::X, LockWait::Forever);
-            if got.is_ok() {
-                e.unlock_table(&me, object, LockMode::X);
-            }
-            e.unlock_table(&me, object, LockMode::SX);
-            got.is_err()
-        };
-        let (a, b) = (s.spawn(one), s.spawn(one));
-        usize::from(a.join().unwrap()) + usize::from(b.join().unwrap())
-    });
-    assert_eq!(victims, 1);
-    assert!(e.rows().is_empty());
-    assert!(e.strong.iter().all(|s| s.load(Ordering::SeqCst) == 0));
-}
-
 /// Two rows, locked in opposite orders; the wait is for the holder's transaction, from the head of
 /// the row's queue.
 #[test]
@@ -242,23 +216,24 @@ fn rows_in_opposite_orders_have_one_victim() {
     assert!(e.rows().is_empty());
 }
 
-/// Weak lockers by the fast path and strong lockers are never inside together.
+/// Sessions that take a table by the fast path are never inside together with one that has closed
+/// it and waited for those that it found.
 #[test]
-fn the_fast_path_never_meets_a_strong_lock() {
+fn the_fast_path_never_meets_one_who_has_closed_it() {
     let e = Enqueues::new(InstanceId(1));
     let object = ObjectId(5);
     let (weak, strong) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let done = AtomicBool::new(false);
     thread::scope(|s| {
-        for _ in 0..3 {
-            s.spawn(|| {
+        for mode in [LockMode::SS, LockMode::SX, LockMode::AS] {
+            let (e, weak, strong, done) = (&e, &weak, &strong, &done);
+            s.spawn(move || {
                 let me = e.register();
-                for i in 0..20_000 {
-                    let mode = if i % 3 == 0 {
-                        LockMode::SS
-                    } else {
-                        LockMode::SX
-                    };
-                    e.lock_table(&me, object, mode, LockWait::Forever).unwrap();
+                while !done.load(Ordering::SeqCst) {
+                    if !e.try_fast(&me, object, mode) {
+                        thread::yield_now();
+                        continue;
+                    }
                     weak.fetch_add(1, Ordering::SeqCst);
                     assert_eq!(strong.load(Ordering::SeqCst), 0);
                     weak.fetch_sub(1, Ordering::SeqCst);
@@ -266,43 +241,39 @@ fn the_fast_path_never_meets_a_strong_lock() {
                 }
             });
         }
-        s.spawn(|| {
-            let me = e.register();
-            for _ in 0..300 {
-                e.lock_table(&me, object, LockMode::X, LockWait::Forever)
-                    .unwrap();
-                strong.fetch_add(1, Ordering::SeqCst);
-                assert_eq!(weak.load(Ordering::SeqCst), 0);
-                strong.fetch_sub(1, Ordering::SeqCst);
-                e.unlock_table(&me, object, LockMode::X);
+        let mut found = 0;
+        for round in 0.. {
+            found += e.close_table(object).len();
+            while !e.rows().is_empty() {
                 thread::yield_now();
             }
-        });
+            strong.fetch_add(1, Ordering::SeqCst);
+            assert_eq!(weak.load(Ordering::SeqCst), 0);
+            strong.fetch_sub(1, Ordering::SeqCst);
+            e.open_table(object);
+            if round >= 300 && found > 0 {
+                break;
+            }
+            thread::yield_now();
+        }
+        done.store(true, Ordering::SeqCst);
     });
     assert!(e.rows().is_empty());
 }
 
 #[test]
-fn a_fast_lock_is_seen_in_v_lock_and_moves_when_a_strong_one_comes() {
+fn a_fast_lock_is_seen_in_v_lock_and_named_when_the_table_is_closed() {
     let e = Enqueues::new(InstanceId(1));
     let (a, b) = (e.register(), e.register());
-    e.lock_table(&a, ObjectId(3), LockMode::SX, LockWait::Forever)
-        .unwrap();
+    let table = ObjectId(3);
+    assert!(e.try_fast(&a, table, LockMode::SX));
     assert_eq!(e.rows().len(), 1);
-    assert!(
-        e.lock_table(&b, ObjectId(3), LockMode::S, LockWait::NoWait)
-            .is_err()
-    );
-    e.lock_table(&b, ObjectId(3), LockMode::SS, LockWait::NoWait)
-        .unwrap();
-    e.unlock_table(&b, ObjectId(3), LockMode::SS);
-    e.unlock_table(&a, ObjectId(3), LockMode::SX);
-    e.lock_table(&b, ObjectId(3), LockMode::X, LockWait::NoWait)
-        .unwrap();
-    assert!(
-        e.lock_table(&a, ObjectId(3), LockMode::SS, LockWait::NoWait)
-            .is_err()
-    );
-    e.unlock_table(&b, ObjectId(3), LockMode::X);
+    assert_eq!(e.close_table(table), [(a.id, LockMode::SX)]);
+    assert!(!e.try_fast(&b, table, LockMode::SS));
+    assert_eq!(e.held(&a, Resource::Table(table)), LockMode::SX);
+    assert!(e.unlock_table(&a, table, LockMode::SX));
+    e.open_table(table);
+    assert!(e.try_fast(&b, table, LockMode::SS));
+    assert!(!e.unlock_table(&b, table, LockMode::SS));
     assert!(e.rows().is_empty());
 }

@@ -4,4 +4,5 @@ mod cluster;
 mod common;
 mod crash;
 mod locks;
+mod queues;
 mod transactions;

@@ -4,7 +4,7 @@
 use crate::{Bad, Below62, Reader, Wire, Writer, fields, tagged};
 use block::sequence::{SequenceRange, SequenceState};
 use fusion::gcs::{self, Declaration, DeclaredHold, Source, Want};
-use fusion::ges::{self, Value};
+use fusion::ges::{self, Modes, Statement, Value};
 use fusion::sequences::Given;
 use fusion::visibility::Evidence;
 
@@ -65,6 +65,19 @@ const _: () = {
         Exclusive = 8,
     } }
 };
+
+/// A bit for each mode.
+impl Wire for Modes {
+    fn put(&self, w: &mut Writer<'_>) {
+        self.bits().put(w);
+    }
+    fn get(r: &mut Reader<'_>) -> Result<Modes, Bad> {
+        let modes = Modes::from_bits(r.get()?);
+        modes.ok_or_else(|| r.bad("a set has a mode that there is not"))
+    }
+}
+
+fields! { impl Statement { number, has } }
 
 // A version is an SCN, or one more.
 fields! { impl Value { version as Below62, data as Below62 } }

@@ -4,46 +4,33 @@
 use super::world::{Letter, User};
 use super::*;
 
-/// A reader stands here behind an owner that wants the table strongly. Another instance, which came
-/// first, wants the table, too, and its recall names the reader as a user. The reader must be let
-/// go on. Otherwise the recall waits for the reader's end, and the reader for the recall.
+/// An owner uses a table by implication, which its instance does not know, and waits for more of it
+/// behind a request that came first. A third owner wants the table alone, and its recall names the
+/// owner as a user. From then on the owner's request goes before those that wait for its end.
 #[test]
-fn who_is_named_as_a_user_while_it_waits_has_the_lock() {
+fn who_is_named_as_a_user_while_it_waits_goes_before_those_who_wait_for_it() {
     let run = |mutation| {
         let mut world = World::new(1, 0, Planted { mutation });
         world.run();
-        let (user, ddl, strong, reader) = (owner(0, 1), owner(2, 2), owner(1, 3), owner(1, 4));
+        let (first, ddl, user) = (owner(0, 1), owner(2, 2), owner(1, 3));
+        world.enter(first, TABLE, Mode::SharedUpdateExclusive, true);
+        world.run();
         world.enter(user, TABLE, Mode::SubExclusive, true);
+        let waits_behind = owner(0, 4);
+        world.enter(waits_behind, TABLE, Mode::SharedUpdateExclusive, true);
+        world.run();
+        world.wants_more(user, Mode::SharedUpdateExclusive, true);
+        world.run();
         world.enter(ddl, TABLE, Mode::Exclusive, true);
-        let mut recalls = Vec::new();
-        while let Some(at) = (0..world.letters.len()).find(|n| !recalls.contains(n)) {
-            match world.letters[at].message {
-                Message::Recall { .. } if world.letters[at].to == 1 => recalls.push(at),
-                _ => world.deliver(at, false),
-            }
-        }
-        assert_eq!(recalls.len(), 1, "the recall is under way");
-        world.enter(strong, TABLE, Mode::Shared, true);
-        world.enter(reader, TABLE, Mode::SubShared, true);
-        assert!(!world.has(reader));
         world.run();
-        let named = world.has(reader);
-        world.leave(user);
+        world.leave(waits_behind);
+        world.leave(first);
         world.run();
-        assert!(!world.has(ddl), "the reader uses the table, or waits");
-        if named {
-            world.leave(reader);
-            world.run();
-            assert!(world.has(ddl));
-            world.leave(ddl);
-            world.run();
-            assert!(world.has(strong));
-        }
+        assert!(!world.has(ddl), "the user has the table");
         assert_eq!(world.violation, None);
-        named
+        world.has_mode(user, Mode::SharedUpdateExclusive)
     };
     assert!(run(None));
-    assert!(!run(Some(Mutation::ConvertersQueue)));
 }
 
 /// The notice that a recall is void may come before the recall. If the recall was then answered,
@@ -89,19 +76,15 @@ fn who_stands_ahead_is_told_by_its_request() {
         world.enter(owner, resource, mode, true);
         world.run();
     }
-    let at = world.masters[super::at(resource, &world.masters)].0 as usize - 1;
-    let ways = |world: &World, from: usize| {
-        let master = world.nodes[at].as_ref().expect("it is up");
-        master.instances_against(resource, instance(from))
-    };
     let owners = |world: &World, node: usize, against| {
         let lane = world.nodes[node].as_ref().expect("it is up");
-        lane.owners_against(resource, against)
+        let owners = lane.owners_against(resource, against).into_iter();
+        owners.map(|(o, _)| o).collect::<Vec<_>>()
     };
-    let against = ways(&world, 2);
+    let against = world.instances_against(resource, behind);
     let ahead = against.iter().find(|(i, _)| *i == instance(1));
     let ahead = ahead.expect("the first one's request stands ahead").1;
-    assert!(matches!(ahead, Against::Ahead(_)));
+    assert!(matches!(ahead, Against::Ahead { soft: true, .. }));
     assert_eq!(owners(&world, 1, ahead), [first]);
     let uses = against.iter().find(|(i, _)| *i == instance(0));
     assert_eq!(owners(&world, 0, uses.expect("it keeps it").1), [user]);
@@ -112,17 +95,32 @@ fn who_stands_ahead_is_told_by_its_request() {
 }
 
 impl World {
-    /// An owner that has the lock wants it stronger.
-    fn want_more(&mut self, owner: Owner, mode: Mode, patient: bool) {
+    fn wants_more(&mut self, owner: Owner, mode: Mode, patient: bool) {
         let at = self.users.iter().position(|u| u.owner == owner);
-        let user = &mut self.users[at.expect("it is there")];
-        user.converts = Some(mode);
-        let (n, resource) = (user.node, user.resource);
-        let used = self.name_implied(n, resource);
-        self.with(n, |lane, out| {
-            lane.closed(resource, &used, out);
-            lane.acquire(resource, (owner, mode, patient), out);
-        });
+        self.want_more(at.expect("it is there"), mode, patient);
+    }
+
+    pub(super) fn instances_against(
+        &self,
+        resource: Resource,
+        waiter: Owner,
+    ) -> Vec<(InstanceId, Against)> {
+        let lane = |i: InstanceId| self.nodes[i.0 as usize - 1].as_ref().expect("it is up");
+        let asked = lane(waiter.instance()).blockers(resource, waiter).1;
+        let asked =
+            asked.map(|(m, id)| lane(m).instances_against(resource, (waiter.instance(), id)));
+        asked.unwrap_or_default()
+    }
+
+    /// The owners for which this one waits, each with whether it only stands ahead.
+    pub(super) fn ways(&self, resource: Resource, waiter: Owner) -> Vec<(Owner, bool)> {
+        let lane = |i: InstanceId| self.nodes[i.0 as usize - 1].as_ref().expect("it is up");
+        let mut ways = lane(waiter.instance()).blockers(resource, waiter).0;
+        for (i, against) in self.instances_against(resource, waiter) {
+            ways.extend(lane(i).owners_against(resource, against));
+        }
+        ways.sort();
+        ways
     }
 
     fn has_mode(&self, owner: Owner, mode: Mode) -> bool {
@@ -146,7 +144,7 @@ fn who_wants_more_goes_before_who_waits_for_his_end() {
         if recalled {
             world.run();
         }
-        world.want_more(user, Mode::SharedSubExclusive, patient);
+        world.wants_more(user, Mode::SharedSubExclusive, patient);
         world.run();
         assert!(!world.has(ddl) && !world.has(third));
         let has = world.has_mode(user, Mode::SharedSubExclusive);
@@ -181,7 +179,7 @@ fn who_wants_more_of_what_is_recalled_has_it_at_once() {
     world.enter(other, resource, Mode::SubExclusive, true);
     world.run();
     assert!(world.has(user) && !world.has(other));
-    world.want_more(user, Mode::Exclusive, true);
+    world.wants_more(user, Mode::Exclusive, true);
     assert!(world.has_mode(user, Mode::Exclusive));
     world.leave(user);
     world.run();
@@ -201,22 +199,14 @@ fn two_who_want_more_are_a_deadlock() {
             world.run();
         }
         for user in [one, two] {
-            world.want_more(user, Mode::Exclusive, true);
+            world.wants_more(user, Mode::Exclusive, true);
             world.run();
         }
         world.timers();
         world.run();
         assert!(!world.has_mode(one, Mode::Exclusive) && !world.has_mode(two, Mode::Exclusive));
-        let at = world.masters[super::at(resource, &world.masters)].0 as usize - 1;
-        let master = world.nodes[at].as_ref().expect("it is up");
-        let owners = |node: usize, from: usize| -> Vec<Owner> {
-            let lane = world.nodes[node].as_ref().expect("it is up");
-            let ways = master.instances_against(resource, instance(from));
-            let here = ways.iter().filter(|(i, _)| *i == instance(node));
-            let found = here.flat_map(|(_, a)| lane.owners_against(resource, *a));
-            found.collect()
-        };
-        assert!(owners(1, 0).contains(&two) && owners(0, 1).contains(&one));
+        assert_eq!(world.ways(resource, one), [(two, false)]);
+        assert!(world.ways(resource, two).contains(&(one, false)));
         world.leave(two);
         world.run();
         assert!(world.has_mode(one, Mode::Exclusive));

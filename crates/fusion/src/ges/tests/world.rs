@@ -41,6 +41,17 @@ pub(super) struct User {
     pub(super) implied: bool,
     /// The stronger mode that the owner waits for, while it has the lock.
     pub(super) converts: Option<Mode>,
+    /// The number of the owner's wait, if it waits.
+    pub(super) wait: Option<u64>,
+    /// The waits that everybody concerned knew of when the owner came, and that it excludes.
+    behind: Vec<u64>,
+}
+
+impl User {
+    /// What the owner has or waits for.
+    fn target(&self) -> Mode {
+        self.mode.join(self.converts.unwrap_or_default())
+    }
 }
 
 pub(super) struct World {
@@ -56,6 +67,7 @@ pub(super) struct World {
     pub(super) masters: Vec<InstanceId>,
     pub(super) random: Random,
     pub(super) next_owner: u64,
+    last_wait: u64,
     pub(super) faults: u32,
     pub(super) planted: Planted,
     /// The number of locks in one message.
@@ -66,6 +78,10 @@ pub(super) struct World {
     /// The locks that the dead had, while nobody knows when the last commits of the dead took
     /// effect.
     pub(super) in_doubt: Vec<(Resource, Mode)>,
+    /// The waits of which everybody concerned knows, because no message was under way since.
+    known: BTreeSet<u64>,
+    /// Whether nothing gets lost, so that what is not under way has come.
+    lossless: bool,
     pub(super) violation: Option<&'static str>,
 }
 
@@ -86,12 +102,15 @@ impl World {
             masters: (0..NODES).map(instance).collect(),
             random: Random::new(seed),
             next_owner: 0,
+            last_wait: 0,
             faults,
             planted,
             part: if seed.is_multiple_of(2) { PART } else { 1 },
             closed: BTreeSet::new(),
             denied: Vec::new(),
             in_doubt: Vec::new(),
+            known: BTreeSet::new(),
+            lossless: faults == 0,
             violation: None,
         };
         for n in 0..NODES {
@@ -204,6 +223,7 @@ impl World {
         let mut has = Mode::Null;
         for user in self.users.iter_mut().filter(|u| this(u)) {
             user.converts = None;
+            user.wait = None;
             has = user.mode;
         }
         self.denied.push(owner);
@@ -212,11 +232,47 @@ impl World {
 
     /// Ends the use of the implied mode on this instance, and names its users.
     pub(super) fn close(&mut self, n: usize, resource: Resource) {
-        let mut used = self.name_implied(n, resource);
-        if resource == TABLE && self.closed.insert(n) {
-            used.extend(self.weak_that_wait(n));
+        let used = self.name_implied(n, resource);
+        if resource == TABLE {
+            self.closed.insert(n);
         }
         self.with(n, |lane, out| lane.closed(resource, &used, out));
+    }
+
+    /// Asks for a lock as a session does: the table is closed for a strong owner.
+    fn acquire(
+        &mut self,
+        n: usize,
+        resource: Resource,
+        (owner, mode, patient): (Owner, Mode, bool),
+    ) {
+        let strong = resource == TABLE && !Mode::SubExclusive.compatible(mode);
+        let used = match strong {
+            true => self.name_implied(n, resource),
+            false => Vec::new(),
+        };
+        if strong {
+            self.closed.insert(n);
+        }
+        self.with(n, |lane, out| {
+            if strong {
+                lane.closed(resource, &used, out);
+            }
+            lane.acquire(resource, (owner, mode, patient), out);
+        });
+    }
+
+    /// Takes note that all messages have come. So everybody knows who waits.
+    pub(super) fn is_quiet(&mut self) {
+        if self.lossless && self.letters.is_empty() {
+            self.known = self.users.iter().filter_map(|u| u.wait).collect();
+        }
+    }
+
+    /// From now on owners may pass those that wait.
+    pub(super) fn known_no_more(&mut self) {
+        self.known.clear();
+        self.users.iter_mut().for_each(|u| u.behind.clear());
     }
 
     pub(super) fn name_implied(&mut self, n: usize, resource: Resource) -> Vec<(Owner, Mode)> {
@@ -233,24 +289,6 @@ impl World {
         used
     }
 
-    /// Weak owners that wait and that no owner here excludes. They are named as users: a session
-    /// has a lock against the other owners of its own instance before it asks for it.
-    pub(super) fn weak_that_wait(&self, n: usize) -> Vec<(Owner, Mode)> {
-        let here = |u: &&User| u.node == n && u.resource == TABLE;
-        let waits = |u: &&User| !u.granted && Mode::SubExclusive.covers(u.mode);
-        let has = |u: &&User| {
-            let others = self
-                .users
-                .iter()
-                .filter(here)
-                .filter(|o| o.owner != u.owner);
-            let mut modes = others.map(|o| o.mode.join(o.converts.unwrap_or_default()));
-            modes.all(|m| m.compatible(u.mode))
-        };
-        let used = self.users.iter().filter(here).filter(waits).filter(has);
-        used.map(|u| (u.owner, u.mode)).collect()
-    }
-
     pub(super) fn granted(
         &mut self,
         n: usize,
@@ -265,8 +303,15 @@ impl World {
             return;
         };
         user.granted = true;
+        user.wait = None;
         if let Some(mode) = user.converts.take() {
             user.mode = user.mode.join(mode);
+            user.implied = false;
+        }
+        let behind = std::mem::take(&mut user.behind);
+        let waits = self.users.iter().filter_map(|u| u.wait);
+        if waits.into_iter().any(|w| behind.contains(&w)) {
+            self.violation = Some("an owner has a lock past another that came before");
         }
         if value.is_some_and(|v| v.data != truth) {
             self.violation = Some("an old value is taken for valid");
@@ -314,37 +359,36 @@ impl World {
     }
 
     /// Lets an owner want a lock as a session does. Weak users of an open implied resource tell
-    /// nobody, unless a strong owner is there.
+    /// nobody.
     pub(super) fn enter(&mut self, owner: Owner, resource: Resource, mode: Mode, patient: bool) {
         let n = owner.instance().0 as usize - 1;
         let weak = Mode::SubExclusive.covers(mode);
-        let strong_here = |u: &User| {
-            let mode = u.mode.join(u.converts.unwrap_or_default());
-            u.node == n && u.resource == resource && !Mode::SubExclusive.compatible(mode)
-        };
-        let implied = weak
-            && resource == TABLE
-            && !self.closed.contains(&n)
-            && !self.users.iter().any(strong_here);
+        let implied = weak && resource == TABLE && !self.closed.contains(&n);
+        let excludes = |u: &&User| u.resource == resource && !u.target().compatible(mode);
+        let waits = self.users.iter().filter(excludes).filter_map(|u| u.wait);
+        let behind: Vec<u64> = waits.filter(|w| self.known.contains(w)).collect();
+        let wait = self.next_wait();
         self.users.push(User {
             node: n,
             owner,
             resource,
             mode,
-            granted: implied,
+            granted: false,
             patient,
             implied,
             converts: None,
+            wait: Some(wait),
+            behind,
         });
-        if implied {
-            self.check();
-            return;
+        match implied {
+            true => self.granted(n, resource, owner, None),
+            false => self.acquire(n, resource, (owner, mode, patient)),
         }
-        let used = self.name_implied(n, resource);
-        self.with(n, |lane, out| {
-            lane.closed(resource, &used, out);
-            lane.acquire(resource, (owner, mode, patient), out);
-        });
+    }
+
+    fn next_wait(&mut self) -> u64 {
+        self.last_wait += 1;
+        self.last_wait
     }
 
     /// Lets an owner that has a lock want a stronger one, or give up wanting it.
@@ -353,6 +397,7 @@ impl World {
         let (resource, owner) = (user.resource, user.owner);
         if user.converts.is_some() {
             self.users[at].converts = None;
+            self.users[at].wait = None;
             self.with(user.node, |lane, out| {
                 lane.lower(resource, (owner, user.mode), out);
             });
@@ -360,12 +405,23 @@ impl World {
         }
         let mode = MODES[1 + self.random.below(MODES.len() - 1)];
         let patient = self.random.below(5) > 0;
+        self.want_more(at, mode, patient);
+    }
+
+    /// Lets an owner that has a lock want a stronger one.
+    pub(super) fn want_more(&mut self, at: usize, mode: Mode, patient: bool) {
+        let (n, resource, owner) = {
+            let user = &self.users[at];
+            (user.node, user.resource, user.owner)
+        };
+        if self.users[at].implied && Mode::SubExclusive.covers(mode) {
+            self.users[at].mode = self.users[at].mode.join(mode);
+            return self.check();
+        }
+        let wait = self.next_wait();
         self.users[at].converts = Some(mode);
-        let used = self.name_implied(user.node, resource);
-        self.with(user.node, |lane, out| {
-            lane.closed(resource, &used, out);
-            lane.acquire(resource, (owner, mode, patient), out);
-        });
+        self.users[at].wait = Some(wait);
+        self.acquire(n, resource, (owner, mode, patient));
     }
 
     pub(super) fn end(&mut self, at: usize) {
@@ -447,6 +503,7 @@ impl World {
     }
 
     pub(super) fn step(&mut self, work: bool) {
+        self.is_quiet();
         let behind = self.behind();
         match self.random.below(12) {
             5 if !behind.is_empty() => {

@@ -2,7 +2,7 @@
 //! message.
 
 use super::*;
-use crate::cluster::deadlock::MAX_PATH;
+use crate::cluster::deadlock::{MAX_PATH, Passing};
 use crate::global_enqueues::PICTURE;
 use crate::local_enqueues::LockerId;
 use fusion::RequestId;
@@ -36,12 +36,23 @@ fn waiting() -> Waiting {
     Waiting::new(InstanceId(2), 0, txn, crate::LockMode::S)
 }
 
-fn stages() -> [Stage; 3] {
+fn stages() -> [Stage; 4] {
+    let (of, id) = (RequestId(6), RequestId(7));
+    let ahead = |soft| Stage::Holder(of, Against::Ahead { id, soft });
     [
-        Stage::Master,
-        Stage::Holder(Against::Use(Mode::Exclusive)),
-        Stage::Holder(Against::Ahead(RequestId(7))),
+        Stage::Master(of),
+        Stage::Holder(of, Against::Use(Mode::Exclusive)),
+        ahead(true),
+        ahead(false),
     ]
+}
+
+fn passing() -> Option<Passing> {
+    Some(Passing {
+        at: 1,
+        lock: lock(),
+        request: RequestId(6),
+    })
 }
 
 /// One message of each kind, in the order of the tags.
@@ -104,6 +115,7 @@ fn one_of_each() -> Vec<TxnMessage<'static>> {
             at: 1,
             via: txn,
             path: path.clone(),
+            passing: None,
             told: told.clone(),
         },
         TxnMessage::Victim {
@@ -123,6 +135,7 @@ fn one_of_each() -> Vec<TxnMessage<'static>> {
             lock: resource,
             stage: stages()[2],
             path,
+            passing: passing(),
             told,
         },
         TxnMessage::Ges((denied, Some(cost))),
@@ -139,6 +152,13 @@ fn one_of_each() -> Vec<TxnMessage<'static>> {
             turns: vec![].into(),
         },
         TxnMessage::TurnOver { row: RowId(7) },
+        TxnMessage::LetPass {
+            locker: LockerId(7),
+            serial: 4,
+            by: step(5),
+            lock: resource,
+            request: RequestId(6),
+        },
     ]
 }
 
@@ -170,6 +190,7 @@ fn the_bytes_of_messages_are_pinned() {
         &text(b"ShareLock on transaction 9"),
     );
     let lock = [(8, lock().0 as u64), (8, (lock().0 >> 64) as u64)];
+    let passing = [(1, 1), (2, 1), lock[0], lock[1], (8, 6)];
     let bodies = [
         vec![
             (2, 2),
@@ -188,17 +209,30 @@ fn the_bytes_of_messages_are_pinned() {
         with(&with(&[txn, (1, 2), (8, 0)], &cost), &[(2, 1), (8, 7)]),
         vec![],
         with(&[(8, 3), txn], &path),
-        with(&[(2, 1), txn], &with(&path, &told)),
+        with(&[(2, 1), txn], &with(&with(&path, &[(1, 0)]), &told)),
         with(&[(4, 7), (8, 4), (8, 2)], &told),
-        with(&[(8, 3), lock[0], lock[1], (1, 1), (1, 8), (8, 0)], &path),
         with(
-            &[(2, 0), lock[0], lock[1], (1, 2), (1, 0), (8, 7)],
-            &with(&path, &told),
+            &[(8, 3), lock[0], lock[1], (1, 1), (8, 6), (1, 8), (8, 0)],
+            &path,
+        ),
+        with(
+            &[(2, 0), lock[0], lock[1], (1, 2), (8, 6), (1, 0), (8, 7)],
+            &with(&with(&path, &passing), &told),
         ),
         with(&[(1, 2), lock[0], lock[1], (8, 5)], &cost),
         vec![(4, 1), (4, 2), (8, 3), (8, 4)],
         with(&with(&[txn], &cost), &[(2, 0)]),
         vec![(8, 7)],
+        vec![
+            (4, 7),
+            (8, 4),
+            (2, 2),
+            (4, 7),
+            (8, 5),
+            lock[0],
+            lock[1],
+            (8, 6),
+        ],
     ];
     let all = one_of_each();
     assert_eq!(all.len(), bodies.len());
@@ -223,7 +257,7 @@ fn the_bytes_of_messages_are_pinned() {
             "{message:?} with a byte more"
         );
     }
-    assert!(TxnMessage::decode(99, &[]).is_err() && TxnMessage::decode(118, &[]).is_err());
+    assert!(TxnMessage::decode(99, &[]).is_err() && TxnMessage::decode(119, &[]).is_err());
 }
 
 #[test]
@@ -316,8 +350,8 @@ fn stages_come_back_and_others_are_refused() {
         for cut in 0..bytes.len() {
             assert!(read(&bytes[..cut]).is_err(), "{cut}");
         }
-        let tag = bytes.len() - 10;
-        bytes[tag] = 3;
+        let tag = bytes.len() - 18;
+        bytes[tag] = 4;
         assert!(read(&bytes).is_err());
     }
 }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::{NameClass, Resource};
 use block::{InstanceId, ObjectId};
-use fusion::ges::{Mode, PART};
+use fusion::ges::{Mode, PART, Statement};
 use fusion::{Epoch, RequestId};
 use wire::fuzz::{self, Family};
 
@@ -36,19 +36,23 @@ fn all() -> Vec<Message> {
     let kept = Kept {
         resource: key,
         mode: Mode::Shared,
-        turn,
-        id,
         value,
     };
     let resource = table;
+    let now = Statement {
+        number: 11,
+        has: Mode::SubShared,
+    };
+    let wanted = [Mode::Shared, Mode::Exclusive].into_iter().collect();
     vec![
         Message::Request {
             resource,
             id,
+            floor: RequestId(4),
             mode: Mode::Exclusive,
-            has: Mode::SubShared,
             own: Mode::SubExclusive,
             patient: true,
+            now,
         },
         Message::Grant {
             resource: key,
@@ -56,28 +60,33 @@ fn all() -> Vec<Message> {
             turn,
             mode: Mode::SubShared,
             value,
+            wanted,
         },
         Message::Denied { resource, id },
         Message::Done {
             resource,
             id,
             turn,
-            holds: false,
+            now,
         },
         Message::Recall {
             resource,
             turn,
-            keep: Mode::SubExclusive,
+            wanted,
             patient: false,
         },
         Message::Recalled {
             resource,
             turn,
-            mode: Mode::Null,
+            now,
             value: None,
         },
-        Message::Refused { resource, turn },
-        Message::Released { resource: key, id },
+        Message::Pass {
+            resource,
+            id,
+            by: (InstanceId(2), RequestId(9)),
+        },
+        Message::Released { resource: key, now },
         Message::ValueRead {
             resource: key,
             value: read,
@@ -98,7 +107,6 @@ fn all() -> Vec<Message> {
         Message::Cancel { resource, id },
         Message::Waits { resource, id },
         Message::Recalling { resource, turn },
-        Message::Void { resource, turn },
         Message::WelcomeWanted { after: table },
     ]
 }
@@ -181,14 +189,14 @@ fn the_bytes_of_messages_are_pinned() {
 }
 
 /// The bytes of each message of [`letters`].
-const PINNED: [(&str, &str); 17] = [
+const PINNED: [(&str, &str); 16] = [
     (
         "Request",
-        "004d000000000000000000000000000080050000000000000008020301",
+        "004d000000000000000000000000000080050000000000000004000000000000000803010b0000000000000002",
     ),
     (
         "Grant",
-        "01ffffffffffffffff0100000000000002050000000000000006000000000000000700000000000000020109000000000000000800000000000000020002030000000000000000000000000000000000000000000000",
+        "01ffffffffffffffff01000000000000020500000000000000060000000000000007000000000000000201090000000000000008000000000000002001020002030000000000000000000000000000000000000000000000",
     ),
     (
         "Denied",
@@ -196,23 +204,23 @@ const PINNED: [(&str, &str); 17] = [
     ),
     (
         "Done",
-        "034d00000000000000000000000000008005000000000000000600000000000000070000000000000000",
+        "034d0000000000000000000000000000800500000000000000060000000000000007000000000000000b0000000000000002",
     ),
     (
         "Recall",
-        "044d000000000000000000000000000080060000000000000007000000000000000300",
+        "044d00000000000000000000000000008006000000000000000700000000000000200100",
     ),
     (
         "Recalled",
-        "054d000000000000000000000000000080060000000000000007000000000000000000020002030000000000000000000000000000000000000000000000",
+        "054d000000000000000000000000000080060000000000000007000000000000000b000000000000000200020002030000000000000000000000000000000000000000000000",
     ),
     (
-        "Refused",
-        "064d00000000000000000000000000008006000000000000000700000000000000020002030000000000000000000000000000000000000000000000",
+        "Pass",
+        "064d000000000000000000000000000080050000000000000002000900000000000000",
     ),
     (
         "Released",
-        "07ffffffffffffffff01000000000000020500000000000000",
+        "07ffffffffffffffff01000000000000020b0000000000000002",
     ),
     (
         "ValueRead",
@@ -221,7 +229,7 @@ const PINNED: [(&str, &str); 17] = [
     ("DeclareWanted", "0901ffffffffffffffff0100000000000002"),
     (
         "Declare",
-        "0a060000000000000000000102000000ffffffffffffffff0100000000000002050600000000000000070000000000000005000000000000000109000000000000000800000000000000ffffffffffffffff0100000000000002050600000000000000070000000000000005000000000000000109000000000000000800000000000000",
+        "0a060000000000000000000102000000ffffffffffffffff0100000000000002050109000000000000000800000000000000ffffffffffffffff0100000000000002050109000000000000000800000000000000",
     ),
     (
         "Welcome",
@@ -239,9 +247,5 @@ const PINNED: [(&str, &str); 17] = [
         "Recalling",
         "0e4d00000000000000000000000000008006000000000000000700000000000000",
     ),
-    (
-        "Void",
-        "0f4d00000000000000000000000000008006000000000000000700000000000000",
-    ),
-    ("WelcomeWanted", "104d000000000000000000000000000080"),
+    ("WelcomeWanted", "0f4d000000000000000000000000000080"),
 ];
