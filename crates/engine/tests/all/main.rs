@@ -11,6 +11,7 @@ mod crash;
 mod damage;
 mod faults;
 mod races;
+mod row_locks;
 mod sequences;
 mod shared;
 #[cfg(debug_assertions)]

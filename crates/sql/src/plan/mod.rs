@@ -9,6 +9,7 @@ mod estimate;
 pub mod found;
 mod from;
 mod insert;
+mod locking;
 pub mod merged;
 mod output;
 pub mod path;
