@@ -41,6 +41,8 @@ ops! {
     HeapSetHead = 104,
     /// Frees slots, and trims rows to their bodies.
     HeapPrune = 105,
+    /// Says which instances may have sharers of a row.
+    HeapSetSharers = 106,
     // Index blocks: 200..299. See `index`.
     /// Formats a fresh block of a tree with its contents.
     IndexFormat = 200,
@@ -163,6 +165,7 @@ pub fn apply(op: Op, block: &mut BlockBuf, payload: &[u8]) -> Result<()> {
         Op::HeapInsertMany => crate::heap::apply_insert_many(block, payload),
         Op::HeapOverwrite => crate::heap::apply_overwrite(block, payload),
         Op::HeapSetHead => crate::heap::apply_set_head(block, payload),
+        Op::HeapSetSharers => crate::heap::apply_set_sharers(block, payload),
         Op::HeapPrune => crate::heap::apply_prune(block, payload),
         Op::SpaceMapFormat => Ok(()),
         Op::SpaceSet => crate::space::apply_set(block, payload),

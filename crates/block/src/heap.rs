@@ -4,11 +4,17 @@
 //! 32: slots u16 | lowest row byte u16 | free bytes in the row area u16 | free slots u16
 //! 40: slot 0: offset u16, allocated u16 | slot 1 | ...  free  ... | rows, growing down from the
 //! end
-//! row: flags u8 | reserved u8 | body length u16 | stamp u64 | undo pointer u64 | body
+//! row: flags u8 | sharers u8 | body length u16 | stamp u64 | undo pointer u64 | body
 //! ```
 //!
 //! Offsets count from the start of the block. A slot with offset 0 is free. *Free bytes* are those
 //! below the lowest row and the holes between rows; the slot directory's growth comes out of them.
+//! The header's last four bytes are the block's *marks*: how often it was said of one of its rows
+//! who may share it.
+//!
+//! A row's *sharers* tell which instances may have sessions that share a lock on the row; what the
+//! bits mean is the lock manager's. They are no part of the row's head: a change of the row, and a
+//! rollback, leave them as they are.
 //!
 //! **Invariants.**
 //! - A row keeps what is allocated to it until a [`Op::HeapPrune`](crate::Op::HeapPrune) that was
@@ -21,6 +27,7 @@
 
 use crate::{BLOCK_SIZE, BlockBuf, BlockError, HEADER_SIZE, Result, RowId, Stamp, UndoPtr};
 
+const MARKS_AT: usize = HEADER_SIZE - 4;
 const SLOTS_AT: usize = HEADER_SIZE;
 const LOW_AT: usize = HEADER_SIZE + 2;
 const FREE_AT: usize = HEADER_SIZE + 4;
@@ -35,7 +42,10 @@ pub const DELETED: u8 = 1;
 pub const PIECE: u8 = 2;
 /// The body is a [`Chain`]: the row's bytes are in pieces.
 pub const CHAINED: u8 = 4;
-const ALL_FLAGS: u8 = DELETED | PIECE | CHAINED;
+/// As long as the stamp's transaction is active, it has the row locked in a way that lets others
+/// have a key share: what it has changed is no key, if anything.
+pub const NO_KEY: u8 = 8;
+const ALL_FLAGS: u8 = DELETED | PIECE | CHAINED | NO_KEY;
 
 /// The bytes of a chained row's body, which tells where the row's bytes are: `length u32 | first
 /// piece u64`. A piece's body starts with the row id of the next piece, zero for none.
@@ -71,6 +81,13 @@ impl RowHead {
     }
     pub fn is_chained(self) -> bool {
         self.flags & CHAINED != 0
+    }
+    pub fn is_no_key(self) -> bool {
+        self.flags & NO_KEY != 0
+    }
+    /// The flags that say what the version is, and nothing of its lock.
+    pub fn version(self) -> u8 {
+        self.flags & !NO_KEY
     }
 
     fn put(self, out: &mut Vec<u8>) {
@@ -194,6 +211,23 @@ fn points_outside(slot: u16) -> BlockError {
     BlockError::corrupt(format!("slot {slot} points out of the block"))
 }
 
+/// The sharers of the row in a slot. Zero if the slot is free.
+#[inline]
+pub fn sharers(block: &BlockBuf, slot: u16) -> u8 {
+    match slot < slots(block) {
+        true => directory(block, slot).map_or(0, |(offset, _)| match offset {
+            0 => 0,
+            offset => block.0[offset + 1],
+        }),
+        false => 0,
+    }
+}
+
+/// How often the sharers of a row in this block were set. It wraps.
+pub fn marks(block: &BlockBuf) -> u32 {
+    block.u32_at(MARKS_AT)
+}
+
 /// The bytes that rows can still get, the slot directory not counted.
 pub fn free_bytes(block: &BlockBuf) -> usize {
     block.u16_at(FREE_AT) as usize
@@ -297,6 +331,12 @@ pub fn head_payload(slot: u16, head: RowHead, out: &mut Vec<u8>) {
     head.put(out);
 }
 
+/// The payload of `HeapSetSharers`: other sharers of a row.
+pub fn sharers_payload(slot: u16, sharers: u8) -> [u8; 3] {
+    let [low, high] = slot.to_le_bytes();
+    [low, high, sharers]
+}
+
 /// The payload of `HeapPrune`: slots whose rows are gone for good, and slots whose rows keep only
 /// what they need.
 pub fn prune_payload(free: &[u16], trim: &[u16], out: &mut Vec<u8>) {
@@ -358,7 +398,7 @@ fn insert(block: &mut BlockBuf, slot: u16, head: RowHead, body: &[u8]) -> Result
         block.put_u16(FREE_SLOTS_AT, block.u16_at(FREE_SLOTS_AT) - 1);
     }
     place(block, slot, allocation(body.len()))?;
-    write_row(block, slot, head, body)
+    write_row(block, slot, (head, 0), body)
 }
 
 /// Adds one slot, free and not counted as such.
@@ -395,9 +435,15 @@ fn place(block: &mut BlockBuf, slot: u16, size: usize) -> Result<()> {
     Ok(())
 }
 
-fn write_row(block: &mut BlockBuf, slot: u16, head: RowHead, body: &[u8]) -> Result<()> {
+fn write_row(
+    block: &mut BlockBuf,
+    slot: u16,
+    (head, sharers): (RowHead, u8),
+    body: &[u8],
+) -> Result<()> {
     let (offset, _) = directory(block, slot)?;
     write_head(block, offset, head);
+    block.0[offset + 1] = sharers;
     block.put_u16(offset + 2, body.len() as u16);
     block.0[offset + ROW_HEADER..offset + ROW_HEADER + body.len()].copy_from_slice(body);
     Ok(())
@@ -405,7 +451,6 @@ fn write_row(block: &mut BlockBuf, slot: u16, head: RowHead, body: &[u8]) -> Res
 
 fn write_head(block: &mut BlockBuf, offset: usize, head: RowHead) {
     block.0[offset] = head.flags;
-    block.0[offset + 1] = 0;
     block.put_u64(offset + 4, head.stamp.0);
     block.put_u64(offset + 12, head.undo.0);
 }
@@ -439,7 +484,7 @@ pub(crate) fn apply_overwrite(block: &mut BlockBuf, payload: &[u8]) -> Result<()
     let mut r = payload;
     let slot = take_u16(&mut r)?;
     let head = RowHead::take(&mut r)?;
-    existing(block, slot)?;
+    let sharers = block.0[existing(block, slot)? + 1];
     if !can_overwrite(block, slot, r.len()) {
         return Err(BlockError::corrupt(format!(
             "no room for row {slot} to have {} bytes",
@@ -451,7 +496,7 @@ pub(crate) fn apply_overwrite(block: &mut BlockBuf, payload: &[u8]) -> Result<()
         release(block, slot)?;
         place(block, slot, allocation(r.len()))?;
     }
-    write_row(block, slot, head, r)
+    write_row(block, slot, (head, sharers), r)
 }
 
 pub(crate) fn apply_set_head(block: &mut BlockBuf, payload: &[u8]) -> Result<()> {
@@ -460,6 +505,18 @@ pub(crate) fn apply_set_head(block: &mut BlockBuf, payload: &[u8]) -> Result<()>
     let head = RowHead::take(&mut r)?;
     let offset = existing(block, slot)?;
     write_head(block, offset, head);
+    Ok(())
+}
+
+pub(crate) fn apply_set_sharers(block: &mut BlockBuf, payload: &[u8]) -> Result<()> {
+    let mut r = payload;
+    let slot = take_u16(&mut r)?;
+    let [sharers] = r else {
+        return Err(BlockError::corrupt("sharers of a row are one byte"));
+    };
+    let offset = existing(block, slot)?;
+    block.0[offset + 1] = *sharers;
+    block.put_u32(MARKS_AT, marks(block).wrapping_add(1));
     Ok(())
 }
 

@@ -98,7 +98,17 @@ fn a_heap_block() {
         *b"a row of twenty bytes",
     ];
     at(&b, row, &stored);
-    assert_eq!([heap::DELETED, heap::PIECE, heap::CHAINED], [1, 2, 4]);
+    let flags = [heap::DELETED, heap::PIECE, heap::CHAINED, heap::NO_KEY];
+    assert_eq!(flags, [1, 2, 4, 8]);
+    at(&b, 28, &[0; 4]);
+    apply(
+        Op::HeapSetSharers,
+        &mut b,
+        &heap::sharers_payload(0, 0b10_0001),
+    )
+    .unwrap();
+    at(&b, 28, &[1, 0, 0, 0]);
+    at(&b, row, &[1, 0b10_0001, 21, 0]);
 }
 
 /// Pins `columns u16 | NULL bitmap | values; of variable length: length u8, or 255 and u32`.

@@ -62,7 +62,7 @@ pub use recovery::Recovery;
 pub use session::{AdvisoryKey, IndexTimes, LockMode, LockWait, ReplyGate, Savepoint, Session};
 pub use sort::{Sorted, Sorter};
 pub use table::{IndexColumn, IndexDef, SequenceDef, TableDef};
-pub use txn::{HeldSnapshot, Isolation, Snapshot};
+pub use txn::{HeldSnapshot, Isolation, RowLock, Snapshot};
 pub use upsert::Upsert;
 pub use verify::{Verified, check_all, verify};
 pub use write::{LockOutcome, WriteOutcome};

@@ -6,7 +6,7 @@ use block::value::{ColType, Datum, DatumRef};
 use block::{Dba, ObjectId, Scn};
 
 use crate::{Error, Result};
-use txn::Snapshot;
+use txn::{RowLock, Snapshot};
 
 #[derive(Clone, Debug)]
 pub struct TableDef {
@@ -32,6 +32,33 @@ impl TableDef {
     pub fn column<'a>(&'a self, row: &'a [u8], at: usize) -> Result<DatumRef<'a>> {
         let stored = block::row::column(row, &self.columns, at)?;
         Ok(stored.unwrap_or_else(|| self.missing(at)))
+    }
+
+    /// Whether a change of a stored row to `row` changes what a foreign key may refer to: a column
+    /// of a unique index.
+    pub(crate) fn changes_key(&self, stored: &[u8], row: &[DatumRef<'_>]) -> Result<bool> {
+        for index in self.indexes.iter().filter(|i| i.unique) {
+            for c in &index.columns {
+                if self.column(stored, c.column)? != row.get(c.column).copied().unwrap_or_default()
+                {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// The lock that an update takes which gives these columns other values, before it is known
+    /// whether the values are others.
+    pub fn lock_of_update(&self, mut columns: impl Iterator<Item = usize>) -> RowLock {
+        let is_key = |at| {
+            let mut unique = self.indexes.iter().filter(|i| i.unique);
+            unique.any(|i| i.columns.iter().any(|c| c.column == at))
+        };
+        match columns.any(is_key) {
+            true => RowLock::Update,
+            false => RowLock::NoKeyUpdate,
+        }
     }
 }
 

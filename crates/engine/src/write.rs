@@ -12,7 +12,7 @@ use access::heap::{self, Heap, Newest};
 use block::value::DatumRef;
 use block::{RowId, TxnId, ids::StampKind};
 use std::sync::Arc;
-use txn::{Isolation, Snapshot, TxnState};
+use txn::{Isolation, RowLock, Snapshot, TxnState};
 
 /// The outcome of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -161,8 +161,12 @@ impl Session {
         };
         let mut body = Vec::with_capacity(old.len() + 16);
         block::row::encode(row, &mut body);
+        let lock = match table.changes_key(&old, row)? {
+            true => RowLock::Update,
+            false => RowLock::NoKeyUpdate,
+        };
         let outcome = self.write(&heap, rid, snapshot, |heap, txn, snap| {
-            heap.update(txn, snap, rid, &body)
+            heap.update(txn, snap, rid, &body, lock)
         })?;
         if outcome != WriteOutcome::Done {
             return Ok(outcome);
@@ -283,6 +287,11 @@ impl Session {
                     wait::stat::add(wait::Stat::RowLockWaits, 1);
                     self.txn.wait_for_row(holder, rid, self.lock_wait())?;
                 }
+                heap::WriteOutcome::Shared { holder, has_row } => {
+                    wait::stat::add(wait::Stat::RowLockWaits, 1);
+                    let wait = self.lock_wait();
+                    self.txn.wait_for_sharer(holder, rid, has_row, wait)?;
+                }
                 heap::WriteOutcome::Repeated => return Ok(WriteOutcome::Gone),
                 heap::WriteOutcome::Changed => return self.refuse("update", WriteOutcome::Changed),
                 heap::WriteOutcome::Gone => return self.refuse("delete", WriteOutcome::Gone),
@@ -302,12 +311,15 @@ impl Session {
 
     /// Locks a row for the transaction. `row` gets the newest version if that is not the one
     /// `snapshot` sees.
+    ///
+    /// A session that shares a row lets nobody pass: as in PostgreSQL it waits for those who have
+    /// the row only, not for those who wait for it.
     pub fn lock_row(
         &mut self,
         table: &TableDef,
         rid: RowId,
         snapshot: &Snapshot,
-        wait: LockWait,
+        (lock, wait): (RowLock, LockWait),
         row: &mut Vec<u8>,
     ) -> Result<LockOutcome> {
         let heap = self.engine.heap(table.object, table.header);
@@ -320,14 +332,19 @@ impl Session {
                 },
                 true => self.newest(),
             };
-            if wait == LockWait::Wait {
+            if wait == LockWait::Wait && !lock.is_shared() {
                 self.let_pass(&heap, rid)?;
             }
-            match heap.lock(&mut self.txn, &snap, rid)? {
+            match heap.lock(&mut self.txn, &snap, rid, lock)? {
                 heap::WriteOutcome::Done if !changed => return Ok(LockOutcome::Locked),
                 heap::WriteOutcome::Done => {
                     wait::stat::add(wait::Stat::StatementRestarts, 1);
-                    return Ok(match heap.fetch_current(rid, row)? {
+                    // Beside a key share another transaction may be about to change the row.
+                    let found = match lock {
+                        RowLock::KeyShare => self.fetch_version(table, rid, &snap, row)?,
+                        _ => heap.fetch_current(rid, row)?,
+                    };
+                    return Ok(match found {
                         true => LockOutcome::Changed,
                         false => LockOutcome::Gone,
                     });
@@ -341,6 +358,15 @@ impl Session {
                     // it.
                     LockWait::NoWait | LockWait::SkipLocked
                         if self.engine.txns.state_now(holder)? != TxnState::Active => {}
+                    LockWait::NoWait => return Err(Error::LockNotAvailable),
+                    LockWait::SkipLocked => return Ok(LockOutcome::Skipped),
+                },
+                heap::WriteOutcome::Shared { holder, has_row } => match wait {
+                    LockWait::Wait => {
+                        wait::stat::add(wait::Stat::RowLockWaits, 1);
+                        let wait = self.lock_wait();
+                        self.txn.wait_for_sharer(holder, rid, has_row, wait)?;
+                    }
                     LockWait::NoWait => return Err(Error::LockNotAvailable),
                     LockWait::SkipLocked => return Ok(LockOutcome::Skipped),
                 },

@@ -20,6 +20,12 @@ pub enum Error {
     /// The lock was not free by the time up to which the caller wanted to wait.
     #[error("canceling statement due to lock timeout")]
     LockTimeout,
+    /// The sessions of the instance share as many rows as it can tell.
+    #[error(
+        "too many rows are locked FOR SHARE or FOR KEY SHARE: at most {}",
+        crate::MOST_HELD
+    )]
+    TooManySharedRows,
     #[error(transparent)]
     Cancelled(#[from] wait::Cancelled),
     /// The undo that the snapshot needs has been given to newer transactions.
@@ -89,6 +95,7 @@ impl Error {
             Error::SnapshotTooOld(_) => "72000",
             Error::UndoFull { .. } => "53100",
             Error::TooMany { .. } => "53300",
+            Error::TooManySharedRows => "53200",
             Error::TooManyChanges(_) => "54000",
             Error::BadMessage { .. } => "08P01",
             Error::Corrupt(_) | Error::Block(_) => "XX001",

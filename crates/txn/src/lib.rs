@@ -30,6 +30,7 @@ mod numbers;
 mod purge;
 mod recovery;
 mod ring;
+mod sharers;
 mod status;
 mod status_file;
 mod timing;
@@ -45,6 +46,7 @@ pub use members::Departed;
 pub use purge::PurgeHint;
 pub use recovery::TxnRecovery;
 pub use ring::Ring;
+pub use sharers::{MOST_HELD, RowLock};
 pub use transaction::{
     HeldSnapshot, Isolation, Savepoint, Transaction, Undo, UndoHandler, UndoSlot,
 };

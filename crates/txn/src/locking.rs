@@ -21,6 +21,9 @@ impl Transaction {
             holder != self.id(),
             "invariant: no transaction waits for itself"
         );
+        if self.shares(row) {
+            return self.wait_out_of_line(holder, row, wait);
+        }
         if self.manager.state_now(holder)? != TxnState::Active {
             self.claim_turn(holder, row);
             return Ok(());
@@ -34,6 +37,23 @@ impl Transaction {
             self.leave_row();
         }
         waited
+    }
+
+    /// Waits as [`Transaction::wait_for_row`] does, beside the row's queue: for a session that has a
+    /// lock on the row, for which those in the queue may wait.
+    pub(crate) fn wait_out_of_line(
+        &mut self,
+        holder: TxnId,
+        row: RowId,
+        wait: LockWait,
+    ) -> Result<()> {
+        if self.manager.state_now(holder)? != TxnState::Active {
+            return Ok(());
+        }
+        if wait == LockWait::NoWait {
+            return Err(Error::LockNotAvailable(Resource::Row(row).to_string()));
+        }
+        self.wait_for_txn(holder, (row, seam::now()), wait)
     }
 
     /// The holder, which has ended before this session could wait for it, may be of another
@@ -53,15 +73,19 @@ impl Transaction {
     }
 
     /// Whether another session is to go first that wants the row: one that stands in the row's
-    /// queue here, or one of another instance whose turn it is. Two loads where no session waits
-    /// for a row.
+    /// queue here, unless it waits for somebody who shares the row, or one of another instance whose
+    /// turn it is. Two loads where no session waits for a row.
     #[inline]
     pub fn is_wanted(&self, row: RowId) -> bool {
+        if self.shares(row) {
+            return false;
+        }
         let manager = &self.manager;
         let head_of = self.row.is_some_and(|at| at.0 == row);
         (manager.enqueues.any_row_queue()
             && !head_of
-            && manager.enqueues.wanted_since(row).is_some())
+            && manager.enqueues.wanted_since(row).is_some()
+            && !manager.sharers.is_waited_for(row))
             || (manager.cluster.turns.any() && manager.cluster.turns.promised(row).is_some())
     }
 
@@ -144,6 +168,9 @@ impl Transaction {
     /// Lets the next session in the row's queue come forward, of this instance or of another.
     pub(crate) fn leave_row(&mut self) {
         if let Some((row, _)) = self.row.take() {
+            if std::mem::take(&mut self.stopped_by_sharers) {
+                self.manager.sharers.count_wait(row, false);
+            }
             self.manager.enqueues.count_row_place(false);
             self.manager.enqueues.unlock(
                 &self.locker,

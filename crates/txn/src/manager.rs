@@ -8,6 +8,7 @@ use crate::local_enqueues::{Enqueues, LockRow};
 use crate::numbers::Numbers;
 use crate::purge::{PurgeHint, PurgeQueue};
 use crate::recovery::TxnRecovery;
+use crate::sharers::Sharers;
 use crate::status::{CHUNK, Status, StatusArray};
 use crate::status_file::StatusFile;
 use crate::transaction::Dead;
@@ -84,6 +85,7 @@ pub struct TxnManager {
     pub(crate) horizon: Arc<Horizon>,
     pub(crate) undo: UndoSpace,
     pub(crate) enqueues: Arc<Enqueues>,
+    pub(crate) sharers: Sharers,
     /// Locks of tables and names, against the sessions of all instances.
     pub(crate) ges: GlobalEnqueues,
     pub(crate) active: ActiveTable,
@@ -151,6 +153,7 @@ impl TxnManager {
             undo: UndoSpace::open(config.instance, config.undo_cap_blocks, cache.clone())?,
             enqueues,
             ges,
+            sharers: Sharers::new(config.instance),
             active: ActiveTable::default(),
             numbers: Numbers::new(config.thread, control.clone(), thread.txn_reserved),
             purge: PurgeQueue::new(),

@@ -6,6 +6,7 @@ use crate::cluster::messages::TxnMessage;
 use crate::local_enqueues::Hop;
 use crate::local_enqueues::Want;
 use crate::manager::TxnManager;
+use crate::sharers::Told;
 use crate::status::{CHUNK, StatusArray};
 use crate::timing::Answered;
 use crate::{Error, Result, Ring, TxnState, status_file};
@@ -63,7 +64,7 @@ impl TxnManager {
         self.clock
             .raise_ceiling(Scn(self.control.refresh()?.scn_ceiling));
         self.cluster
-            .members_changed(epoch, members, departed.in_limbo);
+            .members_changed(epoch, members, (departed.in_limbo, departed.in_doubt));
         // This includes groups that no other instance was told of, because there was none. Once the
         // log has said this, no such group is on its way.
         self.cluster.own_groups(self.cache.redo().last_groups());
@@ -229,6 +230,21 @@ impl TxnManager {
                 self.enqueues.let_go(txn, Some(Answered::now(cost)));
             }
             TxnMessage::TurnOver { row } => self.turn_over(from, row),
+            TxnMessage::SharersWanted {
+                question,
+                row,
+                lock,
+            } => {
+                let is_active = |txn| self.visibility.own_state(txn) == TxnState::Active;
+                let told = self.sharers.look((row, lock), TxnId::NONE, is_active);
+                cluster.sharers_wanted(from, question, told);
+            }
+            TxnMessage::Sharers {
+                question,
+                holder,
+                open,
+                cost,
+            } => cluster.sharers_told(from, (question, Told { holder, open }, cost))?,
             TxnMessage::Heartbeat => {}
             TxnMessage::MemoryOffered { key } => cluster.memory_offered(from, epoch, key),
             TxnMessage::Walk { number, txn, path } => {

@@ -18,6 +18,7 @@ use crate::horizon::{MAX_SNAPSHOTS, SnapshotSlot};
 use crate::local_enqueues::{LockMode, Locker, Resource};
 use crate::manager::{TxnManager, UndoRecord};
 use crate::purge;
+use crate::sharers::RowLock;
 use crate::status::Status;
 use crate::undo_space::{Extent, UndoBlock};
 use crate::{Error, HandlerError, Result, Snapshot, TxnState};
@@ -85,6 +86,7 @@ pub struct Savepoint {
     undo_no: u32,
     pub(crate) tables: usize,
     pub(crate) names: usize,
+    shared: usize,
 }
 
 /// Keeps a snapshot registered beyond its statement: for a cursor, or for a worker on another
@@ -144,8 +146,12 @@ pub struct Transaction {
     pub(crate) names: Vec<(Resource, LockMode)>,
     /// Locks that outlive the transaction.
     pub(crate) session_names: Vec<(Resource, LockMode)>,
+    /// The rows that the transaction shares, in the order in which it came to.
+    pub(crate) shared: Vec<(RowId, RowLock)>,
     /// The row whose queue this session heads, and since when it has wanted it.
     pub(crate) row: Option<(RowId, Instant)>,
+    /// Whether those who share that row have made the session wait.
+    pub(crate) stopped_by_sharers: bool,
     /// What the clock showed when the session's last wait for a transaction was over, and so before
     /// it looked at anything that the next such wait is for.
     pub(crate) looked: Scn,
@@ -163,7 +169,9 @@ pub(crate) struct Dead {
     extents: Vec<Arc<Extent>>,
     tables: Vec<(ObjectId, LockMode)>,
     names: Vec<(Resource, LockMode)>,
+    shared: Vec<(RowId, RowLock)>,
     row: Option<(RowId, Instant)>,
+    stopped_by_sharers: bool,
 }
 
 impl Dead {
@@ -185,7 +193,9 @@ impl Dead {
             extents,
             tables,
             names,
+            shared: Vec::new(),
             row: None,
+            stopped_by_sharers: false,
         }
     }
 }
@@ -208,7 +218,9 @@ impl Transaction {
             extents,
             tables,
             names,
+            shared: Vec::new(),
             row: None,
+            stopped_by_sharers: false,
         };
         Ok(Transaction::adopt(manager, blank, slot))
     }
@@ -230,7 +242,9 @@ impl Transaction {
             tables: dead.tables,
             names: dead.names,
             session_names: Vec::new(),
+            shared: dead.shared,
             row: dead.row,
+            stopped_by_sharers: dead.stopped_by_sharers,
             looked: Scn::ZERO,
             purge: Vec::new(),
             scratch: Vec::new(),
@@ -540,14 +554,15 @@ impl Transaction {
             undo_no: self.undo_no,
             tables: self.tables.len(),
             names: self.names.len(),
+            shared: self.shared.len(),
         }
     }
 
-    /// Undoes all changes since the savepoint, and gives back the table and name locks taken since.
-    /// Sessions of any instance that wait for this transaction look again at what they wait for.
+    /// Undoes all changes since the savepoint, and gives back the locks taken since. Sessions of any instance that wait for this transaction look again at what they wait for.
     /// After an error the whole transaction must roll back.
     pub fn rollback_to(&mut self, savepoint: &Savepoint, handler: &dyn UndoHandler) -> Result<()> {
-        if self.undo_down_to(savepoint.undo_no, handler)? {
+        let undone = self.undo_down_to(savepoint.undo_no, handler)?;
+        if self.unshare(savepoint.shared) || undone {
             self.active.set_undone(self.manager.clock.tick());
             self.manager.let_waiters_go(self.id, None);
         }
@@ -610,6 +625,7 @@ impl Transaction {
     /// when it began to wait for the log, if another instance may want to know.
     fn finish(&mut self, end: Scn, flushing_ns: Option<u64>) {
         self.extents.drain(..).for_each(|extent| extent.end(end));
+        self.unshare(0);
         if !self.id.is_none() {
             self.manager.let_waiters_go(self.id, flushing_ns);
             wait::session::set_transaction(0);
@@ -643,7 +659,9 @@ impl Drop for Transaction {
                 extents: std::mem::take(&mut self.extents),
                 tables: std::mem::take(&mut self.tables),
                 names: std::mem::take(&mut self.names),
+                shared: std::mem::take(&mut self.shared),
                 row: self.row.take(),
+                stopped_by_sharers: self.stopped_by_sharers,
             };
             self.manager.dead.lock().list.push(dead);
             return;

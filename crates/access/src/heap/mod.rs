@@ -12,10 +12,12 @@
 //!   space is waited for.
 
 mod chain;
+mod current;
 mod free;
 mod prune;
 mod read;
 mod scan;
+mod share;
 mod undo;
 mod verify;
 mod write;

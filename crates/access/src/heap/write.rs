@@ -1,13 +1,14 @@
-//! Changes rows: update, delete, lock.
+//! Changes rows: update, delete, lock against others.
 
+use super::current::{Current, Next, Settled};
 use super::read::encode_undo;
+use super::share::Passing;
 use super::{Heap, UNDO_HEAD, UNDO_ROW, UNDO_UPDATE, WORTHWHILE_SLACK};
 use crate::Result;
-use block::heap::{self, Chain, MAX_INLINE_BODY, RowHead};
-use block::ids::StampKind;
-use block::{BlockBuf, Op, RowId, TxnId, UndoPtr};
+use block::heap::{self, Chain, MAX_INLINE_BODY, NO_KEY, RowHead};
+use block::{Op, RowId, TxnId};
 use cache::{Change, WriteGuard};
-use txn::{Snapshot, Transaction, TxnState, Undo, Verdict};
+use txn::{RowLock, Snapshot, Transaction, Undo};
 
 /// The outcome of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +17,12 @@ pub enum WriteOutcome {
     /// A transaction that may still roll back has changed or locked the row. Wait for it and
     /// try again.
     Busy(TxnId),
+    /// A transaction shares the row in a way that excludes this. Wait for it and try again.
+    Shared {
+        holder: TxnId,
+        /// Whether the transaction that asks has its own stamp on the row.
+        has_row: bool,
+    },
     /// A version is committed that the snapshot does not see.
     Changed,
     /// The row is deleted.
@@ -24,38 +31,50 @@ pub enum WriteOutcome {
     Repeated,
 }
 
-/// Whether the row in hand may be changed.
-enum Current {
-    Ours(RowHead),
-    /// The stamp is the transaction's own. The undo record tells whether this statement made the
-    /// change.
-    AskUndo(RowHead),
-    /// The stamp is committed above the snapshot. The undo records tell whether that was more than
-    /// a lock.
-    AskLocks(RowHead),
-    /// A transaction of another instance has the row. Its status must be learnt first.
-    AskStatus(TxnId),
-    No(WriteOutcome),
-}
-
 /// What is to become of a row.
 enum Action<'a> {
-    Replace { flags: u8, body: &'a [u8] },
+    Replace {
+        flags: u8,
+        body: &'a [u8],
+        lock: RowLock,
+    },
     Delete,
-    Lock,
+    Lock(RowLock),
+}
+
+impl Action<'_> {
+    /// The lock that it takes.
+    fn lock(&self) -> RowLock {
+        match *self {
+            Action::Replace { lock, .. } | Action::Lock(lock) => lock,
+            Action::Delete => RowLock::Update,
+        }
+    }
+}
+
+/// The lock that a transaction has whose stamp is in the head.
+fn lock_of(head: RowHead) -> RowLock {
+    match head.is_no_key() {
+        true => RowLock::NoKeyUpdate,
+        false => RowLock::Update,
+    }
 }
 
 impl Heap {
-    /// Replaces the row's version that `snap` sees by `body`.
+    /// Replaces the row's version that `snap` sees by `body`. The row's key, which others may hold
+    /// fast, stays as it is if `lock` is [`RowLock::NoKeyUpdate`].
     pub fn update(
         &self,
         txn: &mut Transaction,
         snap: &Snapshot,
         rid: RowId,
         body: &[u8],
+        lock: RowLock,
     ) -> Result<WriteOutcome> {
         if body.len() <= MAX_INLINE_BODY {
-            let fitted = self.change(txn, snap, rid, &Action::Replace { flags: 0, body })?;
+            let flags = 0;
+            let action = Action::Replace { flags, body, lock };
+            let fitted = self.change(txn, snap, rid, &action)?;
             if let Some(outcome) = fitted {
                 return Ok(outcome);
             }
@@ -65,6 +84,7 @@ impl Heap {
         let action = Action::Replace {
             flags: heap::CHAINED,
             body: &chain.encode(),
+            lock,
         };
         let outcome = self.change(txn, snap, rid, &action)?;
         if outcome != Some(WriteOutcome::Done) {
@@ -84,14 +104,23 @@ impl Heap {
     }
 
     /// Locks the row for the transaction, if the row's version is the one that `snap` sees.
-    pub fn lock(&self, txn: &mut Transaction, snap: &Snapshot, rid: RowId) -> Result<WriteOutcome> {
-        let outcome = self.change(txn, snap, rid, &Action::Lock)?;
+    pub fn lock(
+        &self,
+        txn: &mut Transaction,
+        snap: &Snapshot,
+        rid: RowId,
+        lock: RowLock,
+    ) -> Result<WriteOutcome> {
+        if lock.is_shared() {
+            return self.share(txn, snap, rid, lock);
+        }
+        let outcome = self.change(txn, snap, rid, &Action::Lock(lock))?;
         Ok(outcome.expect("invariant: a lock needs no room"))
     }
 
     /// Changes a row. None if the new body does not fit the block. What must be looked up in undo
-    /// is looked up without the latch. `settled` is the newest undo record of the version that was
-    /// found to be the snapshot's.
+    /// is looked up without the latch. `vouched` says how often the block was marked when other
+    /// instances said that nobody shares the row.
     fn change(
         &self,
         txn: &mut Transaction,
@@ -102,7 +131,9 @@ impl Heap {
         let keeps_body = !matches!(action, Action::Replace { .. });
         let mut undo_len = UNDO_ROW;
         let mut pruned = false;
-        let mut settled = UndoPtr::NONE;
+        let mut settled = Settled::Nothing;
+        let lock = action.lock();
+        let mut vouched = None;
         txn.ensure_id()?;
         if !keeps_body {
             undo_len += self.body_len(rid)?;
@@ -110,34 +141,32 @@ impl Heap {
         loop {
             let slot = txn.prepare_undo(undo_len)?;
             let mut guard = self.cache().write(rid.dba())?;
-            let old = match self.current(&guard, txn, snap, rid, settled)? {
-                Current::No(outcome) => return Ok(Some(outcome)),
-                Current::AskStatus(holder) => {
-                    drop(guard);
-                    self.txns.learn(holder, snap.scn)?;
-                    continue;
-                }
-                Current::AskUndo(head) => {
-                    drop(guard);
-                    if self.changed_by_statement(snap, rid, head)? {
-                        return Ok(Some(WriteOutcome::Repeated));
-                    }
-                    settled = head.undo;
-                    continue;
-                }
-                Current::AskLocks(head) => {
-                    drop(guard);
-                    if !self.only_locked_since(snap, rid, head)? {
-                        return Ok(Some(WriteOutcome::Changed));
-                    }
-                    settled = head.undo;
-                    continue;
-                }
+            let old = match self.current(&guard, txn, snap, (rid, lock), settled)? {
                 Current::Ours(head) => head,
+                other => {
+                    drop(guard);
+                    match self.look_up(snap, rid, other)? {
+                        Next::Outcome(outcome) => return Ok(Some(outcome)),
+                        Next::Again => {}
+                        Next::Settled(found) => settled = found,
+                    }
+                    continue;
+                }
             };
-            let own_already = old.stamp == txn.stamp();
-            if matches!(action, Action::Lock) && own_already {
+            let has = (old.stamp == txn.stamp()).then(|| lock_of(old));
+            if matches!(action, Action::Lock(_)) && has >= Some(lock) {
                 return Ok(Some(WriteOutcome::Done));
+            }
+            let shared = heap::sharers(&guard, rid.slot()) & lock.excluded_by() != 0;
+            if shared && has < Some(lock) {
+                match self.pass_sharers(txn, guard, (rid, lock), &mut vouched)? {
+                    Passing::Free(latched) => guard = latched,
+                    Passing::Again => continue,
+                    Passing::Held(holder) => {
+                        let has_row = has.is_some();
+                        return Ok(Some(WriteOutcome::Shared { holder, has_row }));
+                    }
+                }
             }
             let body = heap::row(&guard, rid.slot())?.map_or(&[][..], |r| r.body);
             if !keeps_body && UNDO_ROW + body.len() > undo_len {
@@ -155,7 +184,7 @@ impl Heap {
                 self.prune(rid.dba())?;
                 continue;
             }
-            let old_chain = (old.is_chained() && !matches!(action, Action::Lock))
+            let old_chain = (old.is_chained() && !matches!(action, Action::Lock(_)))
                 .then(|| Chain::decode(body))
                 .transpose()?;
             let undo = encode_undo(rid, old, if keeps_body { &[] } else { body });
@@ -186,12 +215,14 @@ impl Heap {
     ) -> Result<()> {
         let (stamp, ptr) = (txn.stamp(), slot.ptr());
         let mut payload = Vec::new();
+        let weak = action.lock() == RowLock::NoKeyUpdate && (old.stamp != stamp || old.is_no_key());
+        let no_key = if weak { NO_KEY } else { 0 };
         let (op, kind) = match *action {
-            Action::Replace { flags, body } => {
+            Action::Replace { flags, body, .. } => {
                 heap::row_payload(
                     rid.slot(),
                     RowHead {
-                        flags,
+                        flags: flags | no_key,
                         stamp,
                         undo: ptr,
                     },
@@ -202,18 +233,18 @@ impl Heap {
             }
             Action::Delete => {
                 let head = RowHead {
-                    flags: old.flags | heap::DELETED,
+                    flags: old.version() | heap::DELETED,
                     stamp,
                     undo: ptr,
                 };
                 heap::head_payload(rid.slot(), head, &mut payload);
                 (Op::HeapSetHead, UNDO_HEAD)
             }
-            Action::Lock => {
+            Action::Lock(_) => {
                 heap::head_payload(
                     rid.slot(),
                     RowHead {
-                        flags: old.flags,
+                        flags: old.version() | no_key,
                         stamp,
                         undo: ptr,
                     },
@@ -247,99 +278,5 @@ impl Heap {
             true => Ok(heap::row(&block, rid.slot())?.map_or(0, |r| r.body.len())),
             false => Ok(0),
         }
-    }
-
-    /// Whether the row may be changed. The block is latched. `settled`: the undo record of an own
-    /// version that has been looked at already.
-    fn current(
-        &self,
-        block: &BlockBuf,
-        txn: &Transaction,
-        snap: &Snapshot,
-        rid: RowId,
-        settled: UndoPtr,
-    ) -> Result<Current> {
-        let row = match block.object() == self.object() {
-            true => heap::row(block, rid.slot())?,
-            false => None,
-        };
-        let Some(row) = row.filter(|r| !r.head.is_piece()) else {
-            return Ok(Current::No(WriteOutcome::Gone));
-        };
-        let head = row.head;
-        if head.stamp == txn.stamp() {
-            return Ok(match head.undo == settled {
-                true if head.is_deleted() => Current::No(WriteOutcome::Gone),
-                true => Current::Ours(head),
-                false => Current::AskUndo(head),
-            });
-        }
-        match self.txns.verdict(head.stamp, snap) {
-            Verdict::Visible => {
-                return Ok(match head.is_deleted() {
-                    true => Current::No(WriteOutcome::Gone),
-                    false => Current::Ours(head),
-                });
-            }
-            Verdict::Ask(holder) => return Ok(Current::AskStatus(holder)),
-            Verdict::Invisible | Verdict::OwnCheckUndo => {}
-        }
-        let holder = match head.stamp.kind() {
-            StampKind::Txn(id) => Some((id, self.txns.state(id))),
-            StampKind::Committed(_) => None,
-        };
-        Ok(match holder {
-            Some((id, TxnState::Unknown)) => Current::AskStatus(id),
-            // That another instance's transaction is active may be old news: the session that waits
-            // for it asks.
-            Some((id, TxnState::Active | TxnState::Aborted)) => Current::No(WriteOutcome::Busy(id)),
-            _ if head.is_deleted() => Current::No(WriteOutcome::Gone),
-            _ if head.undo == settled => Current::Ours(head),
-            _ => Current::AskLocks(head),
-        })
-    }
-
-    /// Whether the snapshot sees the version that `head` belongs to, with nothing but locks put on
-    /// it and let go since.
-    fn only_locked_since(&self, snap: &Snapshot, rid: RowId, mut head: RowHead) -> Result<bool> {
-        loop {
-            let record = match self.txns.undo_record(head.undo) {
-                // The answer is not known any more. "Changed" makes the row's reader look again.
-                Err(txn::Error::SnapshotTooOld(_)) => return Ok(false),
-                other => other?,
-            };
-            if record.kind != UNDO_HEAD {
-                return Ok(false);
-            }
-            let old = super::read::decode_undo(&record.payload)
-                .filter(|(of, ..)| *of == rid)
-                .ok_or_else(|| self.corrupt(rid, "its undo record is another's or cut short"))?
-                .1;
-            if old.flags != head.flags {
-                return Ok(false);
-            }
-            match self.txns.verdict(old.stamp, snap) {
-                Verdict::Visible => return Ok(true),
-                Verdict::Invisible => head = old,
-                Verdict::OwnCheckUndo => return Ok(false),
-                // Once that is learnt, the undo record is looked at once more.
-                Verdict::Ask(txn) => drop(self.txns.learn(txn, snap.scn)?),
-            }
-        }
-    }
-
-    /// Whether the statement that asks made the transaction's own version. A lock makes no version:
-    /// what it was put on was checked then.
-    fn changed_by_statement(&self, snap: &Snapshot, rid: RowId, head: RowHead) -> Result<bool> {
-        let record = self.txns.undo_record(head.undo)?;
-        if record.undo_no < snap.own_limit {
-            return Ok(false);
-        }
-        if record.kind != UNDO_HEAD {
-            return Ok(true);
-        }
-        let (_, old, _) = super::read::decode_undo(&record.payload)
-            .ok_or_else(|| self.corrupt(rid, "its undo record is cut short"))?;
-        Ok(old.flags != head.flags)
     }
 }

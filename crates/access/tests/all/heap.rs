@@ -5,7 +5,7 @@ use access::heap::{Newest, WriteOutcome};
 use block::RowId;
 use std::collections::BTreeMap;
 use testkit::seeds::{given, seeds};
-use txn::{HeldSnapshot, Isolation, Savepoint, Snapshot, Transaction};
+use txn::{HeldSnapshot, Isolation, RowLock, Savepoint, Snapshot, Transaction};
 
 /// A body that tells its length and number apart from others.
 fn body(number: u64, len: usize) -> Vec<u8> {
@@ -154,7 +154,9 @@ fn what_shrinks_can_grow_back() {
     let snap = t1.statement();
     for rid in &rids {
         assert_eq!(
-            db.heap.update(&mut t1, &snap, *rid, b"small").unwrap(),
+            db.heap
+                .update(&mut t1, &snap, *rid, b"small", RowLock::NoKeyUpdate)
+                .unwrap(),
             WriteOutcome::Done
         );
     }
@@ -175,12 +177,23 @@ type Rows = BTreeMap<RowId, Vec<u8>>;
 /// The new versions by row, None for deleted ones.
 type Changes = BTreeMap<RowId, Option<Vec<u8>>>;
 
+/// The strongest lock on each row that a transaction has locked or changed.
+type Locks = BTreeMap<RowId, RowLock>;
+
 /// A transaction of the model, with what it sees of itself.
 struct Open {
     txn: Transaction,
     changes: Changes,
-    savepoint: Option<(Savepoint, Changes)>,
+    locks: Locks,
+    savepoint: Option<(Savepoint, Changes, Locks)>,
 }
+
+const ALL_LOCKS: [RowLock; 4] = [
+    RowLock::KeyShare,
+    RowLock::Share,
+    RowLock::NoKeyUpdate,
+    RowLock::Update,
+];
 
 fn view(committed: &Rows, changes: &Changes) -> Rows {
     let mut rows = committed.clone();
@@ -211,21 +224,23 @@ fn random_run(seed: u64, steps: usize) {
         .map(|_| Open {
             txn: db.session(),
             changes: BTreeMap::new(),
+            locks: BTreeMap::new(),
             savepoint: None,
         })
         .collect();
     for step in 0..steps {
         let what = format!("seed {seed} step {step}");
         let who = rng.below(4) as usize;
-        let locked_by_others: Vec<RowId> = open
+        let locked_by_others: Vec<(RowId, RowLock)> = open
             .iter()
             .enumerate()
             .filter(|(i, _)| *i != who)
-            .flat_map(|(_, o)| o.changes.keys().copied())
+            .flat_map(|(_, o)| o.locks.iter().map(|(rid, lock)| (*rid, *lock)))
             .collect();
         let Open {
             txn,
             changes,
+            locks,
             savepoint,
         } = &mut open[who];
         let snap = txn.statement();
@@ -241,39 +256,45 @@ fn random_run(seed: u64, steps: usize) {
                 let rid = db.heap.insert(txn, &row).unwrap();
                 assert!(!mine.contains_key(&rid), "{what}: {rid:?} is taken");
                 changes.insert(rid, Some(row));
+                locks.insert(rid, RowLock::Update);
             }
             25..32 => {
                 let n = 1 + rng.below(60);
                 let rows: Vec<_> = (0..n).map(|_| body(rng.next(), length(&mut rng))).collect();
                 let mut rids = Vec::new();
                 db.heap.insert_many(txn, &rows, &mut rids).unwrap();
+                locks.extend(rids.iter().map(|rid| (*rid, RowLock::Update)));
                 changes.extend(rids.into_iter().zip(rows.into_iter().map(Some)));
             }
             kind @ 32..78 => {
                 let Some(rid) = pick(&mut rng) else { continue };
                 let row = body(rng.next(), length(&mut rng));
+                let lock = match kind {
+                    32..50 => RowLock::NoKeyUpdate,
+                    50..66 => RowLock::Update,
+                    _ => ALL_LOCKS[rng.below(4) as usize],
+                };
                 let outcome = match kind {
-                    32..60 => db.heap.update(txn, &snap, rid, &row),
-                    60..72 => db.heap.delete(txn, &snap, rid),
-                    _ => db.heap.lock(txn, &snap, rid),
+                    32..56 => db.heap.update(txn, &snap, rid, &row, lock),
+                    56..66 => db.heap.delete(txn, &snap, rid),
+                    _ => db.heap.lock(txn, &snap, rid, lock),
                 }
                 .unwrap();
-                match locked_by_others.contains(&rid) {
+                let mut others = locked_by_others.iter();
+                match others.any(|(of, has)| *of == rid && has.conflicts(lock)) {
                     true => assert!(
-                        matches!(outcome, WriteOutcome::Busy(_)),
+                        matches!(outcome, WriteOutcome::Busy(_) | WriteOutcome::Shared { .. }),
                         "{what}: {outcome:?}"
                     ),
                     false => {
-                        assert_eq!(outcome, WriteOutcome::Done, "{what}: {rid:?}");
-                        let was = mine[&rid].clone();
-                        changes.insert(
-                            rid,
-                            match kind {
-                                32..60 => Some(row),
-                                60..72 => None,
-                                _ => Some(was),
-                            },
-                        );
+                        assert_eq!(outcome, WriteOutcome::Done, "{what}: {rid:?} {lock:?}");
+                        let has = locks.entry(rid).or_insert(lock);
+                        *has = lock.max(*has);
+                        match kind {
+                            32..56 => drop(changes.insert(rid, Some(row))),
+                            56..66 => drop(changes.insert(rid, None)),
+                            _ => {}
+                        }
                     }
                 }
             }
@@ -281,17 +302,19 @@ fn random_run(seed: u64, steps: usize) {
                 txn.end_statement();
                 txn.commit().unwrap();
                 committed = view(&committed, changes);
-                (*changes, *savepoint) = (BTreeMap::new(), None);
+                (*changes, *locks, *savepoint) = Default::default();
             }
             84..88 => {
                 txn.rollback(&db).unwrap();
-                (*changes, *savepoint) = (BTreeMap::new(), None);
+                (*changes, *locks, *savepoint) = Default::default();
             }
-            88..90 => *savepoint = Some((txn.savepoint(), changes.clone())),
+            88..90 => {
+                *savepoint = Some((txn.savepoint(), changes.clone(), locks.clone()));
+            }
             90..92 => {
-                if let Some((to, was)) = savepoint.take() {
+                if let Some((to, was, had)) = savepoint.take() {
                     txn.rollback_to(&to, &db).unwrap();
-                    *changes = was;
+                    (*changes, *locks) = (was, had);
                 }
             }
             // If it had changes of its own, it would follow what becomes of them.
@@ -357,21 +380,29 @@ fn repeatable_read_learns_of_newer_versions() {
     let mut writer = db.session();
     let now = writer.statement();
     assert_eq!(
-        db.heap.update(&mut writer, &now, rids[0], b"new").unwrap(),
+        db.heap
+            .update(&mut writer, &now, rids[0], b"new", RowLock::NoKeyUpdate)
+            .unwrap(),
         WriteOutcome::Done
     );
     assert_eq!(
-        db.heap.update(&mut reader, &snap, rids[0], b"x").unwrap(),
+        db.heap
+            .update(&mut reader, &snap, rids[0], b"x", RowLock::NoKeyUpdate)
+            .unwrap(),
         WriteOutcome::Busy(writer.id())
     );
     db.heap.delete(&mut writer, &now, rids[1]).unwrap();
     writer.commit().unwrap();
     assert_eq!(
-        db.heap.update(&mut reader, &snap, rids[0], b"x").unwrap(),
+        db.heap
+            .update(&mut reader, &snap, rids[0], b"x", RowLock::NoKeyUpdate)
+            .unwrap(),
         WriteOutcome::Changed
     );
     assert_eq!(
-        db.heap.update(&mut reader, &snap, rids[1], b"x").unwrap(),
+        db.heap
+            .update(&mut reader, &snap, rids[1], b"x", RowLock::NoKeyUpdate)
+            .unwrap(),
         WriteOutcome::Gone
     );
     assert_eq!(all(&db, &snap)[&rids[1]], body(2, 50));
@@ -390,7 +421,9 @@ fn a_lock_that_was_let_go_does_not_change_the_row() {
         let now = locker.statement();
         for rid in &rids {
             assert_eq!(
-                db.heap.lock(&mut locker, &now, *rid).unwrap(),
+                db.heap
+                    .lock(&mut locker, &now, *rid, RowLock::Update)
+                    .unwrap(),
                 WriteOutcome::Done
             );
         }
@@ -399,16 +432,22 @@ fn a_lock_that_was_let_go_does_not_change_the_row() {
     let mut writer = db.session();
     let now = writer.statement();
     assert_eq!(
-        db.heap.update(&mut writer, &now, rids[1], b"new").unwrap(),
+        db.heap
+            .update(&mut writer, &now, rids[1], b"new", RowLock::NoKeyUpdate)
+            .unwrap(),
         WriteOutcome::Done
     );
     writer.commit().unwrap();
     assert_eq!(
-        db.heap.update(&mut reader, &snap, rids[0], b"x").unwrap(),
+        db.heap
+            .update(&mut reader, &snap, rids[0], b"x", RowLock::NoKeyUpdate)
+            .unwrap(),
         WriteOutcome::Done
     );
     assert_eq!(
-        db.heap.update(&mut reader, &snap, rids[1], b"x").unwrap(),
+        db.heap
+            .update(&mut reader, &snap, rids[1], b"x", RowLock::NoKeyUpdate)
+            .unwrap(),
         WriteOutcome::Changed
     );
     reader.rollback(&db).unwrap();
@@ -445,7 +484,9 @@ fn threads_conserve_the_sum() {
                                 .unwrap()
                                 .unwrap();
                             let new = row(old + by, rng.below(600) as usize);
-                            db.heap.update(&mut txn, &snap, *rid, &new).unwrap()
+                            db.heap
+                                .update(&mut txn, &snap, *rid, &new, RowLock::NoKeyUpdate)
+                                .unwrap()
                                 == WriteOutcome::Done
                         });
                     txn.end_statement();
@@ -509,7 +550,10 @@ fn the_newest_version_of_a_long_row_that_is_rolled_back() {
         for _ in 0..1500 {
             let mut txn = db.session();
             let snap = txn.statement();
-            let outcome = db.heap.update(&mut txn, &snap, rid, &long).unwrap();
+            let outcome = db
+                .heap
+                .update(&mut txn, &snap, rid, &long, RowLock::NoKeyUpdate)
+                .unwrap();
             assert_eq!(outcome, WriteOutcome::Done);
             assert!(matches!(db.heap.newest(rid), Ok(Newest::Row { body, .. }) if body == long));
             txn.rollback(&db).unwrap();

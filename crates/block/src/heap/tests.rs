@@ -28,6 +28,7 @@ enum Step {
     SetHead(usize, u8),
     Free(usize),
     Trim(usize),
+    SetSharers(usize, u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -38,10 +39,11 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..200usize, 0..=ALL_FLAGS).prop_map(|(s, f)| Step::SetHead(s, f)),
         2 => (0..200usize).prop_map(Step::Free),
         1 => (0..200usize).prop_map(Step::Trim),
+        1 => (0..200usize, any::<u8>()).prop_map(|(s, m)| Step::SetSharers(s, m)),
     ]
 }
 
-type Model = BTreeMap<u16, (RowHead, Vec<u8>)>;
+type Model = BTreeMap<u16, (RowHead, u8, Vec<u8>)>;
 
 /// The vector for a step, if the block admits the step. The model takes the step, too.
 fn vector(block: &BlockBuf, model: &mut Model, n: u64, step: &Step) -> Option<(Op, Vec<u8>)> {
@@ -56,7 +58,7 @@ fn vector(block: &BlockBuf, model: &mut Model, n: u64, step: &Step) -> Option<(O
             }
             let (slot, h, body) = (next_slot(block), head(0, n), vec![n as u8; len]);
             row_payload(slot, h, &body, &mut payload);
-            assert!(model.insert(slot, (h, body)).is_none());
+            assert!(model.insert(slot, (h, 0, body)).is_none());
             Op::HeapInsert
         }
         Step::Overwrite(i, len) => {
@@ -66,7 +68,8 @@ fn vector(block: &BlockBuf, model: &mut Model, n: u64, step: &Step) -> Option<(O
             }
             let (h, body) = (head(0, n), vec![n as u8; len]);
             row_payload(slot, h, &body, &mut payload);
-            model.insert(slot, (h, body));
+            let row = model.get_mut(&slot).unwrap();
+            (row.0, row.2) = (h, body);
             Op::HeapOverwrite
         }
         Step::SetHead(i, flags) => {
@@ -85,6 +88,12 @@ fn vector(block: &BlockBuf, model: &mut Model, n: u64, step: &Step) -> Option<(O
             prune_payload(&[], &[pick(model, i)?], &mut payload);
             Op::HeapPrune
         }
+        Step::SetSharers(i, sharers) => {
+            let slot = pick(model, i)?;
+            payload.extend(sharers_payload(slot, sharers));
+            model.get_mut(&slot).unwrap().1 = sharers;
+            Op::HeapSetSharers
+        }
     };
     Some((op, payload))
 }
@@ -93,26 +102,30 @@ proptest! {
     #[test]
     fn the_block_does_what_the_map_does(steps in proptest::collection::vec(step(), 1..200)) {
         let (mut block, mut copy, mut model) = (empty(), empty(), Model::new());
+        let mut marked = 0;
         for (n, step) in steps.iter().enumerate() {
             let Some((op, payload)) = vector(&block, &mut model, n as u64, step) else { continue };
             apply(op, &mut block, &payload).unwrap();
             apply(op, &mut copy, &payload).unwrap();
+            marked += u32::from(op == Op::HeapSetSharers);
+            prop_assert_eq!(marks(&block), marked);
             prop_assert_eq!(verify(&block), Vec::<String>::new());
             prop_assert!(block.0 == copy.0);
         }
         for slot in 0..slots(&block) {
-            let found = row(&block, slot).unwrap().map(|r| (r.head, r.body.to_vec()));
+            let found = row(&block, slot).unwrap();
+            let found = found.map(|r| (r.head, sharers(&block, slot), r.body.to_vec()));
             prop_assert_eq!(found.as_ref(), model.get(&slot));
         }
     }
 
     #[test]
-    fn no_payload_makes_a_block_panic(op in 0..5usize, payload in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn no_payload_makes_a_block_panic(op in 0..6usize, payload in proptest::collection::vec(any::<u8>(), 0..300)) {
         let mut block = empty();
         let mut insert = Vec::new();
         row_payload(0, head(0, 1), b"row", &mut insert);
         apply(Op::HeapInsert, &mut block, &insert).unwrap();
-        let op = [Op::HeapInsert, Op::HeapInsertMany, Op::HeapOverwrite, Op::HeapSetHead, Op::HeapPrune][op];
+        let op = [Op::HeapInsert, Op::HeapInsertMany, Op::HeapOverwrite, Op::HeapSetHead, Op::HeapPrune, Op::HeapSetSharers][op];
         let _ = apply(op, &mut block, &payload);
     }
 

@@ -12,6 +12,7 @@ mod damage;
 mod faults;
 mod races;
 mod records;
+mod row_locks;
 mod sequences;
 mod shared;
 #[cfg(debug_assertions)]

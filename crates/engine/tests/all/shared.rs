@@ -30,7 +30,7 @@ fn add(s: &mut Session, t: &TableDef, id: i64, amount: i32, pad: &str) -> Result
     let snap = s.snapshot()?;
     let mut body = Vec::new();
     let (rid, mut grp, _) = find(s, t, &snap, id)?.expect("accounts stay");
-    match s.lock_row(t, rid, &snap, LockWait::Wait, &mut body)? {
+    match s.lock_row(t, rid, &snap, (RowLock::Update, LockWait::Wait), &mut body)? {
         LockOutcome::Locked => {}
         LockOutcome::Changed => grp = decode(t, &body).1,
         other => panic!("account {id}: {other:?}"),

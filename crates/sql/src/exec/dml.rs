@@ -6,7 +6,7 @@
 
 use block::RowId;
 use block::value::{Datum, DatumRef};
-use engine::{LockOutcome, LockWait, Snapshot, WriteOutcome};
+use engine::{LockOutcome, LockWait, RowLock, Snapshot, WriteOutcome};
 
 use super::drive::{Flow, holds, passes};
 use super::lock::lock;
@@ -223,6 +223,7 @@ pub fn update(
     let mut cursor = TableCursor::to_change(core.take_row_buffer());
     let env = Env { row: &[], params };
     cursor.open_to_change(&plan.access, core, &mut snapshot, &env)?;
+    let lock_as = def.lock_of_update(plan.set.iter().map(|(column, _)| *column));
     let mut spare = core.take_spare();
     let mut newest = Vec::new();
     let mut count = 0;
@@ -240,7 +241,7 @@ pub fn update(
             let mut outcome =
                 write_update(plan, core, params, rid, &values, Some(&snapshot), sink)?;
             if outcome == WriteOutcome::Changed
-                && lock_newest(&plan.access, core, rid, &snapshot, &mut newest)?
+                && lock_newest(&plan.access, core, (rid, lock_as), &snapshot, &mut newest)?
             {
                 let mut current = Vec::with_capacity(columns.len());
                 decode(&newest, def, columns.len(), &mut current)?;
@@ -268,11 +269,12 @@ pub fn update(
 fn lock_newest(
     access: &TableAccess,
     core: &mut Core,
-    rid: RowId,
+    (rid, lock_as): (RowId, RowLock),
     snapshot: &Snapshot,
     newest: &mut Vec<u8>,
 ) -> Result<bool> {
-    match lock(core, &access.table, rid, snapshot, LockWait::Wait, newest)? {
+    let how = (lock_as, LockWait::Wait);
+    match lock(core, &access.table, rid, snapshot, how, newest)? {
         LockOutcome::Changed => Ok(true),
         LockOutcome::Gone | LockOutcome::Skipped => Ok(false),
         // Whoever changed it rolled back meanwhile: the version is again the one we saw.
@@ -344,7 +346,13 @@ pub fn delete(
             if outcome == WriteOutcome::Done {
                 returned(plan.returning.as_deref(), core, &values, params, sink)?;
             } else if outcome == WriteOutcome::Changed
-                && lock_newest(&plan.access, core, rid, &snapshot, &mut newest)?
+                && lock_newest(
+                    &plan.access,
+                    core,
+                    (rid, RowLock::Update),
+                    &snapshot,
+                    &mut newest,
+                )?
             {
                 let mut current = Vec::with_capacity(columns.len());
                 decode(&newest, def, columns.len(), &mut current)?;

@@ -88,8 +88,8 @@ fn lock_all(
             return Err(Error::internal("a row to be locked has no id"));
         };
         let rid = RowId(id as u64);
-        let wait = wait_of(l.how);
-        match lock(core, &l.table, rid, snapshot, wait, &mut newest)? {
+        let how = (l.how.lock, wait_of(l.how.how));
+        match lock(core, &l.table, rid, snapshot, how, &mut newest)? {
             LockOutcome::Locked => {}
             other => return Ok(other),
         }

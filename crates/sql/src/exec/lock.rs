@@ -5,7 +5,7 @@
 
 use block::RowId;
 use block::value::{Datum, DatumRef};
-use engine::{LockOutcome, LockWait, Snapshot};
+use engine::{LockOutcome, LockWait, RowLock, Snapshot};
 
 use super::drive::{Consumer, Flow, RowSource, holds};
 use super::row::decode;
@@ -44,14 +44,13 @@ impl<'p> Locking<'p> {
         let accesses = self.plan.source.accesses();
         let mut changed = [false; 2];
         for l in &self.plan.locks {
-            let wait = wait_of(l.how);
             let (rid, newest) = (row.rids[l.place], &mut self.newest[l.place]);
             match lock(
                 core,
                 &accesses[l.place].table,
                 rid,
                 &self.snapshot,
-                wait,
+                (l.how.lock, wait_of(l.how.how)),
                 newest,
             )? {
                 LockOutcome::Locked => {}
@@ -123,11 +122,11 @@ pub fn lock(
     table: &Table,
     rid: RowId,
     snapshot: &Snapshot,
-    wait: LockWait,
+    how: (RowLock, LockWait),
     newest: &mut Vec<u8>,
 ) -> Result<LockOutcome> {
     core.engine
-        .lock_row(table.engine(), rid, snapshot, wait, newest)
+        .lock_row(table.engine(), rid, snapshot, how, newest)
         .map_err(|e| match e {
             engine::Error::LockNotAvailable => Error::new(
                 "55P03",

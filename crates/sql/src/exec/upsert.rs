@@ -47,11 +47,13 @@ impl Upserted<'_> {
                 core.engine.check_seen(table.engine(), rid, self.snapshot)?;
                 return Ok(false);
             };
+            let set = update.set.iter().map(|(column, _)| *column);
+            let lock = table.engine().lock_of_update(set);
             let locked = core.engine.lock_row(
                 table.engine(),
                 rid,
                 self.snapshot,
-                LockWait::Wait,
+                (lock, LockWait::Wait),
                 &mut newest,
             );
             let found = match locked {

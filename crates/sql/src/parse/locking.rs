@@ -5,6 +5,10 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::tokens::keyword;
 
+/// The name that says KEY. The parser knows `FOR UPDATE` and `FOR SHARE` only. No user can have one
+/// of that name.
+pub const KEY_LOCK: &str = "\u{1}key";
+
 /// Puts the locking clauses that begin at `at` behind the LIMIT, OFFSET or FETCH that follows them,
 /// where the parser looks for them. False if none follows.
 pub fn behind_limit(tokens: &mut [TokenWithSpan], at: usize) -> bool {
@@ -65,36 +69,57 @@ fn end_of_query(tokens: &[TokenWithSpan], at: usize) -> usize {
     found.map_or(tokens.len(), |n| at + n)
 }
 
-/// `FOR UPDATE OF a, b NOWAIT` as a clause for each of the names. `at`: that of FOR.
+/// `FOR UPDATE OF a, b NOWAIT` as a clause for each of the names, and `FOR NO KEY UPDATE OF a` as
+/// `FOR UPDATE OF KEY.a`. `at`: that of FOR.
 pub fn each_of(tokens: &mut Vec<TokenWithSpan>, at: usize) {
-    if keyword(tokens.get(at + 2)) != Keyword::OF {
+    let word = |tokens: &[TokenWithSpan], at: usize| keyword(tokens.get(at));
+    let no = usize::from(word(tokens, at + 1) == Keyword::NO);
+    let key = word(tokens, at + 1 + no) == Keyword::KEY;
+    if key {
+        tokens.drain(at + 1..at + 2 + no);
+    }
+    let token = |token: Token| TokenWithSpan::new(token, tokens[at].span);
+    let key_name = token(Token::make_word(KEY_LOCK, Some('"')));
+    let (of, period) = (token(Token::make_word("OF", None)), token(Token::Period));
+    if word(tokens, at + 2) != Keyword::OF {
+        if key {
+            tokens.splice(at + 2..at + 2, [of, key_name]);
+        }
         return;
     }
-    let is_name = |t: Option<&TokenWithSpan>| matches!(t.map(|t| &t.token), Some(Token::Word(_)));
     let is_comma = |t: Option<&TokenWithSpan>| matches!(t.map(|t| &t.token), Some(Token::Comma));
     let mut end = at + 3;
     let mut names = Vec::new();
-    while is_name(tokens.get(end)) {
+    while tokens.get(end).is_some_and(is_word) {
         names.push(tokens[end].clone());
-        if !is_comma(tokens.get(end + 1)) {
+        end += 1;
+        if !is_comma(tokens.get(end)) || !tokens.get(end + 1).is_some_and(is_word) {
             break;
         }
-        end += 2;
+        end += 1;
     }
-    if names.len() < 2 || !is_name(tokens.get(end)) {
+    if names.is_empty() || (names.len() == 1 && !key) {
         return;
     }
-    end += 1;
-    let how = match tokens.get(end).map(|t| &t.token) {
-        Some(Token::Word(w)) if w.keyword == Keyword::NOWAIT => 1,
-        Some(Token::Word(w)) if w.keyword == Keyword::SKIP => 2,
+    let how = match word(tokens, end) {
+        Keyword::NOWAIT => 1,
+        Keyword::SKIP => 2,
         _ => 0,
     };
     let how = (end + how).min(tokens.len());
     let (clause, rest) = (tokens[at..at + 3].to_vec(), tokens[end..how].to_vec());
+    let before = match key {
+        true => vec![key_name, period],
+        false => Vec::new(),
+    };
+    let of = |name| before.iter().cloned().chain([name]);
     let clauses: Vec<TokenWithSpan> = names
         .into_iter()
-        .flat_map(|name| clause.iter().cloned().chain([name]).chain(rest.clone()))
+        .flat_map(|name| clause.iter().cloned().chain(of(name)).chain(rest.clone()))
         .collect();
     tokens.splice(at..how, clauses);
+}
+
+fn is_word(t: &TokenWithSpan) -> bool {
+    matches!(t.token, Token::Word(_))
 }

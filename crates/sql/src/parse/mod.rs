@@ -28,6 +28,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use crate::error::{Error, Result};
 use dialect::Postgres;
 
+pub use locking::KEY_LOCK;
 pub use overriding::Overriding;
 
 pub use copy::{CopyColumns, CopyFormat, CopyHeader, CopyOptions, CopySpec, CopyWhat};
@@ -272,9 +273,8 @@ fn tokenized(dialect: &Postgres, sql: &str) -> Result<Vec<TokenWithSpan>> {
 }
 
 /// Forms of PostgreSQL's that the parser does not know, in words that it does: `FOR NO KEY UPDATE`
-/// and `FOR KEY SHARE` without their KEY, for a row has one lock here, `FOR UPDATE OF a, b` as two
-/// of them, `FOR UPDATE LIMIT 1` with the LIMIT first, and `trim(both from x)` with the blank that
-/// it means.
+/// and `FOR KEY SHARE` with their KEY as a name, `FOR UPDATE OF a, b` as two of them, `FOR UPDATE
+/// LIMIT 1` with the LIMIT first, and `trim(both from x)` with the blank that it means.
 fn spelled_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut tokens: Vec<TokenWithSpan> = tokens
         .into_iter()
@@ -284,18 +284,12 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     while at < tokens.len() {
         let next = |n: usize| tokens::keyword(tokens.get(at + n));
         match (next(0), next(1), next(2), next(3)) {
-            (Keyword::FOR, Keyword::NO, Keyword::KEY, Keyword::UPDATE) => {
-                tokens.drain(at + 1..at + 3);
-                continue;
-            }
-            (Keyword::FOR, Keyword::KEY, Keyword::SHARE, _) => {
-                tokens.remove(at + 1);
-                continue;
-            }
             (Keyword::IDENTITY, ..) if is(&tokens, at + 1, &Token::LParen) => {
                 sequence_options_in_order(&mut tokens, at + 2);
             }
             (Keyword::FOR, Keyword::UPDATE | Keyword::SHARE, ..)
+            | (Keyword::FOR, Keyword::NO, Keyword::KEY, Keyword::UPDATE)
+            | (Keyword::FOR, Keyword::KEY, Keyword::SHARE, _)
                 if !locking::behind_limit(&mut tokens, at) =>
             {
                 locking::each_of(&mut tokens, at);

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Distinct, GroupByExpr, Ident, JoinOperator, LockType, NonBlock, Query, Select,
-    SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins,
+    self, Distinct, GroupByExpr, Ident, JoinOperator, Query, Select, SelectItem, SetExpr,
+    TableAlias, TableFactor, TableWithJoins,
 };
 
 use super::Feed;
-use super::select::LockRows;
+use super::locking::{Clause, Wanted, kind};
 use super::supply::General;
 use super::{Planner, finds_call};
 use crate::api::ColumnDesc;
@@ -38,7 +38,7 @@ pub struct FoundLock {
     pub table: Arc<Table>,
     /// The place of the row's id in what the query gives.
     pub id: usize,
-    pub how: LockRows,
+    pub how: Wanted,
 }
 
 /// An item of FROM.
@@ -58,13 +58,6 @@ enum Of<'q> {
     Rowless(&'static str),
     /// What it would lock rows of in PostgreSQL.
     Unknown(&'static str),
-}
-
-pub fn kind(lock: &ast::LockClause) -> &'static str {
-    match lock.lock_type {
-        LockType::Update => "FOR UPDATE",
-        LockType::Share => "FOR SHARE",
-    }
 }
 
 /// Refuses FOR UPDATE and its kin where a row of the answer is not one of each table.
@@ -152,7 +145,8 @@ impl Planner<'_> {
         let mut locked = Vec::new();
         for (mut item, how) in items.into_iter().zip(wanted) {
             if let (Of::Subquery(subquery), Some(how)) = (&mut item.of, how) {
-                lock_in(subquery, kind_of(&clauses), how)?;
+                subquery.locks.push(how.clause());
+                check_lockable(subquery)?;
             }
             if let (Of::Table(table, factor), Some(how)) = (item.of, how) {
                 with_row_ids(factor, &table, &item.alias);
@@ -280,16 +274,14 @@ impl Planner<'_> {
 }
 
 /// How each item's rows are to be locked.
-fn wanted(clauses: &[ast::LockClause], items: &[Item<'_>]) -> Result<Vec<Option<LockRows>>> {
-    let mut wanted: Vec<Option<LockRows>> = vec![None; items.len()];
+fn wanted(clauses: &[ast::LockClause], items: &[Item<'_>]) -> Result<Vec<Option<Wanted>>> {
+    let mut wanted: Vec<Option<Wanted>> = vec![None; items.len()];
     for clause in clauses {
         let kind = kind(clause);
-        let how = match clause.nonblock {
-            None => LockRows::Wait,
-            Some(NonBlock::Nowait) => LockRows::NoWait,
-            Some(NonBlock::SkipLocked) => LockRows::SkipLocked,
-        };
-        let named = clause.of.as_ref().map(names::Qualified::new).transpose()?;
+        let Clause {
+            wanted: how,
+            of: named,
+        } = Clause::new(clause)?;
         let mut found = false;
         for (item, wanted) in items.iter().zip(&mut wanted) {
             if named.as_ref().is_some_and(|n| n.name != item.alias) {
@@ -302,7 +294,7 @@ fn wanted(clauses: &[ast::LockClause], items: &[Item<'_>]) -> Result<Vec<Option<
                         format!("{kind} cannot be applied to the nullable side of an outer join");
                     return Err(Error::new("0A000", message));
                 }
-                Of::Table(..) | Of::Subquery(_) => *wanted = (*wanted).max(Some(how)),
+                Of::Table(..) | Of::Subquery(_) => *wanted = Some(how.beside(*wanted)),
                 Of::Rowless(_) if named.is_none() => {}
                 Of::Rowless("VALUES") => {}
                 Of::Rowless(what) => {
@@ -329,24 +321,6 @@ fn wanted(clauses: &[ast::LockClause], items: &[Item<'_>]) -> Result<Vec<Option<
         }
     }
     Ok(wanted)
-}
-
-fn kind_of(clauses: &[ast::LockClause]) -> LockType {
-    clauses.first().map_or(LockType::Update, |c| c.lock_type)
-}
-
-/// Has a subquery lock its rows.
-fn lock_in(subquery: &mut Query, lock_type: LockType, how: LockRows) -> Result<()> {
-    subquery.locks.push(ast::LockClause {
-        lock_type,
-        of: None,
-        nonblock: match how {
-            LockRows::Wait => None,
-            LockRows::NoWait => Some(NonBlock::Nowait),
-            LockRows::SkipLocked => Some(NonBlock::SkipLocked),
-        },
-    });
-    check_lockable(subquery)
 }
 
 /// The table as the general lane gives it with its rows' ids.

@@ -11,6 +11,7 @@ pub mod found;
 mod from;
 mod insert;
 mod keys;
+pub mod locking;
 pub mod merged;
 mod output;
 pub mod path;

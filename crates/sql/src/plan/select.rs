@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use block::value::Datum;
 use datafusion::sql::sqlparser::ast::{
-    self, Distinct, GroupByExpr, LimitClause, NonBlock, Query, Select, SetExpr,
+    self, Distinct, GroupByExpr, LimitClause, Query, Select, SetExpr,
 };
 
-use super::found::{check_lockable, kind};
+use super::found::check_lockable;
 use super::from::Item;
+use super::locking::{Clause, Wanted, kind};
 use super::output::sort_keys;
 use super::path::{Path, conjoin, conjuncts};
 use super::{Aggregate, Output, Planner, TableAccess, WholeTable};
-use crate::bind::{Binder, Scope, Typed, common_type, names};
+use crate::bind::{Binder, Scope, Typed, common_type};
 use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -31,7 +32,7 @@ pub struct SelectPlan {
     pub limit: Option<Expr>,
     pub offset: Option<Expr>,
     /// Tables of the source whose rows are locked, in the order in which that is done.
-    pub locks: Vec<RowLock>,
+    pub locks: Vec<LockedTable>,
     /// With `locks`: the whole condition, for rows that changed since they were found.
     pub condition: Option<Expr>,
 }
@@ -79,16 +80,15 @@ pub struct SortKey {
     pub nulls_first: bool,
 }
 
-/// FOR UPDATE / FOR SHARE of one table of the source.
+/// FOR UPDATE and its kin of one table of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RowLock {
+pub struct LockedTable {
     /// 0: the only or the outer table, 1: the inner one.
     pub place: usize,
-    pub how: LockRows,
+    pub how: Wanted,
 }
 
-/// What to do about a row that another transaction has locked. Of several that are asked for of one table, the last here counts, as in
-/// PostgreSQL.
+/// What to do about a row that another transaction has locked. Of several that are asked for of one table, the last here counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockRows {
     Wait,
@@ -312,16 +312,14 @@ fn most_rows(limit: Option<&Expr>, offset: Option<&Expr>) -> Option<f64> {
 }
 
 /// The tables that FOR UPDATE and its kin name, or else all, in the order of FROM.
-fn row_locks(q: &Query, items: &[Item], left: bool) -> Result<Vec<RowLock>> {
-    let mut wanted: Vec<Option<LockRows>> = vec![None; items.len()];
+fn row_locks(q: &Query, items: &[Item], left: bool) -> Result<Vec<LockedTable>> {
+    let mut wanted: Vec<Option<Wanted>> = vec![None; items.len()];
     for clause in &q.locks {
         let kind = kind(clause);
-        let how = match clause.nonblock {
-            None => LockRows::Wait,
-            Some(NonBlock::Nowait) => LockRows::NoWait,
-            Some(NonBlock::SkipLocked) => LockRows::SkipLocked,
-        };
-        let named = clause.of.as_ref().map(names::Qualified::new).transpose()?;
+        let Clause {
+            wanted: how,
+            of: named,
+        } = Clause::new(clause)?;
         let mut found = false;
         for (place, item) in items.iter().enumerate() {
             let Item::Table(_, alias) = item else {
@@ -336,7 +334,7 @@ fn row_locks(q: &Query, items: &[Item], left: bool) -> Result<Vec<RowLock>> {
                     format!("{kind} cannot be applied to the nullable side of an outer join");
                 return Err(Error::new("0A000", message));
             }
-            wanted[place] = wanted[place].max(Some(how));
+            wanted[place] = Some(how.beside(wanted[place]));
         }
         if let Some(name) = named.filter(|_| !found) {
             let message = format!(
@@ -346,10 +344,9 @@ fn row_locks(q: &Query, items: &[Item], left: bool) -> Result<Vec<RowLock>> {
             return Err(Error::new("42P01", message));
         }
     }
-    // Row locks have one mode: FOR SHARE takes it too, and keeps others from more than it has to.
     let locks = wanted.into_iter().enumerate();
     Ok(locks
-        .filter_map(|(place, how)| Some(RowLock { place, how: how? }))
+        .filter_map(|(place, how)| Some(LockedTable { place, how: how? }))
         .collect())
 }
 

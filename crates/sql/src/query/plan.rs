@@ -13,7 +13,8 @@ use crate::api::ColumnDesc;
 use crate::dict::Table;
 use crate::exec::profile::StepKey;
 use crate::expr::Expr;
-use crate::plan::{LockRows, SortKey, TableAccess};
+use crate::plan::locking::Wanted;
+use crate::plan::{SortKey, TableAccess};
 use crate::types::SqlType;
 use crate::views::VirtualTable;
 
@@ -354,7 +355,7 @@ pub struct Lock {
 pub struct LockedTable {
     pub table: Arc<Table>,
     pub row_id: Register,
-    pub how: LockRows,
+    pub wanted: Wanted,
 }
 
 impl Node {

@@ -20,6 +20,12 @@ select count(*) from job for update
 
 select owner from job group by owner for share
 
+select owner from job group by owner for key share
+
+select distinct owner from job for no key update
+
+select id from job for key share of owner
+
 select id from job union select id from owner for update
 
 select j.id from job j left join owner o on o.id = j.owner for update

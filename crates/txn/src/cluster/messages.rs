@@ -5,6 +5,7 @@
 use super::deadlock::{Passing, Path, Stage, Step};
 use crate::global_enqueues::{Global, Lock, Timed, TimedMessages};
 use crate::ring::{Told, Waiting};
+use crate::sharers::RowLock;
 use crate::timing::AnswerCost;
 use block::{InstanceId, RowId, Scn, TxnId};
 use fusion::visibility::Evidence;
@@ -69,6 +70,20 @@ pub(crate) enum TxnMessage<'a> {
     },
     /// The sender's turn at a row, which the receiver gave it, is over.
     TurnOver { row: RowId },
+    /// The sender wants to lock a row so: who of the receiver's transactions shares it?
+    SharersWanted {
+        question: u64,
+        row: RowId,
+        lock: RowLock,
+    },
+    /// A transaction of the sender that is in the way, if any, and the marks of the sender at the
+    /// row that mean something.
+    Sharers {
+        question: u64,
+        holder: Option<TxnId>,
+        open: u8,
+        cost: AnswerCost,
+    },
     /// A message that has nothing but its front.
     Heartbeat,
     /// A walk that looks for a deadlock follows a wait for a transaction of the receiver.
@@ -148,6 +163,8 @@ tagged! {
         TxnUndone = 116 { txn, cost, turns as Short },
         TurnOver = 117 { row },
         LetPass = 118 { locker, serial, by, lock as Lock, request },
+        SharersWanted = 119 { question, row, lock },
+        Sharers = 120 { question, holder, open, cost },
     }
 }
 
@@ -182,6 +199,23 @@ pub(crate) struct Front {
 }
 
 fields! { impl Front { clock, newest, horizon, evidence as Short } }
+
+impl Wire for RowLock {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(&(*self as u8));
+    }
+    fn get(r: &mut Reader<'_>) -> Result<RowLock, Bad> {
+        let all = [
+            RowLock::KeyShare,
+            RowLock::Share,
+            RowLock::NoKeyUpdate,
+            RowLock::Update,
+        ];
+        let n = r.get::<u8>()?;
+        let lock = all.get(usize::from(n)).copied();
+        lock.ok_or_else(|| r.bad("a lock of a row is of an unknown strength"))
+    }
+}
 
 /// An instance's answer about a transaction of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

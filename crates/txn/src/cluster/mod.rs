@@ -31,6 +31,7 @@ mod commits;
 mod deadlock;
 mod memory;
 pub(crate) mod messages;
+mod sharers;
 mod status;
 mod turns;
 mod waits;
@@ -49,6 +50,7 @@ use messages::{Answer, Front, TxnMessage};
 use redo::Clock;
 use seam::HashMap;
 use seam::{Mutex, MutexGuard};
+use sharers::SharersAsked;
 pub(crate) use status::{Down, Questions};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -118,6 +120,7 @@ pub(crate) struct Cluster {
     pub(crate) questions: Questions,
     pub(crate) to_tell: ToTell,
     pub(crate) turns: Turns,
+    sharers_asked: SharersAsked,
     pub(crate) walks: Walks,
     inboxes: memory::Inboxes,
     /// Reads the durable ceiling of all clocks.
@@ -157,6 +160,7 @@ impl Cluster {
             questions: Questions::default(),
             to_tell: ToTell::default(),
             turns: Turns::new(me),
+            sharers_asked: SharersAsked::default(),
             walks: Walks::default(),
             inboxes: memory::Inboxes::default(),
             durable_ceiling: OnceLock::new(),
@@ -214,7 +218,7 @@ impl Cluster {
         &self,
         epoch: u64,
         members: &[InstanceId],
-        in_limbo: &[InstanceId],
+        (in_limbo, in_doubt): (&[InstanceId], bool),
     ) {
         let members: BTreeSet<InstanceId> = members.iter().copied().chain([self.me]).collect();
         assert!(
@@ -224,9 +228,13 @@ impl Cluster {
         // An instance that is no member any more writes nothing now. What it has put here is known
         // in the new epoch.
         self.look_everywhere();
+        let doubtful = in_limbo;
         let in_limbo: BTreeSet<InstanceId> = in_limbo.iter().copied().collect();
         // An instance that dies is put into limbo before it stops being a member. One that comes
         // back becomes a member before it leaves limbo. So it is at no moment taken for down.
+        if in_doubt {
+            self.sharers_in_doubt(doubtful); // before they stop being members, too
+        }
         let parted = self.in_limbo.load_full();
         self.in_limbo.store(Arc::new(&*parted | &in_limbo));
         let before = self.members.swap(Arc::new(members.clone()));
@@ -252,6 +260,7 @@ impl Cluster {
         self.carry_out(m);
         self.questions.of_the_down(|i| self.is_down(i));
         self.forget_waiters_of_the_gone();
+        self.sharers_of_the_gone(if in_doubt { doubtful } else { &[] });
         self.offer_memory();
     }
 
@@ -431,6 +440,7 @@ impl Cluster {
             .of(peer)
             .into_iter()
             .for_each(|(txn, snapshot)| self.ask(txn, snapshot));
+        self.ask_for_sharers_again(peer);
     }
 
     /// Repeats everything that somebody may have missed, and says the horizon.

@@ -10,6 +10,7 @@ use std::ops::Bound;
 use std::sync::{Arc, OnceLock, Weak};
 use storage::{SimStorage, Storage};
 
+pub mod family;
 pub mod lives;
 pub mod world;
 

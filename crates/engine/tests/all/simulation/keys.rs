@@ -7,7 +7,9 @@
 use super::shared::Shared;
 use super::work::Client;
 use crate::common::{self, Rng, decode, find, pad, row};
-use engine::{Engine, Error, LockOutcome, LockWait, Result, TableDef, Upsert, WriteOutcome};
+use engine::{
+    Engine, Error, LockOutcome, LockWait, Result, RowLock, TableDef, Upsert, WriteOutcome,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -333,7 +335,10 @@ impl Client<'_> {
             _ => LockWait::Wait,
         };
         let mut body = Vec::new();
-        let token = match self.s.lock_row(t, rid, &snap, wait, &mut body) {
+        let token = match self
+            .s
+            .lock_row(t, rid, &snap, (RowLock::Update, wait), &mut body)
+        {
             Ok(LockOutcome::Locked) => Some(token),
             Ok(LockOutcome::Changed) => match decode(t, &body) {
                 (id, token, _) if id == key => Some(token),

@@ -15,9 +15,10 @@ pub enum Work {
     Tables,
     Wide,
     Keys,
+    Families,
 }
 
-const WORK: [(Work, u64); 7] = [
+const WORK: [(Work, u64); 8] = [
     (Work::Transfer, 3),
     (Work::Sum, 1),
     (Work::Lists, 4),
@@ -25,6 +26,7 @@ const WORK: [(Work, u64); 7] = [
     (Work::Tables, 2),
     (Work::Wide, 2),
     (Work::Keys, 3),
+    (Work::Families, 2),
 ];
 
 /// An event that happens to an instance.

@@ -16,6 +16,7 @@
 
 mod draws;
 mod events;
+mod families;
 mod guard;
 mod keys;
 mod met;
@@ -126,6 +127,7 @@ fn schedules() {
             "Haste" => Canary::Haste,
             "Locks" => Canary::Locks,
             "Keys" => Canary::Keys,
+            "Sharers" => Canary::Sharers,
             other => panic!("no canary {other}"),
         });
         scenario::run(seed, canary);
@@ -246,6 +248,14 @@ fn sessions_of_all_instances_get_a_row_in_turn() {
     let unfair = Some("rows go to the fastest");
     let noticed = (1..13).any(|seed| !seen(seed, unfair).is_fair());
     assert!(noticed, "rows that go to the fastest overtake nobody");
+}
+
+#[test]
+fn a_row_that_is_locked_beside_sharers_is_found() {
+    assert!(is_found(
+        Canary::Sharers,
+        &["two have locks: ", "without its parent"]
+    ));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::mix::{Choice, Mix};
 use super::node::{self, Start};
 use super::shared::{Book, Shared, Stage, pause, say};
 use super::work::{self, Schema};
-use super::{draws, keys, tables, wide};
+use super::{draws, families, keys, tables, wide};
 use crate::common::{self, Quiet, Rng};
 use engine::{Config, Engine, Isolation, check_all};
 use seam::sim::{self, Options, Process, net};
@@ -31,6 +31,8 @@ pub enum Canary {
     Locks,
     /// A unique index is not asked whether a key is there.
     Keys,
+    /// A row is locked without asking the other instances who shares it.
+    Sharers,
 }
 
 /// Runs a seed and says what became of it. Panics, or ends the process, if something is wrong.
@@ -41,6 +43,7 @@ pub fn run(seed: u64, canary: Option<Canary>) {
             Some(Canary::Haste) => Some("a commit is answered before others know of it"),
             Some(Canary::Locks) => Some("tables are changed without their locks"),
             Some(Canary::Keys) => Some("keys are put without looking for others"),
+            Some(Canary::Sharers) => Some("nobody is asked who shares a row"),
             Some(Canary::Disk) | None => None,
         },
         ..Options::new(seed)
@@ -89,6 +92,7 @@ fn add_combinations(book: &mut Book) {
     let of = |what: &str| count(&book.met, what);
     let (wide, moved) = (of("committed: Wide") >= 20, of("stat gc granules") >= 3);
     let (tables, keys) = (of("tables ") >= 5, of("committed: Keys") >= 20);
+    let families = of("committed: Families") >= 20;
     let death = of("killed") >= 1;
     let combinations = [
         ("wide rows, moved masters, a death", wide && moved && death),
@@ -97,6 +101,10 @@ fn add_combinations(book: &mut Book) {
             wide && moved && tables && death,
         ),
         ("keys, moved masters, a death", keys && moved && death),
+        (
+            "families, moved masters, a death",
+            families && moved && death,
+        ),
         ("definitions, keys, a death", tables && keys && death),
     ];
     for (what, is_met) in combinations {
@@ -351,6 +359,7 @@ fn look(shared: &Arc<Shared>, schema: &Schema, process: Process) -> engine::Resu
     draws::check(&engine, shared, &schema.sequences)?;
     wide::check(&engine, shared, &schema.wide)?;
     keys::check(&engine, shared, &schema.keys)?;
+    families::check(&engine, shared, &schema.families)?;
     let mut all = tables::all(&engine, table)?;
     for t in &all {
         let mut s = engine.session()?;
@@ -361,7 +370,7 @@ fn look(shared: &Arc<Shared>, schema: &Schema, process: Process) -> engine::Resu
         s.end_statement();
         s.commit()?;
     }
-    all.extend([&schema.main, &schema.wide, &schema.keys].map(Arc::clone));
+    all.extend([&schema.main, &schema.wide, &schema.keys, &schema.families].map(Arc::clone));
     let mut problems = Vec::new();
     check_all(&engine, &Quiet, &mut |p| problems.push(p), &|_| {
         Ok(all.clone())

@@ -2,6 +2,7 @@
 //! of each. Its lock is a real one. It is taken for a moment and never during a call of the seam,
 //! so a process that is killed does not have it.
 
+use super::families::Had;
 use super::keys::Keys;
 use super::met::Met;
 use interconnect::memory::{Registry, SharedMemory};
@@ -52,6 +53,8 @@ pub struct Book {
     pub draws: Vec<Drawn>,
     pub counts: BTreeMap<i64, Count>,
     pub keys: Keys,
+    /// The locks that transactions have on rows of families.
+    pub had: Vec<Had>,
     /// Processes by number. Each is one life of an instance.
     pub lives: BTreeMap<Process, Stage>,
     /// What happened and must not have happened.

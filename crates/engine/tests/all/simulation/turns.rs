@@ -7,7 +7,7 @@
 use super::node;
 use super::shared::{Shared, Stage, pause};
 use crate::common::{self, Quiet, Rng, row};
-use engine::{Config, Engine, Isolation, LockOutcome, LockWait, TableDef};
+use engine::{Config, Engine, Isolation, LockOutcome, LockWait, RowLock, TableDef};
 use seam::sim;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -151,7 +151,13 @@ fn session(world: &World, engine: &Arc<Engine>, mut rng: Rng) {
         let snap = s.snapshot().expect("a snapshot");
         let found = common::find(&mut s, &world.table, &snap, 0).expect("it reads");
         let (rid, ..) = found.expect("the row stays");
-        let locked = s.lock_row(&world.table, rid, &snap, LockWait::Wait, &mut body);
+        let locked = s.lock_row(
+            &world.table,
+            rid,
+            &snap,
+            (RowLock::Update, LockWait::Wait),
+            &mut body,
+        );
         let locked = locked.expect("no deadlock, and nobody cancels");
         assert!(matches!(locked, LockOutcome::Locked | LockOutcome::Changed));
         let waited = seam::elapsed(began).as_micros() as u64;

@@ -3,6 +3,7 @@
 //! balance of an account is the indexed number; the tokens of a list are its text.
 
 use super::draws::{self, Sequences};
+use super::families;
 use super::keys::Change;
 use super::mix::Work;
 use super::node::Start;
@@ -13,7 +14,8 @@ use crate::common;
 use crate::common::{Rng, decode, find, row, scan};
 use block::{Dba, FileId};
 use engine::{
-    Engine, Error, Isolation, LockOutcome, LockWait, Result, Session, TableDef, WriteOutcome,
+    Engine, Error, Isolation, LockOutcome, LockWait, Result, RowLock, Session, TableDef,
+    WriteOutcome,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +35,7 @@ pub struct Schema {
     pub sequences: Sequences,
     pub wide: Arc<TableDef>,
     pub keys: Arc<TableDef>,
+    pub families: Arc<TableDef>,
 }
 
 impl Schema {
@@ -44,6 +47,7 @@ impl Schema {
             sequences: draws::create(engine)?,
             wide: wide::create(engine)?,
             keys: common::create_table(engine),
+            families: families::create(engine)?,
         })
     }
 }
@@ -166,8 +170,8 @@ impl Client<'_> {
     /// Runs one transaction to its end. An error is one that no client may see.
     fn transaction(&mut self, engine: &Engine, start: &Start) -> Result<()> {
         let work = start.mix.work(self.rng);
-        // A definition is looked up as of now.
-        let one_snapshot = !matches!(work, Work::Tables | Work::Wide);
+        // A definition is looked up as of now, and so are children.
+        let one_snapshot = !matches!(work, Work::Tables | Work::Wide | Work::Families);
         let repeatable = self.rng.one_in(2) && one_snapshot;
         let began = Began {
             us: now_us(),
@@ -186,7 +190,9 @@ impl Client<'_> {
             Work::Tables => self.tables(engine),
             Work::Wide => self.wide(&start.schema.wide),
             Work::Keys => self.keys(&start.schema.keys, repeatable),
+            Work::Families => self.families(&start.schema.families, txn),
         };
+        self.shared.letting_go(txn, 0);
         match done {
             Ok(()) if self.rng.one_in(10) => self.roll_back(txn),
             Ok(()) => match self.s.commit() {
@@ -281,7 +287,10 @@ impl Client<'_> {
             return Err(Error::Corrupt(format!("row {id} is not there")));
         };
         let mut body = Vec::new();
-        match self.s.lock_row(t, rid, &snap, LockWait::Wait, &mut body)? {
+        match self
+            .s
+            .lock_row(t, rid, &snap, (RowLock::Update, LockWait::Wait), &mut body)?
+        {
             LockOutcome::Locked => {}
             LockOutcome::Changed => (_, grp, text) = decode(t, &body),
             other => return Err(Error::Corrupt(format!("row {id} is {other:?}"))),

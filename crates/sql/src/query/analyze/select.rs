@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Distinct, GroupByExpr, LimitClause, NonBlock, OrderByKind, Query,
+    self, Distinct, GroupByExpr, LimitClause, OrderByKind, Query,
     SelectItemQualifiedWildcardKind, SetExpr,
 };
 
@@ -20,9 +20,10 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
 use crate::parse::utility::TableLock;
-use crate::plan::found::{check_lockable, kind};
+use crate::plan::found::check_lockable;
+use crate::plan::locking::{self, Wanted, kind};
 use crate::plan::path::conjuncts;
-use crate::plan::{LockRows, SortKey, column_name};
+use crate::plan::{SortKey, column_name};
 use crate::types::SqlType;
 
 impl Analyzer<'_> {
@@ -605,15 +606,13 @@ impl Analyzer<'_> {
         for item in from {
             lockable(item, false, &mut found)?;
         }
-        let mut wanted: Vec<Option<LockRows>> = vec![None; found.len()];
+        let mut wanted: Vec<Option<Wanted>> = vec![None; found.len()];
         for clause in &q.locks {
             let kind = kind(clause);
-            let how = match clause.nonblock {
-                None => LockRows::Wait,
-                Some(NonBlock::Nowait) => LockRows::NoWait,
-                Some(NonBlock::SkipLocked) => LockRows::SkipLocked,
-            };
-            let named = clause.of.as_ref().map(names::Qualified::new).transpose()?;
+            let locking::Clause {
+                wanted: asked,
+                of: named,
+            } = locking::Clause::new(clause)?;
             let mut any = false;
             for (at, (alias, _, _, nullable)) in found.iter().enumerate() {
                 if named.as_ref().is_some_and(|n| n.name != *alias) {
@@ -625,7 +624,7 @@ impl Analyzer<'_> {
                         format!("{kind} cannot be applied to the nullable side of an outer join");
                     return Err(Error::new("0A000", message));
                 }
-                wanted[at] = wanted[at].max(Some(how));
+                wanted[at] = Some(asked.beside(wanted[at]));
             }
             if let Some(name) = named.filter(|_| !any) {
                 return Err(match scope.has_table(&name.name) {
@@ -641,10 +640,14 @@ impl Analyzer<'_> {
             }
         }
         let mut locks = Vec::new();
-        for ((_, table, row_id, _), how) in found.into_iter().zip(wanted) {
-            if let Some(how) = how {
+        for ((_, table, row_id, _), wanted) in found.into_iter().zip(wanted) {
+            if let Some(wanted) = wanted {
                 self.note_table(&table, TableLock::RowShare);
-                locks.push(RowLock { table, row_id, how });
+                locks.push(RowLock {
+                    table,
+                    row_id,
+                    wanted,
+                });
             }
         }
         Ok(locks)

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use crate::bind::Typed;
 use crate::dict::Table;
 use crate::expr::Expr;
-use crate::plan::{LockRows, SortKey};
+use crate::plan::SortKey;
+use crate::plan::locking::Wanted;
 use crate::query::aggregate::AggregateCall;
 use crate::query::plan::{Hashed, Register, SetKind};
 use crate::query::window::WindowCall;
@@ -169,7 +170,7 @@ pub enum RelationKind {
 pub struct RowLock {
     pub table: Arc<Table>,
     pub row_id: Register,
-    pub how: LockRows,
+    pub wanted: Wanted,
 }
 
 /// A subquery within an expression.

@@ -316,7 +316,7 @@ impl Planner<'_> {
                 .map(|l| LockedTable {
                     table: l.table.clone(),
                     row_id: self.at(l.row_id),
-                    how: l.how,
+                    wanted: l.wanted,
                 })
                 .collect(),
         };

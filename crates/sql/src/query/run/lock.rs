@@ -53,9 +53,9 @@ impl LockRun {
                 Datum::Null => continue,
                 other => return Err(Error::internal(format!("{other:?} as a row's id"))),
             };
-            let wait = wait_of(locked.how);
+            let how = (locked.wanted.lock, wait_of(locked.wanted.how));
             let snapshot = &frame.snapshot;
-            match lock(core, &locked.table, rid, snapshot, wait, &mut self.newest)? {
+            match lock(core, &locked.table, rid, snapshot, how, &mut self.newest)? {
                 LockOutcome::Locked => {}
                 LockOutcome::Changed => return Err(changed()),
                 LockOutcome::Gone | LockOutcome::Skipped => return Ok(false),

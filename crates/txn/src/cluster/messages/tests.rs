@@ -159,6 +159,17 @@ fn one_of_each() -> Vec<TxnMessage<'static>> {
             lock: resource,
             request: RequestId(6),
         },
+        TxnMessage::SharersWanted {
+            question: 3,
+            row: RowId(7),
+            lock: RowLock::NoKeyUpdate,
+        },
+        TxnMessage::Sharers {
+            question: 3,
+            holder: Some(TxnId::new(instance, 5)),
+            open: 0b10_0000,
+            cost,
+        },
     ]
 }
 
@@ -233,6 +244,8 @@ fn the_bytes_of_messages_are_pinned() {
             lock[1],
             (8, 6),
         ],
+        vec![(8, 3), (8, 7), (1, 2)],
+        with(&[(8, 3), (1, 1), (8, 2 << 48 | 5), (1, 0b10_0000)], &cost),
     ];
     let all = one_of_each();
     assert_eq!(all.len(), bodies.len());
@@ -257,7 +270,9 @@ fn the_bytes_of_messages_are_pinned() {
             "{message:?} with a byte more"
         );
     }
-    assert!(TxnMessage::decode(99, &[]).is_err() && TxnMessage::decode(119, &[]).is_err());
+    assert!(TxnMessage::decode(99, &[]).is_err() && TxnMessage::decode(121, &[]).is_err());
+    let unknown = numbers(&[(8, 3), (8, 7), (1, 4)]);
+    assert!(TxnMessage::decode(119, &unknown).is_err());
 }
 
 #[test]
@@ -332,6 +347,20 @@ fn answers_come_back() {
     }
     assert!(wire::decode::<Answer>(&numbers(&[(1, 3), (8, 0)])).is_err());
     assert!(wire::decode::<Answer>(&numbers(&[(1, 2), (8, 1)])).is_err());
+}
+
+#[test]
+fn nobody_may_share_a_row() {
+    let (question, holder, open, cost) = (3, None, 0, cost());
+    let message = TxnMessage::Sharers {
+        question,
+        holder,
+        open,
+        cost,
+    };
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes);
+    assert_eq!(TxnMessage::decode(message.kind(), &bytes), Ok(message));
 }
 
 #[test]
