@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::orders::{self, Orders};
 use crate::params::Instance;
 use crate::plan_cache::PlanCache;
+use crate::presence;
 use crate::session::{SqlSession, now_micros};
 
 pub struct Database {
@@ -62,6 +63,7 @@ impl Database {
                 let database = weak.upgrade().ok_or_else(stopped)?;
                 match question.first() {
                     Some(&orders::ORDER) => orders::respond(&database, question),
+                    Some(&presence::COUNT) => presence::respond(question),
                     _ => crate::views::respond(&database, question),
                 }
             }));

@@ -28,7 +28,7 @@ pub struct Role {
     pub replication: bool,
     #[serde(default)]
     pub bypass_rls: bool,
-    /// Sessions at once on each instance; -1: no limit.
+    /// Sessions at once, over all instances; -1: no limit.
     pub connection_limit: i32,
     #[serde(default)]
     pub password: Option<Password>,

@@ -230,7 +230,10 @@ impl Instance {
 
 /// Whether ALTER SYSTEM SET of this parameter takes effect before the next start.
 fn takes_effect(param: &Param) -> bool {
-    matches!(param.context, Context::System | Context::Session)
+    matches!(
+        param.context,
+        Context::System | Context::Superuser | Context::Session
+    )
 }
 
 /// The parameter of that name, and the value in canonical form.

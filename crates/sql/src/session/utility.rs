@@ -295,12 +295,11 @@ impl SqlSession {
         if name == "all" {
             return Ok(self
                 .core
-                .settings
-                .all()
+                .seen_settings()
                 .map(|(p, v)| vec![text(p.name), text(&v), text(p.description)])
                 .collect());
         }
-        let value = self.core.settings.show(name)?;
+        let value = self.core.show(name)?;
         Ok(vec![vec![Datum::Text(value)]])
     }
 
