@@ -56,11 +56,6 @@ impl Password {
     pub fn as_text(&self) -> &str {
         &self.0
     }
-
-    /// `None` if the dictionary has something else, with which nobody is let in.
-    pub fn verifier(&self) -> Option<scram::Verifier> {
-        self.0.parse().ok()
-    }
 }
 
 impl Role {
