@@ -310,6 +310,10 @@ fn parameters_of_superusers_are_not_for_others() {
         assert_eq!(bob.error(sql), set, "{sql}");
     }
     admin.run("set log_statement = 'all'; reset log_statement");
+    let reset_all = denied("permission denied to perform ALTER SYSTEM RESET ALL");
+    assert_eq!(bob.error("alter system reset all"), reset_all);
+    admin.run("alter system set work_mem = '5MB'");
+    admin.run("alter system reset all");
     let session = denied("permission denied to set session authorization \"su\"");
     assert_eq!(bob.error("set session authorization su"), session);
     admin.run("begin; set role bob");
@@ -371,4 +375,40 @@ fn parameters_of_superusers_are_not_for_others() {
     );
     // Oneself.
     expect_end(bob.try_rows("select pg_terminate_backend(pg_backend_pid())"));
+}
+
+/// VACUUM FULL of a table of somebody else waited for its readers, and kept new ones out meanwhile.
+#[test]
+fn vacuum_and_analyze_skip_the_tables_of_others() {
+    let pair = up("rights-vacuum");
+    let mut admin = connect(pair.port(1), "admin");
+    admin.run(ROLES);
+    admin.run("create table t (i int)");
+    admin.run("begin; lock table t");
+    let mut bob = connect_as("bob", pair.port(2), "bob");
+    bob.run("set lock_timeout = '10s'; create table own (i int)");
+    bob.said();
+    for (sql, what) in [
+        ("vacuum t", "vacuum"),
+        ("vacuum full t", "vacuum"),
+        ("vacuum analyze t, own", "vacuum"),
+        ("vacuum", "vacuum"),
+        ("analyze t", "analyze"),
+        ("analyze own, t", "analyze"),
+        ("analyze", "analyze"),
+    ] {
+        bob.run(sql);
+        let skipped =
+            format!("WARNING 01000: skipping \"t\" --- only table or database owner can {what} it");
+        assert_eq!(bob.said(), [skipped], "{sql}");
+    }
+    assert_eq!(bob.error("analyze nosuch").1, "42P01");
+    admin.run("commit; alter table t owner to bob");
+    bob.run("vacuum t");
+    bob.run("analyze t");
+    assert_eq!(bob.said(), [""; 0]);
+    // A superuser maintains all.
+    admin.run("vacuum analyze t, own");
+    admin.run("analyze");
+    assert_eq!(admin.said(), [""; 0]);
 }

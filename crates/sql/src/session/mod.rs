@@ -48,6 +48,9 @@ pub struct SqlSession {
     savepoints: Vec<Savepoint>,
     /// A Query message with several statements is under way: they stand or fall together.
     multi: bool,
+    /// A statement of the extended protocol has run in the implicit transaction, which more may
+    /// follow in before the Sync.
+    pipelined: bool,
 }
 
 impl SqlSession {
@@ -87,6 +90,7 @@ impl SqlSession {
             state: State::Idle,
             savepoints: Vec::new(),
             multi: false,
+            pipelined: false,
         }
     }
 
