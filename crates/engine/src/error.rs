@@ -126,10 +126,10 @@ impl Error {
         }
     }
 
-    /// What the client is told besides the message, in lines.
-    pub fn detail(&self) -> Option<String> {
+    /// The circle of a deadlock.
+    pub fn ring(&self) -> Option<&txn::Ring> {
         match self {
-            Error::Txn(e) => e.detail(),
+            Error::Txn(e) => e.ring(),
             _ => None,
         }
     }

@@ -37,6 +37,9 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"BRIC");
 /// - 3: answers about transactions, locks and groups say what they took.
 /// - 4: a wait for a transaction says since when its session looked, and ends at a rollback to a
 ///   savepoint.
+/// - 5: orders to sessions and questions for views say by whose rights they are given; a deadlock
+///   says of which roles its sessions are; the sessions of a role are asked for.
+/// - 5, too: a table lock has one queue at its master; rows have sharers, who are asked for.
 pub const VERSION: u16 = 5;
 pub const HEADER_BYTES: usize = 96;
 pub const NOTE_BYTES: usize = 24;
@@ -420,7 +423,7 @@ mod tests {
             hex,
             concat!(
                 "42524943",
-                "0400",
+                "0500",
                 "02",
                 "02",
                 "8877665544332211",

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::verifier::Verifier;
-use crate::{KEY_BYTES, hmac, same, sha256};
+use crate::{KEY_BYTES, hmac, random_bytes, same, sha256};
 
 /// Random bytes in the server's nonce, as in PostgreSQL.
 const NONCE_BYTES: usize = 18;
@@ -107,10 +107,7 @@ impl Exchange {
         verifier: Verifier,
         first: &[u8],
     ) -> Result<(Exchange, String), Error> {
-        let mut random = [0; NONCE_BYTES];
-        ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut random)
-            .map_err(|_| Error::Random)?;
-        let own = STANDARD.encode(random);
+        let own = STANDARD.encode(random_bytes::<NONCE_BYTES>()?);
         Exchange::begin_with(mechanism, binding, verifier, first, &own)
     }
 

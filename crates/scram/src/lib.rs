@@ -3,6 +3,8 @@
 //! **Invariants.** No password and no key is in any `Debug` output or error. Whatever the bytes of
 //! a client, the answer is a value or an error.
 
+#[cfg(any(test, feature = "count"))]
+pub mod count;
 mod exchange;
 mod verifier;
 
@@ -11,7 +13,13 @@ pub use verifier::{ITERATIONS, Verifier, is_md5};
 
 /// Random bytes for a secret.
 pub fn random() -> Result<[u8; KEY_BYTES], Error> {
-    let mut bytes = [0; KEY_BYTES];
+    random_bytes()
+}
+
+fn random_bytes<const N: usize>() -> Result<[u8; N], Error> {
+    #[cfg(any(test, feature = "count"))]
+    count::note(|steps| steps.random_bytes += N as u64);
+    let mut bytes = [0; N];
     ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes)
         .map_err(|_| Error::Random)?;
     Ok(bytes)
@@ -27,6 +35,8 @@ fn same(a: &[u8; KEY_BYTES], b: &[u8; KEY_BYTES]) -> bool {
 }
 
 fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; KEY_BYTES] {
+    #[cfg(any(test, feature = "count"))]
+    count::note(|steps| steps.hashes += 1);
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, key);
     let mut context = ring::hmac::Context::with_key(&key);
     parts.iter().for_each(|part| context.update(part));
@@ -34,6 +44,8 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; KEY_BYTES] {
 }
 
 fn sha256(bytes: &[u8]) -> [u8; KEY_BYTES] {
+    #[cfg(any(test, feature = "count"))]
+    count::note(|steps| steps.hashes += 1);
     key_of(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref())
 }
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::{KEY_BYTES, hmac, sha256};
+use crate::{Error, KEY_BYTES, hmac, random_bytes, sha256};
 
 /// Rounds of the hash of a password, as in PostgreSQL. RFC 7677 asks for as many at least.
 pub const ITERATIONS: u32 = 4096;
@@ -39,9 +39,8 @@ pub fn is_md5(text: &str) -> bool {
 
 impl Verifier {
     /// Of a password that somebody chooses. Fails if the system gives no random bytes.
-    pub fn of_password(password: &str) -> Result<Verifier, ring::error::Unspecified> {
-        let mut salt = [0; SALT_BYTES];
-        ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut salt)?;
+    pub fn of_password(password: &str) -> Result<Verifier, Error> {
+        let salt: [u8; SALT_BYTES] = random_bytes()?;
         let rounds = NonZeroU32::new(ITERATIONS).expect("invariant: there are rounds");
         Ok(Verifier::salted(password, &salt, rounds))
     }
@@ -50,6 +49,8 @@ impl Verifier {
         let prepared = stringprep::saslprep(password);
         // A password that may not be one for SASL is used as it is, as in PostgreSQL.
         let password = prepared.as_deref().unwrap_or(password);
+        #[cfg(any(test, feature = "count"))]
+        crate::count::note(|steps| steps.rounds += u64::from(iterations.get()));
         let mut salted = [0; KEY_BYTES];
         ring::pbkdf2::derive(
             ring::pbkdf2::PBKDF2_HMAC_SHA256,
@@ -87,6 +88,8 @@ impl Verifier {
 
 impl fmt::Display for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[cfg(any(test, feature = "count"))]
+        crate::count::note(|steps| steps.verifiers += 1);
         write!(
             f,
             "{NAME}${}:{}${}:{}",
@@ -106,6 +109,8 @@ impl FromStr for Verifier {
     type Err = NoVerifier;
 
     fn from_str(text: &str) -> Result<Verifier, NoVerifier> {
+        #[cfg(any(test, feature = "count"))]
+        crate::count::note(|steps| steps.verifiers += 1);
         let parse = || {
             let rest = text.strip_prefix(NAME)?.strip_prefix('$')?;
             let (cost, keys) = rest.split_once('$')?;

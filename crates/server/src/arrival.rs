@@ -13,7 +13,6 @@ use crate::client::Connection;
 use crate::connection::{Input, Output};
 use crate::listener::{Served, ServerConfig};
 use crate::options;
-use crate::presence::Presence;
 use crate::registry::{self, Entry};
 use crate::startup::Startup;
 use crate::tls::{Tls, TlsSession};
@@ -38,7 +37,7 @@ impl Arriving<'_> {
         &self,
         input: &mut Input,
         output: &mut Output,
-    ) -> Result<(SqlSession, Connection, Presence), Refusal> {
+    ) -> Result<(SqlSession, Connection), Refusal> {
         let Arriving {
             startup,
             entry,
@@ -63,19 +62,10 @@ impl Arriving<'_> {
                 .detail(format!("The limit is {limit} sessions (max_sessions)."))
                 .into());
         }
-        // Superusers have no limit of their own, as in PostgreSQL.
-        let own = match role.superuser {
-            true => None,
-            false => usize::try_from(role.connection_limit).ok(),
-        };
-        let presence = self.served.presences.enter(role.oid, own).ok_or_else(|| {
-            let why = format!("too many connections for role \"{}\"", role.name);
-            Error::new("53300", why)
-        })?;
+        database.enter(&role, self.identity(role.oid))?;
         if entry.registry().is_stopping() {
             return Err(Error::new("57P03", "the database system is shutting down").into());
         }
-        self.identify();
         if startup.replication {
             return Err(Error::unsupported("replication connections").into());
         }
@@ -83,7 +73,7 @@ impl Arriving<'_> {
         parameters.extend_from_slice(&startup.parameters);
         let mut session = SqlSession::new(database, &startup.user, &startup.database, &parameters)?;
         self.greet(database, &mut session, &secret, output)?;
-        Ok((session, connection, presence))
+        Ok((session, connection))
     }
 
     fn database(&self) -> Result<&Arc<Database>, Error> {
@@ -119,15 +109,16 @@ impl Arriving<'_> {
         client.authenticate(input, output)
     }
 
-    fn identify(&self) {
+    fn identity(&self, role: u32) -> wait::session::Identity {
         let mut parameters = self.startup.parameters.iter();
         let program = parameters.find(|(name, _)| name == "application_name");
-        wait::session::identify(wait::session::Identity {
+        wait::session::Identity {
+            role,
             user: self.startup.user.clone(),
             program: program.map(|(_, value)| value.clone()).unwrap_or_default(),
             database: self.startup.database.clone(),
             client: self.peer.to_string(),
-        });
+        }
     }
 
     fn greet(

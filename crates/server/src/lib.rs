@@ -22,7 +22,6 @@ mod network;
 mod options;
 mod pmon;
 mod poll;
-mod presence;
 mod registry;
 mod rules;
 mod session;

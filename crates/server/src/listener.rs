@@ -30,7 +30,6 @@ use crate::backend::{self, Severity};
 use crate::connection::{Input, Output};
 use crate::guesses::Guesses;
 use crate::pmon::Pmon;
-use crate::presence::Presences;
 use crate::registry::{Entry, Registry};
 use crate::rules::Rules;
 use crate::session::{End, Session};
@@ -98,7 +97,6 @@ pub struct Served {
     pub database: OnceLock<Arc<Database>>,
     pub tls: OnceLock<Tls>,
     pub guesses: Arc<Guesses>,
-    pub presences: Arc<Presences>,
 }
 
 impl Bound {
@@ -313,7 +311,7 @@ fn connection(
             deadline,
         };
         match arriving.open_session(&mut input, &mut output) {
-            Ok((sql, connection, _presence)) => {
+            Ok((sql, connection)) => {
                 output.of_session(&sql);
                 let end = Session::new(sql, entry, connection).run(&mut input, &mut output);
                 debug_assert!(matches!(end, End::Client | End::Told));

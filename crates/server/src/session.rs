@@ -555,6 +555,7 @@ impl<'r> Session<'r> {
     }
 
     fn error_response(&self, severity: Severity, error: &Error, output: &mut Output) {
+        let error = &self.sql.for_client(error);
         let encoding = self.sql.client_encoding();
         backend::error_response(&mut output.buffer, severity, error, encoding);
     }

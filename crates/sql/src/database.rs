@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::orders::{self, Orders};
 use crate::params::Instance;
 use crate::plan_cache::PlanCache;
+use crate::presence;
 use crate::session::{SqlSession, now_micros};
 
 pub struct Database {
@@ -62,6 +63,7 @@ impl Database {
                 let database = weak.upgrade().ok_or_else(stopped)?;
                 match question.first() {
                     Some(&orders::ORDER) => orders::respond(&database, question),
+                    Some(&presence::COUNT) => presence::respond(question),
                     _ => crate::views::respond(&database, question),
                 }
             }));
@@ -109,11 +111,14 @@ impl Database {
         let Some(door) = dict.door() else {
             return Err(Error::internal("the dictionary has no secret of the door"));
         };
-        let mock = door.mock(user);
+        // Both have the same steps: a verifier that is made, and one that is read.
+        let mock = door.mock(user).to_string();
         let lasting = |r: &&Arc<Role>| r.valid_until.is_none_or(|until| until >= now_micros());
         let role = dict.role(user).filter(lasting);
-        let known = role.and_then(|r| r.password.as_ref()?.verifier());
-        Ok(known.unwrap_or(mock))
+        let password = role.and_then(|r| r.password.as_ref());
+        let asked = password.map_or(&*mock, |p| p.as_text());
+        let read = asked.parse().or_else(|_| mock.parse());
+        read.map_err(|_| Error::internal("no verifier is read from what was made of one"))
     }
 
     /// The role of a client that has proved to be this user.
@@ -225,10 +230,9 @@ mod tests {
         session.sync().unwrap();
     }
 
-    /// Found by histories: `create table` here, whose session waited for another instance to hear of its commit, `create index` there, an insert here without an entry in that index.
-    #[test]
-    fn what_is_read_is_not_hidden_by_what_was_published_before() {
-        let dir = std::env::temp_dir().join(format!("braid-publication-{}", std::process::id()));
+    /// A database in a directory of its own.
+    fn opened(name: &str) -> (std::path::PathBuf, Arc<Engine>, Arc<Database>) {
+        let dir = std::env::temp_dir().join(format!("braid-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
         let mut config = Config::new(&dir);
@@ -241,6 +245,53 @@ mod tests {
         let params = Instance::new(None);
         params.state("superuser", "tester".into());
         let database = Database::open(engine.clone(), Arc::new(params)).unwrap();
+        (dir, engine, database)
+    }
+
+    /// The steps of a failed exchange, by which a client with a clock could tell a user who exists
+    /// from one who does not.
+    fn steps(database: &Database, user: &str) -> scram::count::Steps {
+        let ((), steps) = scram::count::steps_of(|| {
+            let verifier = database.verifier(user).unwrap();
+            let first = b"n,,n=,r=nonce";
+            let (exchange, answer) =
+                scram::Exchange::begin(scram::Mechanism::Plain, None, verifier, first).unwrap();
+            let nonce = answer.split(',').next().unwrap();
+            let proof = "A".repeat(43);
+            let last = format!("c=biws,{nonce},p={proof}=");
+            assert_eq!(exchange.finish(last.as_bytes()), Ok(scram::Proof::Wrong));
+        });
+        steps
+    }
+
+    #[test]
+    fn a_wrong_user_takes_the_steps_of_a_wrong_password() {
+        let (dir, engine, database) = opened("steps");
+        let mut session = SqlSession::new(&database, "tester", "braid", &[]).unwrap();
+        for sql in [
+            "create user ann password 'tiger'",
+            "create user bare",
+            "create user late password 'x' valid until '2020-01-01'",
+            "create role closed password 'x'",
+        ] {
+            execute(&mut session, sql);
+        }
+        let known = steps(&database, "ann");
+        assert_eq!(known.rounds, 0, "no password is hashed for a client");
+        assert!(known.hashes > 0 && known.verifiers > 0 && known.random_bytes > 0);
+        for user in ["eve", "bare", "late", "closed", ""] {
+            assert_eq!(steps(&database, user), known, "{user:?}");
+        }
+        drop(session);
+        drop(database);
+        engine.stop(&Quiet).unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// Found by histories: `create table` here, whose session waited for another instance to hear of its commit, `create index` there, an insert here without an entry in that index.
+    #[test]
+    fn what_is_read_is_not_hidden_by_what_was_published_before() {
+        let (dir, engine, database) = opened("publication");
         let mut session = SqlSession::new(&database, "tester", "braid", &[]).unwrap();
         execute(&mut session, "create table t (id bigint)");
         let created = database.dict().table("t").unwrap().oid;

@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
+
+use txn::Ring;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -27,6 +30,9 @@ pub struct Fields {
     pub routine: Option<&'static str>,
     /// No other lane is to be asked.
     decided: bool,
+    /// The circle of a deadlock. `detail` tells it without what the sessions run, which
+    /// [`Error::told_to`] adds for those who may see it.
+    ring: Option<Arc<Ring>>,
 }
 
 impl Error {
@@ -43,6 +49,7 @@ impl Error {
             constraint: None,
             routine: None,
             decided: false,
+            ring: None,
         }))
     }
     /// A feature that PostgreSQL has and Braid does not.
@@ -103,6 +110,14 @@ impl Error {
     pub fn message(&self) -> &str {
         &self.0.message
     }
+    /// The error as it is told to a client that may see what sessions of certain roles run.
+    pub(crate) fn told_to(&self, may_see: impl Fn(u32) -> bool) -> Error {
+        let error = self.again();
+        match self.0.ring.as_ref().map(|ring| ring.told_to(may_see)) {
+            Some(detail) => error.detail(detail),
+            None => error,
+        }
+    }
     /// The same error once more, for where only a reference to it came through.
     pub(crate) fn again(&self) -> Error {
         Error(self.0.clone())
@@ -136,9 +151,10 @@ impl From<engine::Error> for Error {
     fn from(e: engine::Error) -> Error {
         let state = e.sqlstate();
         let text = e.to_string();
-        if let Some(detail) = e.detail() {
-            let e = Error::new(state, text).detail(detail);
-            return e.hint("See server log for query details.");
+        if let Some(ring) = e.ring() {
+            let mut deadlock = Error::new(state, text).detail(ring.told_to(|_| false));
+            deadlock.0.ring = Some(Arc::new(ring.clone()));
+            return deadlock.hint("See server log for query details.");
         }
         match e {
             engine::Error::UniqueViolation { index, .. } => {

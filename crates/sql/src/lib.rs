@@ -10,6 +10,7 @@
 //! - Definitions changed by a transaction are seen by that session alone until its commit is published.
 
 pub mod api;
+mod authority;
 mod bind;
 mod copy;
 mod database;
@@ -27,6 +28,7 @@ pub mod pgtype;
 mod plan;
 mod plan_cache;
 pub mod prepared;
+mod presence;
 mod query;
 mod service;
 mod session;

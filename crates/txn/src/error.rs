@@ -78,10 +78,10 @@ impl Error {
         Error::Deadlock(Box::new(ring))
     }
 
-    /// What goes with the message, in lines.
-    pub fn detail(&self) -> Option<String> {
+    /// The circle of a deadlock.
+    pub fn ring(&self) -> Option<&Ring> {
         match self {
-            Error::Deadlock(ring) => Some(ring.to_string()),
+            Error::Deadlock(ring) => Some(ring),
             _ => None,
         }
     }

@@ -18,6 +18,8 @@ const MAX_WHAT: usize = 256;
 pub(crate) struct Waiting {
     pub instance: InstanceId,
     pub sid: u32,
+    /// Object id of the role that the session has proved to be; zero: of none.
+    role: u32,
     /// The lock that is waited for: its mode and its name, at most [`MAX_WHAT`] bytes.
     what: String,
     /// What the session runs, at most [`MAX_STATEMENT`] bytes.
@@ -31,12 +33,12 @@ impl Waiting {
         resource: Resource,
         mode: LockMode,
     ) -> Waiting {
-        let sessions = wait::session::list();
-        let session = sessions.iter().find(|s| s.sid == sid);
-        let statement = session.and_then(|s| s.sql());
+        let session = wait::session::find(sid);
+        let statement = session.as_ref().and_then(|s| s.sql());
         Waiting {
             instance,
             sid,
+            role: session.map_or(0, |s| s.identity().role),
             what: cut(&what(resource, mode), MAX_WHAT),
             statement: cut(statement.as_deref().unwrap_or_default(), MAX_STATEMENT),
         }
@@ -103,6 +105,7 @@ impl Codec<u32> for Sid {
 fields! { impl Waiting {
     instance,
     sid as Sid,
+    role,
     what as Text<MAX_WHAT>,
     statement as Text<MAX_STATEMENT>,
 } }
@@ -111,7 +114,7 @@ fields! { impl Waiting {
 pub(crate) type Told = Short<Own, 0, MAX_TOLD>;
 
 /// A circle of waits, each for the next one's session and the last for the first one's. Its text
-/// has a line for each wait and then one for each statement.
+/// has a line for each wait and then one for each statement. The text as a whole is for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ring {
     /// The first [`MAX_TOLD`] of them.
@@ -125,10 +128,16 @@ impl Ring {
         waits.truncate(MAX_TOLD);
         Ring { waits, length }
     }
-}
 
-impl fmt::Display for Ring {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// The text for a client that may see only what sessions of certain roles run.
+    pub fn told_to(&self, may_see: impl Fn(u32) -> bool) -> String {
+        self.lines(|wait| match may_see(wait.role) {
+            true => &wait.statement,
+            false => wait::session::HIDDEN,
+        })
+    }
+
+    fn lines<'r>(&'r self, statement: impl Fn(&'r Waiting) -> &'r str) -> String {
         let whole = self.waits.len() == self.length;
         let mut lines = Vec::new();
         for (n, wait) in self.waits.iter().enumerate() {
@@ -149,9 +158,15 @@ impl fmt::Display for Ring {
             ));
         }
         for wait in self.waits.iter().filter(|w| !w.statement.is_empty()) {
-            lines.push(format!("Process {}: {}", process(wait), wait.statement));
+            lines.push(format!("Process {}: {}", process(wait), statement(wait)));
         }
-        f.write_str(&lines.join("\n"))
+        lines.join("\n")
+    }
+}
+
+impl fmt::Display for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.lines(|wait| &wait.statement))
     }
 }
 
@@ -183,6 +198,27 @@ mod tests {
                     blocked by process 20000007 of instance 2.\n\
                     Process 20000007 of instance 2: update t";
         assert_eq!(ring.to_string(), told);
+    }
+
+    #[test]
+    fn a_client_is_not_told_what_others_run() {
+        let of = |role, wait| Waiting { role, ..wait };
+        let waits = vec![
+            of(7, waiting(1, "update t")),
+            of(8, waiting(2, "select 'secret'")),
+            of(0, waiting(3, "")),
+        ];
+        let ring = Ring::new(waits, 3);
+        let told = ring.told_to(|role| role == 7);
+        let lines: Vec<&str> = told.lines().skip(3).collect();
+        assert_eq!(
+            lines,
+            [
+                "Process 20000001 of instance 2: update t",
+                "Process 20000002 of instance 2: <insufficient privilege>",
+            ]
+        );
+        assert_eq!(ring.told_to(|_| true), ring.to_string());
     }
 
     #[test]

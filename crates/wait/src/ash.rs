@@ -25,6 +25,8 @@ pub struct AshRow {
     pub serial: u32,
     pub kind: Kind,
     pub program: Arc<str>,
+    /// Object id of the session's role; zero: of none.
+    pub role: u32,
     pub event: Option<Event>,
     pub params: [u64; 3],
     /// The microseconds that the wait had lasted.
@@ -145,21 +147,21 @@ impl AshSampler {
             Some(w) => w.event.class() == Class::Idle,
             None => !s.is_active() || s.kind == Kind::Background,
         };
-        let program = || {
-            let named = s.identity().program;
-            if named.is_empty() {
-                s.name.as_str().into()
-            } else {
-                named.into()
-            }
-        };
-        (!idle).then(|| AshRow {
+        if idle {
+            return None;
+        }
+        let who = s.identity();
+        Some(AshRow {
             sample_id: self.sample_id,
             sample_time: now,
             sid: s.sid,
             serial: s.serial,
             kind: s.kind,
-            program: program(),
+            program: match who.program.is_empty() {
+                true => s.name.as_str().into(),
+                false => who.program.into(),
+            },
+            role: who.role,
             event: waiting.map(|w| w.event),
             params: waiting.map_or([0; 3], |w| w.params),
             time_waited_us: waiting.map_or(0, |w| w.for_ns / 1000),

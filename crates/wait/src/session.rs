@@ -114,9 +114,15 @@ pub(crate) fn bucket_of(ns: u64) -> usize {
 
 const NO_EVENT: u64 = u64::MAX;
 
+/// What is shown instead of a statement to those who may not see it; PostgreSQL's words.
+pub const HIDDEN: &str = "<insufficient privilege>";
+
 /// The user of a session, and what for. It changes seldom, so a latch will do.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
+    /// Object id of the role that has proved itself; zero as long as none has.
+    pub role: u32,
+    /// The name of that role when it did.
     pub user: String,
     pub program: String,
     pub database: String,

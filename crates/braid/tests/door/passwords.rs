@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::process::Command;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use postgres::NoTls;
 use testkit::processes::{Database, Instance};
+use testkit::waiting;
 use testkit::wire::{Client, Message, PROTOCOL_3_0};
 
 const RULES: &str = "access_rules=local all tester trust; local all all scram-sha-256";
@@ -113,6 +115,109 @@ fn a_wrong_user_looks_like_a_wrong_password() {
         .map(|user| told(database.port(2), user)[1].1.clone())
         .collect();
     assert_eq!(salts.len(), 4);
+}
+
+/// Each instance counted for itself: a role with one connection had one on each.
+#[test]
+fn the_connections_of_a_role_are_counted_over_all_instances() {
+    let database = Database::up("door-limit", 2, &["--set", "redo_file_size=32MB"]);
+    let mut root = database.client(1);
+    root.batch_execute(
+        "create user few connection limit 2; create user nobody connection limit 0;
+         create user su superuser connection limit 0; create user many",
+    )
+    .expect("users");
+    let enter = |user: &str, of: u16| {
+        let (host, port) = ("127.0.0.1", database.port(of));
+        let mut config = postgres::Config::new();
+        config.host(host).port(port).dbname("braid").user(user);
+        config.connect(NoTls)
+    };
+    let refused = |user: &str, of: u16| {
+        let error = enter(user, of).err().expect("it is refused");
+        let error = error.as_db_error().expect("by the server").clone();
+        let told = format!("too many connections for role \"{user}\"");
+        assert_eq!((error.code().code(), error.message()), ("53300", &*told));
+    };
+    let (first, second) = (enter("few", 1), enter("few", 2));
+    (1..=2).for_each(|of| refused("few", of));
+    (1..=2).for_each(|of| refused("nobody", of));
+    let others = ["su", "many", "many", "many"].map(|user| enter(user, 2).expect(user));
+    // A place that is free again is free on every instance.
+    drop(first.expect("the first"));
+    let third = waiting::answer(|| enter("few", 2), |e| format!("{e:?}"));
+    refused("few", 1);
+    root.batch_execute("alter role few connection limit 3")
+        .expect("more");
+    let fourth = enter("few", 1).expect("one more");
+    refused("few", 2);
+    drop((second, third, fourth, others));
+    let gone = "select count(*) from pg_stat_activity where usename = 'few'";
+    waiting::until("all have left", || {
+        let left: i64 = root.query_one(gone, &[]).expect(gone).get(0);
+        left == 0
+    });
+
+    // All at once, on both: no more than may, and all that may.
+    for _ in 0..5 {
+        let gate = Arc::new(Barrier::new(12));
+        let arrivals: Vec<_> = (0..12)
+            .map(|n| {
+                let (gate, port) = (gate.clone(), database.port(1 + n % 2));
+                std::thread::spawn(move || {
+                    gate.wait();
+                    let mut config = postgres::Config::new();
+                    config
+                        .host("127.0.0.1")
+                        .port(port)
+                        .dbname("braid")
+                        .user("few");
+                    config.connect(NoTls)
+                })
+            })
+            .collect();
+        let entered: Vec<_> = arrivals
+            .into_iter()
+            .map(|a| a.join().expect("no panic"))
+            .collect();
+        let inside = entered.iter().filter(|e| e.is_ok()).count();
+        for refused in entered.iter().filter_map(|e| e.as_ref().err()) {
+            assert_eq!(
+                refused.code().map(|c| c.code()),
+                Some("53300"),
+                "{refused:?}"
+            );
+        }
+        assert_eq!(inside, 3);
+        drop(entered);
+        waiting::until("all have left", || {
+            let left: i64 = root.query_one(gone, &[]).expect(gone).get(0);
+            left == 0
+        });
+    }
+
+    // An instance that does not say how many it has.
+    root.batch_execute("alter system set gv_view_timeout = 300")
+        .expect("set");
+    database.signal(2, "-STOP");
+    let unknown = enter("few", 1).err();
+    let unlimited = enter("many", 1).is_ok();
+    database.signal(2, "-CONT");
+    let unknown = unknown.expect("it is not counted");
+    assert_eq!(
+        unknown.code().map(|c| c.code()),
+        Some("57P03"),
+        "{unknown:?}"
+    );
+    assert!(unlimited);
+    enter("few", 1).expect("it is counted again");
+    // One that has died has none.
+    let _lost = [enter("few", 2), enter("few", 2)];
+    database.signal(2, "-9");
+    let mut entered = Vec::new();
+    while entered.len() < 3 {
+        entered.push(waiting::answer(|| enter("few", 1), |e| format!("{e:?}")));
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod cancel;
 mod functions;
+mod rights;
 mod views;
 
 use postgres::{Client, SimpleQueryMessage};
@@ -27,12 +28,16 @@ struct Heard {
 }
 
 fn connect(port: u16, program: &str) -> Heard {
+    connect_as("tester", port, program)
+}
+
+fn connect_as(user: &str, port: u16, program: &str) -> Heard {
     let notices: Arc<Mutex<Vec<String>>> = Arc::default();
     let heard = notices.clone();
     let client = postgres::Config::new()
         .host("127.0.0.1")
         .port(port)
-        .user("tester")
+        .user(user)
         .dbname("braid")
         .application_name(program)
         .notice_callback(move |n| {
@@ -95,6 +100,12 @@ impl Heard {
 }
 
 impl Heard {
+    /// Runs a statement on a thread of its own.
+    fn start(mut self, sql: &str) -> Running {
+        let (pid, sql) = (self.pid(), sql.to_string());
+        let thread = std::thread::spawn(move || (self.try_rows(&sql), self));
+        Running { pid, thread }
+    }
     /// The session was ended while it was idle.
     fn expect_end(&mut self) {
         expect_end(self.try_rows("select 1"));
@@ -148,9 +159,7 @@ struct Running {
 fn run(port: u16, program: &str, before: &str, sql: &str) -> Running {
     let mut session = connect(port, program);
     session.run(before);
-    let (pid, sql) = (session.pid(), sql.to_string());
-    let thread = std::thread::spawn(move || (session.try_rows(&sql), session));
-    Running { pid, thread }
+    session.start(sql)
 }
 
 impl Running {

@@ -130,3 +130,99 @@ fn the_client_is_told_of_parameters_that_a_rollback_brings_back() {
         assert_eq!(told(&mut c, sql), expected, "{sql}");
     }
 }
+
+/// What the client is told of these statements, sent by the extended protocol before one Sync.
+fn pipelined(client: &mut Client, statements: &[&str]) -> Vec<String> {
+    let messages: Vec<Message> = statements
+        .iter()
+        .flat_map(|sql| {
+            [
+                parse("", sql, &[]),
+                bind("", "", &[], &[], &[]),
+                execute("", 0),
+            ]
+        })
+        .chain([SYNC])
+        .collect();
+    client.send(&messages);
+    let answer = client.until(b'Z');
+    let told = answer.iter().filter_map(|m| match m.0 {
+        b'C' | b'Z' => Some(text(&m.1)),
+        b'E' | b'N' => Some(m.field(b'C')),
+        _ => None,
+    });
+    told.collect()
+}
+
+/// ALTER SYSTEM ran in a block whose rollback did not undo it, and DISCARD ALL and VACUUM in a
+/// message of several statements. PostgreSQL 15's answers.
+#[test]
+fn what_cannot_be_undone_is_refused_among_others() {
+    let instance = Instance::start("wire-transaction-alone");
+    let mut c = Client::connect(instance.port);
+    told(&mut c, "create table t (i int); create role ann");
+    let alter = "alter system set work_mem = '5MB'";
+    for (sql, expected) in [
+        ("vacuum; select 1", &["25001", "I"][..]),
+        ("select 1; vacuum", &["SELECT 1", "25001", "I"]),
+        ("select 1; vacuum full t", &["SELECT 1", "25001", "I"]),
+        ("commit; vacuum", &["25P01", "COMMIT", "25001", "I"]),
+        ("begin; vacuum", &["BEGIN", "25001", "E"]),
+        ("rollback", &["ROLLBACK", "I"]),
+        ("discard all; select 1", &["25001", "I"]),
+        ("begin; discard all", &["BEGIN", "25001", "E"]),
+        ("rollback", &["ROLLBACK", "I"]),
+        (
+            "alter system set work_mem = '5MB'; select 1",
+            &["25001", "I"],
+        ),
+        (
+            "select 1; alter system reset work_mem",
+            &["SELECT 1", "25001", "I"],
+        ),
+        (
+            "begin; alter system set work_mem = '5MB'",
+            &["BEGIN", "25001", "E"],
+        ),
+        ("rollback", &["ROLLBACK", "I"]),
+        (
+            "begin; create index concurrently on t (i)",
+            &["BEGIN", "25001", "E"],
+        ),
+        ("rollback", &["ROLLBACK", "I"]),
+        (
+            "checkpoint; analyze t; select 1",
+            &["CHECKPOINT", "ANALYZE", "SELECT 1", "I"],
+        ),
+        ("vacuum", &["VACUUM", "I"]),
+        (alter, &["ALTER SYSTEM", "I"]),
+        ("create index concurrently on t (i)", &["CREATE INDEX", "I"]),
+    ] {
+        assert_eq!(told(&mut c, sql), expected, "{sql}");
+    }
+    for (statements, expected) in [
+        (&["vacuum", "vacuum"][..], &["VACUUM", "25001", "I"][..]),
+        (&["select 1", "vacuum"], &["SELECT 1", "25001", "I"]),
+        (&["vacuum", "select 1"], &["VACUUM", "SELECT 1", "I"]),
+        (&["select 1", "discard all"], &["SELECT 1", "25001", "I"]),
+        (&["select 1", alter], &["SELECT 1", "25001", "I"]),
+        (&[alter, "vacuum"], &["ALTER SYSTEM", "VACUUM", "I"]),
+        (&["begin", "vacuum"], &["BEGIN", "25001", "E"]),
+        (&["rollback"], &["ROLLBACK", "I"]),
+        (
+            &["select 1", "begin", "commit", "vacuum"],
+            &["SELECT 1", "BEGIN", "COMMIT", "VACUUM", "I"],
+        ),
+    ] {
+        assert_eq!(pipelined(&mut c, statements), expected, "{statements:?}");
+    }
+    // A pool that hands a session on: nothing of the role that it had put on is left.
+    told(&mut c, "set role ann; set lock_timeout = 7");
+    told(&mut c, "discard all");
+    assert_eq!(c.column("show role"), ["none"]);
+    assert_eq!(c.column("show is_superuser"), ["on"]);
+    assert_eq!(c.column("show lock_timeout"), ["0"]);
+    told(&mut c, "set session authorization ann");
+    told(&mut c, "discard all");
+    assert_eq!(c.column("select current_user"), ["tester"]);
+}

@@ -49,7 +49,7 @@ fn a_stranger_hears_random_bytes_and_nothing_else() {
     let said = say(&wrong_proof);
     assert_eq!(
         (said.len(), &said[..8]),
-        (GREETING_BYTES, &b"BRHS\x04\0\0\0"[..])
+        (GREETING_BYTES, &b"BRHS\x05\0\0\0"[..])
     );
     assert_ne!(
         say(&wrong_proof),

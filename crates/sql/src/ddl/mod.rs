@@ -29,6 +29,11 @@ use crate::session::{Core, SqlSession};
 impl SqlSession {
     /// Runs a statement of the data definition language.
     pub(crate) fn run_ddl(&mut self, statement: &ast::Statement) -> Result<Tag> {
+        if let ast::Statement::CreateIndex(c) = statement
+            && c.concurrently
+        {
+            self.refuse_in_block("CREATE INDEX CONCURRENTLY")?;
+        }
         let core = &mut self.core;
         match statement {
             ast::Statement::CreateTable(c) => match &c.query {

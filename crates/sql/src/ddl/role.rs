@@ -11,12 +11,14 @@ use block::value::Datum;
 
 use super::Core;
 use crate::api::Tag;
+use crate::authority::Authority;
 use crate::dict::role::{FIRST_SUPERUSER, Password, Role};
 use crate::dict::{Dict, Object};
 use crate::error::{Error, Result};
 use crate::parse::role::{RoleName, RoleOption};
 use crate::parse::utility::TableLock;
 use crate::pgtype;
+use crate::session::NOBODY;
 use crate::types::SqlType;
 
 pub fn create(core: &mut Core, name: &str, options: &[RoleOption]) -> Result<Tag> {
@@ -270,7 +272,21 @@ impl Core {
     }
 
     pub fn is_superuser(&self) -> bool {
-        self.current_role().is_ok_and(|role| role.superuser)
+        self.authority().superuser
+    }
+
+    /// By whose rights statements run. A role that was dropped has none.
+    pub fn authority(&self) -> Authority {
+        match self.current_role() {
+            Ok(role) => Authority {
+                role: role.oid,
+                superuser: role.superuser,
+            },
+            Err(_) => Authority {
+                role: NOBODY,
+                superuser: false,
+            },
+        }
     }
 
     pub fn require_superuser(&self, message: impl Into<String>) -> Result<()> {

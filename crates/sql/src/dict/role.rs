@@ -28,7 +28,7 @@ pub struct Role {
     pub replication: bool,
     #[serde(default)]
     pub bypass_rls: bool,
-    /// Sessions at once on each instance; -1: no limit.
+    /// Sessions at once, over all instances; -1: no limit.
     pub connection_limit: i32,
     #[serde(default)]
     pub password: Option<Password>,
@@ -55,11 +55,6 @@ impl Password {
 
     pub fn as_text(&self) -> &str {
         &self.0
-    }
-
-    /// `None` if the dictionary has something else, with which nobody is let in.
-    pub fn verifier(&self) -> Option<scram::Verifier> {
-        self.0.parse().ok()
     }
 }
 

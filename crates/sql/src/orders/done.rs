@@ -4,6 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
 
+use super::messages::Answer;
+
 /// Instance, its life, and the number of an order in it.
 type Key = (u16, u64, u64);
 
@@ -16,14 +18,14 @@ pub struct Done(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    answers: HashMap<Key, bool>,
+    answers: HashMap<Key, Answer>,
     /// The keys, the oldest first.
     order: VecDeque<Key>,
 }
 
 impl Done {
     /// Carries out an order, or answers as before if it was carried out already.
-    pub fn once(&self, key: Key, carry_out: impl FnOnce() -> bool) -> bool {
+    pub fn once(&self, key: Key, carry_out: impl FnOnce() -> Answer) -> Answer {
         let mut known = self.0.lock();
         if let Some(answer) = known.answers.get(&key) {
             return *answer;
@@ -51,21 +53,22 @@ mod tests {
         for _ in 0..3 {
             let answer = done.once((2, 1, 7), || {
                 times += 1;
-                true
+                Answer::Found
             });
-            assert!(answer);
+            assert_eq!(answer, Answer::Found);
         }
         assert_eq!(times, 1);
         // Another one, and the same number of another life.
-        assert!(!done.once((2, 1, 8), || false));
-        assert!(!done.once((2, 2, 7), || false));
+        for other in [(2, 1, 8), (2, 2, 7)] {
+            assert_eq!(done.once(other, || Answer::NotFound), Answer::NotFound);
+        }
     }
 
     #[test]
     fn no_more_are_remembered_than_may_come_again() {
         let done = Done::default();
         for n in 0..2 * REMEMBERED as u64 {
-            done.once((1, 1, n), || true);
+            done.once((1, 1, n), || Answer::Found);
         }
         let known = done.0.lock();
         assert_eq!(known.answers.len(), REMEMBERED);

@@ -4,6 +4,7 @@ use block::InstanceId;
 use wire::{Bad, Reader, Writer, fields, tagged};
 
 use super::SECRET_MAX_BYTES;
+use crate::authority::Authority;
 
 /// The first byte of a question that is an order.
 pub const ORDER: u8 = 2;
@@ -13,10 +14,10 @@ pub const ORDER: u8 = 2;
 pub enum Act {
     /// A client asks for its statement to be cancelled, and this is the secret that it has.
     Request { secret: Vec<u8> },
-    /// Its statement is to be cancelled.
-    Cancel,
-    /// It is to end.
-    End,
+    /// Its statement is to be cancelled, by a role that may do so.
+    Cancel { by: Authority },
+    /// It is to end, by a role that may end it.
+    End { by: Authority },
     /// Nothing: is it there?
     Look,
 }
@@ -35,9 +36,27 @@ pub struct Order {
 
 tagged! { impl Act: u8 {
     Request = 1 { secret },
-    Cancel = 2,
-    End = 3,
+    Cancel = 2 { by },
+    End = 3 { by },
     Look = 4,
+} }
+
+/// What an instance says to an order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    NotFound,
+    /// The session is there, or was until the order ended it.
+    Found,
+    /// It is there, and is of this role, whose rights the order's role does not have.
+    Refused {
+        role: u32,
+    },
+}
+
+tagged! { impl Answer: u8 {
+    NotFound = 0,
+    Found = 1,
+    Refused = 2 { role },
 } }
 
 fields! { impl Order { from, incarnation, number, sid, serial, act } }
@@ -70,15 +89,16 @@ impl Order {
     }
 }
 
-/// The answer to an order: whether the session is there.
-pub fn answer(found: bool) -> Vec<u8> {
-    vec![found.into()]
-}
+impl Answer {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Writer::new(&mut bytes).put(self);
+        bytes
+    }
 
-pub fn found(answer: &[u8]) -> Result<bool, Bad> {
-    let mut r = Reader::new(answer);
-    let found = r.get()?;
-    r.finish().map(|()| found)
+    pub fn decode(bytes: &[u8]) -> Result<Answer, Bad> {
+        wire::decode(bytes)
+    }
 }
 
 #[cfg(test)]
@@ -96,10 +116,11 @@ mod tests {
             act,
         };
         let secret = b"key".to_vec();
+        let by = |superuser| Authority { role: 7, superuser };
         vec![
             order(Act::Request { secret }),
-            order(Act::Cancel),
-            order(Act::End),
+            order(Act::Cancel { by: by(false) }),
+            order(Act::End { by: by(true) }),
             order(Act::Look),
         ]
     }
@@ -107,17 +128,28 @@ mod tests {
     #[test]
     fn the_bytes_of_orders_are_pinned() {
         let head = b"\x02\x02\0\x03\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x05\0\0\0\x06\0\0\0";
-        let acts: [&[u8]; 4] = [b"\x01\x03\0\0\0key", b"\x02", b"\x03", b"\x04"];
+        let acts: [&[u8]; 4] = [
+            b"\x01\x03\0\0\0key",
+            b"\x02\x07\0\0\0\0",
+            b"\x03\x07\0\0\0\x01",
+            b"\x04",
+        ];
         for (order, act) in samples().iter().zip(acts) {
             let bytes = [&head[..], act].concat();
             assert_eq!(order.encode(), bytes);
             assert_eq!(Order::decode(&bytes).as_ref(), Ok(order));
         }
-        assert_eq!(
-            [found(&answer(true)), found(&answer(false))],
-            [Ok(true), Ok(false)]
-        );
-        assert!(found(b"").is_err() && found(b"\x02").is_err() && found(b"\x01\x01").is_err());
+        for (answer, bytes) in [
+            (Answer::NotFound, &b"\0"[..]),
+            (Answer::Found, b"\x01"),
+            (Answer::Refused { role: 7 }, b"\x02\x07\0\0\0"),
+        ] {
+            assert_eq!(answer.encode(), bytes);
+            assert_eq!(Answer::decode(bytes), Ok(answer));
+        }
+        for wrong in [&b""[..], b"\x02", b"\x03", b"\x01\x01"] {
+            assert!(Answer::decode(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! Orders to sessions, of whichever instance: cancel what you do, end, are you there.
 //!
 //! An order for a session of this instance is carried out at once. One for another instance is a
-//! question to it ([`engine::Inquiries`]), which it answers by whether it has the session.
+//! question to it ([`engine::Inquiries`]), which it answers by whether it has the session, and
+//! whether the order's role may give it orders.
 //!
 //! **Invariants.**
 //! - An order takes effect once. A question may arrive twice, because its answer was late or lost;
 //!   an order that is known by its number is answered and not carried out again, since what the
 //!   session does by then is something else.
+//! - A session is cancelled or ended by its own role and by superusers alone. Its instance decides
+//!   that, by the role that the session proved to be.
 //! - A cancel request of a client, which has a secret, is never answered by whether the secret was
 //!   right, nor by whether there is such a session.
 //! - Nobody waits for ever: an instance that does not answer in time has not carried it out, as far
@@ -24,11 +27,12 @@ use block::InstanceId;
 use wait::session::Kind;
 use wait::{Event, WaitResult, Waiter, pid};
 
+use crate::authority::Authority;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use done::Done;
 pub use messages::ORDER;
-use messages::{Act, Order};
+use messages::{Act, Answer, Order};
 
 /// The longest secret of a client.
 const SECRET_MAX_BYTES: usize = 256;
@@ -154,14 +158,25 @@ impl Database {
         self.orders.requests.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Cancels the statement of a session, of any instance.
-    pub fn cancel_statement(&self, target: Target, patience: Duration) -> Result<Outcome> {
-        self.order(target, Act::Cancel, patience)
+    /// Cancels the statement of a session, of any instance. An error if this is not for the role.
+    pub fn cancel_statement(
+        &self,
+        target: Target,
+        by: Authority,
+        patience: Duration,
+    ) -> Result<Outcome> {
+        self.order(target, Act::Cancel { by }, patience)
     }
 
-    /// Ends a session, of any instance. It is told; its end is not waited for.
-    pub fn end_session(&self, target: Target, patience: Duration) -> Result<Outcome> {
-        self.order(target, Act::End, patience)
+    /// Ends a session, of any instance. It is told; its end is not waited for. An error if this is
+    /// not for the role.
+    pub fn end_session(
+        &self,
+        target: Target,
+        by: Authority,
+        patience: Duration,
+    ) -> Result<Outcome> {
+        self.order(target, Act::End { by }, patience)
     }
 
     /// Waits until a session that was told to end is gone, for `limit` at most. Whether it is.
@@ -186,10 +201,7 @@ impl Database {
         if target.instance != self.engine().instance() {
             return self.ask(target, act, patience);
         }
-        Ok(match self.carry_out(target, &act) {
-            true => Outcome::Found,
-            false => Outcome::NotFound,
-        })
+        self.outcome(&act, self.carry_out(target, &act))
     }
 
     /// Gives an order to another instance.
@@ -206,43 +218,93 @@ impl Database {
             serial: target.serial.unwrap_or(0),
             act,
         };
+        let act = &order.act;
         let to = InstanceId(target.instance);
         let answer = cluster.inquiries().ask_one(to, &order.encode(), patience)?;
-        Ok(match answer {
-            Ok(bytes) => match messages::found(&bytes) {
-                Ok(true) => Outcome::Found,
-                Ok(false) => Outcome::NotFound,
-                Err(bad) => Outcome::Unknown(bad.to_string()),
+        match answer {
+            Ok(bytes) => match Answer::decode(&bytes) {
+                Ok(answer) => self.outcome(act, answer),
+                Err(bad) => Ok(Outcome::Unknown(bad.to_string())),
             },
             // Its sessions are gone with it.
-            Err(engine::Missing::Gone) => Outcome::NotFound,
-            Err(missing) => Outcome::Unknown(missing.to_string()),
-        })
+            Err(engine::Missing::Gone) => Ok(Outcome::NotFound),
+            Err(missing) => Ok(Outcome::Unknown(missing.to_string())),
+        }
     }
 
-    /// Carries out an order for a session of this instance. Whether a client has it.
-    fn carry_out(&self, target: Target, act: &Act) -> bool {
-        let clients = self.orders.clients.get();
-        if let Act::Request { secret } = act {
-            if let Some(clients) = clients {
-                clients.cancel(target.sid, secret);
+    /// What became of an order by its answer; an error if it was refused.
+    fn outcome(&self, act: &Act, answer: Answer) -> Result<Outcome> {
+        match answer {
+            Answer::Found => Ok(Outcome::Found),
+            Answer::NotFound => Ok(Outcome::NotFound),
+            Answer::Refused { role } => {
+                // By the dictionary as it is here: where the session is it may be read anew later.
+                let dict = self.dict();
+                let is_superuser = dict.role_by_oid(role).is_some_and(|r| r.superuser);
+                Err(refusal(act, is_superuser))
             }
-            return false;
-        }
-        let session = wait::session::find(target.sid);
-        let is_meant = |s: &Arc<wait::session::Session>| {
-            s.kind == Kind::User && target.serial.is_none_or(|serial| serial == s.serial)
-        };
-        if !session.is_some_and(|s| is_meant(&s)) {
-            return false;
-        }
-        match act {
-            Act::Cancel => wait::session::cancel(target.sid),
-            Act::End => clients.is_some_and(|c| c.terminate(target.sid)),
-            Act::Look => true,
-            Act::Request { .. } => false,
         }
     }
+
+    /// Carries out an order for a session of this instance, if a client has it and the order's role
+    /// may give it orders.
+    fn carry_out(&self, target: Target, act: &Act) -> Answer {
+        let clients = self.orders.clients.get();
+        let by = match act {
+            Act::Request { secret } => {
+                if let Some(clients) = clients {
+                    clients.cancel(target.sid, secret);
+                }
+                return Answer::NotFound;
+            }
+            Act::Look => None,
+            Act::Cancel { by } | Act::End { by } => Some(by),
+        };
+        let Some(role) = proved_role(target) else {
+            return Answer::NotFound;
+        };
+        if by.is_some_and(|by| !by.has_rights_of(role)) {
+            return Answer::Refused { role };
+        }
+        let found = match act {
+            Act::Cancel { .. } => wait::session::cancel(target.sid),
+            Act::End { .. } => clients.is_some_and(|c| c.terminate(target.sid)),
+            Act::Look => true,
+            Act::Request { .. } => false,
+        };
+        match found {
+            true => Answer::Found,
+            false => Answer::NotFound,
+        }
+    }
+}
+
+/// The role that a session of this instance has proved to be. None if no client has the session, or
+/// one that has not proved yet who it is.
+fn proved_role(target: Target) -> Option<u32> {
+    let session = wait::session::find(target.sid)?;
+    let is_meant =
+        session.kind == Kind::User && target.serial.is_none_or(|serial| serial == session.serial);
+    let role = session.identity().role;
+    (is_meant && role != 0).then_some(role)
+}
+
+/// A refused order in PostgreSQL's words.
+fn refusal(act: &Act, is_superuser: bool) -> Error {
+    let is_end = matches!(act, Act::End { .. });
+    let why = match (is_superuser, is_end) {
+        (true, true) => "must be a superuser to terminate superuser process",
+        (true, false) => "must be a superuser to cancel superuser query",
+        (false, true) => {
+            "must be a member of the role whose process is being terminated or member of \
+             pg_signal_backend"
+        }
+        (false, false) => {
+            "must be a member of the role whose query is being canceled or member of \
+             pg_signal_backend"
+        }
+    };
+    Error::new("42501", why)
 }
 
 /// Answers the order of another instance.
@@ -253,17 +315,19 @@ pub fn respond(database: &Database, question: &[u8]) -> std::result::Result<Vec<
         sid: order.sid,
         serial: (order.serial != 0).then_some(order.serial),
     };
-    let found = database
+    let answer = database
         .orders
         .done
         .once(order.key(), || database.carry_out(target, &order.act));
-    Ok(messages::answer(found))
+    Ok(answer.encode())
 }
 
 /// `pg_cancel_backend` and `pg_terminate_backend`: what they do, what they warn of, and their
 /// result.
 pub struct Signal<'d> {
     pub database: &'d Database,
+    /// By whose rights they are called.
+    pub by: Authority,
     pub patience: Duration,
     pub warn: &'d mut dyn FnMut(String),
 }
@@ -298,10 +362,10 @@ impl Signal<'_> {
     fn send(
         &mut self,
         pid: i32,
-        order: impl FnOnce(&Database, Target, Duration) -> Result<Outcome>,
+        order: impl FnOnce(&Database, Target, Authority, Duration) -> Result<Outcome>,
     ) -> Result<bool> {
         let outcome = match Target::of_pid(pid) {
-            Some(target) => order(self.database, target, self.patience)?,
+            Some(target) => order(self.database, target, self.by, self.patience)?,
             None => Outcome::NotFound,
         };
         match outcome {

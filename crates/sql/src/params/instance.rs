@@ -59,10 +59,13 @@ struct Stamp {
     modified: (i64, i64),
 }
 
+/// By parameter: what each source gives it.
+type Values = BTreeMap<&'static str, BTreeMap<Source, String>>;
+
 pub struct Instance {
     /// The values that each source gives a parameter; the last is in effect. Guards them against a concurrent ALTER SYSTEM SET; held for a look-up
     /// only, and for writing the file.
-    values: RwLock<BTreeMap<&'static str, BTreeMap<Source, String>>>,
+    values: RwLock<Values>,
     /// The file of ALTER SYSTEM SET as [`Instance::follow_auto_file`] has seen it last. Locked before `values`.
     seen: Mutex<Option<Stamp>>,
     /// The database directory; `None` in tests that have none.
@@ -143,11 +146,43 @@ impl Instance {
                 format!("parameter \"{}\" cannot be changed", param.name),
             ));
         }
+        let value = value.map(|text| param.parse(text)).transpose()?;
+        self.change_auto_file(|lines, values| {
+            match &value {
+                Some(value) => lines.insert(param.name.to_string(), value.clone()),
+                None => lines.remove(param.name),
+            };
+            if takes_effect(param) {
+                let of_param = values.entry(param.name).or_default();
+                match value {
+                    Some(value) => of_param.insert(Source::AlterSystem, value),
+                    None => of_param.remove(&Source::AlterSystem),
+                };
+            }
+        })
+    }
+
+    /// ALTER SYSTEM RESET ALL: nothing is left of any ALTER SYSTEM SET.
+    pub fn alter_system_reset_all(&self) -> Result<()> {
+        self.change_auto_file(|lines, values| {
+            lines.clear();
+            for (name, of_param) in values.iter_mut() {
+                if find(name).is_some_and(takes_effect) {
+                    of_param.remove(&Source::AlterSystem);
+                }
+            }
+        })
+    }
+
+    /// Changes the lines of the file, and the values in effect once the file is written.
+    fn change_auto_file(
+        &self,
+        change: impl FnOnce(&mut BTreeMap<String, String>, &mut Values),
+    ) -> Result<()> {
         let dir = self
             .dir
             .as_deref()
             .ok_or_else(|| Error::unsupported("ALTER SYSTEM without a database directory"))?;
-        let value = value.map(|text| param.parse(text)).transpose()?;
         let mut values = self.values.write();
         let failed = |e: std::io::Error| {
             Error::new(
@@ -156,18 +191,10 @@ impl Instance {
             )
         };
         let mut lines = read_auto_file(dir).map_err(failed)?;
-        match &value {
-            Some(value) => lines.insert(param.name.to_string(), value.clone()),
-            None => lines.remove(param.name),
-        };
+        let mut changed = values.clone();
+        change(&mut lines, &mut changed);
         write_auto_file(dir, &lines).map_err(failed)?;
-        if takes_effect(param) {
-            let of_param = values.entry(param.name).or_default();
-            match value {
-                Some(value) => of_param.insert(Source::AlterSystem, value),
-                None => of_param.remove(&Source::AlterSystem),
-            };
-        }
+        *values = changed;
         Ok(())
     }
 
@@ -230,7 +257,10 @@ impl Instance {
 
 /// Whether ALTER SYSTEM SET of this parameter takes effect before the next start.
 fn takes_effect(param: &Param) -> bool {
-    matches!(param.context, Context::System | Context::Session)
+    matches!(
+        param.context,
+        Context::System | Context::Superuser | Context::Session
+    )
 }
 
 /// The parameter of that name, and the value in canonical form.
@@ -371,6 +401,36 @@ mod tests {
                 .set("block_size", "1", Source::ConfigFile, "f")
                 .is_err()
         );
+    }
+
+    #[test]
+    fn alter_system_reset_all_leaves_what_other_sources_give() {
+        let dir = std::env::temp_dir().join(format!("braid-reset-all-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let [here, elsewhere] = [(); 2].map(|()| Instance::new(Some(&dir)));
+        here.set("log_level", "warn", Source::ConfigFile, "f")
+            .unwrap();
+        for (name, value) in [
+            ("log_level", "debug"),
+            ("work_mem", "1MB"),
+            ("undo_cap", "1GB"),
+        ] {
+            here.alter_system(name, Some(value)).unwrap();
+        }
+        assert!(elsewhere.follow_auto_file().unwrap());
+        here.alter_system_reset_all().unwrap();
+        assert!(elsewhere.follow_auto_file().unwrap());
+        for of in [&here, &elsewhere] {
+            assert_eq!(of.int("work_mem"), 65536);
+        }
+        assert_eq!(
+            [&here, &elsewhere].map(|of| of.text("log_level")),
+            ["warn", "info"]
+        );
+        let next_start = Instance::new(Some(&dir));
+        next_start.load_auto_file().unwrap();
+        assert_eq!(next_start.int("undo_cap"), 4 << 30);
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

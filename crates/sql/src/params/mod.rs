@@ -14,6 +14,7 @@ pub use table::PARAMS;
 
 use charset::Encoding;
 
+use crate::authority::Authority;
 use crate::error::{Error, Result};
 
 /// What values a parameter takes.
@@ -55,6 +56,8 @@ pub enum Context {
     Start,
     /// At any time, for all instances of the database: ALTER SYSTEM SET. Each process takes it over when it next looks.
     System,
+    /// At any time, by each session for itself if its role is a superuser.
+    Superuser,
     /// At any time, by each session for itself.
     Session,
 }
@@ -77,6 +80,8 @@ pub struct Param {
     pub effect: Effect,
     /// Clients are told of every change (ParameterStatus).
     pub reported: bool,
+    /// Only superusers see its value.
+    pub private: bool,
     pub description: &'static str,
 }
 
@@ -260,7 +265,7 @@ impl Param {
     /// Refuses a change by SET where the parameter does not allow it.
     pub fn check_settable(&self) -> Result<()> {
         let why = match self.context {
-            Context::Session => return Ok(()),
+            Context::Superuser | Context::Session => return Ok(()),
             Context::Internal => "cannot be changed",
             Context::Start => "cannot be changed without restarting the server",
             Context::System => "cannot be changed now",
@@ -272,6 +277,35 @@ impl Param {
                 self.name
             ))),
             _ => Err(error),
+        }
+    }
+
+    /// Refuses a change by a role that is no superuser, if that is not for every role.
+    pub fn check_may_set(&self, by: Authority) -> Result<()> {
+        match self.context == Context::Superuser && !by.superuser {
+            true => Err(Error::new(
+                "42501",
+                format!("permission denied to set parameter \"{}\"", self.name),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the role sees the value.
+    pub fn is_seen_by(&self, authority: Authority) -> bool {
+        authority.superuser || !self.private
+    }
+
+    pub fn check_seen_by(&self, authority: Authority) -> Result<()> {
+        match self.is_seen_by(authority) {
+            true => Ok(()),
+            false => Err(Error::new(
+                "42501",
+                format!(
+                    "must be superuser or have privileges of pg_read_all_settings to examine \"{}\"",
+                    self.name
+                ),
+            )),
         }
     }
 

@@ -16,6 +16,7 @@ const fn param(
         context,
         effect: Effect::Works,
         reported: false,
+        private: false,
         description,
     }
 }
@@ -58,12 +59,28 @@ const fn reported(param: Param) -> Param {
     }
 }
 
+/// A parameter whose value only superusers see.
+const fn private(param: Param) -> Param {
+    Param {
+        private: true,
+        ..param
+    }
+}
+
 /// PostgreSQL's parameter that has no effect here.
 const fn ignored(name: &'static str, kind: Kind, default: &'static str) -> Param {
     let description = "Accepted for PostgreSQL's clients; has no effect.";
     Param {
         effect: Effect::Ignored,
         ..param(name, kind, default, Context::Session, description)
+    }
+}
+
+/// PostgreSQL's parameter that only superusers set, and that has no effect here.
+const fn ignored_guarded(name: &'static str, kind: Kind, default: &'static str) -> Param {
+    Param {
+        context: Context::Superuser,
+        ..ignored(name, kind, default)
     }
 }
 
@@ -135,7 +152,7 @@ pub const PARAMS: &[Param] = &[
     start("buffer_cache_size", bytes(16 * MEGABYTE, 64 * TERABYTE), "268435456", "Memory for buffered blocks."),
     start("redo_file_size", bytes(MEGABYTE, TERABYTE), "134217728", "Size of one redo file; fixed when the database is created."),
     start("redo_files", count(2, 1000), "4", "Redo files per thread; fixed when the database is created."),
-    start("redo_mirror", Kind::Text, "", "Directory of the second member of each redo file."),
+    private(start("redo_mirror", Kind::Text, "", "Directory of the second member of each redo file.")),
     start("undo_cap", bytes(16 * MEGABYTE, 64 * TERABYTE), "4294967296", "Undo kept for old snapshots; beyond it the oldest fails."),
     start("recovery_target", bytes(MEGABYTE, TERABYTE), "104857600", "Redo that a restart may have to replay at most."),
     start("preallocate_size", bytes(0, TERABYTE), "16777216", "Space kept ready ahead of need in the data file."),
@@ -150,7 +167,7 @@ pub const PARAMS: &[Param] = &[
     start("port", count(0, 65_535), "5501", "Port that the first instance listens on; each further one has the next."),
     start("interconnect_port", count(0, 65_535), "6501", "Port that the first instance has for the others; each further one has the next. 0: any free one, also if port is given and this is not."),
     start("interconnect_address", Kind::Text, "", "Address at which the other instances reach this one; empty: listen_addresses if that is a loopback address, otherwise 127.0.0.1. Any other than loopback needs certificates, which braid certificates makes."),
-    start("certificate_directory", Kind::Text, "", "Directory of authority.pem and of instance-K.pem and instance-K.key of this instance and of those that it may stand in for; empty: certificates in the database directory."),
+    private(start("certificate_directory", Kind::Text, "", "Directory of authority.pem and of instance-K.pem and instance-K.key of this instance and of those that it may stand in for; empty: certificates in the database directory.")),
     start("interconnect_peers", Kind::Text, "", "Where other instances are reached if not where they say, as 2=127.0.0.1:6502,3=127.0.0.1:6503."),
     start("gcs_server_processes", count(0, 32), "0", "Connections for blocks to each other instance, each with its thread; the same for all instances. 0: one for each four processors, 8 at most; to be set where machines differ."),
     start("interconnect_memory", Kind::Bool, "on", "Whether commits are announced to instances on the same machine in memory shared with them; off: in messages, as to those on other machines."),
@@ -163,11 +180,11 @@ pub const PARAMS: &[Param] = &[
     start("lms_cpus", Kind::Text, "", "CPUs that the threads receiving from other instances are bound to, as 0,2-3; empty: any."),
     start("lgwr_cpus", Kind::Text, "", "CPUs that LGWR is bound to, as 0,2-3; empty: any."),
     start("css_misscount", SECONDS, "30", "How long another instance may be silent before its end is ordered, if it keeps its locks; and how long one that cannot read or write what all have in common goes on trying."),
-    start("fence_command", Kind::Text, "", "Program, with arguments, that makes sure that an instance is gone whose ordered end has not helped; it ends with 0 when, and only when, BRAID_INSTANCE in the life BRAID_INCARNATION at BRAID_ADDRESS can write no more."),
+    private(start("fence_command", Kind::Text, "", "Program, with arguments, that makes sure that an instance is gone whose ordered end has not helped; it ends with 0 when, and only when, BRAID_INSTANCE in the life BRAID_INCARNATION at BRAID_ADDRESS can write no more.")),
     start("listen_addresses", Kind::Text, "127.0.0.1", "Address this instance listens on for clients; any other than loopback needs trusted_clients or access_rules."),
-    start("trusted_clients", Kind::Text, "", "Networks, as 10.1.0.0/16,192.0.2.7, whose clients are let in with TLS and a password, as after the last of access_rules: hostssl all all NETWORK scram-sha-256."),
+    private(start("trusted_clients", Kind::Text, "", "Networks, as 10.1.0.0/16,192.0.2.7, whose clients are let in with TLS and a password, as after the last of access_rules: hostssl all all NETWORK scram-sha-256.")),
     start("superuser", Kind::Text, "braid", "Name of the superuser that the first start of a database makes; the program's default is the name of the system's user that starts it."),
-    start("access_rules", Kind::Text, "", "Which client is let in and how it proves who it is: rules as in pg_hba.conf, in braid.toml a list of them; empty: clients of this machine are trusted."),
+    private(start("access_rules", Kind::Text, "", "Which client is let in and how it proves who it is: rules as in pg_hba.conf, in braid.toml a list of them; empty: clients of this machine are trusted.")),
     start("ssl", Kind::Bool, "on", "Whether clients that ask for TLS get it."),
     start("ssl_cert_file", Kind::Text, "", "Certificate that is shown to clients, in PEM, relative to the database directory; empty: one that is made at the start, in the directory tls, where authority.pem is for clients that verify it."),
     start("ssl_key_file", Kind::Text, "", "Private key of ssl_cert_file, mode 0600."),
@@ -222,12 +239,12 @@ pub const PARAMS: &[Param] = &[
     ignored("backslash_quote", Kind::Word(&["safe_encoding", "on", "off"]), "safe_encoding"),
     ignored("check_function_bodies", Kind::Bool, "on"),
     ignored("client_min_messages", MESSAGES, "notice"),
-    ignored("commit_delay", count(0, 100_000), "0"),
+    ignored_guarded("commit_delay", count(0, 100_000), "0"),
     ignored("cpu_index_tuple_cost", COST, "0.005"),
     ignored("cpu_operator_cost", COST, "0.0025"),
     ignored("cpu_tuple_cost", COST, "0.01"),
     ignored("cursor_tuple_fraction", Kind::Real { min: 0.0, max: 1.0 }, "0.1"),
-    ignored("deadlock_timeout", TIMEOUT, "1000"),
+    ignored_guarded("deadlock_timeout", TIMEOUT, "1000"),
     ignored("debug_print_plan", Kind::Bool, "off"),
     ignored("default_statistics_target", count(1, 10_000), "100"),
     ignored("default_table_access_method", Kind::Text, "heap"),
@@ -259,19 +276,19 @@ pub const PARAMS: &[Param] = &[
     ignored("hot_standby", Kind::Bool, "on"),
     ignored("jit", Kind::Bool, "off"),
     ignored("join_collapse_limit", count(1, i32::MAX as i64), "8"),
-    ignored("lc_messages", Kind::Text, "C"),
+    ignored_guarded("lc_messages", Kind::Text, "C"),
     ignored("lc_monetary", Kind::Text, "C"),
     ignored("lc_numeric", Kind::Text, "C"),
     ignored("lc_time", Kind::Text, "C"),
-    ignored("lo_compat_privileges", Kind::Bool, "off"),
-    ignored("log_duration", Kind::Bool, "off"),
-    ignored("log_min_duration_statement", count(-1, i32::MAX as i64), "-1"),
-    ignored("log_min_messages", MESSAGES, "warning"),
-    ignored("log_statement", Kind::Word(&["none", "ddl", "mod", "all"]), "none"),
+    ignored_guarded("lo_compat_privileges", Kind::Bool, "off"),
+    ignored_guarded("log_duration", Kind::Bool, "off"),
+    ignored_guarded("log_min_duration_statement", count(-1, i32::MAX as i64), "-1"),
+    ignored_guarded("log_min_messages", MESSAGES, "warning"),
+    ignored_guarded("log_statement", Kind::Word(&["none", "ddl", "mod", "all"]), "none"),
     ignored("max_parallel_maintenance_workers", count(0, 1024), "2"),
     ignored("max_parallel_workers", count(0, 1024), "8"),
     ignored("max_parallel_workers_per_gather", count(0, 1024), "2"),
-    ignored("max_stack_depth", KILOBYTES, "2048"),
+    ignored_guarded("max_stack_depth", KILOBYTES, "2048"),
     ignored("min_parallel_table_scan_size", count(0, i32::MAX as i64), "1024"),
     ignored("parallel_leader_participation", Kind::Bool, "on"),
     ignored("parallel_setup_cost", COST, "1000"),
@@ -282,14 +299,14 @@ pub const PARAMS: &[Param] = &[
     ignored("random_page_cost", COST, "4"),
     ignored("row_security", Kind::Bool, "on"),
     ignored("seq_page_cost", COST, "1"),
-    ignored("session_replication_role", Kind::Word(&["origin", "replica", "local"]), "origin"),
+    ignored_guarded("session_replication_role", Kind::Word(&["origin", "replica", "local"]), "origin"),
     ignored("synchronize_seqscans", Kind::Bool, "on"),
     ignored("synchronous_commit", Kind::Word(&["on", "off", "local", "remote_write", "remote_apply"]), "on"),
     ignored("temp_buffers", count(100, 1 << 30), "1024"),
     ignored("temp_tablespaces", Kind::Text, ""),
-    ignored("track_activities", Kind::Bool, "on"),
-    ignored("track_counts", Kind::Bool, "on"),
-    ignored("track_io_timing", Kind::Bool, "on"),
+    ignored_guarded("track_activities", Kind::Bool, "on"),
+    ignored_guarded("track_counts", Kind::Bool, "on"),
+    ignored_guarded("track_io_timing", Kind::Bool, "on"),
     ignored("transform_null_equals", Kind::Bool, "off"),
     ignored("vacuum_cost_delay", count(0, 100), "0"),
     ignored("xmlbinary", Kind::Word(&["base64", "hex"]), "base64"),

@@ -13,6 +13,7 @@ pub mod role;
 mod rows;
 mod split;
 mod strings;
+mod table;
 mod tokens;
 pub mod transaction;
 pub mod utility;
@@ -274,12 +275,14 @@ fn tokenized(dialect: &Postgres, sql: &str) -> Result<Vec<TokenWithSpan>> {
 
 /// Forms of PostgreSQL's that the parser does not know, in words that it does: `FOR NO KEY UPDATE`
 /// and `FOR KEY SHARE` with their KEY as a name, `FOR UPDATE OF a, b` as two of them, `FOR UPDATE
-/// LIMIT 1` with the LIMIT first, and `trim(both from x)` with the blank that it means.
+/// LIMIT 1` with the LIMIT first, `trim(both from x)` with the blank that it means, and `TABLE t` as
+/// a SELECT.
 fn spelled_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut tokens: Vec<TokenWithSpan> = tokens
         .into_iter()
         .filter(|t| !matches!(t.token, Token::Whitespace(_)))
         .collect();
+    table::write_out(&mut tokens);
     let mut at = 0;
     while at < tokens.len() {
         let next = |n: usize| tokens::keyword(tokens.get(at + n));

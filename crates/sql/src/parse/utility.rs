@@ -71,6 +71,7 @@ pub enum Utility {
         name: String,
         value: Option<String>,
     },
+    AlterSystemResetAll,
     /// `immediate`: its end is not waited for.
     KillSession {
         session: SessionName,
@@ -330,6 +331,9 @@ fn alter_system(w: &mut Words<'_>) -> Result<Utility> {
         return kill::cancel_sql(w);
     }
     if w.accept("reset") {
+        if w.accept("all") {
+            return Ok(Utility::AlterSystemResetAll);
+        }
         let name = setting_name(w)?;
         return Ok(Utility::AlterSystem { name, value: None });
     }

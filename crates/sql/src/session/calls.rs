@@ -174,9 +174,10 @@ impl Core {
     /// Gives an order to a session; what there is to be said of it is told to the client.
     fn signal(&mut self, order: impl FnOnce(&mut Signal<'_>) -> Result<bool>) -> Result<bool> {
         let database = self.database.clone();
-        let patience = self.settings.patience();
+        let (by, patience) = (self.authority(), self.settings.patience());
         let mut signal = Signal {
             database: &database,
+            by,
             patience,
             warn: &mut |what| self.notice("WARNING", "01000", what),
         };
@@ -282,11 +283,26 @@ impl Core {
 
     fn current_setting(&self, args: &[Val<'_>]) -> Result<Val<'static>> {
         let missing_ok = matches!(args.get(1).map(Val::get), Some(DatumRef::Bool(true)));
-        match self.settings.show(&text(args, 0)?.to_lowercase()) {
+        match self.show(&text(args, 0)?.to_lowercase()) {
             Ok(value) => Ok(Val::text(value)),
-            Err(_) if missing_ok => Ok(Val::NULL),
+            Err(e) if missing_ok && e.sqlstate() == "42704" => Ok(Val::NULL),
             Err(e) => Err(e),
         }
+    }
+
+    /// The value of a parameter as SHOW gives it.
+    pub fn show(&self, name: &str) -> Result<String> {
+        if let Some(param) = params::find(name) {
+            param.check_seen_by(self.authority())?;
+        }
+        self.settings.show(name)
+    }
+
+    /// All parameters that the session's role may see, as SHOW gives them.
+    pub fn seen_settings(&self) -> impl Iterator<Item = (&'static params::Param, String)> + '_ {
+        let authority = self.authority();
+        let all = self.settings.all();
+        all.filter(move |(param, _)| param.is_seen_by(authority))
     }
 
     fn set_config(&mut self, args: &[Val<'_>]) -> Result<Val<'static>> {
@@ -300,7 +316,7 @@ impl Core {
         };
         let local = matches!(args.get(2).map(Val::get), Some(DatumRef::Bool(true)));
         self.set_parameter(&name, value.as_deref(), local)?;
-        Ok(Val::text(self.settings.show(&name.to_lowercase())?))
+        Ok(Val::text(self.show(&name.to_lowercase())?))
     }
 
     /// SET in all its forms: the change, what follows from it, and the message to the client.
@@ -314,9 +330,7 @@ impl Core {
             );
             return Ok(());
         }
-        if let Some(value) = value {
-            self.check_role(name, value)?;
-        }
+        self.check_may_set(name, value)?;
         if let Some(mode) = mode(name, value)? {
             return match value {
                 Some(_) => self.change_mode(mode),

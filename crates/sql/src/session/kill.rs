@@ -1,4 +1,5 @@
-//! `ALTER SYSTEM KILL SESSION` and `ALTER SYSTEM CANCEL SQL`.
+//! `ALTER SYSTEM KILL SESSION` and `ALTER SYSTEM CANCEL SQL`, which are for those who may call
+//! `pg_terminate_backend` and `pg_cancel_backend`.
 
 use std::time::Duration;
 
@@ -14,11 +15,11 @@ const END_LIMIT: Duration = Duration::from_secs(60);
 impl SqlSession {
     pub(super) fn kill_session(&mut self, session: &SessionName, immediate: bool) -> Result<Tag> {
         let (database, patience) = (self.core.database.clone(), self.core.settings.patience());
-        let target = self.target(session);
+        let (target, by) = (self.target(session), self.core.authority());
         if target.is_own(&database) {
             return Err(Error::new("55000", "cannot kill current session"));
         }
-        found(&target, database.end_session(target, patience)?)?;
+        found(&target, database.end_session(target, by, patience)?)?;
         if !immediate && !database.await_end(target, END_LIMIT, patience)? {
             let message = format!("session \"{target}\" is marked to be ended");
             self.core.notice("WARNING", "01000", message);
@@ -28,8 +29,8 @@ impl SqlSession {
 
     pub(super) fn cancel_sql(&mut self, session: &SessionName) -> Result<Tag> {
         let (database, patience) = (self.core.database.clone(), self.core.settings.patience());
-        let target = self.target(session);
-        found(&target, database.cancel_statement(target, patience)?)?;
+        let (target, by) = (self.target(session), self.core.authority());
+        found(&target, database.cancel_statement(target, by, patience)?)?;
         Ok(Tag::Plain("ALTER SYSTEM"))
     }
 

@@ -22,11 +22,12 @@ use charset::Encoding;
 
 use crate::api::{ColumnDesc, SideMessages};
 use crate::database::Database;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
 use crate::prepared::Prepared;
 
 pub use core::{Core, cancelled, now_micros};
+pub(crate) use roles::NOBODY;
 pub(crate) use run::Keep;
 pub use settings::ConnectionSettings;
 pub(crate) use settings::{Lane, Settings};
@@ -47,6 +48,9 @@ pub struct SqlSession {
     savepoints: Vec<Savepoint>,
     /// A Query message with several statements is under way: they stand or fall together.
     multi: bool,
+    /// A statement of the extended protocol has run in the implicit transaction, which more may
+    /// follow in before the Sync.
+    pipelined: bool,
 }
 
 impl SqlSession {
@@ -69,7 +73,7 @@ impl SqlSession {
         core.settings.set_initial("session_authorization", user)?;
         core.settings.set_initial("role", "none")?;
         for (name, value) in parameters {
-            core.check_role(name, value)?;
+            core.check_may_set(name, Some(value))?;
             core.settings.set_initial(name, value)?;
         }
         core.follow_roles();
@@ -86,6 +90,7 @@ impl SqlSession {
             state: State::Idle,
             savepoints: Vec::new(),
             multi: false,
+            pipelined: false,
         }
     }
 
@@ -106,6 +111,12 @@ impl SqlSession {
 
     pub fn has_messages(&self) -> bool {
         !self.core.messages.is_empty()
+    }
+
+    /// The error as this client is told it: with what other sessions run only if it may see that.
+    pub fn for_client(&self, error: &Error) -> Error {
+        let authority = self.core.authority();
+        error.told_to(|role| authority.has_rights_of(role))
     }
 
     /// All ParameterStatus pairs of the start of a session.

@@ -10,9 +10,10 @@ use crate::database::Database;
 use crate::dict::role::{Door, FIRST_SUPERUSER, Role};
 use crate::dict::{Dict, Object};
 use crate::error::{Error, Result};
+use crate::params;
 
 /// No role: one that was dropped meanwhile, and may do nothing.
-const NOBODY: u32 = 0;
+pub const NOBODY: u32 = 0;
 
 /// The roles of a session, by object id: they may be renamed.
 #[derive(Clone, Copy, Debug)]
@@ -98,8 +99,19 @@ impl Core {
         self.settings.state("is_superuser", on);
     }
 
-    /// Whether the session may set the parameter so, if it is one of its roles.
-    pub fn check_role(&self, parameter: &str, role: &str) -> Result<()> {
+    /// Whether the session may set the parameter so, or reset it.
+    pub fn check_may_set(&self, parameter: &str, value: Option<&str>) -> Result<()> {
+        if let Some(param) = params::find(parameter) {
+            param.check_may_set(self.authority())?;
+        }
+        match value {
+            Some(value) => self.check_role(parameter, value),
+            None => Ok(()),
+        }
+    }
+
+    /// The same if it is one of the session's roles.
+    fn check_role(&self, parameter: &str, role: &str) -> Result<()> {
         let is = |known: &str| parameter.eq_ignore_ascii_case(known);
         let of = match is("role") {
             true if role == "none" => return Ok(()),
@@ -119,7 +131,7 @@ impl Core {
             "42501",
             match is("role") {
                 true => format!("permission denied to set role \"{role}\""),
-                false => "permission denied to set session authorization".to_string(),
+                false => format!("permission denied to set session authorization \"{role}\""),
             },
         ))
     }

@@ -5,6 +5,7 @@ use engine::Snapshot;
 
 use super::statement::{Kind, Portal, Run};
 use super::timeout::Timer;
+use super::transaction::State;
 use super::{Core, SqlSession};
 use crate::api::{Completion, RowSink, Tag};
 use crate::error::{Error, Result};
@@ -36,7 +37,7 @@ impl SqlSession {
         done = done.map_err(|e| timer.explain(e));
         match &mut done {
             Ok(Completion::CopyIn(copy)) => copy.keep_timer(timer),
-            Ok(_) => {}
+            Ok(_) => self.pipelined = self.state == State::Implicit,
             Err(e) => {
                 portal.run = Run::Done;
                 portal.hold = None;

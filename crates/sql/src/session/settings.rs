@@ -431,7 +431,10 @@ fn checked(param: &Param, value: String) -> Result<String> {
 }
 
 fn check(param: &Param, value: &str) -> Result<()> {
-    debug_assert!(param.context == Context::Session);
+    debug_assert!(matches!(
+        param.context,
+        Context::Superuser | Context::Session
+    ));
     match param.name {
         "TimeZone" if TimeZone::parse(value).is_none() => Err(bad_value("TimeZone", value)),
         "DateStyle" => date_style(value),

@@ -42,6 +42,8 @@ pub struct Statement {
     /// Version of the dictionary against which the tables were last found current. A hint: zero is never right.
     pub(crate) verified: AtomicU64,
     usage: super::usage::Usage,
+    /// Object id of the role for which it was planned first. Others may run it, by the same text.
+    planned_for: u32,
     vectorized: OnceLock<Option<crate::olap::Query>>,
     /// Set if it compares with arrays that are parameters.
     arrays: Option<Box<Arrays>>,
@@ -96,6 +98,9 @@ impl Statement {
     }
     pub(crate) fn params(&self) -> &[SqlType] {
         &self.params
+    }
+    pub(crate) fn planned_for(&self) -> u32 {
+        self.planned_for
     }
     pub(crate) fn usage(&self) -> &super::usage::Usage {
         &self.usage
@@ -288,6 +293,7 @@ impl SqlSession {
             tables,
             verified: AtomicU64::new(0),
             usage: super::usage::Usage::default(),
+            planned_for: self.core.roles.current,
             vectorized: OnceLock::new(),
             arrays,
         })
@@ -321,6 +327,7 @@ impl SqlSession {
             tables,
             verified: AtomicU64::new(0),
             usage: super::usage::Usage::default(),
+            planned_for: statement.planned_for,
             vectorized: OnceLock::from(None),
             arrays: None,
         }))

@@ -137,6 +137,7 @@ impl SqlSession {
     /// Ends whatever transaction there is. The session is idle afterwards, also if the commit failed.
     pub(super) fn end(&mut self, commit: bool) -> Result<()> {
         let state = std::mem::replace(&mut self.state, State::Idle);
+        self.pipelined = false;
         self.savepoints.clear();
         self.cursors.end_transaction(commit);
         self.core.lose_since(0);
@@ -263,10 +264,36 @@ impl SqlSession {
         ))
     }
 
+    /// Whether statements are in a block, or in a message of several of them.
+    pub(super) fn is_in_block(&self) -> bool {
+        matches!(self.state, State::Block | State::Failed) || self.multi
+    }
+
+    /// Refuses a statement whose effect cannot be undone, if its transaction has others.
+    pub(crate) fn refuse_in_block(&self, what: &str) -> Result<()> {
+        let why = match (self.is_in_block(), self.pipelined) {
+            (true, _) => "run inside a transaction block",
+            (false, true) => "be executed within a pipeline",
+            (false, false) => return Ok(()),
+        };
+        Err(Error::new("25001", format!("{what} cannot {why}")))
+    }
+
+    /// Runs a statement as a transaction of its own.
+    pub(super) fn by_itself(
+        &mut self,
+        what: &str,
+        work: impl FnOnce(&mut SqlSession) -> Result<Tag>,
+    ) -> Result<Tag> {
+        self.refuse_in_block(what)?;
+        let tag = work(self)?;
+        self.end(true)?;
+        Ok(tag)
+    }
+
     /// Warns that a statement has no effect beyond itself, unless it is exempt.
     pub(super) fn warn_outside_block(&mut self, what: &str, exempt: bool) {
-        let in_block = matches!(self.state, State::Block | State::Failed) || self.multi;
-        if !in_block && !exempt {
+        if !self.is_in_block() && !exempt {
             let message = format!("{what} can only be used in transaction blocks");
             self.core.notice("WARNING", "25P01", message);
         }

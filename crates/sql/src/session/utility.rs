@@ -7,7 +7,6 @@ use block::value::Datum;
 use super::SqlSession;
 use super::cursors::Cursor;
 use super::statement::{Portal, Run, Statement};
-use super::transaction::State;
 use crate::api::{ColumnDesc, Completion, RowSink, Tag};
 use crate::bind::{Binder, ParamTypes, Scope, parts};
 use crate::copy;
@@ -159,14 +158,14 @@ impl SqlSession {
                 Tag::Plain("SET")
             }
             Utility::AlterSystem { name, value } => {
-                self.core
-                    .require_superuser(format!("permission denied to set parameter \"{name}\""))?;
-                self.core
-                    .database
-                    .params()
-                    .alter_system(name, value.as_deref())?;
-                Tag::Plain("ALTER SYSTEM")
+                self.by_itself("ALTER SYSTEM", |s| s.alter_system(name, value.as_deref()))?
             }
+            Utility::AlterSystemResetAll => self.by_itself("ALTER SYSTEM", |s| {
+                s.core
+                    .require_superuser("permission denied to perform ALTER SYSTEM RESET ALL")?;
+                s.core.database.params().alter_system_reset_all()?;
+                Ok(Tag::Plain("ALTER SYSTEM"))
+            })?,
             Utility::KillSession { session, immediate } => {
                 self.kill_session(session, *immediate)?
             }
@@ -182,7 +181,7 @@ impl SqlSession {
                 self.reset_all()?;
                 Tag::Plain("RESET")
             }
-            Utility::DiscardAll => self.discard_all()?,
+            Utility::DiscardAll => self.by_itself("DISCARD ALL", SqlSession::discard_all)?,
             Utility::Discard(tag) => Tag::Plain(tag),
             Utility::Prepare { name, types, text } => {
                 let oids = types
@@ -295,12 +294,11 @@ impl SqlSession {
         if name == "all" {
             return Ok(self
                 .core
-                .settings
-                .all()
+                .seen_settings()
                 .map(|(p, v)| vec![text(p.name), text(&v), text(p.description)])
                 .collect());
         }
-        let value = self.core.settings.show(name)?;
+        let value = self.core.show(name)?;
         Ok(vec![vec![Datum::Text(value)]])
     }
 
@@ -327,30 +325,34 @@ impl SqlSession {
         Ok(Tag::Plain("CREATE SCHEMA"))
     }
 
+    fn alter_system(&mut self, name: &str, value: Option<&str>) -> Result<Tag> {
+        self.core
+            .require_superuser(format!("permission denied to set parameter \"{name}\""))?;
+        self.core.database.params().alter_system(name, value)?;
+        Ok(Tag::Plain("ALTER SYSTEM"))
+    }
+
     fn reset_all(&mut self) -> Result<()> {
         self.core.settings.reset_all();
         self.core.parameters_changed()
     }
 
     fn discard_all(&mut self) -> Result<Tag> {
-        if self.state == State::Block {
-            return Err(Error::new(
-                "25001",
-                "DISCARD ALL cannot run inside a transaction block",
-            ));
-        }
         self.cursors.close_all();
         self.prepared.clear();
         self.core.engine.advisory_unlock_all();
         self.core.drawn.clear();
         self.core.last_drawn = None;
         self.ensure_transaction()?;
+        // The role that the session has put on goes with it.
+        self.core
+            .set_parameter("session_authorization", None, false)?;
         self.reset_all()?;
         Ok(Tag::Plain("DISCARD ALL"))
     }
 
     fn declare(&mut self, name: &str, hold: bool, text: &str) -> Result<Tag> {
-        if !hold && self.state != State::Block && !self.multi {
+        if !hold && !self.is_in_block() {
             return Err(Error::new(
                 "25P01",
                 "DECLARE CURSOR can only be used in transaction blocks",
@@ -435,12 +437,7 @@ impl SqlSession {
     }
 
     fn vacuum(&mut self, tables: &[String], analyze: bool, full: bool) -> Result<Tag> {
-        if self.state == State::Block {
-            return Err(Error::new(
-                "25001",
-                "VACUUM cannot run inside a transaction block",
-            ));
-        }
+        self.refuse_in_block("VACUUM")?;
         self.ensure_transaction()?;
         self.existing(tables)?;
         let mode = match full {
@@ -449,13 +446,14 @@ impl SqlSession {
         };
         // Whoever meets old versions purges them, and so does smon. What is left of VACUUM is its
         // lock, which waits for other maintenance; it is given back before the next table's.
-        for table in self.chosen(tables) {
+        let own = self.own_of(self.chosen(tables), "vacuum");
+        for table in &own {
             let before = self.core.engine.savepoint()?;
             self.core.lock_table(table.oid, mode, false)?;
             self.core.engine.rollback_to(&before)?;
         }
         if analyze {
-            self.analyze(tables)?;
+            self.analyze_own(&own, !tables.is_empty())?;
         }
         self.end_of_statement();
         Ok(Tag::Plain("VACUUM"))
@@ -481,27 +479,53 @@ impl SqlSession {
         }
     }
 
+    /// The tables that VACUUM or ANALYZE is for, if this role calls it. The others are skipped, and
+    /// their locks not waited for.
+    fn own_of(&mut self, mut tables: Vec<Arc<Table>>, what: &str) -> Vec<Arc<Table>> {
+        let authority = self.core.authority();
+        tables.retain(|table| {
+            let is_own = authority.has_rights_of(table.owner);
+            if !is_own {
+                let skipped = format!(
+                    "skipping \"{}\" --- only table or database owner can {what} it",
+                    table.name
+                );
+                self.core.notice("WARNING", "01000", skipped);
+            }
+            is_own
+        });
+        tables
+    }
+
     fn analyze(&mut self, tables: &[String]) -> Result<Tag> {
         self.ensure_transaction()?;
-        let mut chosen = Vec::new();
-        for name in tables {
-            let lock = TableLock::ShareUpdateExclusive;
-            let table = self.core.locked_table(name, lock)?;
-            let table = table.ok_or_else(|| crate::bind::names::no_relation(name))?;
-            chosen.push(table.oid);
-        }
-        if tables.is_empty() {
-            chosen.extend(self.core.dict().tables().map(|t| t.oid));
-        }
-        for table in chosen {
-            crate::ddl::analyze::table(&mut self.core, table)?;
-        }
+        self.existing(tables)?;
+        let own = self.own_of(self.chosen(tables), "analyze");
+        self.analyze_own(&own, !tables.is_empty())?;
         self.end_of_statement();
         Ok(Tag::Plain("ANALYZE"))
     }
 
+    /// Analyzes tables. Those that the statement names are locked first.
+    fn analyze_own(&mut self, tables: &[Arc<Table>], named: bool) -> Result<()> {
+        let mut chosen: Vec<u32> = tables.iter().map(|t| t.oid).collect();
+        if named {
+            for (oid, table) in chosen.iter_mut().zip(tables) {
+                let (name, lock) = (&table.name, TableLock::ShareUpdateExclusive);
+                let locked = self.core.locked_table(name, lock)?;
+                *oid = locked
+                    .ok_or_else(|| crate::bind::names::no_relation(name))?
+                    .oid;
+            }
+        }
+        for table in chosen {
+            crate::ddl::analyze::table(&mut self.core, table)?;
+        }
+        Ok(())
+    }
+
     fn lock_table(&mut self, tables: &[String], mode: TableLock, no_wait: bool) -> Result<Tag> {
-        if self.state != State::Block && !self.multi {
+        if !self.is_in_block() {
             return Err(Error::new(
                 "25P01",
                 "LOCK TABLE can only be used in transaction blocks",

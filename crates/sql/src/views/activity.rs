@@ -201,6 +201,14 @@ fn non_empty(s: String) -> Datum {
     if s.is_empty() { NULL } else { text(s) }
 }
 
+/// A value of a session, for those who may see what its role does.
+fn shown(cx: &Context, role: u32, value: Datum) -> Datum {
+    match cx.authority.has_rights_of(role) {
+        true => value,
+        false => NULL,
+    }
+}
+
 fn kind(kind: Kind) -> Datum {
     text(if kind == Kind::User {
         "USER"
@@ -232,11 +240,11 @@ fn sessions(cx: &Context) -> Result<Rows> {
             text(if active { "ACTIVE" } else { "INACTIVE" }),
             kind(s.kind),
             text(program),
-            non_empty(who.client),
+            shown(cx, who.role, non_empty(who.client)),
             non_empty(who.database.clone()),
             int4(s.tid),
             time(s.logon),
-            optional(s.sql().map(|t| t.to_string())),
+            cx.shown_statement(who.role, s.sql().as_deref()),
             if transaction == 0 {
                 NULL
             } else {
@@ -296,7 +304,7 @@ fn session_waits(_: &Context) -> Result<Rows> {
     Ok(rows.collect())
 }
 
-fn history(_: &Context) -> Result<Rows> {
+fn history(cx: &Context) -> Result<Rows> {
     let row = |r: wait::AshRow| {
         let [p1, p2, p3] = r.params;
         let transaction = if r.transaction == 0 {
@@ -322,7 +330,7 @@ fn history(_: &Context) -> Result<Rows> {
             int8(p2),
             int8(p3),
             int8(r.time_waited_us),
-            optional(r.sql.map(|s| s.to_string())),
+            cx.shown_statement(r.role, r.sql.as_deref()),
             transaction,
             int8(r.wait_seq),
         ];

@@ -11,13 +11,14 @@ use block::RowId;
 use block::value::Datum;
 use txn::{LockMode, LockRow};
 use wait::pid;
-use wait::session::{Kind, Session, State};
+use wait::session::{HIDDEN, Kind, Session, State};
 
 use super::Source::Cluster;
-use super::describe::{DATABASE, OWNER};
+use super::describe::DATABASE;
 use super::value::{NULL, array, bool, int2, int4, oid, optional, text, time};
 use super::{Context, Rows, VirtualTable, everywhere, instance};
 use crate::error::Result;
+use crate::session::NOBODY;
 use crate::types::SqlType::{Bool, Int2, Int4, Int8, Name, Oid, Text, TimestampTz};
 
 pub const VIEWS: &[VirtualTable] = &[
@@ -93,18 +94,23 @@ fn activity(cx: &Context) -> Result<Rows> {
     let here = cx.database.engine().instance();
     let sessions = wait::views::sessions().into_iter();
     let rows = sessions.filter_map(|s| match s.kind {
-        Kind::Background => Some(background(&s, here)),
+        Kind::Background => Some(background(cx, &s, here)),
         // A connection that has not said yet who it is is no session.
-        Kind::User => client(&s, here),
+        Kind::User => client(cx, &s, here),
     });
     Ok(rows.collect())
 }
 
-fn background(s: &Arc<Session>, here: u16) -> Vec<Datum> {
+fn background(cx: &Context, s: &Arc<Session>, here: u16) -> Vec<Datum> {
     let mut row = vec![NULL; 22];
-    let waiting = s.waiting();
     row[2] = int4(pid::of(here, s.sid));
     row[6] = text("");
+    if !cx.authority.superuser {
+        row[20] = text(HIDDEN);
+        row.push(int4(here));
+        return row;
+    }
+    let waiting = s.waiting();
     row[10] = time(s.logon);
     row[14] = optional(waiting.map(|w| w.event.class().name()));
     row[15] = optional(waiting.map(|w| w.event.name()));
@@ -114,14 +120,36 @@ fn background(s: &Arc<Session>, here: u16) -> Vec<Datum> {
     row
 }
 
-fn client(s: &Arc<Session>, here: u16) -> Option<Vec<Datum>> {
+fn client(cx: &Context, s: &Arc<Session>, here: u16) -> Option<Vec<Datum>> {
     let who = s.identity();
-    if who.user.is_empty() {
+    if who.role == NOBODY {
         return None;
     }
-    let address: Option<SocketAddr> = who.client.parse().ok();
-    let (state, waiting) = (s.state(), s.waiting());
+    let role = cx.dict.role_by_oid(who.role);
     let transaction = s.transaction.load(std::sync::atomic::Ordering::Relaxed);
+    let mut row = vec![NULL; 22];
+    row[0] = oid(DATABASE);
+    row[1] = text(who.database);
+    row[2] = int4(pid::of(here, s.sid));
+    row[4] = oid(who.role);
+    row[5] = optional(role.map(|role| role.name.clone()));
+    row[6] = text(who.program);
+    row[17] = match transaction {
+        0 => NULL,
+        xid => Datum::Int8(xid as i64),
+    };
+    match cx.authority.has_rights_of(who.role) {
+        true => show_activity(s, &who.client, &mut row),
+        false => row[20] = text(HIDDEN),
+    }
+    row.push(int4(here));
+    Some(row)
+}
+
+/// Fills in what only a session's own role and superusers may see.
+fn show_activity(s: &Session, client: &str, row: &mut [Datum]) {
+    let address: Option<SocketAddr> = client.parse().ok();
+    let (state, waiting) = (s.state(), s.waiting());
     let query_start = s.query_start();
     let transaction_start = match (state, s.transaction_start()) {
         // Its statement has begun it.
@@ -132,39 +160,22 @@ fn client(s: &Arc<Session>, here: u16) -> Option<Vec<Datum>> {
         (State::Active, _) | (_, None) => noted(query_start),
         (_, Some(w)) => ago(w.for_ns),
     };
-    Some(vec![
-        oid(DATABASE),
-        text(who.database),
-        int4(pid::of(here, s.sid)),
-        NULL,
-        oid(OWNER),
-        text(who.user),
-        text(who.program),
-        optional(address.map(|a| a.ip().to_canonical().to_string())),
-        NULL,
-        address.map_or(NULL, |a| int4(a.port())),
-        time(s.logon),
-        noted(transaction_start),
-        noted(query_start),
-        state_change,
-        optional(waiting.map(|w| w.event.class().name())),
-        optional(waiting.map(|w| w.event.name())),
-        text(match state {
-            State::Active => "active",
-            State::Idle => "idle",
-            State::InTransaction => "idle in transaction",
-            State::Failed => "idle in transaction (aborted)",
-        }),
-        match transaction {
-            0 => NULL,
-            xid => Datum::Int8(xid as i64),
-        },
-        NULL,
-        NULL,
-        text(s.sql().map_or(String::new(), |sql| sql.to_string())),
-        text("client backend"),
-        int4(here),
-    ])
+    row[7] = optional(address.map(|a| a.ip().to_canonical().to_string()));
+    row[9] = address.map_or(NULL, |a| int4(a.port()));
+    row[10] = time(s.logon);
+    row[11] = noted(transaction_start);
+    row[12] = noted(query_start);
+    row[13] = state_change;
+    row[14] = optional(waiting.map(|w| w.event.class().name()));
+    row[15] = optional(waiting.map(|w| w.event.name()));
+    row[16] = text(match state {
+        State::Active => "active",
+        State::Idle => "idle",
+        State::InTransaction => "idle in transaction",
+        State::Failed => "idle in transaction (aborted)",
+    });
+    row[20] = text(s.sql().map_or(String::new(), |sql| sql.to_string()));
+    row[21] = text("client backend");
 }
 
 fn locks(cx: &Context) -> Result<Rows> {

@@ -8,14 +8,42 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use wire::{Reader, Writer};
+
 use super::value::int4;
 use super::{Context, Rows, Source, VirtualTable, activity, blockers, codec, instance};
+use crate::authority::Authority;
 use crate::database::Database;
 use crate::error::Result;
 use crate::types::SqlType;
 
-/// Of questions: the version, then the view's name.
+/// The first byte of a question.
 const VERSION: u8 = 1;
+/// Names of views are shorter.
+const MAX_NAME_BYTES: usize = 64;
+
+/// What another instance is asked: the rows of a view, as they are for a role.
+fn question(of: &str, authority: Authority) -> Vec<u8> {
+    let mut bytes = vec![VERSION];
+    Writer::new(&mut bytes).put(&authority);
+    bytes.extend(of.as_bytes());
+    bytes
+}
+
+fn asked(question: &[u8]) -> std::result::Result<(&'static VirtualTable, Authority), String> {
+    let mut r = Reader::new(question);
+    if r.get() != Ok(VERSION) {
+        return Err("a question of another version".to_string());
+    }
+    let authority = r.get().map_err(|bad| bad.to_string())?;
+    let name = r.rest(MAX_NAME_BYTES).map_err(|bad| bad.to_string())?;
+    let name = String::from_utf8_lossy(name);
+    let is_asked_for =
+        |v: &&VirtualTable| v.name.starts_with("v$") || matches!(v.rows, Source::Cluster(_));
+    let view = super::here().filter(is_asked_for).find(|v| v.name == name);
+    let view = view.ok_or_else(|| format!("it has no view {name:?}"))?;
+    Ok((view, authority))
+}
 
 static VIEWS: LazyLock<Vec<VirtualTable>> = LazyLock::new(|| {
     super::here()
@@ -96,7 +124,7 @@ fn gather(
         add(engine.instance(), own()?);
         return Ok(Vec::new());
     };
-    let question = [&[VERSION], of.name.as_bytes()].concat();
+    let question = question(of.name, cx.authority);
     let patience = cx.setting_ms("gv_view_timeout");
     let (answers, own) = cluster.inquiries().ask_others(&question, patience, own)?;
     add(engine.instance(), own?);
@@ -140,22 +168,9 @@ pub fn rows_of(name: &str, cx: &Context) -> Result<Rows> {
 
 /// Answers another instance. Runs on its own thread and waits for nobody: only views of this instance are asked for.
 pub fn respond(database: &Arc<Database>, question: &[u8]) -> std::result::Result<Vec<u8>, String> {
-    let view = view_of(question)?;
-    let rows = view.read(&Context::for_another(database));
+    let (view, authority) = asked(question)?;
+    let rows = view.read(&Context::for_another(database, authority));
     codec::encode(view.columns, &rows.map_err(|e| e.to_string())?)
-}
-
-fn view_of(question: &[u8]) -> std::result::Result<&'static VirtualTable, String> {
-    let name = match question.split_first() {
-        Some((&VERSION, name)) => String::from_utf8_lossy(name),
-        _ => return Err("a question of another version".to_string()),
-    };
-    let is_asked_for =
-        |v: &&VirtualTable| v.name.starts_with("v$") || matches!(v.rows, Source::Cluster(_));
-    super::here()
-        .filter(is_asked_for)
-        .find(|v| v.name == name)
-        .ok_or_else(|| format!("it has no view {name:?}"))
 }
 
 impl Context {
@@ -227,17 +242,25 @@ mod tests {
     #[test]
     fn only_views_of_one_instance_are_answered() {
         for (question, why) in [
-            (&b"\x01gv$session"[..], "no view"),
-            (b"\x01pg_class", "no view"),
-            (b"\x02v$session", "version"),
+            (&b"\x01\x07\0\0\0\0gv$session"[..], "no view"),
+            (b"\x01\x07\0\0\0\0pg_class", "no view"),
+            (b"\x01\x07\0\0\0\x02v$session", "superuser"),
+            (b"\x01\x07\0", "role"),
+            (b"\x02\x07\0\0\0\0v$session", "version"),
             (b"", "version"),
         ] {
-            let engine_is_not_asked = view_of(question).unwrap_err();
-            assert!(engine_is_not_asked.contains(why), "{engine_is_not_asked}");
+            let refused = asked(question).unwrap_err();
+            assert!(refused.contains(why), "{refused}");
         }
         for name in ["v$lock", "pg_stat_activity", "pg_locks"] {
-            let question = [&[VERSION], name.as_bytes()].concat();
-            assert_eq!(view_of(&question).unwrap().name, name);
+            let authority = Authority {
+                role: 7,
+                superuser: name == "v$lock",
+            };
+            let bytes = super::question(name, authority);
+            assert_eq!(bytes[6..], *name.as_bytes());
+            let (view, by) = asked(&bytes).unwrap();
+            assert_eq!((view.name, by), (name, authority));
         }
     }
 }

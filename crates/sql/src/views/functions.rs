@@ -12,6 +12,7 @@ use crate::bind::names::quote;
 use crate::dict::Relation;
 use crate::error::{Error, Result};
 use crate::orders::Signal;
+use crate::params;
 use crate::types::SqlType::{self, Bool, Int4, Int8, Oid, Text};
 
 pub struct Function {
@@ -265,6 +266,7 @@ pub fn find(name: &str) -> Option<&'static Function> {
 fn signal(cx: &Context, order: impl FnOnce(&mut Signal<'_>) -> Result<bool>) -> Result<Datum> {
     let mut signal = Signal {
         database: &cx.database,
+        by: cx.authority,
         patience: cx.setting_ms("gv_view_timeout"),
         warn: &mut |what| cx.warn(what),
     };
@@ -442,6 +444,9 @@ fn array_cat(_: &Context, a: &[Datum]) -> Result<Datum> {
 }
 
 fn current_setting(cx: &Context, a: &[Datum]) -> Result<Datum> {
+    if let Some(param) = params::find(string(&a[0])) {
+        param.check_seen_by(cx.authority)?;
+    }
     match cx.setting(string(&a[0])) {
         Some(value) => Ok(Datum::Text(value)),
         None if a.get(1) == Some(&Datum::Bool(true)) => Ok(Datum::Null),

@@ -212,7 +212,7 @@ fn statements(cx: &Context) -> Result<Rows> {
     let row = |s: std::sync::Arc<crate::session::Statement>| {
         let total = s.usage().totals();
         vec![
-            text(&**s.text()),
+            cx.shown_statement(s.planned_for(), Some(s.text())),
             text(s.plan_kind()),
             int8(total.executions),
             int8(total.elapsed_us),
@@ -252,7 +252,7 @@ fn parameters(cx: &Context) -> Result<Rows> {
             Settable::Internal => "never",
             Settable::Start => "at start",
             Settable::System => "by system",
-            Settable::Session => "by session",
+            Settable::Superuser | Settable::Session => "by session",
         };
         vec![
             text(p.name),
@@ -374,6 +374,7 @@ fn settings(cx: &Context) -> Result<Rows> {
             Settable::Internal => "internal",
             Settable::Start => "postmaster",
             Settable::System => "sighup",
+            Settable::Superuser => "superuser",
             Settable::Session => "user",
         };
         let source = if value == p.default {

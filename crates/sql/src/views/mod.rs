@@ -33,6 +33,7 @@ use std::sync::Arc;
 use block::value::Datum;
 use parking_lot::Mutex;
 
+use crate::authority::Authority;
 use crate::database::Database;
 use crate::dict::Dict;
 use crate::error::Result;
@@ -87,13 +88,14 @@ pub struct Context {
     pub dict: Arc<Dict>,
     pub user: String,
     pub session_user: String,
-    pub is_superuser: bool,
+    /// By whose rights the statement runs.
+    pub authority: Authority,
     pub database_name: String,
     /// The session's process id.
     pub pid: i32,
     /// What the session's text forms depend on.
     pub io: crate::pgtype::IoSettings,
-    /// This session's parameters: name, value.
+    /// This session's parameters as far as its role sees them: name, value.
     pub settings: Vec<(&'static crate::params::Param, String)>,
     /// Made for another instance: nobody else may be asked.
     for_another: bool,
@@ -108,28 +110,32 @@ impl Context {
             dict: core.dict(),
             user: core.user.clone(),
             session_user: core.session_user.clone(),
-            is_superuser: core.is_superuser(),
+            authority: core.authority(),
             database_name: core.database_name.clone(),
             pid: core.database.own_pid(),
             io: core.io,
-            settings: core.settings.all().collect(),
+            settings: core.seen_settings().collect(),
             for_another: false,
             warnings: Mutex::default(),
         }
     }
 
-    /// For another instance's session: who it is and what it has set is not known here.
-    fn for_another(database: &Arc<Database>) -> Context {
+    /// For another instance's session: by whose rights it asks is known here, but not who it is nor
+    /// what it has set.
+    fn for_another(database: &Arc<Database>, authority: Authority) -> Context {
         Context {
             database: database.clone(),
             dict: database.dict(),
             user: String::new(),
             session_user: String::new(),
-            is_superuser: false,
+            authority,
             database_name: String::new(),
             pid: 0,
             io: crate::pgtype::IoSettings::default(),
-            settings: Settings::new(database.params()).all().collect(),
+            settings: Settings::new(database.params())
+                .all()
+                .filter(|(param, _)| param.is_seen_by(authority))
+                .collect(),
             for_another: true,
             warnings: Mutex::default(),
         }
@@ -146,6 +152,14 @@ impl Context {
     /// What there is to be said, which is then said.
     pub fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut self.warnings.lock())
+    }
+
+    /// What a session runs, for those who may see what its role does.
+    fn shown_statement(&self, role: u32, statement: Option<&str>) -> Datum {
+        value::optional(match self.authority.has_rights_of(role) {
+            true => statement,
+            false => statement.and(Some(wait::session::HIDDEN)),
+        })
     }
 
     /// The name of a role, as `pg_get_userbyid` gives it.

@@ -22,7 +22,7 @@ pub const VIEWS: &[VirtualTable] = &[
         name: "pg_authid",
         columns: ROLE_COLUMNS,
         rows: Here(|cx| {
-            superusers_only(cx, "pg_authid")?;
+            superusers_only(cx, "table pg_authid")?;
             Ok(roles(cx, &shown))
         }),
     },
@@ -37,7 +37,7 @@ pub const VIEWS: &[VirtualTable] = &[
         name: "pg_shadow",
         columns: USER_COLUMNS,
         rows: Here(|cx| {
-            superusers_only(cx, "pg_shadow")?;
+            superusers_only(cx, "view pg_shadow")?;
             Ok(users(cx, &shown))
         }),
     },
@@ -83,12 +83,9 @@ const USER_COLUMNS: &[(&str, SqlType)] = &[
 ];
 
 fn superusers_only(cx: &Context, view: &str) -> Result<()> {
-    match cx.is_superuser {
+    match cx.authority.superuser {
         true => Ok(()),
-        false => Err(Error::new(
-            "42501",
-            format!("permission denied for table {view}"),
-        )),
+        false => Err(Error::new("42501", format!("permission denied for {view}"))),
     }
 }
 

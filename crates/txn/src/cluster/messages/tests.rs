@@ -195,9 +195,9 @@ fn the_bytes_of_messages_are_pinned() {
     let cost = [(2, 2), (1, 2), (8, 3), (8, 0), (8, 0)];
     // n, instance, session, number of the wait
     let path = [(2, 1), (2, 2), (4, 7), (8, 4)];
-    // n, instance, session, what it waits for, no statement
+    // n, instance, session, its role, what it waits for, no statement
     let told = with(
-        &[(2, 1), (2, 2), (4, 0)],
+        &[(2, 1), (2, 2), (4, 0), (4, 0)],
         &text(b"ShareLock on transaction 9"),
     );
     let lock = [(8, lock().0 as u64), (8, (lock().0 >> 64) as u64)];
