@@ -125,7 +125,7 @@ def draw_table(draw, number):
     plain = [c.name for c in columns]
     for _ in range(draw.choice([0, 0, 1, 2])):
         table.indexes.append(draw.sample(plain, min(len(plain), draw.choice([1, 1, 2]))))
-    for row in range(draw.choice([0, 1, 3, 6, 10, 20])):
+    for row in range(draw.choice([0, 1, 4, 6, 10, 16])):
         values = [draw_value(draw, c) for c in columns]
         if table.key:
             values[0] = str(row + 1)

@@ -89,7 +89,8 @@ class Statements(Relations):
         elif self.chance(0.10):
             distinct = optional("distinct ")
         elif self.chance(0.07):
-            on = [self.leaf(self.type(scope), scope) for _ in range(self.draw.choice([1, 2]))]
+            on = [self.column(scope, None) or self.literal("bool")
+                  for _ in range(self.draw.choice([1, 2]))]
             distinct = Node("on", "distinct on (", listed(on), ") ")
             order = Node("order", " order by ", *self.after(on), self.order(items))
         if order == "":
@@ -295,6 +296,10 @@ class Statements(Relations):
             self.ctes.append((name, columns))
         body = self.query(outer, types, depth - 1)
         del self.ctes[known:]
+        if str(body).startswith("with "):
+            columns = body.columns
+            body = Node("query", "(", body, ")")
+            body.columns = columns
         word = "with recursive " if recursive else "with "
         query = Node("query", word, listed(parts), " ", body)
         query.columns = body.columns

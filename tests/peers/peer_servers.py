@@ -142,7 +142,7 @@ class Postgres:
             raise SystemExit(f"initdb failed; see {self.folder}")
         command = [f"{programs}/postgres", "-D", str(self.folder / "data"), "-p", str(port)]
         command += ["-k", str(self.folder), "-h", "127.0.0.1"]
-        for option in ["fsync=off", "max_prepared_transactions=2", *options]:
+        for option in ["fsync=off", "jit=off", "max_prepared_transactions=2", *options]:
             command += ["-c", option]
         self.process = self.launch(command)
         self.address = f"host=127.0.0.1 port={port} user={SUPERUSER}"
