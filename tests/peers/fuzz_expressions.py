@@ -96,10 +96,13 @@ class Scope:
         self.ungrouped = ungrouped
         # (text to refer to it, type, wild)
         self.columns = []
+        # Names of tables, by which whole rows can be named.
+        self.aliases = []
 
     def add(self, relation):
-        for name, type, wild in relation.columns:
-            self.columns.append((name, type, wild))
+        self.columns += relation.columns
+        names = {str(name).split(".")[0] for name, _, _ in relation.columns}
+        self.aliases += sorted(name for name in names if name.startswith("r"))
 
     def of_type(self, type):
         return [c for c in self.columns if type is None or c[1] == type]
@@ -108,6 +111,7 @@ class Scope:
         """The scope as arguments of aggregates see it: no aggregates in it, and none around it."""
         scope = Scope()
         scope.columns = list(self.columns)
+        scope.aliases = list(self.aliases)
         return scope
 
     def levels(self):
@@ -118,7 +122,8 @@ class Scope:
 
 
 class Expressions:
-    """`subquery(scope, types, depth, single)` draws the queries in expressions."""
+    """`subquery(scope, types, depth, single)` draws the queries in expressions, `ordered(scope, type,
+    depth)` one of a column in a total order."""
 
     def __init__(self, draw, tables):
         self.draw = draw
@@ -147,7 +152,13 @@ class Expressions:
         near, far = levels[0], [c for level in levels[1:] for c in level]
         if not near and not far:
             return None
-        name, type, wild = self.draw.choice(far if far and (not near or self.chance(0.25)) else near)
+        outer = far and (not near or self.chance(0.25))
+        name, type, wild = self.draw.choice(far if outer else near)
+        if not outer and isinstance(name, str) and self.chance(0.1):
+            # Without its table, where no other table here has such a column.
+            bare = name.split(".")[-1]
+            if [str(c[0]).split(".")[-1] for c in scope.columns].count(bare) == 1:
+                name = bare
         return expression(type, name, wild=wild)
 
     def literal(self, type):
@@ -188,6 +199,9 @@ class Expressions:
         if kind < 0.72:
             return self.choice(type, scope, depth)
         if kind < 0.86 and depth >= 2:
+            if type == "text" and self.chance(0.15):
+                query = self.ordered(scope, self.type(scope), depth - 2)
+                return expression(type, "array(", query, ")::text")
             query = self.subquery(scope, [type], depth - 2, single=True)
             return expression(type, "(", query, ")", wild=query.columns[0][2])
         return self.leaf(type, scope)
@@ -231,7 +245,8 @@ class Expressions:
         if type not in AGGREGATES:
             return None
         if type == "int8" and self.chance(0.2):
-            return expression(type, "count(*)", self.filter(source))
+            row = self.draw.choice(source.aliases) + ".*" if source.aliases else "*"
+            return expression(type, f"count({row if self.chance(0.3) else '*'})", self.filter(source))
         template, wanted = self.draw.choice(AGGREGATES[type])
         wanted = wanted or self.type(source)
         if template.startswith(("min(", "max(", "count(")):
@@ -315,6 +330,9 @@ class Expressions:
             word = self.draw.choice([" in (", " not in ("])
             items = [draw() for _ in range(self.draw.randint(1, 4))]
             return expression("bool", "(", subject, word, listed(items), "))")
+        if kind == 2 and scope.aliases and not scope.ungrouped and self.chance(0.3):
+            word = self.draw.choice([" is null)", " is not null)", ".* is distinct from null)"])
+            return expression("bool", f"({self.draw.choice(scope.aliases)}{word}")
         if kind == 2:
             word = self.draw.choice([" is true)", " is not true)", " is unknown)", " is not false)"])
             return expression("bool", "(", self.any("bool", scope, depth - 1), word)

@@ -36,6 +36,8 @@ KINDS = [peer_compare.SAME, peer_compare.SAME_ERROR, peer_compare.REFUSED, EVALU
 NUMERIC_TYPES = (700, 701, 1700)
 # Statements over one set of tables.
 PER_SCHEMA = 100
+# Every so many statements go by the extended protocol.
+EXTENDED_EVERY = 3
 
 
 def evaluates(answer):
@@ -93,8 +95,8 @@ class Peers:
         self.postgres_server = None if "=" in place else peer_servers.Postgres(place)
         self.braid_at = self.braid_server.conninfos[0] if self.braid_server else program
         self.postgres_at = self.postgres_server.conninfo if self.postgres_server else place
-        self.tables = None
         self.loaded = None
+        self.extended = False
         self.connect()
 
     def connect(self):
@@ -142,7 +144,7 @@ class Peers:
         self.load(tables)
         text = str(statement)
         if statement.sort == "query" and not re.search(r"\b(insert|update|delete)\b", text):
-            left, right = self.braid.one(text), self.postgres.one(text)
+            left, right = self.both(text)
             kind, what = judge(left, right, text)
         else:
             kind, what, left, right = self.compare_change(text, tables)
@@ -150,11 +152,14 @@ class Peers:
             left.message += "\n" + self.revive()
         return kind, what, left, right
 
+    def both(self, text):
+        return [session.one(text, None, self.extended) for session in (self.braid, self.postgres)]
+
     def compare_change(self, text, tables):
         """A statement that changes rows, in a transaction: its answer, then the tables."""
         for session in (self.braid, self.postgres):
             session.one("begin")
-        left, right = self.braid.one(text), self.postgres.one(text)
+        left, right = self.both(text)
         kind, what = judge(left, right, text)
         if kind == peer_compare.SAME:
             for table in tables:
@@ -204,6 +209,7 @@ class Fuzzer:
         seed = self.options.seed
         tables = fuzz_schema.draw_schema(random.Random(f"{seed} tables {number // PER_SCHEMA}"))
         statement = fuzz_statements.Statements(random.Random(f"{seed} {number}"), tables).statement()
+        self.peers.extended = number % EXTENDED_EVERY == 0
         kind, what, left, right = self.peers.compare(statement, tables)
         self.counts[kind] += 1
         self.rows += kind == peer_compare.SAME and bool(left.rows)
@@ -219,7 +225,7 @@ class Fuzzer:
         if mark and self.seen[mark] > 1 and not self.options.all:
             return
         if kind != peer_compare.HANG or self.options.all:
-            same = self.same_finding(kind, what, left)
+            same = self.same_finding(kind, what, left, right)
             statement, tables = fuzz_reduce.reduce(statement, tables, same, self.options.reduce_seconds)
             again = self.peers.compare(statement, tables)
             if again[0] == kind:
@@ -227,7 +233,8 @@ class Fuzzer:
         self.shapes[shape(str(statement))] += 1
         if self.shapes[shape(str(statement))] > 1 and not self.options.all:
             return
-        text = f"-- seed {self.options.seed}, statement {number}: {kind} ({what})\n"
+        way = ", extended protocol" if self.peers.extended else ""
+        text = f"-- seed {self.options.seed}, statement {number}{way}: {kind} ({what})\n"
         text += script(tables, statement)
         for name, answer in (("Braid", left), ("PostgreSQL", right)):
             text += f"\n-- {name}: " + str(answer).replace("\n", "\n--     ")
@@ -236,16 +243,16 @@ class Fuzzer:
             path = Path(self.options.out, f"{self.options.seed}-{number}.sql")
             path.write_text(text + "\n", encoding="utf-8")
 
-    def same_finding(self, kind, what, left):
+    def same_finding(self, kind, what, left, right):
         """Whether a smaller statement shows the same finding."""
 
         def fails(statement, tables):
             try:
-                found, found_what, ours, _ = self.peers.compare(statement, tables)
+                found, found_what, ours, theirs = self.peers.compare(statement, tables)
             except SystemExit:
                 # Tables that cannot be made, such as a key without its column.
                 return False
-            if found != kind or ours.sqlstate != left.sqlstate:
+            if found != kind or ours.sqlstate != left.sqlstate or theirs.sqlstate != right.sqlstate:
                 return False
             return left.kind == "error" or found_what == what
 

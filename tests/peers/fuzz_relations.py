@@ -180,7 +180,12 @@ class Relations(fuzz_expressions.Expressions):
             names = self.draw.sample(fitting, self.draw.randint(1, len(fitting)))
             using = f" using ({', '.join(names)}))"
             node = relation("(", left, f"{side} join ", right, using, columns=columns)
-        return self.under_alias(node, names, ours, theirs) if self.chance(0.25) else node
+        if self.chance(0.25):
+            return self.under_alias(node, names, ours, theirs)
+        if self.chance(0.4):
+            # The merged columns have no table.
+            node.columns = columns + [(name, types(left)[name], True) for name in names]
+        return node
 
     def under_alias(self, node, names, ours, theirs):
         """The join under a name of its own: only merged and unambiguous columns can be named."""

@@ -29,6 +29,9 @@ class Statements(Relations):
 
     def top_query(self):
         types = [self.type() for _ in range(self.draw.randint(1, 4))]
+        if self.chance(0.04):
+            source, scope = self.sources(None, 2)
+            return Node("query", "select * from ", source, self.where(scope, 2))
         if self.chance(0.2):
             return self.with_queries(None, types, 2, True)
         return self.query(None, types, self.draw.choice([1, 2, 2, 3]))
@@ -66,6 +69,15 @@ class Statements(Relations):
             query.columns = [("c0", types[0], value.wild)]
             return query
         return self.plain_query(scope, types, max(depth, 0), limited=True)
+
+    def ordered(self, scope, type, depth):
+        """A query of one column in a total order."""
+        source, inner = self.sources(scope, max(depth, 0))
+        value = self.any(type, inner, 0)
+        items = self.items([value])
+        query = Node("query", "select ", items, " from ", source, self.where(inner, depth),
+                     " order by ", positions(items))
+        return self.finish(query, [value])
 
     def where(self, scope, depth, probability=0.6):
         if not self.chance(probability):
@@ -113,6 +125,8 @@ class Statements(Relations):
         """A total order of the select list."""
         if self.chance(0.5):
             return positions(items)
+        if self.chance(0.2):
+            return ", ".join(f"c{at}" for at in range(len(items.parts)))
         count = len(items.parts)
         numbers = self.draw.sample(range(1, count + 1), count)
         words = ["", "", " desc", " nulls first", " desc nulls last"]
@@ -181,10 +195,26 @@ class Statements(Relations):
         if frame and not total and self.chance(0.2):
             frame += self.draw.choice(EXCLUSIONS)
         order = ["order by ", all_columns(source)] if total else self.some_order(scope)
+        if not total and self.chance(0.25):
+            order, frame = self.range_offset(scope)
         if "groups" in frame and not order:
             frame = ""
         return expression(type, found, " over (", *self.partition(scope), *order, " ", frame, ")",
                           wild=found.wild)
+
+    def range_offset(self, scope):
+        """An order by one column and a frame by distances in it."""
+        type = self.draw.choice(["int4", "int8", "numeric", "float8", "date", "timestamp"])
+        key = self.column(scope, type)
+        if key is None:
+            return [], ""
+        step = "interval '1 month'" if type in ("date", "timestamp") else "1"
+        frame = self.draw.choice([
+            f"range between {step} preceding and {step} following",
+            f"range between unbounded preceding and {step} preceding",
+            f"range between {step} following and unbounded following",
+            f"range {step} preceding", f"range between current row and {step} following exclude current row"])
+        return ["order by ", key, self.draw.choice(["", " desc", " nulls first"])], frame
 
     def partition(self, scope):
         if not self.chance(0.5):

@@ -136,7 +136,9 @@ class Postgres:
             os.chown(self.folder, pwd.getpwnam(self.user).pw_uid, -1)
         port = free_ports(1)
         initdb = [f"{programs}/initdb", "-D", str(self.folder / "data"), "-U", SUPERUSER]
-        initdb += ["-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]
+        # The locale that Braid says it has.
+        initdb += ["--locale=C", "--lc-ctype=C.UTF-8"]
+        initdb += ["-A", "trust", "-E", "UTF8", "--no-sync"]
         self.process = self.launch(initdb)
         if self.process.wait() != 0:
             raise SystemExit(f"initdb failed; see {self.folder}")

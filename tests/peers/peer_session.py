@@ -92,12 +92,18 @@ class Session:
     def close(self):
         self.connection.close()
 
-    def run(self, text, copy_data=None):
-        """The answers to a message, at least one. `copy_data()` gives what COPY FROM STDIN wants."""
+    def run(self, text, copy_data=None, extended=False):
+        """The answers to a message, at least one. `copy_data()` gives what COPY FROM STDIN wants.
+
+        `extended`: by the extended protocol, for which the text has one statement.
+        """
         deadline = time.monotonic() + self.timeout_s + GRACE_S
         answers = []
         try:
-            self.pg.send_query(text.encode())
+            if extended:
+                self.pg.send_query_params(text.encode(), None)
+            else:
+                self.pg.send_query(text.encode())
             while True:
                 if not self.await_result(deadline):
                     return answers + [self.give_up()]
@@ -113,9 +119,9 @@ class Session:
             answers.append(Answer("crash", message="the connection was closed"))
         return answers or [Answer("done")]
 
-    def one(self, text, copy_data=None):
+    def one(self, text, copy_data=None, extended=False):
         """The answer to a message of one statement: the last, or the error."""
-        return self.run(text, copy_data)[-1]
+        return self.run(text, copy_data, extended)[-1]
 
     def take(self, result, copy_data, deadline):
         """The answer in a result; None if more of it is to come."""

@@ -77,6 +77,9 @@ class Run:
 
     def set_up(self):
         """Runs test_setup, and keeps what it leaves on both sides."""
+        # Braid's roles may do this anyway.
+        with psycopg.connect(self.postgres.conninfo, autocommit=True) as connection:
+            connection.execute("grant all on schema public to public")
         self.start_braid(None)
         self.parameters = self.accepted_parameters()
         verdicts = self.script(SETUP)

@@ -146,6 +146,10 @@ class Pair:
     def remember(self, kind, left, right, text):
         """What the statement's outcome means for later ones."""
         names = sql_text.defined(text)
+        words = sql_text.words(text)
+        if words[:1] in (["fetch"], ["move"]) and left.succeeded() != right.succeeded():
+            # A cursor's place is not taken back.
+            self.diverged.add(words[-1])
         if left.succeeded() and right.succeeded():
             self.missing -= names
             if kind == peer_compare.DIFFERENT and left.kind == "done":
