@@ -325,11 +325,9 @@ class Statements(Relations):
             parts.append(part)
             self.ctes.append((name, columns))
         body = self.query(outer, types, depth - 1)
-        del self.ctes[known:]
         if str(body).startswith("with "):
-            columns = body.columns
-            body = Node("query", "(", body, ")")
-            body.columns = columns
+            body = self.plain_query(outer, types, depth - 1)
+        del self.ctes[known:]
         word = "with recursive " if recursive else "with "
         query = Node("query", word, listed(parts), " ", body)
         query.columns = body.columns

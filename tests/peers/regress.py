@@ -2,10 +2,12 @@
 """Runs PostgreSQL's regression files on Braid and on PostgreSQL, statement by statement.
 
     regress.py SOURCE --braid target/debug/braid [FILE ..] [--show KIND[,KIND]] [--json FILE]
+    regress.py SOURCE --check-runner [FILE ..]
 
 SOURCE is a source tree of PostgreSQL 15; FILE is the name of a file in src/test/regress/sql, without
-its ending. Each file runs in a database of its own on both sides, after test_setup. Ends with 1 if
-a statement is different, hangs, crashes or has another code, and regress_differences.toml has no
+its ending. Each file runs in a database of its own on both sides, after test_setup. The second form has
+another PostgreSQL in Braid's place, so that everything should be the same. Ends with 1 if a
+statement is different, hangs, crashes or has another code, and regress_differences.toml has no
 reason for it.
 """
 
@@ -62,41 +64,102 @@ PARAMETERS = {
 BAD = (peer_compare.OTHER_CODE, peer_compare.DIFFERENT, peer_compare.HANG, peer_compare.CRASH)
 
 
+class BraidSide:
+    """Braid with a fresh database for each file: a copy of what test_setup has left."""
+
+    def __init__(self, program, options):
+        self.program = program
+        self.options = options
+        self.template = Path(tempfile.mkdtemp(prefix="braid-peers-template-"))
+        self.server = peer_servers.Braid(program, 1, options)
+
+    def conninfo(self):
+        return self.server.conninfos[0]
+
+    def keep(self):
+        self.server.stop_instances()
+        shutil.copytree(self.server.data(), self.template / "data")
+
+    def begin(self):
+        self.server.stop()
+        self.server = peer_servers.Braid(self.program, 1, self.options, self.template / "data")
+
+    def end(self, _name):
+        """The next file begins with another database anyway."""
+
+    def restart(self):
+        return self.server.restart()
+
+    def stop(self):
+        self.server.stop()
+        shutil.rmtree(self.template)
+
+
+class PostgresSide:
+    """PostgreSQL with a fresh database for each file, made from what test_setup has left."""
+
+    def __init__(self, programs):
+        self.server = peer_servers.Postgres(programs)
+        # Braid's roles may do this anyway.
+        with psycopg.connect(self.server.conninfo, autocommit=True) as connection:
+            connection.execute("grant all on schema public to public")
+
+    def conninfo(self):
+        return self.server.conninfo
+
+    def keep(self):
+        self.server.administer(f"alter database {peer_servers.DATABASE} rename to {SETUP}")
+
+    def begin(self):
+        self.server.administer(f"create database {peer_servers.DATABASE} template {SETUP}")
+
+    def end(self, name):
+        """What keeps a database from being dropped stays behind under another name."""
+        database = peer_servers.DATABASE
+        try:
+            self.server.administer(f"drop database {database} with (force)")
+        except psycopg.Error:
+            self.server.administer(f"alter database {database} rename to left_by_{name}")
+        roles = "select quote_ident(rolname) from pg_roles where rolname like 'regress%'"
+        for (role,) in self.server.administer(roles):
+            try:
+                self.server.administer(f"drop role {role}")
+            except psycopg.errors.DependentObjectsStillExist:
+                continue
+
+    def restart(self):
+        raise SystemExit("PostgreSQL is gone")
+
+    def stop(self):
+        self.server.stop()
+
+
 class Run:
-    """The servers of a run, and the databases that files begin with."""
+    """Both sides, and what runs on them."""
 
     def __init__(self, options):
         self.options = options
         self.folder = options.source / "src/test/regress"
         self.environment = {"PG_ABS_SRCDIR": str(self.folder), "PG_DLSUFFIX": ".so"}
         self.environment |= {"PG_LIBDIR": str(self.folder), "PG_ABS_BUILDDIR": str(self.folder)}
-        self.postgres = peer_servers.Postgres(options.postgres)
-        self.template = Path(tempfile.mkdtemp(prefix="braid-peers-template-"))
-        self.braid = None
-        self.parameters = {}
+        self.postgres = PostgresSide(options.postgres)
+        if options.check_runner:
+            self.braid = PostgresSide(options.postgres)
+        else:
+            self.braid = BraidSide(options.braid, options.braid_options)
+        self.parameters = self.accepted_parameters()
 
     def set_up(self):
         """Runs test_setup, and keeps what it leaves on both sides."""
-        # Braid's roles may do this anyway.
-        with psycopg.connect(self.postgres.conninfo, autocommit=True) as connection:
-            connection.execute("grant all on schema public to public")
-        self.start_braid(None)
-        self.parameters = self.accepted_parameters()
         verdicts = self.script(SETUP)
-        self.braid.stop_instances()
-        shutil.copytree(self.braid.data(), self.template / "data")
-        self.postgres.administer(f"alter database {peer_servers.DATABASE} rename to {SETUP}")
+        for side in (self.braid, self.postgres):
+            side.keep()
         return verdicts
-
-    def start_braid(self, data):
-        if self.braid:
-            self.braid.stop()
-        self.braid = peer_servers.Braid(self.options.braid, 1, self.options.braid_options, data)
 
     def accepted_parameters(self):
         accepted = {}
         for name, value in PARAMETERS.items():
-            with psycopg.connect(self.braid.conninfos[0], autocommit=True) as connection:
+            with psycopg.connect(self.braid.conninfo(), autocommit=True) as connection:
                 try:
                     connection.execute(f"set {name} = '{value}'")
                     accepted[name] = value
@@ -107,14 +170,14 @@ class Run:
     def connect(self):
         sessions = [
             peer_session.Session(conninfo, self.options.statement_seconds, self.parameters)
-            for conninfo in (self.braid.conninfos[0], self.postgres.conninfo)
+            for conninfo in (self.braid.conninfo(), self.postgres.conninfo())
         ]
         return regress_step.Pair(*sessions)
 
     def recover(self):
         """Starts Braid again if it is dead or lets nobody in; returns its last words then."""
         try:
-            session = peer_session.Session(self.braid.conninfos[0], 5)
+            session = peer_session.Session(self.braid.conninfo(), 5)
             session.close()
             return ""
         except psycopg.OperationalError:
@@ -125,34 +188,19 @@ class Run:
         return regress_file.Script(path, self.connect, self.recover, self.environment).run()
 
     def file(self, name):
-        self.start_braid(self.template / "data")
-        database = peer_servers.DATABASE
-        self.postgres.administer(f"create database {database} template {SETUP}")
+        for side in (self.braid, self.postgres):
+            side.begin()
         try:
             for other in STANDS_ON.get(name, []):
                 self.script(other)
             return self.script(name)
         finally:
-            self.drop_database(database, name)
-
-    def drop_database(self, database, name):
-        """What keeps a database from being dropped stays behind under another name."""
-        try:
-            self.postgres.administer(f"drop database {database} with (force)")
-        except psycopg.Error:
-            self.postgres.administer(f"alter database {database} rename to left_by_{name}")
-        roles = "select quote_ident(rolname) from pg_roles where rolname like 'regress%'"
-        for (role,) in self.postgres.administer(roles):
-            try:
-                self.postgres.administer(f"drop role {role}")
-            except psycopg.errors.DependentObjectsStillExist:
-                continue
+            for side in (self.braid, self.postgres):
+                side.end(name)
 
     def stop(self):
-        if self.braid:
-            self.braid.stop()
-        self.postgres.stop()
-        shutil.rmtree(self.template)
+        for side in (self.braid, self.postgres):
+            side.stop()
 
 
 def reason_of(verdict, known):
@@ -208,13 +256,16 @@ def read_options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("source", type=Path)
     parser.add_argument("files", nargs="*")
-    parser.add_argument("--braid", required=True, help="the program")
+    parser.add_argument("--braid", help="the program")
+    parser.add_argument("--check-runner", action="store_true", help="PostgreSQL on both sides")
     parser.add_argument("--braid-options", nargs="*", default=[], help="for `braid instance`")
     parser.add_argument("--postgres", default="/usr/lib/postgresql/15/bin", help="its programs")
     parser.add_argument("--show", default="", help="kinds to print, by commas; also: message")
     parser.add_argument("--json", type=Path, help="where all verdicts are written")
     parser.add_argument("--statement-seconds", type=int, default=20)
     options = parser.parse_args()
+    if bool(options.braid) == options.check_runner:
+        parser.error("either --braid or --check-runner")
     options.show = [kind.strip().replace("-", " ") for kind in options.show.split(",") if kind]
     options.source = options.source.resolve()
     return options
