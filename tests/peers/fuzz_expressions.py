@@ -13,21 +13,50 @@ STRINGS = ["text", "varchar", "char"]
 TIMES = ["date", "timestamp", "timestamptz"]
 # What an aggregate of each type may be, with the type of its argument; `{}` is the argument.
 AGGREGATES = {
-    "int8": [("count({})", None), ("count(distinct {})", None), ("sum({})", "int4"),
-             ("sum(distinct {})", "int4"), ("sum({})", "int2"), ("max({})", "int8"),
-             ("regr_count({}, 1)", "float8")],
-    "int4": [("min({})", "int4"), ("max({})", "int4"), ("bit_or({})", "int4"), ("bit_and({})", "int4")],
+    "int8": [
+        ("count({})", None),
+        ("count(distinct {})", None),
+        ("sum({})", "int4"),
+        ("sum(distinct {})", "int4"),
+        ("sum({})", "int2"),
+        ("max({})", "int8"),
+        ("regr_count({}, 1)", "float8"),
+    ],
+    "int4": [
+        ("min({})", "int4"),
+        ("max({})", "int4"),
+        ("bit_or({})", "int4"),
+        ("bit_and({})", "int4"),
+    ],
     "int2": [("min({})", "int2"), ("max({})", "int2")],
-    "numeric": [("sum({})", "int8"), ("sum({})", "numeric"), ("avg({})", "int4"), ("avg({})", "numeric"),
-                ("min({})", "numeric"), ("max({})", "numeric"), ("sum(distinct {})", "numeric"),
-                ("stddev_samp({})", "int4"), ("var_pop({})", "int4"), ("variance({})", "numeric")],
-    "float8": [("sum({})", "float8"), ("avg({})", "float8"), ("min({})", "float8"), ("max({})", "float8"),
-               ("avg({})", "float4")],
+    "numeric": [
+        ("sum({})", "int8"),
+        ("sum({})", "numeric"),
+        ("avg({})", "int4"),
+        ("avg({})", "numeric"),
+        ("min({})", "numeric"),
+        ("max({})", "numeric"),
+        ("sum(distinct {})", "numeric"),
+        ("stddev_samp({})", "int4"),
+        ("var_pop({})", "int4"),
+        ("variance({})", "numeric"),
+    ],
+    "float8": [
+        ("sum({})", "float8"),
+        ("avg({})", "float8"),
+        ("min({})", "float8"),
+        ("max({})", "float8"),
+        ("avg({})", "float4"),
+    ],
     "float4": [("sum({})", "float4"), ("max({})", "float4")],
-    "text": [("string_agg({0}, ',' order by {0})", "text"), ("min({})", "text"), ("max({})", "text"),
-             ("string_agg(distinct {0}, '-' order by {0})", "text"),
-             ("array_agg({0} order by {0})::text", "int4"),
-             ("array_agg(distinct {0} order by {0} desc)::text", "text")],
+    "text": [
+        ("string_agg({0}, ',' order by {0})", "text"),
+        ("min({})", "text"),
+        ("max({})", "text"),
+        ("string_agg(distinct {0}, '-' order by {0})", "text"),
+        ("array_agg({0} order by {0})::text", "int4"),
+        ("array_agg(distinct {0} order by {0} desc)::text", "text"),
+    ],
     "char": [("min({})", "char"), ("max({})", "char")],
     "bool": [("bool_and({})", "bool"), ("bool_or({})", "bool"), ("every({})", "bool")],
     "date": [("min({})", "date"), ("max({})", "date")],
@@ -38,49 +67,123 @@ AGGREGATES = {
 # template: the result may be inexact or overflow.
 FUNCTIONS = {
     "int2": [("({})::int2", ["bool_int"])],
-    "int4": [("({} + {})", ["int4", "int4"]), ("({} - {})", ["int4", "int4"]), ("({} * 2)", ["int4"]),
-             ("({} / nullif({}, 0))", ["int4", "int4"]), ("({} % nullif({}, 0))", ["int4", "int4"]),
-             ("(- {})", ["int4"]), ("abs({})", ["int4"]), ("length({})", ["text"]),
-             ("strpos({}, {})", ["text", "text"]), ("octet_length({})", ["bytea"]),
-             ("({} - {})", ["date", "date"]), ("({})::int4", ["bool"]), ("({} & {})", ["int4", "int4"]),
-             ("({} # {})", ["int4", "int4"]), ("(~ {})", ["int4"]), ("({} << 1)", ["int4"]),
-             ("extract(month from {})::int4", ["timestamp"]), ("ascii({})", ["text"]),
-             ("({} + {})", ["int2", "int4"]), ("char_length({})", ["char"])],
-    "int8": [("({} + {})", ["int8", "int4"]), ("({} - {})", ["int8", "int8"]), ("({})::int8", ["int4"]),
-             ("abs({})", ["int8"]), ("mod({}, nullif({}, 0))", ["int8", "int8"]),
-             ("({} * {})", ["int8", "int2"])],
-    "numeric": [("({} + {})", ["numeric", "numeric"]), ("({} - {})", ["numeric", "int4"]),
-                ("({} * {})", ["numeric", "numeric"]), ("round({}, 1)", ["numeric"]),
-                ("trunc({}, 1)", ["numeric"]), ("abs({})", ["numeric"]), ("ceil({})", ["numeric"]),
-                ("({} / nullif({}, 0))", ["numeric", "numeric"]), ("({})::numeric", ["int4"]),
-                ("sign({})", ["numeric"]), ("({})::numeric(12,3)", ["int4"]), ("(- {})", ["numeric"]),
-                ("mod({}, nullif({}, 0))", ["numeric", "int4"]), ("div({}, nullif({}, 0))", ["numeric", "numeric"])],
-    "float8": [("({} + {})", ["float8", "float8"]), ("({} - {})", ["float8", "int4"]), ("abs({})", ["float8"]),
-               ("({} * 2)", ["float8"]), ("({})::float8", ["int4"]), ("floor({})", ["float8"]),
-               ("*({} / nullif({}, 0))", ["float8", "float8"]), ("*sqrt(abs({}))", ["float8"]),
-               ("({})::float8", ["float4"]), ("*({})::float8", ["numeric"])],
+    "int4": [
+        ("({} + {})", ["int4", "int4"]),
+        ("({} - {})", ["int4", "int4"]),
+        ("({} * 2)", ["int4"]),
+        ("({} / nullif({}, 0))", ["int4", "int4"]),
+        ("({} % nullif({}, 0))", ["int4", "int4"]),
+        ("(- {})", ["int4"]),
+        ("abs({})", ["int4"]),
+        ("length({})", ["text"]),
+        ("strpos({}, {})", ["text", "text"]),
+        ("octet_length({})", ["bytea"]),
+        ("({} - {})", ["date", "date"]),
+        ("({})::int4", ["bool"]),
+        ("({} & {})", ["int4", "int4"]),
+        ("({} # {})", ["int4", "int4"]),
+        ("(~ {})", ["int4"]),
+        ("({} << 1)", ["int4"]),
+        ("extract(month from {})::int4", ["timestamp"]),
+        ("ascii({})", ["text"]),
+        ("({} + {})", ["int2", "int4"]),
+        ("char_length({})", ["char"]),
+    ],
+    "int8": [
+        ("({} + {})", ["int8", "int4"]),
+        ("({} - {})", ["int8", "int8"]),
+        ("({})::int8", ["int4"]),
+        ("abs({})", ["int8"]),
+        ("mod({}, nullif({}, 0))", ["int8", "int8"]),
+        ("({} * {})", ["int8", "int2"]),
+    ],
+    "numeric": [
+        ("({} + {})", ["numeric", "numeric"]),
+        ("({} - {})", ["numeric", "int4"]),
+        ("({} * {})", ["numeric", "numeric"]),
+        ("round({}, 1)", ["numeric"]),
+        ("trunc({}, 1)", ["numeric"]),
+        ("abs({})", ["numeric"]),
+        ("ceil({})", ["numeric"]),
+        ("({} / nullif({}, 0))", ["numeric", "numeric"]),
+        ("({})::numeric", ["int4"]),
+        ("sign({})", ["numeric"]),
+        ("({})::numeric(12,3)", ["int4"]),
+        ("(- {})", ["numeric"]),
+        ("mod({}, nullif({}, 0))", ["numeric", "int4"]),
+        ("div({}, nullif({}, 0))", ["numeric", "numeric"]),
+    ],
+    "float8": [
+        ("({} + {})", ["float8", "float8"]),
+        ("({} - {})", ["float8", "int4"]),
+        ("abs({})", ["float8"]),
+        ("({} * 2)", ["float8"]),
+        ("({})::float8", ["int4"]),
+        ("floor({})", ["float8"]),
+        ("*({} / nullif({}, 0))", ["float8", "float8"]),
+        ("*sqrt(abs({}))", ["float8"]),
+        ("({})::float8", ["float4"]),
+        ("*({})::float8", ["numeric"]),
+    ],
     "float4": [("({} + {})", ["float4", "float4"]), ("({})::float4", ["int2"])],
-    "text": [("({} || {})", ["text", "text"]), ("upper({})", ["text"]), ("lower({})", ["varchar"]),
-             ("substr({}, 1, 2)", ["text"]), ("({})::text", ["int4"]), ("({})::text", ["numeric"]),
-             ("({})::text", ["bool"]), ("replace({}, 'a', {})", ["text", "text"]), ("left({}, 1)", ["text"]),
-             ("lpad({}, 4, 'x')", ["text"]), ("trim({})", ["text"]), ("reverse({})", ["text"]),
-             ("({} || {})", ["text", "int4"]), ("concat({}, {}, {})", ["text", "int4", "bool"]),
-             ("concat_ws('-', {}, {})", ["text", "text"]), ("repeat({}, 2)", ["text"]),
-             ("({})::text", ["date"]), ("({})::text", ["float8"]), ("({})::text", ["timestamp"]),
-             ("md5({})", ["text"]), ("initcap({})", ["text"]), ("({})::text", ["char"]), ("({})::text", ["uuid"]),
-             ("split_part({}, 'b', 1)", ["text"]), ("encode({}, 'hex')", ["bytea"]), ("quote_literal({})", ["text"]),
-             ("({} || {})", ["char", "varchar"]), ("rtrim({}, 'a')", ["text"])],
+    "text": [
+        ("({} || {})", ["text", "text"]),
+        ("upper({})", ["text"]),
+        ("lower({})", ["varchar"]),
+        ("substr({}, 1, 2)", ["text"]),
+        ("({})::text", ["int4"]),
+        ("({})::text", ["numeric"]),
+        ("({})::text", ["bool"]),
+        ("replace({}, 'a', {})", ["text", "text"]),
+        ("left({}, 1)", ["text"]),
+        ("lpad({}, 4, 'x')", ["text"]),
+        ("trim({})", ["text"]),
+        ("reverse({})", ["text"]),
+        ("({} || {})", ["text", "int4"]),
+        ("concat({}, {}, {})", ["text", "int4", "bool"]),
+        ("concat_ws('-', {}, {})", ["text", "text"]),
+        ("repeat({}, 2)", ["text"]),
+        ("({})::text", ["date"]),
+        ("({})::text", ["float8"]),
+        ("({})::text", ["timestamp"]),
+        ("md5({})", ["text"]),
+        ("initcap({})", ["text"]),
+        ("({})::text", ["char"]),
+        ("({})::text", ["uuid"]),
+        ("split_part({}, 'b', 1)", ["text"]),
+        ("encode({}, 'hex')", ["bytea"]),
+        ("quote_literal({})", ["text"]),
+        ("({} || {})", ["char", "varchar"]),
+        ("rtrim({}, 'a')", ["text"]),
+    ],
     "varchar": [("({})::varchar(3)", ["text"]), ("({})::varchar", ["int4"])],
     "char": [("({})::char(4)", ["text"]), ("({})::char(2)", ["varchar"])],
-    "date": [("({} + {})", ["date", "int2"]), ("({} - 1)", ["date"]), ("({})::date", ["timestamp"])],
-    "timestamp": [("date_trunc('month', {})", ["timestamp"]), ("({})::timestamp", ["date"]),
-                  ("({} + interval '1 day')", ["timestamp"]), ("({} - interval '1 month 02:00')", ["timestamp"]),
-                  ("({} at time zone 'UTC')", ["timestamptz"])],
-    "timestamptz": [("({} at time zone 'UTC')", ["timestamp"]), ("({} + interval '36 hours')", ["timestamptz"])],
+    "date": [
+        ("({} + {})", ["date", "int2"]),
+        ("({} - 1)", ["date"]),
+        ("({})::date", ["timestamp"]),
+    ],
+    "timestamp": [
+        ("date_trunc('month', {})", ["timestamp"]),
+        ("({})::timestamp", ["date"]),
+        ("({} + interval '1 day')", ["timestamp"]),
+        ("({} - interval '1 month 02:00')", ["timestamp"]),
+        ("({} at time zone 'UTC')", ["timestamptz"]),
+    ],
+    "timestamptz": [
+        ("({} at time zone 'UTC')", ["timestamp"]),
+        ("({} + interval '36 hours')", ["timestamptz"]),
+    ],
     "bytea": [("({} || {})", ["bytea", "bytea"]), ("substr({}, 1, 1)", ["bytea"])],
-    "bool": [("({} like {})", ["text", "text"]), ("({} ilike 'A%')", ["text"]), ("({} ~ '^a')", ["text"]),
-             ("({} not like '%b%')", ["varchar"]), ("starts_with({}, {})", ["text", "text"]),
-             ("isfinite({})", ["timestamp"]), ("({} similar to '(a|b)%')", ["text"])],
+    "bool": [
+        ("({} like {})", ["text", "text"]),
+        ("({} ilike 'A%')", ["text"]),
+        ("({} ~ '^a')", ["text"]),
+        ("({} not like '%b%')", ["varchar"]),
+        ("starts_with({}, {})", ["text", "text"]),
+        ("isfinite({})", ["timestamp"]),
+        ("({} similar to '(a|b)%')", ["text"]),
+    ],
 }
 
 
@@ -122,8 +225,11 @@ class Scope:
 
 
 class Expressions:
-    """`subquery(scope, types, depth, single)` draws the queries in expressions, `ordered(scope, type,
-    depth)` one of a column in a total order."""
+    """Draws expressions.
+
+    A class that inherits draws the queries in them: `subquery(scope, types, depth, single)`, and
+    `ordered(scope, type, depth)` of one column in a total order.
+    """
 
     def __init__(self, draw, tables):
         self.draw = draw
@@ -228,25 +334,35 @@ class Expressions:
         if kind == 1:
             return expression(type, "nullif(", draw(), ", ", draw(), ")")
         if kind == 2 and type != "bool":
-            return expression(type, self.draw.choice(["greatest(", "least("]), listed([draw(), draw()]), ")")
+            return expression(
+                type, self.draw.choice(["greatest(", "least("]), listed([draw(), draw()]), ")"
+            )
         if kind == 3:
             other = self.type(scope)
-            when = [Node("when", " when ", self.any(other, scope, depth - 1), " then ", draw())
-                    for _ in range(self.draw.randint(1, 2))]
+            when = [
+                Node("when", " when ", self.any(other, scope, depth - 1), " then ", draw())
+                for _ in range(self.draw.randint(1, 2))
+            ]
             head = self.any(other, scope, depth - 1)
-            return expression(type, "case ", head, listed(when, ""), optional(" else ", draw()), " end")
-        when = [Node("when", " when ", self.condition(scope, depth - 1), " then ", draw())
-                for _ in range(self.draw.randint(1, 2))]
+            return expression(
+                type, "case ", head, listed(when, ""), optional(" else ", draw()), " end"
+            )
+        when = [
+            Node("when", " when ", self.condition(scope, depth - 1), " then ", draw())
+            for _ in range(self.draw.randint(1, 2))
+        ]
         return expression(type, "case", listed(when, ""), optional(" else ", draw()), " end")
 
     def aggregate(self, type, scope, within=None):
-        """An aggregate of the type; None if there is none. Its argument is of the ungrouped scope."""
+        """An aggregate of the type over the ungrouped scope; None if there is none."""
         source = scope.ungrouped if within is None else within
         if type not in AGGREGATES:
             return None
         if type == "int8" and self.chance(0.2):
             row = self.draw.choice(source.aliases) + ".*" if source.aliases else "*"
-            return expression(type, f"count({row if self.chance(0.3) else '*'})", self.filter(source))
+            return expression(
+                type, f"count({row if self.chance(0.3) else '*'})", self.filter(source)
+            )
         template, wanted = self.draw.choice(AGGREGATES[type])
         wanted = wanted or self.type(source)
         if template.startswith(("min(", "max(", "count(")):
@@ -258,8 +374,14 @@ class Expressions:
         for part in parts[1:]:
             mixed += [argument, part]
         if template.endswith("::text"):
-            return expression(type, "(", *mixed[:-1], mixed[-1].removesuffix("::text"),
-                              self.filter(source), ")::text")
+            return expression(
+                type,
+                "(",
+                *mixed[:-1],
+                mixed[-1].removesuffix("::text"),
+                self.filter(source),
+                ")::text",
+            )
         return expression(type, *mixed, self.filter(source))
 
     def filter(self, source):
@@ -314,8 +436,18 @@ class Expressions:
 
     def comparison(self, scope, depth):
         left, right = self.pair(scope, depth)
-        operators = [" = ", " = ", " = ", " <> ", " < ", " <= ", " > ", " >= ",
-                     " is distinct from ", " is not distinct from "]
+        operators = [
+            " = ",
+            " = ",
+            " = ",
+            " <> ",
+            " < ",
+            " <= ",
+            " > ",
+            " >= ",
+            " is distinct from ",
+            " is not distinct from ",
+        ]
         return expression("bool", "(", left, self.draw.choice(operators), right, ")")
 
     def test(self, scope, depth):
@@ -334,7 +466,9 @@ class Expressions:
             word = self.draw.choice([" is null)", " is not null)", ".* is distinct from null)"])
             return expression("bool", f"({self.draw.choice(scope.aliases)}{word}")
         if kind == 2:
-            word = self.draw.choice([" is true)", " is not true)", " is unknown)", " is not false)"])
+            word = self.draw.choice(
+                [" is true)", " is not true)", " is unknown)", " is not false)"]
+            )
             return expression("bool", "(", self.any("bool", scope, depth - 1), word)
         if kind == 3:
             word = self.draw.choice([" = any (array[", " <> all (array[", " < any (array["])
@@ -372,13 +506,16 @@ class Expressions:
         if kind < 0.35:
             word = self.draw.choice(["exists (", "exists (", "not exists ("])
             types = [self.type(scope) for _ in range(self.draw.choice([1, 1, 2]))]
-            return expression("bool", "(", word, self.subquery(scope, types, depth - 1, False), "))")
+            return expression(
+                "bool", "(", word, self.subquery(scope, types, depth - 1, False), "))"
+            )
         type = self.type(scope)
         subject = self.any(type, scope, depth - 1)
         query = self.subquery(scope, [type], depth - 1, False)
         if kind < 0.75:
-            return expression("bool", "(", subject, self.draw.choice([" in (", " not in ("]), query, "))")
+            return expression(
+                "bool", "(", subject, self.draw.choice([" in (", " not in ("]), query, "))"
+            )
         operator = self.draw.choice(["=", "<>", "<", ">=", ">"])
         word = self.draw.choice(["any", "all", "some"])
         return expression("bool", "(", subject, f" {operator} {word} (", query, "))")
-

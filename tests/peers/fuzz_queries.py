@@ -31,8 +31,21 @@ import peer_session
 INTERNAL = "internal error"
 EVALUATION = "evaluation"
 UNANSWERED = "no answer of PostgreSQL"
-BUGS = (peer_compare.CRASH, peer_compare.HANG, INTERNAL, peer_compare.DIFFERENT, peer_compare.OTHER_CODE)
-KINDS = [peer_compare.SAME, peer_compare.SAME_ERROR, peer_compare.REFUSED, EVALUATION, UNANSWERED, *BUGS]
+BUGS = (
+    peer_compare.CRASH,
+    peer_compare.HANG,
+    INTERNAL,
+    peer_compare.DIFFERENT,
+    peer_compare.OTHER_CODE,
+)
+KINDS = [
+    peer_compare.SAME,
+    peer_compare.SAME_ERROR,
+    peer_compare.REFUSED,
+    EVALUATION,
+    UNANSWERED,
+    *BUGS,
+]
 NUMERIC_TYPES = (700, 701, 1700)
 # Statements over one set of tables.
 PER_SCHEMA = 100
@@ -53,9 +66,7 @@ def plain_number(text):
 
 def normal(answer):
     numeric = [type in NUMERIC_TYPES for type in answer.types]
-    return [
-        tuple(plain_number(v) if n else v for v, n in zip(row, numeric)) for row in answer.rows
-    ]
+    return [tuple(plain_number(v) if n else v for v, n in zip(row, numeric)) for row in answer.rows]
 
 
 def judge(left, right, text):
@@ -65,7 +76,9 @@ def judge(left, right, text):
         return UNANSWERED, str(right)
     if left.kind == "error" and left.sqlstate in peer_compare.INTERNAL_ERRORS:
         return INTERNAL, left.message
-    if kind in (peer_compare.OTHER_CODE, peer_compare.DIFFERENT) and (evaluates(left) or evaluates(right)):
+    if kind in (peer_compare.OTHER_CODE, peer_compare.DIFFERENT) and (
+        evaluates(left) or evaluates(right)
+    ):
         return EVALUATION, ""
     if kind == peer_compare.DIFFERENT and what == "order":
         items = peer_compare.sql_text.order_by(text)
@@ -80,7 +93,9 @@ def judge(left, right, text):
 
 
 def may_take_any(text):
-    words = "distinct|group|union|intersect|except|partition|min|max|greatest|least|order|using|natural"
+    words = (
+        "distinct|group|union|intersect|except|partition|min|max|greatest|least|order|using|natural"
+    )
     return re.search(rf"\b({words})\b", text) is not None
 
 
@@ -208,7 +223,9 @@ class Fuzzer:
     def one(self, number):
         seed = self.options.seed
         tables = fuzz_schema.draw_schema(random.Random(f"{seed} tables {number // PER_SCHEMA}"))
-        statement = fuzz_statements.Statements(random.Random(f"{seed} {number}"), tables).statement()
+        statement = fuzz_statements.Statements(
+            random.Random(f"{seed} {number}"), tables
+        ).statement()
         self.peers.extended = number % EXTENDED_EVERY == 0
         kind, what, left, right = self.peers.compare(statement, tables)
         self.counts[kind] += 1
@@ -226,7 +243,9 @@ class Fuzzer:
             return
         if kind != peer_compare.HANG or self.options.all:
             same = self.same_finding(kind, what, left, right)
-            statement, tables = fuzz_reduce.reduce(statement, tables, same, self.options.reduce_seconds)
+            statement, tables = fuzz_reduce.reduce(
+                statement, tables, same, self.options.reduce_seconds
+            )
             again = self.peers.compare(statement, tables)
             if again[0] == kind:
                 kind, what, left, right = again
@@ -274,7 +293,9 @@ class Fuzzer:
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--braid", required=True, help="the program, or where it listens")
-    parser.add_argument("--postgres", default="/usr/lib/postgresql/15/bin", help="the same of PostgreSQL")
+    parser.add_argument(
+        "--postgres", default="/usr/lib/postgresql/15/bin", help="the same of PostgreSQL"
+    )
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--queries", type=int, default=1_000_000_000)
     parser.add_argument("--seconds", type=float, default=float("inf"))
@@ -284,7 +305,11 @@ def read_options():
     parser.add_argument("--reduce-seconds", type=float, default=20)
     parser.add_argument("--statement-seconds", type=int, default=10)
     options = parser.parse_args()
-    if options.queries == 1_000_000_000 and options.seconds == float("inf") and options.only is None:
+    if (
+        options.queries == 1_000_000_000
+        and options.seconds == float("inf")
+        and options.only is None
+    ):
         options.seconds = 60
     return options
 

@@ -23,7 +23,7 @@ class Relations(fuzz_expressions.Expressions):
         self.ctes = []
 
     def sources(self, outer, depth):
-        """FROM's relation: one, a join, or several by commas, which may be lateral to the ones before.
+        """FROM's relation: one, a join, or several by commas, perhaps lateral to those before.
 
         Returns the node and a scope of it.
         """
@@ -124,8 +124,20 @@ class Relations(fuzz_expressions.Expressions):
         return left
 
     def join(self, left, outer, depth):
-        kind = self.draw.choice(["join", "join", "left join", "left join", "right join", "full join",
-                                 "cross join", "left join lateral", "using", "natural"])
+        kind = self.draw.choice(
+            [
+                "join",
+                "join",
+                "left join",
+                "left join",
+                "right join",
+                "full join",
+                "cross join",
+                "left join lateral",
+                "using",
+                "natural",
+            ]
+        )
         if kind == "left join lateral":
             scope = Scope(outer)
             scope.add(left)
@@ -134,7 +146,9 @@ class Relations(fuzz_expressions.Expressions):
             return self.on(left, " left join ", right, outer, False)
         right = self.single(outer, depth)
         if kind == "cross join":
-            return relation("(", left, " cross join ", right, ")", columns=left.columns + right.columns)
+            return relation(
+                "(", left, " cross join ", right, ")", columns=left.columns + right.columns
+            )
         if kind in ("using", "natural"):
             merged = self.merge(kind, left, right)
             if merged:

@@ -1,19 +1,24 @@
 """Draws queries and statements that change rows."""
 
 from fuzz_expressions import AGGREGATES, Scope
-from fuzz_relations import Relations, bare
+from fuzz_relations import Relations
 from fuzz_tree import Node, all_columns, expression, listed, optional, positions
 
 FRAMES = [
-    "rows between unbounded preceding and current row", "rows between 1 preceding and 1 following",
-    "rows between current row and unbounded following", "rows between 2 preceding and 1 preceding",
-    "rows 1 preceding", "rows between 1 following and 2 following",
+    "rows between unbounded preceding and current row",
+    "rows between 1 preceding and 1 following",
+    "rows between current row and unbounded following",
+    "rows between 2 preceding and 1 preceding",
+    "rows 1 preceding",
+    "rows between 1 following and 2 following",
 ]
 # Frames whose rows do not depend on the order of peers.
 PEER_FRAMES = [
-    "range between unbounded preceding and current row", "range unbounded preceding",
+    "range between unbounded preceding and current row",
+    "range unbounded preceding",
     "range between current row and unbounded following",
-    "groups between 1 preceding and current row", "groups between current row and 1 following",
+    "groups between 1 preceding and current row",
+    "groups between current row and 1 following",
     "range between unbounded preceding and unbounded following",
 ]
 EXCLUSIONS = [" exclude group", " exclude ties", " exclude no others"]
@@ -59,8 +64,14 @@ class Statements(Relations):
         if kind < 0.6 and types[0] in AGGREGATES:
             source, inner = self.sources(scope, max(depth, 0))
             value = self.aggregate(types[0], None, inner)
-            query = Node("query", "select ", listed([Node("item", value, " as c0")]), " from ", source,
-                         self.where(inner, depth))
+            query = Node(
+                "query",
+                "select ",
+                listed([Node("item", value, " as c0")]),
+                " from ",
+                source,
+                self.where(inner, depth),
+            )
             query.columns = [("c0", types[0], value.wild)]
             return query
         if kind < 0.7:
@@ -75,8 +86,16 @@ class Statements(Relations):
         source, inner = self.sources(scope, max(depth, 0))
         value = self.any(type, inner, 0)
         items = self.items([value])
-        query = Node("query", "select ", items, " from ", source, self.where(inner, depth),
-                     " order by ", positions(items))
+        query = Node(
+            "query",
+            "select ",
+            items,
+            " from ",
+            source,
+            self.where(inner, depth),
+            " order by ",
+            positions(items),
+        )
         return self.finish(query, [value])
 
     def where(self, scope, depth, probability=0.6):
@@ -101,8 +120,10 @@ class Statements(Relations):
         elif self.chance(0.10):
             distinct = optional("distinct ")
         elif self.chance(0.07):
-            on = [self.column(scope, None) or self.literal("bool")
-                  for _ in range(self.draw.choice([1, 2]))]
+            on = [
+                self.column(scope, None) or self.literal("bool")
+                for _ in range(self.draw.choice([1, 2]))
+            ]
             distinct = Node("on", "distinct on (", listed(on), ") ")
             order = Node("order", " order by ", *self.after(on), self.order(items))
         if order == "":
@@ -110,12 +131,21 @@ class Statements(Relations):
         locking = ""
         if outer is None and distinct == "" and self.chance(0.03):
             locking = optional(" for update")
-        query = Node("query", "select ", distinct, items, " from ", source,
-                     self.where(scope, depth), order, locking)
+        query = Node(
+            "query",
+            "select ",
+            distinct,
+            items,
+            " from ",
+            source,
+            self.where(scope, depth),
+            order,
+            locking,
+        )
         return self.finish(query, values)
 
     def after(self, on):
-        """The items of DISTINCT ON as the first ones of ORDER BY; the same nodes, so both shrink."""
+        """The items of DISTINCT ON, to stand first in ORDER BY. One node each: both shrink."""
         parts = []
         for node in on:
             parts += [node, self.draw.choice([" desc", "", " nulls first"]), ", "]
@@ -140,10 +170,22 @@ class Statements(Relations):
         order = self.order(items)
         limit = ""
         if self.chance(0.6):
-            limit = optional(self.draw.choice([
-                " limit 3", " limit 2 offset 1", " offset 2", " fetch first 2 rows only",
-                " fetch first 1 row with ties", " offset 1 row fetch next 2 rows with ties", " limit 0",
-                " limit all", " limit null", " limit (select 2)"]))
+            limit = optional(
+                self.draw.choice(
+                    [
+                        " limit 3",
+                        " limit 2 offset 1",
+                        " offset 2",
+                        " fetch first 2 rows only",
+                        " fetch first 1 row with ties",
+                        " offset 1 row fetch next 2 rows with ties",
+                        " limit 0",
+                        " limit all",
+                        " limit null",
+                        " limit (select 2)",
+                    ]
+                )
+            )
         return optional(" order by ", order, limit)
 
     def value(self, type, scope, source, depth):
@@ -167,7 +209,9 @@ class Statements(Relations):
         }
         if type in order_free and self.chance(0.4):
             call = [self.draw.choice(order_free[type])]
-            return expression(type, *call, " over (", *self.partition(scope), *self.some_order(scope), ")")
+            return expression(
+                type, *call, " over (", *self.partition(scope), *self.some_order(scope), ")"
+            )
         if self.chance(0.5):
             return self.aggregate_window(type, scope, source)
         if type == "int8":
@@ -176,8 +220,17 @@ class Statements(Relations):
             call = ["ntile(3)"]
         else:
             argument = self.leaf(type, scope)
-            template = self.draw.choice(["lag({})", "lead({})", "lag({}, 2)", "first_value({})",
-                                         "last_value({})", "nth_value({}, 2)", "lead({}, 1, {})"])
+            template = self.draw.choice(
+                [
+                    "lag({})",
+                    "lead({})",
+                    "lag({}, 2)",
+                    "first_value({})",
+                    "last_value({})",
+                    "nth_value({}, 2)",
+                    "lead({}, 1, {})",
+                ]
+            )
             parts = template.split("{}")
             call = [parts[0], argument, parts[1]] + ([argument, parts[2]] if len(parts) > 2 else [])
         frame = " " + self.draw.choice(FRAMES) if self.chance(0.4) else ""
@@ -199,8 +252,9 @@ class Statements(Relations):
             order, frame = self.range_offset(scope)
         if "groups" in frame and not order:
             frame = ""
-        return expression(type, found, " over (", *self.partition(scope), *order, " ", frame, ")",
-                          wild=found.wild)
+        return expression(
+            type, found, " over (", *self.partition(scope), *order, " ", frame, ")", wild=found.wild
+        )
 
     def range_offset(self, scope):
         """An order by one column and a frame by distances in it."""
@@ -209,11 +263,15 @@ class Statements(Relations):
         if key is None:
             return [], ""
         step = "interval '1 month'" if type in ("date", "timestamp") else "1"
-        frame = self.draw.choice([
-            f"range between {step} preceding and {step} following",
-            f"range between unbounded preceding and {step} preceding",
-            f"range between {step} following and unbounded following",
-            f"range {step} preceding", f"range between current row and {step} following exclude current row"])
+        frame = self.draw.choice(
+            [
+                f"range between {step} preceding and {step} following",
+                f"range between unbounded preceding and {step} preceding",
+                f"range between {step} following and unbounded following",
+                f"range {step} preceding",
+                f"range between current row and {step} following exclude current row",
+            ]
+        )
         return ["order by ", key, self.draw.choice(["", " desc", " nulls first"])], frame
 
     def partition(self, scope):
@@ -255,8 +313,17 @@ class Statements(Relations):
         if self.chance(0.25):
             having = optional(" having ", self.condition(groups, min(depth, 1)))
         items = self.items(values)
-        query = Node("query", "select ", items, " from ", source, self.where(scope, depth, 0.4),
-                     group_by, having, self.tail(items))
+        query = Node(
+            "query",
+            "select ",
+            items,
+            " from ",
+            source,
+            self.where(scope, depth, 0.4),
+            group_by,
+            having,
+            self.tail(items),
+        )
         return self.finish(query, values)
 
     def group_by(self, keys):
@@ -278,14 +345,25 @@ class Statements(Relations):
     # Set operations, VALUES, WITH
 
     def set_operation(self, outer, types, depth):
-        operator = self.draw.choice([" union ", " union all ", " intersect ", " except ",
-                                     " intersect all ", " except all ", " union all "])
+        operator = self.draw.choice(
+            [
+                " union ",
+                " union all ",
+                " intersect ",
+                " except ",
+                " intersect all ",
+                " except all ",
+                " union all ",
+            ]
+        )
         left, right = self.query(outer, types, depth - 1), self.query(outer, types, depth - 1)
         columns = [(l[0], l[1], l[2] or r[2]) for l, r in zip(left.columns, right.columns)]
         tail = ""
         if self.chance(0.2):
             numbers = ", ".join(str(at + 1) for at in range(len(types)))
-            tail = optional(f" order by {numbers}", optional(self.draw.choice(["", " limit 3", " offset 1"])))
+            tail = optional(
+                f" order by {numbers}", optional(self.draw.choice(["", " limit 3", " offset 1"]))
+            )
         query = Node("query", "(", left, ")", operator, "(", right, ")", tail)
         query.columns = [(f"c{at}", c[1], c[2]) for at, c in enumerate(columns)]
         return query
@@ -320,7 +398,9 @@ class Statements(Relations):
                 query = self.query(outer, columns_types, depth - 1)
                 columns = [(f"c{at}", c[1], c[2]) for at, c in enumerate(query.columns)]
                 names = ", ".join(c[0] for c in columns)
-                hint = self.draw.choice([" as (", " as (", " as materialized (", " as not materialized ("])
+                hint = self.draw.choice(
+                    [" as (", " as (", " as materialized (", " as not materialized ("]
+                )
                 part = Node("cte", f"{name}({names}){hint}", query, ")")
             parts.append(part)
             self.ctes.append((name, columns))
@@ -349,8 +429,19 @@ class Statements(Relations):
         step = self.any(type, scope, 1)
         word = self.draw.choice([" union all ", " union "])
         limit = self.draw.choice([2, 3]) if join else self.draw.choice([3, 5])
-        body = Node("cte", f"{name}(n, v) as (select 1, ", start, word, f"select {name}.n + 1, ", step,
-                    f" from {name}", join, f" where {name}.n < {limit}", more, ")")
+        body = Node(
+            "cte",
+            f"{name}(n, v) as (select 1, ",
+            start,
+            word,
+            f"select {name}.n + 1, ",
+            step,
+            f" from {name}",
+            join,
+            f" where {name}.n < {limit}",
+            more,
+            ")",
+        )
         return body, columns
 
     def changing(self, name):
@@ -400,21 +491,34 @@ class Statements(Relations):
             source = Node("query", *kept, " order by ", positions(items))
         conflict = self.conflict(table, alias, scope) if table.key and self.chance(0.7) else ""
         clause, columns = self.returning(table, scope, returning)
-        return self.change(f"insert into {table.name} as {alias} ({names}) ", source, conflict, clause,
-                           columns=columns)
+        return self.change(
+            f"insert into {table.name} as {alias} ({names}) ",
+            source,
+            conflict,
+            clause,
+            columns=columns,
+        )
 
     def conflict(self, table, alias, scope):
         if self.chance(0.4):
-            return optional(self.draw.choice([" on conflict do nothing", " on conflict (k) do nothing"]))
+            return optional(
+                self.draw.choice([" on conflict do nothing", " on conflict (k) do nothing"])
+            )
         both = Scope()
-        both.columns = scope.columns + [(f"excluded.{c.name}", c.type, c.wild) for c in table.columns]
+        both.columns = scope.columns + [
+            (f"excluded.{c.name}", c.type, c.wild) for c in table.columns
+        ]
         plain = [c for c in table.columns if c.name not in table.key]
         if not plain:
             return optional(" on conflict do nothing")
         column = self.draw.choice(plain)
         where = optional(" where ", self.condition(both, 1)) if self.chance(0.4) else ""
-        return Node("conflict", f" on conflict (k) do update set {column.name} = ",
-                    self.any(column.type, both, 1), where)
+        return Node(
+            "conflict",
+            f" on conflict (k) do update set {column.name} = ",
+            self.any(column.type, both, 1),
+            where,
+        )
 
     def assignments(self, table, scope):
         """SET, of values that depend on the row alone."""
@@ -434,15 +538,26 @@ class Statements(Relations):
         changes = self.assignments(table, scope)
         source, both = self.using(" from ", scope)
         clause, columns = self.returning(table, scope, returning)
-        return self.change(f"update {table.name} as {alias} set ", changes, source,
-                           self.where(both, 2, 0.8), clause, columns=columns)
+        return self.change(
+            f"update {table.name} as {alias} set ",
+            changes,
+            source,
+            self.where(both, 2, 0.8),
+            clause,
+            columns=columns,
+        )
 
     def delete(self, returning=False):
         table, alias, scope = self.target()
         source, both = self.using(" using ", scope)
         clause, columns = self.returning(table, scope, returning)
-        return self.change(f"delete from {table.name} as {alias}", source, self.where(both, 2, 0.8),
-                           clause, columns=columns)
+        return self.change(
+            f"delete from {table.name} as {alias}",
+            source,
+            self.where(both, 2, 0.8),
+            clause,
+            columns=columns,
+        )
 
     def using(self, word, scope):
         """Other relations beside the target, and the scope of both."""

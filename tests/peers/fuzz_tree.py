@@ -9,16 +9,26 @@ import copy
 
 # What an expression of a type is made into when nothing smaller does.
 SIMPLEST = {
-    "bool": "true", "int2": "1::int2", "int4": "1", "int8": "1::int8", "numeric": "1.5",
-    "float4": "1::float4", "float8": "1::float8", "text": "'a'::text", "varchar": "'a'::varchar",
-    "char": "'a'::char(4)", "date": "date '2020-01-01'", "timestamp": "timestamp '2020-01-01'",
-    "timestamptz": "timestamptz '2020-01-01 00:00+00'", "bytea": "'\\x61'::bytea",
+    "bool": "true",
+    "int2": "1::int2",
+    "int4": "1",
+    "int8": "1::int8",
+    "numeric": "1.5",
+    "float4": "1::float4",
+    "float8": "1::float8",
+    "text": "'a'::text",
+    "varchar": "'a'::varchar",
+    "char": "'a'::char(4)",
+    "date": "date '2020-01-01'",
+    "timestamp": "timestamp '2020-01-01'",
+    "timestamptz": "timestamptz '2020-01-01 00:00+00'",
+    "bytea": "'\\x61'::bytea",
     "uuid": "'00000000-0000-0000-0000-000000000001'::uuid",
 }
 
 
 class Node:
-    """Text and nodes in a row. `type` is of an expression; `wild` if it may overflow or is inexact."""
+    """Text and nodes in a row. `type` is an expression's; `wild`: may overflow or is inexact."""
 
     __slots__ = ("sort", "parts", "type", "optional", "wild", "separator", "least", "columns", "of")
 

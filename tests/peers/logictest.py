@@ -3,9 +3,9 @@
 
     logictest.py PATH .. --braid target/release/braid [--workers 2] [--seconds T] [--show N]
 
-PATH is a file or a directory of files `*.test`. Each worker has a Braid of its own. Queries are sent
-a hundred in a message, and one by one if one of a message fails. If PostgreSQL answers as Braid
-does, the file is SQLite's way, and the difference is counted as explained. Ends with 1 if a
+PATH is a file or a directory of files `*.test`. Each worker has a Braid of its own. Queries are
+sent a hundred in a message, and one by one if one of a message fails. If PostgreSQL answers as
+Braid does, the file is SQLite's way, and the difference is counted as explained. Ends with 1 if a
 difference is not explained, or Braid crashes or hangs.
 """
 
@@ -33,7 +33,16 @@ REFUSED = "refused"
 FOLLOWS = "follows a refusal"
 DIFFERENT = "different"
 OTHER_CODE = "other code"
-KINDS = [SAME, EXPLAINED, REFUSED, FOLLOWS, DIFFERENT, OTHER_CODE, peer_compare.HANG, peer_compare.CRASH]
+KINDS = [
+    SAME,
+    EXPLAINED,
+    REFUSED,
+    FOLLOWS,
+    DIFFERENT,
+    OTHER_CODE,
+    peer_compare.HANG,
+    peer_compare.CRASH,
+]
 BAD = (DIFFERENT, OTHER_CODE, peer_compare.HANG, peer_compare.CRASH)
 
 
@@ -132,7 +141,9 @@ class File:
             kind = self.judge(record, answer, theirs)
         self.counts[kind] += 1
         if kind in BAD or kind == REFUSED:
-            self.findings.append((self.path.name, record.line, kind, record.sql, str(answer), str(theirs)))
+            self.findings.append(
+                (self.path.name, record.line, kind, record.sql, str(answer), str(theirs))
+            )
 
     def ask(self, record):
         """PostgreSQL's answer, after all statements that Braid has carried out up to here."""
@@ -151,7 +162,9 @@ class File:
             return DIFFERENT
         if not record.is_query:
             return EXPLAINED
-        same = logictest_file.values(record, ours.rows) == logictest_file.values(record, theirs.rows)
+        same = logictest_file.values(record, ours.rows) == logictest_file.values(
+            record, theirs.rows
+        )
         return EXPLAINED if same else DIFFERENT
 
 
@@ -189,7 +202,9 @@ def work(options, postgres_at, number, paths, results):
     """A worker's process: takes paths until there is None, and puts what came of each."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    worker = Worker(options.braid, options.braid_options, postgres_at, number, options.statement_seconds)
+    worker = Worker(
+        options.braid, options.braid_options, postgres_at, number, options.statement_seconds
+    )
     try:
         while (path := paths.get()) is not None:
             begun = time.monotonic()
@@ -223,7 +238,9 @@ def read_options():
     parser.add_argument("--braid-options", nargs="*", default=[], help="for `braid instance`")
     parser.add_argument("--postgres", default="/usr/lib/postgresql/15/bin", help="its programs")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no file after this")
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="begin no file after this"
+    )
     parser.add_argument("--show", type=int, default=2, help="findings to print of each kind")
     parser.add_argument("--statement-seconds", type=int, default=30)
     return parser.parse_args()
@@ -266,12 +283,16 @@ def run(options, postgres):
         queries += of_file
         counts += of_kind
         bad = {kind: of_kind[kind] for kind in KINDS if of_kind[kind] and kind != SAME}
-        print(f"{path.parent.name}/{path.name} {of_file} queries, {seconds:.1f} s {bad or ''}", flush=True)
+        print(
+            f"{path.parent.name}/{path.name} {of_file} queries, {seconds:.1f} s {bad or ''}",
+            flush=True,
+        )
         for finding in findings:
             seen[mark(finding)] += 1
             if seen[mark(finding)] <= options.show:
                 name, line, kind, sql, ours, theirs = finding
-                print(f"  {name}:{line}: {kind}\n    {sql}\n    Braid: {ours}\n    PostgreSQL: {theirs}")
+                print(f"  {name}:{line}: {kind}\n    {sql}\n    Braid: {ours}")
+                print(f"    PostgreSQL: {theirs}")
     for process in workers:
         process.join()
     summary(queries, counts, seen, time.monotonic() - begun)

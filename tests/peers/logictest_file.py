@@ -57,8 +57,9 @@ def record(line, words, body):
         return Record(line, "\n".join(body), False, words[1] == "error")
     split = body.index("----") if "----" in body else len(body)
     sort = words[2] if len(words) > 2 else "nosort"
-    return Record(line, "\n".join(body[:split]), True, types=words[1], sort=sort,
-                  expected=body[split + 1 :])
+    return Record(
+        line, "\n".join(body[:split]), True, types=words[1], sort=sort, expected=body[split + 1 :]
+    )
 
 
 def integer(text):
@@ -91,9 +92,7 @@ FORMS = {"I": integer, "R": real, "T": printable}
 def values(record, rows):
     """The values of a result in the order in which they are compared."""
     forms = [FORMS[letter] for letter in record.types]
-    table = [
-        ["NULL" if v is None else form(v) for v, form in zip(row, forms)] for row in rows
-    ]
+    table = [["NULL" if v is None else form(v) for v, form in zip(row, forms)] for row in rows]
     if record.sort == "rowsort":
         table.sort()
     flat = [value for row in table for value in row]

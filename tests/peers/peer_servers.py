@@ -154,8 +154,9 @@ class Postgres:
 
     def launch(self, command):
         with open(self.folder / "terminal.log", "ab") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder,
-                                    user=self.user, group=self.user)
+            return subprocess.Popen(
+                command, stdout=log, stderr=log, cwd=self.folder, user=self.user, group=self.user
+            )
 
     def administer(self, *statements):
         """Runs statements in the database `postgres`, and returns the last one's rows."""

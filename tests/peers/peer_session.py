@@ -49,8 +49,12 @@ def text_of(value):
 def error_of(result):
     get = lambda code: (result.error_field(code) or b"").decode("utf-8", "replace")
     codes = pq.DiagnosticField
-    return Answer("error", sqlstate=get(codes.SQLSTATE), message=get(codes.MESSAGE_PRIMARY),
-                  position=get(codes.STATEMENT_POSITION))
+    return Answer(
+        "error",
+        sqlstate=get(codes.SQLSTATE),
+        message=get(codes.MESSAGE_PRIMARY),
+        position=get(codes.STATEMENT_POSITION),
+    )
 
 
 def answer_of(result):
@@ -79,7 +83,8 @@ class Session:
         escaped = lambda text: text.replace("\\", "\\\\").replace(" ", "\\ ")
         switches = " ".join(f"-c {name}={escaped(value)}" for name, value in options.items())
         self.connection = psycopg.connect(
-            conninfo, autocommit=True, options=switches, connect_timeout=GRACE_S)
+            conninfo, autocommit=True, options=switches, connect_timeout=GRACE_S
+        )
         self.pg = self.connection.pgconn
         self.pg.notice_handler = None
 

@@ -4,11 +4,11 @@
     regress.py SOURCE --braid target/debug/braid [FILE ..] [--show KIND[,KIND]] [--json FILE]
     regress.py SOURCE --check-runner [FILE ..]
 
-SOURCE is a source tree of PostgreSQL 15; FILE is the name of a file in src/test/regress/sql, without
-its ending. Each file runs in a database of its own on both sides, after test_setup. The second form has
-another PostgreSQL in Braid's place, so that everything should be the same. Ends with 1 if a
-statement is different, hangs, crashes or has another code, and regress_differences.toml has no
-reason for it.
+SOURCE is a source tree of PostgreSQL 15; FILE is the name of a file in src/test/regress/sql,
+without its ending. Each file runs in a database of its own on both sides, after test_setup. The
+second form has another PostgreSQL in Braid's place, so that everything should be the same. Ends
+with 1 if a statement is different, hangs, crashes or has another code, and regress_differences.toml
+has no reason for it.
 """
 
 import argparse
@@ -247,8 +247,13 @@ def report(name, verdicts, seconds, options, known):
 
 def as_json(verdict):
     return {
-        "file": verdict.file, "line": verdict.line, "text": verdict.text, "kind": verdict.kind,
-        "what": verdict.what, "braid": str(verdict.braid), "postgres": str(verdict.postgres),
+        "file": verdict.file,
+        "line": verdict.line,
+        "text": verdict.text,
+        "kind": verdict.kind,
+        "what": verdict.what,
+        "braid": str(verdict.braid),
+        "postgres": str(verdict.postgres),
     }
 
 
@@ -275,7 +280,9 @@ def main():
     options = read_options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     known = tomllib.loads(REASONS.read_text(encoding="utf-8"))["difference"]
-    names = options.files or sorted(p.stem for p in options.source.glob("src/test/regress/sql/*.sql"))
+    names = options.files or sorted(
+        p.stem for p in options.source.glob("src/test/regress/sql/*.sql")
+    )
     everything, unknown = [], []
     run = Run(options)
     try:

@@ -17,12 +17,34 @@ import regress_step
 
 SKIPPED = "skipped"
 KINDS = [
-    peer_compare.SAME, peer_compare.SAME_ERROR, peer_compare.REFUSED, peer_compare.OTHER_CODE,
-    peer_compare.DIFFERENT, peer_compare.HANG, peer_compare.CRASH, regress_step.FOLLOWS,
-    regress_step.PLAN, SKIPPED,
+    peer_compare.SAME,
+    peer_compare.SAME_ERROR,
+    peer_compare.REFUSED,
+    peer_compare.OTHER_CODE,
+    peer_compare.DIFFERENT,
+    peer_compare.HANG,
+    peer_compare.CRASH,
+    regress_step.FOLLOWS,
+    regress_step.PLAN,
+    SKIPPED,
 ]
 # Meta-commands that change only what psql prints.
-SILENT = {"echo", "qecho", "warn", "pset", "a", "t", "x", "o", "timing", "f", "C", "r", "p", "reset"}
+SILENT = {
+    "echo",
+    "qecho",
+    "warn",
+    "pset",
+    "a",
+    "t",
+    "x",
+    "o",
+    "timing",
+    "f",
+    "C",
+    "r",
+    "p",
+    "reset",
+}
 COPY_FILE = re.compile(r"(?is)\s*(copy\s.+?\sfrom\s+)'([^']+)'(.*)$")
 PSQL_COPY = re.compile(r"(?is)\s*(.+?)\s+from\s+(stdin|'[^']+'|\S+)(.*)$")
 

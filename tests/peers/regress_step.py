@@ -17,7 +17,6 @@ import re
 from psycopg import pq
 
 import peer_compare
-import peer_session
 import sql_text
 
 FOLLOWS = "follows"
@@ -27,7 +26,8 @@ IN_BLOCK = pq.TransactionStatus.INTRANS
 FAILED = pq.TransactionStatus.INERROR
 SAVEPOINT = "peers_step"
 CONTROL = re.compile(
-    r"\s*(begin|start\s+transaction|commit|end|rollback|abort|savepoint|release|prepare\s+transaction"
+    r"\s*(begin|start\s+transaction|commit|end|rollback|abort|savepoint|release"
+    r"|prepare\s+transaction"
     r"|set\s+(local\s+|session\s+)?(transaction|session\s+characteristics))\b",
     re.IGNORECASE,
 )
@@ -117,7 +117,8 @@ class Pair:
         """(name, last value, called) of PostgreSQL's sequences."""
         found = self.postgres.one(
             "select oid::regclass::text from pg_class where relkind = 'S'"
-            " and pg_catalog.has_sequence_privilege(oid, 'usage')")
+            " and pg_catalog.has_sequence_privilege(oid, 'usage')"
+        )
         if not found.succeeded():
             return []
         values = []

@@ -93,15 +93,65 @@ def mentioned(text):
 
 # What may stand between CREATE and the kind of an object.
 MODIFIERS = {
-    "or", "replace", "temp", "temporary", "unlogged", "unique", "materialized", "recursive", "global",
-    "local", "foreign", "event", "trusted", "procedural", "constraint", "default", "text", "search",
+    "or",
+    "replace",
+    "temp",
+    "temporary",
+    "unlogged",
+    "unique",
+    "materialized",
+    "recursive",
+    "global",
+    "local",
+    "foreign",
+    "event",
+    "trusted",
+    "procedural",
+    "constraint",
+    "default",
+    "text",
+    "search",
 }
 KINDS = {
-    "table", "view", "index", "sequence", "function", "procedure", "routine", "type", "domain",
-    "schema", "aggregate", "trigger", "rule", "policy", "role", "user", "group", "operator", "cast",
-    "collation", "conversion", "extension", "language", "server", "wrapper", "statistics", "database",
-    "publication", "subscription", "tablespace", "dictionary", "parser", "template", "configuration",
-    "method", "class", "family", "access", "data",
+    "table",
+    "view",
+    "index",
+    "sequence",
+    "function",
+    "procedure",
+    "routine",
+    "type",
+    "domain",
+    "schema",
+    "aggregate",
+    "trigger",
+    "rule",
+    "policy",
+    "role",
+    "user",
+    "group",
+    "operator",
+    "cast",
+    "collation",
+    "conversion",
+    "extension",
+    "language",
+    "server",
+    "wrapper",
+    "statistics",
+    "database",
+    "publication",
+    "subscription",
+    "tablespace",
+    "dictionary",
+    "parser",
+    "template",
+    "configuration",
+    "method",
+    "class",
+    "family",
+    "access",
+    "data",
 }
 FILLERS = {"concurrently", "if", "not", "exists", "only"}
 
@@ -144,7 +194,10 @@ def written(text):
     parts = words(text)
     names = set()
     for at, word in enumerate(parts):
-        if word in ("into", "update", "truncate", "copy") or parts[at - 1 : at + 1] == ["delete", "from"]:
+        if word in ("into", "update", "truncate", "copy") or parts[at - 1 : at + 1] == [
+            "delete",
+            "from",
+        ]:
             names.update(name_after(parts, at + 1))
     return names
 
