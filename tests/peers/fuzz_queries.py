@@ -49,6 +49,8 @@ KINDS = [
 NUMERIC_TYPES = (700, 701, 1700)
 # Statements over one set of tables.
 PER_SCHEMA = 100
+# A constant with a cast, without quotes or backslashes in it.
+CONSTANT = re.compile(r"'([^'\\]*)'::([a-z]+\d?)(?![\w(])")
 # Every so many statements go by the extended protocol.
 EXTENDED_EVERY = 3
 
@@ -97,6 +99,24 @@ def may_take_any(text):
         "distinct|group|union|intersect|except|partition|min|max|greatest|least|order|using|natural"
     )
     return re.search(rf"\b({words})\b", text) is not None
+
+
+def with_parameters(text):
+    """The statement with a parameter in the place of each constant with a cast, and their values."""
+    values = []
+
+    def parameter(found):
+        if found.group(1) not in values:
+            values.append(found.group(1))
+        return f"${values.index(found.group(1)) + 1}::{found.group(2)}"
+
+    # A constant has one number wherever it stands, but one type, too.
+    types = {}
+    for value, type in CONSTANT.findall(text):
+        types.setdefault(value, set()).add(type)
+    several = {value for value, found in types.items() if len(found) > 1}
+    replace = lambda found: found.group() if found.group(1) in several else parameter(found)
+    return CONSTANT.sub(replace, text), values
 
 
 class Peers:
@@ -168,7 +188,10 @@ class Peers:
         return kind, what, left, right
 
     def both(self, text):
-        return [session.one(text, None, self.extended) for session in (self.braid, self.postgres)]
+        parameters = None
+        if self.extended:
+            text, parameters = with_parameters(text)
+        return [session.one(text, None, parameters) for session in (self.braid, self.postgres)]
 
     def compare_change(self, text, tables):
         """A statement that changes rows, in a transaction: its answer, then the tables."""
@@ -255,6 +278,9 @@ class Fuzzer:
         way = ", extended protocol" if self.peers.extended else ""
         text = f"-- seed {self.options.seed}, statement {number}{way}: {kind} ({what})\n"
         text += script(tables, statement)
+        if self.peers.extended:
+            sent, values = with_parameters(str(statement))
+            text += f"\n-- sent as: {sent}\n-- with: {values}" if values else ""
         for name, answer in (("Braid", left), ("PostgreSQL", right)):
             text += f"\n-- {name}: " + str(answer).replace("\n", "\n--     ")
         print(f"\n{text}", flush=True)

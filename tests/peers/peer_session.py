@@ -97,18 +97,19 @@ class Session:
     def close(self):
         self.connection.close()
 
-    def run(self, text, copy_data=None, extended=False):
+    def run(self, text, copy_data=None, parameters=None):
         """The answers to a message, at least one. `copy_data()` gives what COPY FROM STDIN wants.
 
-        `extended`: by the extended protocol, for which the text has one statement.
+        With `parameters`, a list of texts, it goes by the extended protocol, and the text has one
+        statement.
         """
         deadline = time.monotonic() + self.timeout_s + GRACE_S
         answers = []
         try:
-            if extended:
-                self.pg.send_query_params(text.encode(), None)
-            else:
+            if parameters is None:
                 self.pg.send_query(text.encode())
+            else:
+                self.pg.send_query_params(text.encode(), [p.encode() for p in parameters])
             while True:
                 if not self.await_result(deadline):
                     return answers + [self.give_up()]
@@ -124,9 +125,9 @@ class Session:
             answers.append(Answer("crash", message="the connection was closed"))
         return answers or [Answer("done")]
 
-    def one(self, text, copy_data=None, extended=False):
+    def one(self, text, copy_data=None, parameters=None):
         """The answer to a message of one statement: the last, or the error."""
-        return self.run(text, copy_data, extended)[-1]
+        return self.run(text, copy_data, parameters)[-1]
 
     def take(self, result, copy_data, deadline):
         """The answer in a result; None if more of it is to come."""
