@@ -102,7 +102,7 @@ def may_take_any(text):
 
 
 def with_parameters(text):
-    """The statement with a parameter in the place of each constant with a cast, and their values."""
+    """The statement with parameters in the place of constants with casts, and their values."""
     values = []
 
     def parameter(found):
