@@ -49,6 +49,8 @@ KINDS = [
 NUMERIC_TYPES = (700, 701, 1700)
 # Statements over one set of tables.
 PER_SCHEMA = 100
+# So many findings with one error are made smaller. Several causes may have one message.
+OF_ONE_KIND = 3
 # A constant with a cast, without quotes or backslashes in it.
 CONSTANT = re.compile(r"'([^'\\]*)'::([a-z]+\d?)(?![\w(])")
 # Every so many statements go by the extended protocol.
@@ -262,7 +264,7 @@ class Fuzzer:
         kind, what, left, right = outcome
         mark = signature(*outcome)
         self.seen[mark] += 1
-        if mark and self.seen[mark] > 1 and not self.options.all:
+        if mark and self.seen[mark] > OF_ONE_KIND and not self.options.all:
             return
         if kind != peer_compare.HANG or self.options.all:
             same = self.same_finding(kind, what, left, right)
