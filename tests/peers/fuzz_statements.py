@@ -293,10 +293,7 @@ class Statements(Relations):
         keys = []
         if self.chance(0.8) and scope.columns:
             for _ in range(self.draw.choice([1, 1, 2, 3])):
-                key = self.column(scope, self.type(scope)) or self.leaf("int4", scope)
-                if self.chance(0.2):
-                    key = self.function(key.type, scope, 1)
-                keys.append(key)
+                keys.append(self.key(scope))
         groups = Scope(outer, scope)
         groups.columns = [(key, key.type, key.wild) for key in keys]
         values = [self.any(type, groups, depth) for type in types]
@@ -325,6 +322,20 @@ class Statements(Relations):
             self.tail(items),
         )
         return self.finish(query, values)
+
+    def key(self, scope):
+        """A group key. It has a column in it, and the reducer leaves it whole.
+
+        PostgreSQL 15 folds constant keys into expressions before they become NULL in grouping sets.
+        """
+        key = self.draw.choice(scope.columns)
+        key = expression(key[1], key[0], wild=key[2])
+        if self.chance(0.2):
+            found = self.function(key.type, scope, 1)
+            names = [str(column[0]) for column in scope.columns]
+            if any(name in str(found) for name in names):
+                key = found
+        return Node("key", str(key), type=key.type, wild=key.wild)
 
     def group_by(self, keys):
         if not keys:
