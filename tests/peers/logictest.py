@@ -31,6 +31,8 @@ SAME = "as expected"
 EXPLAINED = "as PostgreSQL"
 REFUSED = "refused"
 FOLLOWS = "follows a refusal"
+# One side has an error of class 22: a matter of what is evaluated first, or folded to NULL.
+EVALUATION = "evaluation"
 DIFFERENT = "different"
 OTHER_CODE = "other code"
 KINDS = [
@@ -38,6 +40,7 @@ KINDS = [
     EXPLAINED,
     REFUSED,
     FOLLOWS,
+    EVALUATION,
     DIFFERENT,
     OTHER_CODE,
     peer_compare.HANG,
@@ -140,7 +143,7 @@ class File:
             theirs = self.ask(record)
             kind = self.judge(record, answer, theirs)
         self.counts[kind] += 1
-        if kind in BAD or kind == REFUSED:
+        if kind in BAD or kind in (REFUSED, EVALUATION):
             self.findings.append(
                 (self.path.name, record.line, kind, record.sql, str(answer), str(theirs))
             )
@@ -156,6 +159,8 @@ class File:
         return self.postgres.one(record.sql)
 
     def judge(self, record, ours, theirs):
+        if ours.sqlstate != theirs.sqlstate and "22" in (ours.sqlstate[:2], theirs.sqlstate[:2]):
+            return EVALUATION
         if not ours.succeeded():
             return EXPLAINED if ours.sqlstate == theirs.sqlstate else OTHER_CODE
         if not theirs.succeeded():
