@@ -9,27 +9,19 @@ with 1 if a spec differs that isolation_differences.toml has no reason for.
 """
 
 import argparse
-import contextlib
 import os
 import re
-import shutil
 import signal
-import socket
-import subprocess
 import sys
-import tempfile
-import time
 import tomllib
 from pathlib import Path
 
-import psycopg
-
 import isolation_run
 import isolation_spec
+import peer_servers
 
 # Errors by which Braid refuses what it does not have: a feature, a syntax, a function, a type.
 REFUSALS = {"0A000", "42601", "42883", "42704"}
-START_S = 60
 DIFFERENCES = Path(__file__).with_name("isolation_differences.toml")
 # If so many permutations are refused from the first on, the others are not run.
 ENOUGH_REFUSED = 20
@@ -136,59 +128,6 @@ def first_difference(text, wanted):
     return f"ends before {wanted[len(ours)]!r}"
 
 
-def free_ports(count):
-    """The first of so many free ports in a row."""
-    while True:
-        with contextlib.ExitStack() as stack:
-            sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-            sockets[0].bind(("127.0.0.1", 0))
-            first = sockets[0].getsockname()[1]
-            try:
-                for at, other in enumerate(sockets[1:], 1):
-                    other.bind(("127.0.0.1", first + at))
-            except (OSError, OverflowError):
-                continue
-            return first
-
-
-class Braid:
-    """Instances of the runner's own, in a directory that is removed afterwards."""
-
-    def __init__(self, program, count):
-        self.folder = Path(tempfile.mkdtemp(prefix="braid-isolation-"))
-        self.instances = []
-        self.conninfos = []
-        first = free_ports(count)
-        for number in range(1, count + 1):
-            command = [program, "instance", "--data", str(self.folder / "data")]
-            command += ["--port", str(first), "--instance", str(number), "--buffer-cache", "64MB",
-                        "--set", "superuser=tester"]
-            with open(self.folder / f"terminal-{number}.log", "wb") as log:
-                self.instances.append(subprocess.Popen(command, stdout=log, stderr=log))
-            conninfo = f"host=127.0.0.1 port={first + number - 1} user=tester dbname=braid"
-            self.conninfos.append(conninfo)
-            self.await_open(conninfo, self.instances[-1])
-
-    def await_open(self, conninfo, process):
-        deadline = time.monotonic() + START_S
-        while True:
-            try:
-                psycopg.connect(conninfo, connect_timeout=5).close()
-                return
-            except psycopg.OperationalError as e:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise SystemExit(f"braid did not open ({e}); see {self.folder}") from e
-                # Waiting for another program's port: there is nothing to be woken by.
-                time.sleep(0.1)
-
-    def stop(self):
-        for process in self.instances:
-            process.terminate()
-        for process in self.instances:
-            process.wait()
-        shutil.rmtree(self.folder)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("source", type=Path)
@@ -209,7 +148,7 @@ def main():
     specs = sorted((options.source / "src/test/isolation/specs").glob("*.spec"))
     if options.only:
         specs = [path for path in specs if path.stem in options.only]
-    braid = Braid(options.braid, options.instances) if options.braid else None
+    braid = peer_servers.Braid(options.braid, options.instances) if options.braid else None
     try:
         conninfos = braid.conninfos if braid else options.server
         servers = [isolation_run.Server(conninfo) for conninfo in conninfos]
