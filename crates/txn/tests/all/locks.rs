@@ -317,7 +317,7 @@ fn who_is_kept_back_by_a_recall_is_let_pass_in_a_circle() {
                 }),
             ),
         ];
-        assert_eq!(victims(db, waits), []);
+        assert_eq!(victims(db, waits), Vec::<usize>::new());
     });
 }
 
