@@ -505,8 +505,7 @@ fn undirected(
     let tree = crate::query::plan(core, q, params, false);
     let large = match &tree {
         Ok(plan) if lane != Lane::Tree => {
-            // DataFusion loses conditions on the side of an outer join that may be missing.
-            plan.cost >= LARGE_COST && !plan.locks_rows() && !has_outer_join(q)
+            plan.cost >= LARGE_COST && !plan.locks_rows() && !is_misread(q)
         }
         _ => false,
     };
@@ -514,19 +513,14 @@ fn undirected(
         Ok(plan) if !large && lane != Lane::General => plan,
         Err(e) if !e.is_refusal() || lane == Lane::Tree => return Err(e),
         tree => {
-            merged::write_out(q, planner.dict)?;
-            match (
-                general_query(core, planner, q, params, general, refused),
-                tree,
-            ) {
+            let planned = merged::write_out(q, planner.dict)
+                .and_then(|()| general_query(core, planner, q, params, general, refused));
+            let types = |columns: &[ColumnDesc]| columns.iter().map(|c| c.ty).collect::<Vec<_>>();
+            match (planned, tree) {
+                // What a client is told of a query does not depend on the lane.
                 (Ok((kind, Some(columns), tables)), Ok(plan))
-                    if columns
-                        .iter()
-                        .map(|c| c.ty)
-                        .eq(plan.columns.iter().map(|c| c.ty)) =>
+                    if types(&columns) == types(&plan.columns) =>
                 {
-                    // What a client is told of a query does not depend on the lane.
-                    let _ = columns;
                     return Ok((kind, Some(plan.columns), tables));
                 }
                 (_, Ok(plan)) => plan,
@@ -538,11 +532,19 @@ fn undirected(
     Ok((Kind::Tree(Arc::new(plan)), Some(columns), tables))
 }
 
-/// Whether there is an outer join anywhere in a query.
-fn has_outer_join(q: &ast::Query) -> bool {
+/// Whether a query has something that DataFusion was seen to answer wrongly: it loses conditions on
+/// the side of an outer join that may be missing, and NULLs among the members of NOT IN.
+fn is_misread(q: &ast::Query) -> bool {
     struct Find;
     impl ast::Visitor for Find {
         type Break = ();
+        fn pre_visit_expr(&mut self, e: &ast::Expr) -> ControlFlow<()> {
+            use ast::Expr::{AllOp, AnyOp, InSubquery};
+            match e {
+                AllOp { .. } | AnyOp { .. } | InSubquery { .. } => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
         fn pre_visit_select(&mut self, s: &ast::Select) -> ControlFlow<()> {
             use ast::JoinOperator::{FullOuter, Left, LeftOuter, Right, RightOuter};
             let joins = s.from.iter().flat_map(|t| &t.joins);

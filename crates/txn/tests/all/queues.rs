@@ -120,7 +120,12 @@ fn a_circle_over_places_in_queues_is_no_deadlock() {
                     (d1, one, wants(U, LockMode::AS)),
                     (d2, two, wants(T, LockMode::AS)),
                 ];
-                assert_eq!(victims(db, waits), Vec::<usize>::new(), "{:?}", [d1, d2, e1, e2]);
+                assert_eq!(
+                    victims(db, waits),
+                    Vec::<usize>::new(),
+                    "{:?}",
+                    [d1, d2, e1, e2]
+                );
                 others.into_iter().for_each(|o| o.join().unwrap());
             });
         }

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Distinct, GroupByExpr, LimitClause, OrderByKind, Query,
-    SelectItemQualifiedWildcardKind, SetExpr,
+    self, Distinct, GroupByExpr, LimitClause, OrderByKind, Query, SelectItemQualifiedWildcardKind,
+    SetExpr,
 };
 
 use super::Analyzer;

@@ -9,7 +9,7 @@ use super::access::LOOKUP;
 use super::conditions::{
     carry_constants, equality, has_subquery, is_never, registers, rejects_nulls,
 };
-use super::uses::{all_set_by, of_item, set_by, shared_of};
+use super::uses::{all_set_by, each_level_of, of_item, set_by, shared_of};
 use super::{Built, Planner};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -657,5 +657,9 @@ fn own_of(item: &From) -> HashSet<Register> {
 fn needs_of(item: &From) -> HashSet<Register> {
     let mut needs = HashSet::new();
     of_item(item, &mut |e| super::uses::of_expr(e, &mut needs));
+    each_level_of(item, &mut |level| {
+        let shared = level.shared.iter().flat_map(|(_, inputs)| inputs);
+        needs.extend(shared.map(|(outer, _)| *outer));
+    });
     needs
 }

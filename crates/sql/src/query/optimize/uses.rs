@@ -41,7 +41,7 @@ pub fn each_level(level: &Level, f: &mut dyn FnMut(&Level)) {
     }
 }
 
-fn each_level_of(item: &From, f: &mut dyn FnMut(&Level)) {
+pub fn each_level_of(item: &From, f: &mut dyn FnMut(&Level)) {
     match item {
         From::Relation(Relation {
             kind: RelationKind::Level { level, .. },
