@@ -15,7 +15,7 @@ const PLANS: &str = "executions by vectorized plan";
 const RANGES: &str = "index ranges read for vectorized plans";
 
 /// Rows of the large table. They take some 1,200 blocks.
-const ROWS: i64 = 130_000;
+const ROWS: i64 = 160_000;
 
 /// Makes a table of enough blocks to be large. It has NULLs, and texts before a column of fixed
 /// length.
@@ -24,7 +24,7 @@ fn large(client: &mut postgres::Client) {
         .batch_execute(
             "create table big (id bigint primary key, grp int, val double precision, name text, last int); \
              insert into big select i, case when i % 7 = 0 then null else i % 10 end, i / 4.0, 'row ' || i, -i \
-             from generate_series(1, 130000) i; analyze big",
+             from generate_series(1, 160000) i; analyze big",
         )
         .expect("the table");
 }
@@ -57,13 +57,13 @@ fn aggregates_over_a_large_table_are_vectorized_and_see_what_they_should() {
     // Changes of another session's open transaction are not seen; those of the own transaction are.
     // Rows that have outgrown their blocks come whole.
     b.batch_execute(
-        "begin; delete from big where id > 120000; update big set grp = 77, name = repeat('long ', 3000) where id <= 20; \
+        "begin; delete from big where id > 150000; update big set grp = 77, name = repeat('long ', 3000) where id <= 20; \
          insert into big values (200001, null, 0, 'new', -200001)",
     )
     .expect("changes");
     assert_eq!(totals(&mut a), all);
     let own = totals(&mut b);
-    assert_eq!((own.0, own.2, own.4), (120_001, 200_001, -200_001));
+    assert_eq!((own.0, own.2, own.4), (150_001, 200_001, -200_001));
     let long: i64 = b
         .query_one(
             "select sum(length(name)) from big where grp = 77 and last < 0",
@@ -107,6 +107,9 @@ fn filters_that_an_index_fits_are_read_through_it() {
     let instance = Instance::start("general-index");
     let mut client = instance.client();
     large(&mut client);
+    client
+        .batch_execute("set query_lane = general")
+        .expect("the lane");
     client
         .batch_execute("create index big_grp on big (grp, id); create table small (n int); insert into small values (1), (2)")
         .expect("index");
@@ -220,6 +223,8 @@ fn columns_with_a_number_sign_need_no_quotes() {
 fn planning_ends() {
     let instance = Instance::start("general-planning");
     let mut c = instance.client();
+    c.batch_execute("set query_lane = general")
+        .expect("the lane");
     c.batch_execute(
         "set statement_timeout = '60s'; create table t (a int primary key, b int); insert into t values (1, 2), (2, 3)",
     )

@@ -35,9 +35,16 @@ impl Database {
         };
         let mut session = self.engine().session()?;
         session.begin(Isolation::ReadCommitted)?;
+        // The instance that has the enqueue, or its master, may hang.
+        session.set_lock_timeout(Some(self.patience()));
         let entered = session
             .lock_name(enqueue(role.oid))
-            .map_err(Error::from)
+            .map_err(|e| match Error::from(e) {
+                e if e.sqlstate() == "55P03" => {
+                    not_counted(role, "The role's enqueue was not to be had in time.".into())
+                }
+                e => e,
+            })
             .and_then(|()| self.enter_if_fewer(role, limit, who));
         let released = session.rollback().map_err(Error::from);
         entered.and(released)
@@ -52,14 +59,19 @@ impl Database {
         Ok(())
     }
 
+    /// How long an instance may be silent that is asked.
+    fn patience(&self) -> Duration {
+        let patience = self.params().int("gv_view_timeout");
+        Duration::from_millis(u64::try_from(patience).unwrap_or(0))
+    }
+
     /// The sessions of a role on all instances.
     fn sessions_of(&self, role: &Role) -> Result<usize> {
         let here = sessions_here(role.oid);
         let Some(cluster) = self.engine().cluster() else {
             return Ok(here);
         };
-        let patience = self.params().int("gv_view_timeout");
-        let patience = Duration::from_millis(u64::try_from(patience).unwrap_or(0));
+        let patience = self.patience();
         let question = question(role.oid);
         let (answers, ()) = cluster.inquiries().ask_others(&question, patience, || ())?;
         let mut all = here;
@@ -69,16 +81,19 @@ impl Database {
                 Err(Missing::Gone) => Ok(0),
                 Err(missing) => Err(missing.to_string()),
             };
-            let counted = counted.map_err(|why| {
-                let what = format!("could not count the connections of role \"{}\"", role.name);
-                let who = format!("Instance {}: {why}.", instance.0);
-                // On this libpq goes to the next host of its list.
-                Error::new("57P03", what).detail(who)
-            })?;
+            let counted = counted
+                .map_err(|why| not_counted(role, format!("Instance {}: {why}.", instance.0)))?;
             all = all.saturating_add(usize::try_from(counted).unwrap_or(usize::MAX));
         }
         Ok(all)
     }
+}
+
+/// The error of a session whose role's connections are not known. On this libpq goes to the next
+/// host of its list.
+fn not_counted(role: &Role, why: String) -> Error {
+    let what = format!("could not count the connections of role \"{}\"", role.name);
+    Error::new("57P03", what).detail(why)
 }
 
 /// The name under which the sessions of a role begin, as a hash.

@@ -125,6 +125,10 @@ impl Analyzer<'_> {
                 ty => ty,
             };
             let alike = l.value.ty == r.value.ty && l.value.typmod == r.value.typmod;
+            if ty == SqlType::Char && !alike {
+                let what = format!("{name} of strings that are padded to several lengths");
+                return Err(Error::unsupported(what).decided());
+            }
             let typmod = if alike { l.value.typmod } else { -1 };
             let side = |t: &Typed| {
                 let value = binder.coerce(t.clone(), ty, typmod, CastContext::Implicit);
