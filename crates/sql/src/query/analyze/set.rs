@@ -125,7 +125,9 @@ impl Analyzer<'_> {
                 ty => ty,
             };
             let alike = l.value.ty == r.value.ty && l.value.typmod == r.value.typmod;
-            if ty == SqlType::Char && !alike {
+            let known = |t: SqlType| t != SqlType::Unknown;
+            let both = known(l.value.ty) && known(r.value.ty);
+            if ty == SqlType::Char && both && !alike {
                 let what = format!("{name} of strings that are padded to several lengths");
                 return Err(Error::unsupported(what).decided());
             }
