@@ -142,7 +142,7 @@ fn filters_that_an_index_fits_are_read_through_it() {
     assert_eq!(ids, [3, 13, 23]);
     let ids = query(
         &mut client,
-        &format!("{joined} > 129998 and b.name like 'row 13%'"),
+        &format!("{joined} > 159998 and b.name like 'row 16%'"),
         1,
     );
     assert_eq!(ids, [ROWS]);

@@ -23,7 +23,7 @@ fn until_closed(mut s: TcpStream) -> Vec<u8> {
 
 fn greeting() -> Vec<u8> {
     let mut g = b"BRHS".to_vec();
-    g.extend([4, 0, 0, 0]);
+    g.extend([5, 0, 0, 0]);
     g.extend([5; 32]);
     g
 }

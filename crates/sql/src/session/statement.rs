@@ -446,7 +446,8 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
                 read_tables(&plan, &mut tables);
                 (Kind::Select(Box::new(plan)), Some(output.columns), tables)
             }
-            Err(e) if supply::is_general(&e) => {
+            // What a grouping key decides is known to the tree lane only.
+            Err(e) if supply::is_general(&e) || e.sqlstate() == "42803" => {
                 undirected(core, &planner, &mut q, params, &general, e)?
             }
             Err(e) => return Err(e),
@@ -523,6 +524,7 @@ fn undirected(
                 {
                     return Ok((kind, Some(plan.columns), tables));
                 }
+                (planned, _) if lane == Lane::General => return planned,
                 (_, Ok(plan)) => plan,
                 (planned, Err(_)) => return planned,
             }
