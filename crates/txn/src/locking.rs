@@ -39,8 +39,8 @@ impl Transaction {
         waited
     }
 
-    /// Waits as [`Transaction::wait_for_row`] does, beside the row's queue: for a session that has a
-    /// lock on the row, for which those in the queue may wait.
+    /// Waits as [`Transaction::wait_for_row`] does, beside the row's queue: for a session that has
+    /// a lock on the row, for which those in the queue may wait.
     pub(crate) fn wait_out_of_line(
         &mut self,
         holder: TxnId,
@@ -73,8 +73,8 @@ impl Transaction {
     }
 
     /// Whether another session is to go first that wants the row: one that stands in the row's
-    /// queue here, unless it waits for somebody who shares the row, or one of another instance whose
-    /// turn it is. Two loads where no session waits for a row.
+    /// queue here, unless it waits for somebody who shares the row, or one of another instance
+    /// whose turn it is. Two loads where no session waits for a row.
     #[inline]
     pub fn is_wanted(&self, row: RowId) -> bool {
         if self.shares(row) {

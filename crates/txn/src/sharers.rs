@@ -2,16 +2,16 @@
 //!
 //! A lock that excludes others of its kind is a stamp in the row. Shared locks have no room there.
 //! Each instance knows those of its own sessions, in memory, and the row says which instances may
-//! have some: its *marks* ([`block::heap::sharers`]), a bit for each of the two kinds and each class
-//! of instances. A session that wants to change a row, or to lock it against others, looks at the
-//! marks; where they say nothing, as on nearly every row, it has paid a comparison. Otherwise it
-//! looks here, asks the instances that the marks name ([`crate::cluster`]), and waits for a
+//! have some: its *marks* ([`block::heap::sharers`]), a bit for each of the two kinds and each
+//! class of instances. A session that wants to change a row, or to lock it against others, looks at
+//! the marks; where they say nothing, as on nearly every row, it has paid a comparison. Otherwise
+//! it looks here, asks the instances that the marks name ([`crate::cluster`]), and waits for a
 //! transaction that holds the row, if there is one, as it waits for one whose stamp is on the row.
 //!
 //! **Why nobody is overlooked.** A session may share a row without marking it only if it finds the
 //! mark, and its instance has the row *open* for that kind of lock. It looks at both with the
-//! current block latched. An instance that is asked, and has no session that holds the row so, shuts
-//! the row: the next that wants to share it has to mark it again, which the block counts
+//! current block latched. An instance that is asked, and has no session that holds the row so,
+//! shuts the row: the next that wants to share it has to mark it again, which the block counts
 //! ([`block::heap::marks`]). So if an asker has been answered "nobody", and the count is as it was
 //! before the question, nobody has shared the row since who was not asked about; the asker has the
 //! block latched exclusively when it compares, and puts its stamp on the row under that latch.
@@ -289,8 +289,8 @@ impl Transaction {
         Ok(added.is_some())
     }
 
-    /// A transaction of this instance that shares the row and excludes `lock`, and the marks of this
-    /// instance that mean something. The caller has the block latched exclusively, if no other
+    /// A transaction of this instance that shares the row and excludes `lock`, and the marks of
+    /// this instance that mean something. The caller has the block latched exclusively, if no other
     /// session of this instance may come to share the row before it has put its stamp there.
     pub fn sharer_here(&self, row: RowId, lock: RowLock) -> (Option<TxnId>, u8) {
         let manager = &self.manager;
@@ -321,8 +321,8 @@ impl Transaction {
     /// caller looks at the row again. `has_row`: this transaction has its own stamp on the row. The
     /// caller must hold no latch.
     ///
-    /// A session that has a lock on the row already stands in no line: who stands there may wait for
-    /// that lock.
+    /// A session that has a lock on the row already stands in no line: who stands there may wait
+    /// for that lock.
     pub fn wait_for_sharer(
         &mut self,
         holder: TxnId,

@@ -558,8 +558,9 @@ impl Transaction {
         }
     }
 
-    /// Undoes all changes since the savepoint, and gives back the locks taken since. Sessions of any instance that wait for this transaction look again at what they wait for.
-    /// After an error the whole transaction must roll back.
+    /// Undoes all changes since the savepoint, and gives back the locks taken since. Sessions of
+    /// any instance that wait for this transaction look again at what they wait for. After an error
+    /// the whole transaction must roll back.
     pub fn rollback_to(&mut self, savepoint: &Savepoint, handler: &dyn UndoHandler) -> Result<()> {
         let undone = self.undo_down_to(savepoint.undo_no, handler)?;
         if self.unshare(savepoint.shared) || undone {

@@ -10,7 +10,8 @@ pub const COLUMNS: usize = 100;
 const LINES: usize = 600;
 
 /// Files that may be longer than [`LINES`]: each is about one thing, and up to that many lines.
-const LONG_FILES: [(&str, usize); 11] = [
+const LONG_FILES: [(&str, usize); 13] = [
+    ("crates/block/src/heap.rs", 630),
     ("crates/cache/tests/all/cluster/deaths.rs", 620),
     ("crates/engine/src/sequences/mod.rs", 660),
     ("crates/fusion/src/ges/directory.rs", 632),
@@ -21,7 +22,8 @@ const LONG_FILES: [(&str, usize); 11] = [
     ("crates/storage/src/lease/cluster.rs", 710),
     ("crates/storage/src/sim.rs", 700),
     ("crates/txn/src/local_enqueues/mod.rs", 630),
-    ("crates/txn/src/transaction.rs", 656),
+    ("crates/txn/src/transaction.rs", 680),
+    ("crates/wait/src/session.rs", 610),
 ];
 
 /// Folders whose comments are not checked. `sql` is about to be rebuilt as a whole.

@@ -39,7 +39,7 @@ pub(super) enum Next {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Settled {
     Nothing,
-    /// It is the snapshot's.
+    /// The snapshot sees it.
     Seen(UndoPtr),
     /// The snapshot's is beneath it, as long as its transaction has not ended.
     Beneath(UndoPtr),

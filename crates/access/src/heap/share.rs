@@ -1,4 +1,5 @@
-//! Locks on rows that several transactions share, and those who must wait for them (`txn::sharers`).
+//! Locks on rows that several transactions share, and those who must wait for them
+//! (`txn::sharers`).
 
 use super::Heap;
 use super::current::{Current, Next, Settled};
@@ -11,9 +12,9 @@ use txn::{RowLock, Snapshot, Transaction};
 
 /// Whether a session may pass those who share a row.
 pub(super) enum Passing<'g> {
-    /// It may, as long as it has the block latched.
+    /// The locker may go on, as long as it has the block latched.
     Free(WriteGuard<'g>),
-    /// It must look at the row again.
+    /// The locker must look at the row again.
     Again,
     Held(TxnId),
 }

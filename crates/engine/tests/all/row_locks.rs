@@ -228,8 +228,8 @@ fn a_key_share_is_given_the_newest_committed_version() {
     nodes.iter().for_each(|n| n.engine.stop(&Quiet).unwrap());
 }
 
-/// A waiter goes on when those who share the row let go of it: at the end of each, and at a rollback
-/// to a savepoint that is older than the lock, though the transaction goes on.
+/// A waiter goes on when those who share the row let go of it: at the end of each, and at a
+/// rollback to a savepoint that is older than the lock, though the transaction goes on.
 #[test]
 fn who_waits_for_sharers_goes_on_when_the_last_lets_go() {
     let (_, t, nodes) = start_two();
@@ -330,8 +330,8 @@ fn who_shares_a_row_does_not_stand_in_line_for_it() {
     nodes.iter().for_each(|n| n.engine.stop(&Quiet).unwrap());
 }
 
-/// A row that an instance has shared is shared again for nothing: no redo, and no block that must be
-/// fetched exclusively. The change that finds nobody takes the mark away.
+/// A row that an instance has shared is shared again for nothing: no redo, and no block that must
+/// be fetched exclusively. The change that finds nobody takes the mark away.
 #[test]
 fn sharing_again_costs_no_redo_and_marks_do_not_stay() {
     let (_, t, nodes) = start_two();
@@ -429,7 +429,8 @@ fn the_shared_locks_of_the_dead_are_let_go() {
     until_waiting(&survivor, 1);
     dying.kill(&storage);
     std::mem::forget(s);
-    // Nobody has asked about this row yet. It is changed when it is decided what the dead committed.
+    // Nobody has asked about this row yet. It is changed when it is decided what the dead
+    // committed.
     let mut s = begin(&survivor);
     let done = update(&mut s, &t, unknown, 2, 7).unwrap();
     assert_eq!(done, WriteOutcome::Done);
@@ -460,8 +461,8 @@ impl Watch for Unwatched {
     fn letting_go(&mut self, _: usize) {}
 }
 
-/// Sessions of both instances make children and delete parents ([`family`]). No child is ever without
-/// its parent.
+/// Sessions of both instances make children and delete parents ([`family`]). No child is ever
+/// without its parent.
 #[test]
 fn no_child_loses_its_parent() {
     let (_, t, nodes) = start_two();

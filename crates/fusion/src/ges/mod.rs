@@ -47,8 +47,8 @@ pub struct Plan {
 pub enum Against {
     /// Owners of the instance use the lock and exclude this mode.
     Use(Mode),
-    /// This request of the instance stands ahead. If it is `soft` it can be passed; otherwise it has
-    /// passed others already.
+    /// This request of the instance stands ahead. If it is `soft` it can be passed; otherwise it
+    /// has passed others already.
     Ahead { id: RequestId, soft: bool },
 }
 

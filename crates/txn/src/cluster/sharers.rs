@@ -65,7 +65,8 @@ impl Cluster {
     }
 
     /// Asks the instances that `marks` name who of them shares the row and excludes `lock`. The
-    /// answer has one holder, if there is any, and the marks that still mean something, of them all.
+    /// answer has one holder, if there is any, and the marks that still mean something, of them
+    /// all.
     pub(crate) fn ask_sharers(&self, (row, lock): (RowId, RowLock), marks: u8) -> Result<Told> {
         assert_eq!(
             cache::latches_held(),

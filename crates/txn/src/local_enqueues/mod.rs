@@ -270,7 +270,8 @@ impl Enqueues {
         self.tables.lock().locks.await_global(locker.id, g, mode);
     }
 
-    /// Waits until the session has the lock against all. `asked` is the other instance that decides.
+    /// Waits until the session has the lock against all. `asked` is the other instance that
+    /// decides.
     pub(crate) fn wait_global(
         &self,
         locker: &Locker,

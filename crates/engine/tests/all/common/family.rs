@@ -1,6 +1,6 @@
-//! Parents and children in one table, as foreign keys have them. A child is made while its parent is
-//! held by a shared lock; a parent is deleted while it is locked against all, if it has no child or
-//! its children go with it. Parents change meanwhile in what is no key.
+//! Parents and children in one table, as foreign keys have them. A child is made while its parent
+//! is held by a shared lock; a parent is deleted while it is locked against all, if it has no child
+//! or its children go with it. Parents change meanwhile in what is no key.
 //!
 //! A child names its parent as group. The ids of parents are below [`FIRST_CHILD`].
 
@@ -40,11 +40,11 @@ pub fn judge(rows: &Model) -> Option<String> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Did {
     Nothing,
-    /// It has made a child.
+    /// Made a child.
     Child,
-    /// It has changed a parent, but for its key.
+    /// Changed a parent, but for its key.
     Changed,
-    /// It has deleted a parent, or brought one back.
+    /// Deleted a parent, or brought one back.
     Parent,
 }
 

@@ -141,8 +141,8 @@ fn e15_a_waiter_that_is_let_pass_is_granted_the_lock() {
     }
 }
 
-/// Who has passed another stands there for good. Otherwise two circles could move the same two
-/// waiters for ever.
+/// A waiter that has passed another stands there for good. Otherwise two circles could move the
+/// same two waiters for ever.
 #[test]
 fn e15_who_has_passed_is_not_passed() {
     for (ahead, waiter) in [(owner(1, 2), owner(2, 3)), (owner(0, 2), owner(0, 3))] {
