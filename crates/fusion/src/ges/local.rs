@@ -369,7 +369,7 @@ impl Locks {
         &self,
         resource: Resource,
         waiter: Owner,
-    ) -> Option<(Vec<(Owner, bool)>, Option<RequestId>)> {
+    ) -> Option<(super::Blockers, Option<RequestId>)> {
         let lock = self.locks.get(&resource)?;
         let at = lock.waiting.iter().position(|w| w.owner == waiter)?;
         let this = lock.waiting[at];

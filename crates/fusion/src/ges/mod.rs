@@ -29,6 +29,9 @@ pub const PART: usize = 1024;
 
 type MasterOf<'a> = &'a dyn Fn(Resource) -> InstanceId;
 
+/// Owners that a waiter waits for, and whether each merely stands ahead of it in the queue.
+pub type Blockers = Vec<(Owner, bool)>;
+
 /// An epoch of the service.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -240,7 +243,7 @@ impl Enqueues {
         &self,
         resource: Resource,
         waiter: Owner,
-    ) -> (Vec<(Owner, bool)>, Option<(InstanceId, RequestId)>) {
+    ) -> (Blockers, Option<(InstanceId, RequestId)>) {
         let (here, asked) = self.locks.blockers(resource, waiter).unwrap_or_default();
         let master = self.masters[at(resource, &self.masters)];
         (here, asked.map(|id| (master, id)))

@@ -13,7 +13,7 @@ fn walk(seed: u64, faults: u32, planted: Planted) -> Result<(), String> {
     for n in 0..400 {
         world.step(true);
         // Now and then everything comes, so that later owners are known to be later.
-        if n % 40 == 0 && seed % 3 == 0 {
+        if n % 40 == 0 && seed.is_multiple_of(3) {
             world.run();
         }
         if let Some(violation) = world.violation {

@@ -39,7 +39,7 @@ impl Lines<'_> {
 
     fn node(&mut self, node: &Node, depth: usize) {
         let took = self.took(node.key());
-        let mut step = |lines: &mut Self, name: &str| lines.step(depth, format!("{name}{took}"));
+        let step = |lines: &mut Self, name: &str| lines.step(depth, format!("{name}{took}"));
         let below = depth + 1;
         match node {
             Node::One => step(self, "Result"),

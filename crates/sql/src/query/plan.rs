@@ -162,8 +162,6 @@ pub struct TableScan {
     pub row_id: Option<Register>,
     /// Another way, if a subquery turns out to give few rows.
     pub listed: Option<Listed>,
-    /// Rows expected.
-    pub rows: f64,
 }
 
 /// The rows whose key is among those of a hashed subquery, which needs nothing of other relations.

@@ -76,6 +76,9 @@ struct Letters {
     messages: Vec<(InstanceId, Message, Option<AnswerCost>)>,
 }
 
+/// Sessions that a waiter waits for, and whether each merely stands ahead of it in the queue.
+type Blockers = Vec<(LockerId, bool)>;
+
 /// The enqueues among instances; see the module.
 pub(crate) struct GlobalEnqueues {
     me: InstanceId,
@@ -384,7 +387,7 @@ impl GlobalEnqueues {
         &self,
         resource: Global,
         waiter: LockerId,
-    ) -> (Vec<(LockerId, bool)>, Option<(InstanceId, RequestId)>) {
+    ) -> (Blockers, Option<(InstanceId, RequestId)>) {
         let s = self.state.lock();
         let (here, master) = s.machine.blockers(resource, self.owner(waiter));
         (lockers(here), master)

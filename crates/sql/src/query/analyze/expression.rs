@@ -100,10 +100,7 @@ impl<'c> Clause<'c> {
     }
 
     fn column(&self, table: Option<&str>, name: &str) -> Result<Option<Typed>> {
-        match self.scope.resolve(table, name) {
-            Ok(found) => Ok(Some(found.column.value)),
-            Err(e) => Err(e),
-        }
+        self.scope.resolve(table, name).map(|c| Some(c.value))
     }
 
     fn identifier(&self, i: &ast::Ident) -> Result<Option<Typed>> {

@@ -24,7 +24,7 @@ type Item = (From, Names);
 
 impl Analyzer<'_> {
     /// The FROM clause of a level; its names go to `scope`.
-    pub fn from_clause(
+    pub fn relations(
         &self,
         list: &[TableWithJoins],
         scope: &mut Scope<'_>,

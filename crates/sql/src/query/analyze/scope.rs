@@ -95,13 +95,6 @@ pub struct Scope<'s> {
     pub keys: Vec<(Vec<Register>, Vec<Register>)>,
 }
 
-/// What a name means.
-pub struct Resolved {
-    pub column: Column,
-    /// Levels outward: 0 is the one asked.
-    pub depth: usize,
-}
-
 impl<'s> Scope<'s> {
     pub fn new(parent: Option<&'s Scope<'s>>, file: &Rc<File>) -> Scope<'s> {
         Scope {
@@ -130,13 +123,13 @@ impl<'s> Scope<'s> {
     }
 
     /// The column of a name, of this level or of one around it, its value over this scope's file.
-    pub fn resolve(&self, table: Option<&str>, name: &str) -> Result<Resolved> {
-        let (mut at, mut depth) = (Some(self), 0);
+    pub fn resolve(&self, table: Option<&str>, name: &str) -> Result<Column> {
+        let mut at = Some(self);
         while let Some(scope) = at {
             if let Some(found) = scope.own(table, name)? {
                 let mut column = found.clone();
                 column.value.expr = self.file.import(&scope.file, column.value.expr)?;
-                return Ok(Resolved { column, depth });
+                return Ok(column);
             }
             if let Some(t) = table
                 && scope.tables.iter().any(|known| known == t)
@@ -146,7 +139,7 @@ impl<'s> Scope<'s> {
                     format!("column {t}.{name} does not exist"),
                 ));
             }
-            (at, depth) = (scope.parent, depth + 1);
+            at = scope.parent;
         }
         Err(match table {
             Some(t) => Error::new(

@@ -200,7 +200,7 @@ impl Analyzer<'_> {
         mut scope: Scope<'_>,
         known: &Known<'_>,
     ) -> Result<Level> {
-        let from = self.from_clause(&s.from, &mut scope, known)?;
+        let from = self.relations(&s.from, &mut scope, known)?;
         let scope = &scope;
         let mut select = Select {
             from,

@@ -73,6 +73,9 @@ pub struct Found<'k> {
     at: usize,
 }
 
+/// Number, inputs and columns of a WITH query, and whether it has to be computed once.
+type Made = (usize, Vec<(Register, Register)>, Vec<Output>, bool);
+
 /// Numbers of WITH queries, and what each takes from the registers around its level.
 type Sharing = Vec<(usize, Vec<(Register, Register)>)>;
 
@@ -217,7 +220,7 @@ impl Analyzer<'_> {
         name: &str,
         known: &Known<'_>,
         scope: &Scope<'_>,
-    ) -> Result<(usize, Vec<(Register, Register)>, Vec<Output>, bool)> {
+    ) -> Result<Made> {
         let file = inner_file(scope);
         let inside = Scope::new(Some(scope), &file);
         let mut level = self.query(&cte.query, &inside, known)?;
@@ -243,7 +246,7 @@ impl Analyzer<'_> {
         name: &str,
         known: &Known<'_>,
         scope: &Scope<'_>,
-    ) -> Result<(usize, Vec<(Register, Register)>, Vec<Output>, bool)> {
+    ) -> Result<Made> {
         let q = &cte.query;
         let wrong = || {
             Error::new(

@@ -133,7 +133,6 @@ impl Planner<'_> {
             columns: used,
             row_id: row_id.filter(|r| self.uses.contains(r)).map(|r| self.at(r)),
             listed,
-            rows,
         };
         let built = Built {
             node: Node::Table(Arc::new(scan)),
@@ -310,7 +309,8 @@ impl Planner<'_> {
                     ..
                 }
             );
-            if !hashed && !(inputs.is_empty() && subquery.stable) {
+            let once = inputs.is_empty() && subquery.stable;
+            if !hashed && !once {
                 cost += subquery.cost;
             }
         });

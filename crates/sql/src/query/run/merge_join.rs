@@ -202,7 +202,8 @@ impl MergeJoin {
                 return Ok(false);
             };
             let bits = group.matched.get((number / 64) as usize);
-            if !bits.is_some_and(|bits| bits >> (number % 64) & 1 == 1) {
+            let had_one = bits.is_some_and(|bits| bits >> (number % 64) & 1 == 1);
+            if !had_one {
                 frame.set_null(&plan.probe_registers);
                 load(row, frame, &plan.build_registers)?;
                 return Ok(true);

@@ -32,9 +32,7 @@ use crate::exec::profile::StepKey;
 use crate::expr::{Env, Expr};
 use crate::session::Core;
 
-pub use shared::SharedRun;
 pub use statement::{Run, Running, locked};
-pub use subquery::SubqueryRun;
 
 /// A register file in use.
 pub struct Frame {

@@ -78,10 +78,6 @@ impl RowStore {
         self.places.clear();
     }
 
-    pub fn push(&mut self, row: &[Datum]) -> Result<()> {
-        self.push_with(|out| row.iter().for_each(|v| put_value(v.borrow(), out)))
-    }
-
     /// Keeps what is in these registers.
     pub fn push_registers(&mut self, frame: &Frame, registers: &[Register]) -> Result<()> {
         self.push_with(|out| put_registers(frame, registers, out))
@@ -110,13 +106,6 @@ impl RowStore {
                 Ok(Some(row))
             }
         }
-    }
-
-    /// The next row.
-    pub fn next_row(&self, cursor: &mut Cursor) -> Result<Option<Vec<Datum>>> {
-        let row = self.next_bytes(cursor)?;
-        row.map(|row| Values(row).map(|v| Ok(v?.to_datum())).collect())
-            .transpose()
     }
 
     /// Puts the next row into registers; false if there is none.
@@ -155,14 +144,6 @@ impl RowStore {
             cursor.row += 1;
         }
         Ok(true)
-    }
-
-    /// The row of a number.
-    pub fn get(&self, cursor: &mut Cursor, row: u64) -> Result<Option<Vec<Datum>>> {
-        match self.seek(cursor, row)? {
-            true => self.next_row(cursor),
-            false => Ok(None),
-        }
     }
 }
 

@@ -16,7 +16,7 @@ use super::aggregate::Aggregate;
 use super::plan::Register;
 use crate::expr::Expr;
 
-pub use find::{Found, find, is_window_function};
+pub use find::{find, is_window_function};
 pub use run::WindowRun;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +75,8 @@ impl Bound {
     }
 }
 
+/// EXCLUDE, which the parser does not read yet.
+#[expect(dead_code, reason = "the parser does not read EXCLUDE")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exclude {
     Nothing,
