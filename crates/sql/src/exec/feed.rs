@@ -22,7 +22,7 @@ pub fn feed(
     take: &mut Taker<'_>,
 ) -> Result<Flow> {
     match feed {
-        Feed::Tree(plan) => query::Run::start(plan, core, params, snapshot).each(core, take),
+        Feed::Tree(plan) => query::Run::start(plan, core, params, snapshot)?.each(core, take),
         Feed::General(query) => {
             let mut run = olap::start(query, core, params, snapshot)?;
             each(&mut run, core, take)

@@ -207,7 +207,8 @@ fn truth(b: Option<bool>) -> Val<'static> {
     }
 }
 
-fn missing_parameter(i: usize) -> Error {
+/// The error of a parameter, from 0, that has no value.
+pub fn missing_parameter(i: usize) -> Error {
     Error::new("08P01", format!("no value for parameter ${}", i + 1))
 }
 

@@ -26,7 +26,7 @@ mod trigonometry;
 
 pub use arith::ArithOp;
 pub use cast::{Cast, Conversion};
-pub use eval::{Env, compare};
+pub use eval::{Env, compare, missing_parameter};
 pub use func::{Calls, Func};
 
 use block::value::{Datum, DatumRef};

@@ -18,6 +18,8 @@ pub fn by_column(e: &Expr) -> Result<Option<Expr>> {
             match op {
                 BinaryOperator::Eq => equal(left, right),
                 BinaryOperator::NotEq => not(equal(left, right)),
+                // What is no column or value must not be written twice: the tree lane compares it.
+                _ if !left.iter().chain(right).all(is_simple) => return Ok(None),
                 _ => ordered(left, op, right)?,
             }
         }
@@ -50,7 +52,7 @@ pub fn by_column(e: &Expr) -> Result<Option<Expr>> {
             };
             // Each of them is written once for each row of the list.
             if !left.iter().all(is_simple) {
-                return Err(not_simple());
+                return Ok(None);
             }
             let item = |item| match row(item) {
                 Some(right) => same_length(left, right).map(|()| equal(left, right)),
@@ -89,10 +91,6 @@ fn same_length(left: &[Expr], right: &[Expr]) -> Result<()> {
             "unequal number of entries in row expressions",
         )),
     }
-}
-
-fn not_simple() -> Error {
-    Error::unsupported("this comparison of rows of other things than columns and values")
 }
 
 /// What may be written more than once.
@@ -147,9 +145,6 @@ fn ordered(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Result<Expr> {
         return Err(Error::unsupported(format!(
             "comparing the order of rows of more than {MAX_ORDERED} columns"
         )));
-    }
-    if !left.iter().chain(right).all(is_simple) {
-        return Err(not_simple());
     }
     let mut columns = left.iter().zip(right).rev();
     let Some((l, r)) = columns.next() else {

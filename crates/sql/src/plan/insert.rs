@@ -289,7 +289,13 @@ impl Planner<'_> {
         q: &ast::Query,
         general: &General<'_>,
     ) -> Result<InsertSource> {
-        let (query, given_columns) = match self.query(q) {
+        // A literal without a type takes that of the column it goes to, which a direct plan does not
+        // know.
+        let direct = match has_untyped_literal(q) {
+            true => Err(Error::unsupported("a literal without a type")),
+            false => self.query(q),
+        };
+        let (query, given_columns) = match direct {
             Ok((plan, output)) => (Ok(plan), output.columns),
             Err(e) if is_general(&e) => {
                 let (query, columns) = general(q)?;
@@ -323,6 +329,29 @@ impl Planner<'_> {
             Err(query) => InsertSource::General(query, vec![row]),
         })
     }
+}
+
+/// Whether a column of a SELECT is nothing but a string, NULL or a parameter.
+fn has_untyped_literal(q: &ast::Query) -> bool {
+    fn is_untyped(e: &ast::Expr) -> bool {
+        match e {
+            ast::Expr::Nested(inner) => is_untyped(inner),
+            ast::Expr::Value(v) => matches!(
+                v.value,
+                ast::Value::SingleQuotedString(_) | ast::Value::Null | ast::Value::Placeholder(_)
+            ),
+            _ => false,
+        }
+    }
+    let SetExpr::Select(select) = &*q.body else {
+        return false;
+    };
+    select.projection.iter().any(|item| match item {
+        ast::SelectItem::UnnamedExpr(e) | ast::SelectItem::ExprWithAlias { expr: e, .. } => {
+            is_untyped(e)
+        }
+        _ => false,
+    })
 }
 
 /// A value of an INSERT that the general lane computes.

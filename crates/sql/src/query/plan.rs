@@ -34,6 +34,8 @@ pub struct Plan {
     pub subqueries: Vec<Arc<Subquery>>,
     /// WITH queries that are computed once, by number.
     pub shared: Vec<Arc<Shared>>,
+    /// How many parameters of the statement it was planned with: the first registers.
+    pub parameters: usize,
     /// In units of a row that is looked at.
     pub cost: f64,
     /// Tables that are read, and those of which rows are locked.

@@ -6,6 +6,7 @@ mod cursors;
 mod kill;
 mod layers;
 mod modes;
+mod planning;
 mod resolve;
 mod roles;
 mod run;

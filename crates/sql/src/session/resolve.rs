@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use block::ObjectId;
 use datafusion::sql::sqlparser::ast;
 
-use super::statement::{Planned, Portal, Statement, Tables, plan_alone};
+use super::planning::{Planned, plan_alone};
+use super::statement::{Portal, Statement, Tables};
 use super::timeout::Timer;
 use super::transaction::State;
 use super::{Core, Kind, SqlSession, now_micros};

@@ -179,7 +179,7 @@ impl SqlSession {
             ),
             Kind::Tree(plan) => {
                 let snapshot = self.core.engine.snapshot()?;
-                let run = query::Run::start(plan, &self.core, &portal.params, snapshot);
+                let run = query::Run::start(plan, &self.core, &portal.params, snapshot)?;
                 portal.run = Run::Tree(Box::new(run));
                 self.resume(portal, max_rows, sink)
             }
@@ -322,7 +322,7 @@ impl SqlSession {
         portal.run = match &statement.kind {
             Kind::Select(plan) => self.begin_select(portal, plan, snapshot)?,
             Kind::Tree(plan) => {
-                let run = query::Run::start(plan, &self.core, &portal.params, snapshot);
+                let run = query::Run::start(plan, &self.core, &portal.params, snapshot)?;
                 Run::Tree(Box::new(run))
             }
             Kind::General(query) => Run::General(Box::new(crate::olap::start(

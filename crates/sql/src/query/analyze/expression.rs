@@ -188,6 +188,7 @@ impl<'c> Clause<'c> {
             Some(CmpOp::Eq) => Expr::And(compared(CmpOp::Eq)?),
             Some(CmpOp::Ne) => Expr::Or(compared(CmpOp::Ne)?),
             Some(order) => {
+                refuse_volatile(left.iter().chain(right))?;
                 // The first pair that differs decides; only the last may be equal.
                 let strict = match order {
                     CmpOp::Lt | CmpOp::Le => CmpOp::Lt,
@@ -232,6 +233,9 @@ impl<'c> Clause<'c> {
         let Some(left) = self.row_of(e)? else {
             return Ok(None);
         };
+        if list.len() > 1 {
+            refuse_volatile(left.iter())?;
+        }
         let mut any = Vec::with_capacity(list.len());
         for item in list {
             let Some(right) = self.row_of(item)? else {
@@ -372,13 +376,24 @@ impl<'c> Clause<'c> {
         }
         match (self.row_of(left)?, self.row_of(right)?) {
             (Some(l), Some(r)) => self.rows(&l, op, &r).map(Some),
-            (Some(l), None) => match subquery_in(right) {
-                Some(q) => self.row_subquery(&l, op, q).map(Some),
-                None => Err(Error::unsupported("a row beside what is no row")),
-            },
-            (None, Some(_)) => Err(Error::unsupported("a row beside what is no row")),
+            (Some(_), None) if subquery_in(right).is_some() => {
+                Err(Error::unsupported("a row compared with that of a subquery"))
+            }
+            (Some(_), None) | (None, Some(_)) => {
+                Err(Error::unsupported("a row beside what is no row"))
+            }
             (None, None) => Ok(None),
         }
+    }
+}
+
+/// Refuses what would be computed more than once, though it gives something else each time.
+fn refuse_volatile<'t>(mut values: impl Iterator<Item = &'t Typed>) -> Result<()> {
+    match values.any(|t| t.expr.is_volatile()) {
+        true => Err(Error::unsupported(
+            "a comparison of rows of volatile values",
+        )),
+        false => Ok(()),
     }
 }
 

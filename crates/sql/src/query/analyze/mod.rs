@@ -6,7 +6,10 @@
 
 mod expression;
 mod from;
+mod functions;
 mod group;
+mod keys;
+mod row_locks;
 pub mod scope;
 mod select;
 mod set;

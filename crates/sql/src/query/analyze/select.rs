@@ -3,25 +3,20 @@
 use std::cell::RefCell;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Distinct, GroupByExpr, LimitClause, OrderByKind, Query, SelectItemQualifiedWildcardKind,
-    SetExpr,
+    self, Distinct, LimitClause, OrderByKind, Query, SelectItemQualifiedWildcardKind, SetExpr,
 };
 
 use super::Analyzer;
 use super::expression::{Clause, position};
-use super::group::{Groups, Keys};
+use super::group::Groups;
 use super::scope::Scope;
-use super::tree::{
-    Body, DistinctRows, From, JoinKind, Level, Output, RelationKind, RowLock, Select,
-};
+use super::tree::{Body, DistinctRows, Level, Output, Select};
 use super::with::Known;
 use crate::bind::{Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
-use crate::parse::utility::TableLock;
 use crate::plan::found::check_lockable;
-use crate::plan::locking::{self, Wanted, kind};
 use crate::plan::path::conjuncts;
 use crate::plan::{SortKey, column_name};
 use crate::types::SqlType;
@@ -405,142 +400,6 @@ impl Analyzer<'_> {
         ))
     }
 
-    /// GROUP BY: columns of the input before those of the result.
-    fn keys(
-        &self,
-        by: &GroupByExpr,
-        scope: &Scope<'_>,
-        known: &Known<'_>,
-        groups: &Groups,
-        outputs: &[Output],
-    ) -> Result<Keys> {
-        let GroupByExpr::Expressions(items, modifiers) = by else {
-            return Err(Error::unsupported("GROUP BY ALL"));
-        };
-        if !modifiers.is_empty() {
-            return Err(Error::unsupported("GROUP BY .. WITH"));
-        }
-        let clause = Clause::new(self, scope, known, "GROUP BY");
-        let mut keys = Keys::default();
-        if items.is_empty() {
-            return Ok(keys);
-        }
-        let mut sets = Vec::new();
-        for item in items {
-            sets.push(self.grouping_sets(item, &clause, groups, outputs, &mut keys)?);
-        }
-        keys.set_product(sets)?;
-        Ok(keys)
-    }
-
-    /// The sets that an item of GROUP BY stands for.
-    fn grouping_sets(
-        &self,
-        item: &ast::Expr,
-        clause: &Clause<'_>,
-        groups: &Groups,
-        outputs: &[Output],
-        keys: &mut Keys,
-    ) -> Result<Vec<Vec<usize>>> {
-        let mut places = |list: &[ast::Expr]| {
-            let mut places = Vec::new();
-            for e in list {
-                let place = self.key(e, clause, groups, outputs, keys)?;
-                if !places.contains(&place) {
-                    places.push(place);
-                }
-            }
-            Ok::<_, Error>(places)
-        };
-        Ok(match item {
-            ast::Expr::Rollup(list) => {
-                let items = list.iter().map(|l| places(l)).collect::<Result<Vec<_>>>()?;
-                (0..=items.len())
-                    .rev()
-                    .map(|n| items[..n].concat())
-                    .collect()
-            }
-            ast::Expr::Cube(list) => {
-                const MOST: usize = 12;
-                if list.len() > MOST {
-                    return Err(Error::new(
-                        "54011",
-                        format!("CUBE is limited to {MOST} elements"),
-                    ));
-                }
-                let items = list.iter().map(|l| places(l)).collect::<Result<Vec<_>>>()?;
-                let all = 0..1usize << items.len();
-                all.rev()
-                    .map(|bits| {
-                        let has = |at: usize| bits >> (items.len() - 1 - at) & 1 == 1;
-                        let taken = items.iter().enumerate().filter(|(at, _)| has(*at));
-                        taken.flat_map(|(_, places)| places.clone()).collect()
-                    })
-                    .collect()
-            }
-            ast::Expr::GroupingSets(list) => {
-                let mut sets = Vec::new();
-                for set in list {
-                    match set.as_slice() {
-                        [
-                            nested @ (ast::Expr::Rollup(_)
-                            | ast::Expr::Cube(_)
-                            | ast::Expr::GroupingSets(_)),
-                        ] => {
-                            sets.extend(self.grouping_sets(nested, clause, groups, outputs, keys)?);
-                        }
-                        [ast::Expr::Tuple(list)] => {
-                            sets.push(places_of(self, list, clause, groups, outputs, keys)?)
-                        }
-                        list => sets.push(places_of(self, list, clause, groups, outputs, keys)?),
-                    }
-                }
-                sets
-            }
-            ast::Expr::Tuple(list) => vec![places(list)?],
-            e => vec![places(std::slice::from_ref(e))?],
-        })
-    }
-
-    fn key(
-        &self,
-        e: &ast::Expr,
-        clause: &Clause<'_>,
-        groups: &Groups,
-        outputs: &[Output],
-        keys: &mut Keys,
-    ) -> Result<usize> {
-        let binder = clause.binder();
-        let value = match e {
-            ast::Expr::Identifier(i) => match binder.expr(e) {
-                Err(error) if matches!(error.sqlstate(), "42703" | "0A000") => {
-                    let name = names::ident(i);
-                    let mut named = outputs.iter().filter(|o| o.name == name);
-                    match (named.next(), named.next()) {
-                        (Some(one), None) => one.value.clone(),
-                        (Some(a), Some(b)) if a.value.expr == b.value.expr => a.value.clone(),
-                        (Some(_), Some(_)) => {
-                            return Err(Error::new(
-                                "42702",
-                                format!("GROUP BY \"{name}\" is ambiguous"),
-                            ));
-                        }
-                        (None, _) => return Err(error),
-                    }
-                }
-                found => found?,
-            },
-            e => match position(e, outputs.len(), "GROUP BY")? {
-                Some(at) => outputs[at].value.clone(),
-                None => binder.expr(e)?,
-            },
-        };
-        refuse_calls(groups, &value.expr)?;
-        let value = binder.settle(value)?;
-        let grouped = binder.without_padding(value.clone())?.expr;
-        Ok(keys.place(value.expr, grouped, clause.scope))
-    }
-
     fn order(&self, q: &Query, clause: &Clause<'_>, outputs: &[Output]) -> Result<Vec<SortKey>> {
         let mut keys = Vec::new();
         for item in order_items(q)? {
@@ -596,136 +455,6 @@ impl Analyzer<'_> {
             .map(|e| self.output_or(e, clause, outputs, "DISTINCT ON"))
             .collect()
     }
-
-    /// The relations whose rows FOR UPDATE and its kin lock, in the order of FROM.
-    fn row_locks(&self, q: &Query, from: &[From], scope: &Scope<'_>) -> Result<Vec<RowLock>> {
-        if q.locks.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut found = Vec::new();
-        for item in from {
-            lockable(item, false, &mut found)?;
-        }
-        let mut wanted: Vec<Option<Wanted>> = vec![None; found.len()];
-        for clause in &q.locks {
-            let kind = kind(clause);
-            let locking::Clause {
-                wanted: asked,
-                of: named,
-            } = locking::Clause::new(clause)?;
-            let mut any = false;
-            for (at, (alias, _, _, nullable)) in found.iter().enumerate() {
-                if named.as_ref().is_some_and(|n| n.name != *alias) {
-                    continue;
-                }
-                any = true;
-                if *nullable {
-                    let message =
-                        format!("{kind} cannot be applied to the nullable side of an outer join");
-                    return Err(Error::new("0A000", message));
-                }
-                wanted[at] = Some(asked.beside(wanted[at]));
-            }
-            if let Some(name) = named.filter(|_| !any) {
-                return Err(match scope.has_table(&name.name) {
-                    true => Error::unsupported(format!("{kind} OF what is no table")),
-                    false => Error::new(
-                        "42P01",
-                        format!(
-                            "relation \"{}\" in {kind} clause not found in FROM clause",
-                            name.name
-                        ),
-                    ),
-                });
-            }
-        }
-        let mut locks = Vec::new();
-        for ((_, table, row_id, _), wanted) in found.into_iter().zip(wanted) {
-            if let Some(wanted) = wanted {
-                self.note_table(&table, TableLock::RowShare);
-                locks.push(RowLock {
-                    table,
-                    row_id,
-                    wanted,
-                });
-            }
-        }
-        Ok(locks)
-    }
-}
-
-/// The places of a plain grouping set's keys.
-fn places_of(
-    analyzer: &Analyzer<'_>,
-    list: &[ast::Expr],
-    clause: &Clause<'_>,
-    groups: &Groups,
-    outputs: &[Output],
-    keys: &mut Keys,
-) -> Result<Vec<usize>> {
-    let mut places = Vec::new();
-    for e in list {
-        let place = analyzer.key(e, clause, groups, outputs, keys)?;
-        if !places.contains(&place) {
-            places.push(place);
-        }
-    }
-    Ok(places)
-}
-
-/// Refuses aggregates and window functions of the select list as keys.
-fn refuse_calls(groups: &Groups, e: &Expr) -> Result<()> {
-    let (mut aggregate, mut window) = (false, false);
-    let (aggregates, windows) = (groups.aggregates.borrow(), groups.windows.borrow());
-    e.visit(&mut |e| {
-        if let Expr::Column(r) = e {
-            aggregate |= aggregates.iter().any(|a| a.into == *r);
-            let mut calls = windows.iter().flat_map(|w| &w.calls);
-            window |= calls.any(|c| c.into == *r);
-        }
-    });
-    match (aggregate, window) {
-        (true, _) => Err(Error::new(
-            "42803",
-            "aggregate functions are not allowed in GROUP BY",
-        )),
-        (_, true) => Err(Error::new(
-            "42P20",
-            "window functions are not allowed in GROUP BY",
-        )),
-        _ => Ok(()),
-    }
-}
-
-type Lockable = (String, std::sync::Arc<crate::dict::Table>, usize, bool);
-
-/// Tables of FROM whose rows can be locked.
-fn lockable(item: &From, nullable: bool, found: &mut Vec<Lockable>) -> Result<()> {
-    match item {
-        From::Relation(relation) => match &relation.kind {
-            RelationKind::Table {
-                table,
-                row_id: Some(row_id),
-                ..
-            } => found.push((relation.alias.clone(), table.clone(), *row_id, nullable)),
-            RelationKind::Level { .. } | RelationKind::Shared { .. } => {
-                return Err(Error::unsupported("row locks of a subquery in FROM"));
-            }
-            _ => {}
-        },
-        From::Merged { items, .. } => {
-            for item in items {
-                lockable(item, nullable, found)?;
-            }
-        }
-        From::Join {
-            kind, left, right, ..
-        } => {
-            lockable(left, nullable || *kind == JoinKind::Full, found)?;
-            lockable(right, nullable || *kind != JoinKind::Inner, found)?;
-        }
-    }
-    Ok(())
 }
 
 fn window_exprs(w: &mut super::tree::Windows) -> impl Iterator<Item = &mut Expr> {

@@ -148,17 +148,6 @@ impl Clause<'_> {
             Ok((Kind::Compared { test, all, hashed }, SqlType::Bool, -1))
         })
     }
-
-    /// A row compared with the only row of a query.
-    pub(super) fn row_subquery(
-        &self,
-        left: &[Typed],
-        op: &BinaryOperator,
-        q: &ast::Query,
-    ) -> Result<Typed> {
-        let _ = (left, op, q);
-        Err(Error::unsupported("a row compared with that of a subquery"))
-    }
 }
 
 /// Pairs of what is compared, if each test is of an input alone with an expression of the row:

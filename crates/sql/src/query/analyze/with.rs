@@ -16,6 +16,7 @@ use crate::bind::names;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
+use crate::query::optimize::uses::each_expr;
 use crate::query::plan::Register;
 
 /// WITH queries in sight.
@@ -221,11 +222,12 @@ impl Analyzer<'_> {
         known: &Known<'_>,
         scope: &Scope<'_>,
     ) -> Result<Made> {
+        let subqueries = self.subqueries.borrow().len();
         let file = inner_file(scope);
         let inside = Scope::new(Some(scope), &file);
         let mut level = self.query(&cte.query, &inside, known)?;
         self.settle(&mut level)?;
-        let volatile = !level.locks.is_empty() || is_volatile(&cte.query);
+        let volatile = !level.locks.is_empty() || self.is_volatile(&level, subqueries);
         let outputs = renamed(&level.outputs, &cte.alias, name)?;
         let columns = level.outputs.iter().map(|o| o.value.expr.clone()).collect();
         let inputs = inputs_of(&file)?;
@@ -238,6 +240,17 @@ impl Analyzer<'_> {
             width: file.width(),
         }));
         Ok((all.len() - 1, inputs, outputs, volatile))
+    }
+
+    /// Whether a level, or one of the subqueries made for it, may give something else each time.
+    fn is_volatile(&self, level: &Level, first_subquery: usize) -> bool {
+        let mut volatile = false;
+        let subqueries = self.subqueries.borrow();
+        let made = subqueries.iter().skip(first_subquery).flatten();
+        for level in made.map(|s| &s.level).chain([level]) {
+            each_expr(level, &mut |e| volatile |= e.is_volatile());
+        }
+        volatile
     }
 
     fn recursive(
@@ -418,25 +431,4 @@ fn mentions(node: &impl Visit, name: &str) -> usize {
     let mut count = Count(name, 0);
     let _ = node.visit(&mut count);
     count.1
-}
-
-fn is_volatile(q: &ast::Query) -> bool {
-    const VOLATILE: [&str; 6] = [
-        "random",
-        "nextval",
-        "setval",
-        "clock_timestamp",
-        "gen_random_uuid",
-        "timeofday",
-    ];
-    let found = ast::visit_expressions(q, |e| match e {
-        ast::Expr::Function(f)
-            if names::Qualified::new(&f.name)
-                .is_ok_and(|n| VOLATILE.contains(&n.name.as_str())) =>
-        {
-            ControlFlow::Break(())
-        }
-        _ => ControlFlow::Continue(()),
-    });
-    found.is_break()
 }

@@ -6,16 +6,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::access::LOOKUP;
-use super::conditions::{
-    carry_constants, equality, has_subquery, is_never, registers, rejects_nulls,
-};
-use super::uses::{all_set_by, each_level_of, of_item, set_by, shared_of};
+use super::conditions::{carry_constants, equality, is_never, registers};
+use super::items::{Item, Kind, Parts, flatten, needs_of, own_of, subqueries_of};
 use super::{Built, Planner};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::plan::SortKey;
 use crate::plan::path::conjoin;
-use crate::query::analyze::tree::{self, From, Relation};
+use crate::query::analyze::tree::{From, Relation, RelationKind};
 use crate::query::plan::{HashJoin, JoinKind, Keep, LoopJoin, Node, Register};
 
 /// Relations whose best order is found by trying all.
@@ -23,60 +21,6 @@ const MOST_TRIED: usize = 10;
 /// Cost of a row put into a hash table, and of one looked up there.
 const BUILD_ROW: f64 = 2.0;
 const PROBE_ROW: f64 = 1.0;
-
-/// What is joined.
-struct Item<'t> {
-    kind: Kind<'t>,
-    own: HashSet<Register>,
-    /// LATERAL: what it reads of others.
-    needs: HashSet<Register>,
-    parts: Parts,
-}
-
-/// What an item of FROM reads and sets, all levels in it included.
-struct Parts {
-    reads: HashSet<Register>,
-    sets: HashSet<Register>,
-    subqueries: Vec<usize>,
-    /// It reads a WITH query, which keeps its rows itself.
-    shared: bool,
-}
-
-impl Parts {
-    fn of(item: &From) -> Parts {
-        let mut parts = Parts {
-            reads: needs_of(item),
-            sets: HashSet::new(),
-            subqueries: Vec::new(),
-            shared: false,
-        };
-        all_set_by(item, &mut parts.sets);
-        of_item(item, &mut |e| subqueries_of(e, &mut parts.subqueries));
-        let mut shared = HashSet::new();
-        shared_of(item, &mut shared);
-        parts.shared = !shared.is_empty();
-        parts
-    }
-}
-
-fn subqueries_of(e: &Expr, found: &mut Vec<usize>) {
-    e.visit(&mut |e| {
-        if let Expr::Subquery { number, .. } = e {
-            found.push(*number);
-        }
-    });
-}
-
-enum Kind<'t> {
-    Relation(&'t Relation),
-    /// An outer join.
-    Outer {
-        full: bool,
-        left: &'t From,
-        right: &'t From,
-        on: &'t [Expr],
-    },
-}
 
 /// The best way to join a set of items.
 #[derive(Clone)]
@@ -191,11 +135,16 @@ impl Planner<'_> {
                 (0..items.len()).filter(of).collect()
             })
             .collect();
-        let join = Join {
+        let mut join = Join {
             items,
             conditions,
             needed,
+            sides: Vec::new(),
         };
+        for (at, item) in items.iter().enumerate() {
+            let (side, _) = self.item(item, join.of_one(at), &[], false)?;
+            join.sides.push(side);
+        }
         let way = match items.len() <= MOST_TRIED {
             true => self.best_of_all(&join)?,
             false => self.one_by_one(&join)?,
@@ -208,7 +157,7 @@ impl Planner<'_> {
         let mut best: Vec<Option<Way>> = vec![None; 1 << count];
         for at in 0..count {
             if join.items[at].needs.is_empty() {
-                best[1 << at] = Some(self.alone(join, at)?);
+                best[1 << at] = Some(join.alone(at));
             }
         }
         for set in 1usize..1 << count {
@@ -244,7 +193,7 @@ impl Planner<'_> {
         let mut way: Option<Way> = None;
         for at in 0..join.items.len() {
             if join.items[at].needs.is_empty() {
-                let alone = self.alone(join, at)?;
+                let alone = join.alone(at);
                 if way.as_ref().is_none_or(|w| alone.built.rows < w.built.rows) {
                     way = Some(alone);
                 }
@@ -272,90 +221,77 @@ impl Planner<'_> {
         Ok(way)
     }
 
-    fn alone(&mut self, join: &Join<'_>, at: usize) -> Result<Way> {
-        let (built, _) = self.item(&join.items[at], join.of_one(at), &[], false)?;
-        Ok(Way {
-            built,
-            members: vec![at],
-        })
-    }
-
     /// A way with one more item.
     fn with(&mut self, join: &Join<'_>, way: &Way, at: usize) -> Result<Way> {
-        let item = &join.items[at];
+        wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+        let (item, side) = (&join.items[at], &join.sides[at]);
         let (alone, between) = (join.of_one(at), join.between(way, at));
         let mut members = way.members.clone();
         members.push(at);
-        let all: Vec<Expr> = alone.iter().chain(&between).cloned().collect();
         // The inner side opened for each row, by what is known of it.
-        let (inner, _) = self.item(item, all, &[], false)?;
+        let inner = match item.kind {
+            Kind::Relation(relation) if is_table(relation) => {
+                let all = alone.iter().chain(&between).cloned().collect();
+                self.item(item, all, &[], false)?.0
+            }
+            _ => self.filtered(side.clone(), between.clone()),
+        };
         let rows = (way.built.rows * inner.rows).max(1.0);
-        let lateral = !item.needs.is_empty();
         let looped = way.built.cost + way.built.rows * inner.cost;
+        let mut registers = way.built.registers.clone();
+        registers.extend(&item.own);
+        let built = |node, cost| Built {
+            node,
+            registers,
+            rows,
+            cost,
+        };
+        let lateral = !item.needs.is_empty();
         let known: HashSet<Register> = way.built.registers.iter().copied().collect();
         let keys: Vec<(&Expr, &Expr)> = between
             .iter()
             .filter_map(|c| equality(c, &known, &item.own))
             .collect();
-        let mut registers = way.built.registers.clone();
-        registers.extend(&item.own);
-        if !lateral {
-            let (side, _) = self.item(item, alone.clone(), &[], false)?;
-            if !keys.is_empty() {
-                let hashed = hash_cost(&way.built, &side);
-                if hashed < looped {
-                    let rest = rest(&between, &known, &item.own);
-                    let kind = JoinKind::Inner;
-                    let node = self.hash(&way.built, &side, &keys, rest, kind);
-                    let built = Built {
-                        node,
-                        registers,
-                        rows,
-                        cost: hashed,
-                    };
-                    return Ok(Way { built, members });
-                }
-            }
-            // Without an index to go by, the inner side's rows are kept and gone through.
-            let kept = way.built.cost + side.cost + way.built.rows * side.rows * 0.5;
-            let depends = self.depends(&item.parts, &alone).filter(|_| kept < looped);
-            if let Some(depends) = depends {
-                let on = conjoin(self.lower_all(between));
-                let keep = Keep {
-                    input: side.node,
-                    registers: self.kept(&side.registers),
-                    depends,
-                };
-                let join = LoopJoin {
-                    outer: way.built.node.clone(),
-                    inner: Node::Keep(Arc::new(keep)),
-                    kind: JoinKind::Inner,
-                    on,
-                    inner_registers: Vec::new(),
-                };
-                let built = Built {
-                    node: Node::Loop(Arc::new(join)),
-                    registers,
-                    rows,
-                    cost: kept,
-                };
-                return Ok(Way { built, members });
-            }
+        let hashed = hash_cost(&way.built, side);
+        if !lateral && !keys.is_empty() && hashed < looped {
+            let rest = rest(&between, &known, &item.own);
+            let node = self.hash(&way.built, side, &keys, rest, JoinKind::Inner);
+            let built = built(node, hashed);
+            return Ok(Way { built, members });
         }
-        let join = LoopJoin {
-            outer: way.built.node.clone(),
-            inner: inner.node,
-            kind: JoinKind::Inner,
-            on: None,
-            inner_registers: Vec::new(),
+        // Without an index to go by, the inner side's rows are kept and gone through.
+        let kept = way.built.cost + side.cost + way.built.rows * side.rows * 0.5;
+        let depends = match !lateral && kept < looped {
+            true => self.depends(&item.parts, &alone),
+            false => None,
         };
-        let built = Built {
-            node: Node::Loop(Arc::new(join)),
-            registers,
-            rows,
-            cost: looped,
+        let outer = way.built.node.clone();
+        let built = match depends {
+            Some(depends) => {
+                let keep = self.keep(side, depends);
+                built(self.inner_loop(outer, keep, between), kept)
+            }
+            None => built(self.inner_loop(outer, inner.node, Vec::new()), looped),
         };
         Ok(Way { built, members })
+    }
+
+    fn keep(&self, side: &Built, depends: Vec<Register>) -> Node {
+        Node::Keep(Arc::new(Keep {
+            input: side.node.clone(),
+            registers: self.kept(&side.registers),
+            depends,
+        }))
+    }
+
+    fn inner_loop(&self, outer: Node, inner: Node, on: Vec<Expr>) -> Node {
+        Node::Loop(Arc::new(LoopJoin {
+            outer,
+            inner,
+            kind: JoinKind::Inner,
+            on: conjoin(self.lower_all(on)),
+            inner_registers: Vec::new(),
+        }))
     }
 
     /// Registers that a side's rows depend on; `None` if they cannot be kept.
@@ -468,46 +404,46 @@ impl Planner<'_> {
             .iter()
             .cloned()
             .partition(|c| c.is_volatile() || registers(c).is_disjoint(right_own));
-        // By what the left row says, the right side opened for each.
         let side = std::slice::from_ref(right);
-        let (inner, _) = self.from(side, &others, &[], false)?;
+        let (right_only, between): (Vec<Expr>, Vec<Expr>) = others
+            .iter()
+            .cloned()
+            .partition(|c| registers(c).is_disjoint(left_own));
+        let (alone, _) = self.from(side, &right_only, &[], false)?;
+        // By what the left row says, the right side opened for each.
+        let inner = match right {
+            From::Relation(relation) if is_table(relation) => {
+                self.from(side, &others, &[], false)?.0
+            }
+            _ => self.filtered(alone.clone(), between.clone()),
+        };
         let looped = left.cost + left.rows * inner.cost.max(LOOKUP);
         let rows = left.rows * inner.rows.max(1.0);
         let mut registers = left.registers.clone();
         registers.extend(&inner.registers);
-        if !lateral {
-            let (right_only, between): (Vec<Expr>, Vec<Expr>) = others
-                .iter()
-                .cloned()
-                .partition(|c| super::conditions::registers(c).is_disjoint(left_own));
-            let (built, _) = self.from(side, &right_only, &[], false)?;
-            let keys: Vec<(&Expr, &Expr)> = between
-                .iter()
-                .filter_map(|c| equality(c, left_own, right_own))
-                .collect();
-            let hashed = hash_cost(&left, &built);
-            if !keys.is_empty() && hashed < looped {
-                let mut on = rest(&between, left_own, right_own);
-                on.extend(of_left);
-                return Ok(Built {
-                    node: self.hash(&left, &built, &keys, on, JoinKind::Left),
-                    registers,
-                    rows,
-                    cost: hashed,
-                });
-            }
-            let kept = left.cost + built.cost + left.rows * built.rows * 0.5;
-            let parts = Parts::of(right);
-            let depends = self.depends(&parts, &right_only).filter(|_| kept < looped);
-            if let Some(depends) = depends {
-                let keep = Keep {
-                    input: built.node,
-                    registers: self.kept(&built.registers),
-                    depends,
-                };
-                let on = between.into_iter().chain(of_left);
-                return Ok(self.left_loop(left, Node::Keep(Arc::new(keep)), on, &registers, kept));
-            }
+        let keys: Vec<(&Expr, &Expr)> = between
+            .iter()
+            .filter_map(|c| equality(c, left_own, right_own))
+            .collect();
+        let hashed = hash_cost(&left, &alone);
+        if !lateral && !keys.is_empty() && hashed < looped {
+            let mut on = rest(&between, left_own, right_own);
+            on.extend(of_left);
+            return Ok(Built {
+                node: self.hash(&left, &alone, &keys, on, JoinKind::Left),
+                registers,
+                rows,
+                cost: hashed,
+            });
+        }
+        let kept = left.cost + alone.cost + left.rows * alone.rows * 0.5;
+        if !lateral
+            && kept < looped
+            && let Some(depends) = self.depends(&Parts::of(right), &right_only)
+        {
+            let keep = self.keep(&alone, depends);
+            let on = between.into_iter().chain(of_left);
+            return Ok(self.left_loop(left, keep, on, &registers, kept));
         }
         let mut built = self.left_loop(left, inner.node, of_left, &registers, looped);
         built.rows = rows;
@@ -545,9 +481,18 @@ struct Join<'j> {
     conditions: &'j [Expr],
     /// The items that each condition needs.
     needed: Vec<Vec<usize>>,
+    /// Each item under the conditions on it alone.
+    sides: Vec<Built>,
 }
 
 impl Join<'_> {
+    fn alone(&self, at: usize) -> Way {
+        Way {
+            built: self.sides[at].clone(),
+            members: vec![at],
+        }
+    }
+
     /// Conditions on one item alone.
     fn of_one(&self, at: usize) -> Vec<Expr> {
         let each = self.conditions.iter().zip(&self.needed);
@@ -579,6 +524,10 @@ impl Join<'_> {
     }
 }
 
+fn is_table(relation: &Relation) -> bool {
+    matches!(relation.kind, RelationKind::Table { .. })
+}
+
 /// What is left of conditions besides the keys of a hash join.
 fn rest(conditions: &[Expr], left: &HashSet<Register>, right: &HashSet<Register>) -> Vec<Expr> {
     let is_key = |c: &&Expr| equality(c, left, right).is_none();
@@ -588,78 +537,4 @@ fn rest(conditions: &[Expr], left: &HashSet<Register>, right: &HashSet<Register>
 fn hash_cost(a: &Built, b: &Built) -> f64 {
     let (small, large) = (a.rows.min(b.rows), a.rows.max(b.rows));
     a.cost + b.cost + small * BUILD_ROW + large * PROBE_ROW
-}
-
-/// Takes an item of FROM apart into what can be joined in any order. An outer join whose missing
-/// rows a condition refuses anyway is an inner one.
-fn flatten<'t>(item: &'t From, list: &mut Vec<Item<'t>>, conditions: &mut Vec<Expr>) {
-    match item {
-        From::Relation(relation) => list.push(Item {
-            kind: Kind::Relation(relation),
-            own: relation.registers.iter().copied().collect(),
-            needs: needs_of(item),
-            parts: Parts::of(item),
-        }),
-        From::Merged {
-            items,
-            conditions: own,
-        } => {
-            conditions.extend(own.iter().cloned());
-            for item in items {
-                flatten(item, list, conditions);
-            }
-        }
-        From::Join {
-            kind,
-            left,
-            right,
-            on,
-        } => {
-            let refused = || {
-                let nulls = own_of(right);
-                conditions
-                    .iter()
-                    .any(|c| !has_subquery(c) && rejects_nulls(c, &nulls))
-            };
-            let inner = match kind {
-                tree::JoinKind::Inner => true,
-                tree::JoinKind::Left => refused(),
-                tree::JoinKind::Full => false,
-            };
-            if inner {
-                conditions.extend(on.iter().cloned());
-                flatten(left, list, conditions);
-                flatten(right, list, conditions);
-                return;
-            }
-            list.push(Item {
-                kind: Kind::Outer {
-                    full: *kind == tree::JoinKind::Full,
-                    left,
-                    right,
-                    on,
-                },
-                own: own_of(item),
-                needs: needs_of(item),
-                parts: Parts::of(item),
-            });
-        }
-    }
-}
-
-fn own_of(item: &From) -> HashSet<Register> {
-    let mut own = Vec::new();
-    set_by(item, &mut own);
-    own.into_iter().collect()
-}
-
-/// Registers that an item reads: its own too, and those of levels within it.
-fn needs_of(item: &From) -> HashSet<Register> {
-    let mut needs = HashSet::new();
-    of_item(item, &mut |e| super::uses::of_expr(e, &mut needs));
-    each_level_of(item, &mut |level| {
-        let shared = level.shared.iter().flat_map(|(_, inputs)| inputs);
-        needs.extend(shared.map(|(outer, _)| *outer));
-    });
-    needs
 }

@@ -6,6 +6,7 @@
 
 mod access;
 mod conditions;
+mod items;
 mod joins;
 mod level;
 pub mod uses;
@@ -73,6 +74,7 @@ pub fn plan(core: &Core, analyzer: Analyzer<'_>, file: &Rc<File>, level: Level) 
     let (built, output) = planner.level(level)?;
     Ok(Plan {
         root: built.node,
+        parameters: base,
         cost: built.cost,
         output,
         columns,

@@ -22,6 +22,8 @@ mod statement;
 pub mod store;
 mod subquery;
 mod tally;
+#[cfg(test)]
+mod tests;
 
 use block::value::Datum;
 use engine::Snapshot;

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::exec::drive::Flow;
 use crate::exec::sort::Spool;
 use crate::exec::supply::MAX_RESTARTS;
-use crate::expr::Val;
+use crate::expr::{Val, missing_parameter};
 use crate::query::Plan;
 use crate::session::Core;
 
@@ -59,15 +59,24 @@ pub struct Run {
 }
 
 impl Run {
-    pub fn start(plan: &Arc<Plan>, core: &Core, params: &[Datum], snapshot: Snapshot) -> Run {
+    /// An error if the statement has parameters without a value.
+    pub fn start(
+        plan: &Arc<Plan>,
+        core: &Core,
+        params: &[Datum],
+        snapshot: Snapshot,
+    ) -> Result<Run> {
+        if params.len() < plan.parameters {
+            return Err(missing_parameter(params.len()));
+        }
         let measured = core.profile.is_some();
-        Run {
+        Ok(Run {
             plan: plan.clone(),
             operator: operator(&plan.root, measured),
             frame: Frame::new(params, plan.width, snapshot),
             running: Running::new(plan, params, snapshot, measured),
             opened: false,
-        }
+        })
     }
 
     /// What the whole run reads by.
@@ -138,7 +147,7 @@ pub fn locked(plan: &Arc<Plan>, core: &mut Core, params: &[Datum]) -> Result<Spo
     for _ in 0..MAX_RESTARTS {
         let snapshot = core.engine.snapshot()?;
         let mut kept = Spool::new(core);
-        let mut run = Run::start(plan, core, params, snapshot);
+        let mut run = Run::start(plan, core, params, snapshot)?;
         match run.run(core, 0, &mut kept) {
             Ok(_) => return Ok(kept),
             Err(e) if is_changed(&e) => wait::stat::add(wait::Stat::StatementRestarts, 1),
