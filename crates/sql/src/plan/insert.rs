@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::dml::{RowRules, is_default, no_column};
 use super::supply::{General, is_general, one_row};
 use super::{Feed, Output, Planner, SelectPlan};
+use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, Typed, names};
 use crate::dict::{Column, Identity, Table};
 use crate::error::{Error, Result};
@@ -290,12 +291,21 @@ impl Planner<'_> {
         general: &General<'_>,
     ) -> Result<InsertSource> {
         // A literal without a type takes that of the column it goes to, which a direct plan does not
-        // know.
-        let direct = match has_untyped_literal(q) {
-            true => Err(Error::unsupported("a literal without a type")),
-            false => self.query(q),
+        // know. But only a direct plan locks rows here.
+        let untyped = match has_untyped_literal(q) {
+            true => match general(q) {
+                Err(e) if is_general(&e) => None,
+                planned => Some(planned?),
+            },
+            false => None,
         };
-        let (query, given_columns) = match direct {
+        let direct = match untyped {
+            Some((query, columns)) => {
+                return self.insert_given(table, target, (Err(query), columns));
+            }
+            None => self.query(q),
+        };
+        let given = match direct {
             Ok((plan, output)) => (Ok(plan), output.columns),
             Err(e) if is_general(&e) => {
                 let (query, columns) = general(q)?;
@@ -303,6 +313,16 @@ impl Planner<'_> {
             }
             Err(e) => return Err(e),
         };
+        self.insert_given(table, target, given)
+    }
+
+    /// The rows of a query, direct or not, as values for all columns.
+    fn insert_given(
+        &self,
+        table: &Table,
+        target: &Target,
+        (query, given_columns): (std::result::Result<SelectPlan, Feed>, Vec<ColumnDesc>),
+    ) -> Result<InsertSource> {
         target.check_count(given_columns.len())?;
         let scope = Scope::default();
         let binder = Binder::new(&scope, self.params, "SELECT");

@@ -151,5 +151,6 @@ select encode(decode('00ff5c41', 'hex'), 'escape') as e, encode('abc', 'base64')
 create table again (a int, b text); prepare over as select * from again; drop table again; create table again (a int, b text); insert into again values (1, 'x'); execute over
 
 drop table again; create table again (a int, b varchar); execute over
+
 -- A parameter without a value is no NULL.
 select exists (select 1 where $1 = 'a')
