@@ -423,11 +423,9 @@ impl Locks {
             return;
         };
         let this = lock.waiting[at];
-        if this.moved {
-            return;
-        }
         let is_by = |w: &Waiting| w.owner == by && w.admitted;
         if !this.admitted {
+            // Its place is the master's to change, also if it has stood back here before.
             let message = Message::Pass {
                 resource,
                 id: this.id,
@@ -435,6 +433,8 @@ impl Locks {
             };
             let to = master(resource);
             out.push(Effect::Send { to, message });
+        } else if this.moved {
+            return;
         } else if let Some(other) = lock.waiting.iter().position(is_by) {
             if at < other {
                 let mut passes = lock.waiting.remove(other);

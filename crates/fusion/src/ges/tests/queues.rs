@@ -193,3 +193,33 @@ fn e16_a_late_request_does_not_take_away_what_was_granted_since() {
     assert!(!world.has(strong), "the writer has the table");
     assert_eq!(world.violation, None);
 }
+
+/// A waiter that has given its place up for one waiter stands in the master's queue, and gives way
+/// there to the next one as well. Otherwise a walk would find that circle again and again, and
+/// nobody would ever give up.
+#[test]
+fn e15_who_has_stood_back_once_is_passed_again() {
+    let mut world = World::quiet();
+    let resource = RESOURCES[1];
+    let (before, user, ahead) = (owner(0, 1), owner(0, 2), owner(0, 3));
+    world.enter(before, resource, Mode::Exclusive, true);
+    world.run();
+    world.leave(before);
+    for (owner, mode) in [(user, Mode::AccessShared), (ahead, Mode::Exclusive)] {
+        world.enter(owner, resource, mode, true);
+        world.run();
+    }
+    for waiter in [owner(1, 4), owner(2, 5), owner(0, 6)] {
+        world.enter(waiter, resource, Mode::SubShared, true);
+        world.run();
+        assert_eq!(world.ways(resource, waiter), [(ahead, true)]);
+        world.let_pass(resource, ahead, waiter);
+        assert!(world.has(waiter) && !world.has(ahead));
+    }
+    for owner in [user, owner(1, 4), owner(2, 5), owner(0, 6)] {
+        world.leave(owner);
+        world.run();
+    }
+    assert!(world.has(ahead));
+    assert_eq!(world.violation, None);
+}
