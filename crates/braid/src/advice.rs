@@ -37,6 +37,15 @@ pub fn of_bind(e: ServerError) -> Failure {
     }
 }
 
+/// The failure of a parameter that is not as a start needs it.
+pub fn of_setting(Failure(why): Failure, dir: &Path) -> Failure {
+    let dir = dir.display();
+    Failure(format!(
+        "{why}\nbraid: parameters come from flags, {dir}/braid.auto.toml (ALTER SYSTEM SET) and \
+         {dir}/braid.toml; mend or remove the line there, or start with --set NAME=VALUE"
+    ))
+}
+
 /// The failure of a database that could not be created or opened in `dir`. The reason stays as it
 /// is.
 pub fn of_engine(e: engine::Error, dir: &Path) -> Failure {

@@ -18,7 +18,7 @@ use crate::cli::InstanceArgs;
 use crate::control::{Recovered, State, Status};
 use crate::progress::Progress;
 use crate::report::{Event, Origin};
-use crate::{advice, encryption, log, outlet, settings};
+use crate::{advice, encryption, log, outlet, settings, start};
 
 /// How often the SCN in the status file is brought up to date, and changed parameters are looked
 /// for.
@@ -80,18 +80,23 @@ impl Process {
         raise_file_limit();
         forbid_core_files();
         // Every thread that is started from here on inherits the CPUs.
-        let cpus = settings::instance_cpus(&params)?;
+        let by_setting = |e| advice::of_setting(e, dir);
+        let cpus = settings::instance_cpus(&params).map_err(by_setting)?;
         if !cpus.is_empty() {
             wait::priority::bind(&cpus)
                 .map_err(|e| Failure(format!("instance_cpus {cpus:?}: {e}")))?;
         }
         wait::set_enabled(params.is_on("timed_statistics"));
-        let server_config = server_config(&params)?;
+        let server_config = start::server_config(&params).map_err(by_setting)?;
         let listen = server_config.address.ip();
-        let config = settings::engine_config(&params, dir, self.number, listen)?;
+        let config =
+            settings::engine_config(&params, dir, self.number, listen).map_err(by_setting)?;
+        start::check_files(&params, dir).map_err(by_setting)?;
+        params.check_starts(start::check(dir, self.number));
         let bound = Bound::bind(server_config).map_err(advice::of_bind)?;
         let encrypt = || -> Result<(), Failure> {
-            if let Some(tls) = encryption::certificate(&params, dir, self.number, listen)? {
+            let tls = encryption::certificate(&params, dir, self.number, listen);
+            if let Some(tls) = tls.map_err(by_setting)? {
                 bound.encrypt(tls);
             }
             Ok(())
@@ -198,23 +203,6 @@ pub fn say_how_to_stop(what: Origin, data: &Path, is_attached: bool) {
     };
     let key = if is_attached { "Ctrl-C or " } else { "" };
     say!("{name}{key}braid down --data {}", data.display());
-}
-
-fn server_config(params: &sql::params::Instance) -> Result<ServerConfig, Failure> {
-    let address = params.text("listen_addresses");
-    let ip: IpAddr = match address.as_str() {
-        "localhost" => IpAddr::from([127, 0, 0, 1]),
-        _ => address
-            .parse()
-            .map_err(|e| Failure(format!("listen_addresses \"{address}\": {e}")))?,
-    };
-    Ok(ServerConfig {
-        address: SocketAddr::new(ip, params.int("port") as u16),
-        rules: settings::rules(params)?,
-        max_sessions: params.int("max_sessions") as usize,
-        startup_timeout: Duration::from_secs(params.int("startup_timeout") as u64),
-        client_poll: Duration::from_micros(params.int("client_poll") as u64),
-    })
 }
 
 /// A signal that asks for a clean stop, for those who have to notice it.

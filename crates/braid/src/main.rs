@@ -26,6 +26,7 @@ mod progress;
 mod report;
 mod service;
 mod settings;
+mod start;
 mod up;
 mod user;
 mod verify;

@@ -163,8 +163,8 @@ impl Event {
         match self {
             Event::Creating { data } => format!("creating a database in {data}"),
             Event::Superuser { name } => format!(
-                "the superuser is \"{name}\", let in from this machine without a password; \
-                 \\password in psql sets one"
+                "the superuser is \"{name}\", let in from this machine without a password, as is \
+                 every role until access_rules asks for one"
             ),
             Event::Progress { what, done, total } => match (*total, *done) {
                 (0, 0) => what.clone(),

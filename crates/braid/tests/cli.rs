@@ -251,6 +251,33 @@ fn parameters_come_from_files_flags_and_alter_system() {
     client
         .batch_execute("alter system set recovery_target = '50MB'")
         .expect("alter system");
+    // No instance would start with any of these, and so there would be none to take them back.
+    for nonsense in [
+        "access_rules = 'foo bar'",
+        "trusted_clients = 'foo'",
+        "instance_cpus = 'zzz'",
+        "lms_cpus = '3-1'",
+        "interconnect_peers = 'zzz'",
+        "interconnect_address = 'zzz'",
+        "listen_addresses = '0.0.0.0'",
+        "ssl_cert_file = 'absent.pem'",
+        "redo_mirror = '/nonexistent/x'",
+        "superuser = ''",
+    ] {
+        let refused = client
+            .batch_execute(&format!("alter system set {nonsense}"))
+            .expect_err(nonsense);
+        let code = refused.code().map(|c| c.code());
+        assert_eq!(code, Some("22023"), "{nonsense}: {refused:?}");
+    }
+    client
+        .batch_execute(
+            "alter system set access_rules = 'local all all trust', 'local all bob,eve reject'",
+        )
+        .expect("rules are separated");
+    client
+        .batch_execute("alter system reset access_rules")
+        .expect("alter system");
     let denied = client
         .batch_execute("set recovery_target = '60MB'")
         .expect_err("needs a restart");
@@ -279,6 +306,8 @@ fn parameters_come_from_files_flags_and_alter_system() {
     drop(client);
     assert!(braid(&["down", "--data", &data]).status.success());
 
+    std::fs::write(&file, "access_rules = \"foo bar\"\n").expect("write");
+    refused(&["up", "--data", &data], "braid.auto.toml");
     std::fs::write(&file, "no_such_parameter = 1\n").expect("write");
     refused(&["up", "--data", &data], "\"no_such_parameter\"");
     std::fs::remove_file(&file).expect("remove");

@@ -64,6 +64,16 @@ pub struct ServerConfig {
     pub client_poll: Duration,
 }
 
+impl ServerConfig {
+    /// Refuses an address to which nobody may come.
+    pub fn check(&self) -> Result<(), ServerError> {
+        if !self.address.ip().is_loopback() && !self.rules.reach_out() {
+            return Err(ServerError::NobodyAllowed(self.address));
+        }
+        Ok(())
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     #[error(
@@ -101,10 +111,8 @@ pub struct Served {
 
 impl Bound {
     pub fn bind(config: ServerConfig) -> Result<Bound, ServerError> {
+        config.check()?;
         let address = config.address;
-        if !address.ip().is_loopback() && !config.rules.reach_out() {
-            return Err(ServerError::NobodyAllowed(address));
-        }
         let failed = |e| ServerError::Listen(address, e);
         let listener = TcpListener::bind(address).map_err(|e| match e.kind() {
             io::ErrorKind::AddrInUse => ServerError::InUse(address),

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use parking_lot::{Mutex, RwLock};
 
@@ -62,6 +63,9 @@ struct Stamp {
 /// By parameter: what each source gives it.
 type Values = BTreeMap<&'static str, BTreeMap<Source, String>>;
 
+/// Says why no instance could start with such parameters, if none could.
+type StartCheck = Box<dyn Fn(&Instance) -> std::result::Result<(), String> + Send + Sync>;
+
 pub struct Instance {
     /// The values that each source gives a parameter; the last is in effect. Guards them against a concurrent ALTER SYSTEM SET; held for a look-up
     /// only, and for writing the file.
@@ -70,6 +74,7 @@ pub struct Instance {
     seen: Mutex<Option<Stamp>>,
     /// The database directory; `None` in tests that have none.
     dir: Option<PathBuf>,
+    start_check: OnceLock<StartCheck>,
 }
 
 impl Instance {
@@ -78,7 +83,17 @@ impl Instance {
             values: RwLock::default(),
             seen: Mutex::default(),
             dir: dir.map(Path::to_path_buf),
+            start_check: OnceLock::new(),
         }
+    }
+
+    /// Sets what ALTER SYSTEM SET asks whether an instance would start with the parameters then.
+    pub fn check_starts(
+        &self,
+        check: impl Fn(&Instance) -> std::result::Result<(), String> + Send + Sync + 'static,
+    ) {
+        let first = self.start_check.set(Box::new(check)).is_ok();
+        assert!(first, "invariant: an instance has one check of its start");
     }
 
     /// Takes a setting from `source`. It is in effect unless a source of higher precedence gives another. `place` is named in errors.
@@ -147,6 +162,9 @@ impl Instance {
             ));
         }
         let value = value.map(|text| param.parse(text)).transpose()?;
+        if let Some(value) = value.as_deref().filter(|_| !takes_effect(param)) {
+            self.check_next_start(param, value)?;
+        }
         self.change_auto_file(|lines, values| {
             match &value {
                 Some(value) => lines.insert(param.name.to_string(), value.clone()),
@@ -160,6 +178,46 @@ impl Instance {
                 };
             }
         })
+    }
+
+    /// Refuses a value with which the next start would fail: no server would be there to take it
+    /// back. If that start fails whatever the value is, the value is not to blame.
+    fn check_next_start(&self, param: &'static Param, value: &str) -> Result<()> {
+        let Some(check) = self.start_check.get() else {
+            return Ok(());
+        };
+        let next = self.as_of_next_start()?;
+        // The next start may come without the flag that gives the parameter now.
+        let mut values = next.values.write();
+        values
+            .entry(param.name)
+            .or_default()
+            .remove(&Source::CommandLine);
+        drop(values);
+        if check(&next).is_err() {
+            return Ok(());
+        }
+        let mut values = next.values.write();
+        let of_param = values.entry(param.name).or_default();
+        of_param.insert(Source::AlterSystem, value.to_string());
+        drop(values);
+        check(&next).map_err(|why| {
+            let message = format!(
+                "invalid value for parameter \"{}\": \"{value}\"",
+                param.name
+            );
+            let hint = "Nothing was changed: no instance would start with this value.";
+            Error::new("22023", message).detail(why).hint(hint)
+        })
+    }
+
+    /// The parameters as the next start finds them, if it has the flags of this one.
+    fn as_of_next_start(&self) -> Result<Instance> {
+        let next = Instance::new(self.dir.as_deref());
+        *next.values.write() = self.values.read().clone();
+        next.load_auto_file()
+            .map_err(|e| Error::new("F0000", e.to_string()))?;
+        Ok(next)
     }
 
     /// ALTER SYSTEM RESET ALL: nothing is left of any ALTER SYSTEM SET.

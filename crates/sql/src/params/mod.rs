@@ -128,6 +128,8 @@ pub fn of_list(name: &str, values: Vec<String>) -> Result<String> {
             "22023",
             format!("SET {name} takes only one argument"),
         )),
+        // Within a rule a comma stands between names.
+        _ if name.eq_ignore_ascii_case("access_rules") => Ok(values.join("; ")),
         _ => Ok(values.join(", ")),
     }
 }
