@@ -114,12 +114,15 @@ pub fn need_database(dir: &Path) -> Result<(), Failure> {
     if engine::exists(dir) {
         return Ok(());
     }
-    Err(Failure(format!(
-        "no database in {}: name the directory of one with --data, or create one there with \
-         braid up --data {}",
-        dir.display(),
+    Err(no_database(dir))
+}
+
+pub fn no_database(dir: &Path) -> Failure {
+    Failure(format!(
+        "no database in {0}: name the directory of one with --data, or create one there with \
+         braid up --data {0}",
         dir.display()
-    )))
+    ))
 }
 
 /// Tells how to reach an instance, also to a person without psql.

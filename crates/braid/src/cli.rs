@@ -102,10 +102,10 @@ pub struct LabCommand {
 #[derive(Subcommand)]
 pub enum Lab {
     /// 10,000 inserts with a sequence on one instance and on two: NOCACHE ORDER against CACHE 20
-    /// (myth 5)
+    /// (myth 5 of "RAC performance tuning myths")
     SequenceCache(SequenceCacheArgs),
     /// Two batches with different keys over the same blocks, on one instance, on two, and parted
-    /// (myth 4)
+    /// (myth 4 of "RAC performance tuning myths")
     BatchIsolation(BatchIsolationArgs),
 }
 
@@ -245,7 +245,7 @@ pub struct UpArgs {
 #[derive(Args)]
 pub struct StartArgs {
     /// Number of the instance, from 1
-    #[arg(value_name = "K")]
+    #[arg(value_name = "K", value_parser = clap::value_parser!(u16).range(1..))]
     pub instance: u16,
     #[command(flatten)]
     pub settings: SettingArgs,
@@ -254,7 +254,7 @@ pub struct StartArgs {
 #[derive(Args)]
 pub struct StopArgs {
     /// Number of the instance, from 1
-    #[arg(value_name = "K")]
+    #[arg(value_name = "K", value_parser = clap::value_parser!(u16).range(1..))]
     pub instance: u16,
     #[command(flatten)]
     pub data: DataArgs,

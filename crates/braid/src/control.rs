@@ -165,8 +165,10 @@ impl Status {
 
     /// All status files of a database, in the order of instances. A dead instance is shown as dead.
     pub fn read_all(dir: &Path) -> Result<Vec<Status>, Failure> {
-        let entries = std::fs::read_dir(dir)
-            .map_err(|e| Failure(format!("no database in {}: {e}", dir.display())))?;
+        let entries = std::fs::read_dir(dir).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => advice::no_database(dir),
+            _ => Failure(format!("cannot read {}: {e}", dir.display())),
+        })?;
         let mut found = Vec::new();
         for entry in entries {
             let name = entry?.file_name();

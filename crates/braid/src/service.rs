@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use block::InstanceId;
 use engine::services::{self, DEFAULT, Service, Services};
 
-use crate::Failure;
 use crate::cli::{ServiceCommand, ServiceDefinition};
 use crate::control::{State, Status};
+use crate::{Failure, advice};
 
 pub fn run(command: &ServiceCommand) -> Result<ExitCode, Failure> {
     match command {
@@ -21,10 +21,8 @@ pub fn run(command: &ServiceCommand) -> Result<ExitCode, Failure> {
 }
 
 fn database(dir: &Path) -> Result<&Path, Failure> {
-    match engine::exists(dir) {
-        true => Ok(dir),
-        false => Err(Failure(format!("no database in {}", dir.display()))),
-    }
+    advice::need_database(dir)?;
+    Ok(dir)
 }
 
 fn add(of: &ServiceDefinition) -> Result<ExitCode, Failure> {

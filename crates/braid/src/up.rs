@@ -115,7 +115,8 @@ fn refuse_directory_in_use(dir: &Path) -> Result<(), Failure> {
         let name = format!("instance {} (pid {}, {})", s.instance, s.pid, s.address);
         if s.elsewhere.is_some() || !process::is_ending(s.pid) {
             return Err(Failure(format!(
-                "directory {0} is in use by {name}; stop it with: braid down --data {0}",
+                "directory {0} is in use by {name}; stop it with: braid down --data {0}, or start \
+                 another instance beside it with: braid start K --data {0}",
                 dir.display()
             )));
         }

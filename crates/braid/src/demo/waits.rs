@@ -178,8 +178,8 @@ pub fn for_a_block(demo: &mut Demo) -> Result<(), Failure> {
         })?;
     demo.stage.notice(&format!(
         "the parts add up to the wait, to the microsecond. The longest is {longest}. So you know \
-         which instance made you wait, and whether its network, its sessions or its log disk is to \
-         blame. The wait's name, \"{}\", begins with gc as all waits for another instance's blocks \
+         which instance made you wait, and whether the network, its sessions, its log disk or your \
+         own processor is to blame. What no clock saw is shared out to the two messages. The wait's name, \"{}\", begins with gc as all waits for another instance's blocks \
          do. The view v$gc_latency has the same parts for all waits of an instance, with \
          percentiles.",
         wait.event

@@ -4,13 +4,18 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Instant;
 
 use postgres::{Client, Config, NoTls};
+use seam::Mutex;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::LabArgs;
 use crate::{Failure, ports, user};
 
+/// Exit code of a lab that was interrupted: that of shells for SIGINT.
+const INTERRUPTED: i32 = 130;
 /// The number of waits that are shown for each instance.
 const TOP: usize = 6;
 
@@ -22,7 +27,12 @@ pub struct Bench {
     port: Option<u16>,
     buffers: String,
     quiet: bool,
+    started: Started,
 }
+
+/// The databases that run. Locked while one is started, stopped or removed, and by a signal until
+/// the end of the process. So each is stopped once, whoever comes first.
+type Started = Arc<Mutex<Vec<PathBuf>>>;
 
 /// A database with one or more instances.
 pub struct Database {
@@ -30,6 +40,7 @@ pub struct Database {
     port: u16,
     pub instances: u16,
     keep: bool,
+    started: Started,
 }
 
 impl Bench {
@@ -39,14 +50,40 @@ impl Bench {
         let made = !dir.exists();
         let described = |e| Failure(format!("cannot create {}: {e}", dir.display()));
         std::fs::create_dir_all(&dir).map_err(described)?;
-        Ok(Bench {
+        let bench = Bench {
             made,
             keep: args.keep,
             port: args.port,
             buffers: args.buffer_cache.clone(),
             quiet: args.json,
             dir,
-        })
+            started: Started::default(),
+        };
+        bench.end_on_signals()?;
+        Ok(bench)
+    }
+
+    /// Has Ctrl-C and the like stop the databases, remove them and end the process.
+    fn end_on_signals(&self) -> Result<(), Failure> {
+        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let (started, keep) = (self.started.clone(), self.keep);
+        let own = (self.made && !keep).then(|| self.dir.clone());
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                if signals.forever().next().is_none() {
+                    return;
+                }
+                complain!("\nbraid: lab: interrupted; what it started is stopped");
+                let started = started.lock();
+                started.iter().for_each(|dir| stop(dir, keep));
+                if let Some(dir) = own {
+                    // What is left in the directory is not the lab's.
+                    let _ = std::fs::remove_dir(dir);
+                }
+                std::process::exit(INTERRUPTED);
+            })?;
+        Ok(())
     }
 
     /// Tells the user what the lab is doing.
@@ -78,8 +115,11 @@ impl Bench {
             port,
             instances,
             keep: self.keep,
+            started: self.started.clone(),
         };
-        braid(&[
+        let mut started = self.started.lock();
+        started.push(db.dir.clone());
+        let up = braid(&[
             "up",
             "--detach",
             "--instances",
@@ -90,13 +130,16 @@ impl Bench {
             &port.to_string(),
             "--buffer-cache",
             &self.buffers,
-        ])?;
-        Ok(db)
+        ]);
+        // Unlocked before the database may be dropped.
+        drop(started);
+        up.map(|()| db)
     }
 }
 
 impl Drop for Bench {
     fn drop(&mut self) {
+        let _no_signal = self.started.lock();
         if self.made && !self.keep {
             // What is left in the directory is not the lab's.
             let _ = std::fs::remove_dir(&self.dir);
@@ -151,16 +194,21 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        let stopped = path(&self.dir).and_then(|dir| braid(&["down", "--data", dir]));
-        if let Err(Failure(why)) = stopped {
-            complain!("braid lab: {why}");
-            return;
-        }
-        if !self.keep
-            && let Err(e) = std::fs::remove_dir_all(&self.dir)
-        {
-            complain!("braid lab: cannot remove {}: {e}", self.dir.display());
-        }
+        let mut started = self.started.lock();
+        started.retain(|dir| *dir != self.dir);
+        stop(&self.dir, self.keep);
+    }
+}
+
+/// Stops a database, and removes it unless it is to be kept.
+fn stop(dir: &Path, keep: bool) {
+    let stopped = path(dir).and_then(|dir| braid(&["down", "--data", dir]));
+    if let Err(Failure(why)) = stopped {
+        complain!("braid lab: {why}");
+        return;
+    }
+    if !keep && let Err(e) = std::fs::remove_dir_all(dir) {
+        complain!("braid lab: cannot remove {}: {e}", dir.display());
     }
 }
 
