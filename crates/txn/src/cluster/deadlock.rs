@@ -14,7 +14,8 @@
 //!
 //! A session that merely stands ahead of another in the queue of a lock could let it pass. If the
 //! circle has such a wait, it is broken like that, as in PostgreSQL, and nobody gives up. A wait
-//! that has passed another is not passed back, so this comes to an end.
+//! that has passed another is not passed back, so this comes to an end. Should the same circle still
+//! come back [`MAX_PASSES`] times, it has a victim.
 //!
 //! Otherwise the wait with the highest number is the victim, whichever session began the walk. So
 //! two sessions that walk the same circle choose the same victim.
@@ -39,9 +40,14 @@ use wire::{Bad, Own, Reader, Short, Wire, Writer, fields};
 
 /// The most waits on a path. An instance has no more sessions.
 pub(super) const MAX_PATH: usize = 10_000;
+/// How often a circle is found before rearranging the queue counts as in vain. All its sessions may
+/// find it at once, and again before the master has heard of the first time.
+const MAX_PASSES: u32 = 50;
+/// The most pairs that are remembered of sessions of which one was let pass the other.
+const MAX_PAIRS: usize = 1_000;
 
 /// A step of a path: a session in its wait of this number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Step {
     pub(super) serial: u64,
     pub(super) instance: InstanceId,
@@ -57,11 +63,24 @@ pub(crate) struct Walks {
     /// For each session where a walk began, the number of its newest walk and the sessions here
     /// that it visited. Forgotten with every tick.
     visited: Mutex<Visits>,
+    /// How often a wait was let pass another, by a circle that was found here.
+    passed: Mutex<HashMap<(Step, Step), u32>>,
 }
 
 impl Walks {
     pub(crate) fn forget(&self) {
         self.visited.lock().clear();
+    }
+
+    /// Whether letting the first wait pass the second is worth another try.
+    fn may_pass(&self, by: Step, ahead: Step) -> bool {
+        let mut passed = self.passed.lock();
+        if passed.len() >= MAX_PAIRS && !passed.contains_key(&(by, ahead)) {
+            passed.clear(); // most of these waits are over, and the others are counted again
+        }
+        let tries = passed.entry((by, ahead)).or_default();
+        *tries += 1;
+        *tries <= MAX_PASSES
     }
 }
 
@@ -461,6 +480,12 @@ impl TxnManager {
             && let Some(by) = path.get(usize::from(at))
         {
             let ahead = path.get(usize::from(at) + 1).unwrap_or(&path[0]);
+            if !self.cluster.walks.may_pass(*by, *ahead) {
+                tracing::error!(
+                    "a queue of locks was rearranged in vain; the deadlock has a victim"
+                );
+                return self.choose_victim(path, told);
+            }
             let (locker, serial) = (ahead.locker, ahead.serial);
             if ahead.instance == self.config.instance {
                 return self.let_pass(Hop { locker, serial }, (lock, *by, request));
@@ -474,6 +499,10 @@ impl TxnManager {
             };
             return self.cluster.send(Letter::new(ahead.instance, &message));
         }
+        self.choose_victim(path, told);
+    }
+
+    fn choose_victim(&self, path: Vec<Step>, told: Vec<Waiting>) {
         let victim = path.iter().max().expect("a circle has waits");
         if victim.instance == self.config.instance {
             self.doom(victim.locker, victim.serial, Ring::new(told, path.len()));
@@ -501,5 +530,31 @@ impl TxnManager {
     /// Makes the session give up, if it still is in its wait of that number.
     pub(crate) fn doom(&self, locker: LockerId, serial: u64, ring: Ring) {
         self.enqueues.doom(Hop { locker, serial }, ring);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A circle that comes back for ever is given up in the end, and other circles are not
+    /// affected.
+    #[test]
+    fn rearranging_in_vain_ends() {
+        let walks = Walks::default();
+        let step = |serial| Step {
+            serial,
+            instance: InstanceId(1),
+            locker: LockerId(1),
+        };
+        for _ in 0..MAX_PASSES {
+            assert!(walks.may_pass(step(1), step(2)));
+        }
+        assert!(!walks.may_pass(step(1), step(2)));
+        assert!(walks.may_pass(step(2), step(1)));
+        for n in 0..2 * MAX_PAIRS as u64 {
+            assert!(walks.may_pass(step(3), step(n)));
+        }
+        assert!(walks.passed.lock().len() <= MAX_PAIRS);
     }
 }
