@@ -91,7 +91,7 @@ impl Process {
         let listen = server_config.address.ip();
         let config =
             settings::engine_config(&params, dir, self.number, listen).map_err(by_setting)?;
-        start::check_files(&params, dir).map_err(by_setting)?;
+        start::check_superuser(&params).map_err(by_setting)?;
         params.check_starts(start::check(dir, self.number));
         let bound = Bound::bind(server_config).map_err(advice::of_bind)?;
         let encrypt = || -> Result<(), Failure> {

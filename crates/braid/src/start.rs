@@ -28,11 +28,12 @@ fn check_parameters(params: &Instance, dir: &Path, instance: u16) -> Result<(), 
     server.check().map_err(|e| Failure(e.to_string()))?;
     let listen = server.address.ip();
     settings::engine_config(params, dir, instance, listen)?;
+    check_superuser(params)?;
     check_files(params, dir)
 }
 
-/// Refuses files and directories that are not there, and a database without a superuser's name.
-pub fn check_files(params: &Instance, dir: &Path) -> Result<(), Failure> {
+/// Refuses files that are not there, and a mirror that no start of this database has filled.
+fn check_files(params: &Instance, dir: &Path) -> Result<(), Failure> {
     for name in FILES {
         let file = params.text(name);
         if !file.is_empty() {
@@ -41,15 +42,21 @@ pub fn check_files(params: &Instance, dir: &Path) -> Result<(), Failure> {
         }
     }
     let mirror = params.text("redo_mirror");
-    if !mirror.is_empty() && !Path::new(&mirror).is_dir() {
+    if !mirror.is_empty() && !Path::new(&mirror).join("redo").is_dir() {
         return Err(Failure(format!(
-            "redo_mirror \"{mirror}\": there is no such directory"
+            "redo_mirror \"{mirror}\": it has no directory redo, and none is made for a database \
+             that exists"
         )));
     }
-    if params.text("superuser").trim().is_empty() {
-        return Err(Failure("superuser: a name is wanted".into()));
-    }
     Ok(())
+}
+
+/// Refuses a superuser without a name.
+pub fn check_superuser(params: &Instance) -> Result<(), Failure> {
+    match params.text("superuser").trim().is_empty() {
+        true => Err(Failure("superuser: a name is wanted".into())),
+        false => Ok(()),
+    }
 }
 
 /// What the server in front of the database is started with.

@@ -83,10 +83,8 @@ fn bytes_before_the_handshake_are_refused() {
         assert_eq!(secure::ask(&mut client.stream), b'S');
         client.stream.write_all(wrong).expect("send");
         client.send_startup(PROTOCOL_3_0, b"user\0tester\0database\0braid\0\0");
-        client
-            .stream
-            .shutdown(std::net::Shutdown::Write)
-            .expect("shut down");
+        // It fails if the server has reset the connection already.
+        let _ = client.stream.shutdown(std::net::Shutdown::Write);
         let mut answer = Vec::new();
         // The server may close the connection with bytes unread, which resets it.
         let _ = client.stream.read_to_end(&mut answer);

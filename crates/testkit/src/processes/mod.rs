@@ -53,6 +53,21 @@ pub fn signal(which: &str, pid: u64) {
         .args([which, &pid.to_string()])
         .status();
     assert!(sent.expect("kill runs").success(), "no process {pid}");
+    if which == "-STOP" {
+        // The signal is on its way: a thread that runs stops a little later.
+        crate::waiting::until(&format!("all threads of {pid} stand"), || all_stand(pid));
+    }
+}
+
+/// Whether no thread of the process runs any more.
+fn all_stand(pid: u64) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process is there");
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The state stands behind the name, which is in parentheses and may have any character.
+        stat.rsplit_once(") ")
+            .is_none_or(|(_, rest)| rest.starts_with('T'))
+    })
 }
 
 /// The setting by which a new database has the superuser that clients of tests are.
