@@ -28,8 +28,6 @@ pub struct Fields {
     pub constraint: Option<String>,
     /// The function of PostgreSQL's that raises this error. Only where drivers go by it.
     pub routine: Option<&'static str>,
-    /// No other lane is to be asked.
-    decided: bool,
     /// The circle of a deadlock. `detail` tells it without what the sessions run, which
     /// [`Error::told_to`] adds for those who may see it.
     ring: Option<Arc<Ring>>,
@@ -48,24 +46,12 @@ impl Error {
             column: None,
             constraint: None,
             routine: None,
-            decided: false,
             ring: None,
         }))
     }
     /// A feature that PostgreSQL has and Braid does not.
     pub fn unsupported(what: impl fmt::Display) -> Error {
         Error::new("0A000", format!("not supported: {what}"))
-    }
-    /// Whether it says that Braid does not support something, or does not know the function, so
-    /// that another lane may do better: not one of PostgreSQL's own refusals.
-    pub fn is_refusal(&self) -> bool {
-        let own = self.0.message.starts_with("not supported: ");
-        !self.0.decided && (self.sqlstate() == "42883" || self.sqlstate() == "0A000" && own)
-    }
-    /// The same as the last word: no other lane knows better.
-    pub fn decided(mut self) -> Error {
-        self.0.decided = true;
-        self
     }
     /// A broken promise between modules of Braid, reported rather than panicking.
     pub fn internal(what: impl Into<String>) -> Error {

@@ -20,7 +20,6 @@ mod error;
 mod exec;
 mod explain;
 mod expr;
-mod olap;
 mod orders;
 pub mod params;
 mod parse;

@@ -43,8 +43,6 @@ stats! {
     ParseCount, "parse count (total)";
     ParseHard, "parse count (hard)";
     DirectPlans, "executions by direct plan";
-    OlapPlans, "executions by vectorized plan";
-    OlapIndexReads, "index ranges read for vectorized plans";
     SortRows, "sorts (rows)";
     TableScanRows, "table scan rows gotten";
     TableScanBlocks, "table scan blocks gotten";

@@ -1,7 +1,7 @@
 //! Choosing a function among its overloads.
 
 use block::value::Datum;
-use datafusion::sql::sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
+use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::coerce::{common_padding, fold};
 use super::{Binder, Typed, chosen_type, names, null_if_type};
@@ -10,6 +10,7 @@ use crate::expr::cast::{CastContext, castable};
 use crate::expr::func::{PureFunc, Signature, overloads};
 use crate::expr::{Expr, Func};
 use crate::types::SqlType;
+use crate::views::functions;
 
 /// Names that are aggregates: met where none is allowed, they are not "unknown functions".
 pub const AGGREGATES: [&str; 5] = ["count", "sum", "min", "max", "avg"];
@@ -18,6 +19,25 @@ pub const AGGREGATES: [&str; 5] = ["count", "sum", "min", "max", "avg"];
 fn without_out_parameters(mut args: Vec<Typed>) -> Vec<Typed> {
     args.retain(|a| a.ty != SqlType::Void || !matches!(a.expr, Expr::Param(_)));
     args
+}
+
+/// A call in FROM as an expression.
+pub fn call_of(name: &ast::ObjectName, args: &[FunctionArg]) -> ast::Expr {
+    let list = ast::FunctionArgumentList {
+        duplicate_treatment: None,
+        args: args.to_vec(),
+        clauses: Vec::new(),
+    };
+    ast::Expr::Function(ast::Function {
+        name: name.clone(),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(list),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
 }
 
 impl Binder<'_> {
@@ -49,7 +69,7 @@ impl Binder<'_> {
                 format!("aggregate functions are not allowed in {}", self.clause),
             ));
         }
-        if crate::olap::is_general_aggregate(&name.name) {
+        if crate::query::aggregate::is_aggregate(&name.name) {
             return Err(Error::unsupported(format!(
                 "function {} in a direct plan",
                 name.name
@@ -91,6 +111,9 @@ impl Binder<'_> {
         }
         let args = without_out_parameters(args);
         let candidates = overloads(name);
+        if candidates.is_empty() && functions::find(name).is_some() {
+            return self.catalog_call(name, args);
+        }
         let chosen = choose(&candidates, &args).ok_or_else(|| {
             let types: Vec<&str> = args.iter().map(|a| a.ty.name()).collect();
             Error::new("42883", format!("function {name}({}) does not exist", types.join(", ")))
@@ -101,7 +124,10 @@ impl Binder<'_> {
         let args = args
             .into_iter()
             .zip(wanted)
-            .map(|(a, ty)| Ok(self.coerce(a, *ty, -1, CastContext::Implicit)?.expr))
+            .map(|(a, ty)| {
+                let a = self.name_as_argument(a, *ty);
+                Ok(self.coerce(a, *ty, -1, CastContext::Implicit)?.expr)
+            })
             .collect::<Result<_>>()?;
         Ok(Typed::new(fold(Expr::Call(func, args))?, result))
     }

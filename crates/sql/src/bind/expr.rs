@@ -1,8 +1,9 @@
 //! Expressions from syntax, one method per kind of node.
 
 use block::value::Datum;
-use datafusion::sql::sqlparser::ast::{self, BinaryOperator, UnaryOperator, Value};
+use sqlparser::ast::{self, BinaryOperator, UnaryOperator, Value};
 
+use super::catalog::{custom_operator, is_array};
 use super::coerce::{fold, promote};
 use super::{Binder, ScopeColumn, Typed, common_type, names, parts};
 use crate::error::{Error, Result};
@@ -121,6 +122,7 @@ impl Binder<'_> {
                 ..
             } => self.case(operand.as_deref(), conditions, else_result.as_deref()),
             ast::Expr::Function(f) => self.function(f),
+            ast::Expr::Collate { expr, collation } => self.collate(expr, collation),
             ast::Expr::Substring {
                 expr,
                 substring_from,
@@ -138,6 +140,18 @@ impl Binder<'_> {
                 expr,
                 trim_characters.as_deref(),
             ),
+            ast::Expr::Overlay {
+                expr,
+                overlay_what,
+                overlay_from,
+                overlay_for,
+            } => {
+                let args = [expr, overlay_what, overlay_from];
+                let args = args.into_iter().chain(overlay_for);
+                let args = args.map(|e| self.expr(e)).collect::<Result<_>>()?;
+                self.call("overlay", args)
+            }
+            ast::Expr::Interval(_) => Err(Error::unsupported("type interval as a result")),
             ast::Expr::Position { expr, r#in } => {
                 self.call("strpos", vec![self.expr(r#in)?, self.expr(expr)?])
             }
@@ -227,12 +241,8 @@ impl Binder<'_> {
     }
 
     fn cast(&self, e: &ast::Expr, data_type: &ast::DataType) -> Result<Typed> {
-        // A regclass only ever goes to a function that looks a relation up by name.
-        if matches!(data_type, ast::DataType::Regclass)
-            && matches!(e, ast::Expr::Value(v) if !matches!(v.value, Value::Placeholder(_)))
-        {
-            let name = self.expr(e)?;
-            return self.coerce(name, SqlType::Text, -1, CastContext::Explicit);
+        if let Some(of_catalog) = self.catalog_cast(e, data_type)? {
+            return Ok(of_catalog);
         }
         let (ty, typmod) = parts::data_type(data_type)?;
         self.coerce(self.expr(e)?, ty, typmod, CastContext::Explicit)
@@ -241,6 +251,16 @@ impl Binder<'_> {
     fn binary(&self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Result<Typed> {
         match op {
             BinaryOperator::And | BinaryOperator::Or => return self.logic(left, op, right),
+            BinaryOperator::PGCustomBinaryOperator(path) => {
+                return self.binary(left, &custom_operator(path)?, right);
+            }
+            BinaryOperator::PGRegexMatch => return self.regex(left, right, false, false),
+            BinaryOperator::PGRegexIMatch => return self.regex(left, right, true, false),
+            BinaryOperator::PGRegexNotMatch => return self.regex(left, right, false, true),
+            BinaryOperator::PGRegexNotIMatch => return self.regex(left, right, true, true),
+            BinaryOperator::StringConcat if is_array(left) || is_array(right) => {
+                return self.array_concat(left, right);
+            }
             BinaryOperator::StringConcat => {
                 return self.concat(self.expr(left)?, self.expr(right)?);
             }
@@ -249,6 +269,11 @@ impl Binder<'_> {
             BinaryOperator::PGILikeMatch => return self.like(left, right, None, true, false),
             BinaryOperator::PGNotILikeMatch => return self.like(left, right, None, true, true),
             _ => {}
+        }
+        if matches!(op, BinaryOperator::Plus | BinaryOperator::Minus)
+            && let Some(moved) = self.moved(left, op, right)?
+        {
+            return Ok(moved);
         }
         if let Some(cmp) = comparison(op) {
             return self.compare(cmp, self.expr(left)?, self.expr(right)?);

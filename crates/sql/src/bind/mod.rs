@@ -2,8 +2,11 @@
 //! explicit, functions are chosen among their overloads. PostgreSQL's rules and messages.
 
 mod call;
+mod catalog;
 mod coerce;
+mod collation;
 mod expr;
+mod interval;
 pub mod names;
 pub mod parts;
 mod predicate;
@@ -11,15 +14,17 @@ mod predicate;
 use std::cell::RefCell;
 
 use block::value::Datum;
-use datafusion::sql::sqlparser::ast;
+use sqlparser::ast;
 
 use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::types::SqlType;
 
+pub use call::call_of;
 pub use coerce::{chosen_type, common_type, null_if_type};
-pub use expr::{arithmetic, comparison};
+pub use expr::comparison;
+pub use interval::Interval;
 
 /// An expression with the type the binder found for it.
 #[derive(Clone, Debug)]
@@ -167,31 +172,9 @@ impl ParamTypes {
         self.0.borrow_mut()[i] = Some(ty);
     }
 
-    /// The type of a parameter (from 0) if it is declared, or known from a use.
-    pub fn known(&self, i: usize) -> Result<Option<SqlType>> {
-        self.get(i)
-    }
-
     /// How many parameters have been met.
     pub fn count(&self) -> usize {
         self.0.borrow().len()
-    }
-
-    /// Takes a type for a parameter that has none.
-    pub fn infer(&self, i: usize, ty: SqlType) -> Result<()> {
-        if self.get(i)?.is_none() {
-            self.set(i, ty);
-        }
-        Ok(())
-    }
-
-    /// The type of a parameter of which nothing more will be learnt: text if nothing was.
-    pub fn settle(&self, i: usize) -> Result<SqlType> {
-        if let Some(known) = self.get(i)? {
-            return Ok(known);
-        }
-        self.set(i, SqlType::Text);
-        Ok(SqlType::Text)
     }
 
     /// The final types; a parameter whose uses told nothing is text.

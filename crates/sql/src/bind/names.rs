@@ -1,6 +1,6 @@
 //! Names: folded to lower case unless quoted, with the schemas there are.
 
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
+use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 
 use crate::error::{Error, Result};
 

@@ -1,9 +1,7 @@
 //! Types and literals from syntax.
 
 use block::value::Datum;
-use datafusion::sql::sqlparser::ast::{
-    CharacterLength, DataType, ExactNumberInfo, TimezoneInfo, Value,
-};
+use sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo, TimezoneInfo, Value};
 
 use super::{Typed, names};
 use crate::error::{Error, Result};

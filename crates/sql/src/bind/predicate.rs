@@ -1,12 +1,13 @@
 //! Conditions and CASE.
 
-use datafusion::sql::sqlparser::ast::{self, CaseWhen, Value};
+use sqlparser::ast::{self, CaseWhen, Value};
 
-use super::coerce::common_padding;
+use super::coerce::{common_padding, fold};
 use super::{Binder, Typed, chosen_type, common_type};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
-use crate::expr::{CmpOp, Expr};
+use crate::expr::func::PureFunc;
+use crate::expr::{CmpOp, Expr, Func};
 use crate::types::SqlType;
 
 impl Binder<'_> {
@@ -193,6 +194,36 @@ impl Binder<'_> {
             },
             SqlType::Bool,
         ))
+    }
+
+    /// `~` and its kin.
+    pub(super) fn regex(
+        &self,
+        e: &ast::Expr,
+        pattern: &ast::Expr,
+        fold_case: bool,
+        negated: bool,
+    ) -> Result<Typed> {
+        let as_text = |e: &ast::Expr| -> Result<Expr> {
+            let t = self.expr(e)?;
+            if !t.ty.is_string() && t.ty != SqlType::Unknown {
+                let message = format!("operator does not exist: {} ~ text", t.ty.name());
+                return Err(Error::new("42883", message));
+            }
+            let t = self.coerce(t, SqlType::Text, -1, CastContext::Implicit)?;
+            Ok(t.expr)
+        };
+        let func = match fold_case {
+            true => PureFunc::RegexFolded,
+            false => PureFunc::Regex,
+        };
+        let args = vec![as_text(e)?, as_text(pattern)?];
+        let found = fold(Expr::Call(Func::Pure(func), args))?;
+        let expr = match negated {
+            true => Expr::Not(Box::new(found)),
+            false => found,
+        };
+        Ok(Typed::new(expr, SqlType::Bool))
     }
 
     pub(super) fn like(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use block::value::DatumRef;
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, AlterColumnOperation, AlterTable, AlterTableOperation, RenameTableNameKind,
     TableConstraint,
 };

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{self, CreateTable, Query, TableObject};
+use sqlparser::ast::{self, CreateTable, Query, TableObject};
 
 use super::table;
 use crate::api::{ColumnDesc, Tag};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use block::{Dba, ObjectId};
-use datafusion::sql::sqlparser::ast::{self, CreateIndex, IndexType};
+use sqlparser::ast::{self, CreateIndex, IndexType};
 
 use super::{Core, already_exists, missing, name_of, skipping, wrong_kind};
 use crate::api::Tag;

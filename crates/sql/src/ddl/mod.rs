@@ -18,7 +18,7 @@ mod table;
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use datafusion::sql::sqlparser::ast::{self, ObjectType};
+use sqlparser::ast::{self, ObjectType};
 
 use crate::api::Tag;
 use crate::bind::names;

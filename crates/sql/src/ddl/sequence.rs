@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{self, SequenceOptions, UnaryOperator, Value};
+use sqlparser::ast::{self, SequenceOptions, UnaryOperator, Value};
 
 use super::{Core, already_exists, name_of, skipping, wrong_kind};
 use crate::api::Tag;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use block::{Dba, ObjectId};
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, ColumnOption, CreateTable, CreateTableOptions, GeneratedAs, SqlOption, TableConstraint,
     Truncate, TruncateIdentityOption,
 };

@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::expr::{Env, Expr, Val};
 use crate::pgtype;
 use crate::plan::{DeletePlan, InsertPlan, InsertSource, RowRules, TableAccess, UpdatePlan};
+use crate::query;
 use crate::session::Core;
 
 pub fn insert(
@@ -55,9 +56,9 @@ pub fn insert(
             })?;
             feed.finish(core)
         }
-        InsertSource::General(query, rows) => {
+        InsertSource::Fed(query, rows) => {
             let mut feed = Feed::new(plan, params, snapshot);
-            super::feed::feed(query, core, params, snapshot, &mut |core, values| {
+            query::Run::start(query, core, params, snapshot)?.each(core, &mut |core, values| {
                 let env = Env {
                     row: values,
                     params,

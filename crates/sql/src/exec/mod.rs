@@ -3,8 +3,6 @@
 pub(crate) mod aggregate;
 pub mod dml;
 pub(crate) mod drive;
-pub mod feed;
-pub mod found;
 pub(crate) mod lock;
 pub mod profile;
 pub mod row;

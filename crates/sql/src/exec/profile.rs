@@ -25,8 +25,6 @@ impl StepKey {
 #[derive(Default)]
 pub struct Profile {
     steps: HashMap<StepKey, Step>,
-    /// The general lane's plan with what its operators took, once it has run.
-    pub general: Option<Box<dyn Fn() -> Vec<String>>>,
 }
 
 #[derive(Clone, Copy, Default)]

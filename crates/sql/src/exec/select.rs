@@ -4,9 +4,8 @@
 use block::value::{Datum, DatumRef};
 use engine::Snapshot;
 
-use super::aggregate::{Groups, of_parts};
+use super::aggregate::States;
 use super::drive::{Consumer, RowSource, SourceRun, drive_table};
-use super::feed::each;
 use super::lock::{Locking, kept, kept_columns, to_keep};
 use super::profile::StepKey;
 use super::sort::{Rows, Sorter};
@@ -14,7 +13,6 @@ use super::source::TableCursor;
 use crate::api::RowSink;
 use crate::error::{Error, Result};
 use crate::expr::{Env, Expr, Val};
-use crate::olap;
 use crate::plan::{Path, SelectPlan, Source};
 use crate::session::Core;
 
@@ -24,8 +22,6 @@ pub use super::drive::Flow;
 pub struct SelectRun {
     snapshot: Snapshot,
     source: SourceRun,
-    /// The groups, if the general lane computes them.
-    groups: Option<Box<olap::Run>>,
     /// Rows computed as a whole, by grouping or ordering: still to be sent, or to be locked first.
     ready: Option<Rows>,
     to_skip: u64,
@@ -106,17 +102,10 @@ impl SelectRun {
         Ok(SelectRun {
             snapshot,
             source,
-            groups: None,
             ready: None,
             to_skip,
             left,
         })
-    }
-
-    /// Takes the groups, if they are there, instead of computing them from the source.
-    pub fn with_groups(mut self, groups: Option<olap::Run>) -> SelectRun {
-        self.groups = groups.map(Box::new);
-        self
     }
 
     /// What the whole run reads by.
@@ -288,16 +277,6 @@ impl SelectRun {
 
     /// Reads the whole input of a grouped or ordered query.
     fn compute(&mut self, plan: &SelectPlan, core: &mut Core, params: &[Datum]) -> Result<Rows> {
-        if self.groups.is_some() {
-            match self.computed(plan, core, params) {
-                Err(e) if is_for_direct_lane(&e) => {}
-                done => return done,
-            }
-        }
-        self.computed(plan, core, params)
-    }
-
-    fn computed(&mut self, plan: &SelectPlan, core: &mut Core, params: &[Datum]) -> Result<Rows> {
         let mark = core.mark();
         // Of rows that are still to be locked nobody knows how many that will leave.
         let keep = match plan.locks.is_empty() {
@@ -326,44 +305,31 @@ impl SelectRun {
                     })?;
             }
             Some(aggregate) => {
-                let (mut passed, mut refused) = (0, 0);
-                let mut take = |core: &mut Core, row: Vec<Datum>| {
-                    let values: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
-                    let env = Env {
-                        row: &values,
-                        params,
-                    };
-                    if let Some(having) = &aggregate.having
-                        && having.test(&env, core)? != Some(true)
-                    {
-                        refused += 1;
-                        return Ok(());
-                    }
-                    passed += 1;
-                    sorter.push(core, &plan.order, &plan.output, &env)
-                };
-                if let Some(mut groups) = self.groups.take() {
-                    each(&mut groups, core, &mut |core, parts| {
-                        take(core, of_parts(aggregate, parts)?)?;
-                        Ok(Flow::More)
+                let mut states = States::new(aggregate);
+                self.source
+                    .drive(plan, core, params, &self.snapshot, &mut |core, row| {
+                        let row = row.values;
+                        states.add(aggregate, core, &Env { row, params })?;
+                        Ok(match states.is_found(aggregate) {
+                            true => Flow::Stop,
+                            false => Flow::More,
+                        })
                     })?;
-                } else {
-                    let mut groups = Groups::new(aggregate);
-                    self.source
-                        .drive(plan, core, params, &self.snapshot, &mut |core, row| {
-                            let row = row.values;
-                            groups.add(aggregate, core, &Env { row, params })?;
-                            Ok(match groups.is_found(aggregate) {
-                                true => Flow::Stop,
-                                false => Flow::More,
-                            })
-                        })?;
-                    groups.finish(aggregate, |row| take(core, row))?;
+                let row = states.finish(aggregate)?;
+                let values: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
+                let row = values.as_slice();
+                let env = Env { row, params };
+                let passes = match &aggregate.having {
+                    Some(having) => having.test(&env, core)? == Some(true),
+                    None => true,
+                };
+                if passes {
+                    sorter.push(core, &plan.order, &plan.output, &env)?;
                 }
                 core.measured(StepKey::of(aggregate), mark.clone(), |step| {
                     step.loops += 1;
-                    step.rows += passed;
-                    step.removed += refused;
+                    step.rows += u64::from(passes);
+                    step.removed += u64::from(!passes);
                 });
             }
         }
@@ -407,12 +373,6 @@ pub fn project(
 }
 
 const INLINE_COLUMNS: usize = 16;
-
-/// Whether it is the direct lane's to say how a statement of its ends: the general lane met values that it has no room for, or one for which something is
-/// not defined, which the direct lane may look at in another order.
-pub fn is_for_direct_lane(e: &Error) -> bool {
-    e.sqlstate() == "0A000" || e.sqlstate().starts_with("22")
-}
 
 pub fn count(
     e: Option<&Expr>,

@@ -444,41 +444,6 @@ fn whole_keys(
 /// A range of an index, in its own order.
 pub type KeyRange = (Bound<Vec<Datum>>, Bound<Vec<Datum>>);
 
-/// The index of an access by one, and its ranges to be read; their keys need no row of the table, but may name those of `env`.
-pub fn key_ranges(
-    access: &TableAccess,
-    calls: &mut dyn Calls,
-    env: &Env<'_>,
-) -> Result<Option<(usize, Vec<KeyRange>)>> {
-    let Path::Index {
-        index,
-        equal,
-        any_of,
-        low,
-        high,
-        ..
-    } = &access.path
-    else {
-        return Ok(None);
-    };
-    let Some(key) = equal_key(access, *index, equal, calls, env)? else {
-        return Ok(Some((*index, Vec::new())));
-    };
-    let point = |key: Vec<Datum>| (Bound::Included(key.clone()), Bound::Included(key));
-    let ranges = if !any_of.is_empty() {
-        let keys = listed_keys(access, *index, key, any_of, calls, env)?;
-        keys.into_iter().map(point).collect()
-    } else if low.is_none() && high.is_none() && !key.is_empty() {
-        vec![point(key)]
-    } else {
-        let (low, high) = (low.as_ref(), high.as_ref());
-        range(access, *index, key, low, high, calls, env)?
-            .into_iter()
-            .collect()
-    };
-    Ok(Some((*index, ranges)))
-}
-
 /// The range of an index, in its own order: the equal prefix, then the bounds of the next column. NULLs meet no bound
 /// but may lie inside the range at its open end; the filter refuses them.
 fn range(

@@ -1,4 +1,4 @@
-//! UPDATE and DELETE of rows that a query of the general lane finds.
+//! UPDATE and DELETE of rows that a query of the tree lane finds.
 //!
 //! If under READ COMMITTED one of the rows has another committed version than the query saw, the statement is undone and begins
 //! again with a new snapshot, as Oracle does it: joins and subqueries are then as consistent with the row as with each other.
@@ -10,13 +10,14 @@ use engine::{Snapshot, WriteOutcome};
 
 use super::dml::{check_row, returned, write_error};
 use super::drive::Flow;
-use super::feed::feed;
 use super::row::decode;
 use super::sort::Spool;
 use crate::api::RowSink;
 use crate::error::{Error, Result};
 use crate::expr::{Env, Val};
 use crate::plan::SuppliedWrite;
+use crate::query;
+use crate::query::run::lock::is_changed;
 use crate::session::Core;
 
 /// How often a statement begins again before it gives up.
@@ -29,14 +30,32 @@ pub fn write(
     params: &[Datum],
     sink: &mut dyn RowSink,
 ) -> Result<u64> {
+    restarted(core, sink, &mut |core, snapshot, kept| {
+        attempt(plan, core, params, &snapshot, kept)
+    })
+}
+
+/// An attempt at a statement: how many rows it changed. `None`: a row has changed since the snapshot.
+type Attempt<'a> = dyn FnMut(&mut Core, Snapshot, &mut Spool) -> Result<Option<u64>> + 'a;
+
+/// Runs a statement, each time with a new snapshot, until none of its rows has changed meanwhile.
+pub fn restarted(
+    core: &mut Core,
+    sink: &mut dyn RowSink,
+    attempt: &mut Attempt<'_>,
+) -> Result<u64> {
     for _ in 0..MAX_RESTARTS {
         let before = core.engine.savepoint()?;
         let snapshot = core.engine.snapshot()?;
         // Rows go to the client only when it is sure that they stay.
         let mut kept = Spool::new(core);
-        if let Some(count) = attempt(plan, core, params, &snapshot, &mut kept)? {
-            kept.send(sink)?;
-            return Ok(count);
+        match attempt(core, snapshot, &mut kept) {
+            Ok(Some(count)) => {
+                kept.send(sink)?;
+                return Ok(count);
+            }
+            Err(e) if !is_changed(&e) => return Err(e),
+            Ok(None) | Err(_) => {}
         }
         wait::stat::add(wait::Stat::StatementRestarts, 1);
         core.engine.rollback_to(&before)?;
@@ -56,26 +75,29 @@ fn attempt(
     kept: &mut Spool,
 ) -> Result<Option<u64>> {
     let (mut count, mut stored) = (0, Vec::new());
-    let flow = feed(&plan.query, core, params, *snapshot, &mut |core, given| {
-        let Some(DatumRef::Int8(id)) = given.first().copied() else {
-            return Err(Error::internal("a row to be written has no id"));
-        };
-        let rid = RowId(id as u64);
-        let engine = plan.table.engine();
-        if !core
-            .engine
-            .fetch_version(engine, rid, snapshot, &mut stored)?
-        {
-            return Err(Error::internal("a row to be written is not there"));
-        }
-        match change(plan, core, params, snapshot, rid, &stored, given, kept)? {
-            WriteOutcome::Done => count += 1,
-            // Deleted meanwhile, or found by the query more than once: the first time counts.
-            WriteOutcome::Gone => {}
-            WriteOutcome::Changed => return Ok(Flow::Stop),
-        }
-        Ok(Flow::More)
-    })?;
+    let flow = query::Run::start(&plan.query, core, params, *snapshot)?.each(
+        core,
+        &mut |core, given| {
+            let Some(DatumRef::Int8(id)) = given.first().copied() else {
+                return Err(Error::internal("a row to be written has no id"));
+            };
+            let rid = RowId(id as u64);
+            let engine = plan.table.engine();
+            if !core
+                .engine
+                .fetch_version(engine, rid, snapshot, &mut stored)?
+            {
+                return Err(Error::internal("a row to be written is not there"));
+            }
+            match change(plan, core, params, snapshot, rid, &stored, given, kept)? {
+                WriteOutcome::Done => count += 1,
+                // Deleted meanwhile, or found by the query more than once: the first time counts.
+                WriteOutcome::Gone => {}
+                WriteOutcome::Changed => return Ok(Flow::Stop),
+            }
+            Ok(Flow::More)
+        },
+    )?;
     Ok((flow == Flow::More).then_some(count))
 }
 

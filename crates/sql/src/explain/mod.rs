@@ -13,8 +13,8 @@ use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::exec::profile::{Mark, Profile, StepKey, Took};
 use crate::expr::Expr;
-use crate::plan::{Feed, InsertSource, Path, SelectPlan, Source, TableAccess};
-use crate::session::{Core, Kind, Portal, SqlSession, Statement};
+use crate::plan::{InsertSource, Path, SelectPlan, Source, TableAccess};
+use crate::session::{Kind, Portal, SqlSession, Statement};
 
 /// The lines of the answer, as rows of one text column.
 pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Vec<Datum>>> {
@@ -31,7 +31,7 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
         names: Names::new(),
         measured: measured.as_ref(),
     };
-    lines.statement(&statement, &mut session.core)?;
+    lines.statement(&statement)?;
     let mut lines = lines.lines;
     if let Some(m) = &measured {
         lines.push(format!(
@@ -131,16 +131,9 @@ struct Lines<'m> {
 }
 
 impl Lines<'_> {
-    fn statement(&mut self, statement: &Statement, core: &mut Core) -> Result<()> {
+    fn statement(&mut self, statement: &Statement) -> Result<()> {
         match &statement.kind {
-            // Which lane computes groups may depend on how large the table is by now.
-            Kind::Select(plan) => match statement.vectorized(core)? {
-                None => self.select(plan, 0, true),
-                Some(groups) => {
-                    let depth = self.above_source(plan, 0, true);
-                    self.general(groups, depth, core)?;
-                }
-            },
+            Kind::Select(plan) => self.select(plan, 0, true),
             Kind::Insert(plan) => {
                 self.write("Insert", &plan.table);
                 match &plan.source {
@@ -148,7 +141,7 @@ impl Lines<'_> {
                         self.step(1, format!("Values  (rows={})", rows.len()));
                     }
                     InsertSource::Query(q, _) => self.select(q, 1, false),
-                    InsertSource::General(q, _) => self.feed(q, 1, core)?,
+                    InsertSource::Fed(q, _) => self.tree(q, 1)?,
                 }
             }
             Kind::Update(plan) => {
@@ -165,15 +158,9 @@ impl Lines<'_> {
                     None => "Delete",
                 };
                 self.write(verb, &plan.table);
-                self.feed(&plan.query, 1, core)?;
+                self.tree(&plan.query, 1)?;
             }
-            Kind::General(query) => self.general(query, 0, core)?,
             Kind::Tree(plan) => self.tree(plan, 0)?,
-            Kind::Found(plan) => {
-                let text = format!("LockRows{}", self.total());
-                self.step(0, text);
-                self.feed(&plan.query, 1, core)?;
-            }
             Kind::Empty | Kind::Utility(_) | Kind::Ddl(_) => return Err(no_plan()),
         }
         Ok(())
@@ -212,30 +199,6 @@ impl Lines<'_> {
         self.step(0, text);
     }
 
-    /// The plan of a query that feeds what stands above.
-    fn feed(&mut self, query: &Feed, depth: usize, core: &mut Core) -> Result<()> {
-        match query {
-            Feed::Tree(plan) => self.tree(plan, depth),
-            Feed::General(query) => self.general(query, depth, core),
-        }
-    }
-
-    /// The general lane's plan: as it would be run, or as it ran.
-    fn general(&mut self, query: &crate::olap::Query, depth: usize, core: &mut Core) -> Result<()> {
-        let ran = self.measured.and_then(|m| m.profile.general.as_ref());
-        let mut lines = match ran {
-            Some(shown) => shown(),
-            None => crate::olap::explain(query, core)?,
-        }
-        .into_iter();
-        if let Some(first) = lines.next() {
-            self.step(depth, first);
-        }
-        let below = " ".repeat(depth * 6);
-        self.lines.extend(lines.map(|line| below.clone() + &line));
-        Ok(())
-    }
-
     /// What stands above the source of rows, whose depth is returned. `top`: its rows are those of the statement.
     fn above_source(&mut self, plan: &SelectPlan, mut depth: usize, top: bool) -> usize {
         let outermost = if top { self.total() } else { String::new() };
@@ -253,13 +216,8 @@ impl Lines<'_> {
             depth += 1;
         }
         if let Some(a) = &plan.aggregate {
-            let name = if a.keys.is_empty() {
-                "Aggregate"
-            } else {
-                "HashAggregate"
-            };
             let took = self.took(StepKey::of(a));
-            self.step(depth, format!("{name}{took}"));
+            self.step(depth, format!("Aggregate{took}"));
             if a.having.is_some() {
                 self.removed(StepKey::of(a), depth);
             }

@@ -68,6 +68,14 @@ pub enum PureFunc {
     Ascii,
     Chr,
     StartsWith,
+    Translate,
+    ToHex,
+    BitLength,
+    Overlay,
+    /// Whether it matches a regular expression, with case and without.
+    Regex,
+    RegexFolded,
+    RegexReplace,
     /// NULLs count as empty; every argument is text by then.
     Concat,
     ConcatWs,
@@ -80,6 +88,7 @@ pub enum PureFunc {
     Ceil,
     Floor,
     Sqrt,
+    Cbrt,
     Exp,
     Ln,
     Log10,
@@ -95,6 +104,8 @@ pub enum PureFunc {
     DateTrunc,
     /// AT TIME ZONE.
     AtZone,
+    /// A point in time, moved by months, days and microseconds.
+    MoveBy,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,6 +145,8 @@ pub enum SessionFunc {
     SetConfig,
     Sleep,
     PostmasterStart,
+    /// The one at that place of [`crate::views::functions::ALL`].
+    Catalog(usize),
 }
 
 impl Func {
@@ -160,6 +173,7 @@ impl Func {
                     | CurrentSetting
                     | IsInRecovery
                     | PostmasterStart
+                    | Catalog(_)
             ),
         }
     }
@@ -177,7 +191,7 @@ impl Func {
                 for a in args {
                     values.push(a.eval(env, calls)?);
                 }
-                let strict = !matches!(f, SessionFunc::SetConfig);
+                let strict = !matches!(f, SessionFunc::SetConfig | SessionFunc::Catalog(_));
                 if strict && values.iter().any(Val::is_null) {
                     return Ok(Val::NULL);
                 }
@@ -195,7 +209,7 @@ impl PureFunc {
             PureFunc::ConcatWs => return text::concat_ws(args, env, calls),
             _ => {}
         }
-        let mut values: [Val<'a>; 3] = [Val::NULL, Val::NULL, Val::NULL];
+        let mut values: [Val<'a>; 4] = [Val::NULL, Val::NULL, Val::NULL, Val::NULL];
         for (slot, a) in values.iter_mut().zip(args) {
             *slot = a.eval(env, calls)?;
             if slot.is_null() {
@@ -206,6 +220,9 @@ impl PureFunc {
         if let PureFunc::AtZone = self {
             return super::calendar::at_zone(values);
         }
+        if let PureFunc::MoveBy = self {
+            return super::moments::move_by(values, calls.io());
+        }
         if let PureFunc::DatePart | PureFunc::Extract | PureFunc::DateTrunc = self {
             return super::calendar::call(self, values, calls);
         }
@@ -213,7 +230,7 @@ impl PureFunc {
             [] => Ok(Val::Ref(DatumRef::Float8(std::f64::consts::PI))),
             [first, ..] => match first.get() {
                 DatumRef::Text(_) | DatumRef::Bytea(_) => text::call(self, values),
-                _ if matches!(self, PureFunc::Chr) => text::call(self, values),
+                _ if matches!(self, PureFunc::Chr | PureFunc::ToHex) => text::call(self, values),
                 _ => self.numeric(values),
             },
         }
@@ -300,6 +317,7 @@ impl PureFunc {
                 ));
             }
             PureFunc::Sqrt => f.sqrt(),
+            PureFunc::Cbrt => f.cbrt(),
             PureFunc::Exp => arith::computed(f.exp(), f.is_finite())?,
             PureFunc::Ln | PureFunc::Log10 if f == 0.0 => {
                 return Err(Error::new("2201E", "cannot take logarithm of zero"));
@@ -398,6 +416,20 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "ascii" => vec![pure(Ascii, &[Text], Int4)],
         "chr" => vec![pure(Chr, &[Int4], Text)],
         "starts_with" => vec![pure(StartsWith, &[Text, Text], Bool)],
+        "translate" => vec![pure(Translate, &[Text, Text, Text], Text)],
+        "to_hex" => vec![pure(ToHex, &[Int4], Text), pure(ToHex, &[Int8], Text)],
+        "bit_length" => vec![
+            pure(BitLength, &[Text], Int4),
+            pure(BitLength, &[Bytea], Int4),
+        ],
+        "overlay" => vec![
+            pure(Overlay, &[Text, Text, Int4], Text),
+            pure(Overlay, &[Text, Text, Int4, Int4], Text),
+        ],
+        "regexp_replace" => vec![
+            pure(RegexReplace, &[Text, Text, Text], Text),
+            pure(RegexReplace, &[Text, Text, Text, Text], Text),
+        ],
         "abs" => vec![
             pure(Abs, &[Int4], Int4),
             pure(Abs, &[Int2], Int2),
@@ -420,6 +452,7 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "ceil" | "ceiling" => float_and_numeric(Ceil),
         "floor" => float_and_numeric(Floor),
         "sqrt" => float_and_numeric(Sqrt),
+        "cbrt" => vec![pure(Cbrt, &[Float8], Float8)],
         "exp" => float_and_numeric(Exp),
         "ln" => float_and_numeric(Ln),
         "log" | "log10" => float_and_numeric(Log10),

@@ -20,6 +20,7 @@ mod like;
 mod md5;
 pub mod moments;
 pub mod number;
+pub mod regex;
 mod text;
 mod transcendental;
 mod trigonometry;

@@ -1,11 +1,15 @@
 //! Dates and timestamps made from each other, and days counted between dates. What leaves the range of its type is 22008; infinities stay what they are.
 
+use block::value::DatumRef;
+
+use super::Val;
 use super::arith::ArithOp;
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
 use crate::pgtype::calendar::{
-    DATE_END, DATE_INFINITY, DATE_MIN, DATE_MINUS_INFINITY, MICROS_PER_DAY, MICROS_PER_SECOND,
-    TIMESTAMP_END, TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY, timestamp_is_valid,
+    Civil, DATE_END, DATE_INFINITY, DATE_MIN, DATE_MINUS_INFINITY, MICROS_PER_DAY,
+    MICROS_PER_SECOND, TIMESTAMP_END, TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY,
+    civil_from_days, days_from_civil, days_in_month, timestamp_is_valid,
 };
 
 /// Later than every finite timestamp, earlier than infinity: what a date that no timestamp reaches is compared as.
@@ -123,6 +127,80 @@ pub fn days_between(later: i32, earlier: i32) -> Result<i32> {
     }
     // The range of dates is narrower than that of their integers.
     Ok(later - earlier)
+}
+
+/// A timestamp moved by months, days and microseconds, in this order: months keep the day, as far as
+/// the month has it; days are of the session's zone, if it is a point in time.
+pub fn move_by(values: &[Val<'_>], io: &IoSettings) -> Result<Val<'static>> {
+    let [time, months, days, micros] = values else {
+        return Err(Error::internal("a time moved by no interval"));
+    };
+    let (t, zoned) = match time.get() {
+        DatumRef::Timestamp(t) => (t, false),
+        DatumRef::TimestampTz(t) => (t, true),
+        other => return Err(Error::internal(format!("{other:?} moved by an interval"))),
+    };
+    let part = |v: &Val<'_>| {
+        super::cast::integer(v.get()).ok_or_else(|| Error::internal("a part of an interval"))
+    };
+    let moved = match is_infinite(t) {
+        true => t,
+        false => moved(
+            t,
+            zoned.then_some(io),
+            part(months)?,
+            part(days)?,
+            part(micros)?,
+        )?,
+    };
+    Ok(Val::Ref(match zoned {
+        true => DatumRef::TimestampTz(moved),
+        false => DatumRef::Timestamp(moved),
+    }))
+}
+
+fn moved(t: i64, zone: Option<&IoSettings>, months: i64, days: i64, micros: i64) -> Result<i64> {
+    let beyond = || Error::new("22008", "timestamp out of range");
+    let mut t = t;
+    if months != 0 || days != 0 {
+        let local = match zone {
+            Some(io) => t + offset_at(t, io),
+            None => t,
+        };
+        let (mut day, time) = (
+            local.div_euclid(MICROS_PER_DAY),
+            local.rem_euclid(MICROS_PER_DAY),
+        );
+        if months != 0 {
+            let date = civil_from_days(day);
+            let month = i64::from(date.month) - 1 + date.year * 12;
+            let month = month.checked_add(months).ok_or_else(beyond)?;
+            let (year, month) = (month.div_euclid(12), month.rem_euclid(12) as u32 + 1);
+            if year.abs() > i64::from(i32::MAX) {
+                return Err(beyond());
+            }
+            let day_of_month = date.day.min(days_in_month(year, month));
+            day = days_from_civil(Civil {
+                year,
+                month,
+                day: day_of_month,
+            });
+        }
+        day = day.checked_add(days).ok_or_else(beyond)?;
+        let local = day
+            .checked_mul(MICROS_PER_DAY)
+            .and_then(|d| d.checked_add(time))
+            .filter(|t| timestamp_is_valid(*t))
+            .ok_or_else(beyond)?;
+        t = match zone {
+            Some(io) => to_utc(local, io)?,
+            None => local,
+        };
+    }
+    in_range(t.checked_add(micros).ok_or_else(beyond)?).and_then(|t| match is_infinite(t) {
+        true => Err(beyond()),
+        false => Ok(t),
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use block::value::{Datum, DatumRef};
 
 use super::func::{Calls, PureFunc};
-use super::{Env, Expr, Val};
+use super::{Env, Expr, Val, regex};
 use crate::error::{Error, Result};
 
 /// Longest string a function builds, PostgreSQL's limit of a value: 1 GB less what headers take.
@@ -29,6 +29,13 @@ pub fn call<'a>(func: PureFunc, values: &[Val<'_>]) -> Result<Val<'a>> {
     }
     if func == PureFunc::Chr {
         return chr(number(values, 0)?);
+    }
+    match (func, first) {
+        (PureFunc::ToHex, DatumRef::Int4(n)) => return Ok(Val::text(format!("{n:x}"))),
+        (PureFunc::ToHex, DatumRef::Int8(n)) => return Ok(Val::text(format!("{n:x}"))),
+        (PureFunc::BitLength, DatumRef::Text(t)) => return Ok(Val::int4(t.len() as i32 * 8)),
+        (PureFunc::BitLength, DatumRef::Bytea(b)) => return Ok(Val::int4(b.len() as i32 * 8)),
+        _ => {}
     }
     let s = string(values, 0)?;
     let result = match func {
@@ -59,6 +66,21 @@ pub fn call<'a>(func: PureFunc, values: &[Val<'_>]) -> Result<Val<'a>> {
         PureFunc::RPad => pad(s, values, false)?,
         PureFunc::Ascii => return Ok(Val::int4(s.chars().next().map_or(0, |c| c as i32))),
         PureFunc::StartsWith => return Ok(Val::bool(s.starts_with(string(values, 1)?))),
+        PureFunc::Translate => translate(s, string(values, 1)?, string(values, 2)?),
+        PureFunc::Overlay => overlay(s, values)?,
+        PureFunc::Regex | PureFunc::RegexFolded => {
+            let fold_case = func == PureFunc::RegexFolded;
+            let found = regex::matches(s, string(values, 1)?, fold_case)?;
+            return Ok(Val::bool(found));
+        }
+        PureFunc::RegexReplace => {
+            let flags = match values.len() {
+                4 => regex::Flags::parse(string(values, 3)?)?,
+                _ => regex::Flags::default(),
+            };
+            let (pattern, with) = (string(values, 1)?, string(values, 2)?);
+            limited(regex::replace(s, pattern, with, flags)?)?
+        }
         other => return Err(Error::internal(format!("{other:?} of a string"))),
     };
     Ok(Val::text(result))
@@ -94,6 +116,34 @@ pub fn concat_ws<'a>(args: &'a [Expr], env: &Env<'a>, calls: &mut dyn Calls) -> 
         }
     }
     Ok(Val::text(limited(result)?))
+}
+
+/// Each character of `from` becomes the one at its place in `to`; without one it goes.
+fn translate(s: &str, from: &str, to: &str) -> String {
+    let to: Vec<char> = to.chars().collect();
+    let become_ = |c: char| match from.chars().position(|f| f == c) {
+        Some(at) => to.get(at).copied(),
+        None => Some(c),
+    };
+    s.chars().filter_map(become_).collect()
+}
+
+/// `overlay(s placing new from start for count)`.
+fn overlay(s: &str, values: &[Val<'_>]) -> Result<String> {
+    let (new, start) = (string(values, 1)?, number(values, 2)?);
+    let count = match values.len() {
+        4 => number(values, 3)?,
+        _ => i32::try_from(new.chars().count()).unwrap_or(i32::MAX),
+    };
+    if start <= 0 {
+        return Err(Error::new("22011", "negative substring length not allowed"));
+    }
+    let end = start
+        .checked_add(count)
+        .ok_or_else(|| Error::new("22003", "integer out of range"))?;
+    let before = s.chars().take(start as usize - 1);
+    let after = s.chars().skip(usize::try_from(end - 1).unwrap_or(0));
+    limited(before.chain(new.chars()).chain(after).collect())
 }
 
 fn string<'v>(values: &'v [Val<'_>], i: usize) -> Result<&'v str> {

@@ -119,7 +119,6 @@ const KEEPALIVE_SECONDS: Kind = Kind::Int {
     unit: Unit::Seconds,
 };
 const LOG_LEVEL: Kind = Kind::Word(&["error", "warn", "info", "debug"]);
-const LANE: Kind = Kind::Word(&["auto", "tree", "general"]);
 const PRIORITY: Kind = Kind::Word(&["realtime", "nice", "slice", "ordinary"]);
 /// A wait for others that somebody looks on at.
 const PATIENCE: Kind = Kind::Int {
@@ -216,7 +215,6 @@ pub const PARAMS: &[Param] = &[
     session("transaction_deferrable", Kind::Bool, "off", "Whether this transaction is DEFERRABLE."),
     session("transaction_isolation", ISOLATION, "read committed", "Isolation level of this transaction."),
     session("transaction_read_only", Kind::Bool, "off", "Whether this transaction is read-only."),
-    session("query_lane", LANE, "auto", "Which executor runs a query that is no direct plan: by its cost, or one of them wherever it can."),
     session("work_mem", KILOBYTES, "65536", "Memory of a sort, hash table or group; more than that goes to a temporary file."),
 
     fact("block_size", "8192", "Size of a block."),

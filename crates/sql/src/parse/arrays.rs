@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, UnaryOperator, Value,
 };
 
@@ -128,6 +128,14 @@ pub fn element(ty: &DataType) -> Option<&DataType> {
         DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => Some(element),
         _ => None,
     }
+}
+
+/// The elements of an array that is written out.
+pub fn items(e: &Expr) -> Result<Option<Vec<Expr>>> {
+    Ok(match array(e)? {
+        Some(Array::Items(items)) => Some(items),
+        _ => None,
+    })
 }
 
 fn array(e: &Expr) -> Result<Option<Array>> {

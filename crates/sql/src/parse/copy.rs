@@ -1,6 +1,6 @@
 //! The COPY statement: `COPY t [(columns)] FROM STDIN | TO STDOUT [[WITH] options]`, new and old option syntax.
 
-use datafusion::sql::sqlparser::tokenizer::Token;
+use sqlparser::tokenizer::Token;
 
 use super::tokens::Words;
 use charset::Encoding;

@@ -3,9 +3,9 @@
 
 use std::any::TypeId;
 
-use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{Parser, ParserError};
 
 #[derive(Debug)]
 pub struct Postgres;

@@ -1,7 +1,7 @@
 //! FOR UPDATE and its kin, where PostgreSQL's grammar is wider than the parser's.
 
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::tokens::keyword;
 

@@ -1,8 +1,8 @@
 //! VACUUM, ANALYZE's list, LOCK TABLE, EXPLAIN, and the statements on sequences.
 
-use datafusion::sql::sqlparser::ast;
-use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::Token;
+use sqlparser::ast;
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::Token;
 
 use super::dialect::Postgres;
 use super::tokens::Words;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, FromTable, ObjectName, SetExpr, Statement, TableFactor, TableObject, TableWithJoins,
 };
 

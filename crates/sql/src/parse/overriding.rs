@@ -1,8 +1,8 @@
 //! OVERRIDING SYSTEM VALUE and OVERRIDING USER VALUE of an INSERT, which sqlparser's grammar does not have: taken out before it reads the statement, and kept in
 //! the tree in a field that is MySQL's, which nothing else sets in our dialect.
 
-use datafusion::sql::sqlparser::ast::{Insert, MysqlInsertPriority, SetExpr, Statement};
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use sqlparser::ast::{Insert, MysqlInsertPriority, SetExpr, Statement};
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Whose values an INSERT takes for identity columns, if it says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

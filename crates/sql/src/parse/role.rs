@@ -1,7 +1,7 @@
 //! CREATE, ALTER and DROP of roles, also in Oracle's form `create user x identified by y`; and statement texts without
 //! the passwords in them.
 
-use datafusion::sql::sqlparser::tokenizer::Token;
+use sqlparser::tokenizer::Token;
 
 use super::tokens::Words;
 use super::utility::Utility;

@@ -1,6 +1,6 @@
-//! Comparisons of rows as comparisons of their columns. DataFusion would compare them as records, in which a null is a value like others.
+//! Comparisons of rows as comparisons of their columns.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
+use sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 
 use super::arrays::{binary, joined};
 use crate::error::{Error, Result};

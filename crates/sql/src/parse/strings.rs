@@ -2,10 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{
-    Ident, Select, SelectItem, Statement, TableFactor, VisitMut, VisitorMut,
-};
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
+use sqlparser::ast::{Ident, Select, SelectItem, Statement, TableFactor, VisitMut, VisitorMut};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 use super::{near, tokens};
 use crate::error::{Error, Result};

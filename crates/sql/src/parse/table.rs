@@ -1,8 +1,8 @@
 //! `TABLE t`, which is `SELECT * FROM t`. The parser knows it within a query only, and takes what
 //! follows for a part of it.
 
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::tokens::keyword;
 

@@ -1,7 +1,7 @@
 //! A statement as a row of words, for the utility statements' grammar.
 
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use super::dialect::Postgres;
 use crate::bind::names;
@@ -99,8 +99,7 @@ impl<'s> Words<'s> {
     pub fn name(&mut self) -> Result<String> {
         match self.peek() {
             Some(Token::Word(w)) => {
-                let name =
-                    names::ident(&w.to_ident(datafusion::sql::sqlparser::tokenizer::Span::empty()));
+                let name = names::ident(&w.to_ident(sqlparser::tokenizer::Span::empty()));
                 self.at += 1;
                 Ok(name)
             }

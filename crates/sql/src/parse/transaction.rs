@@ -1,6 +1,6 @@
 //! Statements that begin, end and divide transactions, and their modes.
 
-use datafusion::sql::sqlparser::tokenizer::Token;
+use sqlparser::tokenizer::Token;
 
 use super::tokens::Words;
 use super::utility::Utility;

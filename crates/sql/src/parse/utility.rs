@@ -1,8 +1,8 @@
 //! Utility statements: transactions, settings, cursors, COPY, maintenance.
 
-use datafusion::sql::sqlparser::ast;
-use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::Token;
+use sqlparser::ast;
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::Token;
 
 use super::copy::{self, CopySpec};
 use super::dialect::Postgres;

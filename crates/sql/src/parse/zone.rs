@@ -1,6 +1,6 @@
 //! `SET TIME ZONE INTERVAL '+05:30' HOUR TO MINUTE`.
 
-use datafusion::sql::sqlparser::tokenizer::Token;
+use sqlparser::tokenizer::Token;
 
 use super::tokens::Words;
 use crate::error::{Error, Result};

@@ -8,6 +8,7 @@ pub mod calendar;
 mod datefield;
 mod datetime;
 mod float;
+pub mod interval;
 mod number;
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,13 @@
-//! Grouping: GROUP BY keys and aggregates over one pass of the input.
+//! Aggregates over all rows of the input; groups are the tree lane's.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Query, Select, SelectItem,
 };
 
 use super::output::{column_name, sort_keys};
-use super::whole::{self, WholeTable};
 use super::{Output, Planner, SortKey};
 use crate::bind::{Binder, Groups, Scope, Typed, names};
 use crate::error::{Error, Result};
@@ -29,29 +28,21 @@ pub enum AggFunc {
 
 #[derive(Clone, Debug)]
 pub struct Aggregate {
-    /// Over the input row. Empty: one group, even of no rows.
-    pub keys: Vec<Expr>,
     pub functions: Vec<(AggFunc, Option<Expr>)>,
-    /// Over the grouped row: keys, then aggregates.
+    /// Over the row of the aggregates.
     pub having: Option<Expr>,
     /// Rows come in such an order that the first value that is not NULL is the answer.
     pub first: bool,
-    /// How the vectorized lane would compute the groups, if all rows of one table are read for them.
-    pub whole: Option<WholeTable>,
 }
 
 impl Aggregate {
     pub fn input_exprs(&self) -> impl Iterator<Item = &Expr> {
-        self.keys
-            .iter()
-            .chain(self.functions.iter().filter_map(|(_, e)| e.as_ref()))
+        self.functions.iter().filter_map(|(_, e)| e.as_ref())
     }
 
     /// The order of rows in which the first value that is not NULL would be the answer: that of the least or the greatest value of one column.
     pub fn first_in(&self) -> Option<SortKey> {
-        let ([], [(func, Some(column @ Expr::Column(_)))]) =
-            (self.keys.as_slice(), self.functions.as_slice())
-        else {
+        let [(func, Some(column @ Expr::Column(_)))] = self.functions.as_slice() else {
             return None;
         };
         let descending = match func {
@@ -75,18 +66,17 @@ pub struct Grouping {
     pub having: Option<Expr>,
 }
 
-/// An aggregate as written, what it computes of what, and the column of the grouped row that has it.
+/// An aggregate as written, what it computes of what, and the column of their row that has it.
 pub type Call = (ast::Expr, AggFunc, Option<Expr>, Typed);
 
-/// Collects keys and aggregates while the clauses over groups are bound.
+/// Collects aggregates while the clauses over them are bound.
 struct Collector<'c> {
     input: Binder<'c>,
-    keys: Vec<(ast::Expr, Typed)>,
     functions: RefCell<Vec<Call>>,
 }
 
 impl Planner<'_> {
-    /// The grouping of a query that has one: GROUP BY, HAVING, or an aggregate anywhere in its clauses.
+    /// The aggregates of a query that has some, or HAVING.
     pub(super) fn grouping(
         &self,
         scope: &Scope,
@@ -96,27 +86,17 @@ impl Planner<'_> {
         let GroupByExpr::Expressions(keys, _) = &s.group_by else {
             return Err(Error::unsupported("GROUP BY ALL"));
         };
-        if keys.is_empty() && s.having.is_none() && !s.projection.iter().any(item_has_aggregate) {
+        if !keys.is_empty() {
+            return Err(Error::unsupported("GROUP BY in a direct plan"));
+        }
+        if s.having.is_none() && !s.projection.iter().any(item_has_aggregate) {
             return Ok(None);
         }
         let input = Binder::new(scope, self.params, "GROUP BY");
-        let mut collector = Collector {
+        let collector = Collector {
             input,
-            keys: Vec::new(),
             functions: RefCell::new(Vec::new()),
         };
-        for key in keys {
-            // A name is one of the input's columns before it is one of the output's.
-            let unknown = |e: Error| e.sqlstate() == "42703";
-            let is_name = matches!(key, ast::Expr::Identifier(_));
-            let key = match is_name && !collector.input.expr(key).is_err_and(unknown) {
-                true => key,
-                false => named_output(key, &s.projection)?,
-            };
-            let bound = collector.input.settle(collector.input.expr(key)?)?;
-            let bound = collector.input.without_padding(bound)?;
-            collector.keys.push((key.clone(), bound));
-        }
         let mut output = Output {
             columns: Vec::new(),
             exprs: Vec::new(),
@@ -147,16 +127,12 @@ impl Planner<'_> {
             Ok(binder.settle(binder.expr(e)?)?.expr)
         })?;
         let calls = collector.functions.into_inner();
-        let whole = whole::groups(scope, &collector.keys, &calls, s, q);
-        let keys = collector.keys.into_iter().map(|(_, t)| t.expr).collect();
         let functions = calls.into_iter().map(|(_, f, arg, _)| (f, arg)).collect();
         Ok(Some(Grouping {
             aggregate: Aggregate {
-                keys,
                 functions,
                 having: None,
                 first: false,
-                whole,
             },
             output,
             order,
@@ -165,54 +141,8 @@ impl Planner<'_> {
     }
 }
 
-/// A GROUP BY item may name an output column by alias or number.
-fn named_output<'e>(key: &'e ast::Expr, items: &'e [SelectItem]) -> Result<&'e ast::Expr> {
-    if let ast::Expr::Value(v) = key
-        && let ast::Value::Number(n, _) = &v.value
-    {
-        let item = n
-            .parse::<usize>()
-            .ok()
-            .and_then(|n| items.get(n.checked_sub(1)?));
-        return match item {
-            Some(SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }) => Ok(e),
-            _ => Err(Error::new(
-                "42P10",
-                format!("GROUP BY position {n} is not in select list"),
-            )),
-        };
-    }
-    if let ast::Expr::Identifier(i) = key {
-        for item in items {
-            if let SelectItem::ExprWithAlias { expr, alias } = item
-                && names::ident(alias) == names::ident(i)
-                && !expr_has_aggregate(expr)
-            {
-                return Ok(expr);
-            }
-        }
-    }
-    Ok(key)
-}
-
 impl Groups for Collector<'_> {
     fn lookup(&self, e: &ast::Expr) -> Result<Option<Typed>> {
-        if let Some(i) = self.keys.iter().position(|(key, _)| key == e) {
-            return Ok(Some(self.key(i)));
-        }
-        // `t.c` and `c` may be the same column.
-        if matches!(
-            e,
-            ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_)
-        ) && let Ok(Typed {
-            expr: Expr::Column(slot),
-            ..
-        }) = self.input.expr(e)
-        {
-            let same =
-                |(_, key): &(ast::Expr, Typed)| matches!(key.expr, Expr::Column(k) if k == slot);
-            return Ok(self.keys.iter().position(same).map(|i| self.key(i)));
-        }
         match e {
             ast::Expr::Function(f) => match aggregate_name(f) {
                 Some(name) => self.aggregate(e, f, &name).map(Some),
@@ -224,22 +154,13 @@ impl Groups for Collector<'_> {
 }
 
 impl Collector<'_> {
-    fn key(&self, i: usize) -> Typed {
-        let key = &self.keys[i].1;
-        Typed {
-            expr: Expr::Column(i),
-            ty: key.ty,
-            typmod: key.typmod,
-        }
-    }
-
     fn aggregate(&self, e: &ast::Expr, f: &ast::Function, name: &str) -> Result<Typed> {
         if let Some((.., column)) = self.functions.borrow().iter().find(|(seen, ..)| seen == e) {
             return Ok(column.clone());
         }
         let (func, arg, result) = self.resolve(f, name)?;
         let mut functions = self.functions.borrow_mut();
-        let column = Typed::new(Expr::Column(self.keys.len() + functions.len()), result);
+        let column = Typed::new(Expr::Column(functions.len()), result);
         functions.push((e.clone(), func, arg, column.clone()));
         Ok(column)
     }
@@ -278,6 +199,8 @@ impl Collector<'_> {
                 format!("function {name}({}) does not exist", arg.ty.name()),
             )
         };
+        // Their overflow is the tree lane's to notice.
+        let of_floats = || Error::unsupported("sums of floats in a direct plan");
         let ty = arg.ty;
         match name {
             "count" => Ok((AggFunc::Count, Some(arg.expr), Int8)),
@@ -285,18 +208,18 @@ impl Collector<'_> {
                 let result = match ty {
                     Int2 | Int4 => Int8,
                     Int8 | Numeric => Numeric,
-                    Float4 | Float8 => ty,
+                    Float4 | Float8 => return Err(of_floats()),
                     _ => return Err(missing()),
                 };
                 Ok((AggFunc::Sum(ty), Some(arg.expr), result))
             }
             "avg" => {
-                let result = match ty {
-                    Int2 | Int4 | Int8 | Numeric => Numeric,
-                    Float4 | Float8 => Float8,
+                match ty {
+                    Int2 | Int4 | Int8 | Numeric => {}
+                    Float4 | Float8 => return Err(of_floats()),
                     _ => return Err(missing()),
-                };
-                Ok((AggFunc::Avg(ty), Some(arg.expr), result))
+                }
+                Ok((AggFunc::Avg(ty), Some(arg.expr), Numeric))
             }
             _ => {
                 if matches!(ty, Bool | Uuid | Bytea | Void) {

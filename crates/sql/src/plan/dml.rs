@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use block::value::Datum;
-use datafusion::sql::sqlparser::ast::{
-    self, Delete, FromTable, SelectItem, TableFactor, TableWithJoins, Update,
-};
+use sqlparser::ast::{self, Delete, FromTable, SelectItem, TableFactor, TableWithJoins, Update};
 
 use super::path::conjuncts;
 use super::{Output, Planner, TableAccess};

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
+use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
 
 use super::path::{Path, conjoin, conjuncts};
 use super::select::{SortKey, Source};
 use super::{Planner, TableAccess};
-use crate::bind::{Binder, Scope, ScopeColumn, common_type, names};
+use crate::bind::{Binder, Scope, ScopeColumn, call_of, common_type, names};
 use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -122,7 +122,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A user's table; anything else may be a catalog or a view, which the general lane knows.
+    /// A user's table; anything else may be a catalog or a view, which the tree lane knows.
     fn known_table(&self, name: &ast::ObjectName) -> Result<Arc<Table>> {
         let q = names::Qualified::new(name)?;
         let table = if q.in_public() {
@@ -132,7 +132,7 @@ impl Planner<'_> {
         };
         table
             .cloned()
-            .ok_or_else(|| Error::unsupported("relation of the general lane"))
+            .ok_or_else(|| Error::unsupported("this relation in a direct plan"))
     }
 
     fn series(
@@ -221,7 +221,7 @@ impl Planner<'_> {
     ) -> Result<()> {
         let none = Scope::default();
         let binder = Binder::new(&none, self.params, "FROM");
-        let bound = binder.expr(&crate::olap::call_of(name, args))?;
+        let bound = binder.expr(&call_of(name, args))?;
         if bound.ty == SqlType::Unknown {
             return Err(Error::unsupported(format!("function {name} in FROM")));
         }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, ConflictTarget, Insert, OnConflictAction, OnInsert, SetExpr, TableObject,
 };
 
 use super::dml::{RowRules, is_default, no_column};
-use super::supply::{General, is_general, one_row};
-use super::{Feed, Output, Planner, SelectPlan};
+use super::supply::{Feed, FeedPlanner, is_left_to_tree, one_row};
+use super::{Output, Planner, SelectPlan};
 use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, Typed, names};
 use crate::dict::{Column, Identity, Table};
@@ -32,8 +32,8 @@ pub enum InsertSource {
     Rows(Vec<Vec<Expr>>),
     /// The query's rows, and the values for all columns over them.
     Query(Box<SelectPlan>, Vec<Expr>),
-    /// The same from the general lane; for each of its rows one or several, as there are lists of values.
-    General(Feed, Vec<Vec<Expr>>),
+    /// The same from the tree lane; for each of its rows one or several, as there are lists of values.
+    Fed(Feed, Vec<Vec<Expr>>),
 }
 
 /// What is to happen to a row that meets another with its key.
@@ -58,7 +58,7 @@ impl Planner<'_> {
         &self,
         i: &Insert,
         with: Option<ast::With>,
-        general: &General<'_>,
+        feed: &FeedPlanner<'_>,
     ) -> Result<(InsertPlan, Option<Output>)> {
         if i.overwrite || i.replace_into || i.or.is_some() || i.ignore || !i.assignments.is_empty()
         {
@@ -96,7 +96,7 @@ impl Planner<'_> {
                     }
                     match supplied.is_empty() {
                         true => InsertSource::Rows(rows),
-                        false => self.supplied_rows(&table, &target, rows, &supplied, general)?,
+                        false => self.supplied_rows(&table, &target, rows, &supplied, feed)?,
                     }
                 }
                 _ => {
@@ -107,7 +107,7 @@ impl Planner<'_> {
                         }
                         q.with = with;
                     }
-                    self.insert_query(&table, &target, &q, general)?
+                    self.insert_query(&table, &target, &q, feed)?
                 }
             },
         };
@@ -224,7 +224,7 @@ impl Planner<'_> {
             let value = match binder.expr(value) {
                 Ok(bound) => binder.assign(bound, c.ty(), c.typmod, &c.name)?.expr,
                 // Subqueries, above all. Its place is settled once the query is planned.
-                Err(e) if is_general(&e) => {
+                Err(e) if is_left_to_tree(&e) => {
                     supplied.push(Supplied {
                         value: value.clone(),
                         column,
@@ -238,17 +238,17 @@ impl Planner<'_> {
         self.full_row(table, given)
     }
 
-    /// Rows of values of which the general lane computes some, all of them as the one row of one query.
+    /// Rows of values of which the tree lane computes some, all of them as the one row of one query.
     fn supplied_rows(
         &self,
         table: &Table,
         target: &Target,
         mut rows: Vec<Vec<Expr>>,
         supplied: &[Supplied],
-        general: &General<'_>,
+        feed: &FeedPlanner<'_>,
     ) -> Result<InsertSource> {
         let query = one_row(supplied.iter().map(|s| s.value.clone()))?;
-        let (query, given) = general(&query)?;
+        let (query, given) = feed(&query)?;
         let scope = Scope::default();
         let binder = Binder::new(&scope, self.params, "VALUES");
         for row in &mut rows {
@@ -268,7 +268,7 @@ impl Planner<'_> {
                 row[column] = binder.assign(value, c.ty(), c.typmod, &c.name)?.expr;
             }
         }
-        Ok(InsertSource::General(query, rows))
+        Ok(InsertSource::Fed(query, rows))
     }
 
     /// Values for all columns: the given ones, and defaults for the others.
@@ -288,13 +288,13 @@ impl Planner<'_> {
         table: &Table,
         target: &Target,
         q: &ast::Query,
-        general: &General<'_>,
+        feed: &FeedPlanner<'_>,
     ) -> Result<InsertSource> {
         // A literal without a type takes that of the column it goes to, which a direct plan does not
         // know. But only a direct plan locks rows here.
         let untyped = match has_untyped_literal(q) {
-            true => match general(q) {
-                Err(e) if is_general(&e) => None,
+            true => match feed(q) {
+                Err(e) if is_left_to_tree(&e) => None,
                 planned => Some(planned?),
             },
             false => None,
@@ -307,8 +307,8 @@ impl Planner<'_> {
         };
         let given = match direct {
             Ok((plan, output)) => (Ok(plan), output.columns),
-            Err(e) if is_general(&e) => {
-                let (query, columns) = general(q)?;
+            Err(e) if is_left_to_tree(&e) => {
+                let (query, columns) = feed(q)?;
                 (Err(query), columns)
             }
             Err(e) => return Err(e),
@@ -346,7 +346,7 @@ impl Planner<'_> {
         let row = self.full_row(table, given)?;
         Ok(match query {
             Ok(plan) => InsertSource::Query(Box::new(plan), row),
-            Err(query) => InsertSource::General(query, vec![row]),
+            Err(query) => InsertSource::Fed(query, vec![row]),
         })
     }
 }
@@ -374,7 +374,7 @@ fn has_untyped_literal(q: &ast::Query) -> bool {
     })
 }
 
-/// A value of an INSERT that the general lane computes.
+/// A value of an INSERT that the tree lane computes.
 struct Supplied {
     value: ast::Expr,
     column: usize,

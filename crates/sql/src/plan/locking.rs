@@ -1,7 +1,7 @@
 //! The locking clauses of a query, in PostgreSQL's words and meaning.
 
-use datafusion::sql::sqlparser::ast::{self, Ident, LockType, NonBlock, ObjectName};
 use engine::RowLock;
+use sqlparser::ast::{self, LockType, NonBlock, ObjectName};
 
 use super::select::LockRows;
 use crate::bind::names;
@@ -22,23 +22,6 @@ impl Wanted {
             lock: self.lock.max(o.lock),
             how: self.how.max(o.how),
         })
-    }
-
-    /// A clause that asks for it of all tables.
-    pub fn clause(self) -> ast::LockClause {
-        let key = matches!(self.lock, RowLock::KeyShare | RowLock::NoKeyUpdate);
-        ast::LockClause {
-            lock_type: match self.lock.is_shared() {
-                true => LockType::Share,
-                false => LockType::Update,
-            },
-            of: key.then(|| vec![Ident::with_quote('"', KEY_LOCK)].into()),
-            nonblock: match self.how {
-                LockRows::Wait => None,
-                LockRows::NoWait => Some(NonBlock::Nowait),
-                LockRows::SkipLocked => Some(NonBlock::SkipLocked),
-            },
-        }
     }
 }
 

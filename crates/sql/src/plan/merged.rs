@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, BinaryOperator, Expr, Ident, Join, JoinConstraint, JoinOperator, Query, Select,
     SelectItem, SetExpr, TableFactor, TableWithJoins, VisitMut, VisitorMut,
 };
@@ -14,7 +14,6 @@ use datafusion::sql::sqlparser::ast::{
 use crate::bind::{common_type, names};
 use crate::dict::Dict;
 use crate::error::{Error, Result};
-use crate::olap;
 use crate::parse;
 use crate::plan::column_name;
 use crate::types::SqlType;
@@ -248,9 +247,7 @@ impl Names<'_> {
                 return Some(columns.into_iter().map(|c| (c, None)).collect());
             }
         }
-        let ours = [olap::target::SCHEMA, olap::WITH_ROW_IDS];
-        let known = name.in_public() || name.schema.as_deref().is_some_and(|s| ours.contains(&s));
-        if let Some(table) = self.dict.table(&name.name).filter(|_| known) {
+        if let Some(table) = self.dict.table(&name.name).filter(|_| name.in_public()) {
             let columns = table.live_columns();
             return Some(
                 columns

@@ -1,23 +1,21 @@
 //! Direct plans: statements compiled once into steps over the engine, and run without planning.
 //!
 //! A plan holds the definitions it was made from; the executor locks the tables, then checks that these are still the
-//! dictionary's. What a direct plan cannot express answers 0A000 here, upon which a SELECT goes to the general lane.
+//! dictionary's. What a direct plan cannot express answers 0A000 here, upon which the tree lane takes it.
 
 pub mod aggregate;
 pub mod dml;
 mod estimate;
-mod feed;
-pub mod found;
 mod from;
 mod insert;
 mod keys;
+pub mod lockable;
 pub mod locking;
 pub mod merged;
 mod output;
 pub mod path;
 pub mod select;
 pub mod supply;
-mod whole;
 
 use std::sync::Arc;
 
@@ -28,14 +26,11 @@ use crate::expr::Expr;
 
 pub use aggregate::{AggFunc, Aggregate, finds_call};
 pub use dml::{DeletePlan, RowRules, UpdatePlan};
-pub use feed::Feed;
-pub use found::FoundRows;
 pub use insert::{Conflict, ConflictUpdate, InsertPlan, InsertSource};
 pub use output::column_name;
-pub use path::{KeyBound, Path, key_column};
+pub use path::{KeyBound, Path};
 pub use select::{LockRows, SelectPlan, SortKey, Source};
 pub use supply::SuppliedWrite;
-pub use whole::WholeTable;
 
 /// One table and how its rows are found.
 #[derive(Clone, Debug)]

@@ -1,8 +1,6 @@
 //! Select lists and ORDER BY: which columns a result has, and what they are called.
 
-use datafusion::sql::sqlparser::ast::{
-    self, OrderByKind, Query, SelectItem, SelectItemQualifiedWildcardKind,
-};
+use sqlparser::ast::{self, OrderByKind, Query, SelectItem, SelectItemQualifiedWildcardKind};
 
 use super::select::SortKey;
 use super::{Output, Planner};

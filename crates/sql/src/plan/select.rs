@@ -1,20 +1,15 @@
 //! Direct plans of SELECT and VALUES: no table, one table, or two joined by index.
 
-use std::sync::Arc;
-
 use block::value::Datum;
-use datafusion::sql::sqlparser::ast::{
-    self, Distinct, GroupByExpr, LimitClause, Query, Select, SetExpr,
-};
+use sqlparser::ast::{self, Distinct, GroupByExpr, LimitClause, Query, Select, SetExpr};
 
-use super::found::check_lockable;
 use super::from::Item;
+use super::lockable::check_lockable;
 use super::locking::{Clause, Wanted, kind};
 use super::output::sort_keys;
 use super::path::{Path, conjoin, conjuncts};
-use super::{Aggregate, Output, Planner, TableAccess, WholeTable};
+use super::{Aggregate, Output, Planner, TableAccess};
 use crate::bind::{Binder, Scope, Typed, common_type};
-use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
@@ -35,20 +30,6 @@ pub struct SelectPlan {
     pub locks: Vec<LockedTable>,
     /// With `locks`: the whole condition, for rows that changed since they were found.
     pub condition: Option<Expr>,
-}
-
-impl SelectPlan {
-    /// The table of which all rows are read only to be aggregated, and how the vectorized lane would do that.
-    pub fn aggregated_whole(&self) -> Option<(&Arc<Table>, &WholeTable)> {
-        match (&self.source, &self.aggregate) {
-            (Source::Table(access), Some(aggregate)) => {
-                let whole = matches!(access.path, Path::Full) && self.locks.is_empty();
-                let groups = aggregate.whole.as_ref().filter(|_| whole)?;
-                Some((&access.table, groups))
-            }
-            _ => None,
-        }
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -234,6 +215,11 @@ impl Planner<'_> {
         };
         let (mut source, filter, ordered) =
             self.source(items, terms, on, left, wanted_order, most)?;
+        if aggregate.is_some() && reads_all(&source) && !(ordered && !first.is_empty()) {
+            return Err(Error::unsupported(
+                "aggregates of a whole table in a direct plan",
+            ));
+        }
         let order = if ordered && aggregate.is_none() {
             Vec::new()
         } else {
@@ -300,6 +286,12 @@ impl Planner<'_> {
             Some(other) => Err(Error::unsupported(format!("{other}"))),
         }
     }
+}
+
+/// Whether a table is read as a whole.
+fn reads_all(source: &Source) -> bool {
+    let full = |a: &&TableAccess| matches!(a.path, Path::Full);
+    source.accesses().iter().any(full)
 }
 
 /// How many rows LIMIT and OFFSET let a query look at; infinitely many if only the execution knows. `None` without LIMIT.

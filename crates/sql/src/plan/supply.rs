@@ -1,4 +1,4 @@
-//! Writes whose rows a query of the general lane supplies: INSERT of whatever query, UPDATE ... FROM, DELETE ... USING, conditions and values with
+//! Writes whose rows a query of the tree lane supplies: INSERT of whatever query, UPDATE ... FROM, DELETE ... USING, conditions and values with
 //! subqueries, and WITH before any of them.
 //!
 //! The query gives, for each row to be changed, its row id and the values that the write needs; what the direct lane can compute
@@ -7,23 +7,31 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, Delete, FromTable, Ident, Query, SelectItem, SetExpr, TableAlias, TableFactor,
     TableWithJoins, Update, UpdateTableFromKind, With,
 };
 
 use super::dml::no_column;
-use super::{Feed, Output, Planner, RowRules};
+use super::{Output, Planner, RowRules};
 use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, ScopeColumn, Typed, names};
 use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::olap;
 use crate::parse::{self, Command};
 
+/// A query whose rows feed a write.
+pub type Feed = Arc<crate::query::Plan>;
+
+/// Schema under which a query finds the target of its write with the row ids. No user can have one of
+/// that name.
+pub const TARGET_SCHEMA: &str = "braid$target";
+/// Name of that column, after all others.
+pub const ROW_ID: &str = "braid$row";
+
 /// Plans a query that feeds another step.
-pub type General<'g> = dyn Fn(&Query) -> Result<(Feed, Vec<ColumnDesc>)> + 'g;
+pub type FeedPlanner<'g> = dyn Fn(&Query) -> Result<(Feed, Vec<ColumnDesc>)> + 'g;
 
 /// An UPDATE or DELETE of rows that a query finds.
 pub struct SuppliedWrite {
@@ -51,8 +59,8 @@ struct Supply<'a> {
     selection: Option<&'a ast::Expr>,
 }
 
-/// Whether a refusal of the direct lane leaves the statement to the general one.
-pub fn is_general(e: &Error) -> bool {
+/// Whether a refusal of the direct lane leaves the statement to the tree lane.
+pub fn is_left_to_tree(e: &Error) -> bool {
     matches!(e.sqlstate(), "0A000" | "42883")
 }
 
@@ -61,7 +69,7 @@ impl Planner<'_> {
         &self,
         u: &Update,
         with: Option<With>,
-        general: &General<'_>,
+        feed: &FeedPlanner<'_>,
     ) -> Result<(SuppliedWrite, Option<Output>)> {
         if u.or.is_some() || !u.order_by.is_empty() || u.limit.is_some() || u.output.is_some() {
             return Err(Error::unsupported("this form of UPDATE"));
@@ -86,7 +94,7 @@ impl Planner<'_> {
                         supply.unambiguous(&value)?;
                         Ok(e)
                     }
-                    Err(e) if is_general(&e) || matches!(e.sqlstate(), "42703" | "42P01") => {
+                    Err(e) if is_left_to_tree(&e) || matches!(e.sqlstate(), "42703" | "42P01") => {
                         Err(supply.item(value))
                     }
                     Err(e) => return Err(e),
@@ -94,7 +102,7 @@ impl Planner<'_> {
             ));
         }
         let extras = supply.extras(u.returning.as_deref())?;
-        let (query, given) = supply.plan(general)?;
+        let (query, given) = supply.plan(feed)?;
         let binder = Binder::new(&supply.scope, self.params, "UPDATE");
         let mut set = Vec::new();
         for (at, value) in values {
@@ -127,7 +135,7 @@ impl Planner<'_> {
         &self,
         d: &Delete,
         with: Option<With>,
-        general: &General<'_>,
+        feed: &FeedPlanner<'_>,
     ) -> Result<(SuppliedWrite, Option<Output>)> {
         if !d.tables.is_empty() || !d.order_by.is_empty() || d.limit.is_some() || d.output.is_some()
         {
@@ -140,7 +148,7 @@ impl Planner<'_> {
         let using = d.using.clone().unwrap_or_default();
         let mut supply = self.supply(target, with, using, d.selection.as_ref())?;
         let extras = supply.extras(d.returning.as_deref())?;
-        let (query, given) = supply.plan(general)?;
+        let (query, given) = supply.plan(feed)?;
         self.supplied(supply, query, &given, extras, None, d.returning.as_deref())
     }
 
@@ -278,13 +286,13 @@ impl Supply<'_> {
     }
 
     /// Puts the query together and plans it.
-    fn plan(&self, general: &General<'_>) -> Result<(Feed, Vec<ColumnDesc>)> {
+    fn plan(&self, feed: &FeedPlanner<'_>) -> Result<(Feed, Vec<ColumnDesc>)> {
         let quoted = |name: &str| Ident::with_quote('"', name);
         let mut query = empty_query()?;
         let SetExpr::Select(select) = &mut *query.body else {
             return Err(Error::internal("a query that is no SELECT"));
         };
-        let row_id = vec![quoted(&self.alias), quoted(olap::target::ROW_ID)];
+        let row_id = vec![quoted(&self.alias), quoted(ROW_ID)];
         select.projection = std::iter::once(ast::Expr::CompoundIdentifier(row_id))
             .chain(self.items.iter().cloned())
             .map(SelectItem::UnnamedExpr)
@@ -296,7 +304,7 @@ impl Supply<'_> {
         else {
             return Err(Error::internal("a query without a table"));
         };
-        *name = vec![quoted(olap::target::SCHEMA), quoted(&self.table.name)].into();
+        *name = vec![quoted(TARGET_SCHEMA), quoted(&self.table.name)].into();
         *alias = Some(TableAlias {
             explicit: true,
             name: quoted(&self.alias),
@@ -306,7 +314,7 @@ impl Supply<'_> {
         select.from.extend(self.from.iter().cloned());
         select.selection = self.selection.cloned();
         query.with = self.with.clone();
-        general(&query)
+        feed(&query)
     }
 }
 

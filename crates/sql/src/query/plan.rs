@@ -36,8 +36,6 @@ pub struct Plan {
     pub shared: Vec<Arc<Shared>>,
     /// How many parameters of the statement it was planned with: the first registers.
     pub parameters: usize,
-    /// In units of a row that is looked at.
-    pub cost: f64,
     /// Tables that are read, and those of which rows are locked.
     pub tables: Vec<(Arc<Table>, crate::parse::utility::TableLock)>,
 }
@@ -138,13 +136,26 @@ pub struct Values {
     pub into: Vec<Register>,
 }
 
-/// `generate_series(start, stop, step)`, as a relation, or for each row below as part of its select
+/// What a function gives that gives several rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SeriesOf {
+    /// `generate_series(start, stop[, step])`.
+    Numbers,
+    /// The same of timestamps: start, stop, and months, days and microseconds of the step.
+    Times,
+    /// `unnest(array)`, the array in text form; its elements are of the series' type.
+    Elements,
+    /// `unnest(array[..])`: the elements.
+    List,
+}
+
+/// A function that gives several rows, as a relation, or for each row below as part of its select
 /// list.
 #[derive(Debug)]
 pub struct Series {
-    pub start: Expr,
-    pub stop: Expr,
-    pub step: Option<Expr>,
+    pub of: SeriesOf,
+    /// As [`SeriesOf`] says.
+    pub args: Vec<Expr>,
     pub ty: SqlType,
     pub into: Register,
     /// WITH ORDINALITY.

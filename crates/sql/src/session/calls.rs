@@ -102,6 +102,7 @@ impl Calls for Core {
                 }
                 Val::bool(held)
             }
+            Catalog(at) => Val::Own(self.catalog_function(at, args)?),
             AdvisoryUnlockAll => {
                 self.engine.advisory_unlock_all();
                 void()
@@ -144,7 +145,7 @@ fn advisory_key(args: &[Val<'_>]) -> Result<engine::AdvisoryKey> {
 pub fn relation_name(text: &str) -> Result<String> {
     let e = crate::parse::expression(text)
         .map_err(|_| Error::new("42602", format!("invalid name syntax: \"{text}\"")))?;
-    use datafusion::sql::sqlparser::ast::Expr;
+    use sqlparser::ast::Expr;
     match e {
         Expr::Identifier(i) => Ok(names::ident(&i)),
         Expr::CompoundIdentifier(path) => match path.as_slice() {
@@ -166,6 +167,29 @@ pub fn relation_name(text: &str) -> Result<String> {
 }
 
 impl Core {
+    /// A function over the catalogs. What it asks is looked up once for a statement of the tree lane.
+    fn catalog_function(&mut self, at: usize, args: &[Val<'_>]) -> Result<Datum> {
+        let Some(function) = crate::views::functions::ALL.get(at) else {
+            return Err(Error::internal("a function that is not there"));
+        };
+        if function.strict && args.iter().any(Val::is_null) {
+            return Ok(Datum::Null);
+        }
+        let values: Vec<Datum> = args.iter().map(|v| v.clone().into_datum()).collect();
+        let context = match self.running.context.take() {
+            Some(context) => context,
+            None => Box::new(crate::views::Context::new(self)),
+        };
+        let value = (function.call)(&context, &values);
+        for warning in context.take_warnings() {
+            self.notice("WARNING", "01000", warning);
+        }
+        if self.running.is_statement {
+            self.running.context = Some(context);
+        }
+        value
+    }
+
     fn local_now(&self) -> i64 {
         self.transaction_start
             + i64::from(self.io.time_zone.offset_at(self.transaction_start)) * 1_000_000

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use block::ObjectId;
-use datafusion::sql::sqlparser::ast;
+use sqlparser::ast;
 
 use super::planning::{Planned, plan_alone};
 use super::statement::{Portal, Statement, Tables};
@@ -128,8 +128,7 @@ impl SqlSession {
     /// A statement from the plan cache, or planned with the dictionary of this version or a later
     /// one.
     fn planned(&mut self, version: u64, sql: &str, param_oids: &[u32]) -> Result<Arc<Statement>> {
-        let shared =
-            !self.core.has_own_dict() && self.core.settings.hot().lane == super::Lane::Auto;
+        let shared = !self.core.has_own_dict();
         let plans = &self.core.database.plans;
         if shared && let Some(known) = plans.get(version, sql, param_oids) {
             self.refuse_if_failed(&known)?;

@@ -11,8 +11,8 @@ use crate::api::{Completion, RowSink, Tag};
 use crate::error::{Error, Result};
 use crate::exec::select::{SelectRun, run_point};
 use crate::exec::sort::Spool;
-use crate::exec::{dml, found, supply};
-use crate::plan::SelectPlan;
+use crate::exec::{dml, supply};
+use crate::plan::{InsertSource, SelectPlan};
 use crate::query;
 
 impl SqlSession {
@@ -103,9 +103,16 @@ impl SqlSession {
                 max_rows,
                 sink,
                 Tag::Insert,
-                |core, params, sink| {
-                    let snapshot = core.engine.snapshot()?;
-                    dml::insert(plan, core, params, snapshot, sink)
+                |core, params, sink| match &plan.source {
+                    InsertSource::Fed(query, _) if query.locks_rows() => {
+                        supply::restarted(core, sink, &mut |core, snapshot, kept| {
+                            dml::insert(plan, core, params, snapshot, kept).map(Some)
+                        })
+                    }
+                    _ => {
+                        let snapshot = core.engine.snapshot()?;
+                        dml::insert(plan, core, params, snapshot, sink)
+                    }
                 },
             ),
             Kind::Update(plan) => self.write(
@@ -145,29 +152,11 @@ impl SqlSession {
                     |core, params, sink| supply::write(plan, core, params, sink),
                 )
             }
-            Kind::Found(plan) => self.write(
-                portal,
-                true,
-                max_rows,
-                sink,
-                |n| Tag::Rows("SELECT", n),
-                |core, params, sink| found::run(plan, core, params, sink),
-            ),
             Kind::Ddl(statement) => {
                 let tag = self.run_ddl(statement)?;
                 self.end_of_statement();
                 portal.run = Run::Done;
                 Ok(Completion::Complete(tag))
-            }
-            Kind::General(query) => {
-                let snapshot = self.core.engine.snapshot()?;
-                portal.run = Run::General(Box::new(crate::olap::start(
-                    query,
-                    &mut self.core,
-                    &portal.params,
-                    snapshot,
-                )?));
-                self.resume(portal, max_rows, sink)
             }
             Kind::Tree(plan) if plan.locks_rows() => self.write(
                 portal,
@@ -204,9 +193,8 @@ impl SqlSession {
         snapshot: Snapshot,
     ) -> Result<Run> {
         let (core, params) = (&mut self.core, &portal.params);
-        let groups = portal.statement.groups(core, params, snapshot)?;
         let run = SelectRun::start(plan, core, params, snapshot)?;
-        Ok(Run::Select(Box::new(run.with_groups(groups))))
+        Ok(Run::Select(Box::new(run)))
     }
 
     /// Runs a write. Its RETURNING rows go to the client as they come, unless it wants only some: then the write is
@@ -246,7 +234,6 @@ impl SqlSession {
                 };
                 run.run(plan, &mut self.core, &portal.params, max_rows, sink)?
             }
-            Run::General(run) => run.run(&mut self.core, max_rows, sink)?,
             Run::Tree(run) => run.run(&mut self.core, max_rows, sink)?,
             Run::Rows(rows, tag) => {
                 let tag = *tag;
@@ -275,8 +262,7 @@ impl SqlSession {
         Ok(Completion::Complete(Tag::Rows("SELECT", sent)))
     }
 
-    /// The statement is over for now: its snapshot makes room for the next one's, so the portal has a registration of its own. (A
-    /// run of the general lane has had one for each of its tables from the start.)
+    /// The statement is over for now: its snapshot makes room for the next one's, so the portal has a registration of its own.
     fn suspend(&mut self, portal: &mut Portal) -> Result<()> {
         let snapshot = match &portal.run {
             Run::Select(run) => Some(run.snapshot()),
@@ -302,13 +288,6 @@ impl SqlSession {
         let statement = portal.statement.clone();
         self.refuse_writes(&statement)?;
         // Where rows are locked before any is given, that is done now.
-        if let Kind::Found(plan) = &statement.kind {
-            let mut kept = Spool::new(&self.core);
-            let count = found::run(plan, &mut self.core, &portal.params, &mut kept)?;
-            self.end_of_statement();
-            portal.run = Run::Rows(kept.finish()?, Tag::Rows("SELECT", count));
-            return Ok(());
-        }
         if let Kind::Tree(plan) = &statement.kind
             && plan.locks_rows()
         {
@@ -325,12 +304,6 @@ impl SqlSession {
                 let run = query::Run::start(plan, &self.core, &portal.params, snapshot)?;
                 Run::Tree(Box::new(run))
             }
-            Kind::General(query) => Run::General(Box::new(crate::olap::start(
-                query,
-                &mut self.core,
-                &portal.params,
-                snapshot,
-            )?)),
             _ => return Err(Error::internal("a cursor of what is no query")),
         };
         self.suspend(portal)

@@ -47,7 +47,6 @@ pub struct Hot {
     pub idle_in_transaction_ms: u64,
     pub idle_session_ms: u64,
     pub work_mem_bytes: usize,
-    pub lane: Lane,
     pub connection: ConnectionSettings,
 }
 
@@ -61,16 +60,6 @@ pub struct ConnectionSettings {
     pub keepalives_interval_s: u32,
     pub keepalives_count: u32,
     pub user_timeout_ms: u32,
-}
-
-/// The parameter `query_lane`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Lane {
-    /// By a query's cost.
-    #[default]
-    Auto,
-    Tree,
-    General,
 }
 
 impl Hot {
@@ -115,11 +104,6 @@ impl Settings {
             idle_in_transaction_ms: self.milliseconds("idle_in_transaction_session_timeout"),
             idle_session_ms: self.milliseconds("idle_session_timeout"),
             work_mem_bytes: self.kilobytes("work_mem"),
-            lane: match self.get("query_lane").as_str() {
-                "tree" => Lane::Tree,
-                "general" => Lane::General,
-                _ => Lane::Auto,
-            },
             connection: ConnectionSettings {
                 check_interval_ms: self.milliseconds("client_connection_check_interval"),
                 keepalives_idle_s: self.number("tcp_keepalives_idle"),

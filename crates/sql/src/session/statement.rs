@@ -1,31 +1,24 @@
 //! Statements: parsed, bound and planned once, shared by all sessions; and portals, their executions.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
 
 use block::value::Datum;
-use datafusion::sql::sqlparser::ast;
-use engine::Snapshot;
+use sqlparser::ast;
 
+use super::SqlSession;
 use super::planning::plan_sql;
-use super::{Core, SqlSession};
 use crate::api::{ColumnDesc, Params};
 use crate::bind::ParamTypes;
 use crate::dict::Table;
 use crate::error::{Error, Result};
-use crate::exec::select::{SelectRun, is_for_direct_lane};
+use crate::exec::select::SelectRun;
 use crate::exec::sort::Rows;
 use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, Utility};
 use crate::pgtype;
-use crate::plan::{
-    DeletePlan, Feed, FoundRows, InsertPlan, InsertSource, SelectPlan, SuppliedWrite, UpdatePlan,
-};
+use crate::plan::{DeletePlan, InsertPlan, SelectPlan, SuppliedWrite, UpdatePlan};
 use crate::types::SqlType;
-
-/// Groups of a whole table of at least so many blocks (8 MiB) are computed by the general lane: from here on what it takes to plan there, a fraction of a
-/// millisecond, is made up for.
-const LARGE_TABLE_BLOCKS: u64 = 1024;
 
 /// A statement, parsed, bound and planned; shared among sessions.
 pub struct Statement {
@@ -40,7 +33,6 @@ pub struct Statement {
     usage: super::usage::Usage,
     /// Object id of the role for which it was planned first. Others may run it, by the same text.
     planned_for: u32,
-    vectorized: OnceLock<Option<crate::olap::Query>>,
     /// Set if it compares with arrays that are parameters.
     arrays: Option<Box<Arrays>>,
 }
@@ -68,14 +60,10 @@ pub(crate) enum Kind {
     Insert(Box<InsertPlan>),
     Update(Box<UpdatePlan>),
     Delete(Box<DeletePlan>),
-    /// An UPDATE or DELETE of rows that a query of the general lane finds.
+    /// An UPDATE or DELETE of rows that a query of the tree lane finds.
     Supplied(Box<SuppliedWrite>),
     Utility(Utility),
     Ddl(Box<ast::Statement>),
-    /// A query of the general lane whose rows are locked.
-    Found(Box<FoundRows>),
-    /// A query of the general lane.
-    General(crate::olap::Query),
     /// A query of the tree lane.
     Tree(Arc<crate::query::Plan>),
 }
@@ -106,8 +94,7 @@ impl Statement {
         match self.kind {
             Kind::Empty | Kind::Utility(_) => "utility",
             Kind::Ddl(_) => "definition",
-            Kind::General(_) | Kind::Supplied(_) | Kind::Found(_) => "general",
-            Kind::Tree(_) => "tree",
+            Kind::Tree(_) | Kind::Supplied(_) => "tree",
             _ => "direct",
         }
     }
@@ -121,9 +108,7 @@ impl Statement {
             Kind::Delete(_) => Some("DELETE"),
             Kind::Supplied(plan) if plan.set.is_some() => Some("UPDATE"),
             Kind::Supplied(_) => Some("DELETE"),
-            Kind::Found(_) => Some(LOCKS),
             Kind::Select(plan) => locks(plan).then_some(LOCKS),
-            Kind::General(query) => query.reads().1.any(locks).then_some(LOCKS),
             Kind::Tree(plan) => plan.locks_rows().then_some(LOCKS),
             Kind::Ddl(statement) => crate::ddl::command(statement),
             Kind::Empty | Kind::Utility(_) => None,
@@ -134,59 +119,14 @@ impl Statement {
     pub(crate) fn is_transaction_exit(&self) -> bool {
         matches!(&self.kind, Kind::Utility(u) if super::resolve::ends_transaction(u))
     }
-    /// The general lane's query for the groups of this SELECT, if it aggregates a table that is by now so large that vectors over several threads are
-    /// faster. `None` also where that lane does not take the query, or would give other values.
-    pub(crate) fn vectorized(&self, core: &mut Core) -> Result<Option<&crate::olap::Query>> {
-        let Kind::Select(plan) = &self.kind else {
-            return Ok(None);
-        };
-        let Some((table, groups)) = plan.aggregated_whole() else {
-            return Ok(None);
-        };
-        if core.engine.scan(table.engine()).blocks()? < LARGE_TABLE_BLOCKS {
-            return Ok(None);
-        }
-        let query = self.vectorized.get_or_init(|| {
-            let params = ParamTypes::declared(&self.param_types).ok()?;
-            let refused = Error::unsupported("groups in the general lane");
-            let (query, columns) = crate::olap::plan(core, &groups.query, &params, refused).ok()?;
-            let types = columns.iter().map(|c| c.ty);
-            types
-                .eq(groups.types.iter().copied())
-                .then(|| query.with_all_digits())
-        });
-        Ok(query.as_ref())
-    }
-
-    /// The same query, begun.
-    pub(crate) fn groups(
-        &self,
-        core: &mut Core,
-        params: &[Datum],
-        snapshot: Snapshot,
-    ) -> Result<Option<crate::olap::Run>> {
-        let Some(query) = self.vectorized(core)? else {
-            return Ok(None);
-        };
-        match crate::olap::start(query, core, params, snapshot) {
-            Err(e) if is_for_direct_lane(&e) => Ok(None),
-            started => started.map(Some),
-        }
-    }
-
     /// What EXPLAIN and v$sql call it.
     pub(crate) fn is_cacheable(&self) -> bool {
-        // What the general lane does is planned at each execution, by the definitions of then.
-        if let Kind::Insert(plan) = &self.kind {
-            return !matches!(plan.source, InsertSource::General(Feed::General(_), _));
-        }
-        if let Kind::Supplied(plan) = &self.kind {
-            return matches!(plan.query, Feed::Tree(_));
-        }
         matches!(
             self.kind,
             Kind::Select(_)
                 | Kind::Tree(_)
+                | Kind::Insert(_)
+                | Kind::Supplied(_)
                 | Kind::Update(_)
                 | Kind::Delete(_)
                 | Kind::Utility(
@@ -214,7 +154,6 @@ pub(crate) enum Run {
     Select(Box<SelectRun>),
     /// Rows made at once: RETURNING, SHOW, EXPLAIN, FETCH.
     Rows(Rows, crate::api::Tag),
-    General(Box<crate::olap::Run>),
     Tree(Box<crate::query::Run>),
     Done,
 }
@@ -290,7 +229,6 @@ impl SqlSession {
             verified: AtomicU64::new(0),
             usage: super::usage::Usage::default(),
             planned_for: self.core.roles.current,
-            vectorized: OnceLock::new(),
             arrays,
         })
     }
@@ -324,7 +262,6 @@ impl SqlSession {
             verified: AtomicU64::new(0),
             usage: super::usage::Usage::default(),
             planned_for: statement.planned_for,
-            vectorized: OnceLock::from(None),
             arrays: None,
         }))
     }

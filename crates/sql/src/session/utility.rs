@@ -362,9 +362,7 @@ impl SqlSession {
         let statement = self.parse(text, &[])?;
         let locks = match &statement.kind {
             super::Kind::Select(plan) => !plan.locks.is_empty(),
-            super::Kind::General(_) => false,
             super::Kind::Tree(plan) => plan.locks_rows(),
-            super::Kind::Found(_) => true,
             _ => return Err(Error::new("42601", "a cursor is for SELECT or VALUES only")),
         };
         if hold && locks {
@@ -407,7 +405,7 @@ impl SqlSession {
         &mut self,
         portal: &mut Portal,
         name: &str,
-        args: &[datafusion::sql::sqlparser::ast::Expr],
+        args: &[sqlparser::ast::Expr],
         max_rows: usize,
         sink: &mut dyn RowSink,
     ) -> Result<Completion> {

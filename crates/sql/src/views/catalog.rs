@@ -372,7 +372,7 @@ fn procedures(_: &Context) -> Result<Rows> {
             text("f"),
             bool(false),
             bool(false),
-            text(if f.acts { "v" } else { "s" }),
+            text("s"),
             int2(f.args.1),
             oid(f.returns.oid()),
             text(""),

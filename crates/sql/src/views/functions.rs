@@ -1,5 +1,5 @@
-//! Functions over the catalogs, and PostgreSQL's functions of session and instance, for the general lane. Arguments are
-//! integers (of eight bytes), texts and booleans; a function that PostgreSQL declares strict is not called with NULL.
+//! Functions over the catalogs. Arguments are integers (of eight bytes), texts and booleans; a
+//! function that PostgreSQL declares strict is not called with NULL.
 
 use block::value::Datum;
 use charset::Encoding;
@@ -11,8 +11,6 @@ use super::value::text;
 use crate::bind::names::quote;
 use crate::dict::Relation;
 use crate::error::{Error, Result};
-use crate::orders::Signal;
-use crate::params;
 use crate::types::SqlType::{self, Bool, Int4, Int8, Oid, Text};
 
 pub struct Function {
@@ -21,8 +19,6 @@ pub struct Function {
     pub args: (usize, usize),
     pub returns: SqlType,
     pub strict: bool,
-    /// It does something: it is called for the rows that the query has, and not before.
-    pub acts: bool,
     pub call: fn(&Context, &[Datum]) -> Result<Datum>,
 }
 
@@ -37,21 +33,7 @@ const fn strict(
         args,
         returns,
         strict: true,
-        acts: false,
         call,
-    }
-}
-
-/// A strict function that does something.
-const fn acting(
-    name: &'static str,
-    args: (usize, usize),
-    returns: SqlType,
-    call: fn(&Context, &[Datum]) -> Result<Datum>,
-) -> Function {
-    Function {
-        acts: true,
-        ..strict(name, args, returns, call)
     }
 }
 
@@ -66,7 +48,6 @@ const fn lax(
         args,
         returns,
         strict: false,
-        acts: false,
         call,
     }
 }
@@ -116,7 +97,7 @@ pub const ALL: &[Function] = &[
     strict("pg_partition_ancestors", (1, 1), Oid, |_, a| {
         Ok(Datum::Int8(oid(&a[0]).into()))
     }),
-    lax("format_type", (2, 2), Text, format_type),
+    lax(FORMAT_TYPE, (2, 2), Text, format_type),
     lax("obj_description", (1, 2), Text, |_, _| Ok(Datum::Null)),
     lax("shobj_description", (2, 2), Text, |_, _| Ok(Datum::Null)),
     lax("col_description", (2, 2), Text, |_, _| Ok(Datum::Null)),
@@ -148,7 +129,11 @@ pub const ALL: &[Function] = &[
     strict("array_lower", (2, 2), Int4, |_, a| {
         Ok(elements(&a[0]).map_or(Datum::Null, |_| Datum::Int4(1)))
     }),
-    lax("pg_array_cat", (2, 2), Text, array_cat),
+    lax(ARRAY_CAT, (2, 2), Text, array_cat),
+    strict(ARRAY_HAS, (2, 2), Bool, |_, a| {
+        let all = elements(&a[1]).unwrap_or_default();
+        Ok(Datum::Bool(all.iter().any(|e| e == string(&a[0]))))
+    }),
     strict("current_schemas", (1, 1), Text, |_, a| {
         Ok(text(if a[0] == Datum::Bool(true) {
             "{pg_catalog,public}"
@@ -156,48 +141,7 @@ pub const ALL: &[Function] = &[
             "{public}"
         }))
     }),
-    lax("current_schema", (0, 0), Text, |_, _| Ok(text("public"))),
-    lax("current_database", (0, 0), Text, |cx, _| {
-        Ok(text(cx.database_name.clone()))
-    }),
-    lax("current_catalog", (0, 0), Text, |cx, _| {
-        Ok(text(cx.database_name.clone()))
-    }),
-    lax("current_user", (0, 0), Text, |cx, _| {
-        Ok(text(cx.user.clone()))
-    }),
-    lax("session_user", (0, 0), Text, |cx, _| {
-        Ok(text(cx.session_user.clone()))
-    }),
-    lax("user", (0, 0), Text, |cx, _| Ok(text(cx.user.clone()))),
-    strict("current_setting", (1, 2), Text, current_setting),
-    // The direct lane has it; pg_dump also asks for it over settings that may not exist.
-    lax("set_config", (3, 3), Text, |_, _| {
-        Err(Error::unsupported("set_config for each row of a query"))
-    }),
-    lax("pg_backend_pid", (0, 0), Int4, |cx, _| {
-        Ok(Datum::Int4(cx.pid))
-    }),
-    acting("pg_cancel_backend", (1, 1), Bool, |cx, a| {
-        signal(cx, |signal| signal.cancel(pid(&a[0])))
-    }),
-    acting("pg_terminate_backend", (1, 2), Bool, |cx, a| {
-        let timeout_ms = a.get(1).map_or(0, integer);
-        signal(cx, |signal| signal.terminate(pid(&a[0]), timeout_ms))
-    }),
-    acting("pg_blocking_pids", (1, 1), Text, |cx, a| {
-        Ok(text(super::blocking_pids(cx, pid(&a[0]))?))
-    }),
-    lax("pg_is_in_recovery", (0, 0), Bool, |_, _| {
-        Ok(Datum::Bool(false))
-    }),
     lax("pg_my_temp_schema", (0, 0), Oid, |_, _| Ok(Datum::Int8(0))),
-    lax(
-        "pg_postmaster_start_time",
-        (0, 0),
-        SqlType::TimestampTz,
-        |cx, _| Ok(Datum::TimestampTz(cx.database.started_micros())),
-    ),
     strict("pg_is_other_temp_schema", (1, 1), Bool, |_, _| {
         Ok(Datum::Bool(false))
     }),
@@ -257,25 +201,14 @@ pub const REGCLASS_OID: &str = "pg_regclass_oid";
 pub const REGTYPE_OID: &str = "pg_regtype_oid";
 pub const REGNAMESPACE_NAME: &str = "pg_regnamespace_name";
 pub const REGNAMESPACE_OID: &str = "pg_regnamespace_oid";
+pub const FORMAT_TYPE: &str = "format_type";
+/// What `||` and `= ANY` of arrays in text form become.
+pub const ARRAY_CAT: &str = "pg_array_cat";
+pub const ARRAY_HAS: &str = "pg_array_has";
 
-pub fn find(name: &str) -> Option<&'static Function> {
-    ALL.iter().find(|f| f.name == name)
-}
-
-/// Gives an order to a session.
-fn signal(cx: &Context, order: impl FnOnce(&mut Signal<'_>) -> Result<bool>) -> Result<Datum> {
-    let mut signal = Signal {
-        database: &cx.database,
-        by: cx.authority,
-        patience: cx.setting_ms("gv_view_timeout"),
-        warn: &mut |what| cx.warn(what),
-    };
-    order(&mut signal).map(Datum::Bool)
-}
-
-/// A process id; nobody has one that is none.
-fn pid(d: &Datum) -> i32 {
-    i32::try_from(integer(d)).unwrap_or(0)
+/// A function and its place in [`ALL`].
+pub fn find(name: &str) -> Option<(usize, &'static Function)> {
+    ALL.iter().enumerate().find(|(_, f)| f.name == name)
 }
 
 fn integer(d: &Datum) -> i64 {
@@ -441,20 +374,6 @@ fn array_cat(_: &Context, a: &[Datum]) -> Result<Datum> {
             text(format!("{{{}}}", all.join(",")))
         }
     })
-}
-
-fn current_setting(cx: &Context, a: &[Datum]) -> Result<Datum> {
-    if let Some(param) = params::find(string(&a[0])) {
-        param.check_seen_by(cx.authority)?;
-    }
-    match cx.setting(string(&a[0])) {
-        Some(value) => Ok(Datum::Text(value)),
-        None if a.get(1) == Some(&Datum::Bool(true)) => Ok(Datum::Null),
-        None => Err(Error::new(
-            "42704",
-            format!("unrecognized configuration parameter \"{}\"", string(&a[0])),
-        )),
-    }
 }
 
 /// The name of a relation as it may be written in SQL, without schema and quotes.

@@ -87,14 +87,9 @@ pub struct Context {
     pub database: Arc<Database>,
     pub dict: Arc<Dict>,
     pub user: String,
-    pub session_user: String,
     /// By whose rights the statement runs.
     pub authority: Authority,
     pub database_name: String,
-    /// The session's process id.
-    pub pid: i32,
-    /// What the session's text forms depend on.
-    pub io: crate::pgtype::IoSettings,
     /// This session's parameters as far as its role sees them: name, value.
     pub settings: Vec<(&'static crate::params::Param, String)>,
     /// Made for another instance: nobody else may be asked.
@@ -109,11 +104,8 @@ impl Context {
             database: core.database.clone(),
             dict: core.dict(),
             user: core.user.clone(),
-            session_user: core.session_user.clone(),
             authority: core.authority(),
             database_name: core.database_name.clone(),
-            pid: core.database.own_pid(),
-            io: core.io,
             settings: core.seen_settings().collect(),
             for_another: false,
             warnings: Mutex::default(),
@@ -127,11 +119,8 @@ impl Context {
             database: database.clone(),
             dict: database.dict(),
             user: String::new(),
-            session_user: String::new(),
             authority,
             database_name: String::new(),
-            pid: 0,
-            io: crate::pgtype::IoSettings::default(),
             settings: Settings::new(database.params())
                 .all()
                 .filter(|(param, _)| param.is_seen_by(authority))
@@ -174,14 +163,6 @@ impl Context {
     fn segment_blocks(&self, segment: u32) -> Result<u64> {
         let engine = self.database.engine();
         Ok(engine.segment_blocks(block::ObjectId(segment))?)
-    }
-
-    pub fn setting(&self, name: &str) -> Option<String> {
-        let (param, value) = self
-            .settings
-            .iter()
-            .find(|(p, _)| p.name.eq_ignore_ascii_case(name))?;
-        Some(param.show(value))
     }
 }
 
@@ -227,11 +208,6 @@ pub fn find(schema: Option<&str>, name: &str) -> Option<&'static VirtualTable> {
 
 pub use backends::blocking_pids;
 pub use everywhere::respond;
-
-/// Whether the virtual table never has rows, because Braid does not have what it lists.
-pub fn is_always_empty(view: &'static VirtualTable) -> bool {
-    empty::VIEWS.iter().any(|v| std::ptr::eq(v, view))
-}
 
 /// Shorthands for values of rows.
 mod value {

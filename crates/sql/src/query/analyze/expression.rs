@@ -3,11 +3,10 @@
 
 use std::cell::RefCell;
 
-use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, FunctionArg, FunctionArgExpr, FunctionArguments,
-};
+use sqlparser::ast::{self, BinaryOperator, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::Analyzer;
+use super::functions::is_series;
 use super::group::Groups;
 use super::scope::Scope;
 use super::tree::Series;
@@ -74,29 +73,9 @@ impl<'c> Clause<'c> {
         args.iter()
             .map(|a| match a {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Ok(e),
-                // Another lane would take `count(t.*)` for `count(*)`.
-                other => Err(Error::unsupported(format!("argument {other}")).decided()),
+                other => Err(Error::unsupported(format!("argument {other}"))),
             })
             .collect()
-    }
-
-    /// A call in FROM as an expression.
-    pub fn call_of(&self, name: &ast::ObjectName, args: &[FunctionArg]) -> Result<ast::Expr> {
-        let list = ast::FunctionArgumentList {
-            duplicate_treatment: None,
-            args: args.to_vec(),
-            clauses: Vec::new(),
-        };
-        Ok(ast::Expr::Function(ast::Function {
-            name: name.clone(),
-            uses_odbc_syntax: false,
-            parameters: FunctionArguments::None,
-            args: FunctionArguments::List(list),
-            filter: None,
-            null_treatment: None,
-            over: None,
-            within_group: Vec::new(),
-        }))
     }
 
     fn column(&self, table: Option<&str>, name: &str) -> Result<Option<Typed>> {
@@ -318,7 +297,7 @@ impl<'c> Clause<'c> {
                 format!("window function {name} requires an OVER clause"),
             ));
         }
-        if name == "generate_series" {
+        if is_series(name) {
             let Some(series) = self.series else {
                 return Err(Error::new(
                     "0A000",
@@ -328,10 +307,13 @@ impl<'c> Clause<'c> {
             let FunctionArguments::List(list) = &f.args else {
                 return Ok(None);
             };
-            let made = self.analyzer.series(self, &list.args)?;
+            let made = self.analyzer.series(self, name, &list.args)?;
             let value = Typed::new(Expr::Column(made.into), made.ty);
             series.borrow_mut().push(made);
             return Ok(Some(value));
+        }
+        if let ("array", FunctionArguments::Subquery(q)) = (name, &f.args) {
+            return self.array_of(q).map(Some);
         }
         if f.filter.is_some() {
             return Err(Error::new(
@@ -421,11 +403,7 @@ fn is_system_column(name: &str) -> bool {
 fn is_of_later_issues(name: &str) -> bool {
     matches!(
         name,
-        "unnest"
-            | "generate_subscripts"
-            | "regexp_matches"
-            | "regexp_split_to_table"
-            | "string_to_table"
+        "generate_subscripts" | "regexp_matches" | "regexp_split_to_table" | "string_to_table"
     )
 }
 
@@ -470,7 +448,6 @@ impl bind::Groups for Clause<'_> {
             ast::Expr::IsDistinctFrom(l, r) => self.row_distinct(l, r, false),
             ast::Expr::IsNotDistinctFrom(l, r) => self.row_distinct(l, r, true),
             ast::Expr::Case { .. } => self.case(e),
-            ast::Expr::Collate { .. } => Err(Error::unsupported("COLLATE")),
             ast::Expr::Tuple(_) => Err(Error::unsupported("a row as a value")),
             _ => Ok(None),
         }

@@ -2,9 +2,7 @@
 
 use std::collections::HashSet;
 
-use datafusion::sql::sqlparser::ast::{
-    self, JoinConstraint, JoinOperator, TableAlias, TableFactor, TableWithJoins,
-};
+use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableAlias, TableFactor, TableWithJoins};
 
 use super::Analyzer;
 use super::expression::Clause;
@@ -16,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::{CmpOp, Expr};
 use crate::parse::utility::TableLock;
+use crate::plan::supply;
 use crate::types::SqlType;
 use crate::views;
 
@@ -262,10 +261,7 @@ impl Analyzer<'_> {
             return self.shared_or_inlined(found, alias, scope, known);
         }
         // As the target of a write, a table has its row ids as one more column.
-        let with_id = matches!(
-            q.schema.as_deref(),
-            Some(crate::olap::target::SCHEMA | crate::olap::WITH_ROW_IDS)
-        );
+        let with_id = q.schema.as_deref() == Some(supply::TARGET_SCHEMA);
         let own = q.in_public() || with_id;
         if let Some(table) = own.then(|| self.dict.table(&q.name)).flatten() {
             let table = table.clone();
@@ -292,7 +288,7 @@ impl Analyzer<'_> {
             if with_id {
                 found.columns.push(Column {
                     table: q.name.clone(),
-                    name: crate::olap::ROW_ID.to_string(),
+                    name: supply::ROW_ID.to_string(),
                     value: Typed::new(Expr::Column(row_id), SqlType::Int8),
                     origin: (0, 0),
                     merged: false,

@@ -1,7 +1,7 @@
 //! Functions in FROM, and those that give several rows.
 
 use block::value::Datum;
-use datafusion::sql::sqlparser::ast::{self, TableAlias};
+use sqlparser::ast::{self, TableAlias};
 
 use super::Analyzer;
 use super::expression::Clause;
@@ -9,12 +9,19 @@ use super::from::{Item, rename};
 use super::scope::{Column, Names, Scope};
 use super::tree::{From, Relation, RelationKind, Series};
 use super::with::Known;
-use crate::bind::{Typed, names};
+use crate::bind::{Interval, Typed, call_of, common_type, names, parts};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
+use crate::parse::arrays;
+use crate::query::plan::SeriesOf;
 use crate::types::SqlType;
 use crate::views;
+
+/// Whether a function gives several rows.
+pub fn is_series(name: &str) -> bool {
+    matches!(name, "generate_series" | "unnest")
+}
 
 impl Analyzer<'_> {
     pub(super) fn function(
@@ -35,13 +42,13 @@ impl Analyzer<'_> {
         }
         let clause = Clause::new(self, scope, known, "functions in FROM");
         let (relation, value) = match q.name.as_str() {
-            "generate_series" => {
-                let series = self.series(&clause, args)?;
+            function if is_series(function) => {
+                let series = self.series(&clause, function, args)?;
                 let value = Typed::new(Expr::Column(series.into), series.ty);
                 (RelationKind::Series(series), value)
             }
             _ => {
-                let call = clause.call_of(name, args)?;
+                let call = call_of(name, args);
                 let value = clause.binder().settle(clause.binder().expr(&call)?)?;
                 let register = scope.file.register();
                 let place = Typed {
@@ -99,11 +106,36 @@ impl Analyzer<'_> {
         Ok((From::Relation(relation), found))
     }
 
-    /// The arguments of `generate_series`, of one type.
-    pub fn series(&self, clause: &Clause<'_>, args: &[ast::FunctionArg]) -> Result<Series> {
+    /// A call of `generate_series` or `unnest`; its arguments are of one type.
+    pub fn series(
+        &self,
+        clause: &Clause<'_>,
+        name: &str,
+        args: &[ast::FunctionArg],
+    ) -> Result<Series> {
         let binder = clause.binder();
-        let args = clause
-            .plain_args(args)?
+        let mut written = clause.plain_args(args)?;
+        let step = match (name, written.as_slice()) {
+            ("generate_series", [.., step]) if written.len() == 3 => binder.interval(step)?,
+            _ => None,
+        };
+        if step.is_some() {
+            written.pop();
+        }
+        let mut element = SqlType::Text;
+        let mut listed = None;
+        if let ("unnest", [array]) = (name, written.as_slice()) {
+            if let ast::Expr::Cast { data_type, .. } = array
+                && let Some(of) = arrays::element(data_type)
+            {
+                element = parts::data_type(of)?.0;
+            }
+            listed = arrays::items(array)?;
+        }
+        if let Some(items) = &listed {
+            written = items.iter().collect();
+        }
+        let args = written
             .into_iter()
             .map(|e| binder.expr(e))
             .collect::<Result<Vec<_>>>()?;
@@ -112,41 +144,51 @@ impl Analyzer<'_> {
             let types: Vec<&str> = types.iter().map(|t| t.name()).collect();
             Error::new(
                 "42883",
-                format!("function generate_series({}) does not exist", types.join(", ")),
+                format!("function {name}({}) does not exist", types.join(", ")),
             )
             .hint("No function matches the given name and argument types. You might need to add explicit type casts.")
         };
-        if !(2..=3).contains(&args.len()) {
-            return Err(missing());
-        }
         let number =
             |t: &SqlType| t.is_integer() || matches!(t, SqlType::Numeric | SqlType::Unknown);
-        if !types.iter().all(number) {
-            return Err(
-                match types
-                    .iter()
-                    .any(|t| matches!(t, SqlType::Timestamp | SqlType::TimestampTz | SqlType::Date))
-                {
-                    true => Error::unsupported("generate_series of times"),
-                    false => missing(),
-                },
-            );
-        }
-        let ty = match () {
-            () if types.contains(&SqlType::Numeric) => SqlType::Numeric,
-            () if types.contains(&SqlType::Int8) => SqlType::Int8,
-            () => SqlType::Int4,
+        let time = |t: &SqlType| {
+            use SqlType::{Date, Timestamp, TimestampTz, Unknown};
+            matches!(t, Date | Timestamp | TimestampTz | Unknown)
         };
-        let mut args = args
+        let (of, ty) = match (name, types.len(), &step) {
+            ("unnest", 0, _) if listed.is_some() => (SeriesOf::List, element),
+            ("unnest", _, _) if listed.is_some() => (SeriesOf::List, common_type(&types, "ARRAY")?),
+            ("unnest", 1, _) if types[0].is_string() => (SeriesOf::Elements, element),
+            ("unnest", 1, _) => return Err(Error::unsupported("unnest of this array")),
+            // Of dates, PostgreSQL takes the function of timestamps with time zone.
+            ("generate_series", 2, Some(_)) if types.iter().all(time) => {
+                match types.contains(&SqlType::Timestamp) {
+                    true => (SeriesOf::Times, SqlType::Timestamp),
+                    false => (SeriesOf::Times, SqlType::TimestampTz),
+                }
+            }
+            ("generate_series", 2 | 3, None) if types.iter().all(number) => {
+                let ty = match () {
+                    () if types.contains(&SqlType::Numeric) => SqlType::Numeric,
+                    () if types.contains(&SqlType::Int8) => SqlType::Int8,
+                    () => SqlType::Int4,
+                };
+                (SeriesOf::Numbers, ty)
+            }
+            _ => return Err(missing()),
+        };
+        // An array in text form stays one.
+        let to = match of {
+            SeriesOf::Elements => SqlType::Text,
+            _ => ty,
+        };
+        let args = args
             .into_iter()
-            .map(|a| Ok(binder.coerce(a, ty, -1, CastContext::Implicit)?.expr))
-            .collect::<Result<Vec<_>>>()?
-            .into_iter();
-        let missing = || Error::internal("a series without its bounds");
+            .map(|a| Ok(binder.coerce(a, to, -1, CastContext::Implicit)?.expr));
+        let mut args = args.collect::<Result<Vec<_>>>()?;
+        args.extend(step.into_iter().flat_map(Interval::into_parts));
         Ok(Series {
-            start: args.next().ok_or_else(missing)?,
-            stop: args.next().ok_or_else(missing)?,
-            step: args.next(),
+            of,
+            args,
             ty,
             into: clause.scope.file.register(),
             ordinality: None,

@@ -7,7 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, DuplicateTreatment, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
     FunctionArguments,
 };
@@ -147,8 +147,7 @@ impl Clause<'_> {
                 true => Error::new("42725", format!("function {name}({}) is not unique", shown()))
                     .hint("Could not choose a best candidate function. You might need to add explicit type casts."),
                 false => Error::new("42883", format!("function {name}({}) does not exist", shown()))
-                    .hint(hint)
-                    .decided(),
+                    .hint(hint),
             });
         };
         let args = args

@@ -1,6 +1,6 @@
 //! The keys of GROUP BY, and the sets that its items stand for.
 
-use datafusion::sql::sqlparser::ast::{self, GroupByExpr};
+use sqlparser::ast::{self, GroupByExpr};
 
 use super::Analyzer;
 use super::expression::{Clause, position};

@@ -22,7 +22,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast;
+use sqlparser::ast;
 
 use super::plan::Plan;
 use crate::bind::ParamTypes;

@@ -1,30 +1,49 @@
 //! FOR UPDATE and its kin: which relations of FROM they lock.
 
-use datafusion::sql::sqlparser::ast::Query;
+use std::sync::Arc;
+
+use sqlparser::ast::Query;
 
 use super::Analyzer;
 use super::scope::Scope;
-use super::tree::{From, JoinKind, RelationKind, RowLock};
+use super::tree::{Body, From, JoinKind, Level, RelationKind, RowLock};
+use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
 use crate::plan::locking::{self, Wanted, kind};
+use crate::query::plan::Register;
+
+/// What FOR UPDATE finds in FROM.
+struct Item<'f> {
+    alias: &'f str,
+    of: Of<'f>,
+    /// It stands on a side of an outer join that may be missing.
+    nullable: bool,
+}
+
+enum Of<'f> {
+    Table(&'f Arc<Table>, Register),
+    /// All of whose tables' rows are meant: it locks them itself, as in PostgreSQL.
+    Level(&'f mut Level),
+    /// What `FOR UPDATE OF` cannot name, and without `OF` means nothing to.
+    Rowless(&'static str),
+    /// What it would lock rows of in PostgreSQL.
+    Unknown(&'static str),
+}
 
 impl Analyzer<'_> {
     /// The relations whose rows FOR UPDATE and its kin lock, in the order of FROM.
     pub(super) fn row_locks(
         &self,
         q: &Query,
-        from: &[From],
+        from: &mut [From],
         scope: &Scope<'_>,
     ) -> Result<Vec<RowLock>> {
         if q.locks.is_empty() {
             return Ok(Vec::new());
         }
-        let mut found = Vec::new();
-        for item in from {
-            lockable(item, false, &mut found)?;
-        }
-        let mut wanted: Vec<Option<Wanted>> = vec![None; found.len()];
+        let items = items(from);
+        let mut wanted: Vec<Option<(Wanted, &'static str)>> = vec![None; items.len()];
         for clause in &q.locks {
             let kind = kind(clause);
             let locking::Clause {
@@ -32,21 +51,18 @@ impl Analyzer<'_> {
                 of: named,
             } = locking::Clause::new(clause)?;
             let mut any = false;
-            for (at, (alias, _, _, nullable)) in found.iter().enumerate() {
-                if named.as_ref().is_some_and(|n| n.name != *alias) {
+            for (item, wanted) in items.iter().zip(&mut wanted) {
+                if named.as_ref().is_some_and(|n| n.name != item.alias) {
                     continue;
                 }
                 any = true;
-                if *nullable {
-                    let message =
-                        format!("{kind} cannot be applied to the nullable side of an outer join");
-                    return Err(Error::new("0A000", message));
+                if item.is_locked(kind, named.is_some())? {
+                    *wanted = Some((asked.beside(wanted.map(|(w, _)| w)), kind));
                 }
-                wanted[at] = Some(asked.beside(wanted[at]));
             }
             if let Some(name) = named.filter(|_| !any) {
                 return Err(match scope.has_table(&name.name) {
-                    true => Error::unsupported(format!("{kind} OF what is no table")),
+                    true => Error::unsupported(format!("{kind} OF a subquery")),
                     false => Error::new(
                         "42P01",
                         format!(
@@ -58,47 +74,136 @@ impl Analyzer<'_> {
             }
         }
         let mut locks = Vec::new();
-        for ((_, table, row_id, _), wanted) in found.into_iter().zip(wanted) {
-            if let Some(wanted) = wanted {
-                self.note_table(&table, TableLock::RowShare);
-                locks.push(RowLock {
-                    table,
-                    row_id,
-                    wanted,
-                });
+        for (item, wanted) in items.into_iter().zip(wanted) {
+            let Some((wanted, kind)) = wanted else {
+                continue;
+            };
+            match item.of {
+                Of::Table(table, row_id) => locks.push(self.row_lock(table, row_id, wanted)),
+                Of::Level(level) => self.lock_level(level, wanted, kind)?,
+                Of::Rowless(_) | Of::Unknown(_) => {}
             }
         }
         Ok(locks)
     }
+
+    fn row_lock(&self, table: &Arc<Table>, row_id: Register, wanted: Wanted) -> RowLock {
+        self.note_table(table, TableLock::RowShare);
+        RowLock {
+            table: table.clone(),
+            row_id,
+            wanted,
+        }
+    }
+
+    /// Locks the rows of a subquery's tables by a clause of the query around it.
+    fn lock_level(&self, level: &mut Level, wanted: Wanted, kind: &'static str) -> Result<()> {
+        let refused = |what: &str| Err(Error::new("0A000", format!("{kind} {what}")));
+        let select = match &mut level.body {
+            Body::Select(select) => select,
+            Body::Set { .. } => return refused("is not allowed with UNION/INTERSECT/EXCEPT"),
+            Body::Values { .. } => return Ok(()),
+        };
+        match &select.group {
+            Some(group) if !group.keys.is_empty() => {
+                return refused("is not allowed with GROUP BY clause");
+            }
+            Some(_) => return refused("is not allowed with aggregate functions"),
+            None => {}
+        }
+        if select.distinct.is_some() {
+            return refused("is not allowed with DISTINCT clause");
+        }
+        if !select.windows.is_empty() {
+            return refused("is not allowed with window functions");
+        }
+        if !select.series.is_empty() {
+            return refused("is not allowed with set-returning functions in the target list");
+        }
+        for item in items(&mut select.from) {
+            if !item.is_locked(kind, false)? {
+                continue;
+            }
+            match item.of {
+                Of::Table(table, row_id) => {
+                    let known = level.locks.iter_mut().find(|l| l.row_id == row_id);
+                    match known {
+                        Some(lock) => lock.wanted = wanted.beside(Some(lock.wanted)),
+                        None => level.locks.push(self.row_lock(table, row_id, wanted)),
+                    }
+                }
+                Of::Level(inner) => self.lock_level(inner, wanted, kind)?,
+                Of::Rowless(_) | Of::Unknown(_) => {}
+            }
+        }
+        Ok(())
+    }
 }
 
-type Lockable = (String, std::sync::Arc<crate::dict::Table>, usize, bool);
+impl Item<'_> {
+    /// Whether a clause locks its rows; an error if it may not.
+    fn is_locked(&self, kind: &str, named: bool) -> Result<bool> {
+        match &self.of {
+            Of::Table(..) | Of::Level(_) if self.nullable => Err(Error::new(
+                "0A000",
+                format!("{kind} cannot be applied to the nullable side of an outer join"),
+            )),
+            Of::Table(..) | Of::Level(_) => Ok(true),
+            Of::Rowless("VALUES") => Ok(false),
+            Of::Rowless(what) if named => Err(Error::new(
+                "0A000",
+                format!("{kind} cannot be applied to {what}"),
+            )),
+            Of::Rowless(_) => Ok(false),
+            Of::Unknown(what) => Err(Error::unsupported(format!("{kind} of {what}")).hint(
+                format!("Name the tables whose rows are meant: {kind} OF ..."),
+            )),
+        }
+    }
+}
 
-/// Tables of FROM whose rows can be locked.
-fn lockable(item: &From, nullable: bool, found: &mut Vec<Lockable>) -> Result<()> {
+/// What stands in FROM, in order.
+fn items(from: &mut [From]) -> Vec<Item<'_>> {
+    let mut found = Vec::new();
+    from.iter_mut().for_each(|f| gather(f, false, &mut found));
+    found
+}
+
+fn gather<'f>(item: &'f mut From, nullable: bool, found: &mut Vec<Item<'f>>) {
     match item {
-        From::Relation(relation) => match &relation.kind {
-            RelationKind::Table {
-                table,
-                row_id: Some(row_id),
-                ..
-            } => found.push((relation.alias.clone(), table.clone(), *row_id, nullable)),
-            RelationKind::Level { .. } | RelationKind::Shared { .. } => {
-                return Err(Error::unsupported("row locks of a subquery in FROM"));
-            }
-            _ => {}
-        },
+        From::Relation(relation) => {
+            let of = match &mut relation.kind {
+                RelationKind::Table {
+                    table,
+                    row_id: Some(row_id),
+                    ..
+                } => Of::Table(table, *row_id),
+                RelationKind::Level { level, .. } => match level.body {
+                    Body::Values { .. } => Of::Rowless("VALUES"),
+                    _ => Of::Level(level),
+                },
+                RelationKind::Shared { .. } => Of::Rowless("a WITH query"),
+                RelationKind::Series(_) | RelationKind::Row(_) => Of::Rowless("a function"),
+                RelationKind::View { .. } => Of::Unknown("catalogs and views"),
+                RelationKind::Table { row_id: None, .. } => Of::Unknown("this item of FROM"),
+            };
+            let alias = &relation.alias;
+            found.push(Item {
+                alias,
+                of,
+                nullable,
+            });
+        }
         From::Merged { items, .. } => {
             for item in items {
-                lockable(item, nullable, found)?;
+                gather(item, nullable, found);
             }
         }
         From::Join {
             kind, left, right, ..
         } => {
-            lockable(left, nullable || *kind == JoinKind::Full, found)?;
-            lockable(right, nullable || *kind != JoinKind::Inner, found)?;
+            gather(left, nullable || *kind == JoinKind::Full, found);
+            gather(right, nullable || *kind != JoinKind::Inner, found);
         }
     }
-    Ok(())
 }

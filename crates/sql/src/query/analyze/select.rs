@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, Distinct, LimitClause, OrderByKind, Query, SelectItemQualifiedWildcardKind, SetExpr,
 };
 
@@ -16,7 +16,7 @@ use crate::bind::{Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
-use crate::plan::found::check_lockable;
+use crate::plan::lockable::check_lockable;
 use crate::plan::path::conjuncts;
 use crate::plan::{SortKey, column_name};
 use crate::types::SqlType;
@@ -250,7 +250,7 @@ impl Analyzer<'_> {
         select.windows = windows;
         select.series = made;
         self.compute(&mut select, scope, &mut outputs, &mut order, s, on)?;
-        let locks = self.row_locks(q, &select.from, scope)?;
+        let locks = self.row_locks(q, &mut select.from, scope)?;
         Ok(Level {
             body: Body::Select(Box::new(select)),
             outputs,
@@ -466,7 +466,7 @@ fn window_exprs(w: &mut super::tree::Windows) -> impl Iterator<Item = &mut Expr>
 }
 
 fn series_exprs(s: &mut super::tree::Series) -> impl Iterator<Item = &mut Expr> {
-    [&mut s.start, &mut s.stop].into_iter().chain(&mut s.step)
+    s.args.iter_mut()
 }
 
 fn order_items(q: &Query) -> Result<&[ast::OrderByExpr]> {

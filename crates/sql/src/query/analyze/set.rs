@@ -1,6 +1,6 @@
 //! VALUES and set operations.
 
-use datafusion::sql::sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier};
+use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier};
 
 use super::Analyzer;
 use super::expression::Clause;
@@ -129,7 +129,7 @@ impl Analyzer<'_> {
             let both = known(l.value.ty) && known(r.value.ty);
             if ty == SqlType::Char && both && !alike {
                 let what = format!("{name} of strings that are padded to several lengths");
-                return Err(Error::unsupported(what).decided());
+                return Err(Error::unsupported(what));
             }
             let typmod = if alike { l.value.typmod } else { -1 };
             let side = |t: &Typed| {

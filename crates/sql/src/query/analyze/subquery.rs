@@ -1,6 +1,6 @@
 //! Subqueries within expressions: a file of their own, inputs from the registers around them.
 
-use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
+use sqlparser::ast::{self, BinaryOperator};
 
 use super::expression::{Clause, subquery_in};
 use super::inner_file;
@@ -9,6 +9,7 @@ use super::tree::{Kind, Subquery};
 use crate::bind::{self, Typed};
 use crate::error::{Error, Result};
 use crate::expr::{CmpOp, Expr};
+use crate::parse::{self, Command};
 use crate::query::plan::Hashed;
 use crate::types::SqlType;
 
@@ -86,6 +87,27 @@ impl Clause<'_> {
     }
 
     /// `left op ANY (query)`, or ALL.
+    /// `ARRAY(SELECT ..)`, in text form.
+    pub(super) fn array_of(&self, q: &ast::Query) -> Result<Typed> {
+        let template = "select coalesce('{' || string_agg(e::text, ',') || '}', '{}') \
+                        from (select 1) as a(e)";
+        let unexpected = || Error::internal("a SELECT that is none");
+        let Command::Sql(statement) = parse::statement(template)? else {
+            return Err(unexpected());
+        };
+        let ast::Statement::Query(mut query) = *statement else {
+            return Err(unexpected());
+        };
+        let ast::SetExpr::Select(select) = &mut *query.body else {
+            return Err(unexpected());
+        };
+        match select.from.first_mut().map(|t| &mut t.relation) {
+            Some(ast::TableFactor::Derived { subquery, .. }) => **subquery = q.clone(),
+            _ => return Err(unexpected()),
+        }
+        self.scalar(&query)
+    }
+
     pub(super) fn quantified(
         &self,
         left: &ast::Expr,
@@ -94,7 +116,7 @@ impl Clause<'_> {
         all: bool,
     ) -> Result<Option<Typed>> {
         let Some(q) = subquery_in(right) else {
-            return Err(Error::unsupported("ANY and ALL of an array"));
+            return self.binder().in_array(left, op, right, all).map(Some);
         };
         let left = match left {
             ast::Expr::Tuple(list) => list

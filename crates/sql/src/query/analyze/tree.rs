@@ -11,7 +11,7 @@ use crate::expr::Expr;
 use crate::plan::SortKey;
 use crate::plan::locking::Wanted;
 use crate::query::aggregate::AggregateCall;
-use crate::query::plan::{Hashed, Register, SetKind};
+use crate::query::plan::{Hashed, Register, SeriesOf, SetKind};
 use crate::query::window::WindowCall;
 use crate::types::SqlType;
 use crate::views::VirtualTable;
@@ -98,9 +98,9 @@ pub struct DistinctRows {
 
 #[derive(Clone, Debug)]
 pub struct Series {
-    pub start: Expr,
-    pub stop: Expr,
-    pub step: Option<Expr>,
+    pub of: SeriesOf,
+    /// As [`SeriesOf`] says.
+    pub args: Vec<Expr>,
     pub ty: SqlType,
     pub into: Register,
     pub ordinality: Option<Register>,

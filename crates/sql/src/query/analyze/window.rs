@@ -1,6 +1,6 @@
 //! Window functions and WINDOW.
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, FunctionArguments, NamedWindowExpr, WindowFrameBound, WindowFrameUnits, WindowSpec,
     WindowType,
 };
@@ -123,8 +123,7 @@ impl Clause<'_> {
                 "42883",
                 format!("function {name}({}) does not exist", types.join(", ")),
             )
-            .hint("No function matches the given name and argument types. You might need to add explicit type casts.")
-            .decided());
+            .hint("No function matches the given name and argument types. You might need to add explicit type casts."));
         };
         if f.filter.is_some() {
             return Err(Error::new(

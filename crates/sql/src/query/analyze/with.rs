@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, CteAsMaterialized, SetExpr, SetOperator, SetQuantifier, TableAlias, Visit, Visitor,
 };
 

@@ -12,6 +12,7 @@ use crate::expr::Expr;
 use crate::plan::path::{conjoin, conjuncts};
 use crate::plan::{self as direct, Path, SortKey, TableAccess};
 use crate::query::analyze::tree::{Relation, RelationKind, Series};
+use crate::query::plan::SeriesOf;
 use crate::query::plan::{
     self, Compute, Filter, Listed, Node, Register, SharedScan, SubqueryKind, TableScan, ViewScan,
 };
@@ -282,9 +283,8 @@ impl Planner<'_> {
 
     pub(super) fn series(&self, s: &Series) -> plan::Series {
         plan::Series {
-            start: self.lower(s.start.clone()),
-            stop: self.lower(s.stop.clone()),
-            step: s.step.clone().map(|e| self.lower(e)),
+            of: s.of,
+            args: s.args.iter().map(|e| self.lower(e.clone())).collect(),
             ty: s.ty,
             into: self.at(s.into),
             ordinality: s.ordinality.map(|r| self.at(r)),
@@ -355,8 +355,12 @@ fn series_rows(s: &Series) -> f64 {
         Expr::Const(d) => crate::expr::cast::integer(d.borrow()),
         _ => None,
     };
-    match (number(&s.start), number(&s.stop), &s.step) {
-        (Some(a), Some(b), None) => (b.saturating_sub(a) as f64 + 1.0).max(1.0),
+    match (s.of, s.args.as_slice()) {
+        (SeriesOf::Numbers, [start, stop]) => match (number(start), number(stop)) {
+            (Some(a), Some(b)) => (b.saturating_sub(a) as f64 + 1.0).max(1.0),
+            _ => GUESS,
+        },
+        (SeriesOf::List, items) => (items.len() as f64).max(1.0),
         _ => GUESS,
     }
 }

@@ -75,7 +75,6 @@ pub fn plan(core: &Core, analyzer: Analyzer<'_>, file: &Rc<File>, level: Level) 
     Ok(Plan {
         root: built.node,
         parameters: base,
-        cost: built.cost,
         output,
         columns,
         width: base + file.width(),

@@ -117,9 +117,7 @@ pub fn each_expr(level: &Level, f: &mut dyn FnMut(&Expr)) {
 }
 
 fn of_series(s: &Series, f: &mut dyn FnMut(&Expr)) {
-    f(&s.start);
-    f(&s.stop);
-    s.step.iter().for_each(f);
+    s.args.iter().for_each(f);
 }
 
 /// Every expression of an item of FROM.

@@ -119,10 +119,10 @@ impl ComputeRun {
     }
 
     /// Sets the next values of the series; false if all are at their end.
-    fn step(&mut self, frame: &mut Frame) -> Result<bool> {
+    fn step(&mut self, core: &Core, frame: &mut Frame) -> Result<bool> {
         let mut any = false;
         for (counter, series) in self.series.iter_mut().zip(&self.plan.series) {
-            let value = counter.next()?;
+            let value = counter.next(core)?;
             any |= value.is_some();
             frame.set(series.into, value.unwrap_or(Datum::Null));
         }
@@ -153,7 +153,7 @@ impl Operator for ComputeRun {
             return Ok(true);
         }
         loop {
-            if self.step(frame)? {
+            if self.step(core, frame)? {
                 self.compute(core, frame)?;
                 return Ok(true);
             }

@@ -9,7 +9,7 @@ mod hash_join;
 mod keep;
 mod key_table;
 mod limit;
-mod lock;
+pub(crate) mod lock;
 mod loop_join;
 mod merge_join;
 mod scan;

@@ -1,4 +1,4 @@
-//! `generate_series` of numbers.
+//! Functions that give several rows: `generate_series` of numbers and timestamps, `unnest`.
 
 use std::sync::Arc;
 
@@ -6,8 +6,9 @@ use block::value::{Datum, DatumRef};
 
 use super::{Frame, Operator};
 use crate::error::{Error, Result};
-use crate::expr::{ArithOp, cast, compare, number};
-use crate::query::plan::Series;
+use crate::expr::{ArithOp, Val, cast, compare, moments, number};
+use crate::pgtype::calendar::MICROS_PER_DAY;
+use crate::query::plan::{Series, SeriesOf};
 use crate::session::Core;
 use crate::types::SqlType;
 
@@ -25,22 +26,48 @@ pub enum Counter {
         step: block::numeric::Numeric,
         rises: bool,
     },
+    Times {
+        next: Option<Datum>,
+        stop: Datum,
+        /// Months, days, microseconds.
+        step: [Datum; 3],
+        rises: bool,
+    },
+    /// What is left of an array, the next one last.
+    Elements(Vec<Datum>),
     /// One of the arguments is NULL.
     Nothing,
 }
 
 impl Counter {
     pub fn start(plan: &Series, core: &mut Core, frame: &Frame) -> Result<Counter> {
-        let start = frame.eval(&plan.start, core)?;
-        let stop = frame.eval(&plan.stop, core)?;
-        let step = match &plan.step {
-            Some(e) => frame.eval(e, core)?,
+        let args = plan.args.iter().map(|e| frame.eval(e, core));
+        let args = args.collect::<Result<Vec<Datum>>>()?;
+        if plan.of == SeriesOf::List {
+            return Ok(Counter::Elements(args.into_iter().rev().collect()));
+        }
+        if args.iter().any(Datum::is_null) {
+            return Ok(Counter::Nothing);
+        }
+        let mut args = args.into_iter();
+        let mut arg = || args.next();
+        let missing = || Error::internal("a series without its bounds");
+        let start = arg().ok_or_else(missing)?;
+        if plan.of == SeriesOf::Elements {
+            return elements(&start, plan.ty, core);
+        }
+        let stop = arg().ok_or_else(missing)?;
+        if plan.of == SeriesOf::Times {
+            let (Some(months), Some(days), Some(micros)) = (arg(), arg(), arg()) else {
+                return Err(missing());
+            };
+            return times(start, stop, [months, days, micros]);
+        }
+        let step = match arg() {
+            Some(step) => step,
             None if plan.ty == SqlType::Numeric => Datum::Numeric(number::from_i64(1)),
             None => Datum::Int8(1),
         };
-        if start.is_null() || stop.is_null() || step.is_null() {
-            return Ok(Counter::Nothing);
-        }
         let no_step = || Error::new("22023", "step size cannot equal zero");
         if let (Datum::Numeric(start), Datum::Numeric(stop), Datum::Numeric(step)) =
             (&start, &stop, &step)
@@ -79,9 +106,29 @@ impl Counter {
         }
     }
 
-    pub fn next(&mut self) -> Result<Option<Datum>> {
+    pub fn next(&mut self, core: &Core) -> Result<Option<Datum>> {
         match self {
             Counter::Nothing => Ok(None),
+            Counter::Elements(left) => Ok(left.pop()),
+            Counter::Times {
+                next,
+                stop,
+                step,
+                rises,
+            } => {
+                let Some(value) = next.take() else {
+                    return Ok(None);
+                };
+                let order = compare(value.borrow(), stop.borrow())?;
+                if if *rises { order.is_gt() } else { order.is_lt() } {
+                    return Ok(None);
+                }
+                wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+                let [months, days, micros] = &*step;
+                let parts = [&value, months, days, micros].map(|d| Val::Ref(d.borrow()));
+                *next = Some(moments::move_by(&parts, &core.io)?.into_datum());
+                Ok(Some(value))
+            }
             Counter::Integer {
                 next,
                 stop,
@@ -126,6 +173,37 @@ impl Counter {
     }
 }
 
+/// A series of timestamps. Whether it rises is decided by the step, its months as 30 days.
+fn times(start: Datum, stop: Datum, step: [Datum; 3]) -> Result<Counter> {
+    let mut total = 0_i128;
+    for (part, micros) in step.iter().zip([30 * MICROS_PER_DAY, MICROS_PER_DAY, 1]) {
+        let n = cast::integer(part.borrow())
+            .ok_or_else(|| Error::internal("a part of a step that is no integer"))?;
+        total += i128::from(n) * i128::from(micros);
+    }
+    if total == 0 {
+        return Err(Error::new("22023", "step size cannot equal zero"));
+    }
+    Ok(Counter::Times {
+        next: Some(start),
+        stop,
+        step,
+        rises: total > 0,
+    })
+}
+
+fn elements(array: &Datum, ty: SqlType, core: &Core) -> Result<Counter> {
+    let Datum::Text(text) = array else {
+        return Err(Error::internal("elements of what is no array"));
+    };
+    let elements = crate::parse::arrays::read(text)?.into_iter().rev();
+    let elements = elements.map(|element| match element {
+        Some(element) => crate::pgtype::text_in(ty, &element, &core.io),
+        None => Ok(Datum::Null),
+    });
+    Ok(Counter::Elements(elements.collect::<Result<_>>()?))
+}
+
 /// Why a series cannot have the value, in PostgreSQL's words.
 fn not_a_number(value: &block::numeric::Numeric, what: &str) -> Option<String> {
     if value.borrow().to_bigdecimal().is_some() {
@@ -166,8 +244,8 @@ impl Operator for SeriesScan {
         Ok(())
     }
 
-    fn next(&mut self, _: &mut Core, frame: &mut Frame) -> Result<bool> {
-        let Some(value) = self.counter.next()? else {
+    fn next(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool> {
+        let Some(value) = self.counter.next(core)? else {
             return Ok(false);
         };
         self.number += 1;

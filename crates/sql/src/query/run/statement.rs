@@ -17,6 +17,7 @@ use crate::exec::supply::MAX_RESTARTS;
 use crate::expr::{Val, missing_parameter};
 use crate::query::Plan;
 use crate::session::Core;
+use crate::views::Context;
 
 /// Subqueries and WITH queries of the statement that is running, by number. The session's while
 /// the statement runs, its own while it is suspended.
@@ -29,6 +30,10 @@ pub struct Running {
     pub epoch: u64,
     /// The newest epoch.
     pub epochs: u64,
+    /// Set of a statement that is running.
+    pub is_statement: bool,
+    /// What the statement's functions over the catalogs work in, once one has been called.
+    pub context: Option<Box<Context>>,
 }
 
 impl Running {
@@ -45,6 +50,8 @@ impl Running {
             shared: plan.shared.iter().map(shared).collect(),
             epoch: 0,
             epochs: 0,
+            is_statement: true,
+            context: None,
         }
     }
 }

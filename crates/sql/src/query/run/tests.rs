@@ -451,9 +451,8 @@ fn kept_rows_are_given_again() {
 fn kept_rows_follow_what_they_depend_on() {
     with_core("depends", |core| {
         let series = Node::Series(Arc::new(Series {
-            start: Expr::Const(Datum::Int4(1)),
-            stop: param(3),
-            step: None,
+            of: SeriesOf::Numbers,
+            args: vec![Expr::Const(Datum::Int4(1)), param(3)],
             ty: SqlType::Int4,
             into: 0,
             ordinality: None,
@@ -508,7 +507,6 @@ fn empty_plan() -> Plan {
         columns: Vec::new(),
         width: 8,
         parameters: 0,
-        cost: 0.0,
         subqueries: Vec::new(),
         shared: Vec::new(),
         tables: Vec::new(),

@@ -1,18 +1,8 @@
-//! The general lane from a client's side: which queries come to it, what it reads, and what it
-//! makes of parameters.
+//! Queries from a client's side: large tables, conditions that an index fits, types of parameters,
+//! planning that ends.
 
 use testkit::processes::Instance;
 use testkit::wire::{Client, Message, describe, parse};
-
-fn statistic(client: &mut postgres::Client, name: &str) -> i64 {
-    let row = client
-        .query_one("select value from v$sysstat where name = $1", &[&name])
-        .expect("v$sysstat");
-    row.get(0)
-}
-
-const PLANS: &str = "executions by vectorized plan";
-const RANGES: &str = "index ranges read for vectorized plans";
 
 /// Rows of the large table. They take some 1,200 blocks.
 const ROWS: i64 = 160_000;
@@ -30,8 +20,8 @@ fn large(client: &mut postgres::Client) {
 }
 
 #[test]
-fn aggregates_over_a_large_table_are_vectorized_and_see_what_they_should() {
-    let instance = Instance::start("general-large");
+fn aggregates_over_a_large_table_see_what_they_should() {
+    let instance = Instance::start("queries-large");
     let (mut a, mut b) = (instance.client(), instance.client());
     large(&mut a);
     let totals = |c: &mut postgres::Client| -> (i64, i64, i64, f64, i32) {
@@ -43,7 +33,6 @@ fn aggregates_over_a_large_table_are_vectorized_and_see_what_they_should() {
             .expect("totals");
         (row.get(0), row.get(1), row.get(2), row.get(3), row.get(4))
     };
-    let before = statistic(&mut a, PLANS);
     let all = (
         ROWS,
         ROWS - ROWS / 7,
@@ -52,7 +41,6 @@ fn aggregates_over_a_large_table_are_vectorized_and_see_what_they_should() {
         -ROWS as i32,
     );
     assert_eq!(totals(&mut a), all);
-    assert_eq!(statistic(&mut a, PLANS), before + 1);
 
     // Changes of another session's open transaction are not seen; those of the own transaction are.
     // Rows that have outgrown their blocks come whole.
@@ -104,58 +92,54 @@ fn aggregates_over_a_large_table_are_vectorized_and_see_what_they_should() {
 
 #[test]
 fn filters_that_an_index_fits_are_read_through_it() {
-    let instance = Instance::start("general-index");
+    let instance = Instance::start("queries-index");
     let mut client = instance.client();
     large(&mut client);
     client
-        .batch_execute("set query_lane = general")
-        .expect("the lane");
-    client
         .batch_execute("create index big_grp on big (grp, id); create table small (n int); insert into small values (1), (2)")
         .expect("index");
-    let query = |client: &mut postgres::Client, sql: &str, ranges: i64| -> Vec<i64> {
-        let before = statistic(client, RANGES);
+    // Of 1,200 blocks, so many are looked at if an index gives the rows.
+    const FEW: u64 = 100;
+    let gets = |client: &mut postgres::Client, sql: &str| -> u64 {
+        let lines = client
+            .query(&format!("explain analyze {sql}"), &[])
+            .expect(sql);
+        let line = lines.iter().map(|r| r.get::<_, String>(0));
+        let line = line.filter(|l| l.starts_with("Buffers: gets=")).last();
+        let line = line.expect("Buffers");
+        let gets = line["Buffers: gets=".len()..].split(' ').next();
+        gets.and_then(|n| n.parse().ok()).expect("gets")
+    };
+    let query = |client: &mut postgres::Client, sql: &str, by_index: bool| -> Vec<i64> {
+        assert_eq!(gets(client, sql) < FEW, by_index, "{sql}");
         let rows = client.query(sql, &[]).expect(sql);
-        assert_eq!(statistic(client, RANGES), before + ranges, "{sql}");
         rows.iter().map(|r| r.get(0)).collect()
     };
     let joined = "select b.id from big b full join small s on s.n = b.last where b.id";
-    let ids = query(&mut client, &format!("{joined} = 17"), 1);
+    let ids = query(&mut client, &format!("{joined} = 17"), true);
     assert_eq!(ids, [17]);
-    let ids = query(
-        &mut client,
-        &format!("{joined} in (5, 3, 5, 999999) order by 1"),
-        1,
-    );
-    assert_eq!(ids, [3, 5]);
-    let ids = query(
-        &mut client,
-        &format!("{joined} between 100 and 102 order by 1"),
-        1,
-    );
-    assert_eq!(ids, [100, 101, 102]);
-    let ids = query(
-        &mut client,
-        &format!("{joined} < 30 and b.grp = 3 order by 1"),
-        1,
-    );
-    assert_eq!(ids, [3, 13, 23]);
-    let ids = query(
-        &mut client,
-        &format!("{joined} > 159998 and b.name like 'row 16%'"),
-        1,
-    );
-    assert_eq!(ids, [ROWS]);
+    let listed = format!("{joined} in (5, 3, 5, 999999) order by 1");
+    assert_eq!(query(&mut client, &listed, true), [3, 5]);
+    let between = format!("{joined} between 100 and 102 order by 1");
+    assert_eq!(query(&mut client, &between, true), [100, 101, 102]);
+    let below = format!("{joined} < 30 and b.grp = 3 order by 1");
+    assert_eq!(query(&mut client, &below, true), [3, 13, 23]);
+    let above = format!("{joined} > 159998 and b.name like 'row 16%'");
+    assert_eq!(query(&mut client, &above, true), [ROWS]);
     // There are too many rows for the index, so they come from a scan.
     let count = query(
         &mut client,
         "select count(*) from big b full join small s on false where b.id > 10",
-        0,
+        false,
     );
     assert_eq!(count, [ROWS - 10]);
     // Nothing equals NULL, and nothing lies beyond the type.
-    assert!(query(&mut client, &format!("{joined} = null"), 0).is_empty());
-    let none = query(&mut client, &format!("{joined} > 9223372036854775806"), 1);
+    assert!(query(&mut client, &format!("{joined} = null"), true).is_empty());
+    let none = query(
+        &mut client,
+        &format!("{joined} > 9223372036854775806"),
+        true,
+    );
     assert!(none.is_empty());
 }
 
@@ -176,7 +160,7 @@ fn parameters(client: &mut Client, sql: &str) -> Vec<u32> {
 
 #[test]
 fn parameters_take_their_types_from_their_uses() {
-    let instance = Instance::start("general-parameters");
+    let instance = Instance::start("queries-parameters");
     instance
         .client()
         .batch_execute(
@@ -202,7 +186,7 @@ fn parameters_take_their_types_from_their_uses() {
 
 #[test]
 fn columns_with_a_number_sign_need_no_quotes() {
-    let instance = Instance::start("general-names");
+    let instance = Instance::start("queries-names");
     let mut client = instance.client();
     let row = client
         .query_one("select s.sid, s.serial#, 5#3 from v$session s where s.serial# > 0 and pid = pg_backend_pid()", &[])
@@ -217,14 +201,12 @@ fn columns_with_a_number_sign_need_no_quotes() {
         .expect("v$latch_children");
 }
 
-/// Planning ends. DataFusion's checks double with each level of subqueries, so fifty levels would
-/// be planned for ever. And a single line may be a plan of millions of steps.
+/// Planning ends: fifty levels of subqueries cost no more than their text is long, and neither do
+/// WITH queries that each name the one before twice, or a long list.
 #[test]
 fn planning_ends() {
-    let instance = Instance::start("general-planning");
+    let instance = Instance::start("queries-planning");
     let mut c = instance.client();
-    c.batch_execute("set query_lane = general")
-        .expect("the lane");
     c.batch_execute(
         "set statement_timeout = '60s'; create table t (a int primary key, b int); insert into t values (1, 2), (2, 3)",
     )
@@ -272,21 +254,24 @@ fn planning_ends() {
     );
     let numbers =
         |n: i32, what: &dyn Fn(i32) -> String| (0..n).map(what).collect::<Vec<_>>().join(", ");
-    // A list of numbers may have any length. If each of its values were an expression, 20,000
-    // values would take minutes, and a million would take more memory than there is.
     let long = numbers(30_000, &|n| match n % 2 {
         0 => format!("{n}.5"),
         _ => format!("{n}"),
     });
-    let found = c.query(&format!("select 1 from t where a + 0.5 in ({long})"), &[]);
-    found.expect("a long list of numbers");
     let sums = numbers(20_000, &|n| format!("{n} + 1"));
-    for sql in [
-        format!("{doubled} select count(*) from c25"),
-        format!("select a, count(*) over () from t where a in ({sums})"),
-        format!("{in_in} where exists (select 1)"),
+    for (sql, count) in [
+        (format!("select 1 from t where a + 0.5 in ({long})"), 1),
+        (format!("{doubled} select a from c25"), 2),
+        (
+            format!("select a, count(*) over () from t where a in ({sums})"),
+            2,
+        ),
+        (format!("{in_in} where exists (select 1)"), 2),
     ] {
-        let e = c.query(&sql, &[]).expect_err("too complex");
-        assert_eq!(e.code().map(|c| c.code()), Some("54001"), "{sql}: {e}");
+        let shown = &sql[..sql.len().min(100)];
+        let rows = c
+            .query(&sql, &[])
+            .unwrap_or_else(|e| panic!("{shown}: {e}"));
+        assert_eq!(rows.len(), count, "{shown}");
     }
 }

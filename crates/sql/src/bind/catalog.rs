@@ -1,0 +1,251 @@
+//! What clients ask the catalogs with, beyond SQL's own types: `regclass` and its kin, functions over
+//! the catalogs, and their columns of arrays, which are texts here.
+//!
+//! A value of a `reg` type is the number of an object where a number is wanted, and its name
+//! elsewhere: what a cast to such a type became is known by the function that it became.
+
+use sqlparser::ast::{
+    self, ArrayElemTypeDef, BinaryOperator, DataType, FunctionArguments, ObjectNamePart,
+};
+
+use super::{Binder, Typed, names, parts};
+use crate::error::{Error, Result};
+use crate::expr::cast::CastContext;
+use crate::expr::func::SessionFunc;
+use crate::expr::{Expr, Func};
+use crate::types::SqlType;
+use crate::views::functions::{
+    self, ARRAY_CAT, ARRAY_HAS, FORMAT_TYPE, REGCLASS_NAME, REGCLASS_OID, REGNAMESPACE_NAME,
+    REGNAMESPACE_OID, REGTYPE_OID,
+};
+
+/// The name of a type that is not one of SQL's own.
+fn custom_type(t: &DataType) -> Option<String> {
+    match t {
+        DataType::Custom(name, _) => match name.0.last() {
+            Some(ObjectNamePart::Identifier(i)) => Some(names::ident(i)),
+            _ => None,
+        },
+        DataType::Regclass => Some("regclass".to_string()),
+        _ => None,
+    }
+}
+
+/// The function and its arguments, if an expression is a call of one over the catalogs.
+fn called(e: &Expr) -> Option<(&'static str, &[Expr])> {
+    match e {
+        Expr::Call(Func::Session(SessionFunc::Catalog(at)), args) => {
+            Some((functions::ALL.get(*at)?.name, args))
+        }
+        _ => None,
+    }
+}
+
+/// The number behind what a cast to a `reg` type became.
+fn number_of(e: &Expr) -> Option<Typed> {
+    let expr = match called(e)? {
+        (REGCLASS_OID | REGTYPE_OID | REGNAMESPACE_OID, _) => e.clone(),
+        (REGCLASS_NAME | REGNAMESPACE_NAME, [number, ..]) => number.clone(),
+        _ => return None,
+    };
+    Some(Typed::new(expr, SqlType::Oid))
+}
+
+impl Binder<'_> {
+    /// A cast to or from a type of the catalogs, or to an array of some type.
+    pub(super) fn catalog_cast(&self, e: &ast::Expr, to: &DataType) -> Result<Option<Typed>> {
+        if let DataType::Array(ArrayElemTypeDef::SquareBracket(..)) = to {
+            let inner = self.settle(self.expr(e)?)?;
+            return match inner.ty.is_string() {
+                true => Ok(Some(inner)),
+                false => Err(Error::unsupported(format!("a cast to {to}"))),
+            };
+        }
+        let name = custom_type(to);
+        let (of_name, of_number): (&str, &str) = match name.as_deref() {
+            Some("regclass") => (REGCLASS_OID, REGCLASS_NAME),
+            Some("regtype") => (REGTYPE_OID, FORMAT_TYPE),
+            Some("regnamespace") => (REGNAMESPACE_OID, REGNAMESPACE_NAME),
+            Some(
+                "regproc" | "regprocedure" | "regoper" | "regoperator" | "regrole" | "char"
+                | "cstring" | "int2vector" | "oidvector" | "aclitem",
+            ) => {
+                let inner = self.expr(e)?;
+                let text = self.coerce(inner, SqlType::Text, -1, CastContext::Explicit)?;
+                return Ok(Some(text));
+            }
+            Some("xid" | "cid") => {
+                let inner = self.expr(e)?;
+                let number = self.coerce(inner, SqlType::Oid, -1, CastContext::Explicit)?;
+                return Ok(Some(number));
+            }
+            _ => return self.cast_of_catalog(e, to),
+        };
+        let inner = self.settle(self.expr(e)?)?;
+        if inner.ty.is_string() {
+            return self.catalog_call(of_name, vec![inner]).map(Some);
+        }
+        let mut args = vec![number_of(&inner.expr).unwrap_or(inner)];
+        if of_number == FORMAT_TYPE {
+            let null = Typed::literal(block::value::Datum::Null, SqlType::Int8);
+            args.push(null);
+        }
+        self.catalog_call(of_number, args).map(Some)
+    }
+
+    /// A cast to one of SQL's own types of what was cast to a `reg` type.
+    fn cast_of_catalog(&self, e: &ast::Expr, to: &DataType) -> Result<Option<Typed>> {
+        let is_cast = |e: &ast::Expr| matches!(e, ast::Expr::Cast { .. } | ast::Expr::Nested(_));
+        if !is_cast(e) {
+            return Ok(None);
+        }
+        let inner = self.expr(e)?;
+        let Some(number) = number_of(&inner.expr) else {
+            return Ok(None);
+        };
+        let (ty, typmod) = parts::data_type(to)?;
+        let value = match ty.is_string() {
+            true => self.named(inner)?,
+            false => number,
+        };
+        self.coerce(value, ty, typmod, CastContext::Explicit)
+            .map(Some)
+    }
+
+    /// A value of a `reg` type as its name; any other as it is.
+    pub fn named(&self, value: Typed) -> Result<Typed> {
+        let of_number = match called(&value.expr) {
+            Some((REGCLASS_OID, _)) => REGCLASS_NAME,
+            Some((REGNAMESPACE_OID, _)) => REGNAMESPACE_NAME,
+            Some((REGTYPE_OID, _)) => FORMAT_TYPE,
+            _ => return Ok(value),
+        };
+        let mut args = vec![value];
+        if of_number == FORMAT_TYPE {
+            args.push(Typed::literal(block::value::Datum::Null, SqlType::Int8));
+        }
+        self.catalog_call(of_number, args)
+    }
+
+    /// What a function of text is given: of a name that was cast to `regclass` the name.
+    pub(super) fn name_as_argument(&self, value: Typed, wanted: SqlType) -> Typed {
+        match called(&value.expr) {
+            Some((REGCLASS_OID, [name])) if wanted == SqlType::Text => {
+                Typed::new(name.clone(), SqlType::Text)
+            }
+            _ => value,
+        }
+    }
+
+    /// A call of a function over the catalogs, which takes integers, booleans and texts.
+    pub(super) fn catalog_call(&self, name: &str, args: Vec<Typed>) -> Result<Typed> {
+        let missing = |args: &[Typed]| {
+            let types: Vec<&str> = args.iter().map(|a| a.ty.name()).collect();
+            Error::new("42883", format!("function {name}({}) does not exist", types.join(", ")))
+                .hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+        };
+        let Some((at, function)) = functions::find(name) else {
+            return Err(missing(&args));
+        };
+        let (least, most) = function.args;
+        if !(least..=most).contains(&args.len()) {
+            return Err(missing(&args));
+        }
+        let args = args.into_iter().map(|a| {
+            let to = match a.ty {
+                SqlType::Bool | SqlType::Oid => return Ok(a.expr),
+                ty if ty.is_integer() => SqlType::Int8,
+                _ => SqlType::Text,
+            };
+            Ok(self.coerce(a, to, -1, CastContext::Explicit)?.expr)
+        });
+        let args = args.collect::<Result<_>>()?;
+        let call = Expr::Call(Func::Session(SessionFunc::Catalog(at)), args);
+        Ok(Typed::new(call, function.returns))
+    }
+
+    /// `x = ANY (array)` or `x <> ALL (array)` of an array that is a column of a catalog, or comes
+    /// from a function.
+    pub fn in_array(
+        &self,
+        left: &ast::Expr,
+        op: &BinaryOperator,
+        right: &ast::Expr,
+        all: bool,
+    ) -> Result<Typed> {
+        let negated = match (op, all) {
+            (BinaryOperator::Eq, false) => false,
+            (BinaryOperator::NotEq, true) => true,
+            _ => {
+                return Err(Error::unsupported(
+                    "ANY and ALL of an array but with = and <>",
+                ));
+            }
+        };
+        let array = self.settle(self.expr(right)?)?;
+        if !array.ty.is_string() {
+            return Err(Error::new(
+                "42809",
+                "op ANY/ALL (array) requires array on right side",
+            ));
+        }
+        let left = self.expr(left)?;
+        let left = self.coerce(left, SqlType::Text, -1, CastContext::Explicit)?;
+        let has = self.catalog_call(ARRAY_HAS, vec![left, array])?;
+        Ok(match negated {
+            true => Typed::new(Expr::Not(Box::new(has.expr)), SqlType::Bool),
+            false => has,
+        })
+    }
+
+    /// `||` of arrays.
+    pub(super) fn array_concat(&self, left: &ast::Expr, right: &ast::Expr) -> Result<Typed> {
+        self.catalog_call(ARRAY_CAT, vec![self.expr(left)?, self.expr(right)?])
+    }
+}
+
+/// Whether an operand of `||` is an array, in whatever form.
+pub fn is_array(e: &ast::Expr) -> bool {
+    match e {
+        ast::Expr::Function(f) => matches!(f.args, FunctionArguments::Subquery(_)),
+        ast::Expr::Array(_) => true,
+        ast::Expr::Nested(inner) => is_array(inner),
+        _ => false,
+    }
+}
+
+/// The operator that `OPERATOR(schema.name)` names.
+pub fn custom_operator(path: &[String]) -> Result<BinaryOperator> {
+    let name = path.last().map(String::as_str).unwrap_or_default();
+    if let [schema, _] = path
+        && !schema.eq_ignore_ascii_case("pg_catalog")
+    {
+        return Err(Error::new(
+            "3F000",
+            format!("schema \"{schema}\" does not exist"),
+        ));
+    }
+    Ok(match name {
+        "~" => BinaryOperator::PGRegexMatch,
+        "~*" => BinaryOperator::PGRegexIMatch,
+        "!~" => BinaryOperator::PGRegexNotMatch,
+        "!~*" => BinaryOperator::PGRegexNotIMatch,
+        "~~" => BinaryOperator::PGLikeMatch,
+        "~~*" => BinaryOperator::PGILikeMatch,
+        "!~~" => BinaryOperator::PGNotLikeMatch,
+        "!~~*" => BinaryOperator::PGNotILikeMatch,
+        "=" => BinaryOperator::Eq,
+        "<>" => BinaryOperator::NotEq,
+        "<" => BinaryOperator::Lt,
+        ">" => BinaryOperator::Gt,
+        "<=" => BinaryOperator::LtEq,
+        ">=" => BinaryOperator::GtEq,
+        "+" => BinaryOperator::Plus,
+        "-" => BinaryOperator::Minus,
+        "*" => BinaryOperator::Multiply,
+        "/" => BinaryOperator::Divide,
+        "%" => BinaryOperator::Modulo,
+        "||" => BinaryOperator::StringConcat,
+        other => return Err(Error::unsupported(format!("operator {other}"))),
+    })
+}

@@ -1,0 +1,698 @@
+//! Regular expressions: PostgreSQL's (Tcl's "advanced" ones) translated for the engine that we have.
+//!
+//! A match begins as far to the left as it can, and of those that begin there the longest counts, as
+//! POSIX has it. So the end is found by an automaton that looks for the longest match; groups, which
+//! that does not know, by the engine that backtracks, as long as both agree where the match ends.
+//!
+//! **Invariant.** A pattern that would mean something else after the translation is refused with
+//! 0A000: references back, looking ahead and behind, collating elements.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use regex_automata::hybrid::dfa::{Cache, DFA};
+use regex_automata::meta::{Config, Regex as Engine};
+use regex_automata::util::syntax;
+use regex_automata::{Anchored, Input, MatchKind};
+
+use crate::error::{Error, Result};
+
+/// Compiled patterns that a thread keeps.
+const KEPT: usize = 32;
+/// Longest repetition that can be asked for, PostgreSQL's `DUPMAX`.
+const MOST_REPEATS: u32 = 255;
+/// Memory of a compiled pattern.
+const MAX_BYTES: usize = 8 << 20;
+
+thread_local! {
+    /// The newest last.
+    static COMPILED: RefCell<Vec<Rc<Compiled>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What the flags of a function, or the operator, ask for.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flags {
+    pub fold_case: bool,
+    /// `.` and `[^..]` do not match a newline.
+    pub stops_at_newline: bool,
+    /// `^` and `$` match at newlines.
+    pub anchors_at_newline: bool,
+    pub everywhere: bool,
+}
+
+impl Flags {
+    /// The last argument of `regexp_replace` and its kin.
+    pub fn parse(text: &str) -> Result<Flags> {
+        let mut flags = Flags::default();
+        for c in text.chars() {
+            match c {
+                'g' => flags.everywhere = true,
+                'i' => flags.fold_case = true,
+                'c' => flags.fold_case = false,
+                'n' | 'm' => (flags.stops_at_newline, flags.anchors_at_newline) = (true, true),
+                'p' => (flags.stops_at_newline, flags.anchors_at_newline) = (true, false),
+                'w' => (flags.stops_at_newline, flags.anchors_at_newline) = (false, true),
+                's' => (flags.stops_at_newline, flags.anchors_at_newline) = (false, false),
+                't' => {}
+                'b' | 'e' | 'q' | 'x' => {
+                    return Err(Error::unsupported(format!(
+                        "regular expression option \"{c}\""
+                    )));
+                }
+                _ => {
+                    return Err(Error::new(
+                        "22023",
+                        format!("invalid regular expression option: \"{c}\""),
+                    ));
+                }
+            }
+        }
+        Ok(flags)
+    }
+}
+
+struct Compiled {
+    pattern: String,
+    flags: Flags,
+    engine: Engine,
+    longest: DFA,
+    cache: RefCell<Cache>,
+    groups: usize,
+    /// It prefers short matches somewhere.
+    is_lazy: bool,
+}
+
+/// Whether the text has a match of the pattern.
+pub fn matches(text: &str, pattern: &str, fold_case: bool) -> Result<bool> {
+    let flags = Flags {
+        fold_case,
+        ..Flags::default()
+    };
+    Ok(compiled(pattern, flags)?.engine.is_match(text))
+}
+
+/// The text with the first match replaced, or with all of them.
+pub fn replace(text: &str, pattern: &str, with: &str, flags: Flags) -> Result<String> {
+    let compiled = compiled(pattern, flags)?;
+    if compiled.is_lazy {
+        return Err(Error::unsupported(
+            "regexp_replace with a pattern that prefers short matches",
+        ));
+    }
+    let parts = replacement(with);
+    let mut result = String::with_capacity(text.len());
+    let (mut at, mut copied) = (0, 0);
+    while at <= text.len()
+        && let Some((start, end)) = compiled.find(text, at)?
+    {
+        result.push_str(&text[copied..start]);
+        compiled.expand(&parts, text, (start, end), &mut result)?;
+        copied = end;
+        if !flags.everywhere {
+            break;
+        }
+        // After an empty match the next one begins behind the next character.
+        at = match end > start {
+            true => end,
+            false => end + text[end..].chars().next().map_or(1, char::len_utf8),
+        };
+    }
+    result.push_str(&text[copied..]);
+    Ok(result)
+}
+
+/// A part of what replaces a match.
+enum Part {
+    Text(String),
+    Group(usize),
+}
+
+fn replacement(with: &str) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut text = String::new();
+    let mut chars = with.chars().peekable();
+    while let Some(c) = chars.next() {
+        let group = match (c, chars.peek()) {
+            ('\\', Some('&')) => Some(0),
+            ('\\', Some(d)) => d.to_digit(10).filter(|d| *d > 0).map(|d| d as usize),
+            _ => None,
+        };
+        match group {
+            Some(n) => {
+                chars.next();
+                parts.push(Part::Text(std::mem::take(&mut text)));
+                parts.push(Part::Group(n));
+            }
+            None => {
+                // A backslash before another one stands for itself.
+                if c == '\\' && chars.peek() == Some(&'\\') {
+                    chars.next();
+                }
+                text.push(c);
+            }
+        }
+    }
+    parts.push(Part::Text(text));
+    parts
+}
+
+impl Compiled {
+    /// Start and end of the first match from there on.
+    fn find(&self, text: &str, from: usize) -> Result<Option<(usize, usize)>> {
+        let Some(first) = self.engine.find(Input::new(text).range(from..)) else {
+            return Ok(None);
+        };
+        let input = Input::new(text)
+            .range(first.start()..)
+            .anchored(Anchored::Yes);
+        let longest = self
+            .longest
+            .try_search_fwd(&mut self.cache.borrow_mut(), &input)
+            .map_err(|e| Error::internal(format!("a regular expression failed: {e}")))?;
+        let end = longest.map_or(first.end(), |m| m.offset());
+        Ok(Some((first.start(), end)))
+    }
+
+    fn expand(
+        &self,
+        parts: &[Part],
+        text: &str,
+        (start, end): (usize, usize),
+        out: &mut String,
+    ) -> Result<()> {
+        let mut captures = None;
+        for part in parts {
+            match part {
+                Part::Text(literal) => out.push_str(literal),
+                Part::Group(0) => out.push_str(&text[start..end]),
+                Part::Group(n) if *n > self.groups => {}
+                Part::Group(n) => {
+                    if captures.is_none() {
+                        let mut found = self.engine.create_captures();
+                        let input = Input::new(text).range(start..).anchored(Anchored::Yes);
+                        self.engine.search_captures(&input, &mut found);
+                        if found.get_match().is_none_or(|m| m.end() != end) {
+                            return Err(Error::unsupported(
+                                "groups of a match that is not the first alternative's",
+                            ));
+                        }
+                        captures = Some(found);
+                    }
+                    if let Some(group) = captures.as_ref().and_then(|c| c.get_group(*n)) {
+                        out.push_str(&text[group.start..group.end]);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn compiled(pattern: &str, flags: Flags) -> Result<Rc<Compiled>> {
+    COMPILED.with_borrow_mut(|kept| {
+        let known = kept
+            .iter()
+            .position(|c| c.pattern == pattern && c.flags == flags);
+        let compiled = match known {
+            Some(at) => kept.remove(at),
+            None => {
+                if kept.len() == KEPT {
+                    kept.remove(0);
+                }
+                Rc::new(compile(pattern, flags)?)
+            }
+        };
+        kept.push(compiled.clone());
+        Ok(compiled)
+    })
+}
+
+fn compile(pattern: &str, flags: Flags) -> Result<Compiled> {
+    let mut translator = Translator::new(pattern, flags);
+    translator.translate()?;
+    let Translator {
+        out,
+        flags: effective,
+        groups,
+        is_lazy,
+        ..
+    } = translator;
+    let syntax = syntax::Config::new()
+        .case_insensitive(effective.fold_case)
+        .dot_matches_new_line(!effective.stops_at_newline)
+        .multi_line(effective.anchors_at_newline);
+    let config = Config::new().nfa_size_limit(Some(MAX_BYTES));
+    let engine = Engine::builder()
+        .syntax(syntax)
+        .configure(config)
+        .build(&out)
+        .map_err(|_| invalid("invalid pattern"))?;
+    let longest = DFA::builder()
+        .syntax(syntax)
+        .configure(DFA::config().match_kind(MatchKind::All))
+        .build(&out)
+        .map_err(|_| invalid("invalid pattern"))?;
+    Ok(Compiled {
+        pattern: pattern.to_string(),
+        flags,
+        cache: RefCell::new(longest.create_cache()),
+        engine,
+        longest,
+        groups,
+        is_lazy,
+    })
+}
+
+fn invalid(what: &str) -> Error {
+    Error::new("2201B", format!("invalid regular expression: {what}"))
+}
+
+struct Translator {
+    chars: Vec<char>,
+    at: usize,
+    out: String,
+    flags: Flags,
+    groups: usize,
+    is_lazy: bool,
+}
+
+impl Translator {
+    fn new(pattern: &str, flags: Flags) -> Translator {
+        Translator {
+            chars: pattern.chars().collect(),
+            at: 0,
+            out: String::with_capacity(pattern.len() + 16),
+            flags,
+            groups: 0,
+            is_lazy: false,
+        }
+    }
+
+    fn peek(&self, ahead: usize) -> Option<char> {
+        self.chars.get(self.at + ahead).copied()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek(0)?;
+        self.at += 1;
+        Some(c)
+    }
+
+    fn starts_with(&self, text: &str) -> bool {
+        text.chars()
+            .enumerate()
+            .all(|(i, c)| self.peek(i) == Some(c))
+    }
+
+    fn literal(&mut self, c: char) {
+        match c.is_ascii_alphanumeric() || c == '_' || c as u32 > 127 {
+            true => self.out.push(c),
+            false => self.out += &format!("\\x{{{:x}}}", c as u32),
+        }
+    }
+
+    fn translate(&mut self) -> Result<()> {
+        if self.starts_with("***=") {
+            self.at = 4;
+            while let Some(c) = self.next() {
+                self.literal(c);
+            }
+            return Ok(());
+        }
+        if self.starts_with("***:") {
+            self.at = 4;
+        }
+        self.embedded_options()?;
+        // The groups that are open; and whether there is something that can be repeated.
+        let (mut open, mut operand) = (0usize, false);
+        while let Some(c) = self.next() {
+            operand = match c {
+                '(' => {
+                    self.open_group()?;
+                    open += 1;
+                    false
+                }
+                ')' if open > 0 => {
+                    open -= 1;
+                    self.out.push(')');
+                    true
+                }
+                ')' => return Err(invalid("parentheses () not balanced")),
+                '|' => {
+                    self.out.push('|');
+                    false
+                }
+                '^' | '$' => {
+                    self.out.push(c);
+                    // Such a thing cannot be repeated.
+                    false
+                }
+                '.' => {
+                    self.out.push('.');
+                    true
+                }
+                '*' | '+' | '?' => {
+                    if !operand {
+                        return Err(invalid("quantifier operand invalid"));
+                    }
+                    self.out.push(c);
+                    self.laziness();
+                    false
+                }
+                '{' if self.peek(0).is_some_and(|c| c.is_ascii_digit()) => {
+                    if !operand {
+                        return Err(invalid("quantifier operand invalid"));
+                    }
+                    self.bounds()?;
+                    false
+                }
+                '[' => self.bracket()?,
+                '\\' => self.escape()?,
+                c => {
+                    self.literal(c);
+                    true
+                }
+            };
+        }
+        match open {
+            0 => Ok(()),
+            _ => Err(invalid("parentheses () not balanced")),
+        }
+    }
+
+    /// `(?i)` and the like at the beginning.
+    fn embedded_options(&mut self) -> Result<()> {
+        if !self.starts_with("(?") || !self.peek(2).is_some_and(|c| c.is_ascii_alphabetic()) {
+            return Ok(());
+        }
+        let Some(end) = self.chars[self.at..].iter().position(|c| *c == ')') else {
+            return Err(invalid("invalid embedded option"));
+        };
+        let options: String = self.chars[self.at + 2..self.at + end].iter().collect();
+        if options.contains('g') {
+            return Err(invalid("invalid embedded option"));
+        }
+        let flags = Flags::parse(&options)?;
+        let everywhere = self.flags.everywhere;
+        self.flags = Flags {
+            everywhere,
+            // What is not mentioned stays.
+            fold_case: match options.contains(['i', 'c']) {
+                true => flags.fold_case,
+                false => self.flags.fold_case,
+            },
+            ..flags
+        };
+        self.at += end + 1;
+        Ok(())
+    }
+
+    fn open_group(&mut self) -> Result<()> {
+        if self.starts_with("?:") {
+            self.at += 2;
+            self.out += "(?:";
+            return Ok(());
+        }
+        if self.peek(0) == Some('?') {
+            return match self.peek(1) {
+                Some('=' | '!' | '<') => Err(Error::unsupported(
+                    "regular expressions that look ahead or behind",
+                )),
+                _ => Err(invalid("quantifier operand invalid")),
+            };
+        }
+        self.groups += 1;
+        self.out.push('(');
+        Ok(())
+    }
+
+    fn laziness(&mut self) {
+        if self.peek(0) == Some('?') {
+            self.at += 1;
+            self.is_lazy = true;
+            self.out.push('?');
+        }
+    }
+
+    fn number(&mut self) -> Result<u32> {
+        let start = self.at;
+        while self.peek(0).is_some_and(|c| c.is_ascii_digit()) {
+            self.at += 1;
+        }
+        let digits: String = self.chars[start..self.at].iter().collect();
+        match digits.parse() {
+            Ok(n) if n <= MOST_REPEATS => Ok(n),
+            _ => Err(invalid("invalid repetition count(s)")),
+        }
+    }
+
+    fn bounds(&mut self) -> Result<()> {
+        let least = self.number()?;
+        let mut most = Some(least);
+        if self.peek(0) == Some(',') {
+            self.at += 1;
+            most = match self.peek(0) {
+                Some('}') => None,
+                _ => Some(self.number()?),
+            };
+        }
+        if self.next() != Some('}') || most.is_some_and(|most| most < least) {
+            return Err(invalid("invalid repetition count(s)"));
+        }
+        self.out += &match most {
+            Some(most) => format!("{{{least},{most}}}"),
+            None => format!("{{{least},}}"),
+        };
+        self.laziness();
+        Ok(())
+    }
+
+    /// What follows a backslash; whether it can be repeated.
+    fn escape(&mut self) -> Result<bool> {
+        let Some(c) = self.next() else {
+            return Err(invalid("invalid escape \\ sequence"));
+        };
+        let (text, repeats) = match c {
+            'd' => ("[0-9]", true),
+            'D' => (self.negated("[^0-9]", "[^0-9\\n]"), true),
+            'w' => ("[0-9A-Za-z_]", true),
+            'W' => (self.negated("[^0-9A-Za-z_]", "[^0-9A-Za-z_\\n]"), true),
+            's' => ("[ \\t\\n\\x0b\\x0c\\r]", true),
+            'S' => ("[^ \\t\\n\\x0b\\x0c\\r]", true),
+            'A' => ("\\A", false),
+            'Z' => ("\\z", false),
+            'm' => ("(?-u:\\b{start})", false),
+            'M' => ("(?-u:\\b{end})", false),
+            'y' => ("(?-u:\\b)", false),
+            'Y' => ("(?-u:\\B)", false),
+            '1'..='9' => {
+                return Err(Error::unsupported(
+                    "regular expressions with back references",
+                ));
+            }
+            c => {
+                let c = self.character(c)?;
+                self.literal(c);
+                return Ok(true);
+            }
+        };
+        self.out += text;
+        Ok(repeats)
+    }
+
+    fn negated(&self, plain: &'static str, by_line: &'static str) -> &'static str {
+        match self.flags.stops_at_newline {
+            true => by_line,
+            false => plain,
+        }
+    }
+
+    /// The character that an escape stands for.
+    fn character(&mut self, c: char) -> Result<char> {
+        let bad = || invalid("invalid escape \\ sequence");
+        Ok(match c {
+            'a' => '\x07',
+            'b' => '\x08',
+            'B' => '\\',
+            'e' => '\x1b',
+            'f' => '\x0c',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'v' => '\x0b',
+            '0' => '\0',
+            'u' => self.hex(4)?,
+            'U' => self.hex(8)?,
+            'x' => self.hex(2)?,
+            c if c.is_ascii_alphanumeric() => return Err(bad()),
+            c => c,
+        })
+    }
+
+    fn hex(&mut self, digits: usize) -> Result<char> {
+        let bad = || invalid("invalid escape \\ sequence");
+        let text: String = self.chars[self.at..].iter().take(digits).collect();
+        let code = u32::from_str_radix(&text, 16).map_err(|_| bad())?;
+        if text.len() != digits {
+            return Err(bad());
+        }
+        self.at += digits;
+        char::from_u32(code).ok_or_else(bad)
+    }
+
+    /// A bracket expression; whether it can be repeated.
+    fn bracket(&mut self) -> Result<bool> {
+        for (written, boundary) in [("[:<:]]", "start"), ("[:>:]]", "end")] {
+            if self.starts_with(written) {
+                self.at += written.len();
+                self.out += &format!("(?-u:\\b{{{boundary}}})");
+                return Ok(false);
+            }
+        }
+        self.out.push('[');
+        if self.peek(0) == Some('^') {
+            self.at += 1;
+            self.out.push('^');
+            if self.flags.stops_at_newline {
+                self.out += "\\n";
+            }
+        }
+        let mut first = true;
+        loop {
+            let Some(c) = self.next() else {
+                return Err(invalid("brackets [] not balanced"));
+            };
+            match c {
+                ']' if !first => break,
+                '[' if matches!(self.peek(0), Some('.' | '=')) => {
+                    return Err(Error::unsupported(
+                        "collating elements in regular expressions",
+                    ));
+                }
+                '[' if self.peek(0) == Some(':') => self.class()?,
+                '\\' if matches!(self.peek(0), Some('d' | 'w' | 's')) => {
+                    let class = self.next();
+                    self.out += match class {
+                        Some('d') => "0-9",
+                        Some('w') => "0-9A-Za-z_",
+                        _ => " \\t\\n\\x0b\\x0c\\r",
+                    };
+                }
+                c => self.member(c)?,
+            }
+            first = false;
+        }
+        self.out.push(']');
+        Ok(true)
+    }
+
+    fn class(&mut self) -> Result<()> {
+        const CLASSES: [&str; 12] = [
+            "alpha", "upper", "lower", "digit", "xdigit", "alnum", "print", "punct", "graph",
+            "cntrl", "space", "blank",
+        ];
+        let rest: String = self.chars[self.at + 1..].iter().collect();
+        let name = rest.split(":]").next().unwrap_or_default();
+        if !CLASSES.contains(&name) {
+            return Err(invalid("invalid character class"));
+        }
+        self.out += &format!("[:{name}:]");
+        self.at += name.len() + 3;
+        Ok(())
+    }
+
+    /// A character of a bracket expression, or a range that begins with it.
+    fn member(&mut self, c: char) -> Result<()> {
+        let single = |t: &mut Translator, c: char| match c {
+            '\\' => {
+                let c = t
+                    .next()
+                    .ok_or_else(|| invalid("invalid escape \\ sequence"))?;
+                t.character(c)
+            }
+            c => Ok(c),
+        };
+        let low = single(self, c)?;
+        self.literal(low);
+        if self.peek(0) != Some('-') || matches!(self.peek(1), Some(']') | None) {
+            return Ok(());
+        }
+        self.at += 1;
+        let c = self.next().unwrap_or('-');
+        let high = single(self, c)?;
+        if high < low {
+            return Err(invalid("invalid character range"));
+        }
+        self.out.push('-');
+        self.literal(high);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers of PostgreSQL 15.
+    #[test]
+    fn patterns_mean_what_they_mean_in_postgresql() {
+        let yes = [
+            ("a\nb", "a.b"),
+            ("abc", "^abc$"),
+            ("a]", "^[]a]+$"),
+            ("x{", "x{"),
+            ("foo bar", "\\mbar\\M"),
+            ("a-b", "^[a-]-b$"),
+            ("a&&b", "^[a&b]+$"),
+            ("aB", "(?i)^ab$"),
+            ("a.b", "***=a.b"),
+            ("tab\t", "\\t"),
+            ("e9", "^[[:alpha:]][[:digit:]]$"),
+            ("aaa", "^a{2,}$"),
+        ];
+        for (text, pattern) in yes {
+            assert!(matches(text, pattern, false).unwrap(), "{text} ~ {pattern}");
+        }
+        let no = [
+            ("abc", "^b"),
+            ("a\n", "^a$"),
+            ("axb", "***=a.b"),
+            ("é", "^\\w$"),
+        ];
+        for (text, pattern) in no {
+            assert!(
+                !matches(text, pattern, false).unwrap(),
+                "{text} ~ {pattern}"
+            );
+        }
+        for (pattern, state) in [
+            ("(a", "2201B"),
+            ("a)", "2201B"),
+            ("*a", "2201B"),
+            ("a**", "2201B"),
+            ("[a", "2201B"),
+            ("a{300}", "2201B"),
+            ("a{3,2}", "2201B"),
+            ("[b-a]", "2201B"),
+            ("(a)\\1", "0A000"),
+            ("a(?=b)", "0A000"),
+            ("[[.a.]]", "0A000"),
+        ] {
+            let e = matches("a", pattern, false).unwrap_err();
+            assert_eq!(e.sqlstate(), state, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn the_longest_match_is_replaced() {
+        let replaced = |text: &str, pattern: &str, with: &str, flags: &str| {
+            replace(text, pattern, with, Flags::parse(flags).unwrap()).unwrap()
+        };
+        assert_eq!(replaced("foobarbaz", "b..", "X", ""), "fooXbaz");
+        assert_eq!(replaced("foobarbaz", "b..", "X", "g"), "fooXX");
+        assert_eq!(replaced("foobarbaz", "b(..)", "X\\1Y", "g"), "fooXarYXazY");
+        assert_eq!(replaced("abab", "a|ab", "<\\&>", "g"), "<ab><ab>");
+        assert_eq!(replaced("abc", "x*", "-", "g"), "-a-b-c-");
+        assert_eq!(replaced("a.b", "\\.", "\\\\", ""), "a\\b");
+    }
+}
