@@ -1,6 +1,6 @@
 //! `braid instance`: one instance in the foreground, from taking its port to a clean stop.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use engine::Engine;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
-use server::{Bound, ServerConfig};
+use server::Bound;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::Failure;
