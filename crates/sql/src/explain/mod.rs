@@ -36,7 +36,8 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
     if let Some(m) = &measured {
         lines.push(format!(
             "Buffers: gets={} reads={}",
-            m.total.gets, m.total.reads
+            m.total.gets + m.profile.of_workers.gets,
+            m.total.reads + m.profile.of_workers.reads
         ));
         lines.push(format!("Execution Time: {}", milliseconds(m.total.time)));
     }
@@ -168,7 +169,7 @@ impl Lines<'_> {
                 self.feed(&plan.query, 1, core)?;
             }
             Kind::General(query) => self.general(query, 0, core)?,
-            Kind::Tree(plan) => self.tree(plan, 0)?,
+            Kind::Tree(plan) => self.tree(plan, 0, core)?,
             Kind::Found(plan) => {
                 let text = format!("LockRows{}", self.total());
                 self.step(0, text);
@@ -215,7 +216,7 @@ impl Lines<'_> {
     /// The plan of a query that feeds what stands above.
     fn feed(&mut self, query: &Feed, depth: usize, core: &mut Core) -> Result<()> {
         match query {
-            Feed::Tree(plan) => self.tree(plan, depth),
+            Feed::Tree(plan) => self.tree(plan, depth, core),
             Feed::General(query) => self.general(query, depth, core),
         }
     }

@@ -38,6 +38,15 @@ pub struct SelectPlan {
 }
 
 impl SelectPlan {
+    /// Whether all rows of a table are read only to be aggregated.
+    pub fn aggregates_whole_table(&self) -> bool {
+        let whole = |access: &TableAccess| matches!(access.path, Path::Full);
+        match (&self.source, &self.aggregate) {
+            (Source::Table(access), Some(_)) => whole(access) && self.locks.is_empty(),
+            _ => false,
+        }
+    }
+
     /// The table of which all rows are read only to be aggregated, and how the vectorized lane would do that.
     pub fn aggregated_whole(&self) -> Option<(&Arc<Table>, &WholeTable)> {
         match (&self.source, &self.aggregate) {

@@ -54,11 +54,14 @@ pub(crate) fn plan_sql(
     };
     Ok(match statement {
         ast::Statement::Query(mut q) => match direct(&q) {
-            Ok((plan, output)) => {
-                let mut tables = Vec::new();
-                read_tables(&plan, &mut tables);
-                (Kind::Select(Box::new(plan)), Some(output.columns), tables)
-            }
+            Ok((plan, output)) => match groups(core, &plan, &q, params)? {
+                Some(tree) => tree,
+                None => {
+                    let mut tables = Vec::new();
+                    read_tables(&plan, &mut tables);
+                    (Kind::Select(Box::new(plan)), Some(output.columns), tables)
+                }
+            },
             // What a grouping key decides is known to the tree lane only.
             Err(e) if supply::is_general(&e) || e.sqlstate() == "42803" => {
                 undirected(core, &planner, &mut q, params, &general, e)?
@@ -103,6 +106,27 @@ pub(crate) fn plan_sql(
         },
         other => (Kind::Ddl(Box::new(other)), None, Vec::new()),
     })
+}
+
+/// The plan of a query that aggregates a whole table, whose size does not matter to the tree lane:
+/// it has vectorized operators for large ones, and its groups need not stay in memory.
+fn groups(
+    core: &Core,
+    direct: &SelectPlan,
+    q: &ast::Query,
+    params: &ParamTypes,
+) -> Result<Option<Planned>> {
+    if !direct.aggregates_whole_table() {
+        return Ok(None);
+    }
+    match crate::query::plan(core, q, params, false) {
+        Ok(plan) => {
+            let (columns, tables) = (plan.columns.clone(), plan.tables.clone());
+            Ok(Some((Kind::Tree(Arc::new(plan)), Some(columns), tables)))
+        }
+        Err(e) if e.is_refusal() => Ok(None),
+        Err(e) => Err(e),
+    }
 }
 
 /// A query that is no direct plan: the tree lane's, or the general one's if that is refused, or so

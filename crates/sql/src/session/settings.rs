@@ -48,6 +48,7 @@ pub struct Hot {
     pub idle_session_ms: u64,
     pub work_mem_bytes: usize,
     pub lane: Lane,
+    pub vectorized: Vectorized,
     pub connection: ConnectionSettings,
 }
 
@@ -71,6 +72,17 @@ pub enum Lane {
     Auto,
     Tree,
     General,
+}
+
+/// The parameter `vectorized`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Vectorized {
+    /// By a table's size.
+    #[default]
+    Auto,
+    /// Wherever it is possible.
+    On,
+    Off,
 }
 
 impl Hot {
@@ -119,6 +131,11 @@ impl Settings {
                 "tree" => Lane::Tree,
                 "general" => Lane::General,
                 _ => Lane::Auto,
+            },
+            vectorized: match self.get("vectorized").as_str() {
+                "on" => Vectorized::On,
+                "off" => Vectorized::Off,
+                _ => Vectorized::Auto,
             },
             connection: ConnectionSettings {
                 check_interval_ms: self.milliseconds("client_connection_check_interval"),
