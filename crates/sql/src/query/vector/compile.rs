@@ -6,8 +6,9 @@
 use block::value::{Datum, DatumRef};
 
 use super::Stop;
-use super::batch::Type;
-use super::expr::{Condition, Constant, Operation, Value};
+use super::batch::{Layout, Type};
+use super::condition::Condition;
+use super::expr::{Constant, Operation, Value};
 use crate::dict::Table;
 use crate::expr::{ArithOp, Cast, Env, Expr};
 use crate::session::Core;
@@ -68,14 +69,11 @@ impl Compiler<'_> {
             }
             Expr::Negate(e) => {
                 let value = self.value(e)?;
-                match value.ty {
-                    Type::Int2 | Type::Int4 | Type::Int8 | Type::Decimal(_) => {
-                        Ok(Value::new(value.ty, Operation::Negate(Box::new(value))))
-                    }
-                    Type::Float4 | Type::Float8 => {
-                        Ok(Value::new(value.ty, Operation::Negate(Box::new(value))))
-                    }
-                    _ => refused("a negation"),
+                let decimal = matches!(value.ty, Type::Decimal(_));
+                let float = value.ty.layout() == Layout::Float;
+                match decimal || float || value.ty.range().is_some() {
+                    true => Ok(Value::new(value.ty, Operation::Negate(Box::new(value)))),
+                    false => refused("a negation"),
                 }
             }
             Expr::Cast(cast, e) => self.cast(cast, e),
@@ -152,10 +150,7 @@ impl Compiler<'_> {
                 };
                 boxed(to, Operation::Narrow, value)
             }
-            (Type::Float4, SqlType::Float8) => Ok(Value {
-                ty: Type::Float8,
-                ..value
-            }),
+            (Type::Float4, SqlType::Float8) => boxed(Type::Float8, Operation::Widen, value),
             (Type::Float8, SqlType::Float8) | (Type::Decimal(_), SqlType::Numeric) => Ok(value),
             _ => refused("a conversion"),
         }

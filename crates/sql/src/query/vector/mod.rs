@@ -1,8 +1,8 @@
 //! Vectorized aggregation: groups and aggregates of a table that is read as a whole, over batches
 //! of columns instead of rows.
 //!
-//! `batch` decodes stored rows into columns, `compile` and `expr` are expressions over them, `keys`
-//! is the hash table of groups, `state` what is kept of each group, `scan` the workers, and this
+//! `batch` decodes stored rows into columns, `compile`, `expr` and `condition` are expressions over them,
+//! `keys` is the hash table of groups, `state` what is kept of each group, `scan` the workers, and this
 //! file the operator. It stands in the place of [`GroupRun`] where a plan's groups are over a table
 //! scan, perhaps with conditions and computed columns between them. Whether it is used is decided
 //! when it is opened, by the size that the table has by then and the parameter `vectorized`.
@@ -19,6 +19,7 @@
 
 mod batch;
 mod compile;
+mod condition;
 mod expr;
 mod keys;
 mod program;

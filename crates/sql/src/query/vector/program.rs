@@ -8,7 +8,8 @@ use engine::TableDef;
 use super::Stop;
 use super::batch::{Batch, Decoder, Type};
 use super::compile::Compiler;
-use super::expr::{Condition, Value};
+use super::condition::{Condition, TRUE, UNKNOWN};
+use super::expr::Value;
 use super::state::Call;
 use crate::error::Error;
 use crate::exec::profile::StepKey;
@@ -216,7 +217,6 @@ impl Program {
 
     /// Leaves the rows of a batch for which the filter holds.
     pub fn filter(&self, batch: &mut Batch) -> Result<(), Stop> {
-        use super::expr::{TRUE, UNKNOWN};
         let mut conditions = self.filter.as_slice();
         while let Some((first, rest)) = conditions.split_first() {
             let mut truth = first.eval(batch)?;

@@ -11,7 +11,8 @@ use block::value::Datum;
 
 use super::Stop;
 use super::batch::{Batch, Column, Layout, Type, Values};
-use super::expr::{Condition, TRUE, Value};
+use super::condition::{Condition, TRUE};
+use super::expr::Value;
 use super::keys::text;
 use crate::query::aggregate::{Aggregate, State, Sums};
 
