@@ -68,7 +68,10 @@ fn fill(session: &mut SqlSession, rng: &mut Rng, rows: u64, padding: u64) {
             format!("timestamp {day}"),
             format!("{day}::timestamptz"),
             format!("{}", (rng.below(100_000) as f64 - 50_000.0) / 1000.0),
-            format!("{}", (rng.below(1000) as f64) / if row % 2 == 0 { 10.0 } else { 100.0 }),
+            format!(
+                "{}",
+                (rng.below(1000) as f64) / if row % 2 == 0 { 10.0 } else { 100.0 }
+            ),
             format!("'k{}'", rng.below(5)),
             format!("'s{}'", rng.below(50)),
             format!("'v{}'", rng.below(3)),
@@ -80,7 +83,10 @@ fn fill(session: &mut SqlSession, rng: &mut Rng, rows: u64, padding: u64) {
         let row: Vec<String> = row.into_iter().map(|v| null(rng, v)).collect();
         values.push(format!("({}, repeat('x', {padding}))", row.join(", ")));
         if values.len() == 200 {
-            must(session, &format!("insert into t values {}", values.join(", ")));
+            must(
+                session,
+                &format!("insert into t values {}", values.join(", ")),
+            );
             values.clear();
         }
     }
@@ -89,7 +95,10 @@ fn fill(session: &mut SqlSession, rng: &mut Rng, rows: u64, padding: u64) {
     must(session, "alter table t add column none text");
     must(session, "update t set late = a, none = s where a > 60");
     must(session, "delete from t where a between 20 and 23");
-    must(session, "update t set pad = repeat('y', 9000) where a = -50");
+    must(
+        session,
+        "update t set pad = repeat('y', 9000) where a = -50",
+    );
 }
 
 struct Query<'r>(&'r mut Rng);
@@ -108,7 +117,12 @@ impl Query<'_> {
             4 => format!("({} * {})", self.int(depth - 1), self.int(depth - 1)),
             5 => format!("({} - {})", self.int(depth - 1), self.int(depth - 1)),
             6 => format!("({} % {})", self.int(depth - 1), self.int(depth - 1)),
-            _ => format!("case when {} then {} else {} end", self.condition(depth - 1), self.int(depth - 1), self.int(depth - 1)),
+            _ => format!(
+                "case when {} then {} else {} end",
+                self.condition(depth - 1),
+                self.int(depth - 1),
+                self.int(depth - 1)
+            ),
         }
     }
 
@@ -137,13 +151,32 @@ impl Query<'_> {
             1 => format!("s {operator} 's{}'", self.0.below(50)),
             2 => format!("{} {operator} {}", self.of(FLOATS), self.of(FLOATS)),
             3 => format!("d {operator} date '2020-01-0{}'", 1 + self.0.below(9)),
-            4 => format!("n {operator} {}", self.of(&["1.5", "-7", "0.0001", "n + 1"])),
+            4 => format!(
+                "n {operator} {}",
+                self.of(&["1.5", "-7", "0.0001", "n + 1"])
+            ),
             5 => format!("{} is {} null", self.any(), self.of(&["", "not"])),
-            6 => format!("i2 {} in (1, 2, {})", self.of(&["", "not"]), self.of(&["3", "null"])),
-            7 => format!("({} and {})", self.condition(depth - 1), self.condition(depth - 1)),
-            8 => format!("({} or {})", self.condition(depth - 1), self.condition(depth - 1)),
+            6 => format!(
+                "i2 {} in (1, 2, {})",
+                self.of(&["", "not"]),
+                self.of(&["3", "null"])
+            ),
+            7 => format!(
+                "({} and {})",
+                self.condition(depth - 1),
+                self.condition(depth - 1)
+            ),
+            8 => format!(
+                "({} or {})",
+                self.condition(depth - 1),
+                self.condition(depth - 1)
+            ),
             9 => format!("not {}", self.condition(depth - 1)),
-            _ => format!("({}) is {} true", self.condition(depth - 1), self.of(&["", "not"])),
+            _ => format!(
+                "({}) is {} true",
+                self.condition(depth - 1),
+                self.of(&["", "not"])
+            ),
         }
     }
 
@@ -166,13 +199,20 @@ impl Query<'_> {
     }
 
     fn text(&mut self) -> String {
-        let keys: Vec<String> = (0..self.0.below(4)).map(|_| match self.0.below(3) {
-            0 => self.of(&["a % 7", "a % i2", "k", "n", "r"]),
-            1 => self.of(&["i2", "s", "v", "b", "d", "none", "ts", "a > 5"]),
-            _ => self.any(),
-        }).collect();
+        let keys: Vec<String> = (0..self.0.below(4))
+            .map(|_| match self.0.below(3) {
+                0 => self.of(&["a % 7", "a % i2", "k", "n", "r"]),
+                1 => self.of(&["i2", "s", "v", "b", "d", "none", "ts", "a > 5"]),
+                _ => self.any(),
+            })
+            .collect();
         let aggregates: Vec<String> = (0..1 + self.0.below(3)).map(|_| self.aggregate()).collect();
-        let list = keys.iter().chain(&aggregates).cloned().collect::<Vec<_>>().join(", ");
+        let list = keys
+            .iter()
+            .chain(&aggregates)
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(", ");
         let places: Vec<String> = (1..=keys.len()).map(|n| n.to_string()).collect();
         let group = match places.is_empty() {
             true => String::new(),
@@ -232,7 +272,10 @@ fn compare(session: &mut SqlSession, rng: &mut Rng, seed: u64, queries: u64) {
     }
     println!("{queries} queries, {answered} answered, {vectorized} over batches");
     assert!(answered > queries / 3, "{answered} of {queries} answered");
-    assert!(vectorized > answered / 4, "{vectorized} of {answered} over batches");
+    assert!(
+        vectorized > answered / 4,
+        "{vectorized} of {answered} over batches"
+    );
 }
 
 fn shown(answer: &Result<Vec<String>, String>) -> String {

@@ -69,7 +69,7 @@ impl Frame {
 
     /// Whether a condition holds.
     pub fn holds(&self, e: &Expr, core: &mut Core) -> Result<bool> {
-        Ok(e.test(&self.env(), core)? == Some(true))
+        e.holds(&self.env(), core)
     }
 
     pub fn set(&mut self, register: Register, value: Datum) {

@@ -56,6 +56,33 @@ fn type_of_column(ty: SqlType, typmod: i32) -> Option<Type> {
 }
 
 impl Compiler<'_> {
+    /// A key, or what is only counted: blank-padded columns are taken as they are stored.
+    pub fn stored(&mut self, e: &Expr) -> Result<Value, Stop> {
+        match e {
+            Expr::Column(at) if self.is_padded(*at) => Ok(self.text_column(*at)),
+            e => self.value(e),
+        }
+    }
+
+    fn is_padded(&self, at: usize) -> bool {
+        let column = self.table.columns.get(at);
+        column.is_some_and(|c| c.ty() == SqlType::Char)
+    }
+
+    /// A column of any string type.
+    fn text_column(&mut self, at: usize) -> Value {
+        Value::new(Type::Text, Operation::Column(self.place(at, Type::Text)))
+    }
+
+    /// The place of a column in the batch.
+    fn place(&mut self, at: usize, ty: Type) -> usize {
+        let known = self.columns.iter().position(|(column, _)| *column == at);
+        known.unwrap_or_else(|| {
+            self.columns.push((at, ty));
+            self.columns.len() - 1
+        })
+    }
+
     /// An expression over the table's columns that has a value of a known type.
     pub fn value(&mut self, e: &Expr) -> Result<Value, Stop> {
         if is_constant(e) {
@@ -89,7 +116,10 @@ impl Compiler<'_> {
             | Expr::Compare(..)
             | Expr::InList { .. } => {
                 let condition = self.condition(e)?;
-                Ok(Value::new(Type::Bool, Operation::Truth(Box::new(condition))))
+                Ok(Value::new(
+                    Type::Bool,
+                    Operation::Truth(Box::new(condition)),
+                ))
             }
             _ => refused("an expression"),
         }
@@ -101,12 +131,7 @@ impl Compiler<'_> {
         let Some(ty) = ty else {
             return refused("a column's type");
         };
-        let known = self.columns.iter().position(|(column, _)| *column == at);
-        let place = known.unwrap_or_else(|| {
-            self.columns.push((at, ty));
-            self.columns.len() - 1
-        });
-        Ok(Value::new(ty, Operation::Column(place)))
+        Ok(Value::new(ty, Operation::Column(self.place(at, ty))))
     }
 
     fn constant(&mut self, e: &Expr) -> Result<Value, Stop> {
@@ -161,20 +186,14 @@ impl Compiler<'_> {
         let Expr::Column(at) = e else {
             return refused("a blank-padded expression");
         };
-        let known = self.columns.iter().position(|(column, _)| column == at);
-        let place = known.unwrap_or_else(|| {
-            self.columns.push((*at, Type::Text));
-            self.columns.len() - 1
-        });
-        let column = Value::new(Type::Text, Operation::Column(place));
+        if !self.is_padded(*at) {
+            return refused("a blank-padded expression");
+        }
+        let column = self.text_column(*at);
         Ok(Value::new(Type::Text, Operation::Trim(Box::new(column))))
     }
 
-    fn case(
-        &mut self,
-        branches: &[(Expr, Expr)],
-        otherwise: Option<&Expr>,
-    ) -> Result<Value, Stop> {
+    fn case(&mut self, branches: &[(Expr, Expr)], otherwise: Option<&Expr>) -> Result<Value, Stop> {
         let mut ty = None;
         let mut same = |value: Option<&Value>| match (value, ty) {
             (None, _) => Ok(()),
@@ -363,10 +382,7 @@ fn of_one_scale(left: Value, right: Value) -> Result<(Value, Value), Stop> {
 /// Integers of any width are compared, and other values of one type.
 fn comparable(left: Value, right: Value) -> Result<(Value, Value), Stop> {
     let integers = left.ty.range().is_some() && right.ty.range().is_some();
-    let decimals = matches!(
-        (left.ty, right.ty),
-        (Type::Decimal(_), Type::Decimal(_))
-    );
+    let decimals = matches!((left.ty, right.ty), (Type::Decimal(_), Type::Decimal(_)));
     match integers || decimals || left.ty == right.ty {
         true => of_one_scale(left, right),
         false => refused("a comparison of different types"),

@@ -238,7 +238,9 @@ impl Member {
             }
             Layout::Decimal => {
                 let v = value.decimals()?;
-                (0..rows).map(|at| self.decimals.contains(&v.get(at))).collect()
+                (0..rows)
+                    .map(|at| self.decimals.contains(&v.get(at)))
+                    .collect()
             }
             Layout::Text => {
                 let is = |at| Ok(self.texts.contains(value.text(at)?));

@@ -259,9 +259,11 @@ impl Value {
                 };
                 owned(Values::Int(values), nulls)
             }
-            Operation::Case(branches, otherwise) => {
-                Ok(Operand::Owned(self.case(branches, otherwise.as_deref(), batch)?))
-            }
+            Operation::Case(branches, otherwise) => Ok(Operand::Owned(self.case(
+                branches,
+                otherwise.as_deref(),
+                batch,
+            )?)),
         }
     }
 

@@ -196,7 +196,9 @@ impl Groups {
     /// Bytes in use.
     pub fn memory(&self) -> usize {
         let strings = self.strings.iter().flatten().map(Strings::memory);
-        self.keys.len() * 8 + self.firsts.len() * 8 + self.slots.slots.len() * 4
+        self.keys.len() * 8
+            + self.firsts.len() * 8
+            + self.slots.slots.len() * 4
             + strings.sum::<usize>()
     }
 

@@ -1,11 +1,12 @@
 //! Vectorized aggregation: groups and aggregates of a table that is read as a whole, over batches
 //! of columns instead of rows.
 //!
-//! `batch` decodes stored rows into columns, `compile`, `expr` and `condition` are expressions over them,
-//! `keys` is the hash table of groups, `state` what is kept of each group, `scan` the workers, and this
-//! file the operator. It stands in the place of [`GroupRun`] where a plan's groups are over a table
-//! scan, perhaps with conditions and computed columns between them. Whether it is used is decided
-//! when it is opened, by the size that the table has by then and the parameter `vectorized`.
+//! `batch` decodes stored rows into columns, `compile`, `expr` and `condition` are expressions over
+//! them, `keys` is the hash table of groups, `state` what is kept of each group, `program` what is
+//! computed and whether it is, `scan` the workers, and this file the operator. It stands in the
+//! place of [`GroupRun`] where a plan's groups are over a table scan, perhaps with conditions and
+//! computed columns between them. Whether it is used is decided when it is opened, by the size that
+//! the table has by then and the parameter `vectorized`.
 //!
 //! **Invariants.**
 //! - The answer is that of the row operators, and groups come in the same order. Where the row

@@ -8,13 +8,14 @@ use engine::TableDef;
 use super::Stop;
 use super::batch::{Batch, Decoder, Type};
 use super::compile::Compiler;
-use super::condition::{Condition, TRUE, UNKNOWN};
+use super::condition::{Condition, TRUE};
 use super::expr::Value;
 use super::state::Call;
 use crate::error::Error;
 use crate::exec::profile::StepKey;
 use crate::expr::Expr;
 use crate::plan::Path;
+use crate::query::aggregate::{Aggregate, AggregateCall};
 use crate::query::plan::{Group, Node, Register, TableScan};
 use crate::session::{Core, Vectorized};
 
@@ -76,9 +77,7 @@ impl Source<'_> {
 /// The scan that groups are over, if they are of a form that batches have.
 fn source(group: &Group) -> Option<Source<'_>> {
     let all: Vec<usize> = (0..group.keys.len()).collect();
-    let plain = |a: &crate::query::aggregate::AggregateCall| {
-        !a.distinct && a.order.is_empty() && a.args.len() <= 1
-    };
+    let plain = |a: &AggregateCall| !a.distinct && a.order.is_empty() && a.args.len() <= 1;
     if group.sets != [all]
         || !group.grouping.is_empty()
         || !group.decided.is_empty()
@@ -131,7 +130,10 @@ pub fn choose(plan: &Arc<Group>, core: &mut Core, registers: &[Datum]) -> Result
     if vectorized == Vectorized::Off {
         return Ok(Choice::Rows(None));
     }
-    let blocks = core.engine.scan(source.scan.access.table.engine()).blocks()?;
+    let blocks = core
+        .engine
+        .scan(source.scan.access.table.engine())
+        .blocks()?;
     if vectorized == Vectorized::Auto && blocks < LARGE_BLOCKS {
         return Ok(Choice::Rows(None));
     }
@@ -176,7 +178,7 @@ fn compile(
     }
     let mut keys = Vec::new();
     for (key, _) in &plan.keys {
-        keys.push(compiler.value(&source.over_columns(key))?);
+        keys.push(compiler.stored(&source.over_columns(key))?);
     }
     if keys.len() > u64::BITS as usize {
         return Err(Stop::Refused("many keys"));
@@ -184,6 +186,9 @@ fn compile(
     let mut calls = Vec::new();
     for call in &plan.aggregates {
         let argument = match call.args.first() {
+            Some(e) if call.function == Aggregate::Count => {
+                Some(compiler.stored(&source.over_columns(e))?)
+            }
             Some(e) => Some(compiler.value(&source.over_columns(e))?),
             None => None,
         };
@@ -228,10 +233,6 @@ impl Program {
                 let more = next.eval(batch)?;
                 truth.iter_mut().zip(more).for_each(|(t, m)| *t = m.min(*t));
                 conditions = rest;
-            }
-            if !conditions.is_empty() && truth.contains(&UNKNOWN) {
-                // The row operators go on to the next condition, which may be an error.
-                return Err(Stop::Refused("a condition that is not known"));
             }
             if truth.iter().any(|t| *t != TRUE) {
                 let keep: Vec<bool> = truth.iter().map(|t| *t == TRUE).collect();

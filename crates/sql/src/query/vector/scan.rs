@@ -192,27 +192,30 @@ pub fn run(program: Program, core: &mut Core, snapshot: &Snapshot) -> Result<Out
 fn start(job: &Arc<Job>, number: usize, held: HeldSnapshot, permit: Permit) -> bool {
     let name = format!("p{number:03}");
     let shared = job.clone();
-    let begun = std::thread::Builder::new().name(name.clone()).spawn(move || {
-        let _permit = permit;
-        let session = wait::session::register(wait::session::Kind::Background, &name);
-        let sid = session.session().sid;
-        shared.sessions.lock().push(sid);
-        let snapshot = held.snapshot();
-        let part = catch_unwind(AssertUnwindSafe(|| work(&shared, number, &snapshot)));
-        let mut part = part.unwrap_or_else(|_| Err(Error::internal("a worker panicked").into()));
-        match &mut part {
-            Ok(part) => {
-                let stat = |s| session.session().counters.stat(s);
-                part.counted.gets = stat(wait::Stat::ConsistentGets);
-                part.counted.reads = stat(wait::Stat::PhysicalReads);
+    let begun = std::thread::Builder::new()
+        .name(name.clone())
+        .spawn(move || {
+            let _permit = permit;
+            let session = wait::session::register(wait::session::Kind::Background, &name);
+            let sid = session.session().sid;
+            shared.sessions.lock().push(sid);
+            let snapshot = held.snapshot();
+            let part = catch_unwind(AssertUnwindSafe(|| work(&shared, number, &snapshot)));
+            let mut part =
+                part.unwrap_or_else(|_| Err(Error::internal("a worker panicked").into()));
+            match &mut part {
+                Ok(part) => {
+                    let stat = |s| session.session().counters.stat(s);
+                    part.counted.gets = stat(wait::Stat::ConsistentGets);
+                    part.counted.reads = stat(wait::Stat::PhysicalReads);
+                }
+                Err(_) => shared.stop.store(true, Ordering::Relaxed),
             }
-            Err(_) => shared.stop.store(true, Ordering::Relaxed),
-        }
-        shared.sessions.lock().retain(|s| *s != sid);
-        held.release();
-        shared.done.lock()[number] = Some(part);
-        shared.waiter.wake();
-    });
+            shared.sessions.lock().retain(|s| *s != sid);
+            held.release();
+            shared.done.lock()[number] = Some(part);
+            shared.waiter.wake();
+        });
     begun.is_ok()
 }
 
@@ -261,8 +264,11 @@ fn merged(job: Arc<Job>) -> Result<Output, Stop> {
             false => vec![0],
         };
         let groups = if grouped { all.groups.len() } else { 1 };
-        for ((states, other), call) in
-            all.states.iter_mut().zip(&part.states).zip(&job.program.calls)
+        for ((states, other), call) in all
+            .states
+            .iter_mut()
+            .zip(&part.states)
+            .zip(&job.program.calls)
         {
             states.resize(groups);
             states.merge(call, other, &numbers)?;
@@ -370,7 +376,8 @@ impl Part {
             true => Rows::All,
             false => {
                 let numbers = &mut self.numbers;
-                self.groups.find(&program.keys, batch, self.position, numbers)?;
+                self.groups
+                    .find(&program.keys, batch, self.position, numbers)?;
                 let groups = self.groups.len();
                 self.states.iter_mut().for_each(|s| s.resize(groups));
                 Rows::Each(&self.numbers)

@@ -221,14 +221,22 @@ impl States {
             }),
             (States::BestInt(best), Values::Int(v)) => rows.each(v, |group, v| {
                 let so_far = best[group].get_or_insert(v);
-                *so_far = if max { (*so_far).max(v) } else { (*so_far).min(v) };
+                *so_far = if max {
+                    (*so_far).max(v)
+                } else {
+                    (*so_far).min(v)
+                };
             }),
             (States::BestFloat(best), Values::Float(v)) => rows.each(v, |group, v| {
                 stops |= better_float(&mut best[group], v, max);
             }),
             (States::BestDecimal(best), Values::Decimal(v)) => rows.each(v, |group, v| {
                 let so_far = best[group].get_or_insert(v);
-                *so_far = if max { (*so_far).max(v) } else { (*so_far).min(v) };
+                *so_far = if max {
+                    (*so_far).max(v)
+                } else {
+                    (*so_far).min(v)
+                };
             }),
             (States::BestText(best, bytes), Values::Text(v)) => {
                 let numbers: Vec<usize> = (0..v.len()).collect();
