@@ -47,6 +47,8 @@ pub enum Stop {
     Refused(&'static str),
     /// The groups have no room in memory.
     Full,
+    /// Another thread has stopped, which says why.
+    Told,
     Failed(Error),
 }
 
@@ -62,7 +64,7 @@ impl Stop {
         match self {
             Stop::Refused(why) => Some(why),
             Stop::Full => Some("more groups than work_mem has room for"),
-            Stop::Failed(_) => None,
+            Stop::Told | Stop::Failed(_) => None,
         }
     }
 }

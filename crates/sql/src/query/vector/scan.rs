@@ -171,8 +171,11 @@ pub fn run(program: Program, core: &mut Core, snapshot: &Snapshot) -> Result<Out
         }
     }
     for number in unstarted {
-        let part = work(&job, number, snapshot)?;
-        job.done.lock()[number] = Some(Ok(part));
+        let part = match work(&job, number, snapshot) {
+            Err(stop) if !matches!(stop, Stop::Told) => return Err(stop),
+            part => part,
+        };
+        job.done.lock()[number] = Some(part);
     }
     wait_for_all(&job)?;
     drop(stopping);
@@ -219,18 +222,18 @@ fn start(job: &Arc<Job>, number: usize, held: HeldSnapshot, permit: Permit) -> b
     begun.is_ok()
 }
 
-/// Waits until all workers have ended, or one has come to an end that counts for all.
+/// Waits until all workers have ended, or one says why there is no answer.
 fn wait_for_all(job: &Job) -> Result<(), Stop> {
     loop {
         let mut all = true;
         for done in job.done.lock().iter_mut() {
             match done {
+                Some(Ok(_) | Err(Stop::Told)) => {}
                 Some(Err(_)) => {
                     if let Some(Err(stop)) = done.take() {
                         return Err(stop);
                     }
                 }
-                Some(Ok(_)) => {}
                 None => all = false,
             }
         }
@@ -318,7 +321,7 @@ fn work(job: &Job, number: usize, snapshot: &Snapshot) -> Result<Part, Stop> {
         let mut scan = job.morsels[morsel].clone();
         loop {
             if job.stop.load(Ordering::Relaxed) {
-                return Err(Stop::Refused("another thread has stopped"));
+                return Err(Stop::Told);
             }
             wait::check_cancel().map_err(|_| cancelled())?;
             let mut decoded = Ok(());
