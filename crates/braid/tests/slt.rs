@@ -116,17 +116,20 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-fn run(port: u16, file: &Path, extended: bool) -> Result<(), String> {
+/// Runs a file, in a session that begins with a setting.
+fn run(port: u16, file: &Path, extended: bool, setting: &str) -> Result<(), String> {
     let mut runner = Runner::new(|| async {
-        Ok(Wire {
-            client: Client::connect(port),
-            extended,
-        })
+        let mut client = Client::connect(port);
+        if !setting.is_empty() {
+            client.query(setting);
+        }
+        Ok(Wire { client, extended })
     });
     let shown = file.display();
-    runner
-        .run_file(file)
-        .map_err(|e| format!("{shown} (extended: {extended}): {}", e.display(false)))
+    runner.run_file(file).map_err(|e| {
+        let e = e.display(false);
+        format!("{shown} (extended: {extended}) {setting}: {e}")
+    })
 }
 
 #[test]
@@ -145,11 +148,17 @@ fn answers_are_those_of_postgresql() {
         }
     };
     let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt/setup.slt");
-    run(port, &setup, false).expect("the tables");
+    run(port, &setup, false, "").expect("the tables");
     let mut failed = Vec::new();
     for file in &files {
         for extended in [false, true] {
-            failed.extend(run(port, file, extended).err());
+            failed.extend(run(port, file, extended, "").err());
+        }
+        // Aggregates of small tables too over column batches, and none.
+        if theirs.is_none() {
+            for setting in ["set vectorized = on", "set vectorized = off"] {
+                failed.extend(run(port, file, false, setting).err());
+            }
         }
     }
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));

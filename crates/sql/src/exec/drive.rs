@@ -220,7 +220,7 @@ fn pass(
 pub fn holds(filter: Option<&Expr>, core: &mut Core, env: &Env<'_>) -> Result<bool> {
     match filter {
         None => Ok(true),
-        Some(f) => Ok(f.test(env, core)? == Some(true)),
+        Some(f) => f.holds(env, core),
     }
 }
 

@@ -25,6 +25,10 @@ impl StepKey {
 #[derive(Default)]
 pub struct Profile {
     steps: HashMap<StepKey, Step>,
+    /// How the steps ran that could be vectorized.
+    vectors: HashMap<StepKey, Vectors>,
+    /// What threads beside the session's own took.
+    pub of_workers: Took,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -36,6 +40,18 @@ pub struct Step {
     pub took: Took,
     /// The share of walking through the index.
     pub index: IndexTimes,
+}
+
+/// Whether a step is computed over batches of columns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Vectors {
+    /// By so many threads.
+    Threads(usize),
+    /// Row by row, because of this.
+    Refused(&'static str),
+    /// Row by row, as nobody wanted it otherwise.
+    #[default]
+    No,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -86,6 +102,10 @@ fn counters() -> (u64, u64) {
 }
 
 impl Profile {
+    pub fn vectors(&self, key: StepKey) -> Vectors {
+        self.vectors.get(&key).copied().unwrap_or_default()
+    }
+
     pub fn step(&self, key: StepKey) -> Step {
         self.steps.get(&key).copied().unwrap_or_default()
     }
@@ -106,6 +126,20 @@ impl Core {
             step.took.gets += took.gets;
             step.took.reads += took.reads;
             note(step);
+        }
+    }
+
+    /// A step was computed over batches or not; threads beside the session's own took this.
+    pub fn vectorized(&mut self, key: StepKey, vectors: Vectors, others: Took) {
+        if let Some(profile) = &mut self.profile {
+            profile.vectors.insert(key, vectors);
+            for took in [
+                &mut profile.of_workers,
+                &mut profile.steps.entry(key).or_default().took,
+            ] {
+                took.gets += others.gets;
+                took.reads += others.reads;
+            }
         }
     }
 

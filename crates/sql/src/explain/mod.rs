@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::exec::profile::{Mark, Profile, StepKey, Took};
 use crate::expr::Expr;
 use crate::plan::{InsertSource, Path, SelectPlan, Source, TableAccess};
-use crate::session::{Kind, Portal, SqlSession, Statement};
+use crate::session::{Core, Kind, Portal, SqlSession, Statement};
 
 /// The lines of the answer, as rows of one text column.
 pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Vec<Datum>>> {
@@ -31,12 +31,13 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
         names: Names::new(),
         measured: measured.as_ref(),
     };
-    lines.statement(&statement)?;
+    lines.statement(&statement, &mut session.core)?;
     let mut lines = lines.lines;
     if let Some(m) = &measured {
         lines.push(format!(
             "Buffers: gets={} reads={}",
-            m.total.gets, m.total.reads
+            m.total.gets + m.profile.of_workers.gets,
+            m.total.reads + m.profile.of_workers.reads
         ));
         lines.push(format!("Execution Time: {}", milliseconds(m.total.time)));
     }
@@ -131,7 +132,7 @@ struct Lines<'m> {
 }
 
 impl Lines<'_> {
-    fn statement(&mut self, statement: &Statement) -> Result<()> {
+    fn statement(&mut self, statement: &Statement, core: &mut Core) -> Result<()> {
         match &statement.kind {
             Kind::Select(plan) => self.select(plan, 0, true),
             Kind::Insert(plan) => {
@@ -141,7 +142,7 @@ impl Lines<'_> {
                         self.step(1, format!("Values  (rows={})", rows.len()));
                     }
                     InsertSource::Query(q, _) => self.select(q, 1, false),
-                    InsertSource::Fed(q, _) => self.tree(q, 1)?,
+                    InsertSource::Fed(q, _) => self.tree(q, 1, core)?,
                 }
             }
             Kind::Update(plan) => {
@@ -158,9 +159,9 @@ impl Lines<'_> {
                     None => "Delete",
                 };
                 self.write(verb, &plan.table);
-                self.tree(&plan.query, 1)?;
+                self.tree(&plan.query, 1, core)?;
             }
-            Kind::Tree(plan) => self.tree(plan, 0)?,
+            Kind::Tree(plan) => self.tree(plan, 0, core)?,
             Kind::Empty | Kind::Utility(_) | Kind::Ddl(_) => return Err(no_plan()),
         }
         Ok(())

@@ -2,22 +2,25 @@
 
 use super::{Lines, Names, shown};
 use crate::error::Result;
+use crate::exec::profile::Vectors;
 use crate::expr::Expr;
 use crate::plan::{Path, TableAccess};
 use crate::query::Plan;
 use crate::query::plan::{JoinKind, Node, SetKind};
+use crate::query::vector;
+use crate::session::Core;
 
 impl Lines<'_> {
-    pub(super) fn tree(&mut self, plan: &Plan, depth: usize) -> Result<()> {
-        self.file(&plan.root, depth);
+    pub(super) fn tree(&mut self, plan: &Plan, depth: usize, core: &mut Core) -> Result<()> {
+        self.file(&plan.root, depth, core)?;
         for (number, shared) in plan.shared.iter().enumerate() {
             if shared.name.is_empty() {
                 continue;
             }
             self.note(depth, format!("CTE {} [{number}]", shared.name));
-            self.file(&shared.root, depth + 1);
+            self.file(&shared.root, depth + 1, core)?;
             if let Some(recursive) = &shared.recursive {
-                self.file(&recursive.root, depth + 1);
+                self.file(&recursive.root, depth + 1, core)?;
             }
         }
         for (number, subquery) in plan.subqueries.iter().enumerate() {
@@ -25,19 +28,19 @@ impl Lines<'_> {
                 continue;
             }
             self.note(depth, format!("SubPlan {number}"));
-            self.file(&subquery.root, depth + 1);
+            self.file(&subquery.root, depth + 1, core)?;
         }
         Ok(())
     }
 
     /// The steps of one register file.
-    fn file(&mut self, root: &Node, depth: usize) {
+    fn file(&mut self, root: &Node, depth: usize, core: &mut Core) -> Result<()> {
         self.names.clear();
         name_registers(root, &mut self.names);
-        self.node(root, depth);
+        self.node(root, depth, core)
     }
 
-    fn node(&mut self, node: &Node, depth: usize) {
+    fn node(&mut self, node: &Node, depth: usize, core: &mut Core) -> Result<()> {
         let took = self.took(node.key());
         let step = |lines: &mut Self, name: &str| lines.step(depth, format!("{name}{took}"));
         let below = depth + 1;
@@ -69,11 +72,11 @@ impl Lines<'_> {
                 };
                 step(self, &scan(name, &s.name, &s.alias));
             }
-            Node::With(w) => self.node(&w.input, depth),
+            Node::With(w) => self.node(&w.input, depth, core)?,
             Node::Filter(f) => {
                 step(self, "Filter");
                 self.removed(node.key(), depth);
-                self.node(&f.input, below);
+                self.node(&f.input, below, core)?;
             }
             Node::Compute(c) => {
                 step(
@@ -83,36 +86,48 @@ impl Lines<'_> {
                         false => "ProjectSet",
                     },
                 );
-                self.node(&c.input, below);
+                self.node(&c.input, below, core)?;
             }
             Node::Loop(j) => {
                 step(self, &format!("Nested Loop{}", kind_of(j.kind)));
-                self.node(&j.outer, below);
-                self.node(&j.inner, below);
+                self.node(&j.outer, below, core)?;
+                self.node(&j.inner, below, core)?;
             }
             Node::Hash(j) => {
                 step(
                     self,
                     &format!("Hash{} Join", kind_of(j.kind).trim_end_matches(" Join")),
                 );
-                self.node(&j.probe, below);
+                self.node(&j.probe, below, core)?;
                 self.step(below, "Hash".to_string());
-                self.node(&j.build, below + 1);
+                self.node(&j.build, below + 1, core)?;
             }
             Node::Keep(k) => {
                 step(self, "Materialize");
-                self.node(&k.input, below);
+                self.node(&k.input, below, core)?;
             }
             Node::Group(g) => {
-                step(
-                    self,
-                    match (g.keys.is_empty(), g.sets.len()) {
-                        (true, _) => "Aggregate",
-                        (false, 1) => "HashAggregate",
-                        _ => "MixedAggregate",
-                    },
-                );
-                self.node(&g.input, below);
+                let name = match (g.keys.is_empty(), g.sets.len()) {
+                    (true, _) => "Aggregate",
+                    (false, 1) => "HashAggregate",
+                    _ => "MixedAggregate",
+                };
+                let vectors = match self.measured {
+                    Some(m) => m.profile.vectors(node.key()),
+                    None => vector::vectors(g, core)?,
+                };
+                match vectors {
+                    Vectors::Threads(threads) => {
+                        step(self, &format!("Vectorized {name}"));
+                        self.note(depth, format!("Threads: {threads}"));
+                    }
+                    Vectors::Refused(why) => {
+                        step(self, name);
+                        self.note(depth, format!("Not Vectorized: {why}"));
+                    }
+                    Vectors::No => step(self, name),
+                }
+                self.node(&g.input, below, core)?;
             }
             Node::Distinct(d) => {
                 step(
@@ -122,15 +137,15 @@ impl Lines<'_> {
                         false => "HashAggregate",
                     },
                 );
-                self.node(&d.input, below);
+                self.node(&d.input, below, core)?;
             }
             Node::Sort(s) => {
                 step(self, "Sort");
-                self.node(&s.input, below);
+                self.node(&s.input, below, core)?;
             }
             Node::Window(w) => {
                 step(self, "WindowAgg");
-                self.node(&w.input, below);
+                self.node(&w.input, below, core)?;
             }
             Node::SetOperation(s) => {
                 let all = if s.all { " All" } else { "" };
@@ -143,18 +158,19 @@ impl Lines<'_> {
                         SetKind::Except => format!("HashSetOp Except{all}"),
                     },
                 );
-                self.node(&s.left, below);
-                self.node(&s.right, below);
+                self.node(&s.left, below, core)?;
+                self.node(&s.right, below, core)?;
             }
             Node::Limit(l) => {
                 step(self, "Limit");
-                self.node(&l.input, below);
+                self.node(&l.input, below, core)?;
             }
             Node::Lock(l) => {
                 step(self, "LockRows");
-                self.node(&l.input, below);
+                self.node(&l.input, below, core)?;
             }
         }
+        Ok(())
     }
 }
 

@@ -139,6 +139,20 @@ impl Expr {
         })
     }
 
+    /// Whether a row passes a condition. Of several that must all hold the first that does not, be
+    /// it unknown, decides; the others are not looked at, as in PostgreSQL.
+    pub fn holds<'a>(&'a self, env: &Env<'a>, calls: &mut dyn Calls) -> Result<bool> {
+        if let Expr::And(list) = self {
+            for e in list {
+                if !e.holds(env, calls)? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        Ok(self.test(env, calls)? == Some(true))
+    }
+
     /// A condition's truth; `None` is unknown.
     pub fn test<'a>(&'a self, env: &Env<'a>, calls: &mut dyn Calls) -> Result<Option<bool>> {
         match self {

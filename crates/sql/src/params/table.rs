@@ -119,6 +119,7 @@ const KEEPALIVE_SECONDS: Kind = Kind::Int {
     unit: Unit::Seconds,
 };
 const LOG_LEVEL: Kind = Kind::Word(&["error", "warn", "info", "debug"]);
+const VECTORIZED: Kind = Kind::Word(&["auto", "on", "off"]);
 const PRIORITY: Kind = Kind::Word(&["realtime", "nice", "slice", "ordinary"]);
 /// A wait for others that somebody looks on at.
 const PATIENCE: Kind = Kind::Int {
@@ -215,6 +216,9 @@ pub const PARAMS: &[Param] = &[
     session("transaction_deferrable", Kind::Bool, "off", "Whether this transaction is DEFERRABLE."),
     session("transaction_isolation", ISOLATION, "read committed", "Isolation level of this transaction."),
     session("transaction_read_only", Kind::Bool, "off", "Whether this transaction is read-only."),
+    session("max_parallel_workers", count(0, 1024), "8", "Threads that the instance's sessions may have beside their own in all."),
+    session("max_parallel_workers_per_gather", count(0, 1024), "2", "Threads that one statement may have beside its session's own."),
+    session("vectorized", VECTORIZED, "auto", "Whether aggregates of a whole table are computed over batches of columns: by its size, wherever possible, or never."),
     session("work_mem", KILOBYTES, "65536", "Memory of a sort, hash table or group; more than that goes to a temporary file."),
 
     fact("block_size", "8192", "Size of a block."),
@@ -284,8 +288,6 @@ pub const PARAMS: &[Param] = &[
     ignored_guarded("log_min_messages", MESSAGES, "warning"),
     ignored_guarded("log_statement", Kind::Word(&["none", "ddl", "mod", "all"]), "none"),
     ignored("max_parallel_maintenance_workers", count(0, 1024), "2"),
-    ignored("max_parallel_workers", count(0, 1024), "8"),
-    ignored("max_parallel_workers_per_gather", count(0, 1024), "2"),
     ignored_guarded("max_stack_depth", KILOBYTES, "2048"),
     ignored("min_parallel_table_scan_size", count(0, i32::MAX as i64), "1024"),
     ignored("parallel_leader_participation", Kind::Bool, "on"),

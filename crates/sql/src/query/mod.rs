@@ -21,6 +21,7 @@ mod analyze;
 pub(crate) mod optimize;
 pub mod plan;
 pub mod run;
+pub mod vector;
 pub mod window;
 
 pub use analyze::plan;

@@ -31,7 +31,7 @@ pub use core::{Core, cancelled, now_micros};
 pub(crate) use roles::NOBODY;
 pub(crate) use run::Keep;
 pub use settings::ConnectionSettings;
-pub(crate) use settings::Settings;
+pub(crate) use settings::{Settings, Vectorized};
 pub(crate) use statement::Kind;
 pub use statement::{Portal, Statement};
 pub(crate) use timeout::Timer;

@@ -47,6 +47,7 @@ pub struct Hot {
     pub idle_in_transaction_ms: u64,
     pub idle_session_ms: u64,
     pub work_mem_bytes: usize,
+    pub vectorized: Vectorized,
     pub connection: ConnectionSettings,
 }
 
@@ -60,6 +61,17 @@ pub struct ConnectionSettings {
     pub keepalives_interval_s: u32,
     pub keepalives_count: u32,
     pub user_timeout_ms: u32,
+}
+
+/// The parameter `vectorized`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Vectorized {
+    /// By a table's size.
+    #[default]
+    Auto,
+    /// Wherever it is possible.
+    On,
+    Off,
 }
 
 impl Hot {
@@ -104,6 +116,11 @@ impl Settings {
             idle_in_transaction_ms: self.milliseconds("idle_in_transaction_session_timeout"),
             idle_session_ms: self.milliseconds("idle_session_timeout"),
             work_mem_bytes: self.kilobytes("work_mem"),
+            vectorized: match self.get("vectorized").as_str() {
+                "on" => Vectorized::On,
+                "off" => Vectorized::Off,
+                _ => Vectorized::Auto,
+            },
             connection: ConnectionSettings {
                 check_interval_ms: self.milliseconds("client_connection_check_interval"),
                 keepalives_idle_s: self.number("tcp_keepalives_idle"),

@@ -3,6 +3,7 @@
 //! test -p sql --test golden` writes the answers anew; review the difference before it is committed.
 
 mod lookups;
+mod vectors;
 
 use std::fmt::Write;
 use std::path::Path;

@@ -93,6 +93,20 @@ impl Exact {
         }
     }
 
+    /// Of so many numbers with that scale at most, whose sum is `sum / 10^scale`.
+    pub fn of(sum: i128, scale: u16, count: i64) -> Exact {
+        Exact {
+            finite: count,
+            sum: Sum {
+                scale,
+                small: sum,
+                big: BigInt::ZERO,
+            },
+            of_scale: count,
+            ..Exact::default()
+        }
+    }
+
     pub fn count(&self) -> i64 {
         self.finite + self.nan + self.infinite + self.negative_infinite
     }

@@ -17,6 +17,16 @@ pub struct Moments {
 }
 
 impl Moments {
+    /// Of so many numbers with that sum, for an average.
+    pub fn of(sum: f64, count: i64) -> Moments {
+        Moments {
+            n: count as f64,
+            // As if added to zero: a negative zero is none.
+            sx: 0.0 + sum,
+            sxx: 0.0,
+        }
+    }
+
     pub fn add(&mut self, x: f64) -> Result<()> {
         let before = *self;
         self.n += 1.0;

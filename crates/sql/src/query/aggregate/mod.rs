@@ -26,7 +26,7 @@ use crate::types::SqlType;
 pub use distinct::DistinctRun;
 pub use find::{find, is_aggregate, is_ambiguous, is_unsupported};
 pub use group::GroupRun;
-pub use state::State;
+pub use state::{State, Sums};
 
 /// An aggregate function with the type that it works on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -77,7 +77,46 @@ enum Bits {
     Xor,
 }
 
+/// What the values of a group come to, for who has not taken them in one by one.
+#[derive(Debug)]
+pub enum Sums {
+    /// Rows that count.
+    Count(i64),
+    /// A sum, and of how many.
+    Integers(i128, i64),
+    /// A sum times a power of ten, which is the greatest scale, and of how many.
+    Decimals(i128, u16, i64),
+    Float4(f32, i64),
+    /// The average too is made of this, so no value may be so large that its square is infinite.
+    Float8(f64, i64),
+    /// The least or the greatest; NULL of none. Of truth values it stands for all or any.
+    Best(Datum),
+}
+
 impl State {
+    /// The state of a group whose values come to this.
+    pub fn of(function: &Aggregate, sums: Sums) -> Result<State> {
+        let mut state = State::new(function);
+        match (&mut state.0, sums) {
+            (Kept::Rows(n) | Kept::Count(n), Sums::Count(count)) => *n = count,
+            (Kept::Integers { sum, count, .. }, Sums::Integers(s, n)) => (*sum, *count) = (s, n),
+            (Kept::Exact(exact, _), Sums::Decimals(sum, scale, count)) => {
+                **exact = Exact::of(sum, scale, count);
+            }
+            (Kept::Float4(sum), Sums::Float4(s, n)) => *sum = (n > 0).then_some(s),
+            (Kept::Float8(sum), Sums::Float8(s, n)) => *sum = (n > 0).then_some(s),
+            (Kept::Moments(moments, FloatResult::Average), Sums::Float8(sum, count)) => {
+                **moments = Moments::of(sum, count);
+            }
+            (Kept::Best { best, .. }, Sums::Best(value)) => *best = value,
+            (Kept::Bools { yes, .. }, Sums::Best(Datum::Bool(true))) => *yes = 1,
+            (Kept::Bools { no, .. }, Sums::Best(Datum::Bool(false))) => *no = 1,
+            (Kept::Bools { .. }, Sums::Best(Datum::Null)) => {}
+            (kept, sums) => return Err(Error::internal(format!("{sums:?} for {kept:?}"))),
+        }
+        Ok(state)
+    }
+
     /// The state of a group without rows.
     pub fn new(function: &Aggregate) -> State {
         use SqlType::{Bytea, Char, Float4, Float8, Int8, Numeric};

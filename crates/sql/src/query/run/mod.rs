@@ -69,7 +69,7 @@ impl Frame {
 
     /// Whether a condition holds.
     pub fn holds(&self, e: &Expr, core: &mut Core) -> Result<bool> {
-        Ok(e.test(&self.env(), core)? == Some(true))
+        e.holds(&self.env(), core)
     }
 
     pub fn set(&mut self, register: Register, value: Datum) {
@@ -123,6 +123,9 @@ pub fn operator(node: &Node, measured: bool) -> Box<dyn Operator> {
         Node::Loop(plan) => Box::new(loop_join::LoopRun::new(plan, measured)),
         Node::Hash(plan) => Box::new(hash_join::HashRun::new(plan, measured)),
         Node::Keep(plan) => Box::new(keep::KeepRun::new(plan, measured)),
+        Node::Group(plan) if super::vector::is_vectorized(plan) => {
+            Box::new(super::vector::VectorRun::new(plan, measured))
+        }
         Node::Group(plan) => Box::new(super::aggregate::GroupRun::new(plan, measured)),
         Node::Distinct(plan) => Box::new(super::aggregate::DistinctRun::new(plan, measured)),
         Node::Sort(plan) => Box::new(sort::SortRun::new(plan, measured)),
