@@ -5,7 +5,8 @@
 //! elsewhere: what a cast to such a type became is known by the function that it became.
 
 use sqlparser::ast::{
-    self, ArrayElemTypeDef, BinaryOperator, DataType, FunctionArguments, ObjectNamePart,
+    self, AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, FunctionArguments,
+    ObjectNamePart, Subscript,
 };
 
 use super::{Binder, Typed, names, parts};
@@ -15,8 +16,8 @@ use crate::expr::func::SessionFunc;
 use crate::expr::{Expr, Func};
 use crate::types::SqlType;
 use crate::views::functions::{
-    self, ARRAY_CAT, ARRAY_HAS, FORMAT_TYPE, REGCLASS_NAME, REGCLASS_OID, REGNAMESPACE_NAME,
-    REGNAMESPACE_OID, REGTYPE_OID,
+    self, ARRAY_CAT, ARRAY_ELEMENT, ARRAY_HAS, FORMAT_TYPE, REGCLASS_NAME, REGCLASS_OID,
+    REGNAMESPACE_NAME, REGNAMESPACE_OID, REGTYPE_OID,
 };
 
 /// The name of a type that is not one of SQL's own.
@@ -196,6 +197,29 @@ impl Binder<'_> {
             true => Typed::new(Expr::Not(Box::new(has.expr)), SqlType::Bool),
             false => has,
         })
+    }
+
+    /// An element of an array in text form. What it is compared with says of what type it is.
+    pub(super) fn element(&self, array: &ast::Expr, path: &[AccessExpr]) -> Result<Typed> {
+        let [AccessExpr::Subscript(Subscript::Index { index })] = path else {
+            return Err(Error::unsupported("fields and slices of values"));
+        };
+        let array = self.settle(self.expr(array)?)?;
+        if !array.ty.is_string() {
+            let message = format!(
+                "cannot subscript type {} because it does not support subscripting",
+                array.ty.name()
+            );
+            return Err(Error::new("42804", message));
+        }
+        let index = self.coerce(
+            self.expr(index)?,
+            SqlType::Int4,
+            -1,
+            CastContext::Assignment,
+        )?;
+        let found = self.catalog_call(ARRAY_ELEMENT, vec![array, index])?;
+        Ok(Typed::new(found.expr, SqlType::Unknown))
     }
 
     /// `||` of arrays.

@@ -122,6 +122,9 @@ impl Binder<'_> {
                 ..
             } => self.case(operand.as_deref(), conditions, else_result.as_deref()),
             ast::Expr::Function(f) => self.function(f),
+            ast::Expr::CompoundFieldAccess { root, access_chain } => {
+                self.element(root, access_chain)
+            }
             ast::Expr::Collate { expr, collation } => self.collate(expr, collation),
             ast::Expr::Substring {
                 expr,
@@ -156,7 +159,11 @@ impl Binder<'_> {
                 self.call("strpos", vec![self.expr(r#in)?, self.expr(expr)?])
             }
             ast::Expr::Extract { field, expr, .. } => {
-                let field = Datum::Text(field.to_string().to_lowercase());
+                let field = field.to_string().to_lowercase();
+                if let Some(seconds) = self.seconds_between(&field, expr)? {
+                    return Ok(seconds);
+                }
+                let field = Datum::Text(field);
                 let field = Typed::literal(field, SqlType::Text);
                 self.call("extract", vec![field, self.expr(expr)?])
             }
@@ -275,6 +282,11 @@ impl Binder<'_> {
         {
             return Ok(moved);
         }
+        if let Some(cmp) = comparison(op)
+            && let Some(compared) = self.compared_intervals(cmp, left, right)?
+        {
+            return Ok(compared);
+        }
         if let Some(cmp) = comparison(op) {
             return self.compare(cmp, self.expr(left)?, self.expr(right)?);
         }
@@ -376,6 +388,12 @@ impl Binder<'_> {
             (Date, Int2 | Int4) | (Date, Date) => return self.date_arith(op, left, right, shown),
             (Int2 | Int4, Date) if op == ArithOp::Add => {
                 return self.date_arith(op, right, left, shown);
+            }
+            (Date | Timestamp | TimestampTz, Timestamp | TimestampTz)
+            | (Timestamp | TimestampTz, Date)
+                if op == ArithOp::Sub =>
+            {
+                return Err(Error::unsupported("type interval as a result"));
             }
             (Unknown, t) | (t, Unknown) if t.is_number() => t,
             (l, r) if l.is_number() && r.is_number() => promote(l, r),

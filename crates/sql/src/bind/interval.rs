@@ -9,7 +9,8 @@ use super::{Binder, Typed};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::PureFunc;
-use crate::expr::{ArithOp, Expr, Func};
+use crate::expr::{ArithOp, CmpOp, Expr, Func};
+use crate::pgtype::calendar::MICROS_PER_DAY;
 use crate::pgtype::interval::{self, Unit};
 use crate::types::SqlType;
 
@@ -133,6 +134,94 @@ impl Binder<'_> {
         let args = vec![time.expr, months, days, micros];
         let call = Expr::Call(Func::Pure(PureFunc::MoveBy), args);
         Ok(Some(Typed::new(fold(call)?, time.ty)))
+    }
+}
+
+/// What an interval is compared as: a month counts for 30 days.
+fn total(interval: Interval) -> Result<Expr> {
+    let by = |e: Expr, n: i64| {
+        let each = Box::new(Expr::Const(Datum::Int8(n)));
+        fold(Expr::Arith(ArithOp::Mul, SqlType::Int8, Box::new(e), each))
+    };
+    let sum = |l: Expr, r: Expr| {
+        fold(Expr::Arith(
+            ArithOp::Add,
+            SqlType::Int8,
+            Box::new(l),
+            Box::new(r),
+        ))
+    };
+    let [months, days, micros] = interval.0;
+    let days = sum(by(months, 30)?, days)?;
+    sum(by(days, MICROS_PER_DAY)?, micros)
+}
+
+impl Binder<'_> {
+    /// A comparison of intervals, of which each is written out or lies between two points in time.
+    pub(super) fn compared_intervals(
+        &self,
+        op: CmpOp,
+        left: &ast::Expr,
+        right: &ast::Expr,
+    ) -> Result<Option<Typed>> {
+        let sides = match (self.interval(left)?, self.interval(right)?) {
+            (None, None) => return Ok(None),
+            (Some(l), Some(r)) => [total(l)?, total(r)?],
+            (Some(l), None) => [total(l)?, self.micros_between(right)?],
+            (None, Some(r)) => [self.micros_between(left)?, total(r)?],
+        };
+        let [left, right] = sides.map(Box::new);
+        let compared = fold(Expr::Compare(op, left, right))?;
+        Ok(Some(Typed::new(compared, SqlType::Bool)))
+    }
+
+    /// `a - b` in microseconds, beside an interval.
+    fn micros_between(&self, e: &ast::Expr) -> Result<Expr> {
+        match self.difference(e)? {
+            Some(times) => Ok(Expr::Call(Func::Pure(PureFunc::MicrosBetween), times)),
+            None => Err(Error::unsupported(format!("an interval beside {e}"))),
+        }
+    }
+
+    /// `extract(epoch from a - b)`; `None` if it is of something else.
+    pub(super) fn seconds_between(&self, field: &str, e: &ast::Expr) -> Result<Option<Typed>> {
+        match self.difference(e)? {
+            Some(times) if field == "epoch" => {
+                let call = Expr::Call(Func::Pure(PureFunc::SecondsBetween), times);
+                Ok(Some(Typed::new(call, SqlType::Numeric)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The two points in time of which an expression is the difference.
+    fn difference(&self, e: &ast::Expr) -> Result<Option<Vec<Expr>>> {
+        use SqlType::{Date, Timestamp, TimestampTz};
+        let (left, right) = match e {
+            ast::Expr::Nested(inner) => return self.difference(inner),
+            ast::Expr::BinaryOp {
+                left,
+                op: BinaryOperator::Minus,
+                right,
+            } => (left, right),
+            _ => return Ok(None),
+        };
+        if self.interval(right)?.is_some() {
+            return Ok(None);
+        }
+        let (left, right) = (self.expr(left)?, self.expr(right)?);
+        let ty = match (left.ty, right.ty) {
+            (TimestampTz, TimestampTz | Timestamp | Date) | (Timestamp | Date, TimestampTz) => {
+                TimestampTz
+            }
+            (Timestamp, Timestamp | Date) | (Date, Timestamp) => Timestamp,
+            _ => return Ok(None),
+        };
+        let time = |t: Typed| {
+            self.coerce(t, ty, -1, CastContext::Implicit)
+                .map(|t| t.expr)
+        };
+        Ok(Some(vec![time(left)?, time(right)?]))
     }
 }
 

@@ -106,6 +106,9 @@ pub enum PureFunc {
     AtZone,
     /// A point in time, moved by months, days and microseconds.
     MoveBy,
+    /// From the second point in time to the first, in microseconds and in seconds.
+    MicrosBetween,
+    SecondsBetween,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -219,6 +222,13 @@ impl PureFunc {
         let values = &values[..args.len()];
         if let PureFunc::AtZone = self {
             return super::calendar::at_zone(values);
+        }
+        if let PureFunc::MicrosBetween | PureFunc::SecondsBetween = self {
+            let micros = super::moments::micros_between(values)?;
+            return Ok(match self {
+                PureFunc::MicrosBetween => Val::int8(micros),
+                _ => Val::Own(Datum::Numeric(number::scaled(micros, 6))),
+            });
         }
         if let PureFunc::MoveBy = self {
             return super::moments::move_by(values, calls.io());

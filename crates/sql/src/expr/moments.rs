@@ -159,6 +159,23 @@ pub fn move_by(values: &[Val<'_>], io: &IoSettings) -> Result<Val<'static>> {
     }))
 }
 
+/// Microseconds from the second point in time to the first.
+pub fn micros_between(values: &[Val<'_>]) -> Result<i64> {
+    let time = |v: &Val<'_>| match v.get() {
+        DatumRef::Timestamp(t) | DatumRef::TimestampTz(t) if is_infinite(t) => {
+            Err(Error::new("22008", "cannot subtract infinite timestamps"))
+        }
+        DatumRef::Timestamp(t) | DatumRef::TimestampTz(t) => Ok(t),
+        other => Err(Error::internal(format!("{other:?} as a point in time"))),
+    };
+    let [later, earlier] = values else {
+        return Err(Error::internal("a difference of other than two times"));
+    };
+    time(later)?
+        .checked_sub(time(earlier)?)
+        .ok_or_else(|| Error::new("22008", "interval out of range"))
+}
+
 fn moved(t: i64, zone: Option<&IoSettings>, months: i64, days: i64, micros: i64) -> Result<i64> {
     let beyond = || Error::new("22008", "timestamp out of range");
     let mut t = t;

@@ -19,6 +19,11 @@ const MAX_ROUNDED_SCALE: i64 = block::numeric::MAX_SCALE as i64;
 /// Digits before the point, beyond which PostgreSQL calls it an overflow.
 const MAX_INTEGER_DIGITS: i64 = 131_072;
 
+/// An integer of 10^-digits.
+pub fn scaled(n: i64, digits: i64) -> Numeric {
+    Numeric::from_bigdecimal(BigDecimal::new(n.into(), digits))
+}
+
 pub fn from_i64(i: i64) -> Numeric {
     Numeric::from_bigdecimal(BigDecimal::from(i))
 }

@@ -130,6 +130,7 @@ pub const ALL: &[Function] = &[
         Ok(elements(&a[0]).map_or(Datum::Null, |_| Datum::Int4(1)))
     }),
     lax(ARRAY_CAT, (2, 2), Text, array_cat),
+    strict(ARRAY_ELEMENT, (2, 2), Text, array_element),
     strict(ARRAY_HAS, (2, 2), Bool, |_, a| {
         let all = elements(&a[1]).unwrap_or_default();
         Ok(Datum::Bool(all.iter().any(|e| e == string(&a[0]))))
@@ -205,6 +206,8 @@ pub const FORMAT_TYPE: &str = "format_type";
 /// What `||` and `= ANY` of arrays in text form become.
 pub const ARRAY_CAT: &str = "pg_array_cat";
 pub const ARRAY_HAS: &str = "pg_array_has";
+/// What a subscript becomes.
+pub const ARRAY_ELEMENT: &str = "pg_array_element";
 
 /// A function and its place in [`ALL`].
 pub fn find(name: &str) -> Option<(usize, &'static Function)> {
@@ -349,6 +352,20 @@ fn elements(d: &Datum) -> Option<Vec<String>> {
             .map(|e| e.trim_matches('"').to_string())
             .collect()
     })
+}
+
+/// Arrays count from 1, vectors of the catalogs (`1 2`) from 0.
+fn array_element(_: &Context, a: &[Datum]) -> Result<Datum> {
+    let (all, first) = match string(&a[0]).starts_with('{') {
+        true => (elements(&a[0]).unwrap_or_default(), 1),
+        false => {
+            let parts = string(&a[0]).split_whitespace().map(str::to_string);
+            (parts.collect(), 0)
+        }
+    };
+    let found = integer(&a[1]).checked_sub(first);
+    let found = found.and_then(|i| all.get(usize::try_from(i).ok()?));
+    Ok(found.map_or(Datum::Null, text))
 }
 
 fn array_to_string(_: &Context, a: &[Datum]) -> Result<Datum> {

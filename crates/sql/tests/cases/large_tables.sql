@@ -47,7 +47,7 @@ select sum(m), max(n / 4), min(m), avg(m) from wide where c < 3
 
 explain select max(coalesce(k, 'none')) from wide
 
--- What the vectorized lane refuses: a division that it does not guard, and more digits than it has.
+-- A division that a condition guards, and many digits.
 explain select count(*) from wide where c <> 0 and 100 / c > 20
 
 select count(*), max(100 / nullif(c, 0)) from wide where c <> 0 and 100 / c > 20

@@ -84,7 +84,7 @@ delete from n where id = 1 or id is null
 
 drop index n_v_id_idx
 
--- Pairs without a condition: with a LIMIT they end soon, without one they are the vectorized lane's.
+-- Pairs without a condition: with a LIMIT they end soon, without one they are the tree lane's.
 explain select p.id, n.id from p, n limit 5
 
 explain select p.id, n.id from n, p limit 5 offset 2

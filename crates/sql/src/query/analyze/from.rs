@@ -226,6 +226,21 @@ impl Analyzer<'_> {
                 alias,
                 ..
             } => self.function(name, args, *with_ordinality, alias.as_ref(), scope, known),
+            TableFactor::UNNEST {
+                alias,
+                array_exprs,
+                with_offset: false,
+                with_offset_alias: None,
+                with_ordinality,
+            } => {
+                let arg = |e: &ast::Expr| {
+                    ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e.clone()))
+                };
+                let args: Vec<_> = array_exprs.iter().map(arg).collect();
+                let name = ast::ObjectName::from(vec![ast::Ident::new("unnest")]);
+                let alias = alias.as_ref();
+                self.function(&name, &args, *with_ordinality, alias, scope, known)
+            }
             TableFactor::Derived {
                 lateral,
                 subquery,
@@ -439,6 +454,7 @@ impl Analyzer<'_> {
         {
             let select = std::mem::take(select);
             let merged = From::Merged {
+                alias: found.tables[0].clone(),
                 items: select.from,
                 conditions: select.conditions,
             };

@@ -106,7 +106,10 @@ impl Clause<'_> {
             }
         };
         let (function, args, result) = self.found(name, args)?;
-        self.is_own(&args)?;
+        // Aggregates of the level itself may be what a window function is of.
+        if !self.groups.is_some_and(|g| g.in_window.get()) {
+            self.is_own(&args)?;
+        }
         let distinct = matches!(list.duplicate_treatment, Some(DuplicateTreatment::Distinct));
         if distinct && !order.iter().all(|k: &SortKey| args.contains(&k.expr)) {
             return Err(Error::new(

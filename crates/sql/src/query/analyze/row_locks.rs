@@ -27,6 +27,8 @@ enum Of<'f> {
     Level(&'f mut Level),
     /// What `FOR UPDATE OF` cannot name, and without `OF` means nothing to.
     Rowless(&'static str),
+    /// A catalog or a view of the system: there is nothing to lock.
+    Fixed,
     /// What it would lock rows of in PostgreSQL.
     Unknown(&'static str),
 }
@@ -62,7 +64,7 @@ impl Analyzer<'_> {
             }
             if let Some(name) = named.filter(|_| !any) {
                 return Err(match scope.has_table(&name.name) {
-                    true => Error::unsupported(format!("{kind} OF a subquery")),
+                    true => Error::unsupported(format!("{kind} OF a join's alias")),
                     false => Error::new(
                         "42P01",
                         format!(
@@ -81,7 +83,7 @@ impl Analyzer<'_> {
             match item.of {
                 Of::Table(table, row_id) => locks.push(self.row_lock(table, row_id, wanted)),
                 Of::Level(level) => self.lock_level(level, wanted, kind)?,
-                Of::Rowless(_) | Of::Unknown(_) => {}
+                Of::Rowless(_) | Of::Fixed | Of::Unknown(_) => {}
             }
         }
         Ok(locks)
@@ -133,7 +135,7 @@ impl Analyzer<'_> {
                     }
                 }
                 Of::Level(inner) => self.lock_level(inner, wanted, kind)?,
-                Of::Rowless(_) | Of::Unknown(_) => {}
+                Of::Rowless(_) | Of::Fixed | Of::Unknown(_) => {}
             }
         }
         Ok(())
@@ -149,7 +151,7 @@ impl Item<'_> {
                 format!("{kind} cannot be applied to the nullable side of an outer join"),
             )),
             Of::Table(..) | Of::Level(_) => Ok(true),
-            Of::Rowless("VALUES") => Ok(false),
+            Of::Rowless("VALUES") | Of::Fixed => Ok(false),
             Of::Rowless(what) if named => Err(Error::new(
                 "0A000",
                 format!("{kind} cannot be applied to {what}"),
@@ -165,11 +167,18 @@ impl Item<'_> {
 /// What stands in FROM, in order.
 fn items(from: &mut [From]) -> Vec<Item<'_>> {
     let mut found = Vec::new();
-    from.iter_mut().for_each(|f| gather(f, false, &mut found));
+    from.iter_mut()
+        .for_each(|f| gather(f, None, false, &mut found));
     found
 }
 
-fn gather<'f>(item: &'f mut From, nullable: bool, found: &mut Vec<Item<'f>>) {
+/// `within`: the subquery that the item is merged from, by whose name it is known.
+fn gather<'f>(
+    item: &'f mut From,
+    within: Option<&'f str>,
+    nullable: bool,
+    found: &mut Vec<Item<'f>>,
+) {
     match item {
         From::Relation(relation) => {
             let of = match &mut relation.kind {
@@ -184,26 +193,27 @@ fn gather<'f>(item: &'f mut From, nullable: bool, found: &mut Vec<Item<'f>>) {
                 },
                 RelationKind::Shared { .. } => Of::Rowless("a WITH query"),
                 RelationKind::Series(_) | RelationKind::Row(_) => Of::Rowless("a function"),
-                RelationKind::View { .. } => Of::Unknown("catalogs and views"),
+                // Nobody can change its rows.
+                RelationKind::View { .. } => Of::Fixed,
                 RelationKind::Table { row_id: None, .. } => Of::Unknown("this item of FROM"),
             };
-            let alias = &relation.alias;
+            let alias = within.unwrap_or(&relation.alias);
             found.push(Item {
                 alias,
                 of,
                 nullable,
             });
         }
-        From::Merged { items, .. } => {
+        From::Merged { alias, items, .. } => {
             for item in items {
-                gather(item, nullable, found);
+                gather(item, within.or(Some(alias)), nullable, found);
             }
         }
         From::Join {
             kind, left, right, ..
         } => {
-            gather(left, nullable || *kind == JoinKind::Full, found);
-            gather(right, nullable || *kind != JoinKind::Inner, found);
+            gather(left, within, nullable || *kind == JoinKind::Full, found);
+            gather(right, within, nullable || *kind != JoinKind::Inner, found);
         }
     }
 }

@@ -111,6 +111,8 @@ pub enum From {
     Relation(Relation),
     /// A subquery in FROM that does nothing but join and filter: part of the level around it.
     Merged {
+        /// What the subquery is called.
+        alias: String,
         items: Vec<From>,
         conditions: Vec<Expr>,
     },

@@ -75,6 +75,7 @@ pub fn flatten<'t>(item: &'t From, list: &mut Vec<Item<'t>>, conditions: &mut Ve
         From::Merged {
             items,
             conditions: own,
+            ..
         } => {
             conditions.extend(own.iter().cloned());
             for item in items {
@@ -87,26 +88,32 @@ pub fn flatten<'t>(item: &'t From, list: &mut Vec<Item<'t>>, conditions: &mut Ve
             right,
             on,
         } => {
-            let refused = || {
-                let nulls = own_of(right);
+            // Whether rows in which the side is missing are refused anyway.
+            let refused = |side: &From| {
+                let nulls = own_of(side);
                 conditions
                     .iter()
                     .any(|c| !has_subquery(c) && rejects_nulls(c, &nulls))
             };
-            let inner = match kind {
-                tree::JoinKind::Inner => true,
-                tree::JoinKind::Left => refused(),
-                tree::JoinKind::Full => false,
+            // Which sides' rows all come.
+            let (keeps_left, keeps_right) = match kind {
+                tree::JoinKind::Inner => (false, false),
+                tree::JoinKind::Left => (!refused(right), false),
+                tree::JoinKind::Full => (!refused(right), !refused(left)),
             };
-            if inner {
+            if !keeps_left && !keeps_right {
                 conditions.extend(on.iter().cloned());
                 flatten(left, list, conditions);
                 flatten(right, list, conditions);
                 return;
             }
+            let (left, right) = match keeps_left {
+                true => (left, right),
+                false => (right, left),
+            };
             list.push(Item {
                 kind: Kind::Outer {
-                    full: *kind == tree::JoinKind::Full,
+                    full: keeps_left && keeps_right,
                     left,
                     right,
                     on,

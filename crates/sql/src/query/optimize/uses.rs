@@ -134,7 +134,9 @@ pub fn of_item(item: &From, f: &mut dyn FnMut(&Expr)) {
             | RelationKind::View { .. }
             | RelationKind::Shared { .. } => {}
         },
-        From::Merged { items, conditions } => {
+        From::Merged {
+            items, conditions, ..
+        } => {
             items.iter().for_each(|i| of_item(i, f));
             conditions.iter().for_each(f);
         }
