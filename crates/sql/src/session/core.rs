@@ -54,6 +54,8 @@ pub struct Core {
     pub profile: Option<Box<Profile>>,
     /// What the running statement's subqueries have come to.
     pub running: crate::query::run::Running,
+    /// While a suspended portal goes on: what keeps its snapshot, since the session no longer does.
+    pub held: Option<engine::HeldSnapshot>,
     spare: Vec<DatumRef<'static>>,
     row_buffer: Vec<u8>,
     random: u64,
@@ -93,6 +95,7 @@ impl Core {
             shown_since: 0,
             profile: None,
             running: Default::default(),
+            held: None,
             spare: Vec::new(),
             row_buffer: Vec::new(),
             random: now as u64 ^ (std::process::id() as u64) << 32 | 1,

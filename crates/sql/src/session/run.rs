@@ -234,7 +234,12 @@ impl SqlSession {
                 };
                 run.run(plan, &mut self.core, &portal.params, max_rows, sink)?
             }
-            Run::Tree(run) => run.run(&mut self.core, max_rows, sink)?,
+            Run::Tree(run) => {
+                self.core.held = portal.hold.take();
+                let ran = run.run(&mut self.core, max_rows, sink);
+                portal.hold = self.core.held.take();
+                ran?
+            }
             Run::Rows(rows, tag) => {
                 let tag = *tag;
                 let most = if max_rows == 0 { usize::MAX } else { max_rows };

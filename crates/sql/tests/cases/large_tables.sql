@@ -1,4 +1,4 @@
--- Aggregates over a large table are computed by the general lane, with the direct lane's answers and columns.
+-- Aggregates over a large table are computed over column batches, with the answers and columns of a small one.
 create table big (a int, b bigint, c double precision, d text)
 
 insert into big select g, g * 2, g / 4.0, repeat('x', 300) from generate_series(1, 40000) g
@@ -47,7 +47,7 @@ select sum(m), max(n / 4), min(m), avg(m) from wide where c < 3
 
 explain select max(coalesce(k, 'none')) from wide
 
--- A division that a condition guards, and many digits.
+-- What is an error, or has more digits than a batch has, is computed row by row.
 explain select count(*) from wide where c <> 0 and 100 / c > 20
 
 select count(*), max(100 / nullif(c, 0)) from wide where c <> 0 and 100 / c > 20

@@ -252,12 +252,20 @@ fn compare(session: &mut SqlSession, rng: &mut Rng, seed: u64, queries: u64) {
     for _ in 0..queries {
         let query = Query(rng).text();
         // Little memory: the groups of some queries have no room.
-        let memory = if rng.below(6) == 0 { "64" } else { "4096" };
+        let little = rng.below(6) == 0;
+        let memory = if little { "64" } else { "4096" };
         must(session, &format!("set work_mem = {memory}"));
-        must(session, "set vectorized = off");
-        let rows = answer(session, &query);
-        must(session, "set vectorized = on");
-        let batches = answer(session, &query);
+        let mut both = ["off", "on"].map(|vectorized| {
+            must(session, &format!("set vectorized = {vectorized}"));
+            answer(session, &query)
+        });
+        if little {
+            // Groups that went to a file come in the order of their keys.
+            both.iter_mut()
+                .flatten()
+                .for_each(|lines| lines.sort_unstable());
+        }
+        let [rows, batches] = both;
         assert!(
             rows == batches,
             "BRAID_SEED={seed}: {query}: rows give\n{}\nbatches\n{}",

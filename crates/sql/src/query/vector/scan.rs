@@ -165,7 +165,7 @@ pub fn run(program: Program, core: &mut Core, snapshot: &Snapshot) -> Result<Out
     let stopping = Stopping(job.clone());
     let mut unstarted = vec![0];
     for (number, permit) in (1..).zip(permits) {
-        let held = core.engine.hold_snapshot(snapshot).map_err(Error::from)?;
+        let held = hold(core, snapshot)?;
         if !start(&job, number, held, permit) {
             unstarted.push(number);
         }
@@ -189,6 +189,18 @@ pub fn run(program: Program, core: &mut Core, snapshot: &Snapshot) -> Result<Out
         step.took.reads += counted.reads;
     });
     Ok(output)
+}
+
+/// Registers the snapshot for a worker. It is the statement's, or that of a portal that was
+/// suspended, which keeps it.
+fn hold(core: &Core, snapshot: &Snapshot) -> Result<HeldSnapshot, Stop> {
+    let held = match &core.held {
+        Some(held) if held.snapshot().scn == snapshot.scn => {
+            held.another().map_err(engine::Error::from)
+        }
+        _ => core.engine.hold_snapshot(snapshot),
+    };
+    Ok(held.map_err(Error::from)?)
 }
 
 /// Starts a worker; false if there is no thread to be had.
