@@ -5,7 +5,7 @@
 //! analyzed.
 
 mod access;
-mod conditions;
+pub mod conditions;
 mod items;
 mod joins;
 mod level;
