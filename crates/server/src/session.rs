@@ -381,13 +381,7 @@ impl<'r> Session<'r> {
     }
 
     fn run_piece(&mut self, piece: &str, output: &mut Output) -> sql::Result<Option<Box<CopyIn>>> {
-        let prepared = self.sql.parse(piece, &[]).and_then(|statement| {
-            if !statement.param_types().is_empty() {
-                return Err(Error::new("42P02", "there is no parameter $1"));
-            }
-            let portal = self.sql.bind(&statement, sql::Params::default())?;
-            Ok((statement, portal))
-        });
+        let prepared = self.sql.prepare_simple(piece);
         let (statement, mut portal) = self.checked(prepared)?;
         if let Some(columns) = statement.columns() {
             let encoding = self.sql.client_encoding();

@@ -1,6 +1,6 @@
 //! Statements by text and parameter types, shared by all sessions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -25,6 +25,8 @@ struct Plans<S> {
     version: u64,
     /// By text; the few variants of one text differ in the types their clients declared.
     statements: HashMap<Arc<str>, Vec<Variant<S>>>,
+    /// Texts with parameters for literals that are not planned for any values.
+    apart: HashSet<Box<str>>,
 }
 
 impl<S> Default for PlanCache<S> {
@@ -32,6 +34,7 @@ impl<S> Default for PlanCache<S> {
         PlanCache(RwLock::new(Plans {
             version: 0,
             statements: HashMap::new(),
+            apart: HashSet::new(),
         }))
     }
 }
@@ -42,6 +45,7 @@ impl<S> Plans<S> {
         if version > self.version {
             self.version = version;
             self.statements.clear();
+            self.apart.clear();
         }
     }
 }
@@ -76,6 +80,21 @@ impl<S> PlanCache<S> {
         let variants = plans.statements.entry(text.clone()).or_default();
         variants.retain(|(types, _)| types != declared);
         variants.push((declared.to_vec(), statement.clone()));
+    }
+
+    /// Whether a text was found not to be planned for any values.
+    pub fn is_apart(&self, text: &str) -> bool {
+        let plans = self.0.read();
+        !plans.apart.is_empty() && plans.apart.contains(text)
+    }
+
+    /// Statements of this text are planned each with its values, until the dictionary changes.
+    pub fn keep_apart(&self, text: &str) {
+        let mut plans = self.0.write();
+        if plans.apart.len() >= MAX_STATEMENTS {
+            plans.apart.clear();
+        }
+        plans.apart.insert(text.into());
     }
 
     /// The dictionary has this version now.

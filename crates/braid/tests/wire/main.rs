@@ -3,5 +3,6 @@
 
 mod contact;
 mod hostile;
+mod literals;
 mod protocol;
 mod transactions;

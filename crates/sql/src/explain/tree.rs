@@ -29,6 +29,14 @@ impl Lines<'_> {
             }
             self.note(depth, format!("SubPlan {number}"));
             self.file(&subquery.root, depth + 1, core)?;
+            if let Some(keyed) = &subquery.keyed {
+                let after = keyed.after;
+                self.note(
+                    depth,
+                    format!("SubPlan {number}, hashed after {after} runs"),
+                );
+                self.file(&keyed.root, depth + 1, core)?;
+            }
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ pub mod arrays;
 mod copy;
 mod dialect;
 pub mod kill;
+pub mod literals;
 mod locking;
 mod maintenance;
 pub mod mentioned;

@@ -76,7 +76,7 @@ fn is_word(b: u8) -> bool {
 }
 
 /// A doubled quote ends one string and begins the next, which comes to the same.
-fn quote_end(bytes: &[u8], from: usize, quote: u8, escapes: bool) -> usize {
+pub(super) fn quote_end(bytes: &[u8], from: usize, quote: u8, escapes: bool) -> usize {
     let mut at = from + 1;
     while at < bytes.len() {
         if escapes && bytes[at] == b'\\' {

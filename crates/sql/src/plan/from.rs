@@ -12,6 +12,7 @@ use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
+use crate::query::optimize::conditions::carry_constants;
 use crate::types::SqlType;
 
 /// Loops read the inner table once per outer row: only a lookup by key, and only if the outer side is expected to be
@@ -292,6 +293,10 @@ impl Planner<'_> {
         most: Option<f64>,
     ) -> Result<(Source, Option<Expr>, bool)> {
         let split = a.columns.len();
+        let mut terms = terms;
+        if !left {
+            carry_constants(&mut terms, &(0..split + b.columns.len()).collect());
+        }
         let (outer_terms, rest): (Vec<Expr>, Vec<Expr>) = terms
             .into_iter()
             .partition(|t| t.columns_needed() <= split && !t.is_volatile());
@@ -301,6 +306,11 @@ impl Planner<'_> {
         let (inner, _) = self.access(b, split, inner_terms, &[], false);
         // One outer row is in any order of its own columns, its partners are not in one of theirs.
         let ordered = ordered && order.iter().all(|k| k.expr.columns_needed() <= split);
+        // A whole table of which few rows pass may be better as the inner side, or hashed: only the
+        // tree lane compares.
+        if matches!(outer.path, Path::Full) && outer.filter.is_some() {
+            return Err(Error::unsupported("a join in this order in a direct plan"));
+        }
         let by_key = !matches!(inner.path, Path::Full);
         let mut pairs = outer.rows * inner.rows;
         if !by_key && ordered && inner.filter.is_none() && filter.is_empty() {

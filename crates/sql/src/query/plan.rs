@@ -60,6 +60,28 @@ pub struct Subquery {
     pub cost: f64,
     /// Runs once for all: it has no inputs but those of `hashed`, and gives the same each time.
     pub stable: bool,
+    /// Another way, if it is asked for often.
+    pub keyed: Option<Keyed>,
+}
+
+/// All rows of a subquery without the conditions that correlate it, found by key instead.
+#[derive(Debug)]
+pub struct Keyed {
+    pub root: Node,
+    /// What is looked up, over the subquery's inputs, and what a row is found by, over its
+    /// registers: of equal types.
+    pub inputs: Vec<Expr>,
+    pub keys: Vec<Expr>,
+    /// What else the inputs have to do with a row.
+    pub residual: Option<Expr>,
+    /// What is kept of a row.
+    pub registers: Vec<Register>,
+    /// Its rows are an aggregate's value for each key.
+    pub grouped: bool,
+    /// After so many runs of the subquery.
+    pub after: u64,
+    /// Of reading all rows, in units of a row that is looked at.
+    pub cost: f64,
 }
 
 #[derive(Debug)]

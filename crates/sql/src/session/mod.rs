@@ -11,6 +11,7 @@ mod resolve;
 mod roles;
 mod run;
 mod settings;
+mod shared;
 mod statement;
 mod timeout;
 mod transaction;
@@ -52,6 +53,8 @@ pub struct SqlSession {
     /// A statement of the extended protocol has run in the implicit transaction, which more may
     /// follow in before the Sync.
     pipelined: bool,
+    /// The statement as its client sent it, if it runs as one with parameters.
+    client_text: Option<Arc<str>>,
 }
 
 impl SqlSession {
@@ -92,6 +95,7 @@ impl SqlSession {
             savepoints: Vec::new(),
             multi: false,
             pipelined: false,
+            client_text: None,
         }
     }
 

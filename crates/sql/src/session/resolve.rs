@@ -33,6 +33,12 @@ impl SqlSession {
     /// Parses and plans one statement, and locks its tables until the transaction ends. A zero
     /// among `param_oids`, or a missing one, is inferred.
     pub fn parse(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Statement>> {
+        self.client_text = None;
+        self.analysed(sql, param_oids)
+    }
+
+    /// The same of a text that may not be the client's own.
+    pub(super) fn analysed(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Statement>> {
         wait::stat::add(wait::Stat::ParseCount, 1);
         self.timed(|session| session.analyse(sql, param_oids))
     }
@@ -40,6 +46,7 @@ impl SqlSession {
     /// A prepared statement as it is to be bound now. Its tables are locked until the transaction
     /// ends; if their definitions have changed it is analysed again, and must have the same result.
     pub fn prepared_to_bind(&mut self, name: &str) -> Result<Arc<Statement>> {
+        self.client_text = None;
         let statement = self.prepared.get(name)?.clone();
         self.refuse_if_failed(&statement)?;
         self.revalidated(name, statement)
@@ -149,7 +156,8 @@ impl SqlSession {
             return Ok(true);
         }
         self.ensure_begun()?;
-        self.core.show_sql(statement.text());
+        let text = self.text_of(statement);
+        self.core.show_sql(&text);
         let (tables, verified) = (&statement.tables, &statement.verified);
         self.core.lock_planned(tables, verified, tries)
     }

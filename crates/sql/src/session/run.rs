@@ -59,7 +59,8 @@ impl SqlSession {
             Run::New => {
                 portal.mark = self.core.mark;
                 self.core.statement_start = super::now_micros();
-                self.core.show_sql(portal.statement.text());
+                let text = self.text_of(&portal.statement);
+                self.core.show_sql(&text);
                 self.start_portal(portal, max_rows, sink)
             }
             Run::Done => Ok(Completion::Complete(Tag::Rows("SELECT", 0))),

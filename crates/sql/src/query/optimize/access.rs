@@ -123,11 +123,8 @@ impl Planner<'_> {
             Path::Full => total,
             _ => access.rows,
         };
-        let each = access
-            .filter
-            .as_ref()
-            .map_or(0.0, |f| self.subquery_cost(f));
-        let cost = cost + each * looked_at;
+        let asked = access.filter.as_ref();
+        let cost = cost + asked.map_or(0.0, |f| self.subquery_cost(f, looked_at));
         let scan = TableScan {
             access,
             alias: relation.alias.clone(),
@@ -291,9 +288,9 @@ impl Planner<'_> {
         }
     }
 
-    /// What the subqueries of a condition cost each time: those that are not looked up by hash and
-    /// depend on the row.
-    fn subquery_cost(&self, condition: &Expr) -> f64 {
+    /// What the subqueries of a condition cost for so many rows: those that are not looked up by
+    /// hash and depend on the row.
+    fn subquery_cost(&self, condition: &Expr, rows: f64) -> f64 {
         let mut cost = 0.0;
         condition.visit(&mut |e| {
             let Expr::Subquery { number, inputs } = e else {
@@ -311,7 +308,12 @@ impl Planner<'_> {
             );
             let once = inputs.is_empty() && subquery.stable;
             if !hashed && !once {
-                cost += subquery.cost;
+                let each = subquery.cost * rows;
+                let by_key = |k: &plan::Keyed| 2.0 * k.cost + rows * super::keyed::PROBE;
+                cost += subquery
+                    .keyed
+                    .as_ref()
+                    .map_or(each, |k| each.min(by_key(k)));
             }
         });
         cost
@@ -328,7 +330,7 @@ impl Planner<'_> {
         let Some(condition) = conjoin(self.lower_all(conditions)) else {
             return built;
         };
-        let cost = built.cost + built.rows * (1.0 + self.subquery_cost(&condition));
+        let cost = built.cost + built.rows + self.subquery_cost(&condition, built.rows);
         let filter = Filter {
             input: built.node,
             condition,

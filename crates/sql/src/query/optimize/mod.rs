@@ -5,9 +5,10 @@
 //! analyzed.
 
 mod access;
-mod conditions;
+pub mod conditions;
 mod items;
 mod joins;
+mod keyed;
 mod level;
 pub mod uses;
 
@@ -236,8 +237,17 @@ fn plan_subquery(around: &Around<'_>, s: tree::Subquery, volatile: bool) -> Resu
         uses::of_expr(test, &mut uses);
     }
     let mut planner = Planner::new(around, uses);
-    let (built, output) = planner.level(s.level)?;
+    let (built, output) = planner.level_ref(&s.level)?;
     let inputs: Vec<Register> = s.inputs.iter().map(|r| planner.at(*r)).collect();
+    let mut width = s.width;
+    let mut keyed = None;
+    if !volatile && !s.inputs.is_empty() {
+        let (mut level, inputs) = (s.level, s.inputs.iter().copied().collect());
+        if let Some(split) = keyed::split(&mut level, &s.kind, &inputs, s.width) {
+            width += split.new_registers().len();
+            keyed = Some(planner.keyed(&level, split, &built)?);
+        }
+    }
     let kind = match s.kind {
         Kind::Exists => SubqueryKind::Exists,
         Kind::Scalar => {
@@ -265,11 +275,12 @@ fn plan_subquery(around: &Around<'_>, s: tree::Subquery, volatile: bool) -> Resu
     };
     Ok(plan::Subquery {
         root: built.node,
-        width: around.base + s.width,
+        width: around.base + width,
         inputs,
         kind,
         cost: built.cost,
         stable: !volatile,
+        keyed,
     })
 }
 
@@ -282,6 +293,7 @@ fn unused_subquery(base: usize) -> plan::Subquery {
         kind: SubqueryKind::Exists,
         cost: 0.0,
         stable: true,
+        keyed: None,
     }
 }
 

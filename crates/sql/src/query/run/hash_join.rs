@@ -168,7 +168,12 @@ const KNOWN: u8 = 1;
 pub(super) const UNKNOWN: u8 = 0;
 
 /// Puts the values of a row's key together. False, and no more than [`UNKNOWN`], if one is NULL.
-fn key(exprs: &[Expr], core: &mut Core, frame: &Frame, out: &mut Vec<u8>) -> Result<bool> {
+pub(super) fn key(
+    exprs: &[Expr],
+    core: &mut Core,
+    frame: &Frame,
+    out: &mut Vec<u8>,
+) -> Result<bool> {
     out.clear();
     out.push(KNOWN);
     for e in exprs {

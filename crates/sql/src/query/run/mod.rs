@@ -8,6 +8,7 @@ mod basic;
 mod hash_join;
 mod keep;
 mod key_table;
+mod keyed_rows;
 mod limit;
 pub(crate) mod lock;
 mod loop_join;

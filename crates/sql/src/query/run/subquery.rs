@@ -7,12 +7,14 @@ use std::sync::Arc;
 use block::value::Datum;
 use engine::Snapshot;
 
+use super::hash_join::key;
+use super::keyed_rows::{Builder, KeyedRows};
 use super::shared::is_same;
 use super::{Frame, Operator, operator};
 use crate::error::{Error, Result};
 use crate::exec::aggregate::encode;
 use crate::expr::{Expr, Val, compare};
-use crate::query::plan::{Hashed, Subquery, SubqueryKind};
+use crate::query::plan::{Hashed, Keyed, Subquery, SubqueryKind};
 use crate::session::Core;
 
 pub struct SubqueryRun {
@@ -22,6 +24,21 @@ pub struct SubqueryRun {
     /// The inputs it ran with last, and what it gave.
     last: Option<(Vec<Datum>, Datum)>,
     table: Table,
+    keyed: ByKey,
+    measured: bool,
+}
+
+/// The rows of a subquery that are found by the key that its inputs make.
+enum ByKey {
+    /// Not read yet, after so many runs.
+    After(u64),
+    Made {
+        rows: KeyedRows,
+        /// What an aggregate is of no rows, once that was asked for.
+        of_none: Option<Datum>,
+    },
+    /// Reading them failed: rows that nobody asked for are not to fail the statement.
+    Never,
 }
 
 /// The rows of a subquery that are found by hash.
@@ -33,8 +50,20 @@ enum Table {
         /// Rows with a NULL in them, which equal nothing for sure.
         unknown: Vec<Vec<Datum>>,
     },
-    /// Larger than `work_mem`.
+    /// More than `work_mem`: keys alone.
+    Large {
+        keys: KeyedRows,
+        unknown: Vec<Vec<Datum>>,
+    },
+    /// Rows with NULLs alone are more than `work_mem`.
     TooLarge,
+}
+
+/// The rows that a subquery's value is made of: of its plan, or of a key.
+enum Rows<'r> {
+    All,
+    /// Without rows if the key has a NULL.
+    OfKey(&'r Keyed, Option<&'r mut KeyedRows>),
 }
 
 impl SubqueryRun {
@@ -50,6 +79,8 @@ impl SubqueryRun {
             frame: Frame::new(params, plan.width, snapshot),
             last: None,
             table: Table::Open,
+            keyed: ByKey::After(0),
+            measured,
         }
     }
 
@@ -81,20 +112,145 @@ impl SubqueryRun {
         for (register, value) in plan.inputs.iter().zip(inputs) {
             self.frame.set(*register, value.clone());
         }
+        if let Some(keyed) = &plan.keyed
+            && self.is_by_key(keyed, core)?
+        {
+            return self.of_key(&plan, keyed, core);
+        }
         self.operator.open(core, &mut self.frame)?;
+        self.of_rows(&plan, &mut Rows::All, core)
+    }
+
+    /// What the rows come to.
+    fn of_rows(&mut self, plan: &Subquery, rows: &mut Rows<'_>, core: &mut Core) -> Result<Datum> {
         match &plan.kind {
-            SubqueryKind::Exists => Ok(Datum::Bool(self.operator.next(core, &mut self.frame)?)),
-            SubqueryKind::Scalar(e) => self.only_row(e, core),
-            SubqueryKind::Compared { test, all, .. } => self.compared(test, *all, core),
+            SubqueryKind::Exists => Ok(Datum::Bool(self.next(rows, core)?)),
+            SubqueryKind::Scalar(e) => self.only_row(e, rows, core),
+            SubqueryKind::Compared { test, all, .. } => self.compared(test, *all, rows, core),
         }
     }
 
-    fn only_row(&mut self, e: &Expr, core: &mut Core) -> Result<Datum> {
-        if !self.operator.next(core, &mut self.frame)? {
+    fn next(&mut self, rows: &mut Rows<'_>, core: &mut Core) -> Result<bool> {
+        match rows {
+            Rows::All => self.operator.next(core, &mut self.frame),
+            Rows::OfKey(_, None) => Ok(false),
+            Rows::OfKey(plan, Some(rows)) => {
+                while rows.next(&mut self.frame, &plan.registers)? {
+                    wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+                    match &plan.residual {
+                        Some(condition) if !self.frame.holds(condition, core)? => {}
+                        _ => return Ok(true),
+                    }
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Whether the rows are there by key: once it has run as often as reading all of them costs.
+    fn is_by_key(&mut self, plan: &Keyed, core: &mut Core) -> Result<bool> {
+        match &mut self.keyed {
+            ByKey::Never => return Ok(false),
+            ByKey::Made { .. } => return Ok(true),
+            ByKey::After(runs) if *runs < plan.after => {
+                *runs += 1;
+                return Ok(false);
+            }
+            ByKey::After(_) => {}
+        }
+        match self.read_keyed(plan, core) {
+            Ok(rows) => {
+                self.keyed = ByKey::Made {
+                    rows,
+                    of_none: None,
+                };
+                Ok(true)
+            }
+            Err(e) if e.sqlstate().starts_with("22") => {
+                self.keyed = ByKey::Never;
+                Ok(false)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn read_keyed(&mut self, plan: &Keyed, core: &mut Core) -> Result<KeyedRows> {
+        let mut input = operator(&plan.root, self.measured);
+        let one_each = plan.registers.is_empty() && plan.residual.is_none();
+        let exists = matches!(self.plan.kind, SubqueryKind::Exists);
+        let mut builder = Builder::new(core, exists && one_each);
+        let mut bytes = Vec::new();
+        input.open(core, &mut self.frame)?;
+        while input.next(core, &mut self.frame)? {
+            if key(&plan.keys, core, &self.frame, &mut bytes)? {
+                builder.add(core, &bytes, &self.frame, &plan.registers)?;
+            }
+        }
+        builder.finish(core)
+    }
+
+    /// Its value by the rows of the key that the inputs make.
+    fn of_key(&mut self, plan: &Subquery, keyed: &Keyed, core: &mut Core) -> Result<Datum> {
+        let mut bytes = Vec::new();
+        // A NULL equals nothing.
+        let known = key(&keyed.inputs, core, &self.frame, &mut bytes)?;
+        let ByKey::Made { mut rows, of_none } = std::mem::replace(&mut self.keyed, ByKey::Never)
+        else {
+            return Err(Error::internal("rows by key that were not read"));
+        };
+        let value = match known {
+            true => rows.find(&bytes).and_then(|()| {
+                let mut rows = Rows::OfKey(keyed, Some(&mut rows));
+                match keyed.grouped {
+                    true => self.group(plan, &mut rows, core),
+                    false => self.of_rows(plan, &mut rows, core).map(Some),
+                }
+            }),
+            false if keyed.grouped => Ok(None),
+            false => self
+                .of_rows(plan, &mut Rows::OfKey(keyed, None), core)
+                .map(Some),
+        };
+        let (value, of_none) = match (value, of_none) {
+            (Ok(Some(value)), of_none) => (Ok(value), of_none),
+            (Ok(None), Some(value)) => (Ok(value.clone()), Some(value)),
+            (Ok(None), None) => {
+                // Without rows of the key it is the same for all inputs.
+                let value = self
+                    .operator
+                    .open(core, &mut self.frame)
+                    .and_then(|()| self.of_rows(plan, &mut Rows::All, core));
+                let of_none = value.as_ref().ok().cloned();
+                (value, of_none)
+            }
+            (Err(e), of_none) => (Err(e), of_none),
+        };
+        self.keyed = ByKey::Made { rows, of_none };
+        value
+    }
+
+    /// The value of a key's group, if it has one.
+    fn group(
+        &mut self,
+        plan: &Subquery,
+        rows: &mut Rows<'_>,
+        core: &mut Core,
+    ) -> Result<Option<Datum>> {
+        let SubqueryKind::Scalar(e) = &plan.kind else {
+            return Err(Error::internal("groups of a subquery that is no value"));
+        };
+        match self.next(rows, core)? {
+            true => self.frame.eval(e, core).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn only_row(&mut self, e: &Expr, rows: &mut Rows<'_>, core: &mut Core) -> Result<Datum> {
+        if !self.next(rows, core)? {
             return Ok(Datum::Null);
         }
         let value = self.frame.eval(e, core)?;
-        match self.operator.next(core, &mut self.frame)? {
+        match self.next(rows, core)? {
             false => Ok(value),
             true => Err(Error::new(
                 "21000",
@@ -103,9 +259,15 @@ impl SubqueryRun {
         }
     }
 
-    fn compared(&mut self, test: &Expr, all: bool, core: &mut Core) -> Result<Datum> {
+    fn compared(
+        &mut self,
+        test: &Expr,
+        all: bool,
+        rows: &mut Rows<'_>,
+        core: &mut Core,
+    ) -> Result<Datum> {
         let mut unknown = false;
-        while self.operator.next(core, &mut self.frame)? {
+        while self.next(rows, core)? {
             match test.test(&self.frame.env(), core)? {
                 Some(holds) if holds != all => return Ok(Datum::Bool(!all)),
                 Some(_) => {}
@@ -126,10 +288,13 @@ impl SubqueryRun {
         if matches!(self.table, Table::Open) {
             self.table = self.make_table(hashed, core)?;
         }
+        let wanted: Vec<&Datum> = hashed.inputs.iter().map(|i| &inputs[*i]).collect();
+        if let Table::Large { keys, unknown } = &mut self.table {
+            return look_up_large(keys, unknown, &wanted, &mut self.frame);
+        }
         let Table::Made { rows, unknown } = &self.table else {
             return Ok(None);
         };
-        let wanted: Vec<&Datum> = hashed.inputs.iter().map(|i| &inputs[*i]).collect();
         if rows.is_empty() && unknown.is_empty() {
             return Ok(Some(Some(false)));
         }
@@ -177,8 +342,9 @@ impl SubqueryRun {
 
     fn make_table(&mut self, hashed: &Hashed, core: &mut Core) -> Result<Table> {
         let (mut rows, mut unknown) = (HashMap::new(), Vec::new());
+        let mut large: Option<Builder> = None;
         let memory = core.settings.hot().work_mem_bytes;
-        let mut bytes = 0;
+        let (mut bytes, mut unknown_bytes) = (0, 0);
         self.operator.open(core, &mut self.frame)?;
         while self.operator.next(core, &mut self.frame)? {
             let row = hashed
@@ -188,19 +354,71 @@ impl SubqueryRun {
                 .collect::<Result<Vec<_>>>()?;
             let mut key = Vec::new();
             row.iter().for_each(|v| encode(v.borrow(), &mut key));
-            bytes += 2 * key.len() + row.len() * size_of::<Datum>() + 64;
-            if bytes > memory {
+            match row.iter().any(Datum::is_null) {
+                // One column is a NULL like any other.
+                true if row.len() == 1 && !unknown.is_empty() => continue,
+                true => {
+                    unknown_bytes += row_bytes(&key, &row);
+                    unknown.push(row);
+                }
+                false => match &mut large {
+                    Some(builder) => builder.add(core, &key, &self.frame, &[])?,
+                    None => {
+                        bytes += row_bytes(&key, &row);
+                        rows.insert(key, row);
+                    }
+                },
+            }
+            if unknown_bytes > memory {
                 return Ok(Table::TooLarge);
             }
-            match row.iter().any(Datum::is_null) {
-                true => unknown.push(row),
-                false => {
-                    rows.insert(key, row);
+            if bytes > memory {
+                bytes = 0;
+                let mut builder = Builder::new(core, true);
+                for (key, _) in rows.drain() {
+                    builder.add(core, &key, &self.frame, &[])?;
                 }
+                large = Some(builder);
             }
         }
-        Ok(Table::Made { rows, unknown })
+        Ok(match large {
+            None => Table::Made { rows, unknown },
+            Some(builder) => Table::Large {
+                keys: builder.finish(core)?,
+                unknown,
+            },
+        })
     }
+}
+
+/// Memory that a row takes in a table.
+fn row_bytes(key: &[u8], row: &[Datum]) -> usize {
+    2 * key.len() + size_of_val(row) + 64
+}
+
+/// As [`SubqueryRun::look_up`], among more rows than are kept in memory.
+fn look_up_large(
+    keys: &mut KeyedRows,
+    unknown: &[Vec<Datum>],
+    wanted: &[&Datum],
+    frame: &mut Frame,
+) -> Result<Option<Option<bool>>> {
+    if wanted.iter().any(|v| v.is_null()) {
+        // Of one column any row may be equal; of several all would have to be looked at.
+        return Ok((wanted.len() == 1).then_some(None));
+    }
+    let mut key = Vec::new();
+    wanted.iter().for_each(|v| encode(v.borrow(), &mut key));
+    keys.find(&key)?;
+    if keys.next(frame, &[])? {
+        return Ok(Some(Some(true)));
+    }
+    for row in unknown {
+        if may_equal(wanted, row)? {
+            return Ok(Some(None));
+        }
+    }
+    Ok(Some(Some(false)))
 }
 
 /// Whether no column tells two rows apart.
