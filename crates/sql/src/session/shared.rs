@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::SqlSession;
 use super::statement::{Portal, Statement};
-use super::{Lane, SqlSession};
 use crate::api::Params;
 use crate::error::{Error, Result};
 use crate::parse::literals::{self, Shared};
@@ -31,7 +31,7 @@ impl SqlSession {
 
     /// The statement with parameters for its literals, if others may share that.
     fn shared_form<'s>(&self, sql: &'s str) -> Option<Shared<'s>> {
-        if self.core.has_own_dict() || self.core.settings.hot().lane != Lane::Auto {
+        if self.core.has_own_dict() {
             return None;
         }
         let shared = literals::shared(sql)?;
