@@ -206,7 +206,7 @@ class Bench:
         for what, sql in (("count/avg/max", "select count(*), avg(value), max(ts) from facts"),
                           ("the same grouped by element_id % 10",
                            "select element_id % 10, count(*), avg(value), max(ts) from facts group by 1"),
-                          ("sums of two thirds of them, grouped by two columns",
+                          ("sums of a third of them, grouped by two columns",
                            "select element_id, status, sum(ts), min(value) from facts where value < 5000 and status <> 7 group by 1, 2")):
             self.compare(f"{what} over 3 million rows, s", "3" if "group" in what else "2", lambda s: min(seconds_of(lambda: s.psql(sql)) for _ in range(3)), False)
 
