@@ -41,8 +41,9 @@ const OTHERS: &[&str] = &["d", "ts", "tz", "s", "v", "b", "n", "m"];
 fn fill(session: &mut SqlSession, rng: &mut Rng, rows: u64, padding: u64) {
     must(
         session,
-        "create table t (a int, i2 smallint, i8 bigint, b boolean, f double precision, r real, d date, \
-         ts timestamp, tz timestamptz, n numeric(12,3), m numeric, k char(5), s text, v varchar(9), w bigint, pad text)",
+        "create table t (a int, i2 smallint, i8 bigint, b boolean, f double precision, r real, \
+         d date, ts timestamp, tz timestamptz, n numeric(12,3), m numeric, k char(5), s text, \
+         v varchar(9), w bigint, pad text)",
     );
     let mut values = Vec::new();
     for row in 0..rows {

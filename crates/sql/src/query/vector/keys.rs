@@ -1,8 +1,8 @@
 //! Group keys: a hash table over keys of whole words.
 //!
 //! A key is a word for each column (two for a decimal), and one that says which columns are NULL.
-//! Strings are numbered first ([`Strings`]), so that their number is the word. Numbers of groups and
-//! strings are given in order, so what belongs to them lies in arrays.
+//! Strings are numbered first ([`Strings`]), so that their number is the word. Numbers of groups
+//! and strings are given in order, so what belongs to them lies in arrays.
 
 use std::hash::{BuildHasher, RandomState};
 

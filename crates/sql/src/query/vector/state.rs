@@ -332,8 +332,8 @@ impl States {
         }
     }
 
-    /// Stops if there is a result that only the row operators can tell: a sum that is not finite may
-    /// be an overflow.
+    /// Stops if there is a result that only the row operators can tell: a sum that is not finite
+    /// may be an overflow.
     pub fn check(&self) -> Result<(), Stop> {
         let finite = match self {
             States::Floats(v) => v.iter().all(|s| s.sum.is_finite()),
