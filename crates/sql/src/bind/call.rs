@@ -109,10 +109,18 @@ impl Binder<'_> {
             "concat_ws" if !args.is_empty() => return self.concat_all(PureFunc::ConcatWs, args),
             _ => {}
         }
-        let args = without_out_parameters(args);
+        let mut args = without_out_parameters(args);
         let candidates = overloads(name);
         if candidates.is_empty() && functions::find(name).is_some() {
             return self.catalog_call(name, args);
+        }
+        for (at, arg) in args.iter_mut().enumerate() {
+            if candidates
+                .iter()
+                .any(|c| c.args.get(at) == Some(&SqlType::Text))
+            {
+                *arg = self.name_as_argument(arg.clone());
+            }
         }
         let chosen = choose(&candidates, &args).ok_or_else(|| {
             let types: Vec<&str> = args.iter().map(|a| a.ty.name()).collect();
@@ -124,10 +132,7 @@ impl Binder<'_> {
         let args = args
             .into_iter()
             .zip(wanted)
-            .map(|(a, ty)| {
-                let a = self.name_as_argument(a, *ty);
-                Ok(self.coerce(a, *ty, -1, CastContext::Implicit)?.expr)
-            })
+            .map(|(a, ty)| Ok(self.coerce(a, *ty, -1, CastContext::Implicit)?.expr))
             .collect::<Result<_>>()?;
         Ok(Typed::new(fold(Expr::Call(func, args))?, result))
     }

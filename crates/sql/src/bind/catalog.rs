@@ -129,11 +129,9 @@ impl Binder<'_> {
     }
 
     /// What a function of text is given: of a name that was cast to `regclass` the name.
-    pub(super) fn name_as_argument(&self, value: Typed, wanted: SqlType) -> Typed {
+    pub(super) fn name_as_argument(&self, value: Typed) -> Typed {
         match called(&value.expr) {
-            Some((REGCLASS_OID, [name])) if wanted == SqlType::Text => {
-                Typed::new(name.clone(), SqlType::Text)
-            }
+            Some((REGCLASS_OID, [name])) => Typed::new(name.clone(), SqlType::Text),
             _ => value,
         }
     }

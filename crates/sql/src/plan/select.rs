@@ -226,7 +226,8 @@ impl Planner<'_> {
         };
         let (mut source, filter, ordered) =
             self.source(items, terms, on, left, wanted_order, most)?;
-        if aggregate.is_some() && reads_all(&source) && !(ordered && !first.is_empty()) {
+        let by_order = ordered && !first.is_empty();
+        if aggregate.is_some() && reads_all(&source) && !by_order {
             return Err(Error::unsupported(
                 "aggregates of a whole table in a direct plan",
             ));

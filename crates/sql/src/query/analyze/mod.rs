@@ -48,6 +48,7 @@ pub fn plan(core: &Core, q: &ast::Query, params: &ParamTypes, feeds: bool) -> Re
     let mut level = analyzer.query(q, &outermost, &with::Known::default())?;
     if !feeds {
         analyzer.settle(&mut level)?;
+        analyzer.show_names(&mut level)?;
     }
     super::optimize::plan(core, analyzer, &file, level)
 }
@@ -70,6 +71,16 @@ impl Analyzer<'_> {
             Some(_) => {}
             None => tables.push((table.clone(), lock)),
         }
+    }
+
+    /// A client is shown the names of objects, not their numbers.
+    fn show_names(&self, level: &mut tree::Level) -> Result<()> {
+        let empty = crate::bind::Scope::default();
+        let binder = crate::bind::Binder::new(&empty, self.params, "SELECT");
+        for output in &mut level.outputs {
+            output.value = binder.named(output.value.clone())?;
+        }
+        Ok(())
     }
 
     /// A literal of the result that nothing gave a type is text.
