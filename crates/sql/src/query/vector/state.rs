@@ -206,8 +206,7 @@ impl States {
             (States::Floats(sums), Values::Float(v)) => {
                 let averaged = matches!(call.kind, Kind::Floats { averaged: true });
                 rows.each(v, |group, v| {
-                    // So that NaN stops too.
-                    stops |= averaged && !(v.abs() <= MOST_AVERAGED);
+                    stops |= averaged && (v.is_nan() || v.abs() > MOST_AVERAGED);
                     let sum = &mut sums[group];
                     // The first value itself: the sum of a negative zero is one.
                     sum.sum = if sum.count == 0 { v } else { sum.sum + v };
