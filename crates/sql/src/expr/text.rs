@@ -51,6 +51,7 @@ pub fn call<'a>(func: PureFunc, values: &[Val<'_>]) -> Result<Val<'a>> {
             s.chars().skip(skip).take(take).collect()
         }
         PureFunc::QuoteLiteral => quote_literal(s),
+        PureFunc::QuoteIdent if crate::views::needs_quotes(s) => format!("\"{s}\""),
         PureFunc::QuoteIdent => crate::bind::names::quote(s),
         PureFunc::Translate => translate(s, string(values, 1)?, string(values, 2)?),
         PureFunc::BitLength => return bits(s.as_bytes()),

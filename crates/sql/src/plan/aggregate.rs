@@ -7,13 +7,14 @@ use datafusion::sql::sqlparser::ast::{
     self, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Query, Select, SelectItem,
 };
 
-use super::output::{column_name, sort_keys};
+use super::output::{column_name, position, sort_keys, within_parentheses};
 use super::whole::{self, WholeTable};
 use super::{Output, Planner, SortKey};
 use crate::bind::{Binder, Groups, Scope, Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
+use crate::parse::forms;
 use crate::types::SqlType;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,6 +97,9 @@ impl Planner<'_> {
         let GroupByExpr::Expressions(keys, _) = &s.group_by else {
             return Err(Error::unsupported("GROUP BY ALL"));
         };
+        if forms::distinct_sets(keys).0 {
+            return Err(Error::unsupported("GROUP BY DISTINCT in a direct plan"));
+        }
         if keys.is_empty() && s.having.is_none() && !s.projection.iter().any(item_has_aggregate) {
             return Ok(None);
         }
@@ -105,7 +109,7 @@ impl Planner<'_> {
             keys: Vec::new(),
             functions: RefCell::new(Vec::new()),
         };
-        for key in keys {
+        for key in keys.iter().map(within_parentheses) {
             // A name is one of the input's columns before it is one of the output's.
             let unknown = |e: Error| e.sqlstate() == "42703";
             let is_name = matches!(key, ast::Expr::Identifier(_));
@@ -167,19 +171,10 @@ impl Planner<'_> {
 
 /// A GROUP BY item may name an output column by alias or number.
 fn named_output<'e>(key: &'e ast::Expr, items: &'e [SelectItem]) -> Result<&'e ast::Expr> {
-    if let ast::Expr::Value(v) = key
-        && let ast::Value::Number(n, _) = &v.value
-    {
-        let item = n
-            .parse::<usize>()
-            .ok()
-            .and_then(|n| items.get(n.checked_sub(1)?));
-        return match item {
-            Some(SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }) => Ok(e),
-            _ => Err(Error::new(
-                "42P10",
-                format!("GROUP BY position {n} is not in select list"),
-            )),
+    if let Some(at) = position(key, items.len(), "GROUP BY")? {
+        return match &items[at] {
+            SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. } => Ok(e),
+            other => Err(Error::unsupported(format!("GROUP BY a place in {other}"))),
         };
     }
     if let ast::Expr::Identifier(i) = key {
