@@ -105,6 +105,10 @@ impl Binder<'_> {
             "nullif" if args.len() == 2 => return self.null_if(args),
             "greatest" if !args.is_empty() => return self.extreme(PureFunc::Greatest, args),
             "least" if !args.is_empty() => return self.extreme(PureFunc::Least, args),
+            // Any value is quoted as its text.
+            "quote_literal" | "quote_nullable" if args.len() == 1 => {
+                return self.quoted(name, args);
+            }
             "concat" => return self.concat_all(PureFunc::Concat, args),
             "concat_ws" if !args.is_empty() => return self.concat_all(PureFunc::ConcatWs, args),
             _ => {}
@@ -135,6 +139,23 @@ impl Binder<'_> {
             .map(|(a, ty)| Ok(self.coerce(a, *ty, -1, CastContext::Implicit)?.expr))
             .collect::<Result<_>>()?;
         Ok(Typed::new(fold(Expr::Call(func, args))?, result))
+    }
+
+    fn quoted(&self, name: &str, args: Vec<Typed>) -> Result<Typed> {
+        let args = args.into_iter().map(|a| {
+            let text = self.coerce(a, SqlType::Text, -1, CastContext::Assignment)?;
+            Ok(text.expr)
+        });
+        let args = args.collect::<Result<Vec<_>>>()?;
+        let quoted = fold(Expr::Call(Func::Pure(PureFunc::QuoteLiteral), args))?;
+        let expr = match name {
+            "quote_nullable" => {
+                let null = Expr::Const(Datum::Text("NULL".to_string()));
+                Expr::Coalesce(vec![quoted, null])
+            }
+            _ => quoted,
+        };
+        Ok(Typed::new(expr, SqlType::Text))
     }
 
     fn coalesce(&self, args: Vec<Typed>) -> Result<Typed> {

@@ -198,6 +198,9 @@ pub fn null_if_type(left: SqlType, right: SqlType) -> Result<SqlType> {
     let common = common_type(&[left, right], "NULLIF")?;
     let moment = |t| matches!(t, Date | Timestamp | TimestampTz);
     Ok(match (left, right) {
+        // Strings are compared as text.
+        (Varchar, r) if r != Char => Text,
+        (Unknown, Varchar) => Text,
         (Unknown, _) | (_, Unknown) => common,
         (l, r) if l.is_integer() && r.is_integer() || moment(l) && moment(r) => l,
         (Float4, r) if r.is_number() => Float4,

@@ -119,6 +119,7 @@ impl Scope {
                 format!("missing FROM-clause entry for table \"{t}\""),
             ),
             Some(t) => Error::new("42703", format!("column {t}.{name} does not exist")),
+            None if self.has_table(name) => Error::unsupported(format!("the whole row {name}")),
             None => Error::new("42703", format!("column \"{name}\" does not exist")),
         })
     }

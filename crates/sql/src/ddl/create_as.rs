@@ -9,20 +9,27 @@ use crate::api::{ColumnDesc, Tag};
 use crate::bind::names;
 use crate::error::{Error, Result};
 use crate::exec::dml;
+use crate::parse::create_as::is_without_data;
 use crate::parse::{self, Command};
 use crate::session::{Core, Keep, Kind};
 use crate::types::SqlType;
 
 pub fn create(core: &mut Core, c: &CreateTable, query: &Query) -> Result<Tag> {
-    if !c.columns.is_empty() || !c.constraints.is_empty() {
-        return Err(Error::unsupported("CREATE TABLE AS with a list of columns"));
+    if !c.constraints.is_empty() {
+        return Err(Error::unsupported("CREATE TABLE AS with constraints"));
     }
     if has_parameters(query) {
         return Err(Error::unsupported("CREATE TABLE AS with parameters"));
     }
     // The tables that are read are locked before the new name is claimed.
     let read = ast::Statement::Query(Box::new(query.clone()));
-    let columns = core.analyse_part(&read)?.1.unwrap_or_default();
+    let mut columns = core.analyse_part(&read)?.1.unwrap_or_default();
+    if c.columns.len() > columns.len() {
+        return Err(Error::new("42601", "too many column names were specified"));
+    }
+    for (column, given) in columns.iter_mut().zip(&c.columns) {
+        column.name = names::ident(&given.name);
+    }
     let name = names::Qualified::new(&c.name)?.name;
     core.claim_name(&name)?;
     if c.if_not_exists && core.dict().relation(&name).is_some() {
@@ -31,6 +38,9 @@ pub fn create(core: &mut Core, c: &CreateTable, query: &Query) -> Result<Tag> {
         return Ok(Tag::Plain("CREATE TABLE AS"));
     }
     table::create(core, &definition(c, &columns)?)?;
+    if is_without_data(c) {
+        return Ok(Tag::Plain("CREATE TABLE AS"));
+    }
     let (Kind::Insert(plan), ..) = core.analyse_part(&insertion(c, query)?)? else {
         return Err(Error::internal("an INSERT that is none"));
     };

@@ -59,6 +59,16 @@ pub fn call(func: PureFunc, values: &[Val<'_>], calls: &mut dyn Calls) -> Result
     ))
 }
 
+/// Whether a date or time is none of the infinities.
+pub fn is_finite(values: &[Val<'_>]) -> Result<Val<'static>> {
+    let finite = match values.first().map(Val::get) {
+        Some(DatumRef::Date(d)) => !matches!(d, DATE_INFINITY | DATE_MINUS_INFINITY),
+        Some(DatumRef::Timestamp(t) | DatumRef::TimestampTz(t)) => !is_infinite(t),
+        other => return Err(Error::internal(format!("isfinite of {other:?}"))),
+    };
+    Ok(Val::bool(finite))
+}
+
 /// `timezone(zone, time)`: a moment as the local time of a zone, or the moment of a local time.
 pub fn at_zone(values: &[Val<'_>]) -> Result<Val<'static>> {
     let (DatumRef::Text(name), Some(time)) = (values[0].get(), values.get(1)) else {

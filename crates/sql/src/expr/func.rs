@@ -109,6 +109,15 @@ pub enum PureFunc {
     /// From the second point in time to the first, in microseconds and in seconds.
     MicrosBetween,
     SecondsBetween,
+    IsFinite,
+    QuoteLiteral,
+    QuoteIdent,
+    Div,
+    Scale,
+    MinScale,
+    TrimScale,
+    Gcd,
+    Lcm,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -233,6 +242,9 @@ impl PureFunc {
         if let PureFunc::MoveBy = self {
             return super::moments::move_by(values, calls.io());
         }
+        if let PureFunc::IsFinite = self {
+            return super::calendar::is_finite(values);
+        }
         if let PureFunc::DatePart | PureFunc::Extract | PureFunc::DateTrunc = self {
             return super::calendar::call(self, values, calls);
         }
@@ -277,6 +289,19 @@ impl PureFunc {
         let first = values[0].get();
         let second = values.get(1).map(Val::get);
         match (self, second) {
+            (PureFunc::Gcd | PureFunc::Lcm, Some(r)) => return self.common(first, r),
+            (PureFunc::Div, Some(DatumRef::Numeric(r))) => {
+                if let DatumRef::Numeric(l) = first {
+                    let whole = number::whole_quotient(l, r)?;
+                    return Ok(Val::Own(Datum::Numeric(whole)));
+                }
+            }
+            (PureFunc::Scale | PureFunc::MinScale, None) => {
+                if let DatumRef::Numeric(n) = first {
+                    let digits = number::digits_after_point(self, n);
+                    return Ok(digits.map_or(Val::NULL, Val::int4));
+                }
+            }
             (PureFunc::Mod, Some(r)) => {
                 return arith::apply(arith::ArithOp::Mod, type_of(first), first, r);
             }
@@ -309,6 +334,30 @@ impl PureFunc {
                 }
             }
         }
+    }
+
+    /// The greatest common divisor, or the least common multiple.
+    fn common(self, first: DatumRef<'_>, second: DatumRef<'_>) -> Result<Val<'static>> {
+        if let (DatumRef::Numeric(l), DatumRef::Numeric(r)) = (first, second) {
+            return Ok(Val::Own(Datum::Numeric(number::common(self, l, r)?)));
+        }
+        let integer = |d| {
+            let i = arith::integer(d).map(i128::from);
+            i.ok_or_else(|| Error::internal(format!("{self:?} of {d:?}")))
+        };
+        let (l, r) = (integer(first)?, integer(second)?);
+        let (mut divisor, mut rest) = (l.abs(), r.abs());
+        while rest != 0 {
+            (divisor, rest) = (rest, divisor % rest);
+        }
+        let result = match self {
+            PureFunc::Gcd => divisor,
+            _ if l == 0 || r == 0 => 0,
+            _ => l.abs() / divisor * r.abs(),
+        };
+        let ty = type_of(first);
+        let result = i64::try_from(result).map_err(|_| arith::out_of_range(ty))?;
+        arith::narrow(ty, result)
     }
 
     pub(super) fn float(self, f: f64) -> Result<f64> {
@@ -404,7 +453,28 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "substr" | "substring" => vec![
             pure(Substr, &[Text, Int4], Text),
             pure(Substr, &[Text, Int4, Int4], Text),
+            pure(Substr, &[Bytea, Int4], Bytea),
+            pure(Substr, &[Bytea, Int4, Int4], Bytea),
         ],
+        "quote_literal" => vec![pure(QuoteLiteral, &[Text], Text)],
+        "quote_ident" => vec![pure(QuoteIdent, &[Text], Text)],
+        "isfinite" => vec![
+            pure(IsFinite, &[Date], Bool),
+            pure(IsFinite, &[Timestamp], Bool),
+            pure(IsFinite, &[TimestampTz], Bool),
+        ],
+        "div" => vec![pure(Div, &[Numeric, Numeric], Numeric)],
+        "scale" => vec![pure(Scale, &[Numeric], Int4)],
+        "min_scale" => vec![pure(MinScale, &[Numeric], Int4)],
+        "trim_scale" => vec![pure(TrimScale, &[Numeric], Numeric)],
+        "gcd" | "lcm" => {
+            let f = if name == "gcd" { Gcd } else { Lcm };
+            vec![
+                pure(f, &[Int4, Int4], Int4),
+                pure(f, &[Int8, Int8], Int8),
+                pure(f, &[Numeric, Numeric], Numeric),
+            ]
+        }
         "btrim" | "trim" => vec![pure(Trim, &[Text], Text), pure(Trim, &[Text, Text], Text)],
         "ltrim" => vec![pure(LTrim, &[Text], Text), pure(LTrim, &[Text, Text], Text)],
         "rtrim" => vec![pure(RTrim, &[Text], Text), pure(RTrim, &[Text, Text], Text)],

@@ -141,6 +141,21 @@ fn specials(op: ArithOp, l: NumericRef<'_>, r: NumericRef<'_>) -> Result<Numeric
         }
     };
     let (a, b) = (value(l), value(r));
+    if op == ArithOp::Pow && !a.is_nan() && !b.is_nan() {
+        let whole = r.to_bigdecimal().is_none_or(|d| d.is_integer());
+        if l.to_bigdecimal().is_some_and(|d| d.is_zero()) && b < 0.0 {
+            return Err(Error::new(
+                "2201F",
+                "zero raised to a negative power is undefined",
+            ));
+        }
+        if a < 0.0 && !whole {
+            return Err(Error::new(
+                "2201F",
+                "a negative number raised to a non-integer power yields a complex result",
+            ));
+        }
+    }
     from_f64(match op {
         ArithOp::Add => a + b,
         ArithOp::Sub => a - b,
@@ -260,18 +275,73 @@ pub fn infinity(positive: bool) -> Numeric {
     }
 }
 
+/// Digits after the point without the zeros at the end.
+fn min_scale(d: &BigDecimal) -> i64 {
+    scale(&d.normalized()).max(0)
+}
+
+/// The digits after the point: of the number as it is, or without zeros at the end. `None`: it is
+/// none.
+pub fn digits_after_point(f: PureFunc, n: NumericRef<'_>) -> Option<i32> {
+    let d = n.to_bigdecimal()?;
+    let digits = match f {
+        PureFunc::MinScale => min_scale(&d),
+        _ => scale(&d),
+    };
+    i32::try_from(digits).ok()
+}
+
+/// A quotient without what is behind the point.
+pub fn whole_quotient(l: NumericRef<'_>, r: NumericRef<'_>) -> Result<Numeric> {
+    let (Some(a), Some(b)) = (l.to_bigdecimal(), r.to_bigdecimal()) else {
+        let quotient = specials(ArithOp::Div, l, r)?;
+        return function(PureFunc::Trunc, quotient.borrow(), 0);
+    };
+    if b.is_zero() {
+        return Err(division_by_zero());
+    }
+    let remainder = &a % &b;
+    bounded(quotient(&(a - remainder), &b, 0))
+}
+
+/// The greatest common divisor, or the least common multiple.
+pub fn common(f: PureFunc, l: NumericRef<'_>, r: NumericRef<'_>) -> Result<Numeric> {
+    let (Some(a), Some(b)) = (l.to_bigdecimal(), r.to_bigdecimal()) else {
+        return from_f64(f64::NAN);
+    };
+    let digits = scale(&a).max(scale(&b));
+    let (mut divisor, mut rest) = (a.abs(), b.abs());
+    while !rest.is_zero() {
+        let next = &divisor % &rest;
+        divisor = std::mem::replace(&mut rest, next);
+    }
+    if f == PureFunc::Gcd {
+        return bounded(divisor.with_scale(digits));
+    }
+    if a.is_zero() || b.is_zero() {
+        return bounded(BigDecimal::zero().with_scale(digits));
+    }
+    let whole = quotient(&a.abs(), &divisor, 0);
+    bounded((whole * b.abs()).with_scale(digits))
+}
+
 /// A function of one numeric; `places` is the second argument of round and trunc.
 pub fn function(f: PureFunc, n: NumericRef<'_>, places: i64) -> Result<Numeric> {
     let Some(d) = n.to_bigdecimal() else {
         return match f {
             PureFunc::Sign if n.is_nan() => Ok(n.to_numeric()),
+            PureFunc::Round | PureFunc::RoundTo | PureFunc::Trunc | PureFunc::TruncTo => {
+                Ok(n.to_numeric())
+            }
+            PureFunc::TrimScale => Ok(n.to_numeric()),
             // Of a float these would leave the range of doubles.
             PureFunc::Exp if special(n) == f64::NEG_INFINITY => Ok(from_i64(0)),
             PureFunc::Exp => Ok(n.to_numeric()),
             _ => from_f64(f.float(special(n))?),
         };
     };
-    let places = places.clamp(-MAX_ROUNDED_SCALE, MAX_ROUNDED_SCALE);
+    // One digit more than there can be before the point may come of rounding, and overflows.
+    let places = places.clamp(-MAX_INTEGER_DIGITS - 1, MAX_ROUNDED_SCALE);
     let rounded = |mode: RoundingMode, to: i64| {
         let d = d.with_scale_round(to, mode);
         if to < 0 { d.with_scale(0) } else { d }
@@ -291,6 +361,10 @@ pub fn function(f: PureFunc, n: NumericRef<'_>, places: i64) -> Result<Numeric> 
         PureFunc::Exp => transcendental::exp(&d)?,
         PureFunc::Ln => transcendental::ln(&d)?,
         PureFunc::Log10 => transcendental::log_base_10(&d)?,
+        PureFunc::TrimScale => {
+            let digits = min_scale(&d);
+            d.with_scale(digits)
+        }
         other => return Err(Error::internal(format!("{other:?} of a numeric"))),
     };
     bounded(result)

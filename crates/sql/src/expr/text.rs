@@ -14,6 +14,14 @@ pub fn call<'a>(func: PureFunc, values: &[Val<'_>]) -> Result<Val<'a>> {
     if let (DatumRef::Bytea(b), PureFunc::ByteaLength) = (first, func) {
         return Ok(Val::int4(b.len() as i32));
     }
+    match (first, func) {
+        (DatumRef::Bytea(b), PureFunc::Substr) => {
+            let (skip, take) = part(values)?;
+            let bytes = b.iter().copied().skip(skip).take(take).collect();
+            return Ok(Val::Own(Datum::Bytea(bytes)));
+        }
+        _ => {}
+    }
     if func == PureFunc::Md5 {
         return Ok(Val::text(match first {
             DatumRef::Bytea(b) => super::md5::hex(b),
@@ -44,7 +52,13 @@ pub fn call<'a>(func: PureFunc, values: &[Val<'_>]) -> Result<Val<'a>> {
         PureFunc::Initcap => initcap(s),
         PureFunc::Length => return Ok(Val::int4(s.chars().count() as i32)),
         PureFunc::OctetLength => return Ok(Val::int4(s.len() as i32)),
-        PureFunc::Substr => substr(s, values)?,
+        PureFunc::Substr => {
+            let (skip, take) = part(values)?;
+            s.chars().skip(skip).take(take).collect()
+        }
+        PureFunc::QuoteLiteral => quote_literal(s),
+        PureFunc::QuoteIdent if crate::views::needs_quotes(s) => format!("\"{s}\""),
+        PureFunc::QuoteIdent => crate::bind::names::quote(s),
         PureFunc::Trim => trim(s, values, true, true)?,
         PureFunc::LTrim => trim(s, values, true, false)?,
         PureFunc::RTrim => trim(s, values, false, true)?,
@@ -224,7 +238,8 @@ fn initcap(s: &str) -> String {
     out
 }
 
-fn substr(s: &str, values: &[Val<'_>]) -> Result<String> {
+/// How much of a string or of bytes is passed over, and how much is taken.
+fn part(values: &[Val<'_>]) -> Result<(usize, usize)> {
     let start = i64::from(number(values, 1)?);
     let end = match values.len() {
         3 => {
@@ -238,7 +253,16 @@ fn substr(s: &str, values: &[Val<'_>]) -> Result<String> {
     };
     let skip = (start - 1).max(0);
     let take = (end - 1).max(skip) - skip;
-    Ok(s.chars().skip(skip as usize).take(take as usize).collect())
+    Ok((skip as usize, take as usize))
+}
+
+/// A literal that reads back as the string: backslashes need the form that has escapes.
+fn quote_literal(s: &str) -> String {
+    let quoted = s.replace('\'', "''");
+    match s.contains('\\') {
+        true => format!("E'{}'", quoted.replace('\\', "\\\\")),
+        false => format!("'{quoted}'"),
+    }
 }
 
 fn trim(s: &str, values: &[Val<'_>], front: bool, back: bool) -> Result<String> {

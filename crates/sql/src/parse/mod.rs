@@ -2,8 +2,12 @@
 //! PostgreSQL forms sqlparser does not read.
 
 pub mod arrays;
+mod clauses;
 mod copy;
+pub mod create_as;
 mod dialect;
+pub mod forms;
+mod joins;
 pub mod kill;
 pub mod literals;
 mod locking;
@@ -65,6 +69,7 @@ pub fn statement(sql: &str) -> Result<Command> {
     let dialect = Postgres;
     let mut tokens = tokenized(&dialect, sql)?;
     let overriding = overriding::take(&mut tokens);
+    let created = create_as::take(&mut tokens);
     let mut parser = parser(&dialect, tokens);
     let mut statement = parser.parse_statement().map_err(|e| syntax_error(e, sql))?;
     if let Some((how, token)) = overriding {
@@ -75,6 +80,9 @@ pub fn statement(sql: &str) -> Result<Command> {
                 tokens::offset(sql, token.span.start),
             )
         })?;
+    }
+    if let Some(taken) = created {
+        create_as::put(taken, &mut statement);
     }
     strings::refuse_aliases(&mut statement, sql)?;
     regroup(&mut statement)?;
@@ -94,7 +102,7 @@ fn settle_queries(statement: &mut ast::Statement) -> Result<()> {
     impl ast::VisitorMut for Queries {
         type Break = Error;
         fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Error> {
-            match fetched(query).and_then(|()| check_width(&query.body)) {
+            match clauses::merge(query).and_then(|()| check_width(&query.body)) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(e) => ControlFlow::Break(e),
             }
@@ -125,39 +133,6 @@ fn check_width(mut body: &ast::SetExpr) -> Result<()> {
         ast::SetExpr::Select(s) if s.projection.len() > MAX_RESULT_COLUMNS => Err(too_wide()),
         _ => Ok(()),
     }
-}
-
-/// `FETCH FIRST n ROWS ONLY` is another form of `LIMIT n`.
-fn fetched(query: &mut ast::Query) -> Result<()> {
-    let Some(fetch) = query.fetch.take() else {
-        return Ok(());
-    };
-    if fetch.percent {
-        return Err(Error::new("42601", "syntax error at or near \"percent\""));
-    }
-    if fetch.with_ties {
-        query.fetch = Some(fetch);
-        return Ok(());
-    }
-    let one = || ast::Expr::Value(ast::Value::Number("1".to_string(), false).into());
-    let count = fetch.quantity.unwrap_or_else(one);
-    match &mut query.limit_clause {
-        None => {
-            query.limit_clause = Some(ast::LimitClause::LimitOffset {
-                limit: Some(count),
-                offset: None,
-                limit_by: Vec::new(),
-            });
-        }
-        Some(ast::LimitClause::LimitOffset {
-            limit: limit @ None,
-            ..
-        }) => *limit = Some(count),
-        Some(_) => {
-            return Err(Error::new("42601", "multiple LIMIT clauses not allowed"));
-        }
-    }
-    Ok(())
 }
 
 /// Parses an expression on its own, such as a stored default.
@@ -271,19 +246,21 @@ fn tokenized(dialect: &Postgres, sql: &str) -> Result<Vec<TokenWithSpan>> {
         })?;
     check_depth(&tokens)?;
     strings::join(&mut tokens)?;
-    Ok(spelled_out(join_numbers(tokens)))
+    spelled_out(join_numbers(tokens))
 }
 
 /// Forms of PostgreSQL's that the parser does not know, in words that it does: `FOR NO KEY UPDATE`
 /// and `FOR KEY SHARE` with their KEY as a name, `FOR UPDATE OF a, b` as two of them, `FOR UPDATE
 /// LIMIT 1` with the LIMIT first, `trim(both from x)` with the blank that it means, and `TABLE t` as
 /// a SELECT.
-fn spelled_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     let mut tokens: Vec<TokenWithSpan> = tokens
         .into_iter()
         .filter(|t| !matches!(t.token, Token::Whitespace(_)))
         .collect();
     table::write_out(&mut tokens);
+    forms::write_out(&mut tokens)?;
+    joins::put_parentheses(&mut tokens);
     let mut at = 0;
     while at < tokens.len() {
         let next = |n: usize| tokens::keyword(tokens.get(at + n));
@@ -307,7 +284,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
         at += 1;
     }
-    tokens
+    Ok(tokens)
 }
 
 fn is(tokens: &[TokenWithSpan], at: usize, token: &Token) -> bool {

@@ -53,6 +53,7 @@ impl Planner<'_> {
                     }
                     _ => return Err(Error::unsupported("this join in a direct plan")),
                 };
+                check_constraint(&join.join_operator, constraint)?;
                 match constraint {
                     JoinConstraint::None => {}
                     JoinConstraint::On(e) => {
@@ -145,6 +146,10 @@ impl Planner<'_> {
         scope: &mut Scope,
         width: &mut usize,
     ) -> Result<()> {
+        // Its arguments may name what stands before it.
+        if !items.is_empty() {
+            return Err(Error::unsupported("this many FROM items in a direct plan"));
+        }
         if names::Qualified::new(name)?.name != "generate_series" {
             return self.call(name, args, alias, items, scope, width);
         }
@@ -396,5 +401,17 @@ impl TableAccess {
                 widest(&mut equal.iter().chain(any_of).chain(bounds))
             }
         }
+    }
+}
+
+/// Refuses a join without a condition that is no CROSS JOIN: the parser reads it.
+pub fn check_constraint(operator: &JoinOperator, constraint: &JoinConstraint) -> Result<()> {
+    match (operator, constraint) {
+        (JoinOperator::CrossJoin(_), _) => Ok(()),
+        (_, JoinConstraint::None) => Err(Error::new(
+            "42601",
+            "syntax error: a JOIN without ON or USING",
+        )),
+        _ => Ok(()),
     }
 }

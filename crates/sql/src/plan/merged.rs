@@ -313,7 +313,8 @@ impl Names<'_> {
 
     /// Writes out the joins of a SELECT; returns the columns that they merge.
     fn write_select(&mut self, select: &mut Select) -> Result<Vec<Column>> {
-        if !select.from.iter().any(merges) {
+        // A join with a name is the tree lane's.
+        if !select.from.iter().any(merges) || select.from.iter().any(is_named_join) {
             return Ok(Vec::new());
         }
         let mut all = Vec::new();
@@ -426,6 +427,23 @@ fn merges(tables: &TableWithJoins) -> bool {
                     Some(JoinConstraint::Using(_) | JoinConstraint::Natural)
                 )
         })
+}
+
+/// Whether a join among the tables has a name for the columns that it merges.
+fn is_named_join(tables: &TableWithJoins) -> bool {
+    let nested = |factor: &TableFactor| matches!(factor, TableFactor::NestedJoin { table_with_joins, .. } if is_named_join(table_with_joins));
+    let named = |c: Option<&JoinConstraint>| match c {
+        Some(JoinConstraint::Using(columns)) => columns
+            .iter()
+            .filter_map(|c| names::Qualified::new(c).ok())
+            .any(|c| parse::forms::join_name(&c.name).is_some()),
+        _ => false,
+    };
+    nested(&tables.relation)
+        || tables
+            .joins
+            .iter()
+            .any(|j| nested(&j.relation) || named(constraint(&j.join_operator)))
 }
 
 fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {

@@ -26,8 +26,9 @@ use crate::expr::Expr;
 
 pub use aggregate::{AggFunc, Aggregate, finds_call};
 pub use dml::{DeletePlan, RowRules, UpdatePlan};
+pub use from::check_constraint;
 pub use insert::{Conflict, ConflictUpdate, InsertPlan, InsertSource};
-pub use output::column_name;
+pub use output::{column_name, position, within_parentheses};
 pub use path::{KeyBound, Path};
 pub use select::{LockRows, SelectPlan, SortKey, Source};
 pub use supply::SuppliedWrite;

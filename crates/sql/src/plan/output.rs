@@ -69,23 +69,67 @@ pub fn sort_keys(
     Ok(keys)
 }
 
+/// The number of a result column that ORDER BY, GROUP BY or DISTINCT ON names, from 0.
+///
+/// To PostgreSQL's grammar a number with a minus is a constant, and parentheses are nothing.
+pub fn position(e: &ast::Expr, columns: usize, clause: &str) -> Result<Option<usize>> {
+    let (mut e, mut sign) = (e, String::new());
+    let constant = loop {
+        match e {
+            ast::Expr::Nested(inner) => e = inner,
+            ast::Expr::UnaryOp {
+                op: ast::UnaryOperator::Minus,
+                expr,
+            } => {
+                sign.push('-');
+                e = expr;
+            }
+            ast::Expr::Value(v) => break &v.value,
+            _ => return Ok(None),
+        }
+    };
+    let not_integer = || {
+        let message = format!("non-integer constant in {clause}");
+        Err(Error::new("42601", message))
+    };
+    let digits = match constant {
+        ast::Value::Number(digits, _) => digits,
+        ast::Value::Placeholder(_) => return Ok(None),
+        // Of others the minus is an operator.
+        _ if !sign.is_empty() => return Ok(None),
+        _ => return not_integer(),
+    };
+    let Ok(number) = digits.parse::<i32>() else {
+        return not_integer();
+    };
+    let negative = sign.len() % 2 == 1;
+    match usize::try_from(number) {
+        Ok(number) if !negative && (1..=columns).contains(&number) => Ok(Some(number - 1)),
+        _ => Err(Error::new(
+            "42P10",
+            format!(
+                "{clause} position {} is not in select list",
+                if negative { -number } else { number }
+            ),
+        )),
+    }
+}
+
+/// An expression without parentheses around it: a name in them is a name.
+pub fn within_parentheses(mut e: &ast::Expr) -> &ast::Expr {
+    while let ast::Expr::Nested(inner) = e {
+        e = inner;
+    }
+    e
+}
+
 pub fn output_column(e: &ast::Expr, output: &Output) -> Result<Option<usize>> {
-    match e {
+    match within_parentheses(e) {
         ast::Expr::Identifier(i) => {
             let name = names::ident(i);
             Ok(output.columns.iter().position(|c| c.name == name))
         }
-        ast::Expr::Value(v) => match &v.value {
-            ast::Value::Number(n, _) => match n.parse::<usize>() {
-                Ok(n) if (1..=output.columns.len()).contains(&n) => Ok(Some(n - 1)),
-                _ => Err(Error::new(
-                    "42P10",
-                    format!("ORDER BY position {n} is not in select list"),
-                )),
-            },
-            _ => Ok(None),
-        },
-        _ => Ok(None),
+        e => position(e, output.columns.len(), "ORDER BY"),
     }
 }
 
@@ -130,6 +174,21 @@ fn origin(scope: &Scope, e: &Expr) -> Option<(u32, i16)> {
 /// The name PostgreSQL gives an output column that has none.
 pub fn column_name(e: &ast::Expr) -> String {
     named(e).0
+}
+
+/// The name of a query's first column.
+fn first_column(body: &ast::SetExpr) -> String {
+    match body {
+        ast::SetExpr::Select(select) => match select.projection.first() {
+            Some(SelectItem::UnnamedExpr(e)) => column_name(e),
+            Some(SelectItem::ExprWithAlias { alias, .. }) => names::ident(alias),
+            _ => "?column?".to_string(),
+        },
+        ast::SetExpr::Values(_) => "column1".to_string(),
+        ast::SetExpr::SetOperation { left, .. } => first_column(left),
+        ast::SetExpr::Query(q) => first_column(&q.body),
+        _ => "?column?".to_string(),
+    }
 }
 
 /// And whether that is a name of its own: one that comes of a type gives way to what stands around.
@@ -183,14 +242,7 @@ fn named(e: &ast::Expr) -> (String, bool) {
         ast::Expr::Extract { .. } => own("extract"),
         ast::Expr::AtTimeZone { .. } => own("timezone"),
         ast::Expr::Exists { negated: false, .. } => own("exists"),
-        ast::Expr::Subquery(q) => match &*q.body {
-            ast::SetExpr::Select(select) => match select.projection.first() {
-                Some(ast::SelectItem::UnnamedExpr(e)) => (column_name(e), true),
-                Some(ast::SelectItem::ExprWithAlias { alias, .. }) => (names::ident(alias), true),
-                _ => ("?column?".to_string(), false),
-            },
-            _ => ("?column?".to_string(), false),
-        },
+        ast::Expr::Subquery(q) => (first_column(&q.body), true),
         ast::Expr::TypedString(t) => of_type(&t.data_type),
         _ => ("?column?".to_string(), false),
     }

@@ -365,6 +365,8 @@ pub struct SetOperation {
     pub left_columns: Vec<Expr>,
     pub right: Node,
     pub right_columns: Vec<Expr>,
+    /// Places of columns of whose values trailing blanks make no difference.
+    pub padded: Vec<usize>,
     pub into: Vec<Register>,
 }
 

@@ -21,6 +21,14 @@ pub const VIEWS: &[VirtualTable] = &[VirtualTable {
     rows: Here(keywords),
 }];
 
+/// Whether a name must be quoted because it is a word of the grammar.
+pub fn needs_quotes(name: &str) -> bool {
+    let has = |words: &str| words.split_whitespace().any(|word| word == name);
+    WORDS
+        .iter()
+        .any(|(code, _, _, words)| *code != "U" && has(words))
+}
+
 fn keywords(_: &Context) -> Result<Rows> {
     let mut rows = std::collections::BTreeMap::new();
     for (code, meaning, bare, words) in WORDS {

@@ -28,6 +28,8 @@ mod schema;
 mod services;
 mod types;
 
+pub use keywords::needs_quotes;
+
 use std::sync::Arc;
 
 use block::value::Datum;

@@ -14,8 +14,8 @@
 //!
 //! A session that merely stands ahead of another in the queue of a lock could let it pass. If the
 //! circle has such a wait, it is broken like that, as in PostgreSQL, and nobody gives up. A wait
-//! that has passed another is not passed back, so this comes to an end. Should the same circle still
-//! come back [`MAX_PASSES`] times, it has a victim.
+//! that has passed another is not passed back, so this comes to an end. Should the same circle
+//! still come back [`MAX_PASSES`] times, it has a victim.
 //!
 //! Otherwise the wait with the highest number is the victim, whichever session began the walk. So
 //! two sessions that walk the same circle choose the same victim.

@@ -8,7 +8,7 @@ use sqlparser::ast::{self, BinaryOperator, FunctionArg, FunctionArgExpr, Functio
 use super::Analyzer;
 use super::functions::is_series;
 use super::group::Groups;
-use super::scope::Scope;
+use super::scope::{Row, Scope};
 use super::tree::Series;
 use super::with::Known;
 use crate::bind::{self, Binder, Typed, names};
@@ -79,7 +79,9 @@ impl<'c> Clause<'c> {
     }
 
     fn column(&self, table: Option<&str>, name: &str) -> Result<Option<Typed>> {
-        self.scope.resolve(table, name).map(|c| Some(c.value))
+        let (column, depth) = self.scope.resolve(table, name)?;
+        self.analyzer.note_level(depth);
+        Ok(Some(column.value))
     }
 
     fn identifier(&self, i: &ast::Ident) -> Result<Option<Typed>> {
@@ -234,16 +236,41 @@ impl<'c> Clause<'c> {
     }
 
     fn row_is_null(&self, e: &ast::Expr, negated: bool) -> Result<Option<Typed>> {
-        let Some(row) = self.row_of(e)? else {
+        let values: Vec<Expr> = match (self.whole_row(e)?, self.row_of(e)?) {
+            (Some(row), _) => row.columns,
+            (None, Some(row)) => {
+                let binder = self.binder();
+                let values = row.into_iter().map(|v| Ok(binder.settle(v)?.expr));
+                values.collect::<Result<_>>()?
+            }
+            (None, None) => return Ok(None),
+        };
+        let all = values.into_iter().map(|value| Expr::IsNull {
+            expr: Box::new(value),
+            negated,
+        });
+        let expr = Expr::And(all.collect());
+        Ok(Some(Typed::new(expr, SqlType::Bool)))
+    }
+
+    /// The whole row that a name is, if it is that of a table and no column's.
+    pub(super) fn whole_row(&self, e: &ast::Expr) -> Result<Option<Row>> {
+        let ast::Expr::Identifier(name) = e else {
             return Ok(None);
         };
-        let binder = self.binder();
-        let all = row.into_iter().map(|value| {
-            let expr = Box::new(binder.settle(value)?.expr);
-            Ok(Expr::IsNull { expr, negated })
-        });
-        let expr = Expr::And(all.collect::<Result<_>>()?);
-        Ok(Some(Typed::new(expr, SqlType::Bool)))
+        let name = names::ident(name);
+        match self.scope.resolve(None, &name) {
+            Err(e) if e.sqlstate() == "42703" => self.row_named(&name),
+            Ok(_) | Err(_) => Ok(None),
+        }
+    }
+
+    pub(super) fn row_named(&self, table: &str) -> Result<Option<Row>> {
+        let row = self.scope.row(table)?;
+        if let Some(row) = &row {
+            self.analyzer.note_level(row.depth);
+        }
+        Ok(row)
     }
 
     fn row_distinct(&self, l: &ast::Expr, r: &ast::Expr, negated: bool) -> Result<Option<Typed>> {
@@ -282,6 +309,9 @@ impl<'c> Clause<'c> {
         if is_row_constructor(f) {
             return Err(Error::unsupported("a row as a value"));
         }
+        if !f.within_group.is_empty() && crate::query::window::is_window_function(name) {
+            return Err(Error::unsupported(format!("{name} WITHIN GROUP")));
+        }
         if f.over.is_some() {
             return self.window_call(name, f).map(Some);
         }
@@ -315,14 +345,14 @@ impl<'c> Clause<'c> {
         if let ("array", FunctionArguments::Subquery(q)) = (name, &f.args) {
             return self.array_of(q).map(Some);
         }
+        if aggregate::is_unsupported(name) || is_of_later_issues(name) {
+            return Err(Error::unsupported(format!("function {name}")));
+        }
         if f.filter.is_some() {
             return Err(Error::new(
                 "42809",
                 format!("FILTER specified, but {name} is not an aggregate function"),
             ));
-        }
-        if aggregate::is_unsupported(name) || is_of_later_issues(name) {
-            return Err(Error::unsupported(format!("function {name}")));
         }
         Ok(None)
     }
@@ -458,30 +488,5 @@ impl bind::Groups for Clause<'_> {
             ast::Expr::Tuple(_) => Err(Error::unsupported("a row as a value")),
             _ => Ok(None),
         }
-    }
-}
-
-/// The number of a result column that ORDER BY or GROUP BY names, from 0.
-pub fn position(e: &ast::Expr, columns: usize, clause: &str) -> Result<Option<usize>> {
-    let ast::Expr::Value(v) = e else {
-        return Ok(None);
-    };
-    match &v.value {
-        ast::Value::Number(n, _) => match n.parse::<usize>() {
-            Ok(n) if (1..=columns).contains(&n) => Ok(Some(n - 1)),
-            Ok(_) => Err(Error::new(
-                "42P10",
-                format!("{clause} position {n} is not in select list"),
-            )),
-            Err(_) => Err(Error::new(
-                "42601",
-                format!("non-integer constant in {clause}"),
-            )),
-        },
-        ast::Value::Null => Ok(None),
-        _ => Err(Error::new(
-            "42601",
-            format!("non-integer constant in {clause}"),
-        )),
     }
 }

@@ -6,6 +6,7 @@ use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableAlias, TableFactor
 
 use super::Analyzer;
 use super::expression::Clause;
+use super::joins::{check_full, common, kind_of, name_join, one_of, registers_of};
 use super::scope::{Column, Names, Scope};
 use super::tree::{From, JoinKind, Relation, RelationKind};
 use super::with::Known;
@@ -13,6 +14,7 @@ use crate::bind::{Typed, chosen_type, names};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::{CmpOp, Expr};
+use crate::parse::forms;
 use crate::parse::utility::TableLock;
 use crate::plan::supply;
 use crate::types::SqlType;
@@ -59,20 +61,26 @@ impl Analyzer<'_> {
                 return Err(Error::unsupported("GLOBAL JOIN"));
             }
             let (kind, flipped, constraint) = kind_of(&join.join_operator)?;
+            crate::plan::check_constraint(&join.join_operator, constraint)?;
             // What is behind may name what is before, if it is LATERAL, but not where that may be
             // missing.
-            let mut beside = Scope::new(scope.parent, &scope.file);
+            let mut beside = scope.beside();
             beside.columns = scope.columns.clone();
             beside.tables = scope.tables.clone();
+            beside.rows = scope.rows.clone();
             let (from, names) = left;
             let mut seen = Names {
                 columns: names.columns.clone(),
                 tables: names.tables.clone(),
                 keys: Vec::new(),
+                rows: names.rows.clone(),
             };
             if !flipped && kind != JoinKind::Full {
                 beside.columns.append(&mut seen.columns);
                 beside.tables.append(&mut seen.tables);
+                beside.rows.append(&mut seen.rows);
+            } else {
+                beside.refused = seen;
             }
             let nullable = nullable || kind != JoinKind::Inner || missing_left;
             let right = self.factor(&join.relation, &beside, known, nullable)?;
@@ -105,9 +113,13 @@ impl Analyzer<'_> {
             JoinConstraint::Natural => common(&left_names, &right_names),
             JoinConstraint::On(_) | JoinConstraint::None => Vec::new(),
         };
+        let alias = columns.last().and_then(|last| forms::join_name(last));
+        let alias = alias.map(str::to_string);
+        let columns = &columns[..columns.len() - usize::from(alias.is_some())];
+        let sides = [registers_of(&left_names), registers_of(&right_names)];
         let mut both = Names::default();
         let mut on = Vec::new();
-        for name in &columns {
+        for name in columns {
             let (l, r) = (
                 one_of(&left_names, name, "left")?,
                 one_of(&right_names, name, "right")?,
@@ -127,19 +139,27 @@ impl Analyzer<'_> {
         for side in [left_names, right_names] {
             both.tables.extend(side.tables);
             both.keys.extend(side.keys);
+            both.rows.extend(side.rows);
             both.columns.extend(side.columns.into_iter().map(|mut c| {
                 c.merged |= columns.contains(&c.name) && !c.merged;
                 c
             }));
         }
+        if let Some(alias) = alias {
+            name_join(&alias, columns.len(), &mut both)?;
+        }
         if let JoinConstraint::On(e) = constraint {
-            let mut inside = Scope::new(scope.parent, &scope.file);
+            let mut inside = scope.beside();
             inside.columns = both.columns.clone();
             inside.tables = both.tables.clone();
+            inside.rows = both.rows.clone();
             let clause = Clause::new(self, &inside, known, "JOIN conditions");
             on.extend(crate::plan::path::conjuncts(Some(
                 clause.binder().condition(e)?,
             )));
+        }
+        if kind == JoinKind::Full {
+            check_full(&on, &sides)?;
         }
         let (left, right) = match flipped {
             true => (right, left),
@@ -254,6 +274,7 @@ impl Analyzer<'_> {
                 let (from, mut names) = self.joined(table_with_joins, scope, known, nullable)?;
                 if let Some(alias) = alias {
                     names.columns.retain(|c| !c.merged);
+                    names.rows.clear();
                     rename(&mut names, alias)?;
                 }
                 Ok((from, names))
@@ -285,6 +306,7 @@ impl Analyzer<'_> {
             let row_id = scope.file.register();
             let mut found = Names {
                 tables: vec![q.name.clone()],
+                rows: vec![(q.name.clone(), Expr::Column(row_id))],
                 ..Names::default()
             };
             for (at, c) in table.live_columns() {
@@ -359,7 +381,7 @@ impl Analyzer<'_> {
         let mut found = Names {
             columns: columns.collect(),
             tables: vec![name.to_string()],
-            keys: Vec::new(),
+            ..Names::default()
         };
         if let Some(alias) = alias {
             rename(&mut found, alias)?;
@@ -399,7 +421,7 @@ impl Analyzer<'_> {
                 )),
             );
         }
-        let outside = Scope::new(scope.parent, &scope.file);
+        let outside = scope.beside();
         let around = match lateral {
             true => scope,
             false => &outside,
@@ -422,13 +444,14 @@ impl Analyzer<'_> {
         let plain = is_plain(&level);
         let mut own = HashSet::new();
         crate::query::optimize::uses::all_set_in(&level, &mut own);
+        let mut taken = HashSet::new();
         for output in level.outputs.clone() {
             let mut value = output.value;
             // A column of an outer level, or a constant, is none of those that an outer join makes
             // NULL, nor one of a grouping set.
             let stays = match value.expr {
-                Expr::Column(r) => own.contains(&r),
-                ref e => plain && !nullable && has_columns(e) && !is_costly(e),
+                Expr::Column(r) => own.contains(&r) && (!scope.apart || taken.insert(r)),
+                ref e => plain && !nullable && !scope.apart && has_columns(e) && !is_costly(e),
             };
             if !stays {
                 let register = scope.file.register();
@@ -485,45 +508,6 @@ fn q_schema_exists(schema: &str) -> bool {
     matches!(schema, "public" | "pg_catalog" | "information_schema")
 }
 
-/// The kind of a join, whether its sides are to be exchanged, and its condition.
-fn kind_of(operator: &JoinOperator) -> Result<(JoinKind, bool, &JoinConstraint)> {
-    Ok(match operator {
-        JoinOperator::Join(c) | JoinOperator::Inner(c) => (JoinKind::Inner, false, c),
-        JoinOperator::CrossJoin(c) => (JoinKind::Inner, false, c),
-        JoinOperator::Left(c) | JoinOperator::LeftOuter(c) => (JoinKind::Left, false, c),
-        JoinOperator::Right(c) | JoinOperator::RightOuter(c) => (JoinKind::Left, true, c),
-        JoinOperator::FullOuter(c) => (JoinKind::Full, false, c),
-        _ => return Err(Error::unsupported("this kind of JOIN")),
-    })
-}
-
-/// Names that both sides of a NATURAL JOIN have.
-fn common(left: &Names, right: &Names) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
-    for c in left.columns.iter().filter(|c| !c.merged) {
-        let there = right.columns.iter().any(|r| !r.merged && r.name == c.name);
-        if there && !found.contains(&c.name) {
-            found.push(c.name.clone());
-        }
-    }
-    found
-}
-
-fn one_of(names: &Names, name: &str, side: &str) -> Result<Typed> {
-    let mut found = names.columns.iter().filter(|c| !c.merged && c.name == name);
-    match (found.next(), found.next()) {
-        (Some(one), None) => Ok(one.value.clone()),
-        (None, _) => Err(Error::new(
-            "42703",
-            format!("column \"{name}\" specified in USING clause does not exist in {side} table"),
-        )),
-        (Some(_), Some(_)) => Err(Error::new(
-            "42702",
-            format!("common column name \"{name}\" appears more than once in {side} table"),
-        )),
-    }
-}
-
 /// Gives an item its alias, and its columns theirs.
 pub fn rename(found: &mut Names, alias: &TableAlias) -> Result<()> {
     if alias.at.is_some() {
@@ -548,6 +532,9 @@ pub fn rename(found: &mut Names, alias: &TableAlias) -> Result<()> {
     }
     for column in &mut found.columns {
         column.table = name.clone();
+    }
+    for (table, _) in &mut found.rows {
+        table.clone_from(&name);
     }
     found.tables = vec![name];
     Ok(())

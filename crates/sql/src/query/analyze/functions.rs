@@ -70,7 +70,7 @@ impl Analyzer<'_> {
         let mut found = Names {
             columns: vec![column(&called, value.clone())],
             tables: vec![called.clone()],
-            keys: Vec::new(),
+            ..Names::default()
         };
         let mut registers = match &value.expr {
             Expr::Column(r) => vec![*r],

@@ -15,7 +15,7 @@ use sqlparser::ast::{
 use super::expression::Clause;
 use super::scope::Scope;
 use super::tree::{Grouping, Windows};
-use crate::bind::Typed;
+use crate::bind::{Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
@@ -38,39 +38,29 @@ pub struct Groups {
 
 impl Clause<'_> {
     pub(super) fn aggregate_call(&self, name: &str, f: &ast::Function) -> Result<Typed> {
-        let Some(groups) = self.groups else {
-            return Err(Error::new(
-                "42803",
-                format!("aggregate functions are not allowed in {}", self.name),
-            ));
-        };
-        if groups.in_aggregate.get() {
-            return Err(Error::new(
-                "42803",
-                "aggregate function calls cannot be nested",
-            ));
-        }
-        groups.in_aggregate.set(true);
-        let call = self.aggregate_parts(name, f);
-        groups.in_aggregate.set(false);
-        let (mut call, result) = call?;
-        let mut all = groups.aggregates.borrow_mut();
-        let same = |known: &&AggregateCall| {
-            AggregateCall {
-                into: 0,
-                ..(*known).clone()
-            } == call
-        };
-        let into = match all.iter().find(same) {
-            Some(known) => known.into,
-            None => {
-                let into = self.scope.file.register();
-                call.into = into;
-                all.push(call);
-                into
-            }
-        };
-        Ok(Typed::new(Expr::Column(into), result))
+        self.placed(
+            "aggregate functions",
+            &|clause| clause.aggregate_parts(name, f),
+            &|(_, result)| *result,
+            &|clause, groups, (mut call, result)| {
+                let mut all = groups.aggregates.borrow_mut();
+                let same = |known: &&AggregateCall| {
+                    AggregateCall {
+                        into: 0,
+                        ..(*known).clone()
+                    } == call
+                };
+                let into = match all.iter().find(same) {
+                    Some(known) => known.into,
+                    None => {
+                        call.into = clause.scope.file.register();
+                        all.push(call);
+                        all[all.len() - 1].into
+                    }
+                };
+                Typed::new(Expr::Column(into), result)
+            },
+        )
     }
 
     /// The call but for its place, and the type of its value.
@@ -96,6 +86,16 @@ impl Clause<'_> {
                     "count(*) must be used to call a parameterless aggregate function",
                 ));
             }
+            [arg] if name == "count" && list.duplicate_treatment.is_none() => {
+                match self.counted_row(arg)? {
+                    Some(there) => (vec![there], Vec::new()),
+                    None => {
+                        let args = self.plain_args(&list.args)?.into_iter();
+                        let args = args.map(|e| binder.expr(e)).collect::<Result<Vec<_>>>()?;
+                        (args, self.order_within(&list.clauses)?)
+                    }
+                }
+            }
             args => {
                 let args = self.plain_args(args)?;
                 let args = args
@@ -106,10 +106,6 @@ impl Clause<'_> {
             }
         };
         let (function, args, result) = self.found(name, args)?;
-        // Aggregates of the level itself may be what a window function is of.
-        if !self.groups.is_some_and(|g| g.in_window.get()) {
-            self.is_own(&args)?;
-        }
         let distinct = matches!(list.duplicate_treatment, Some(DuplicateTreatment::Distinct));
         if distinct && !order.iter().all(|k: &SortKey| args.contains(&k.expr)) {
             return Err(Error::new(
@@ -127,6 +123,18 @@ impl Clause<'_> {
             into: 0,
         };
         Ok((call, result))
+    }
+
+    /// What `count` of a whole row counts, if that is its argument.
+    fn counted_row(&self, arg: &FunctionArg) -> Result<Option<Typed>> {
+        let row = match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(name)) => {
+                self.row_named(&names::Qualified::new(name)?.name)?
+            }
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => self.whole_row(e)?,
+            _ => None,
+        };
+        Ok(row.map(|row| Typed::new(row.there, SqlType::Int8)))
     }
 
     /// The aggregate of a name for arguments, which are converted to what it takes.
@@ -189,42 +197,25 @@ impl Clause<'_> {
         })
     }
 
-    /// Refuses an aggregate that is of a query further out: of its columns only.
-    fn is_own(&self, args: &[Expr]) -> Result<()> {
-        let own = own_registers(self.scope);
-        let (mut any, mut mine) = (false, false);
-        for e in args {
-            e.visit(&mut |e| {
-                if let Expr::Column(r) = e {
-                    any = true;
-                    mine |= own.contains(r);
-                }
-            });
-        }
-        match any && !mine {
-            true => Err(Error::unsupported(
-                "an aggregate of an outer query's columns only",
-            )),
-            false => Ok(()),
-        }
-    }
-
     pub(super) fn grouping_call(&self, f: &ast::Function) -> Result<Typed> {
-        let (Some(groups), FunctionArguments::List(list)) = (self.groups, &f.args) else {
-            return Err(Error::new(
-                "42803",
-                format!("grouping operations are not allowed in {}", self.name),
-            ));
+        let FunctionArguments::List(list) = &f.args else {
+            return Err(Error::unsupported(format!("{f}")));
         };
-        let binder = self.binder();
-        let args = self
-            .plain_args(&list.args)?
-            .into_iter()
-            .map(|e| Ok(binder.expr(e)?.expr))
-            .collect::<Result<Vec<_>>>()?;
-        let into = self.scope.file.register();
-        groups.grouping.borrow_mut().push((into, args));
-        Ok(Typed::new(Expr::Column(into), SqlType::Int4))
+        self.placed(
+            "grouping operations",
+            &|clause| {
+                let binder = clause.binder();
+                let args = clause.plain_args(&list.args)?.into_iter();
+                args.map(|e| Ok(binder.expr(e)?.expr))
+                    .collect::<Result<Vec<_>>>()
+            },
+            &|_| SqlType::Int4,
+            &|clause, groups, args| {
+                let into = clause.scope.file.register();
+                groups.grouping.borrow_mut().push((into, args));
+                Typed::new(Expr::Column(into), SqlType::Int4)
+            },
+        )
     }
 }
 
@@ -244,9 +235,19 @@ pub fn own_registers(scope: &Scope<'_>) -> Vec<Register> {
 /// The keys of GROUP BY.
 #[derive(Default)]
 pub struct Keys {
-    /// As written in other clauses, as grouped by, and its register.
-    keys: Vec<(Expr, Expr, Register)>,
+    keys: Vec<Key>,
     sets: Vec<Vec<usize>>,
+}
+
+/// A key. Two results that are the same expression are two keys, of which a grouping set may have
+/// one and not the other.
+struct Key {
+    /// As written in other clauses.
+    written: Expr,
+    grouped: Expr,
+    register: Register,
+    /// The result that it is.
+    output: Option<usize>,
 }
 
 impl Keys {
@@ -255,13 +256,51 @@ impl Keys {
     }
 
     /// The place of a key among all.
-    pub fn place(&mut self, written: Expr, grouped: Expr, scope: &Scope<'_>) -> usize {
-        match self.keys.iter().position(|(known, ..)| *known == written) {
+    pub fn place(
+        &mut self,
+        written: Expr,
+        grouped: Expr,
+        output: Option<usize>,
+        scope: &Scope<'_>,
+    ) -> usize {
+        let same = |known: &Key| known.output == output && known.written == written;
+        match self.keys.iter().position(same) {
             Some(at) => at,
             None => {
-                let register = scope.file.register();
-                self.keys.push((written, grouped, register));
+                self.keys.push(Key {
+                    written,
+                    grouped,
+                    register: scope.file.register(),
+                    output,
+                });
                 self.keys.len() - 1
+            }
+        }
+    }
+
+    /// The first key that an expression is, in the order of the results.
+    fn of(&self, e: &Expr) -> Option<usize> {
+        let same = self
+            .keys
+            .iter()
+            .enumerate()
+            .filter(|(_, k)| k.written == *e);
+        same.min_by_key(|(_, k)| k.output.unwrap_or(usize::MAX))
+            .map(|(at, _)| at)
+    }
+
+    /// Of sets that have the same keys only the first remains.
+    pub fn once_each(&mut self) {
+        let sets = std::mem::take(&mut self.sets);
+        let sorted = |set: &[usize]| {
+            let mut set = set.to_vec();
+            set.sort_unstable();
+            set.dedup();
+            set
+        };
+        for set in sets {
+            if !self.sets.iter().any(|known| sorted(known) == sorted(&set)) {
+                self.sets.push(set);
             }
         }
     }
@@ -291,16 +330,24 @@ impl Keys {
         Ok(())
     }
 
-    /// Makes expressions over the input ones over groups, and gives the grouping.
+    /// Makes expressions over the input ones over groups, and gives the grouping. `outputs`: the
+    /// results, of which each may be a key of its own.
     pub fn over_groups<'e>(
         self,
         groups: &Groups,
         scope: &Scope<'_>,
-        exprs: impl Iterator<Item = &'e mut Expr>,
+        outputs: impl Iterator<Item = &'e mut Expr>,
+        others: impl Iterator<Item = &'e mut Expr>,
     ) -> Result<Grouping> {
         let own = own_registers(scope);
         let mut decided: Vec<(Expr, Register)> = Vec::new();
-        for e in exprs {
+        let results = outputs.enumerate().map(|(at, e)| {
+            if let Some(key) = self.keys.iter().find(|k| k.output == Some(at)) {
+                *e = Expr::Column(key.register);
+            }
+            e
+        });
+        for e in results.chain(others) {
             self.replace_keys(e);
             self.decide(e, &own, scope, &mut decided)?;
         }
@@ -309,8 +356,7 @@ impl Keys {
             let places = args
                 .iter()
                 .map(|arg| {
-                    let place = self.keys.iter().position(|(known, ..)| known == arg);
-                    place.ok_or_else(|| {
+                    self.of(arg).ok_or_else(|| {
                         Error::new(
                             "42803",
                             "arguments to GROUPING must be grouping expressions of the associated query level",
@@ -325,7 +371,11 @@ impl Keys {
             false => self.sets,
         };
         Ok(Grouping {
-            keys: self.keys.into_iter().map(|(_, e, r)| (e, r)).collect(),
+            keys: self
+                .keys
+                .into_iter()
+                .map(|k| (k.grouped, k.register))
+                .collect(),
             sets,
             aggregates: groups.aggregates.take(),
             grouping,
@@ -334,10 +384,7 @@ impl Keys {
     }
 
     fn replace_keys(&self, e: &mut Expr) {
-        e.replace(&mut |e| {
-            let key = self.keys.iter().find(|(known, ..)| known == e);
-            key.map(|(.., register)| Expr::Column(*register))
-        });
+        e.replace(&mut |e| self.of(e).map(|at| Expr::Column(self.keys[at].register)));
     }
 
     /// Columns of the input that are left must follow from the key.
@@ -351,7 +398,7 @@ impl Keys {
         let mut failed = None;
         e.replace(&mut |e| {
             let Expr::Column(r) = e else { return None };
-            if !own.contains(r) || self.keys.iter().any(|(.., key)| key == r) {
+            if !own.contains(r) || self.keys.iter().any(|k| k.register == *r) {
                 return None;
             }
             let known = decided.iter().find(|(known, _)| known == e);
@@ -361,11 +408,7 @@ impl Keys {
             let follows = scope.keys.iter().any(|(key, columns)| {
                 columns.contains(r)
                     && self.sets.len() == 1
-                    && key.iter().all(|k| {
-                        let grouped =
-                            |(known, ..): &(Expr, Expr, Register)| *known == Expr::Column(*k);
-                        self.keys.iter().any(grouped)
-                    })
+                    && key.iter().all(|k| self.of(&Expr::Column(*k)).is_some())
             });
             if !follows {
                 failed.get_or_insert(*r);

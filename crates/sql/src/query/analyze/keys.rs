@@ -3,7 +3,7 @@
 use sqlparser::ast::{self, GroupByExpr};
 
 use super::Analyzer;
-use super::expression::{Clause, position};
+use super::expression::Clause;
 use super::group::{Groups, Keys};
 use super::scope::Scope;
 use super::tree::Output;
@@ -11,6 +11,8 @@ use super::with::Known;
 use crate::bind::names;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+use crate::parse::forms;
+use crate::plan::{position, within_parentheses};
 
 impl Analyzer<'_> {
     /// GROUP BY: columns of the input before those of the result.
@@ -28,6 +30,7 @@ impl Analyzer<'_> {
         if !modifiers.is_empty() {
             return Err(Error::unsupported("GROUP BY .. WITH"));
         }
+        let (distinct, items) = forms::distinct_sets(items);
         let clause = Clause::new(self, scope, known, "GROUP BY");
         let mut keys = Keys::default();
         if items.is_empty() {
@@ -38,6 +41,9 @@ impl Analyzer<'_> {
             sets.push(self.grouping_sets(item, &clause, groups, outputs, &mut keys)?);
         }
         keys.set_product(sets)?;
+        if distinct {
+            keys.once_each();
+        }
         Ok(keys)
     }
 
@@ -119,14 +125,17 @@ impl Analyzer<'_> {
         keys: &mut Keys,
     ) -> Result<usize> {
         let binder = clause.binder();
-        let value = match e {
+        let e = within_parentheses(e);
+        let (value, output) = match e {
             ast::Expr::Identifier(i) => match binder.expr(e) {
                 Err(error) if matches!(error.sqlstate(), "42703" | "0A000") => {
                     let name = names::ident(i);
-                    let mut named = outputs.iter().filter(|o| o.name == name);
+                    let mut named = outputs.iter().enumerate().filter(|(_, o)| o.name == name);
                     match (named.next(), named.next()) {
-                        (Some(one), None) => one.value.clone(),
-                        (Some(a), Some(b)) if a.value.expr == b.value.expr => a.value.clone(),
+                        (Some((at, one)), None) => (one.value.clone(), Some(at)),
+                        (Some((at, a)), Some((_, b))) if a.value.expr == b.value.expr => {
+                            (a.value.clone(), Some(at))
+                        }
                         (Some(_), Some(_)) => {
                             return Err(Error::new(
                                 "42702",
@@ -136,18 +145,32 @@ impl Analyzer<'_> {
                         (None, _) => return Err(error),
                     }
                 }
-                found => found?,
+                found => (found?, None),
             },
             e => match position(e, outputs.len(), "GROUP BY")? {
-                Some(at) => outputs[at].value.clone(),
-                None => binder.expr(e)?,
+                Some(at) => (outputs[at].value.clone(), Some(at)),
+                None => (binder.expr(e)?, None),
             },
         };
+        // An expression that a result is, is that result.
+        let output = output.or_else(|| outputs.iter().position(|o| o.value.expr == value.expr));
         refuse_calls(groups, &value.expr)?;
         let value = binder.settle(value)?;
         let grouped = binder.without_padding(value.clone())?.expr;
-        Ok(keys.place(value.expr, grouped, clause.scope))
+        Ok(keys.place(value.expr, grouped, output, clause.scope))
     }
+}
+
+/// Whether GROUP BY has sets of which one may lack what another has.
+pub(super) fn has_sets(by: &GroupByExpr) -> bool {
+    let GroupByExpr::Expressions(items, _) = by else {
+        return false;
+    };
+    let is_set = |e: &ast::Expr| {
+        use ast::Expr::{Cube, GroupingSets, Rollup};
+        matches!(e, Rollup(_) | Cube(_) | GroupingSets(_))
+    };
+    items.iter().any(is_set)
 }
 
 /// The places of a plain grouping set's keys.

@@ -8,7 +8,10 @@ mod expression;
 mod from;
 mod functions;
 mod group;
+mod home;
+mod joins;
 mod keys;
+mod recursion;
 mod row_locks;
 pub mod scope;
 mod select;
@@ -42,6 +45,7 @@ pub fn plan(core: &Core, q: &ast::Query, params: &ParamTypes, feeds: bool) -> Re
         subqueries: RefCell::default(),
         shared: RefCell::default(),
         tables: RefCell::default(),
+        calls: RefCell::default(),
     };
     let file = File::new(None);
     let outermost = Scope::new(None, &file);
@@ -60,6 +64,8 @@ pub struct Analyzer<'a> {
     pub subqueries: RefCell<Vec<Option<tree::Subquery>>>,
     pub shared: RefCell<Vec<Option<tree::Shared>>>,
     pub tables: RefCell<Vec<(Arc<Table>, TableLock)>>,
+    /// Calls of aggregates whose arguments are being bound, to see which level they are of.
+    calls: RefCell<Vec<home::Call>>,
 }
 
 impl Analyzer<'_> {

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use super::group::Groups;
 use crate::bind::Typed;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -58,6 +59,26 @@ impl File {
         self.inputs.borrow().clone()
     }
 
+    /// How many inputs it and the files around it have.
+    pub fn marks(&self) -> Vec<usize> {
+        let around = self.parent.iter().flat_map(|parent| parent.marks());
+        [self.inputs.borrow().len()]
+            .into_iter()
+            .chain(around)
+            .collect()
+    }
+
+    /// Forgets what was taken from the parents since.
+    pub fn forget(&self, marks: &[usize]) {
+        let Some((own, around)) = marks.split_first() else {
+            return;
+        };
+        self.inputs.borrow_mut().truncate(*own);
+        if let Some(parent) = &self.parent {
+            parent.forget(around);
+        }
+    }
+
     /// An expression over `from`'s registers, which is this file or one around it, as one over
     /// this file's.
     pub fn import(&self, from: &File, e: Expr) -> Result<Expr> {
@@ -93,6 +114,23 @@ pub struct Scope<'s> {
     pub tables: Vec<String>,
     /// Primary keys of its tables: alias, registers of the key, registers of all columns.
     pub keys: Vec<(Vec<Register>, Vec<Register>)>,
+    /// Whole rows: alias, and what is NULL if and only if an outer join has no row of it.
+    pub rows: Vec<(String, Expr)>,
+    /// What stands before, but may be missing where this is, so that LATERAL does not reach it.
+    pub refused: Names,
+    /// Grouping sets have some of the columns and not others, so that two columns of a subquery
+    /// need a register each, also if they are the same.
+    pub apart: bool,
+    /// The clause of the level around it that it stands in; none in FROM.
+    pub within: Option<Within<'s>>,
+}
+
+/// A clause that a subquery stands in.
+#[derive(Clone, Copy)]
+pub struct Within<'s> {
+    pub clause: &'static str,
+    /// Where the clause's aggregates go; none are allowed without.
+    pub groups: Option<&'s Groups>,
 }
 
 impl<'s> Scope<'s> {
@@ -103,7 +141,25 @@ impl<'s> Scope<'s> {
             columns: Vec::new(),
             tables: Vec::new(),
             keys: Vec::new(),
+            rows: Vec::new(),
+            refused: Names::default(),
+            apart: false,
+            within: None,
         }
+    }
+
+    /// A scope without names in the place of this one.
+    pub fn beside(&self) -> Scope<'s> {
+        Scope {
+            apart: self.apart,
+            within: self.within,
+            ..Scope::new(self.parent, &self.file)
+        }
+    }
+
+    /// How many levels are around it.
+    pub fn depth(&self) -> usize {
+        self.parent.map_or(0, |parent| parent.depth() + 1)
     }
 
     /// Takes in the names of an item of FROM.
@@ -119,17 +175,26 @@ impl<'s> Scope<'s> {
         self.tables.extend(item.tables);
         self.columns.extend(item.columns);
         self.keys.extend(item.keys);
+        self.rows.extend(item.rows);
         Ok(())
     }
 
-    /// The column of a name, of this level or of one around it, its value over this scope's file.
-    pub fn resolve(&self, table: Option<&str>, name: &str) -> Result<Column> {
+    /// The column of a name, of this level or of one around it, its value over this scope's file;
+    /// and the depth of its level.
+    pub fn resolve(&self, table: Option<&str>, name: &str) -> Result<(Column, usize)> {
         let mut at = Some(self);
         while let Some(scope) = at {
             if let Some(found) = scope.own(table, name)? {
                 let mut column = found.clone();
                 column.value.expr = self.file.import(&scope.file, column.value.expr)?;
-                return Ok(column);
+                return Ok((column, scope.depth()));
+            }
+            if let Some(t) = scope.refuses(table, name) {
+                return Err(Error::new(
+                    "42P10",
+                    format!("invalid reference to FROM-clause entry for table \"{t}\""),
+                )
+                .detail("The combining JOIN type must be INNER or LEFT for a LATERAL reference."));
             }
             if let Some(t) = table
                 && scope.tables.iter().any(|known| known == t)
@@ -150,7 +215,51 @@ impl<'s> Scope<'s> {
         })
     }
 
+    /// The table that a name leads to, if LATERAL does not reach it.
+    fn refuses(&self, table: Option<&str>, name: &str) -> Option<&str> {
+        let named = match table {
+            Some(table) => self.refused.tables.iter().find(|t| *t == table),
+            None => {
+                let column = self.refused.columns.iter().find(|c| c.name == name);
+                column.map(|c| &c.table)
+            }
+        };
+        named.map(String::as_str)
+    }
+
+    /// The whole row of a table of this level or of one around it, over this scope's file: what is
+    /// NULL if there is none, the values of its columns, and the depth of its level.
+    pub fn row(&self, table: &str) -> Result<Option<Row>> {
+        let mut at = Some(self);
+        while let Some(scope) = at {
+            if scope.has_table(table) {
+                let Some((_, there)) = scope.rows.iter().find(|(t, _)| t == table) else {
+                    return Ok(None);
+                };
+                let import = |e: &Expr| self.file.import(&scope.file, e.clone());
+                let columns = scope.columns.iter().filter(|c| c.table == table);
+                return Ok(Some(Row {
+                    there: import(there)?,
+                    columns: columns
+                        .map(|c| import(&c.value.expr))
+                        .collect::<Result<_>>()?,
+                    depth: scope.depth(),
+                }));
+            }
+            at = scope.parent;
+        }
+        Ok(None)
+    }
+
     fn own(&self, table: Option<&str>, name: &str) -> Result<Option<&Column>> {
+        if let Some(t) = table
+            && self.tables.iter().filter(|known| *known == t).count() > 1
+        {
+            return Err(Error::new(
+                "42P09",
+                format!("table reference \"{t}\" is ambiguous"),
+            ));
+        }
         let mut found = self.columns.iter().filter(|c| {
             c.name == name
                 && match table {
@@ -173,10 +282,18 @@ impl<'s> Scope<'s> {
     }
 }
 
+/// The whole row of a table.
+pub struct Row {
+    pub there: Expr,
+    pub columns: Vec<Expr>,
+    pub depth: usize,
+}
+
 /// The names that an item of FROM brings.
 #[derive(Default)]
 pub struct Names {
     pub columns: Vec<Column>,
     pub tables: Vec<String>,
     pub keys: Vec<(Vec<Register>, Vec<Register>)>,
+    pub rows: Vec<(String, Expr)>,
 }

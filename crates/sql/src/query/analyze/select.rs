@@ -7,7 +7,7 @@ use sqlparser::ast::{
 };
 
 use super::Analyzer;
-use super::expression::{Clause, position};
+use super::expression::Clause;
 use super::group::Groups;
 use super::scope::Scope;
 use super::tree::{Body, DistinctRows, Level, Output, Select};
@@ -18,7 +18,7 @@ use crate::expr::Expr;
 use crate::expr::cast::CastContext;
 use crate::plan::lockable::check_lockable;
 use crate::plan::path::conjuncts;
-use crate::plan::{SortKey, column_name};
+use crate::plan::{SortKey, column_name, position, within_parentheses};
 use crate::types::SqlType;
 
 impl Analyzer<'_> {
@@ -30,15 +30,14 @@ impl Analyzer<'_> {
         let shared = self.with_clause(q, &mut with, scope)?;
         let mut level = match &*q.body {
             SetExpr::Select(s) => self.select(s, q, scope, &with)?,
-            SetExpr::Query(inner) if has_nothing_around(q) => self.query(inner, scope, &with)?,
             body => {
-                if !q.locks.is_empty() {
-                    return Err(Error::unsupported("row locks of this form of query"));
+                match body {
+                    SetExpr::Values(_) if !q.locks.is_empty() => {
+                        return Err(Error::unsupported("row locks of VALUES"));
+                    }
+                    _ => super::set::no_locks(&q.locks)?,
                 }
-                let mut level = match body {
-                    SetExpr::Query(inner) => self.wrapped(inner, scope, &with)?,
-                    body => self.operand(body, scope, &with)?,
-                };
+                let mut level = self.operand(body, scope, &with)?;
                 self.order_by_output(q, &mut level)?;
                 level
             }
@@ -50,42 +49,10 @@ impl Analyzer<'_> {
         Ok(level)
     }
 
-    /// A query in parentheses with clauses behind them: a level of its own below.
-    fn wrapped(&self, q: &Query, scope: &Scope<'_>, known: &Known<'_>) -> Result<Level> {
-        let level = self.query(q, scope, known)?;
-        let alias = ast::TableAlias {
-            explicit: true,
-            name: ast::Ident::with_quote('"', "*"),
-            columns: Vec::new(),
-            at: None,
-        };
-        let (from, found) = self.level_in_from(level, Some(&alias), scope, false)?;
-        let outputs = found.columns.into_iter().map(|c| Output {
-            name: c.name,
-            value: c.value,
-            origin: c.origin,
-        });
-        let outputs = outputs.collect();
-        let select = Select {
-            from: vec![from],
-            ..Select::default()
-        };
-        Ok(Level {
-            body: Body::Select(Box::new(select)),
-            outputs,
-            order: Vec::new(),
-            limit: None,
-            offset: None,
-            with_ties: false,
-            locks: Vec::new(),
-            shared: Vec::new(),
-        })
-    }
-
     /// ORDER BY of what is no SELECT: by columns of the result.
     fn order_by_output(&self, q: &Query, level: &mut Level) -> Result<()> {
         for item in order_items(q)? {
-            let name = match &item.expr {
+            let name = match within_parentheses(&item.expr) {
                 ast::Expr::Identifier(i) => {
                     let name = names::ident(i);
                     level.outputs.iter().position(|o| o.name == name)
@@ -184,7 +151,10 @@ impl Analyzer<'_> {
         known: &Known<'_>,
     ) -> Result<Level> {
         refuse_foreign_clauses(s)?;
-        let scope = Scope::new(Some(outer), &outer.file);
+        let scope = Scope {
+            apart: super::keys::has_sets(&s.group_by),
+            ..Scope::new(Some(outer), &outer.file)
+        };
         self.select_in(s, q, scope, known)
     }
 
@@ -225,27 +195,42 @@ impl Analyzer<'_> {
             Some(Distinct::On(list)) => self.distinct_on(list, &by, &outputs)?,
             _ => Vec::new(),
         };
+        if !groups.aggregates.borrow().is_empty() && select.from.iter().any(is_own_recursion) {
+            return Err(Error::new(
+                "42P19",
+                "aggregate functions are not allowed in a recursive query's recursive term",
+            ));
+        }
         let mut windows = groups.windows.take();
         let mut made: Vec<super::tree::Series> = series.take();
         let grouped =
             !keys.is_empty() || having.is_some() || !groups.aggregates.borrow().is_empty();
         if grouped {
-            let exprs = outputs
+            let results = outputs.iter_mut().map(|o| &mut o.value.expr);
+            let others = having
                 .iter_mut()
-                .map(|o| &mut o.value.expr)
-                .chain(&mut having)
-                .chain(order.iter_mut().map(|k| &mut k.expr))
-                .chain(&mut on)
+                .chain(order.iter_mut().map(|(k, _)| &mut k.expr))
+                .chain(on.iter_mut().map(|(e, _)| e))
                 .chain(windows.iter_mut().flat_map(window_exprs))
                 .chain(made.iter_mut().flat_map(series_exprs));
             let keys = std::mem::take(&mut keys);
-            select.group = Some(keys.over_groups(&groups, scope, exprs)?);
+            select.group = Some(keys.over_groups(&groups, scope, results, others)?);
         } else if !groups.grouping.borrow().is_empty() {
             return Err(Error::new(
                 "42803",
                 "arguments to GROUPING must be grouping expressions of the associated query level",
             ));
         }
+        // What names a result is that result, also where another is the same expression.
+        let named = |e: Expr, at: Option<usize>| at.map_or(e, |at| outputs[at].value.expr.clone());
+        let on = on.into_iter().map(|(e, at)| named(e, at)).collect();
+        let mut order: Vec<SortKey> = order
+            .into_iter()
+            .map(|(key, at)| SortKey {
+                expr: named(key.expr, at),
+                ..key
+            })
+            .collect();
         select.having = having;
         select.windows = windows;
         select.series = made;
@@ -400,49 +385,58 @@ impl Analyzer<'_> {
         ))
     }
 
-    fn order(&self, q: &Query, clause: &Clause<'_>, outputs: &[Output]) -> Result<Vec<SortKey>> {
+    /// The keys, each with the result that it is.
+    fn order(
+        &self,
+        q: &Query,
+        clause: &Clause<'_>,
+        outputs: &[Output],
+    ) -> Result<Vec<(SortKey, Option<usize>)>> {
         let mut keys = Vec::new();
         for item in order_items(q)? {
             let descending = item.options.asc == Some(false);
-            keys.push(SortKey {
-                expr: self.output_or(&item.expr, clause, outputs, "ORDER BY")?,
+            let (expr, at) = self.output_or(&item.expr, clause, outputs, "ORDER BY")?;
+            let key = SortKey {
+                expr,
                 descending,
                 nulls_first: item.options.nulls_first.unwrap_or(descending),
-            });
+            };
+            keys.push((key, at));
         }
         Ok(keys)
     }
 
-    /// A result column by name or number, or an expression of the input.
+    /// A result column by name or number, or an expression of the input; and which result it is.
     fn output_or(
         &self,
         e: &ast::Expr,
         clause: &Clause<'_>,
         outputs: &[Output],
         name: &str,
-    ) -> Result<Expr> {
-        let at = match e {
+    ) -> Result<(Expr, Option<usize>)> {
+        let at = match within_parentheses(e) {
             ast::Expr::Identifier(i) => {
                 let wanted = names::ident(i);
-                let mut named = outputs.iter().filter(|o| o.name == wanted);
+                let mut named = outputs.iter().enumerate().filter(|(_, o)| o.name == wanted);
                 match (named.next(), named.next()) {
-                    (Some(a), Some(b)) if a.value.expr != b.value.expr => {
+                    (Some((_, a)), Some((_, b))) if a.value.expr != b.value.expr => {
                         return Err(Error::new(
                             "42702",
                             format!("{name} \"{wanted}\" is ambiguous"),
                         ));
                     }
-                    (Some(a), _) => return Ok(a.value.expr.clone()),
-                    (None, _) => None,
+                    (first, _) => first.map(|(at, _)| at),
                 }
             }
             e => position(e, outputs.len(), name)?,
         };
         if let Some(at) = at {
-            return Ok(outputs[at].value.expr.clone());
+            return Ok((outputs[at].value.expr.clone(), Some(at)));
         }
         let binder = clause.binder();
-        Ok(binder.settle(binder.expr(e)?)?.expr)
+        let e = binder.settle(binder.expr(e)?)?.expr;
+        let at = outputs.iter().position(|o| o.value.expr == e);
+        Ok((e, at))
     }
 
     fn distinct_on(
@@ -450,10 +444,23 @@ impl Analyzer<'_> {
         list: &[ast::Expr],
         clause: &Clause<'_>,
         outputs: &[Output],
-    ) -> Result<Vec<Expr>> {
+    ) -> Result<Vec<(Expr, Option<usize>)>> {
         list.iter()
             .map(|e| self.output_or(e, clause, outputs, "DISTINCT ON"))
             .collect()
+    }
+}
+
+/// Whether an item of FROM, not counting what subqueries have, is the recursive query that the level
+/// is part of.
+fn is_own_recursion(item: &super::tree::From) -> bool {
+    use super::tree::{From, RelationKind::Shared};
+    match item {
+        From::Relation(relation) => {
+            matches!(relation.kind, Shared { last_round, .. } if last_round)
+        }
+        From::Join { left, right, .. } => is_own_recursion(left) || is_own_recursion(right),
+        From::Merged { .. } => false,
     }
 }
 
@@ -482,11 +489,6 @@ fn order_items(q: &Query) -> Result<&[ast::OrderByExpr]> {
 
 fn has_no_limit(q: &Query) -> bool {
     q.limit_clause.is_none() && q.fetch.is_none()
-}
-
-/// Whether nothing stands around the body but WITH.
-fn has_nothing_around(q: &Query) -> bool {
-    q.order_by.is_none() && q.locks.is_empty() && has_no_limit(q)
 }
 
 fn is_plain_star(options: &ast::WildcardAdditionalOptions) -> bool {

@@ -35,6 +35,8 @@ impl Analyzer<'_> {
                     SetOperator::Intersect => SetKind::Intersect,
                     SetOperator::Except | SetOperator::Minus => SetKind::Except,
                 };
+                refuse_locks(left)?;
+                refuse_locks(right)?;
                 let left = self.operand(left, scope, known)?;
                 let right = self.operand(right, scope, known)?;
                 self.set_operation(kind, all, left, right, scope, known)
@@ -117,19 +119,16 @@ impl Analyzer<'_> {
         let clause = Clause::new(self, scope, known, "UNION");
         let binder = clause.binder();
         let into = scope.file.registers(left.outputs.len());
-        let (mut outputs, mut left_columns, mut right_columns) =
-            (Vec::new(), Vec::new(), Vec::new());
+        let (mut outputs, mut padded) = (Vec::new(), Vec::new());
+        let (mut left_columns, mut right_columns) = (Vec::new(), Vec::new());
         for ((l, r), register) in left.outputs.iter().zip(&right.outputs).zip(&into) {
             let ty = match chosen_type(&[l.value.ty, r.value.ty], name)? {
                 SqlType::Unknown => SqlType::Text,
                 ty => ty,
             };
             let alike = l.value.ty == r.value.ty && l.value.typmod == r.value.typmod;
-            let known = |t: SqlType| t != SqlType::Unknown;
-            let both = known(l.value.ty) && known(r.value.ty);
-            if ty == SqlType::Char && both && !alike {
-                let what = format!("{name} of strings that are padded to several lengths");
-                return Err(Error::unsupported(what));
+            if ty == SqlType::Char && !alike {
+                padded.push(outputs.len());
             }
             let typmod = if alike { l.value.typmod } else { -1 };
             let side = |t: &Typed| {
@@ -155,9 +154,33 @@ impl Analyzer<'_> {
             left_columns,
             right: Box::new(right),
             right_columns,
+            padded,
             into,
         };
         Ok(plain(body, outputs))
+    }
+}
+
+/// Refuses FOR UPDATE and its kin on a side of a set operation, as PostgreSQL does.
+fn refuse_locks(mut side: &SetExpr) -> Result<()> {
+    while let SetExpr::Query(q) = side {
+        no_locks(&q.locks)?;
+        side = &q.body;
+    }
+    Ok(())
+}
+
+/// Refuses FOR UPDATE and its kin of a set operation.
+pub fn no_locks(locks: &[ast::LockClause]) -> Result<()> {
+    match locks.first() {
+        Some(clause) => Err(Error::new(
+            "0A000",
+            format!(
+                "{} is not allowed with UNION/INTERSECT/EXCEPT",
+                crate::plan::locking::kind(clause)
+            ),
+        )),
+        None => Ok(()),
     }
 }
 

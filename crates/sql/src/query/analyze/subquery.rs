@@ -4,7 +4,7 @@ use sqlparser::ast::{self, BinaryOperator};
 
 use super::expression::{Clause, subquery_in};
 use super::inner_file;
-use super::scope::Scope;
+use super::scope::{Scope, Within};
 use super::tree::{Kind, Subquery};
 use crate::bind::{self, Typed};
 use crate::error::{Error, Result};
@@ -23,7 +23,13 @@ impl Clause<'_> {
         kind: impl FnOnce(&mut super::tree::Level, &[Typed]) -> Result<(Kind, SqlType, i32)>,
     ) -> Result<Typed> {
         let file = inner_file(self.scope);
-        let inside = Scope::new(Some(self.scope), &file);
+        let inside = Scope {
+            within: Some(Within {
+                clause: self.name,
+                groups: self.groups,
+            }),
+            ..Scope::new(Some(self.scope), &file)
+        };
         let inputs: Vec<Typed> = compared
             .iter()
             .map(|t| {

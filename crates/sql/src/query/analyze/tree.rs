@@ -54,6 +54,9 @@ pub enum Body {
         left_columns: Vec<Expr>,
         right: Box<Level>,
         right_columns: Vec<Expr>,
+        /// Places of strings that are padded to several lengths, in which padding makes no
+        /// difference.
+        padded: Vec<usize>,
         into: Vec<Register>,
     },
 }

@@ -11,6 +11,7 @@ use crate::bind::{Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
+use crate::parse::forms;
 use crate::plan::SortKey;
 use crate::query::aggregate;
 use crate::query::window::{self, Bound, Exclude, Units, WindowCall, WindowFrame, WindowFunction};
@@ -171,7 +172,8 @@ impl Clause<'_> {
                 format!("cannot {what} window \"{}\"", names::ident(name)),
             ))
         };
-        if !spec.partition_by.is_empty() {
+        let (excluded, partition) = forms::excluded(&spec.partition_by);
+        if !partition.is_empty() {
             return error("override PARTITION BY clause of");
         }
         if !spec.order_by.is_empty() && !base.order_by.is_empty() {
@@ -180,9 +182,13 @@ impl Clause<'_> {
         if base.window_frame.is_some() {
             return error("copy");
         }
+        let marker = spec
+            .partition_by
+            .iter()
+            .take(usize::from(excluded.is_some()));
         Ok(WindowSpec {
             window_name: None,
-            partition_by: base.partition_by,
+            partition_by: marker.cloned().chain(base.partition_by).collect(),
             order_by: match spec.order_by.is_empty() {
                 true => base.order_by,
                 false => spec.order_by.clone(),
@@ -193,8 +199,15 @@ impl Clause<'_> {
 
     fn bounds(&self, spec: &WindowSpec) -> Result<Bounds> {
         let binder = self.binder();
-        let partition = spec
-            .partition_by
+        let (excluded, partition) = forms::excluded(&spec.partition_by);
+        let exclude = match excluded {
+            None | Some("no others") => Exclude::Nothing,
+            Some("current row") => Exclude::CurrentRow,
+            Some("group") => Exclude::Group,
+            Some("ties") => Exclude::Ties,
+            Some(other) => return Err(Error::internal(format!("EXCLUDE {other}"))),
+        };
+        let partition = partition
             .iter()
             .map(|e| Ok(binder.settle(binder.expr(e)?)?.expr))
             .collect::<Result<Vec<_>>>()?;
@@ -219,7 +232,10 @@ impl Clause<'_> {
             },
         };
         if let Some(frame) = &spec.window_frame {
-            bounds.frame = self.frame(frame, &bounds)?;
+            bounds.frame = WindowFrame {
+                exclude,
+                ..self.frame(frame, &bounds)?
+            };
         }
         Ok(bounds)
     }

@@ -8,6 +8,7 @@ use sqlparser::ast::{
 };
 
 use super::from::rename;
+use super::recursion;
 use super::scope::{Column, Names, Scope};
 use super::tree::{From, Level, Output, Recursive, Relation, RelationKind, Shared};
 use super::{Analyzer, inner_file};
@@ -91,7 +92,7 @@ impl Analyzer<'_> {
         let Some(with) = &q.with else {
             return Ok(sharing);
         };
-        for cte in &with.cte_tables {
+        for cte in recursion::in_order(with)? {
             let name = names::ident(&cte.alias.name);
             if known.queries.iter().any(|q| q.name == name) {
                 return Err(Error::new(
@@ -108,7 +109,7 @@ impl Analyzer<'_> {
             ) {
                 return Err(Error::unsupported("a statement that writes in WITH"));
             }
-            let recursive = with.recursive && mentions(&cte.query, &name) > 0;
+            let recursive = with.recursive && recursion::names_it(&cte.query, &name)?;
             let subqueries = self.subqueries.borrow().len();
             let (number, inputs, outputs, volatile) = match recursive {
                 true => self.recursive(cte, &name, known, scope)?,
@@ -189,7 +190,7 @@ impl Analyzer<'_> {
                 let names = Names {
                     columns: columns.collect(),
                     tables: vec![query.name.clone()],
-                    keys: Vec::new(),
+                    ..Names::default()
                 };
                 let relation = Relation {
                     alias: query.name.clone(),
@@ -261,32 +262,7 @@ impl Analyzer<'_> {
         scope: &Scope<'_>,
     ) -> Result<Made> {
         let q = &cte.query;
-        let wrong = || {
-            Error::new(
-                "42P19",
-                format!(
-                    "recursive query \"{name}\" does not have the form non-recursive-term UNION [ALL] recursive-term"
-                ),
-            )
-        };
-        if q.order_by.is_some() {
-            return Err(Error::new(
-                "0A000",
-                "ORDER BY in a recursive query is not implemented",
-            ));
-        }
-        if q.limit_clause.is_some() || q.fetch.is_some() {
-            return Err(Error::new(
-                "0A000",
-                "LIMIT in a recursive query is not implemented",
-            ));
-        }
-        if !q.locks.is_empty() {
-            return Err(Error::new(
-                "0A000",
-                "FOR UPDATE/SHARE in a recursive query is not implemented",
-            ));
-        }
+        recursion::check(q, name)?;
         let SetExpr::SetOperation {
             left,
             op: SetOperator::Union,
@@ -294,21 +270,13 @@ impl Analyzer<'_> {
             right,
         } = &*q.body
         else {
-            return Err(wrong());
+            return Err(Error::internal("a recursive query that is no UNION"));
         };
         let distinct = match set_quantifier {
             SetQuantifier::All => false,
             SetQuantifier::None | SetQuantifier::Distinct => true,
-            _ => return Err(wrong()),
+            other => return Err(Error::unsupported(format!("UNION {other}"))),
         };
-        if mentions(&super::set::query_of(left), name) > 0 {
-            return Err(Error::new(
-                "42P19",
-                format!(
-                    "recursive reference to query \"{name}\" must not appear within its non-recursive term"
-                ),
-            ));
-        }
         let file = inner_file(scope);
         let inside = Scope::new(Some(scope), &file);
         let mut with = Known::inside(known);
@@ -362,14 +330,16 @@ impl Analyzer<'_> {
         pairs
             .map(|(at, (l, r))| {
                 let overall = crate::bind::chosen_type(&[l.value.ty, r.value.ty], "UNION")?;
-                if overall != l.value.ty {
+                let alike = r.value.ty == overall && r.value.typmod == l.value.typmod;
+                let typmod = if alike { l.value.typmod } else { -1 };
+                if overall != l.value.ty || typmod != l.value.typmod {
                     return Err(Error::new(
                         "42804",
                         format!(
                             "recursive query \"{name}\" column {} has type {} in non-recursive term but type {} overall",
                             at + 1,
                             l.value.ty.format(l.value.typmod),
-                            overall.name()
+                            overall.format(typmod)
                         ),
                     )
                     .hint("Cast the output of the non-recursive term to the correct type."));

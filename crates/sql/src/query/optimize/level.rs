@@ -87,6 +87,7 @@ impl Planner<'_> {
                 left_columns,
                 right,
                 right_columns,
+                padded,
                 into,
             } => {
                 let (left, _) = self.level_ref(left)?;
@@ -98,6 +99,7 @@ impl Planner<'_> {
                     left_columns: self.lower_all(left_columns.iter().cloned()),
                     right: right.node,
                     right_columns: self.lower_all(right_columns.iter().cloned()),
+                    padded: padded.clone(),
                     into: into.iter().map(|r| self.at(*r)).collect(),
                 };
                 Built {

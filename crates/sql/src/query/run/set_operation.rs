@@ -86,7 +86,8 @@ impl SetRun {
         while let Some(side) = self.next_input(core, frame)? {
             check_cancel(&mut self.unchecked)?;
             let (key, row) = (&mut self.key, &mut self.row);
-            read_row(columns(&self.plan, side), core, frame, key, row)?;
+            let (columns, padded) = (columns(&self.plan, side), &self.plan.padded);
+            read_row(columns, padded, core, frame, key, row)?;
             let tally = self.tally.get_or_insert_with(|| Tally::new(core));
             let counted_as = if is_union { Side::Left } else { side };
             if tally.add(core, counted_as, key, row)? == Seen::New && is_union {

@@ -203,7 +203,7 @@ impl Steps {
             let given = match next {
                 Some(output) => {
                     let (key, row) = (&mut self.key, &mut self.row);
-                    read_row(output, core, &self.frame, key, row)?;
+                    read_row(output, &[], core, &self.frame, key, row)?;
                     take_row(core, number, plan, key, row)?
                 }
                 None => self.end_round(core, number)?,

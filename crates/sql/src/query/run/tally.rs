@@ -1,6 +1,8 @@
 //! Rows counted by their values, for set operations: in a hash table up to `work_mem`. Rows that
 //! come once it is full, and are not in it, go to the engine's sort and are counted at the end.
 
+use block::value::DatumRef;
+
 use super::key_table::KeyTable;
 use super::store::put_value;
 use crate::error::Result;
@@ -69,9 +71,11 @@ struct Rest {
     next_row: Vec<u8>,
 }
 
-/// Puts a row together: its values, and the bytes that are equal if and only if they are.
+/// Puts a row together: its values, and the bytes that are equal if and only if they are. `padded`:
+/// places where trailing blanks make no difference.
 pub fn read_row(
     columns: &[Expr],
+    padded: &[usize],
     core: &mut Core,
     frame: &Frame,
     key: &mut Vec<u8>,
@@ -79,9 +83,14 @@ pub fn read_row(
 ) -> Result<()> {
     key.clear();
     row.clear();
-    for e in columns {
+    for (at, e) in columns.iter().enumerate() {
         let value = e.eval(&frame.env(), core)?;
-        encode(value.get(), key);
+        match value.get() {
+            DatumRef::Text(s) if padded.contains(&at) => {
+                encode(DatumRef::Text(s.trim_end_matches(' ')), key);
+            }
+            value => encode(value, key),
+        }
         put_value(value.get(), row);
     }
     Ok(())

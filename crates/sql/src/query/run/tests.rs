@@ -262,6 +262,7 @@ fn set_operations_count_with_and_without_memory() {
                         left_columns: vec![param(0), param(1)],
                         right: values(&right, &[2, 3]),
                         right_columns: vec![param(2), param(3)],
+                        padded: Vec::new(),
                         into: vec![4, 5],
                     }));
                     for found in run(core, &node, vec![], &[4, 5], usize::MAX, 2) {

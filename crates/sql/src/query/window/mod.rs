@@ -76,7 +76,6 @@ impl Bound {
 }
 
 /// EXCLUDE, which the parser does not read yet.
-#[expect(dead_code, reason = "the parser does not read EXCLUDE")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exclude {
     Nothing,

@@ -1,0 +1,97 @@
+//! The list of columns and `WITH [NO] DATA` of CREATE TABLE AS, which the parser does not read:
+//! taken out of the tokens before it reads the statement, and kept in the tree. That there are to be
+//! no rows is said by a field that is SQLite's, which nothing else sets in our dialect.
+
+use sqlparser::ast::{ColumnDef, CreateTable, DataType, Ident, Statement};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use super::tokens::keyword;
+
+/// What was taken out.
+pub struct Taken {
+    columns: Vec<Ident>,
+    without_data: bool,
+}
+
+/// Takes both out of a CREATE TABLE AS.
+pub fn take(tokens: &mut Vec<TokenWithSpan>) -> Option<Taken> {
+    let is = |tokens: &[TokenWithSpan], at: usize, wanted: &Token| {
+        tokens.get(at).is_some_and(|t| t.token == *wanted)
+    };
+    if keyword(tokens.first()) != Keyword::CREATE {
+        return None;
+    }
+    let mut at = (1..4).find(|at| keyword(tokens.get(*at)) == Keyword::TABLE)? + 1;
+    if keyword(tokens.get(at)) == Keyword::IF {
+        at += 3;
+    }
+    at += 1;
+    while is(tokens, at, &Token::Period) {
+        at += 2;
+    }
+    let mut columns = Vec::new();
+    if is(tokens, at, &Token::LParen) {
+        let mut end = at;
+        while matches!(tokens.get(end)?.token, Token::LParen | Token::Comma) {
+            let Token::Word(w) = &tokens.get(end + 1)?.token else {
+                return None;
+            };
+            columns.push(w.to_ident(tokens[end + 1].span));
+            end += 2;
+        }
+        if !is(tokens, end, &Token::RParen) || keyword(tokens.get(end + 1)) != Keyword::AS {
+            return None;
+        }
+        tokens.drain(at..=end);
+    }
+    if keyword(tokens.get(at)) != Keyword::AS {
+        return None;
+    }
+    let without_data = without_data(tokens);
+    Some(Taken {
+        columns,
+        without_data,
+    })
+}
+
+/// Takes `WITH [NO] DATA` off the end; true if there is a NO.
+fn without_data(tokens: &mut Vec<TokenWithSpan>) -> bool {
+    let end = tokens
+        .iter()
+        .rposition(|t| !matches!(t.token, Token::SemiColon | Token::EOF))
+        .map_or(0, |last| last + 1);
+    let word = |back: usize| match end.checked_sub(back).and_then(|at| tokens.get(at)) {
+        Some(t) => match &t.token {
+            Token::Word(w) if w.quote_style.is_none() => w.value.to_lowercase(),
+            _ => String::new(),
+        },
+        None => String::new(),
+    };
+    let no = word(2) == "no";
+    let words = 2 + usize::from(no);
+    if word(1) != "data" || word(words) != "with" {
+        return false;
+    }
+    tokens.drain(end - words..end);
+    no
+}
+
+/// Puts it into the statement.
+pub fn put(taken: Taken, statement: &mut Statement) {
+    let Statement::CreateTable(c) = statement else {
+        return;
+    };
+    let columns = taken.columns.into_iter().map(|name| ColumnDef {
+        name,
+        data_type: DataType::Unspecified,
+        options: Vec::new(),
+    });
+    c.columns.extend(columns);
+    c.without_rowid = taken.without_data;
+}
+
+/// Whether the table is to have no rows.
+pub fn is_without_data(c: &CreateTable) -> bool {
+    c.without_rowid
+}

@@ -1,0 +1,446 @@
+//! Clauses of a query that PostgreSQL's grammar has and the parser's has not, in words that the
+//! parser knows. What it has no place for goes into a name, a parameter or a call that no user can
+//! write, because it begins with the character 1.
+
+use sqlparser::ast::{self, Expr, Ident};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use super::tokens::keyword;
+use crate::error::{Error, Result};
+
+/// The first item of GROUP BY DISTINCT.
+const DISTINCT_SETS: &str = "$\u{1}distinct";
+/// Begins the first partition key of a window whose frame leaves rows out.
+const EXCLUDE: &str = "$\u{1}exclude ";
+/// Begins the last column of USING, and gives the join a name.
+const JOIN_NAME: &str = "\u{1}as ";
+/// The table of a SELECT without a list.
+const NOTHING: &str = "\u{1}nothing";
+/// The call around the count of FETCH FIRST (..) ROWS WITH TIES.
+const TIES: &str = "\u{1}ties";
+
+/// Writes all of them out.
+pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
+    let mut at = 0;
+    while at < tokens.len() {
+        match keyword(tokens.get(at)) {
+            Keyword::GROUP => group_by(tokens, at),
+            Keyword::EXCLUDE => exclusion(tokens, at),
+            Keyword::USING => using(tokens, at)?,
+            Keyword::SELECT => empty_list(tokens, at),
+            Keyword::FETCH => fetched(tokens, at),
+            Keyword::ROWS => rows_from(tokens, at)?,
+            Keyword::SEARCH | Keyword::CYCLE => refuse_search(tokens, at)?,
+            _ => {}
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+fn word(tokens: &[TokenWithSpan], at: usize) -> String {
+    match tokens.get(at).map(|t| &t.token) {
+        Some(Token::Word(w)) if w.quote_style.is_none() => w.value.to_lowercase(),
+        _ => String::new(),
+    }
+}
+
+fn is(tokens: &[TokenWithSpan], at: usize, token: &Token) -> bool {
+    tokens.get(at).is_some_and(|t| t.token == *token)
+}
+
+fn insert(tokens: &mut Vec<TokenWithSpan>, at: usize, new: impl IntoIterator<Item = Token>) {
+    let near = tokens.get(at).or(tokens.last()).map(|t| t.span);
+    let Some(span) = near else { return };
+    let new: Vec<_> = new
+        .into_iter()
+        .map(|token| TokenWithSpan::new(token, span))
+        .collect();
+    tokens.splice(at..at, new);
+}
+
+fn name(text: String) -> Token {
+    Token::make_word(&text, Some('"'))
+}
+
+/// The place of the parenthesis that closes the one at `open`.
+fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
+    let mut depth = 0;
+    for (at, t) in tokens.iter().enumerate().skip(open) {
+        match t.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// The place of the parenthesis that is open at `at`.
+fn opening(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
+    let mut depth = 0;
+    for before in (0..at).rev() {
+        match tokens[before].token {
+            Token::RParen => depth += 1,
+            Token::LParen if depth == 0 => return Some(before),
+            Token::LParen => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// `GROUP BY ALL` and `GROUP BY DISTINCT`: the sets that the items stand for, or each of them once.
+fn group_by(tokens: &mut Vec<TokenWithSpan>, at: usize) {
+    if keyword(tokens.get(at + 1)) != Keyword::BY {
+        return;
+    }
+    match keyword(tokens.get(at + 2)) {
+        Keyword::ALL => {
+            tokens.remove(at + 2);
+        }
+        Keyword::DISTINCT => {
+            tokens[at + 2].token = Token::Placeholder(DISTINCT_SETS.to_string());
+            insert(tokens, at + 3, [Token::Comma]);
+        }
+        _ => {}
+    }
+}
+
+/// The items of GROUP BY, and whether sets that are equal count once.
+pub fn distinct_sets(items: &[Expr]) -> (bool, &[Expr]) {
+    match items.split_first() {
+        Some((first, rest)) if placeholder(first) == Some(DISTINCT_SETS) => (true, rest),
+        _ => (false, items),
+    }
+}
+
+fn placeholder(e: &Expr) -> Option<&str> {
+    match e {
+        Expr::Value(v) => match &v.value {
+            ast::Value::Placeholder(text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// `EXCLUDE ..` at the end of a window's frame.
+fn exclusion(tokens: &mut Vec<TokenWithSpan>, at: usize) {
+    let what = match (word(tokens, at + 1).as_str(), word(tokens, at + 2).as_str()) {
+        ("current", "row") => "current row",
+        ("group", "") => "group",
+        ("ties", "") => "ties",
+        ("no", "others") => "no others",
+        _ => return,
+    };
+    let end = at + 1 + what.split(' ').count();
+    let Some(open) = opening(tokens, at).filter(|_| is(tokens, end, &Token::RParen)) else {
+        return;
+    };
+    tokens.drain(at..end);
+    let marker = Token::Placeholder(format!("{EXCLUDE}{what}"));
+    let mut from = open + 1;
+    let begins = [
+        Keyword::PARTITION,
+        Keyword::ORDER,
+        Keyword::ROWS,
+        Keyword::RANGE,
+        Keyword::GROUPS,
+    ];
+    // The name of another window.
+    if !begins.contains(&keyword(tokens.get(from))) {
+        from += 1;
+    }
+    if keyword(tokens.get(from)) == Keyword::PARTITION {
+        insert(tokens, from + 2, [marker, Token::Comma]);
+    } else {
+        let words = [Token::make_keyword("PARTITION"), Token::make_keyword("BY")];
+        insert(tokens, from, words.into_iter().chain([marker]));
+    }
+}
+
+/// What a frame leaves out, and the keys of the partition.
+pub fn excluded(partition: &[Expr]) -> (Option<&str>, &[Expr]) {
+    let marked = partition.split_first().and_then(|(first, rest)| {
+        let what = placeholder(first)?.strip_prefix(EXCLUDE)?;
+        Some((Some(what), rest))
+    });
+    marked.unwrap_or((None, partition))
+}
+
+/// `ORDER BY a USING >`, and `JOIN .. USING (a) AS x`.
+fn using(tokens: &mut Vec<TokenWithSpan>, at: usize) -> Result<()> {
+    let direction = match tokens.get(at + 1).map(|t| &t.token) {
+        Some(Token::Lt) => "ASC",
+        Some(Token::Gt) => "DESC",
+        Some(Token::LParen) => {
+            named_join(tokens, at + 1);
+            return Ok(());
+        }
+        Some(
+            op @ (Token::Eq
+            | Token::DoubleEq
+            | Token::Neq
+            | Token::LtEq
+            | Token::GtEq
+            | Token::Plus
+            | Token::Minus
+            | Token::Mul
+            | Token::Div
+            | Token::Tilde),
+        ) => {
+            return Err(Error::new(
+                "42809",
+                format!("operator {op} is not a valid ordering operator"),
+            )
+            .hint(
+                "Ordering operators must be \"<\" or \">\" members of btree operator families.",
+            ));
+        }
+        _ => return Ok(()),
+    };
+    tokens[at].token = Token::make_keyword(direction);
+    tokens.remove(at + 1);
+    Ok(())
+}
+
+fn named_join(tokens: &mut Vec<TokenWithSpan>, open: usize) {
+    let Some(close) = closing(tokens, open) else {
+        return;
+    };
+    // What DELETE .. USING has in parentheses is no list of names.
+    let mut list = tokens[open + 1..close].iter().enumerate();
+    let is_list = list.all(|(at, t)| match at % 2 {
+        0 => matches!(t.token, Token::Word(_)),
+        _ => t.token == Token::Comma,
+    });
+    if !is_list || keyword(tokens.get(close + 1)) != Keyword::AS {
+        return;
+    }
+    let Some(Token::Word(alias)) = tokens.get(close + 2).map(|t| &t.token) else {
+        return;
+    };
+    let alias = match alias.quote_style {
+        Some(_) => alias.value.clone(),
+        None => alias.value.to_lowercase(),
+    };
+    tokens.drain(close + 1..=close + 2);
+    let marker = name(format!("{JOIN_NAME}{alias}"));
+    insert(tokens, close, [Token::Comma, marker]);
+}
+
+/// The name that a column of USING gives the join, if it is no column.
+pub fn join_name(column: &str) -> Option<&str> {
+    column.strip_prefix(JOIN_NAME)
+}
+
+/// A SELECT without a list, where the parser wants one or FROM.
+fn empty_list(tokens: &mut Vec<TokenWithSpan>, at: usize) {
+    let ends = match tokens.get(at + 1).map(|t| &t.token) {
+        None | Some(Token::RParen | Token::SemiColon | Token::EOF) => true,
+        Some(_) => matches!(
+            keyword(tokens.get(at + 1)),
+            Keyword::UNION
+                | Keyword::INTERSECT
+                | Keyword::EXCEPT
+                | Keyword::WHERE
+                | Keyword::GROUP
+                | Keyword::HAVING
+                | Keyword::ORDER
+                | Keyword::LIMIT
+                | Keyword::OFFSET
+                | Keyword::FETCH
+                | Keyword::FOR
+        ),
+    };
+    if ends {
+        let from = [Token::make_keyword("FROM"), name(NOTHING.to_string())];
+        insert(tokens, at + 1, from);
+    }
+}
+
+/// Takes the table out that stands for none.
+pub fn without_nothing(body: &mut ast::SetExpr) {
+    let mut body = body;
+    while let ast::SetExpr::SetOperation { left, right, .. } = body {
+        without_nothing(right);
+        body = left;
+    }
+    let ast::SetExpr::Select(select) = body else {
+        return;
+    };
+    let is_nothing = |t: &ast::TableWithJoins| match &t.relation {
+        ast::TableFactor::Table { name, .. } => is_named(name, NOTHING),
+        _ => false,
+    };
+    if let [only] = select.from.as_slice()
+        && is_nothing(only)
+    {
+        select.from.clear();
+    }
+}
+
+fn is_named(name: &ast::ObjectName, wanted: &str) -> bool {
+    match name.0.as_slice() {
+        [only] => only.as_ident().is_some_and(|i: &Ident| i.value == wanted),
+        _ => false,
+    }
+}
+
+/// `FETCH FIRST (..) ROWS ..`: the parser wants a number. A LIMIT says the same.
+fn fetched(tokens: &mut Vec<TokenWithSpan>, at: usize) {
+    let first = matches!(keyword(tokens.get(at + 1)), Keyword::FIRST | Keyword::NEXT);
+    let Some(close) = closing(tokens, at + 2).filter(|_| first) else {
+        return;
+    };
+    if !is(tokens, at + 2, &Token::LParen)
+        || !matches!(keyword(tokens.get(close + 1)), Keyword::ROW | Keyword::ROWS)
+    {
+        return;
+    }
+    match (
+        keyword(tokens.get(close + 2)),
+        keyword(tokens.get(close + 3)),
+    ) {
+        (Keyword::ONLY, _) => {
+            tokens.drain(close + 1..close + 3);
+            tokens.remove(at + 1);
+        }
+        (Keyword::WITH, Keyword::TIES) => {
+            tokens.drain(close + 1..close + 4);
+            tokens[at + 1].token = name(TIES.to_string());
+        }
+        _ => return,
+    }
+    tokens[at].token = Token::make_keyword("LIMIT");
+}
+
+/// The count of a FETCH FIRST .. WITH TIES that was written as a LIMIT.
+pub fn count_with_ties(limit: &Expr) -> Option<Expr> {
+    let Expr::Function(f) = limit else {
+        return None;
+    };
+    let ast::FunctionArguments::List(list) = &f.args else {
+        return None;
+    };
+    match list.args.as_slice() {
+        [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(count))]
+            if is_named(&f.name, TIES) =>
+        {
+            Some(count.clone())
+        }
+        _ => None,
+    }
+}
+
+/// `ROWS FROM (f(..))` of one function is the function.
+fn rows_from(tokens: &mut Vec<TokenWithSpan>, at: usize) -> Result<()> {
+    if keyword(tokens.get(at + 1)) != Keyword::FROM || !is(tokens, at + 2, &Token::LParen) {
+        return Ok(());
+    }
+    let Some(close) = closing(tokens, at + 2) else {
+        return Ok(());
+    };
+    let call = (at + 3..close).find(|at| is(tokens, *at, &Token::LParen));
+    match call.and_then(|open| closing(tokens, open)) {
+        Some(end) if end + 1 == close => {
+            tokens.remove(close);
+            tokens.drain(at..at + 3);
+            Ok(())
+        }
+        Some(_) => Err(Error::unsupported("ROWS FROM of several functions")),
+        None => Ok(()),
+    }
+}
+
+/// SEARCH and CYCLE behind a WITH query.
+fn refuse_search(tokens: &[TokenWithSpan], at: usize) -> Result<()> {
+    let behind_query = at > 0 && is(tokens, at - 1, &Token::RParen);
+    let order = word(tokens, at + 1);
+    let search = matches!(order.as_str(), "depth" | "breadth") && word(tokens, at + 2) == "first";
+    let set = |t: &TokenWithSpan| matches!(&t.token, Token::Word(w) if w.keyword == Keyword::SET);
+    let with = tokens[..at]
+        .iter()
+        .any(|t| keyword(Some(t)) == Keyword::RECURSIVE);
+    match keyword(tokens.get(at)) {
+        Keyword::SEARCH if behind_query && search => {
+            Err(Error::unsupported("SEARCH of a recursive query"))
+        }
+        Keyword::CYCLE if with && behind_query && tokens[at..].iter().any(set) => {
+            Err(Error::unsupported("CYCLE of a recursive query"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Command, statement};
+
+    fn parsed(sql: &str) -> String {
+        match statement(sql) {
+            Ok(Command::Sql(statement)) => statement.to_string(),
+            other => panic!("{sql}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn forms_are_those_that_the_parser_knows() {
+        for (ours, known) in [
+            (
+                "select a from t group by all a, b",
+                "select a from t group by a, b",
+            ),
+            (
+                "select a from t order by a using > nulls last, b using <",
+                "select a from t order by a desc nulls last, b asc",
+            ),
+            (
+                "select a from t order by a fetch first (1 + 1) rows only",
+                "select a from t order by a limit (1 + 1)",
+            ),
+            (
+                "select * from rows from (f(1, (2))) as x",
+                "select * from f(1, (2)) as x",
+            ),
+            ("((select 1))", "select 1"),
+            (
+                "(select a from t limit 3) order by b",
+                "select a from t order by b limit 3",
+            ),
+        ] {
+            assert_eq!(parsed(ours), parsed(known));
+        }
+    }
+
+    #[test]
+    fn what_is_written_twice_or_is_not_there_is_an_error() {
+        for (sql, state) in [
+            ("select a from t order by a using =", "42809"),
+            ("select * from rows from (f(1), g(2)) as x", "0A000"),
+            (
+                "with recursive x(n) as (select 1) search depth first by n set s select 1",
+                "0A000",
+            ),
+            (
+                "with recursive x(n) as (select 1) cycle n set c using p select 1",
+                "0A000",
+            ),
+            ("(select 1 order by 1) order by 1", "42601"),
+            ("(select 1 limit 1) limit 2", "42601"),
+            (
+                "with a as (select 1) (with b as (select 2) select 3)",
+                "42601",
+            ),
+            ("select a from t group by all", "42601"),
+        ] {
+            let error = statement(sql).expect_err(sql);
+            assert_eq!(error.sqlstate(), state, "{sql}");
+        }
+    }
+}
