@@ -480,6 +480,7 @@ impl Analyzer<'_> {
                 alias: found.tables[0].clone(),
                 items: select.from,
                 conditions: select.conditions,
+                of_with: false,
             };
             return Ok((merged, found));
         }
@@ -498,6 +499,7 @@ impl Analyzer<'_> {
             kind: RelationKind::Level {
                 level: Box::new(level),
                 computed,
+                of_with: false,
             },
         };
         Ok((From::Relation(relation), found))

@@ -187,6 +187,7 @@ fn gather<'f>(
                     row_id: Some(row_id),
                     ..
                 } => Of::Table(table, *row_id),
+                RelationKind::Level { of_with: true, .. } => Of::Rowless("a WITH query"),
                 RelationKind::Level { level, .. } => match level.body {
                     Body::Values { .. } => Of::Rowless("VALUES"),
                     _ => Of::Level(level),
@@ -204,6 +205,15 @@ fn gather<'f>(
                 nullable,
             });
         }
+        From::Merged {
+            alias,
+            of_with: true,
+            ..
+        } => found.push(Item {
+            alias: within.unwrap_or(alias),
+            of: Of::Rowless("a WITH query"),
+            nullable,
+        }),
         From::Merged { alias, items, .. } => {
             for item in items {
                 gather(item, within.or(Some(alias)), nullable, found);

@@ -118,6 +118,8 @@ pub enum From {
         alias: String,
         items: Vec<From>,
         conditions: Vec<Expr>,
+        /// Whether it is a WITH query, whose rows no clause of the query around it locks.
+        of_with: bool,
     },
     Join {
         kind: JoinKind,
@@ -125,6 +127,21 @@ pub enum From {
         right: Box<From>,
         on: Vec<Expr>,
     },
+}
+
+impl From {
+    /// Notes that a subquery in FROM is a WITH query.
+    pub fn note_with(&mut self) {
+        match self {
+            From::Merged { of_with, .. } => *of_with = true,
+            From::Relation(relation) => {
+                if let RelationKind::Level { of_with, .. } = &mut relation.kind {
+                    *of_with = true;
+                }
+            }
+            From::Join { .. } => {}
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,6 +175,8 @@ pub enum RelationKind {
     Level {
         level: Box<Level>,
         computed: Vec<(Register, Expr)>,
+        /// As of [`From::Merged`].
+        of_with: bool,
     },
     Series(Series),
     /// One row of these values: a scalar function.

@@ -169,7 +169,9 @@ impl Analyzer<'_> {
                 let alone = Scope::new(None, &scope.file);
                 let mut level = self.query(q, &alone, &known)?;
                 self.settle(&mut level)?;
-                self.level_in_from(level, Some(columns), scope, true)?
+                let (mut from, names) = self.level_in_from(level, Some(columns), scope, true)?;
+                from.note_with();
+                (from, names)
             }
             How::Shared {
                 number,

@@ -252,7 +252,9 @@ impl Planner<'_> {
                 };
                 (Node::Compute(Arc::new(compute)), 1.0, 1.0)
             }
-            RelationKind::Level { level, computed } => {
+            RelationKind::Level {
+                level, computed, ..
+            } => {
                 let (built, _) = self.level_ref(level)?;
                 let columns: Vec<(Register, Expr)> = computed
                     .iter()

@@ -124,7 +124,9 @@ fn of_series(s: &Series, f: &mut dyn FnMut(&Expr)) {
 pub fn of_item(item: &From, f: &mut dyn FnMut(&Expr)) {
     match item {
         From::Relation(relation) => match &relation.kind {
-            RelationKind::Level { level, computed } => {
+            RelationKind::Level {
+                level, computed, ..
+            } => {
                 each_expr(level, f);
                 computed.iter().for_each(|(_, e)| f(e));
             }
@@ -156,7 +158,9 @@ pub fn all_set_by(item: &From, set: &mut HashSet<Register>) {
         From::Relation(relation) => {
             set.extend(&relation.registers);
             match &relation.kind {
-                RelationKind::Level { level, computed } => {
+                RelationKind::Level {
+                    level, computed, ..
+                } => {
                     all_set_in(level, set);
                     set.extend(computed.iter().map(|(r, _)| *r));
                 }
