@@ -14,13 +14,10 @@ pub fn call<'a>(func: PureFunc, values: &[Val<'_>]) -> Result<Val<'a>> {
     if let (DatumRef::Bytea(b), PureFunc::ByteaLength) = (first, func) {
         return Ok(Val::int4(b.len() as i32));
     }
-    match (first, func) {
-        (DatumRef::Bytea(b), PureFunc::Substr) => {
-            let (skip, take) = part(values)?;
-            let bytes = b.iter().copied().skip(skip).take(take).collect();
-            return Ok(Val::Own(Datum::Bytea(bytes)));
-        }
-        _ => {}
+    if let (DatumRef::Bytea(b), PureFunc::Substr) = (first, func) {
+        let (skip, take) = part(values)?;
+        let bytes = b.iter().copied().skip(skip).take(take).collect();
+        return Ok(Val::Own(Datum::Bytea(bytes)));
     }
     if func == PureFunc::Md5 {
         return Ok(Val::text(match first {

@@ -44,7 +44,8 @@ pub fn put_parentheses(tokens: &mut Vec<TokenWithSpan>) {
                 }
             }
             Keyword::ON | Keyword::USING => {
-                if joins.pop().is_some_and(|join| join.nested) {
+                let closes = joins.pop().is_some_and(|join| join.nested);
+                if closes {
                     added.push((at, Token::RParen));
                 }
             }

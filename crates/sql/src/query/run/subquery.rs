@@ -33,7 +33,7 @@ enum ByKey {
     /// Not read yet, after so many runs.
     After(u64),
     Made {
-        rows: KeyedRows,
+        rows: Box<KeyedRows>,
         /// What an aggregate is of no rows, once that was asked for.
         of_none: Option<Datum>,
     },
@@ -161,7 +161,7 @@ impl SubqueryRun {
         match self.read_keyed(plan, core) {
             Ok(rows) => {
                 self.keyed = ByKey::Made {
-                    rows,
+                    rows: Box::new(rows),
                     of_none: None,
                 };
                 Ok(true)
