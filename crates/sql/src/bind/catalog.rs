@@ -94,20 +94,19 @@ impl Binder<'_> {
         self.catalog_call(of_number, args).map(Some)
     }
 
-    /// A cast to one of SQL's own types of what was cast to a `reg` type.
+    /// A cast to one of SQL's own types of what is a cast itself, maybe to a `reg` type.
     fn cast_of_catalog(&self, e: &ast::Expr, to: &DataType) -> Result<Option<Typed>> {
         let is_cast = |e: &ast::Expr| matches!(e, ast::Expr::Cast { .. } | ast::Expr::Nested(_));
         if !is_cast(e) {
             return Ok(None);
         }
+        // Bound once, and never again by the caller: casts nest deeply.
         let inner = self.expr(e)?;
-        let Some(number) = number_of(&inner.expr) else {
-            return Ok(None);
-        };
         let (ty, typmod) = parts::data_type(to)?;
-        let value = match ty.is_string() {
-            true => self.named(inner)?,
-            false => number,
+        let value = match number_of(&inner.expr) {
+            None => inner,
+            Some(_) if ty.is_string() => self.named(inner)?,
+            Some(number) => number,
         };
         self.coerce(value, ty, typmod, CastContext::Explicit)
             .map(Some)
