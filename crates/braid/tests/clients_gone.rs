@@ -106,7 +106,7 @@ fn locks_of_a_killed_client_are_free_while_its_statement_waits_or_runs() {
         "select pg_advisory_lock(7)",
         "select pg_sleep(1000)",
         "select count(*) from generate_series(1, 100000000000)",
-        // The general lane.
+        // The tree lane.
         "select count(*) from generate_series(1, 1000000) a, generate_series(1, 1000000) b",
     ];
     for (row, last) in (1..).zip(lasts) {

@@ -93,7 +93,7 @@ fn c23e_a_table_that_is_being_read_is_not_dropped_on_another_instance() {
          insert into old select g, repeat('o', 500) from generate_series(1, {ROWS}) as t(g)"
     ))
     .expect("a table");
-    // The table is read by a direct plan, and by the general lane.
+    // The table is read by a direct plan, and by the tree lane.
     for sql in [
         "select id, pad from old",
         "select id, upper(pad) from old where pad like 'o%'",

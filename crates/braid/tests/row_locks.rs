@@ -215,7 +215,7 @@ fn of_a_join_the_tables_that_are_named() {
     assert_eq!(refused.code().expect("a code").code(), "0A000");
 }
 
-/// Rows that the general lane finds are locked: rows of several tables, found by functions and
+/// Rows that the tree lane finds are locked: rows of several tables, found by functions and
 /// subqueries that only it has.
 #[test]
 fn of_any_query_whose_rows_are_those_of_its_tables() {

@@ -1,4 +1,4 @@
-//! Queries of the general lane over the wire, by the simple and by the extended protocol, with the
+//! Queries over the wire, by the simple and by the extended protocol, with the
 //! answers that PostgreSQL 15 gives. `slt/setup.slt` makes the tables, and every other file of
 //! `slt` runs on them.
 //!

@@ -57,7 +57,7 @@ fn a_role_cancels_and_ends_its_own_sessions_only() {
                     format!("alter system kill session '{named}' immediate"),
                     end,
                 ),
-                // In the general lane, as monitors call it.
+                // In the tree lane, as monitors call it.
                 (
                     format!(
                         "select pg_cancel_backend(pid) from pg_stat_activity where pid = {pid}"
