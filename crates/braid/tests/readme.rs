@@ -146,3 +146,29 @@ fn lines_differ_by_more_than_numbers() {
     assert_eq!(shape("  longest  141 ms"), shape(" longest 3 ms"));
     assert_ne!(shape("in_use_micro 1"), shape("flush_micro 1"));
 }
+
+/// The README's `cargo run` finds one program, though the workspace has others.
+#[test]
+fn cargo_run_means_braid() {
+    let metadata = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--no-deps",
+            "--offline",
+            "--format-version",
+            "1",
+        ])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .output()
+        .expect("cargo runs");
+    assert!(metadata.status.success(), "{}", said(&metadata));
+    let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout).expect("JSON");
+    let defaults = metadata["workspace_default_members"].as_array();
+    let defaults = defaults.expect("default members");
+    let packages = metadata["packages"].as_array().expect("packages");
+    let of_default = packages.iter().filter(|p| defaults.contains(&p["id"]));
+    let targets = of_default.flat_map(|p| p["targets"].as_array().expect("targets"));
+    let programs = targets.filter(|t| t["kind"][0] == "bin");
+    let names: Vec<_> = programs.map(|t| t["name"].as_str()).collect();
+    assert_eq!(names, [Some("braid")]);
+}
