@@ -18,6 +18,7 @@ const LONG: &[&str] = &[
     "select pg_sleep(1000)",
     // A series, its aggregate, a sort that keeps little of much, a write.
     "select count(*) from generate_series(1, 100000000000)",
+    "select count(*) from generate_series(1, 9000000000000000000, 4096)",
     "select g from generate_series(1, 100000000000) g order by g % 7 limit 1",
     "insert into sink select g from generate_series(1, 100000000000) g",
     // Many pairs of rows, each of which is refused.

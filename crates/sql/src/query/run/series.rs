@@ -6,6 +6,7 @@ use block::value::{Datum, DatumRef};
 
 use super::{Frame, Operator};
 use crate::error::{Error, Result};
+use crate::exec::drive::is_to_look_up;
 use crate::expr::{ArithOp, Val, cast, compare, moments, number};
 use crate::pgtype::calendar::MICROS_PER_DAY;
 use crate::query::plan::{Series, SeriesOf};
@@ -141,7 +142,7 @@ impl Counter {
                     return Ok(None);
                 }
                 *next = n.checked_add(*step);
-                if n & 0xfff == 0 {
+                if is_to_look_up(n, *step) {
                     wait::check_cancel().map_err(|_| crate::session::cancelled())?;
                 }
                 Ok(Some(match ty {
