@@ -1,8 +1,9 @@
 //! The language: dictionary, binding, direct plans, DML and DDL, COPY, and sessions as the server drives them.
 //!
-//! **Lanes.** A statement that touches rows of one table, by key or by scan, is compiled once into a *direct plan* over
-//! the engine and cached by text across sessions, and so is every write. Whatever else a query may be is analysed as a
-//! tree and run by pull operators (`query`). Expression semantics are one implementation (`expr`).
+//! **Lanes.** A statement that touches rows of one table, by key or by scan, is compiled once into
+//! a *direct plan* over the engine and cached by text across sessions, and so is every write.
+//! Whatever else a query may be is analysed as a tree and run by pull operators (`query`).
+//! Expression semantics are one implementation (`expr`).
 //!
 //! **Invariants.**
 //! - A [`RowSink`] is called with no latch and no pin held.

@@ -1,5 +1,5 @@
-//! What clients ask the catalogs with, beyond SQL's own types: `regclass` and its kin, functions over
-//! the catalogs, and their columns of arrays, which are texts here.
+//! What clients ask the catalogs with, beyond SQL's own types: `regclass` and its kin, functions
+//! over the catalogs, and their columns of arrays, which are texts here.
 //!
 //! A value of a `reg` type is the number of an object where a number is wanted, and its name
 //! elsewhere: what a cast to such a type became is known by the function that it became.

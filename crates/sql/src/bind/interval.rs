@@ -1,5 +1,5 @@
-//! Intervals within an expression: a point in time may be moved by one. There is no type of them, so
-//! an interval is its three parts, and as a result it is refused.
+//! Intervals within an expression: a point in time may be moved by one. There is no type of them,
+//! so an interval is its three parts, and as a result it is refused.
 
 use block::value::Datum;
 use sqlparser::ast::{self, BinaryOperator, DataType, DateTimeField, UnaryOperator, Value};

@@ -35,7 +35,8 @@ pub fn write(
     })
 }
 
-/// An attempt at a statement: how many rows it changed. `None`: a row has changed since the snapshot.
+/// An attempt at a statement: how many rows it changed. `None`: a row has changed since the
+/// snapshot.
 type Attempt<'a> = dyn FnMut(&mut Core, Snapshot, &mut Spool) -> Result<Option<u64>> + 'a;
 
 /// Runs a statement, each time with a new snapshot, until none of its rows has changed meanwhile.

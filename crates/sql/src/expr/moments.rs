@@ -129,8 +129,8 @@ pub fn days_between(later: i32, earlier: i32) -> Result<i32> {
     Ok(later - earlier)
 }
 
-/// A timestamp moved by months, days and microseconds, in this order: months keep the day, as far as
-/// the month has it; days are of the session's zone, if it is a point in time.
+/// A timestamp moved by months, days and microseconds, in this order: months keep the day, as far
+/// as the month has it; days are of the session's zone, if it is a point in time.
 pub fn move_by(values: &[Val<'_>], io: &IoSettings) -> Result<Val<'static>> {
     let [time, months, days, micros] = values else {
         return Err(Error::internal("a time moved by no interval"));

@@ -1,6 +1,6 @@
 //! The list of columns and `WITH [NO] DATA` of CREATE TABLE AS, which the parser does not read:
-//! taken out of the tokens before it reads the statement, and kept in the tree. That there are to be
-//! no rows is said by a field that is SQLite's, which nothing else sets in our dialect.
+//! taken out of the tokens before it reads the statement, and kept in the tree. That there are to
+//! be no rows is said by a field that is SQLite's, which nothing else sets in our dialect.
 
 use sqlparser::ast::{ColumnDef, CreateTable, DataType, Ident, Statement};
 use sqlparser::keywords::Keyword;

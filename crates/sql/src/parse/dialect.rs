@@ -1,6 +1,7 @@
 //! PostgreSQL's dialect as sqlparser has it, but for these:
-//! - It takes the name of a function's named argument for any expression, and so reads each argument
-//!   twice, and one nested n calls deep 2^n times. Names of arguments are identifiers here.
+//! - It takes the name of a function's named argument for any expression, and so reads each
+//!   argument twice, and one nested n calls deep 2^n times. Names of arguments are identifiers
+//!   here.
 //! - Grouping sets within each other, queries in parentheses with clauses behind them and VALUES as
 //!   expressions, and BETWEEN SYMMETRIC are read here.
 

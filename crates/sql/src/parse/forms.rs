@@ -380,14 +380,7 @@ fn refuse_search(tokens: &[TokenWithSpan], at: usize) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Command, statement};
-
-    fn parsed(sql: &str) -> String {
-        match statement(sql) {
-            Ok(Command::Sql(statement)) => statement.to_string(),
-            other => panic!("{sql}: {other:?}"),
-        }
-    }
+    use super::super::{parsed, statement};
 
     #[test]
     fn forms_are_those_that_the_parser_knows() {

@@ -1,5 +1,6 @@
-//! `a JOIN b JOIN c ON .. ON ..`: the second join is within the first, whose condition comes last. The
-//! parser takes each join for one of all that stands before it, so what is within gets parentheses.
+//! `a JOIN b JOIN c ON .. ON ..`: the second join is within the first, whose condition comes last.
+//! The parser takes each join for one of all that stands before it, so what is within gets
+//! parentheses.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -82,14 +83,10 @@ fn is_without_condition(tokens: &[TokenWithSpan], join: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Command, statement};
+    use super::super::parsed;
 
     #[test]
     fn a_join_before_the_condition_of_another_is_within_it() {
-        let parsed = |sql: &str| match statement(sql) {
-            Ok(Command::Sql(statement)) => statement.to_string(),
-            other => panic!("{sql}: {other:?}"),
-        };
         for (ours, known) in [
             (
                 "select 1 from a left join b join c on x on y join d on z",

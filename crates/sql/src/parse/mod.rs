@@ -495,6 +495,15 @@ fn syntax_error(e: ParserError, sql: &str) -> Error {
     }
 }
 
+/// A statement of the parser's own language, written out again.
+#[cfg(test)]
+fn parsed(sql: &str) -> String {
+    match statement(sql) {
+        Ok(Command::Sql(statement)) => statement.to_string(),
+        other => panic!("{sql}: {other:?}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -53,14 +53,7 @@ fn is_query(tokens: &[TokenWithSpan], at: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Command, statement};
-
-    fn parsed(sql: &str) -> String {
-        match statement(sql) {
-            Ok(Command::Sql(statement)) => statement.to_string(),
-            other => panic!("{sql}: {other:?}"),
-        }
-    }
+    use super::super::{parsed, statement};
 
     #[test]
     fn a_table_is_all_of_it() {

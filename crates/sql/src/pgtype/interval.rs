@@ -4,7 +4,8 @@
 use super::calendar::{MICROS_PER_DAY, MICROS_PER_SECOND};
 use crate::error::{Error, Result};
 
-/// An interval: its three parts do not convert into each other, as months and days differ in length.
+/// An interval: its three parts do not convert into each other, as months and days differ in
+/// length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interval {
     pub months: i32,

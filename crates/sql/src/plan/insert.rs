@@ -32,7 +32,8 @@ pub enum InsertSource {
     Rows(Vec<Vec<Expr>>),
     /// The query's rows, and the values for all columns over them.
     Query(Box<SelectPlan>, Vec<Expr>),
-    /// The same from the tree lane; for each of its rows one or several, as there are lists of values.
+    /// The same from the tree lane; for each of its rows one or several, as there are lists of
+    /// values.
     Fed(Feed, Vec<Vec<Expr>>),
 }
 
@@ -238,7 +239,8 @@ impl Planner<'_> {
         self.full_row(table, given)
     }
 
-    /// Rows of values of which the tree lane computes some, all of them as the one row of one query.
+    /// Rows of values of which the tree lane computes some, all of them as the one row of one
+    /// query.
     fn supplied_rows(
         &self,
         table: &Table,

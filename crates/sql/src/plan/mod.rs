@@ -1,7 +1,8 @@
 //! Direct plans: statements compiled once into steps over the engine, and run without planning.
 //!
-//! A plan holds the definitions it was made from; the executor locks the tables, then checks that these are still the
-//! dictionary's. What a direct plan cannot express answers 0A000 here, upon which the tree lane takes it.
+//! A plan holds the definitions it was made from; the executor locks the tables, then checks that
+//! these are still the dictionary's. What a direct plan cannot express answers 0A000 here, upon
+//! which the tree lane takes it.
 
 pub mod aggregate;
 pub mod dml;

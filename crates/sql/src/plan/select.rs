@@ -32,17 +32,6 @@ pub struct SelectPlan {
     pub condition: Option<Expr>,
 }
 
-impl SelectPlan {
-    /// Whether all rows of a table are read only to be aggregated.
-    pub fn aggregates_whole_table(&self) -> bool {
-        let whole = |access: &TableAccess| matches!(access.path, Path::Full);
-        match (&self.source, &self.aggregate) {
-            (Source::Table(access), Some(_)) => whole(access) && self.locks.is_empty(),
-            _ => false,
-        }
-    }
-}
-
 #[derive(Clone, Debug)]
 pub enum Source {
     /// One row without columns.

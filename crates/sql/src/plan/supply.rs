@@ -1,5 +1,5 @@
-//! Writes whose rows a query of the tree lane supplies: INSERT of whatever query, UPDATE ... FROM, DELETE ... USING, conditions and values with
-//! subqueries, and WITH before any of them.
+//! Writes whose rows a query of the tree lane supplies: INSERT of whatever query, UPDATE ... FROM,
+//! DELETE ... USING, conditions and values with subqueries, and WITH before any of them.
 //!
 //! The query gives, for each row to be changed, its row id and the values that the write needs; what the direct lane can compute
 //! from the row itself it computes, as it does in its own plans.
@@ -24,8 +24,8 @@ use crate::parse::{self, Command};
 /// A query whose rows feed a write.
 pub type Feed = Arc<crate::query::Plan>;
 
-/// Schema under which a query finds the target of its write with the row ids. No user can have one of
-/// that name.
+/// Schema under which a query finds the target of its write with the row ids. No user can have one
+/// of that name.
 pub const TARGET_SCHEMA: &str = "braid$target";
 /// Name of that column, after all others.
 pub const ROW_ID: &str = "braid$row";

@@ -167,7 +167,8 @@ pub fn relation_name(text: &str) -> Result<String> {
 }
 
 impl Core {
-    /// A function over the catalogs. What it asks is looked up once for a statement of the tree lane.
+    /// A function over the catalogs. What it asks is looked up once for a statement of the tree
+    /// lane.
     fn catalog_function(&mut self, at: usize, args: &[Val<'_>]) -> Result<Datum> {
         let Some(function) = crate::views::functions::ALL.get(at) else {
             return Err(Error::internal("a function that is not there"));

@@ -50,14 +50,11 @@ pub(crate) fn plan_sql(
     };
     Ok(match statement {
         ast::Statement::Query(q) => match direct(&q) {
-            Ok((plan, output)) => match groups(core, &plan, &q, params)? {
-                Some(tree) => tree,
-                None => {
-                    let mut tables = Vec::new();
-                    read_tables(&plan, &mut tables);
-                    (Kind::Select(Box::new(plan)), Some(output.columns), tables)
-                }
-            },
+            Ok((plan, output)) => {
+                let mut tables = Vec::new();
+                read_tables(&plan, &mut tables);
+                (Kind::Select(Box::new(plan)), Some(output.columns), tables)
+            }
             // What a grouping key decides is known to the tree lane only.
             Err(e) if supply::is_left_to_tree(&e) || e.sqlstate() == "42803" => {
                 undirected(core, &q, params)?
@@ -102,24 +99,6 @@ pub(crate) fn plan_sql(
         },
         other => (Kind::Ddl(Box::new(other)), None, Vec::new()),
     })
-}
-
-/// The plan of a query that aggregates a whole table, whose size does not matter to the tree lane:
-/// it has vectorized operators for large ones, and its groups need not stay in memory.
-fn groups(
-    core: &Core,
-    direct: &SelectPlan,
-    q: &ast::Query,
-    params: &ParamTypes,
-) -> Result<Option<Planned>> {
-    if !direct.aggregates_whole_table() {
-        return Ok(None);
-    }
-    match undirected(core, q, params) {
-        Ok(planned) => Ok(Some(planned)),
-        Err(e) if e.sqlstate() == "0A000" => Ok(None),
-        Err(e) => Err(e),
-    }
 }
 
 /// A query that is no direct plan.

@@ -268,7 +268,8 @@ impl SqlSession {
         Ok(Completion::Complete(Tag::Rows("SELECT", sent)))
     }
 
-    /// The statement is over for now: its snapshot makes room for the next one's, so the portal has a registration of its own.
+    /// The statement is over for now: its snapshot makes room for the next one's, so the portal has
+    /// a registration of its own.
     fn suspend(&mut self, portal: &mut Portal) -> Result<()> {
         let snapshot = match &portal.run {
             Run::Select(run) => Some(run.snapshot()),

@@ -1,4 +1,5 @@
-//! Statements of the simple protocol: what clients write values into is planned once for all values.
+//! Statements of the simple protocol: what clients write values into is planned once for all
+//! values.
 
 use std::sync::Arc;
 

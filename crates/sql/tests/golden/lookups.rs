@@ -1,29 +1,21 @@
 //! Joins by index lookup find what joins of whole tables find: the same random queries over tables
-//! with indexes, and over tables without any that have the same rows. `BRAID_SEED` replays a run; `BRAID_LOOKUP_QUERIES` makes it longer.
+//! with indexes, and over tables without any that have the same rows. `BRAID_SEED` replays a run;
+//! `BRAID_LOOKUP_QUERIES` makes it longer.
 
 use std::path::Path;
 
-use super::{Transcript, run, with_session};
+use super::{ask, with_session};
 use seam::Rng;
 use sql::SqlSession;
-use sql::pgtype::IoSettings;
 
 /// On each size of tables.
 const QUERIES: u64 = 80;
 
 /// The rows of an answer, in an order of their own.
 fn rows(session: &mut SqlSession, text: &str) -> Result<Vec<String>, String> {
-    let mut out = Transcript {
-        text: String::new(),
-        types: Vec::new(),
-        io: IoSettings::default(),
-    };
-    let done = run(session, text, &mut out);
-    session.take_messages();
-    session.sync().map_err(|e| e.to_string())?;
-    done.map_err(|e| e.to_string())?;
+    let text = ask(session, text).map_err(|e| e.to_string())?;
     // After the statement and its columns, before the tag.
-    let lines = out.text.lines().filter(|l| !l.starts_with(['>', '[', '=']));
+    let lines = text.lines().filter(|l| !l.starts_with(['>', '[', '=']));
     let mut lines: Vec<String> = lines.map(str::to_string).collect();
     lines.sort_unstable();
     Ok(lines)

@@ -219,3 +219,20 @@ fn sessions_answer_as_before() {
     }
     assert!(differing.is_empty(), "{}", differing.join("\n"));
 }
+
+/// What a session answers to one statement, as a transcript has it, whatever state it is in
+/// afterwards.
+fn ask(session: &mut SqlSession, text: &str) -> Result<String> {
+    let mut out = Transcript {
+        text: String::new(),
+        types: Vec::new(),
+        io: IoSettings::default(),
+    };
+    let done = run(session, text, &mut out);
+    session.take_messages();
+    if done.is_err() {
+        session.fail();
+    }
+    session.sync()?;
+    done.map(|_| out.text)
+}

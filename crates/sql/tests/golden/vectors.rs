@@ -4,29 +4,17 @@
 
 use std::path::Path;
 
-use super::{Transcript, run, with_session};
+use super::{ask, with_session};
 use seam::Rng;
 use sql::SqlSession;
-use sql::pgtype::IoSettings;
 
 /// On each table.
 const QUERIES: u64 = 300;
 
 /// The lines of an answer, or the SQLSTATE of its error.
 fn answer(session: &mut SqlSession, text: &str) -> Result<Vec<String>, String> {
-    let mut out = Transcript {
-        text: String::new(),
-        types: Vec::new(),
-        io: IoSettings::default(),
-    };
-    let done = run(session, text, &mut out);
-    session.take_messages();
-    if done.is_err() {
-        session.fail();
-    }
-    session.sync().map_err(|e| e.to_string())?;
-    done.map_err(|e| e.sqlstate().to_string())?;
-    Ok(out.text.lines().skip(1).map(str::to_string).collect())
+    let text = ask(session, text).map_err(|e| e.sqlstate().to_string())?;
+    Ok(text.lines().skip(1).map(str::to_string).collect())
 }
 
 fn must(session: &mut SqlSession, text: &str) -> Vec<String> {

@@ -1,5 +1,5 @@
-//! Which level an aggregate is of: the innermost of those that its arguments name columns of, or its
-//! own. There it is computed, and the queries in between take its value from there.
+//! Which level an aggregate is of: the innermost of those that its arguments name columns of, or
+//! its own. There it is computed, and the queries in between take its value from there.
 //!
 //! The level is known once the arguments are bound. If it is another one, they are bound again in
 //! the clause of that level that the query around the call stands in, and nothing that was made for

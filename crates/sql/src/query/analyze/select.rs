@@ -451,8 +451,8 @@ impl Analyzer<'_> {
     }
 }
 
-/// Whether an item of FROM, not counting what subqueries have, is the recursive query that the level
-/// is part of.
+/// Whether an item of FROM, not counting what subqueries have, is the recursive query that the
+/// level is part of.
 fn is_own_recursion(item: &super::tree::From) -> bool {
     use super::tree::{From, RelationKind::Shared};
     match item {

@@ -1,5 +1,5 @@
-//! Rows that are found by key: in memory up to `work_mem`, beyond that in the order of their keys in
-//! a temporary file, where a key is found by bisection.
+//! Rows that are found by key: in memory up to `work_mem`, beyond that in the order of their keys
+//! in a temporary file, where a key is found by bisection.
 //!
 //! ```text
 //! row in the file: length of the key u32 little endian | key | row

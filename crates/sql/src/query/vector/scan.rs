@@ -1,8 +1,8 @@
 //! The workers: each reads parts of the table into groups of its own, which are merged at the end.
 //!
-//! The session's thread is one of them. The others are threads with a session of the wait
-//! interface each; a statement that is cancelled or fails tells them to stop and does not wait for them, since
-//! all that they use is theirs or shared by reference counts.
+//! The session's thread is one of them. The others are threads with a session of the wait interface
+//! each; a statement that is cancelled or fails tells them to stop and does not wait for them,
+//! since all that they use is theirs or shared by reference counts.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

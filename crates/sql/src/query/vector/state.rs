@@ -5,6 +5,8 @@
 //! - Where the result depends on the order of values (which of two zeros is the least) or is an
 //!   error, this stops.
 
+use std::ops::AddAssign;
+
 use bigdecimal::BigDecimal;
 use block::numeric::Numeric;
 use block::value::Datum;
@@ -92,6 +94,21 @@ pub enum States {
 pub struct Sum<T> {
     sum: T,
     count: i64,
+}
+
+impl<T: Copy + AddAssign> Sum<T> {
+    /// Adds the sum of later values. A sum of no values is not added to: zero plus a negative zero
+    /// is another zero.
+    fn add(&mut self, more: &Sum<T>) {
+        match (self.count, more.count) {
+            (_, 0) => {}
+            (0, _) => *self = *more,
+            _ => {
+                self.sum += more.sum;
+                self.count += more.count;
+            }
+        }
+    }
 }
 
 impl States {
@@ -270,28 +287,10 @@ impl States {
                 }
             }
             (States::Floats(own), States::Floats(other)) => {
-                for (at, more) in pairs.zip(other) {
-                    match (own[at].count, more.count) {
-                        (_, 0) => {}
-                        (0, _) => own[at] = *more,
-                        _ => {
-                            own[at].sum += more.sum;
-                            own[at].count += more.count;
-                        }
-                    }
-                }
+                pairs.zip(other).for_each(|(at, more)| own[at].add(more));
             }
             (States::Singles(own), States::Singles(other)) => {
-                for (at, more) in pairs.zip(other) {
-                    match (own[at].count, more.count) {
-                        (_, 0) => {}
-                        (0, _) => own[at] = *more,
-                        _ => {
-                            own[at].sum += more.sum;
-                            own[at].count += more.count;
-                        }
-                    }
-                }
+                pairs.zip(other).for_each(|(at, more)| own[at].add(more));
             }
             (States::BestInt(own), States::BestInt(other)) => {
                 for (at, v) in pairs.zip(other) {
