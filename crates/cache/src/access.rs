@@ -1,7 +1,7 @@
 //! A block for the caller: found in its frame or brought there, latched, and looked at once more.
 
 use crate::frame::{EXCLUSIVE, SHARED};
-use crate::gcs::{Acquired, Admission, kept};
+use crate::gcs::{Acquired, Admission, AskedAhead, kept};
 use crate::load::Brought;
 use crate::{Cache, Pin, ReadGuard, Result, WriteGuard};
 use block::{Dba, Scn};
@@ -51,12 +51,27 @@ impl Cache {
     /// May wait, but for no log flush (R3): the caller must hold no latch.
     #[track_caller]
     pub fn read_as_of(&self, dba: Dba, snapshot: Scn) -> Result<ReadGuard<'_>> {
+        self.read_as_of_ahead(dba, snapshot, &AskedAhead::default())
+    }
+
+    /// Like [`Cache::read_as_of`], for a reader that has asked for its blocks ahead
+    /// ([`Cache::ask_ahead`]).
+    #[track_caller]
+    pub fn read_as_of_ahead(
+        &self,
+        dba: Dba,
+        snapshot: Scn,
+        ahead: &AskedAhead,
+    ) -> Result<ReadGuard<'_>> {
         kept::give_back_unless(dba);
         let mut admission = None;
         loop {
             match self.try_latch_shared(dba, SHARED, admission) {
                 Ok(guard) => return Ok(guard),
                 Err(unused) => drop(unused),
+            }
+            if let Some(copy) = ahead.copy(self, dba, snapshot) {
+                return Ok(ReadGuard::of_copy(self, copy));
             }
             admission = match self.bring(dba, Want::Read { snapshot })? {
                 Brought::By(Acquired::Copy(copy)) => return Ok(ReadGuard::of_copy(self, copy)),

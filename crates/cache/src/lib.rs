@@ -54,8 +54,8 @@ pub use error::{Error, Result};
 pub use fusion::gcs::GRANULE_BLOCKS;
 pub use gcs::kept::give_back as give_back_kept;
 pub use gcs::{
-    Affinity, ClusterMember, DeadThreads, GranuleRow, PolicyEvent, PolicyRow, Reconfiguration,
-    ThreadsClosed,
+    AHEAD_BLOCKS, Affinity, AskedAhead, ClusterMember, DeadThreads, GranuleRow, PolicyEvent,
+    PolicyRow, Reconfiguration, ThreadsClosed,
 };
 pub use guard::{Pin, ReadGuard, WriteGuard};
 pub use held::latches_held;

@@ -49,7 +49,7 @@ mod write;
 
 pub use access::heap::Sight;
 pub use bulk::Bulk;
-pub use cache::{Affinity, GranuleRow, PolicyEvent, PolicyRow};
+pub use cache::{AHEAD_BLOCKS, Affinity, AskedAhead, GranuleRow, PolicyEvent, PolicyRow};
 pub use config::Config;
 pub use error::{Error, Remedy, Result};
 pub use host::{Fatal, Host};

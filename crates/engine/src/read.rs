@@ -7,6 +7,7 @@ use access::heap::{Heap, Sight};
 use block::key::{after_prefix, push_column};
 use block::value::{ColType, Datum};
 use block::{Dba, RowId};
+use cache::{AHEAD_BLOCKS, AskedAhead};
 use std::ops::Bound;
 use std::sync::Arc;
 use txn::{Isolation, Snapshot};
@@ -26,6 +27,7 @@ pub struct HeapScan {
     runs: Option<Vec<(Dba, u32)>>,
     run: usize,
     at: u32,
+    ahead: AskedAhead,
 }
 
 impl HeapScan {
@@ -35,6 +37,7 @@ impl HeapScan {
             runs: None,
             run: 0,
             at: 0,
+            ahead: AskedAhead::default(),
         }
     }
 
@@ -56,10 +59,10 @@ impl HeapScan {
         snapshot: &Snapshot,
         f: &mut dyn FnMut(RowId, &[u8]),
     ) -> Result<bool> {
-        let Some(dba) = self.advance()? else {
+        let Some(dba) = self.advance(snapshot)? else {
             return Ok(false);
         };
-        cancellable(|| self.heap.scan_block(snapshot, dba, f))?;
+        cancellable(|| self.heap.scan_block(snapshot, dba, &self.ahead, f))?;
         Ok(true)
     }
 
@@ -70,15 +73,15 @@ impl HeapScan {
         snapshot: &Snapshot,
         f: &mut dyn FnMut(&[&[u8]]),
     ) -> Result<bool> {
-        let Some(dba) = self.advance()? else {
+        let Some(dba) = self.advance(snapshot)? else {
             return Ok(false);
         };
-        cancellable(|| self.heap.scan_block_rows(snapshot, dba, f))?;
+        cancellable(|| self.heap.scan_block_rows(snapshot, dba, &self.ahead, f))?;
         Ok(true)
     }
 
     /// The block to read next. The blocks after it are being read ahead by then.
-    fn advance(&mut self) -> Result<Option<Dba>> {
+    fn advance(&mut self, snapshot: &Snapshot) -> Result<Option<Dba>> {
         if self.runs.is_none() {
             self.runs = Some(cancellable(|| self.heap.block_runs())?);
         }
@@ -87,8 +90,11 @@ impl HeapScan {
             return Ok(None);
         };
         if self.at.is_multiple_of(READ_AHEAD) {
-            self.heap
-                .prefetch(first.plus(self.at), READ_AHEAD.min(n - self.at));
+            let next = first.plus(self.at);
+            let count = READ_AHEAD.min(n - self.at);
+            self.heap.prefetch(next, count);
+            let blocks: Vec<Dba> = (0..count).map(|i| next.plus(i)).collect();
+            cancellable(|| self.heap.ask_ahead(snapshot, &blocks, &mut self.ahead))?;
         }
         let dba = first.plus(self.at);
         self.at += 1;
@@ -164,6 +170,38 @@ pub struct IndexScan {
     scratch: Vec<u8>,
     /// Entries met. After every so many, a long walk checks whether it is still wanted.
     steps: u32,
+    ahead: EntriesAhead,
+}
+
+/// The rows of an index's next entries, whose blocks have been asked for.
+#[derive(Default)]
+struct EntriesAhead {
+    blocks: AskedAhead,
+    /// The number of entries that are still covered.
+    left: usize,
+    /// The number that was covered the last time: none for the first row, which may be all that is
+    /// wanted, and then more each time.
+    last: usize,
+}
+
+impl EntriesAhead {
+    /// Called for each entry. `next` are the rows of the entry and of those that follow it.
+    fn step(
+        &mut self,
+        heap: &Heap,
+        snapshot: &Snapshot,
+        next: impl Iterator<Item = RowId>,
+    ) -> Result<()> {
+        if self.left > 0 {
+            self.left -= 1;
+            return Ok(());
+        }
+        let most = (self.last * 4).clamp(1, AHEAD_BLOCKS);
+        let blocks: Vec<Dba> = next.take(most).map(RowId::dba).collect();
+        self.last = most;
+        self.left = blocks.len().saturating_sub(1);
+        Ok(heap.ask_ahead(snapshot, &blocks, &mut self.blocks)?)
+    }
 }
 
 impl IndexScan {
@@ -191,6 +229,7 @@ impl IndexScan {
         let index = &self.table.indexes[self.index];
         index.check_usable(snapshot)?;
         let (tree, cursor) = (&self.tree, &mut self.cursor);
+        let asks_ahead = self.heap.asks_ahead();
         while let Some(found) = timed(
             times.as_deref_mut(),
             || Ok(tree.next(cursor)?),
@@ -200,9 +239,13 @@ impl IndexScan {
             if self.steps.is_multiple_of(CANCEL_STEPS) {
                 wait::check_cancel().map_err(txn::Error::from)?;
             }
-            let copied = self
-                .heap
-                .fetch_with(snapshot, found.rid, |bytes| copy(bytes, row))?;
+            let ahead = &mut self.ahead;
+            if asks_ahead {
+                ahead.step(&self.heap, snapshot, found.and_next())?;
+            }
+            let (heap, ahead) = (&self.heap, &ahead.blocks);
+            let copied =
+                heap.fetch_ahead_with(snapshot, found.rid, ahead, |bytes| copy(bytes, row))?;
             if copied.is_some() && index.matches(&self.table, row, found.key, &mut self.scratch)? {
                 return Ok(Some(found.rid));
             }
@@ -246,6 +289,7 @@ impl Engine {
             cursor,
             scratch: Vec::new(),
             steps: 0,
+            ahead: EntriesAhead::default(),
         })
     }
 }
@@ -276,18 +320,56 @@ impl Session {
         self.engine.index_range(table, index, low, high, backward)
     }
 
-    /// Reads the row that a whole key of a unique index leads to.
+    /// Whether it is of use to ask for blocks ahead: other instances may have them.
+    pub fn asks_ahead(&self) -> bool {
+        self.engine.cache.is_clustered()
+    }
+
+    /// Asks other instances at once for the blocks of the rows that these whole keys lead to: for
+    /// copies as of the snapshot or, without one, to change them. Looks at [`AHEAD_BLOCKS`] keys at
+    /// most, and at none on a lone instance; returns how many.
+    pub fn ask_ahead<'k>(
+        &mut self,
+        table: &TableDef,
+        index: usize,
+        keys: impl Iterator<Item = &'k [Datum]>,
+        snapshot: Option<&Snapshot>,
+        ahead: &mut AskedAhead,
+    ) -> Result<usize> {
+        if !self.asks_ahead() {
+            return Ok(0);
+        }
+        let heap = self.engine.heap(table.object, table.header);
+        let def = &table.indexes[index];
+        let tree = self.engine.tree(def.object, def.header);
+        let (mut blocks, mut entries, mut looked) = (Vec::new(), Vec::new(), 0);
+        for key in keys.take(AHEAD_BLOCKS) {
+            entries.clear();
+            cancellable(|| tree.lookup(&prefix(&table.columns, def, key), &mut entries))?;
+            blocks.extend(entries.iter().map(|(rid, _)| rid.dba()));
+            looked += 1;
+        }
+        cancellable(|| match snapshot {
+            Some(snapshot) => heap.ask_ahead(snapshot, &blocks, ahead),
+            None => heap.ask_ahead_to_change(&blocks),
+        })?;
+        Ok(looked)
+    }
+
+    /// Reads the row that a whole key of a unique index leads to. `ahead` has what was asked for
+    /// before ([`Session::ask_ahead`]).
     pub fn get_unique(
         &mut self,
         table: &TableDef,
         index: usize,
         key: &[Datum],
         snapshot: &Snapshot,
+        ahead: &AskedAhead,
         row: &mut Vec<u8>,
     ) -> Result<Option<RowId>> {
         table.indexes[index].check_usable(snapshot)?;
         let found = self.look_up(table, index, key, row, |heap, rid, row| {
-            let found = heap.fetch_with(snapshot, rid, |bytes| copy(bytes, row))?;
+            let found = heap.fetch_ahead_with(snapshot, rid, ahead, |bytes| copy(bytes, row))?;
             Ok(found.map_or(Sight::Nothing, Sight::Row))
         })?;
         Ok(found.settled())

@@ -115,6 +115,7 @@ events! {
     InstanceRecovery, "instance recovery read", SystemIo, ["thread", "position", ""];
     GcCrRequest, "gc cr request", Cluster, ["file#", "block#", "class#"];
     GcCurrentRequest, "gc current request", Cluster, ["file#", "block#", "class#"];
+    GcMultiBlockRequest, "gc cr multi block request", Cluster, ["file#", "block#", "blocks"];
     GcCrBlock2Way, "gc cr block 2-way", Cluster, ["file#", "block#", "class#"];
     GcCrBlock3Way, "gc cr block 3-way", Cluster, ["file#", "block#", "class#"];
     GcCrBlockBusy, "gc cr block busy", Cluster, ["file#", "block#", "class#"];

@@ -68,6 +68,7 @@ stats! {
     GcCurrentBlocksReceived, "gc current blocks received";
     GcCurrentBlocksServed, "gc current blocks served";
     GcCrBlocksReceived, "gc cr blocks received";
+    GcBlocksAskedAhead, "gc blocks asked ahead";
     GcCrBlocksServed, "gc cr blocks served";
     GcBlockFlushes, "gc current block flushes";
     GcBlocksDeferred, "gc current blocks deferred";

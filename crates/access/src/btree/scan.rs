@@ -25,6 +25,20 @@ pub struct Found<'c> {
     pub rid: RowId,
     /// The stamp of the transaction that delete-marked the entry, if one did.
     pub marked: Option<Stamp>,
+    keys: &'c [u8],
+    /// The entries that the cursor has copied and comes to next.
+    following: &'c [(u32, u32, Option<Stamp>)],
+}
+
+impl Found<'_> {
+    /// The rows of this entry and of those after it that the cursor has copied already.
+    pub fn and_next(&self) -> impl Iterator<Item = RowId> + '_ {
+        let row = |&(start, end, _): &(u32, u32, Option<Stamp>)| {
+            let full = self.keys.get(start as usize..end as usize)?;
+            block::index::split_key(full).map(|(_, rid)| rid)
+        };
+        std::iter::once(self.rid).chain(self.following.iter().filter_map(row))
+    }
 }
 
 /// The place where a cursor goes on.
@@ -97,7 +111,13 @@ impl<S: Store> Tree<S> {
         let full = &cursor.keys[start as usize..end as usize];
         let (key, rid) =
             block::index::split_key(full).ok_or_else(|| self.corrupt("a key has no row id"))?;
-        Ok(Some(Found { key, rid, marked }))
+        Ok(Some(Found {
+            key,
+            rid,
+            marked,
+            keys: &cursor.keys,
+            following: &cursor.entries[cursor.pos..],
+        }))
     }
 
     fn fill_forward(&self, c: &mut Cursor, from: Vec<u8>) -> Result<()> {

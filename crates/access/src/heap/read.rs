@@ -3,8 +3,8 @@
 use super::{Heap, UNDO_HEAD, UNDO_INSERT, UNDO_INSERT_MANY, UNDO_ROW, UNDO_UPDATE};
 use crate::Result;
 use block::heap::{self, RowHead};
-use block::{RowId, Stamp, UndoPtr};
-use cache::ReadGuard;
+use block::{Dba, RowId, Stamp, UndoPtr};
+use cache::{AskedAhead, ReadGuard};
 use txn::{Snapshot, Verdict};
 use wait::{Stat, stat};
 
@@ -61,9 +61,31 @@ impl Heap {
         rid: RowId,
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
+        self.fetch_ahead_with(snap, rid, &AskedAhead::default(), f)
+    }
+
+    /// Like [`Heap::fetch_with`], for a reader that has asked for its blocks ahead
+    /// ([`Heap::ask_ahead`]).
+    pub fn fetch_ahead_with<R>(
+        &self,
+        snap: &Snapshot,
+        rid: RowId,
+        ahead: &AskedAhead,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
         stat::add(Stat::TableFetchByRowid, 1);
-        let read = || self.cache().read_as_of(rid.dba(), snap.scn);
+        let read = || self.cache().read_as_of_ahead(rid.dba(), snap.scn, ahead);
         Ok(self.fetch_from(snap, rid, read, false, f)?.settled())
+    }
+
+    /// Whether it is of use to ask for blocks ahead: other instances may have them.
+    pub fn asks_ahead(&self) -> bool {
+        self.cache().is_clustered()
+    }
+
+    /// Gets those of the blocks that are not here, all at once ([`cache::Cache::ask_ahead`]).
+    pub fn ask_ahead(&self, snap: &Snapshot, blocks: &[Dba], ahead: &mut AskedAhead) -> Result<()> {
+        Ok(self.cache().ask_ahead(blocks, snap.scn, ahead)?)
     }
 
     /// Calls `f` with the version that the snapshot sees, for a session that is about to change the
@@ -81,6 +103,11 @@ impl Heap {
         stat::add(Stat::TableFetchByRowid, 1);
         let read = || self.cache().read_to_change(rid.dba());
         self.fetch_from(snap, rid, read, may_renew, f)
+    }
+
+    /// The same for blocks that the caller is about to change.
+    pub fn ask_ahead_to_change(&self, blocks: &[Dba]) -> Result<()> {
+        Ok(self.cache().ask_ahead_to_change(blocks)?)
     }
 
     #[inline]

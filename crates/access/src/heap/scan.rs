@@ -5,22 +5,25 @@ use super::read::Version;
 use crate::Result;
 use block::heap;
 use block::{BlockBuf, Dba, RowId, Scn, Stamp};
+use cache::AskedAhead;
 use txn::{Snapshot, Verdict};
 use wait::{Stat, stat};
 
 impl Heap {
     /// Gives `f` every row of the block that the snapshot sees. A block that is not the heap's
-    /// gives none. `f` runs under the block's latch for most rows, so it must not wait.
+    /// gives none. `ahead` has copies that were asked for before ([`Heap::ask_ahead`]). `f` runs
+    /// under the block's latch for most rows, so it must not wait.
     pub fn scan_block(
         &self,
         snap: &Snapshot,
         dba: Dba,
+        ahead: &AskedAhead,
         f: &mut dyn FnMut(RowId, &[u8]),
     ) -> Result<()> {
         let mut later = Vec::new();
         let lost = loop {
             let lost = self.cache().copies_lost();
-            let block = self.cache().read_as_of(dba, snap.scn)?;
+            let block = self.cache().read_as_of_ahead(dba, snap.scn, ahead)?;
             later.clear();
             if !block.is_copy() {
                 self.visible_rows(snap, dba, &block, &mut *f, &mut later)?;
@@ -43,12 +46,13 @@ impl Heap {
         &self,
         snap: &Snapshot,
         dba: Dba,
+        ahead: &AskedAhead,
         f: &mut dyn FnMut(&[&[u8]]),
     ) -> Result<()> {
         let mut later = Vec::new();
         let lost = loop {
             let lost = self.cache().copies_lost();
-            let block = self.cache().read_as_of(dba, snap.scn)?;
+            let block = self.cache().read_as_of_ahead(dba, snap.scn, ahead)?;
             later.clear();
             let mut rows = Vec::with_capacity(usize::from(heap::slots(&block)));
             self.visible_rows(snap, dba, &block, |_, row| rows.push(row), &mut later)?;

@@ -78,9 +78,14 @@ fn a_list_goes_on_beyond_its_header() {
     for (first, n) in heap.block_runs().unwrap() {
         for i in 0..n {
             let dba = first.plus(i);
-            heap.scan_block(&snap, dba, &mut |rid, row| {
-                found.insert(rid, row.to_vec());
-            })
+            heap.scan_block(
+                &snap,
+                dba,
+                &cache::AskedAhead::default(),
+                &mut |rid, row| {
+                    found.insert(rid, row.to_vec());
+                },
+            )
             .unwrap();
         }
     }

@@ -32,7 +32,9 @@ fn all(db: &Instance, snap: &Snapshot) -> BTreeMap<RowId, Vec<u8>> {
             let put = &mut |rid: RowId, row: &[u8]| {
                 assert!(rows.insert(rid, row.to_vec()).is_none(), "{rid:?} twice")
             };
-            db.heap.scan_block(snap, first.plus(i), put).unwrap();
+            db.heap
+                .scan_block(snap, first.plus(i), &cache::AskedAhead::default(), put)
+                .unwrap();
         }
     }
     rows

@@ -276,7 +276,9 @@ fn rows_of(world: &World, node: &Node) -> BTreeMap<RowId, Vec<u8>> {
             let put = &mut |rid: RowId, row: &[u8]| {
                 assert!(rows.insert(rid, row.to_vec()).is_none(), "{rid:?} twice")
             };
-            node.heap.scan_block(&snap, first.plus(i), put).unwrap();
+            node.heap
+                .scan_block(&snap, first.plus(i), &cache::AskedAhead::default(), put)
+                .unwrap();
         }
     }
     rows

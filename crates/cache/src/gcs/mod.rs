@@ -23,13 +23,14 @@
 //!   ([`Cache::read_undo`]).
 //!
 //! **Layers**, from the top; a module imports only from layers below its own: this module, which
-//! hears the messages; `helper`; `recovery`, `affinity`, `undo`, `defer`; `session`; `kept`,
+//! hears the messages; `helper`; `recovery`, `affinity`, `undo`, `defer`; `ahead`; `session`; `kept`,
 //! `admission`; `effects`, by which a shard's step is carried out; `shards`, which latches a shard;
 //! `state`, `provenance`; `outgoing`, `jobs`; `slot`, `stay`, `policy`, `dead`, `undo_wanted`,
 //! `timing`, `messages`.
 
 mod admission;
 mod affinity;
+mod ahead;
 mod dead;
 mod defer;
 mod effects;
@@ -51,6 +52,7 @@ mod undo;
 mod undo_wanted;
 
 pub(crate) use admission::Admission;
+pub use ahead::{AHEAD_BLOCKS, AskedAhead};
 pub use dead::{ClusterMember, DeadThreads, Reconfiguration, ThreadsClosed};
 pub use policy::{Affinity, GranuleRow, PolicyEvent, PolicyRow};
 pub(crate) use session::Acquired;

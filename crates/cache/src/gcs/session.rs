@@ -70,6 +70,7 @@ impl Cache {
         assert_none_held("another instance is waited for");
         kept::give_back();
         let slot = SLOT.with(Arc::clone);
+        slot.clear();
         let (waiter, mut asked) = self.ask(dba, want, &slot);
         let admission = Admission {
             cache: self,
@@ -115,7 +116,7 @@ impl Cache {
         }
     }
 
-    fn ask(&self, dba: Dba, want: Want, slot: &Arc<Slot>) -> (u64, Asked) {
+    pub(super) fn ask(&self, dba: Dba, want: Want, slot: &Arc<Slot>) -> (u64, Asked) {
         let at_ns = wait::timestamp_ns();
         let s = &mut *self.planned(dba);
         s.last_waiter += 1;
@@ -162,7 +163,7 @@ impl Cache {
     }
 
     /// Ends a session's wait. Returns false if the session has been served already.
-    fn withdraw(&self, dba: Dba, waiter: u64) -> bool {
+    pub(super) fn withdraw(&self, dba: Dba, waiter: u64) -> bool {
         let mut withdrawn = false;
         self.with_state(dba, |s| {
             withdrawn = s.waiting.remove(&waiter).is_some();
@@ -176,7 +177,7 @@ impl Cache {
     }
 
     /// Ends the wait of a session whose read failed. Another session may try.
-    fn give_up(&self, dba: Dba, waiter: u64) {
+    pub(super) fn give_up(&self, dba: Dba, waiter: u64) {
         self.with_state(dba, |s| {
             s.waiting.remove(&waiter);
             self.let_somebody_read(s, dba);

@@ -122,7 +122,7 @@ impl Cache {
 
     /// Whether misses are requests to other instances, or to this one as master.
     #[inline]
-    pub(crate) fn is_clustered(&self) -> bool {
+    pub fn is_clustered(&self) -> bool {
         self.gcs.clustered.load(SeqCst)
     }
 

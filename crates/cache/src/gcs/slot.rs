@@ -56,6 +56,14 @@ impl How {
         }
     }
 
+    /// What the serving instances said, for a session that runs again now.
+    fn served_now(&self) -> Option<Served> {
+        self.served.map(|(mut served, received_ns)| {
+            served.wake_ns = interconnect::now_ns().saturating_sub(received_ns);
+            served
+        })
+    }
+
     /// This outcome under another event's name.
     pub fn named(self, event: Event) -> How {
         How { event, ..self }
@@ -77,7 +85,7 @@ pub(super) struct Waiting {
     pub remastered: bool,
 }
 
-/// A session's place to wait.
+/// A session's place to wait: for one block, or for several at once.
 #[derive(Default)]
 pub(super) struct Slot {
     place: Mutex<Place>,
@@ -86,7 +94,11 @@ pub(super) struct Slot {
 
 #[derive(Default)]
 struct Place {
-    /// The number under which it waits now.
+    /// What the session waits for now.
+    waits: Vec<OneWait>,
+}
+
+struct OneWait {
     waiter: u64,
     told: Option<(Told, How)>,
 }
@@ -99,22 +111,34 @@ pub(super) struct Asked {
 }
 
 impl Slot {
+    /// Ends the waits of before, whatever is said of them later.
+    pub fn clear(&self) {
+        self.place.lock().waits.clear();
+    }
+
     /// Begins a wait. Called before anybody can be told of its number.
     pub fn begin(&self, waiter: u64) {
-        *self.place.lock() = Place { waiter, told: None };
+        let wait = OneWait { waiter, told: None };
+        self.place.lock().waits.push(wait);
     }
 
     /// Tells the session of that wait. Without effect if the wait is over, or if its session has
     /// been told to go on: then this news comes late.
     pub fn tell(&self, waiter: u64, told: Told, how: How) {
         let mut place = self.place.lock();
-        let goes_on = matches!(place.told, Some((Told::Run | Told::Copy(_), _)));
-        if place.waiter != waiter || goes_on {
+        let of_this = |w: &&mut OneWait| w.waiter == waiter;
+        let Some(wait) = place.waits.iter_mut().find(of_this) else {
+            return;
+        };
+        if matches!(wait.told, Some((Told::Run | Told::Copy(_), _))) {
             return;
         }
-        place.told = Some((told, how));
+        wait.told = Some((told, how));
+        let is_due = place.is_due();
         drop(place);
-        self.changed.notify_one();
+        if is_due {
+            self.changed.notify_one();
+        }
     }
 
     /// Waits under the event `event`. The wait is charged to what it turned out to be, with its
@@ -129,38 +153,90 @@ impl Slot {
         asked: Asked,
         cancellable: Option<&Session>,
     ) -> Told {
-        let mut place = self.place.lock();
-        let at_once = place.told.take_if(|(_, how)| how.served.is_none());
-        drop(place);
-        if let Some((told, _)) = at_once {
+        let at_once = self.place.lock().take_local();
+        if let Some(told) = at_once {
             return told; // nobody else was asked
         }
+        let told = wait::during_remote(event, p, (asked.of.0, asked.at_ns), || {
+            let mut told = self.until_due(cancellable);
+            let (told, how) = told.pop().map_or_else(
+                || (Told::GiveUp, How::local(event)),
+                |(_, told, how)| (told, how),
+            );
+            (told, how.event, how.served_now())
+        });
+        told
+    }
+
+    /// Waits for several blocks under the event `event`, until one of them needs the session or
+    /// nothing is left to wait for. Returns the news by number of the wait; none if the statement
+    /// is cancelled. The wait is taken apart by what is said of the answer that came last.
+    pub(super) fn wait_for_any(
+        self: &Arc<Self>,
+        event: Event,
+        p: [u64; 3],
+        asked: Asked,
+        cancellable: Option<&Session>,
+    ) -> Vec<(u64, Told)> {
         wait::during_remote(event, p, (asked.of.0, asked.at_ns), || {
-            let (told, how) = match cancellable {
-                Some(s) => {
-                    s.interruptible(self.clone(), || self.until_told(event, || s.cancel_asked()))
-                }
-                None => self.until_told(event, || false),
-            };
-            let served = how.served.map(|(mut served, received_ns)| {
-                served.wake_ns = interconnect::now_ns().saturating_sub(received_ns);
-                served
-            });
-            (told, how.event, served)
+            let news = self.until_due(cancellable);
+            let served = news.iter().filter_map(|(.., how)| how.served_now());
+            let last = served.min_by_key(|served| served.wake_ns);
+            let news = news.into_iter().map(|(waiter, told, _)| (waiter, told));
+            (news.collect(), event, last)
         })
     }
 
-    fn until_told(&self, shown: Event, is_cancelled: impl Fn() -> bool) -> (Told, How) {
-        let mut place = self.place.lock();
-        loop {
-            if let Some(told) = place.told.take() {
-                return told;
+    /// All news, once the session has to look at it; none if the statement is cancelled.
+    fn until_due(self: &Arc<Self>, cancellable: Option<&Session>) -> Vec<(u64, Told, How)> {
+        let until = |is_cancelled: &dyn Fn() -> bool| {
+            let mut place = self.place.lock();
+            loop {
+                if place.is_due() {
+                    return place.take_news();
+                }
+                if is_cancelled() {
+                    return Vec::new();
+                }
+                self.changed.wait(&mut place);
             }
-            if is_cancelled() {
-                return (Told::GiveUp, How::local(shown));
-            }
-            self.changed.wait(&mut place);
+        };
+        match cancellable {
+            Some(s) => s.interruptible(self.clone(), || until(&|| s.cancel_asked())),
+            None => until(&|| false),
         }
+    }
+}
+
+impl Place {
+    /// Whether the session is to look at its news. A copy alone can wait for the others; a block
+    /// that is to be read, or that stays until the session has been here, cannot.
+    fn is_due(&self) -> bool {
+        let told = |w: &OneWait| w.told.is_some();
+        let urgent =
+            |w: &OneWait| matches!(w.told, Some((Told::Run | Told::Read | Told::GiveUp, _)));
+        self.waits.iter().all(told) || self.waits.iter().any(urgent)
+    }
+
+    /// Takes all news. A wait whose block is to be read goes on.
+    fn take_news(&mut self) -> Vec<(u64, Told, How)> {
+        let mut news = Vec::new();
+        self.waits.retain_mut(|w| {
+            let Some((told, how)) = w.told.take() else {
+                return true;
+            };
+            let goes_on = matches!(told, Told::Read);
+            news.push((w.waiter, told, how));
+            goes_on
+        });
+        news
+    }
+
+    /// The news of a single wait, if nobody else was asked.
+    fn take_local(&mut self) -> Option<Told> {
+        let wait = self.waits.first_mut()?;
+        let (told, _) = wait.told.take_if(|(_, how)| how.served.is_none())?;
+        Some(told)
     }
 }
 

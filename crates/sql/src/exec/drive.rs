@@ -61,12 +61,12 @@ const NO_ROW: RowId = RowId(0);
 
 impl SourceRun {
     pub fn open(
-        source: &Source,
+        plan: &SelectPlan,
         core: &mut Core,
         env: &Env<'_>,
         snapshot: &Snapshot,
     ) -> Result<SourceRun> {
-        Ok(match source {
+        Ok(match &plan.source {
             Source::One => SourceRun::One { done: false },
             Source::Values(_) => SourceRun::Values { at: 0 },
             Source::Series {
@@ -92,7 +92,11 @@ impl SourceRun {
                 }
             }
             Source::Table(access) => {
-                let mut cursor = TableCursor::with_buffer(Vec::new());
+                // Rows to be locked are about to be changed: their blocks are asked for once.
+                let mut cursor = match plan.locks.iter().any(|l| !l.how.lock.is_shared()) {
+                    true => TableCursor::to_change(Vec::new()),
+                    false => TableCursor::with_buffer(Vec::new()),
+                };
                 cursor.open(access, core, snapshot, env)?;
                 SourceRun::Table(cursor)
             }

@@ -98,7 +98,7 @@ impl SelectRun {
         let env = Env { row: &[], params };
         let left = count(plan.limit.as_ref(), core, &env, "LIMIT")?.unwrap_or(u64::MAX);
         let to_skip = count(plan.offset.as_ref(), core, &env, "OFFSET")?.unwrap_or(0);
-        let source = SourceRun::open(&plan.source, core, &env, &snapshot)?;
+        let source = SourceRun::open(plan, core, &env, &snapshot)?;
         Ok(SelectRun {
             snapshot,
             source,

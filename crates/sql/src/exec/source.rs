@@ -6,7 +6,7 @@ use std::ops::Bound;
 
 use block::RowId;
 use block::value::{Datum, DatumRef};
-use engine::{HeapScan, IndexScan, Sight, Snapshot};
+use engine::{AskedAhead, HeapScan, IndexScan, Sight, Snapshot};
 
 use super::profile::StepKey;
 use crate::dict::Table;
@@ -29,6 +29,9 @@ pub struct TableCursor {
     may_renew: bool,
     /// Keys of an IN list still to be entered, last first.
     keys: Vec<Vec<Datum>>,
+    /// Copies of other instances' blocks, for this many of the next keys.
+    ahead: AskedAhead,
+    covered: usize,
 }
 
 enum State {
@@ -64,6 +67,8 @@ impl TableCursor {
             to_change: false,
             may_renew: false,
             keys: Vec::new(),
+            ahead: AskedAhead::default(),
+            covered: 0,
         }
     }
 
@@ -133,7 +138,7 @@ impl TableCursor {
         snapshot: &Snapshot,
     ) -> Result<()> {
         self.state = State::Done;
-        self.keys = keys;
+        (self.keys, self.covered) = (keys, 0);
         self.enter_next(access, core, snapshot).map(|_| ())
     }
 
@@ -158,6 +163,7 @@ impl TableCursor {
     ) -> Result<()> {
         self.state = State::Done;
         self.keys.clear();
+        self.covered = 0;
         if let Path::Keys { index, keys, .. } = &access.path {
             self.keys = whole_keys(access, *index, keys, core, env)?;
             return self.enter_next(access, core, snapshot).map(|_| ());
@@ -238,7 +244,8 @@ impl TableCursor {
                 Sight::Newer => State::Newer,
             }
         } else {
-            State::One(core.engine.get_unique(table, *index, &key, snapshot, row)?)
+            let (engine, ahead) = (&mut core.engine, &self.ahead);
+            State::One(engine.get_unique(table, *index, &key, snapshot, ahead, row)?)
         };
         Ok(())
     }
@@ -250,6 +257,7 @@ impl TableCursor {
         core: &mut Core,
         snapshot: &Snapshot,
     ) -> Result<bool> {
+        self.ask_ahead(access, core, snapshot)?;
         match self.keys.pop() {
             None => Ok(false),
             Some(key) => {
@@ -257,6 +265,55 @@ impl TableCursor {
                 Ok(true)
             }
         }
+    }
+
+    /// Asks for the blocks of the next keys at once, if each leads to one row and those of before
+    /// are through.
+    fn ask_ahead(
+        &mut self,
+        access: &TableAccess,
+        core: &mut Core,
+        snapshot: &Snapshot,
+    ) -> Result<()> {
+        self.covered = self.covered.saturating_sub(1);
+        if self.covered > 0 || self.keys.len() < 2 || !core.engine.asks_ahead() {
+            return Ok(());
+        }
+        let (Path::Keys {
+            index,
+            unique: true,
+            ..
+        }
+        | Path::Index {
+            index,
+            unique: true,
+            ..
+        }) = &access.path
+        else {
+            return Ok(());
+        };
+        let keys = self.keys.iter().rev().map(Vec::as_slice);
+        let as_of = (!self.to_change).then_some(snapshot);
+        let (table, ahead) = (access.table.engine(), &mut self.ahead);
+        let asked = core.engine.ask_ahead(table, *index, keys, as_of, ahead)?;
+        self.covered = asked;
+        Ok(())
+    }
+
+    /// Asks at once for the blocks of the rows that one key each leads to.
+    pub fn ask_ahead_for(
+        &mut self,
+        access: &TableAccess,
+        index: usize,
+        keys: &[Vec<Datum>],
+        core: &mut Core,
+        snapshot: &Snapshot,
+    ) -> Result<()> {
+        let keys = keys.iter().map(Vec::as_slice);
+        let (table, ahead) = (access.table.engine(), &mut self.ahead);
+        core.engine
+            .ask_ahead(table, index, keys, Some(snapshot), ahead)?;
+        Ok(())
     }
 
     /// Steps to the next row.
@@ -342,7 +399,7 @@ impl TableCursor {
 }
 
 /// The values of the key's equal columns; `None` if one of them can equal nothing.
-fn equal_key(
+pub fn equal_key(
     access: &TableAccess,
     index: usize,
     equal: &[Expr],

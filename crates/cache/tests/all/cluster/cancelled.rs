@@ -7,18 +7,18 @@ use wait::session;
 /// Longer than anything here takes. Only a failing test waits so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn is_cancelled<T>(result: &cache::Result<T>) -> bool {
+pub(super) fn is_cancelled<T>(result: &cache::Result<T>) -> bool {
     matches!(result, Err(cache::Error::Cancelled(_)))
 }
 
 /// Cuts the connection: the first instance hears nothing that the second one says until they are
 /// connected again.
-fn cut(cluster: &Cluster) -> Sender<Mail> {
+pub(super) fn cut(cluster: &Cluster) -> Sender<Mail> {
     let mut to = cluster.nodes[1].network.to.lock().unwrap();
     to.remove(&id(0)).expect("they are connected")
 }
 
-fn mend(cluster: &Cluster, queue: Sender<Mail>) {
+pub(super) fn mend(cluster: &Cluster, queue: Sender<Mail>) {
     let mut to = cluster.nodes[1].network.to.lock().unwrap();
     to.insert(id(0), queue);
     drop(to);
@@ -52,7 +52,7 @@ impl Held {
 
 /// Begins `f` in a session, and cancels its statement once the session waits for the cluster.
 /// Returns what came of it.
-fn cancelled(
+pub(super) fn cancelled(
     cache: &Arc<Cache>,
     f: impl FnOnce(&Arc<Cache>) -> cache::Result<()> + Send + 'static,
 ) -> cache::Result<()> {

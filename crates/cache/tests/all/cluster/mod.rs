@@ -2,6 +2,7 @@
 //! that delays. The increments of all are counted, readers never see less than was there when they
 //! asked, and disk with everybody's redo gives the same.
 
+mod ahead;
 mod cancelled;
 mod deaths;
 mod defer;
@@ -293,6 +294,10 @@ fn run(load_of: &Load, seed: u64) {
                                 cluster.cache(n).redo().clock().lift(now).unwrap();
                             }
                             counts[block as usize].fetch_add(1, SeqCst);
+                        } else if rng.often(20) {
+                            let before = counts.iter().map(|c| c.load(SeqCst)).collect();
+                            let blocks = (0..8).map(|_| 1 + rng.below(load_of.blocks) as u32);
+                            ahead::read_several(cache, blocks.collect(), before);
                         } else {
                             let before = counts[block as usize].load(SeqCst);
                             let seen = value(cache, block, rng.often(50));

@@ -158,7 +158,14 @@ pub fn find(
     id: i64,
 ) -> Result<Option<(RowId, i32, String)>> {
     let mut body = Vec::new();
-    let rid = s.get_unique(t, 0, &[Datum::Int8(id)], snap, &mut body)?;
+    let rid = s.get_unique(
+        t,
+        0,
+        &[Datum::Int8(id)],
+        snap,
+        &AskedAhead::default(),
+        &mut body,
+    )?;
     Ok(rid.map(|rid| {
         let (_, grp, pad) = decode(t, &body);
         (rid, grp, pad)

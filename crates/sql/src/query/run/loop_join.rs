@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::loop_ahead::OuterAhead;
 use super::{Frame, Operator, operator};
 use crate::error::Result;
 use crate::query::plan::{JoinKind, LoopJoin};
@@ -14,6 +15,7 @@ pub struct LoopRun {
     inner: Box<dyn Operator>,
     inner_open: bool,
     matched: bool,
+    ahead: Option<OuterAhead>,
 }
 
 impl LoopRun {
@@ -24,6 +26,17 @@ impl LoopRun {
             inner: operator(&plan.inner, measured),
             inner_open: false,
             matched: false,
+            ahead: OuterAhead::new(plan),
+        }
+    }
+
+    fn next_outer(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool> {
+        let inner = self.inner.as_table();
+        match (&mut self.ahead, inner) {
+            (Some(ahead), Some(inner)) if core.engine.asks_ahead() || !ahead.is_empty() => {
+                ahead.next(&mut *self.outer, inner.parts(), core, frame)
+            }
+            _ => self.outer.next(core, frame),
         }
     }
 }
@@ -31,13 +44,14 @@ impl LoopRun {
 impl Operator for LoopRun {
     fn open(&mut self, core: &mut Core, frame: &mut Frame) -> Result<()> {
         self.inner_open = false;
+        self.ahead.iter_mut().for_each(OuterAhead::begin);
         self.outer.open(core, frame)
     }
 
     fn next(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool> {
         loop {
             if !self.inner_open {
-                if !self.outer.next(core, frame)? {
+                if !self.next_outer(core, frame)? {
                     return Ok(false);
                 }
                 self.inner.open(core, frame)?;

@@ -11,6 +11,7 @@ mod key_table;
 mod keyed_rows;
 mod limit;
 pub(crate) mod lock;
+mod loop_ahead;
 mod loop_join;
 mod merge_join;
 mod scan;
@@ -106,6 +107,11 @@ pub trait Operator {
 
     /// Puts the next row into the registers; false if there is none.
     fn next(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool>;
+
+    /// The table whose rows these are, if it is one.
+    fn as_table(&mut self) -> Option<&mut scan::TableRun> {
+        None
+    }
 }
 
 /// The operator for a node of a plan. With `measured` it notes for EXPLAIN ANALYZE what it took.

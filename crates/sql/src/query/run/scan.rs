@@ -10,6 +10,7 @@ use crate::exec::drive::passes;
 use crate::exec::row::{decode, recycle};
 use crate::exec::source::TableCursor;
 use crate::expr::{Env, compare};
+use crate::plan::TableAccess;
 use crate::query::plan::{TableScan, ViewScan};
 use crate::session::Core;
 use crate::views::Context;
@@ -59,7 +60,18 @@ impl TableRun {
     }
 }
 
+impl TableRun {
+    /// What it is read by, and with.
+    pub fn parts(&mut self) -> (&TableAccess, &mut TableCursor) {
+        (&self.plan.access, &mut self.cursor)
+    }
+}
+
 impl Operator for TableRun {
+    fn as_table(&mut self) -> Option<&mut TableRun> {
+        Some(self)
+    }
+
     fn open(&mut self, core: &mut Core, frame: &mut Frame) -> Result<()> {
         self.by_list = self.open_listed(core, frame)?;
         if self.by_list {
