@@ -130,7 +130,13 @@ impl Cache {
             if news.is_empty() {
                 cancelled = true;
                 // Those that are about to be told are waited for.
-                waits.retain(|&waiter, dba| !self.withdraw(*dba, waiter));
+                waits.retain(|&waiter, dba| {
+                    let withdrawn = self.withdraw(*dba, waiter);
+                    if withdrawn {
+                        slot.end(waiter);
+                    }
+                    !withdrawn
+                });
                 continue;
             }
             let mut to_read = Vec::new();
@@ -161,6 +167,7 @@ impl Cache {
             for (waiter, dba) in to_read {
                 if self.read_granted(dba, Fill::Disk).is_err() {
                     self.give_up(dba, waiter);
+                    slot.end(waiter);
                     waits.remove(&waiter);
                 }
             }

@@ -122,6 +122,11 @@ impl Slot {
         self.place.lock().waits.push(wait);
     }
 
+    /// Ends one of several waits, of which nobody will say anything.
+    pub fn end(&self, waiter: u64) {
+        self.place.lock().waits.retain(|w| w.waiter != waiter);
+    }
+
     /// Tells the session of that wait. Without effect if the wait is over, or if its session has
     /// been told to go on: then this news comes late.
     pub fn tell(&self, waiter: u64, told: Told, how: How) {
@@ -245,5 +250,53 @@ impl Interrupt for Slot {
         // A waiter has looked before this, or it looks after this.
         drop(self.place.lock());
         self.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn news_of(slot: &Arc<Slot>) -> Vec<u64> {
+        let news = slot.until_due(None);
+        news.into_iter().map(|(waiter, ..)| waiter).collect()
+    }
+
+    fn copy() -> Told {
+        Told::Copy(Arc::new(*BlockBuf::zeroed()))
+    }
+
+    fn local() -> How {
+        How::local(Event::GcBufferBusyAcquire)
+    }
+
+    /// A reader of several blocks is not woken for one copy. It is for the last one, and for a
+    /// block that it has to read. The wait for that block goes on.
+    #[test]
+    fn a_reader_of_several_blocks_wakes_when_it_has_something_to_do() {
+        let slot = Arc::new(Slot::default());
+        (1..=4).for_each(|waiter| slot.begin(waiter));
+        slot.tell(1, copy(), local());
+        assert!(!slot.place.lock().is_due());
+        slot.tell(2, Told::Read, local());
+        assert_eq!(news_of(&slot), [1, 2]);
+        slot.tell(3, copy(), local());
+        slot.tell(2, Told::Run, local());
+        assert_eq!(news_of(&slot), [2, 3]);
+        slot.tell(4, copy(), local());
+        assert_eq!(news_of(&slot), [4]);
+    }
+
+    /// A statement that is cancelled withdraws some of its requests, and waits for the answers that
+    /// are under way. (It waited for ever, as what was withdrawn still counted.)
+    #[test]
+    fn nothing_is_waited_for_that_was_withdrawn() {
+        let slot = Arc::new(Slot::default());
+        (1..=3).for_each(|waiter| slot.begin(waiter));
+        slot.tell(1, copy(), local());
+        slot.end(2);
+        assert!(!slot.place.lock().is_due());
+        slot.end(3);
+        assert_eq!(news_of(&slot), [1]);
     }
 }
