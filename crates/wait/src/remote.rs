@@ -287,6 +287,20 @@ pub(crate) fn note(w: &RemoteWait, served: &Served) {
     sums(|s| s.note(w, served));
 }
 
+/// Counts a block that came within a wait for several, and did not end it: its transfer has no time
+/// of its own.
+pub fn came_along(event: Event, served: &Served) {
+    let no_time = RemoteWait {
+        event,
+        instance: served.instance,
+        total_ns: 0,
+        parts_ns: [0; PARTS],
+    };
+    if let Some(t) = &served.transfer {
+        sums(|s| s.transferred(t, served, &no_time));
+    }
+}
+
 impl Sums {
     fn note(&mut self, w: &RemoteWait, served: &Served) {
         let key = (w.event as u16, w.instance);

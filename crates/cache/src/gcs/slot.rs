@@ -5,7 +5,7 @@ use block::{BlockBuf, Dba, InstanceId, ObjectId};
 use seam::{Condvar, Mutex};
 use std::sync::Arc;
 use wait::Event;
-use wait::remote::{Served, Transfer};
+use wait::remote::{self, Served, Transfer};
 use wait::session::{Interrupt, Session};
 
 /// The news for a waiting session.
@@ -186,7 +186,10 @@ impl Slot {
         wait::during_remote(event, p, (asked.of.0, asked.at_ns), || {
             let news = self.until_due(cancellable);
             let served = news.iter().filter_map(|(.., how)| how.served_now());
-            let last = served.min_by_key(|served| served.wake_ns);
+            let mut served: Vec<Served> = served.collect();
+            served.sort_by_key(|served| std::cmp::Reverse(served.wake_ns));
+            let last = served.pop();
+            served.iter().for_each(|s| remote::came_along(event, s));
             let news = news.into_iter().map(|(waiter, told, _)| (waiter, told));
             (news.collect(), event, last)
         })
