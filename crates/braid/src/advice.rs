@@ -2,10 +2,12 @@
 //!
 //! Crates below say what failed and with which object. Only the command line knows its flags.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 
 use server::ServerError;
+use sql::params::{self, Kind, Param, ParamError, Unit};
 
 use crate::Failure;
 
@@ -29,12 +31,86 @@ const OWN_BEGINNINGS: [&str; 4] = ["guard.json", "guard.log", "instance-", "star
 /// The failure of a port that cannot be had.
 pub fn of_bind(e: ServerError) -> Failure {
     match e {
-        ServerError::InUse(_) => Failure(format!(
-            "{e}: choose another with --port (that of the first instance; each further one has \
-             the next), or stop that program"
-        )),
+        ServerError::InUse(_) => of_port("--port", &e.to_string()),
         e => Failure(e.to_string()),
     }
+}
+
+/// The failure of a port that another program has. `flag` chooses the port.
+pub fn of_port(flag: &str, why: &str) -> Failure {
+    Failure(format!(
+        "{why}: choose another with {flag} (that of the first instance; each further one has the \
+         next), or stop that program"
+    ))
+}
+
+/// The failure of a parameter that cannot be taken as it was given.
+pub fn of_parameter(e: &ParamError, name: &str) -> Failure {
+    let advice = match (e, params::find(name)) {
+        (ParamError::Unknown { .. }, _) => {
+            let meant = nearest(name).map_or_else(String::new, |n| format!("\"{n}\" is one; "));
+            format!(
+                "{meant}docs/operating.md and the view pg_settings list the parameters, and \
+                 braid.toml in a database directory those of instances"
+            )
+        }
+        (ParamError::Invalid { .. }, Some(param)) => match takes(param) {
+            Some(what) => format!("{} takes {what}", param.name),
+            None => return Failure(e.to_string()),
+        },
+        _ => return Failure(e.to_string()),
+    };
+    Failure(format!("{e}\nbraid: {advice}"))
+}
+
+/// What values a parameter takes; `None` if any text is one.
+fn takes(param: &Param) -> Option<String> {
+    match param.kind {
+        Kind::Bool => Some("on or off".into()),
+        Kind::Int { min, max, unit } => {
+            let shown = |n: i64| param.show(&n.to_string());
+            let units = match unit {
+                Unit::None => "",
+                Unit::Bytes => "; units are B, kB, MB, GB and TB, and a number alone is bytes",
+                Unit::Kilobytes => "; units are B, kB, MB, GB and TB, and a number alone is kB",
+                Unit::Milliseconds => {
+                    "; units are us, ms, s, min, h and d, and a number alone is milliseconds"
+                }
+                Unit::Seconds => {
+                    "; units are us, ms, s, min, h and d, and a number alone is seconds"
+                }
+            };
+            Some(format!("{} to {}{units}", shown(min), shown(max)))
+        }
+        Kind::Real { min, max } => Some(format!("{min} to {max}")),
+        Kind::Word(words) => Some(format!("one of {}", words.join(", "))),
+        Kind::Encoding => Some("the name of an encoding, such as UTF8".into()),
+        Kind::Text => None,
+    }
+}
+
+/// The parameter that was most likely meant: the one that the fewest changes of a letter lead to,
+/// if these are no more than a third of the letters.
+fn nearest(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    let distance = |p: &&Param| changes(&name, &p.name.to_ascii_lowercase());
+    let best = params::PARAMS.iter().min_by_key(distance)?;
+    (distance(&best) <= name.len() / 3).then_some(best.name)
+}
+
+/// How many letters have to be put in, left out or replaced to make one text of the other.
+fn changes(from: &str, to: &str) -> usize {
+    let to = to.as_bytes();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[to.len()]
 }
 
 /// The failure of a parameter that is not as a start needs it.
@@ -62,6 +138,10 @@ pub fn of_engine(e: engine::Error, dir: &Path) -> Failure {
             "start {dir} with the braid that made it and copy its tables out (COPY .. TO STDOUT), \
              or choose another directory with --data"
         ),
+        Some(engine::Remedy::StopInstance) => format!(
+            "stop the instances that work there with braid down --data {dir}; braid status \
+             --data {dir} lists them"
+        ),
         Some(engine::Remedy::ChooseDirectory) => {
             "name an empty directory, or one that does not exist, with --data".to_string()
         }
@@ -72,17 +152,31 @@ pub fn of_engine(e: engine::Error, dir: &Path) -> Failure {
 
 /// Creates the directory of a new database.
 pub fn create_directory(dir: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(dir).map_err(|e| {
-        Failure(format!(
-            "cannot create {}: {e}\nbraid: choose a directory that this user may write with --data",
-            dir.display()
-        ))
-    })?;
+    make_directory(dir)?;
     check_directory(dir)
+}
+
+/// Makes a directory and those above it, as far as they are missing.
+pub fn make_directory(dir: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(dir).map_err(|e| {
+        let dir = dir.display();
+        // All directories above are made, so this is the answer of a file system like /proc.
+        let why = match e.kind() {
+            ErrorKind::NotFound => "the file system there takes no new directories".to_string(),
+            _ => e.to_string(),
+        };
+        Failure(format!(
+            "cannot create {dir}: {why}\nbraid: choose a directory that this user may write with \
+             --data"
+        ))
+    })
 }
 
 /// Refuses a directory that holds something else than a database.
 pub fn check_directory(dir: &Path) -> Result<(), Failure> {
+    if has_lost_control(dir) {
+        return Err(lost_control(dir));
+    }
     let failed = |e: std::io::Error| {
         Failure(format!(
             "cannot read {}: {e}\nbraid: name a directory that this user may read and write with --data",
@@ -117,7 +211,26 @@ pub fn need_database(dir: &Path) -> Result<(), Failure> {
     Err(no_database(dir))
 }
 
+/// Whether a database is in the directory, but for its control file. A creation that was
+/// interrupted has left its mark.
+fn has_lost_control(dir: &Path) -> bool {
+    let is_left = |name: &str| dir.join(name).exists();
+    !engine::exists(dir) && is_left("redo/thread1_1.log") && !is_left("creating")
+}
+
+fn lost_control(dir: &Path) -> Failure {
+    let dir = dir.display();
+    Failure(format!(
+        "the database in {dir} has lost its control file, {dir}/control\n\
+         braid: without it no instance starts: put it back from a copy of the stopped database, \
+         or name another directory with --data"
+    ))
+}
+
 pub fn no_database(dir: &Path) -> Failure {
+    if has_lost_control(dir) {
+        return lost_control(dir);
+    }
     Failure(format!(
         "no database in {0}: name the directory of one with --data, or create one there with \
          braid up --data {0}",
@@ -140,4 +253,24 @@ pub fn how_to_connect(address: &SocketAddr) -> String {
 fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_parameter_is_recognized() {
+        for (written, meant) in [
+            ("max_sesions", Some("max_sessions")),
+            ("buffercachesize", Some("buffer_cache_size")),
+            ("MAX_SESSION", Some("max_sessions")),
+            ("shared_preload", None),
+            ("x", None),
+        ] {
+            assert_eq!(nearest(written), meant, "{written}");
+        }
+        assert_eq!((changes("", "abc"), changes("abc", "abc")), (3, 0));
+        assert_eq!(changes("kitten", "sitting"), 3);
+    }
 }

@@ -1,14 +1,17 @@
 //! Commands and flags.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
-  braid demo                                   what two instances of one database do, in less than a minute
+  braid demo                                   what two instances of one database do, with what it prints, in ten seconds or so
   braid up                                     create ./braid-data if need be, start an instance, Ctrl-C stops it
   braid up --data /db --buffer-cache 4GB --detach
   psql postgresql://127.0.0.1:5501/braid       connect to instance 1
@@ -18,6 +21,23 @@ Examples:
   braid down --data /db
   braid lab sequence-cache                     an experiment of the papers, with its figures and ours
   braid verify --data /db                      read every block and index of a stopped database";
+
+/// The numbers that instances can have, and how many there can be.
+const INSTANCES: RangeInclusive<u16> = 1..=block::FileId::MAX_INSTANCES;
+
+/// Reads the number of a flag. What is none of these numbers is refused with the range, which says
+/// more than "invalid digit".
+fn number<T>(
+    range: RangeInclusive<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text| match text.parse() {
+        Ok(n) if range.contains(&n) => Ok(n),
+        _ => Err(format!("{} to {} are possible", range.start(), range.end())),
+    }
+}
 
 #[derive(Parser)]
 #[command(name = "braid", version, about = "Braid: a SQL database of several instances over one set of files", after_help = EXAMPLES)]
@@ -79,7 +99,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// First of two ports in a row for the demo's instances [default: free ones]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..65535))]
+    #[arg(long, value_parser = number(1..=u16::MAX - 1))]
     pub port: Option<u16>,
     /// Wait for Enter between the steps
     #[arg(long)]
@@ -116,10 +136,10 @@ pub struct LabArgs {
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// First of three ports in a row for the lab's instances [default: free ones]
-    #[arg(long)]
+    #[arg(long, value_parser = number(0..=u16::MAX))]
     pub port: Option<u16>,
     /// How often everything is measured; medians are printed
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = number(1u32..=100))]
     pub rounds: u32,
     /// Memory for buffered blocks of each instance
     #[arg(long, value_name = "SIZE", default_value = "256MB")]
@@ -137,10 +157,10 @@ pub struct SequenceCacheArgs {
     #[command(flatten)]
     pub common: LabArgs,
     /// Rows inserted
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(2..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = number(2u32..=10_000_000))]
     pub rows: u32,
     /// Rows in a transaction
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = number(1..=u32::MAX))]
     pub commit_every: u32,
 }
 
@@ -149,10 +169,10 @@ pub struct BatchIsolationArgs {
     #[command(flatten)]
     pub common: LabArgs,
     /// Lines in the interface table, half of them of each organization
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(2..=100_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = number(2u32..=100_000_000))]
     pub lines: u32,
     /// Threads of each batch
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number(1u32..=100))]
     pub threads: u32,
 }
 
@@ -197,7 +217,7 @@ pub struct SettingArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<IpAddr>,
     /// Port of the first instance; each further one has the next [default: 5500 + instance]
-    #[arg(long)]
+    #[arg(long, value_parser = number(0..=u16::MAX))]
     pub port: Option<u16>,
     /// Address at which the other instances reach this one [default: loopback]; any other needs
     /// braid certificates
@@ -205,7 +225,7 @@ pub struct SettingArgs {
     pub interconnect_address: Option<IpAddr>,
     /// Port of the first instance for the others; each further one has the next [default: 6500 +
     /// instance; any free one if --port is given]
-    #[arg(long)]
+    #[arg(long, value_parser = number(0..=u16::MAX))]
     pub interconnect_port: Option<u16>,
     /// Addresses of other instances, used instead of those in the control file
     #[arg(long, value_name = "K=ADDRESS:PORT,...")]
@@ -226,7 +246,7 @@ pub struct UpArgs {
     #[command(flatten)]
     pub settings: SettingArgs,
     /// How many instances to start
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(INSTANCES))]
     pub instances: u16,
     /// Return once the instances are open, and leave them running
     #[arg(long)]
@@ -245,7 +265,7 @@ pub struct UpArgs {
 #[derive(Args)]
 pub struct StartArgs {
     /// Number of the instance, from 1
-    #[arg(value_name = "K", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(value_name = "K", value_parser = number(INSTANCES))]
     pub instance: u16,
     #[command(flatten)]
     pub settings: SettingArgs,
@@ -254,7 +274,7 @@ pub struct StartArgs {
 #[derive(Args)]
 pub struct StopArgs {
     /// Number of the instance, from 1
-    #[arg(value_name = "K", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(value_name = "K", value_parser = number(INSTANCES))]
     pub instance: u16,
     #[command(flatten)]
     pub data: DataArgs,
@@ -265,7 +285,7 @@ pub struct InstanceArgs {
     #[command(flatten)]
     pub settings: SettingArgs,
     /// Number of the instance, from 1
-    #[arg(long, value_name = "K", default_value_t = 1)]
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = number(INSTANCES))]
     pub instance: u16,
     /// Process that started this one: the instance reports to it, and stops when it ends
     #[arg(long, value_name = "PID", hide = true, conflicts_with = "background")]
@@ -330,7 +350,7 @@ pub struct CertificatesArgs {
     #[command(flatten)]
     pub data: DataArgs,
     /// How many instances the cluster may have
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = number(INSTANCES))]
     pub instances: u16,
     /// Directory to make them in [default: DIR/certificates, where instances look for them]
     #[arg(long, value_name = "DIR")]

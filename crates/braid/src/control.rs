@@ -232,6 +232,7 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if all.is_empty() {
+        advice::need_database(&args.data.data)?;
         return Err(Failure(format!(
             "no instance of {} was ever started",
             args.data.data.display()
@@ -276,6 +277,7 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
             s.services.join(",")
         );
     }
+    advice::need_database(&args.data.data)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -299,6 +301,14 @@ pub fn down(args: &DataArgs) -> Result<ExitCode, Failure> {
     let guard = GuardFile::running(&args.data)?;
     if let Some(guard) = &guard {
         end(guard.pid, "the guard", || guard.is_running())?;
+        // The guard has stopped its instances, the first one last.
+        let all = Status::read_all(&args.data)?;
+        let has_stopped = |s: &&Status| s.state == State::Stopped && !s.is_running();
+        let by_guard = |s: &&Status| running.iter().any(|r| r.instance == s.instance);
+        for s in all.iter().rev().filter(has_stopped).filter(by_guard) {
+            say_stopped(&format!("instance {}", s.instance));
+        }
+        say_stopped("the guard");
     }
     if running.is_empty() && elsewhere.is_empty() && guard.is_none() {
         advice::need_database(&args.data)?;
@@ -328,18 +338,25 @@ pub fn down(args: &DataArgs) -> Result<ExitCode, Failure> {
 /// Runs `braid stop`.
 pub fn stop_one(args: &StopArgs) -> Result<ExitCode, Failure> {
     let all = Status::read_all(&args.data.data)?;
-    let found = all.into_iter().find(|s| s.instance == args.instance);
-    match found.filter(Status::is_running) {
+    let found = all.iter().find(|s| s.instance == args.instance);
+    match found.filter(|s| s.is_running()) {
         Some(s) if s.elsewhere.is_some() => {
             return Err(Failure(format!(
                 "instance {} runs on {}: stop it there",
                 s.instance, s.host
             )));
         }
-        Some(status) => stop(&status)?,
+        Some(status) => stop(status)?,
         None => {
+            advice::need_database(&args.data.data)?;
+            let running = all.iter().filter(|s| s.is_running());
+            let running: Vec<_> = running.map(|s| s.instance.to_string()).collect();
+            let others = match running.is_empty() {
+                true => "no instance is".to_string(),
+                false => format!("running: {}", running.join(", ")),
+            };
             return Err(Failure(format!(
-                "instance {} of {} is not running",
+                "instance {} of {} is not running; {others}",
                 args.instance,
                 args.data.data.display()
             )));
@@ -358,18 +375,24 @@ pub fn stop_one(args: &StopArgs) -> Result<ExitCode, Failure> {
 /// Asks an instance to stop and waits until its process has ended.
 fn stop(status: &Status) -> Result<(), Failure> {
     let name = format!("instance {}", status.instance);
-    end(status.pid, &name, || status.is_running())
+    if end(status.pid, &name, || status.is_running())? {
+        say_stopped(&name);
+    }
+    Ok(())
 }
 
-/// Asks a process to end and waits until it has.
-fn end(pid: u32, name: &str, is_running: impl Fn() -> bool) -> Result<(), Failure> {
+fn say_stopped(name: &str) {
+    say!("braid: {name} has stopped");
+}
+
+/// Asks a process to end and waits until it has. False if it had ended before.
+fn end(pid: u32, name: &str, is_running: impl Fn() -> bool) -> Result<bool, Failure> {
     let Some(process) = Held::of(pid, name, is_running)? else {
-        return Ok(());
+        return Ok(false);
     };
     process.interrupt(name)?;
     process.wait(&format!("{name} is stopping"))?;
-    say!("braid: {name} has stopped");
-    Ok(())
+    Ok(true)
 }
 
 /// The guard of a database's instances, as it stands in a file of the database directory. Requests

@@ -12,7 +12,7 @@
 //! their parameters leave that to it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, ChildStdout, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -28,7 +28,7 @@ use crate::control::{GuardFile, take_requests};
 use crate::instance::{leave_terminal, say_how_to_stop};
 use crate::placement::Placement;
 use crate::report::{self, Origin, Report, Unreadable};
-use crate::{log, outlet, settings, up};
+use crate::{advice, log, outlet, settings, up};
 
 /// How often the guard looks for requests and changed parameters.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -140,8 +140,7 @@ fn guard(args: &UpArgs) -> Result<Outcome, Failure> {
     let params = settings::parameters(&args.settings, 1)?;
     let log_settings = settings::log(&params);
     log::start(Origin::Guard, log_settings.level)?;
-    std::fs::create_dir_all(dir)
-        .map_err(|e| Failure(format!("cannot create {}: {e}", dir.display())))?;
+    advice::make_directory(dir)?;
     let log_file = log::path(dir, Origin::Guard);
     log::open_file(&log_file, log_settings.limits, args.background)?;
     let (sender, events) = channel();
@@ -175,6 +174,14 @@ fn guard(args: &UpArgs) -> Result<Outcome, Failure> {
     match (result?, stopped?) {
         (Outcome::Failed, _) => Ok(Outcome::Failed),
         (_, stopped) => Ok(stopped),
+    }
+}
+
+/// Where it is told why an instance ended so. A process that is killed writes nothing more.
+fn where_why_is(status: ExitStatus, log: &Path) -> String {
+    match status.signal() == Some(rustix::process::Signal::KILL.as_raw()) {
+        true => "it was killed from outside (kill -9, or the system was out of memory)".into(),
+        false => format!("why is in {}", log.display()),
     }
 }
 
@@ -398,7 +405,7 @@ impl Guard<'_> {
             status, was_open, ..
         } = end;
         let log = log::path(&self.args.settings.data.data, Origin::Instance(k));
-        let log = format!("why is in {}", log.display());
+        let log = where_why_is(status, &log);
         let trouble = self.troubles.entry(k).or_default();
         trouble.restarts.retain(|at| at.elapsed() < RESTART_WINDOW);
         let restarts = trouble.restarts.len();
@@ -472,5 +479,20 @@ impl Guard<'_> {
             }
         }
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_of_a_killed_process_is_not_said_to_tell_why() {
+        let log = Path::new("db/instance-2.log");
+        let why = |raw| where_why_is(ExitStatus::from_raw(raw), log);
+        assert!(why(9).contains("kill -9"));
+        for raw in [6, 11, 1 << 8] {
+            assert!(why(raw).contains("instance-2.log"), "{raw}");
+        }
     }
 }

@@ -18,7 +18,7 @@ use crate::cli::InstanceArgs;
 use crate::control::{Recovered, State, Status};
 use crate::progress::Progress;
 use crate::report::{Event, Origin};
-use crate::{advice, encryption, log, outlet, settings, start};
+use crate::{advice, encryption, log, outlet, ports, settings, start};
 
 /// How often the SCN in the status file is brought up to date, and changed parameters are looked
 /// for.
@@ -94,6 +94,9 @@ impl Process {
         start::check_superuser(&params).map_err(by_setting)?;
         params.check_starts(start::check(dir, self.number));
         let bound = Bound::bind(server_config).map_err(advice::of_bind)?;
+        if let Some(address) = config.interconnect {
+            ports::refuse_taken_by("--interconnect-port", address)?;
+        }
         let encrypt = || -> Result<(), Failure> {
             let tls = encryption::certificate(&params, dir, self.number, listen);
             if let Some(tls) = tls.map_err(by_setting)? {
@@ -107,6 +110,10 @@ impl Process {
         if is_new {
             self.create(&config, &progress, log_settings.limits)?;
         }
+        let progress = match is_new {
+            true => progress.of_new_database(),
+            false => progress,
+        };
         // Clients that come while it opens are told so, encrypted if they want it.
         encrypt()?;
         let engine = match Engine::open(config, &progress) {
@@ -281,8 +288,12 @@ fn raise_file_limit() {
 
 /// A number with its noun in singular or plural.
 pub fn counted(n: u64, what: &str) -> String {
-    let plural = if n == 1 { "" } else { "s" };
-    format!("{n} {what}{plural}")
+    counted_as(n, what, &format!("{what}s"))
+}
+
+/// A number with its noun, whose plural is given.
+pub fn counted_as(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
 }
 
 /// Gives up the terminal. This process has a session of its own, and its output is the log file.

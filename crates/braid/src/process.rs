@@ -96,6 +96,9 @@ impl Held {
     pub fn signal(&self, name: &str, signal: Signal) -> Result<(), Failure> {
         match rustix::process::pidfd_send_signal(&self.0, signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(rustix::io::Errno::PERM) => Err(Failure(format!(
+                "cannot stop {name}: it is a process of another user; only that user and root may"
+            ))),
             Err(e) => Err(Failure(format!("cannot stop {name}: {e}"))),
         }
     }

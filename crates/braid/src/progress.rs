@@ -31,6 +31,28 @@ impl Progress {
         Progress::new(Box::new(tell), called_off)
     }
 
+    /// The same task from here on as a part of creating a database. What opening one does step by
+    /// step, such as applying redo, has no meaning for a person whose database is new.
+    pub fn of_new_database(self) -> Progress {
+        let Progress {
+            tell,
+            called_off,
+            due,
+        } = self;
+        let tell = move |_| {
+            tell(Event::Progress {
+                what: "opening the new database".to_string(),
+                done: 0,
+                total: 0,
+            });
+        };
+        Progress {
+            tell: Box::new(tell),
+            called_off,
+            due,
+        }
+    }
+
     fn new(tell: Box<dyn Fn(Event) + Send + Sync>, called_off: Arc<AtomicBool>) -> Progress {
         Progress {
             tell,
@@ -57,5 +79,29 @@ impl engine::Progress for Progress {
 
     fn is_wanted(&self) -> bool {
         !self.called_off.load(SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::Progress as _;
+
+    #[test]
+    fn a_new_database_is_not_said_to_be_recovered() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let to = told.clone();
+        let tell = move |event: Event| to.lock().unwrap().push(event.sentence());
+        let progress = Progress::new(Box::new(tell), Arc::default());
+        *progress.due.lock().unwrap() = Instant::now();
+        progress.step("redo files written", 1, 4);
+        let progress = progress.of_new_database();
+        *progress.due.lock().unwrap() = Instant::now();
+        progress.step("recovery: redo of instance 1 applied", 0, 4096);
+        let told = told.lock().unwrap().join("\n");
+        assert_eq!(
+            told,
+            "redo files written: 1 of 4 (25 %)\nopening the new database"
+        );
     }
 }

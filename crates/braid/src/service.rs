@@ -39,7 +39,7 @@ fn add(of: &ServiceDefinition) -> Result<ExitCode, Failure> {
 fn modify(of: &ServiceDefinition) -> Result<ExitCode, Failure> {
     let dir = database(&of.data.data)?;
     if Services::read(dir)?.get(&of.name).is_none() {
-        return Err(no_service(&of.name));
+        return Err(no_service(dir, &of.name));
     }
     define(dir, of)
 }
@@ -56,12 +56,15 @@ fn remove(dir: &Path, name: &str) -> Result<ExitCode, Failure> {
             say!("braid: service \"{name}\" is gone; its connections go on");
             Ok(ExitCode::SUCCESS)
         }
-        None => Err(no_service(name)),
+        None => Err(no_service(dir, name)),
     }
 }
 
-fn no_service(name: &str) -> Failure {
-    Failure(format!("there is no service \"{name}\""))
+fn no_service(dir: &Path, name: &str) -> Failure {
+    let dir = dir.display();
+    Failure(format!(
+        "there is no service \"{name}\"; these are there: braid service list --data {dir}"
+    ))
 }
 
 /// The instances that are up, by their own status files.

@@ -10,11 +10,11 @@ use wait::priority::Priority;
 
 use tracing::level_filters::LevelFilter;
 
-use sql::params::{AUTO_FILE, CONFIG_FILE, Context, Instance, PARAMS, Param, Source};
+use sql::params::{AUTO_FILE, CONFIG_FILE, Context, Instance, PARAMS, Param, ParamError, Source};
 
 use crate::Failure;
 use crate::cli::SettingArgs;
-use crate::{log, user};
+use crate::{advice, log, user};
 
 /// The port of instance k is this plus k, unless another is configured.
 const BASE_PORT: u16 = 5500;
@@ -28,7 +28,7 @@ pub fn parameters(args: &SettingArgs, instance: u16) -> Result<Instance, Failure
     load_config_file(&params, args)?;
     params.load_auto_file()?;
     let flag = |name: &str, value: Option<String>, flag: &str| match value {
-        Some(value) => params.set(name, &value, Source::CommandLine, flag),
+        Some(value) => set(&params, name, &value, Source::CommandLine, flag),
         None => Ok(()),
     };
     flag(
@@ -52,7 +52,7 @@ pub fn parameters(args: &SettingArgs, instance: u16) -> Result<Instance, Failure
         let (name, value) = setting
             .split_once('=')
             .ok_or_else(|| Failure(format!("--set {setting}: wanted NAME=VALUE")))?;
-        params.set(name.trim(), value, Source::CommandLine, "--set")?;
+        set(&params, name.trim(), value, Source::CommandLine, "--set")?;
     }
     flag(
         "interconnect_port",
@@ -90,6 +90,18 @@ pub fn parameters(args: &SettingArgs, instance: u16) -> Result<Instance, Failure
     params.state("instance_number", instance.to_string());
     params.state("max_connections", params.int("max_sessions").to_string());
     Ok(params)
+}
+
+/// Takes a parameter, or says what it takes.
+fn set(
+    params: &Instance,
+    name: &str,
+    value: &str,
+    source: Source,
+    place: &str,
+) -> Result<(), Failure> {
+    let taken = params.set(name, value, source, place);
+    taken.map_err(|e| advice::of_parameter(&e, name))
 }
 
 /// Connections for blocks to each other instance, if no number is configured: each has a receiving
@@ -144,9 +156,11 @@ fn load_config_file(params: &Instance, args: &SettingArgs) -> Result<(), Failure
             }
             // Unknown names are reported first: a table is most likely a misplaced heading.
             _ if sql::params::find(&name).is_none() => {
-                return Err(Failure(format!(
-                    "{place}: there is no parameter \"{name}\""
-                )));
+                let unknown = ParamError::Unknown {
+                    place,
+                    name: name.clone(),
+                };
+                return Err(advice::of_parameter(&unknown, &name));
             }
             _ => {
                 return Err(Failure(format!(
@@ -154,7 +168,7 @@ fn load_config_file(params: &Instance, args: &SettingArgs) -> Result<(), Failure
                 )));
             }
         };
-        params.set(&name, &value, Source::ConfigFile, &place)?;
+        set(params, &name, &value, Source::ConfigFile, &place)?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::control::{GuardFile, State, Status, request_start};
 use crate::instance::{end_with_parent, say_how_to_stop};
 use crate::process::{self, Held};
 use crate::report::{self, Event, Origin};
-use crate::{Failure, advice, guard, log, outlet};
+use crate::{Failure, advice, guard, log, outlet, ports, settings};
 
 const FIRST: u16 = 1;
 
@@ -19,21 +19,17 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
     if let Some(parent) = args.parent {
         end_with_parent(parent)?;
     }
-    let numbers = FIRST..=block::FileId::MAX_INSTANCES;
-    if !numbers.contains(&args.instances) {
-        return Err(Failure(format!(
-            "{} instances: {} to {} are possible",
-            args.instances,
-            numbers.start(),
-            numbers.end()
-        )));
-    }
     let dir = &args.settings.data.data;
     if dir.exists() && !engine::exists(dir) {
         // This comes before the guard writes its log there.
         advice::check_directory(dir)?;
     }
     refuse_directory_in_use(dir)?;
+    // A start that cannot have its ports leaves no file behind.
+    for k in FIRST..=args.instances {
+        let params = settings::parameters(&args.settings, k)?;
+        ports::refuse_taken(&params, dir, k)?;
+    }
     if args.instances > 1 {
         return match args.detach {
             true => detached_guard(args),

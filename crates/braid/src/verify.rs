@@ -3,12 +3,27 @@
 use std::process::ExitCode;
 
 use crate::cli::VerifyArgs;
+use crate::control::Status;
+use crate::instance::{counted, counted_as};
 use crate::progress::Progress;
-use crate::{Failure, advice};
+use crate::{Failure, advice, process};
 
 pub fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
     let dir = &args.data.data;
     advice::need_database(dir)?;
+    // An instance that was killed and is still ending is waited for below.
+    let works =
+        |s: &Status| s.is_running() && (s.elsewhere.is_some() || !process::is_ending(s.pid));
+    if let Some(s) = Status::read_all(dir)?.into_iter().find(works) {
+        return Err(Failure(format!(
+            "{0} is in use by instance {1} (pid {2} on {3}); verify needs the database stopped: \
+             braid down --data {0}",
+            dir.display(),
+            s.instance,
+            s.pid,
+            s.host
+        )));
+    }
     let config = engine::Config {
         redo_mirror: args.redo_mirror.clone(),
         // No other process works in the database. More sessions would ask for redo files that a
@@ -31,14 +46,13 @@ pub fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
     )
     .map_err(|e| advice::of_engine(e, dir))?;
     say!(
-        "braid: {} blocks, {} indexes and {} rows read: {}",
-        verified.blocks,
-        verified.indexes,
-        verified.rows,
-        if problems == 0 {
-            "no problem".to_string()
-        } else {
-            format!("{problems} problems")
+        "braid: {}, {} and {} read: {}",
+        counted(verified.blocks, "block"),
+        counted_as(verified.indexes, "index", "indexes"),
+        counted(verified.rows, "row"),
+        match problems {
+            0 => "no problem".to_string(),
+            n => counted(n, "problem"),
         }
     );
     Ok(if problems == 0 {

@@ -237,6 +237,23 @@ fn a_demo_that_is_interrupted_cleans_up() {
     );
 }
 
+/// The end of the input, as Ctrl-D makes it on a terminal, is no Enter.
+#[test]
+fn a_demo_whose_input_ends_cleans_up() {
+    let mut demo = Demo::start("ended");
+    demo.go_on_to(3);
+    let pids = demo.pids();
+    drop(demo.process.stdin.take());
+    let (status, errors) = demo.end();
+    assert_eq!(status.code(), Some(130), "{}{errors}", demo.said);
+    assert!(!demo.said.contains(HEADINGS[2]), "{}", demo.said);
+    assert!(!demo.dir.exists(), "{} is left behind", demo.dir.display());
+    assert!(
+        !pids.iter().any(|pid| lives(*pid)),
+        "one of {pids:?} still runs"
+    );
+}
+
 #[test]
 fn a_demo_that_is_killed_leaves_no_instance() {
     let mut demo = Demo::start("killed");

@@ -63,7 +63,149 @@ fn a_port_in_use_is_named_with_the_flag() {
     let data = dir.text("db");
     let output = braid(&["up", "--data", &data, "--port", &port, "--detach"]);
     fails(&output, &[&port, "--port"]);
-    assert!(!Path::new(&data).join("control").exists());
+    assert!(!Path::new(&data).exists(), "a refused start leaves no file");
+    // The demo is told so, too, and leaves nothing.
+    let output = braid(&["demo", "--data", &data, "--port", &port]);
+    fails(&output, &[&port, "--port"]);
+    assert!(!Path::new(&data).exists(), "a refused demo leaves no file");
+}
+
+#[test]
+fn a_port_for_the_others_in_use_is_named_with_its_flag() {
+    let dir = Scratch::new("newcomer-interconnect");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port().to_string();
+    let data = dir.text("db");
+    let clients = free_port().to_string();
+    let with = |instances| {
+        let mut args = vec!["up", "--data", &data, "--port", &clients, "--detach"];
+        args.extend(["--interconnect-port", &port, "--instances", instances]);
+        braid(&args)
+    };
+    for instances in ["1", "2"] {
+        fails(&with(instances), &[&port, "--interconnect-port"]);
+        assert!(!Path::new(&data).exists(), "a refused start leaves no file");
+    }
+    let mut args = vec!["instance", "--data", &data, "--port", &clients];
+    args.extend(["--interconnect-port", &port]);
+    fails(&braid(&args), &[&port, "--interconnect-port"]);
+    fails(&braid(&["status", "--data", &data]), &["no database in"]);
+}
+
+#[test]
+fn a_parameter_that_cannot_be_taken_is_explained() {
+    let dir = Scratch::new("newcomer-parameter");
+    let data = dir.text("db");
+    let wrong: [(&[&str], &[&str]); 7] = [
+        (
+            &["--set", "max_sesions=1"],
+            &["\"max_sessions\" is one", "docs/operating.md"],
+        ),
+        (&["--set", "nosuch=1"], &["\"nosuch\"", "pg_settings"]),
+        (&["--buffer-cache", "1MB"], &["16MB to 64TB", "kB"]),
+        (&["--buffer-cache", "1XB"], &["16MB to 64TB", "kB"]),
+        (
+            &["--set", "lock_timeout=abc"],
+            &["lock_timeout", "milliseconds"],
+        ),
+        (&["--set", "ssl=maybe"], &["ssl", "on or off"]),
+        (
+            &["--set", "background_priority=high"],
+            &["realtime, nice, slice, ordinary"],
+        ),
+    ];
+    for (options, parts) in wrong {
+        for instances in ["1", "2"] {
+            let mut options = options.to_vec();
+            options.extend(["--instances", instances]);
+            fails(&up_with(&data, &options), parts);
+        }
+        assert!(!Path::new(&data).exists(), "a refused start leaves no file");
+    }
+}
+
+#[test]
+fn a_number_that_is_none_is_told_the_range() {
+    for (args, range) in [
+        (&["up", "--instances", "two"][..], "1 to 100 are possible"),
+        (&["up", "--port", "x"], "0 to 65535 are possible"),
+        (&["stop", "two"], "1 to 100 are possible"),
+        (&["start", "0"], "1 to 100 are possible"),
+        (&["demo", "--port", "0"], "1 to 65534 are possible"),
+        (
+            &["lab", "sequence-cache", "--rounds", "0"],
+            "1 to 100 are possible",
+        ),
+    ] {
+        let output = braid(args);
+        let said = said(&output);
+        // The exit code of a command line that cannot be read.
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(range) && !said.contains("digit"), "{said}");
+    }
+}
+
+#[test]
+fn commands_name_what_runs_and_what_is_there() {
+    let database = Database::up("newcomer-runs", 2, &["--buffer-cache", "64MB"]);
+    let data = database.data();
+    let verify = braid(&["verify", "--data", &data]);
+    fails(&verify, &["in use by instance 1", "braid down --data"]);
+    let stop = braid(&["stop", "9", "--data", &data]);
+    fails(&stop, &["instance 9", "not running", "running: 1, 2"]);
+    let remove = braid(&["service", "remove", "nosuch", "--data", &data]);
+    fails(&remove, &["\"nosuch\"", "braid service list --data"]);
+    let port = database.port(1);
+    let nobody = format!("postgresql://nobody@127.0.0.1:{port}/braid");
+    let refused = postgres::Client::connect(&nobody, postgres::NoTls);
+    let refused = refused.err().expect("there is no such role");
+    let refused = refused.as_db_error().expect("the server says so");
+    assert_eq!(refused.code().code(), "28000", "{refused:?}");
+    let hint = refused.hint().unwrap_or_default();
+    assert!(hint.contains("CREATE USER"), "{refused:?}");
+    let mut client = database.client(1);
+    client
+        .batch_execute("create table one (id int primary key); insert into one values (1)")
+        .expect("made");
+    drop(client);
+    let down = said(&braid(&["down", "--data", &data]));
+    for stopped in ["instance 1", "instance 2", "the guard"] {
+        let line = format!("braid: {stopped} has stopped");
+        assert!(down.contains(&line), "{down}");
+    }
+    let verify = said(&braid(&["verify", "--data", &data]));
+    assert!(verify.contains("1 index and 1 row read"), "{verify}");
+}
+
+#[test]
+fn a_lost_control_file_is_one_story() {
+    let database = Database::up("newcomer-lost", 1, &["--buffer-cache", "64MB"]);
+    let data = database.data();
+    succeeds(&["down", "--data", &data]);
+    let control = Path::new(&data).join("control");
+    let away = Path::new(&data).with_extension("control");
+    std::fs::rename(&control, &away).expect("renamed");
+    let lost = ["has lost its control file", &data, "--data"];
+    fails(&up(&data), &lost);
+    fails(&up_with(&data, &["--instances", "2"]), &lost);
+    for command in ["down", "status", "verify"] {
+        fails(&braid(&[command, "--data", &data]), &lost);
+    }
+    for command in ["start", "stop"] {
+        fails(&braid(&[command, "1", "--data", &data]), &lost);
+    }
+    assert!(!control.exists(), "nothing is made in its place");
+    std::fs::rename(&away, &control).expect("renamed");
+    database.verify();
+}
+
+#[test]
+fn a_file_system_without_new_directories_is_named() {
+    let wanted = ["/proc/braid", "takes no new directories", "--data"];
+    fails(&up("/proc/braid"), &wanted);
+    fails(&up_with("/proc/braid", &["--instances", "2"]), &wanted);
+    let demo = braid(&["demo", "--data", "/proc/braid"]);
+    fails(&demo, &["/proc/braid", "--data", "TMPDIR"]);
 }
 
 #[test]

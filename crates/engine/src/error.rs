@@ -96,6 +96,8 @@ pub enum Remedy {
     GrantAccess,
     /// Use another version of the program: the files have that version's formats.
     OtherVersion,
+    /// Stop the instance: this must be the only process that works in the directory.
+    StopInstance,
     /// Choose another directory: this one holds something else.
     ChooseDirectory,
 }
@@ -115,6 +117,7 @@ impl Error {
         };
         match storage {
             storage::Error::Full { .. } => Some(Remedy::MakeRoom),
+            storage::Error::InUse { .. } => Some(Remedy::StopInstance),
             storage::Error::OtherFormat { .. } => Some(Remedy::OtherVersion),
             storage::Error::Io { source, .. }
                 if source.kind() == std::io::ErrorKind::PermissionDenied

@@ -1,7 +1,8 @@
 //! Stopping an instance: cleanly, or as a crash of its process would.
 
 use crate::instance::Threads;
-use crate::{Engine, Error, Progress, Result};
+use crate::progress::{self, Progress};
+use crate::{Engine, Error, Result};
 use block::ThreadId;
 use std::sync::Arc;
 use storage::ThreadState;
@@ -51,12 +52,11 @@ impl Engine {
         if let Some(cluster) = self.cluster() {
             cluster.hand_over(progress)?;
         }
-        progress.step(
-            "checkpoint: dirty blocks",
-            0,
-            self.cache.dirty_frames() as u64,
-        );
-        Ok(self.cache.checkpoint()?)
+        Ok(progress::checkpoint(
+            &self.cache,
+            "checkpoint: blocks written",
+            progress,
+        )?)
     }
 
     fn close_thread(&self) -> Result<()> {

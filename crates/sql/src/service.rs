@@ -38,7 +38,10 @@ impl Database {
 
 /// What a client is told that says it is a user whom nobody knows.
 pub fn no_role(name: &str) -> Error {
-    Error::new("28000", format!("role \"{name}\" does not exist"))
+    Error::new("28000", format!("role \"{name}\" does not exist")).hint(
+        "The first role has the name of the system's user who made the database; CREATE USER \
+         makes others.",
+    )
 }
 
 fn where_it_runs(on: &[InstanceId]) -> String {

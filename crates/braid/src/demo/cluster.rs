@@ -13,6 +13,7 @@
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -85,12 +86,19 @@ impl Cluster {
         let dir = args.data.clone().unwrap_or_else(temporary);
         let is_made = !dir.exists();
         let port = match args.port {
-            Some(port) => port,
+            Some(first) => {
+                for port in first..first + INSTANCES {
+                    ports::refuse_taken_by("--port", (Ipv4Addr::LOCALHOST, port).into())?;
+                }
+                first
+            }
             None => ports::free(INSTANCES)?,
         };
         let failed = |e| {
             Failure(format!(
-                "cannot use {} for the demo's data: {e}",
+                "cannot use {} for the demo's data: {e}\n\
+                 braid: choose a directory that this user may write with --data, or another one \
+                 for temporary files with the environment variable TMPDIR",
                 dir.display()
             ))
         };
@@ -321,7 +329,7 @@ impl Cluster {
 }
 
 /// Waits for the end of this process, which another thread brings about.
-fn wait_for_exit() -> ! {
+pub(super) fn wait_for_exit() -> ! {
     loop {
         std::thread::park();
     }

@@ -120,6 +120,15 @@ fn failed(cluster: &Cluster, step: u32, why: &str) -> Failure {
     ))
 }
 
+/// Ends the demo as Ctrl-C does.
+fn interrupt() -> ! {
+    // A process may always signal itself. The thread that hears the signals ends this process.
+    if let Err(e) = signal_hook::low_level::raise(SIGINT) {
+        complain!("braid: demo: {e}");
+    }
+    cluster::wait_for_exit()
+}
+
 /// Has Ctrl-C and the like stop the instances, remove the data and end the process.
 fn end_on_signals(cluster: Arc<Cluster>) -> Result<(), Failure> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;

@@ -83,12 +83,18 @@ impl Stage {
         self.steps
     }
 
-    /// Waits for a line, or for the end of the input.
+    /// Waits for a line. The end of the input (Ctrl-D) ends the demo as Ctrl-C does, and so does
+    /// input that cannot be read.
     fn wait_for_enter(&self) {
         say!();
-        say!("{}", self.painted(BOLD, "-- press Enter to go on --"));
-        // If the input cannot be read, there is nobody to wait for.
-        let _ = std::io::stdin().lock().read_line(&mut String::new());
+        let what = "-- press Enter to go on, Ctrl-D to end --";
+        say!("{}", self.painted(BOLD, what));
+        if !matches!(
+            std::io::stdin().lock().read_line(&mut String::new()),
+            Ok(1..)
+        ) {
+            super::interrupt();
+        }
     }
 
     /// Prints a statement or command behind the prompt of the place where it runs. Further lines

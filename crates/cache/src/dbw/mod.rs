@@ -91,6 +91,12 @@ impl Cache {
     /// Writes all blocks that are dirty now and moves the checkpoint past them. Returns when that
     /// is done.
     pub fn checkpoint(&self) -> Result<()> {
+        self.checkpoint_watched(|| ())
+    }
+
+    /// Like [`Cache::checkpoint`]. Calls `look` after each batch that is written meanwhile, with no
+    /// latch held.
+    pub fn checkpoint_watched(&self, mut look: impl FnMut()) -> Result<()> {
         let mut state = self.writer.state.lock();
         state.checkpoints_wanted += 1;
         let wanted = state.checkpoints_wanted;
@@ -100,6 +106,9 @@ impl Cache {
                 return Err(Error::Stopping);
             }
             self.writer.written.wait(&mut state);
+            drop(state);
+            look();
+            state = self.writer.state.lock();
         }
         match state.failure.clone() {
             Some(Failure { what, full }) => Err(Error::Checkpoint { what, full }),

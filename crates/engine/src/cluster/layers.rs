@@ -151,13 +151,16 @@ impl Layer for Blocks {
     /// Writes and lets go of every block. It also waits until others have written the blocks that
     /// they got from here and have changed since; otherwise their redo would need this thread's.
     fn leaving(&self, progress: &dyn Progress) -> Result<()> {
+        let mut at_first = None;
         loop {
             self.cache.checkpoint()?;
             let left = self.cache.release_everything() + self.cache.past_images();
             if left == 0 {
                 return Ok(());
             }
-            progress.step("leaving: blocks to be let go", 0, left as u64);
+            let total = *at_first.get_or_insert(left);
+            let done = total.saturating_sub(left) as u64;
+            progress.step("leaving: blocks let go", done, total as u64);
             Waiter::new().wait(
                 Event::RdbmsIpcMessage,
                 [0; 3],

@@ -74,7 +74,11 @@ impl Opening<'_> {
         rolled.move_checkpoint();
         let recovery = rolled.recovery;
         let engine = Engine::of(rolled, config, Some(recovery), None)?;
-        self.progress.step("rolling back", 0, recovery.transactions);
+        let what = format!(
+            "rolling back what instance {} had not committed",
+            dead.victim().0
+        );
+        self.progress.step(&what, 0, 0);
         let rolled_back = engine.txns.rollback_dead(&*engine);
         // Only a rollback that has come to its end lets the instance be closed.
         match rolled_back {

@@ -90,7 +90,7 @@ impl OwnThread {
 }
 
 /// Records between two reports of progress.
-const REPORT_EVERY: u64 = 50_000;
+const REPORT_EVERY: u64 = 1_000;
 
 /// Applies everything that the readers have. The cache's writer may be running, but its checkpoint
 /// must not move meanwhile.
@@ -109,18 +109,23 @@ pub(super) fn apply_redo(
         ..Recovery::default()
     };
     let mut blocks = HashSet::default();
+    let readers_count = readers.len();
     let mut merge = Merge::new(readers)?;
     // For each thread, where its reading began and how far it is.
     let mut read: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
     let mut groups = BTreeMap::new();
-    progress.step("recovery: redo applied", 0, total_bytes);
+    let what = match readers_count {
+        1 => format!("recovery: redo of instance {} applied", own.instance().0),
+        n => format!("recovery: redo of {n} instances applied"),
+    };
+    progress.step(&what, 0, total_bytes);
     while let Some(merged) = merge.next_record()? {
         recovery.records += 1;
         let pos = merged.record.pos.0;
         read.entry(merged.thread.0).or_insert((pos, pos)).1 = pos;
         if recovery.records.is_multiple_of(REPORT_EVERY) {
             let done = read.values().map(|(begin, now)| now - begin).sum();
-            progress.step("recovery: redo applied", done, total_bytes);
+            progress.step(&what, done, total_bytes);
         }
         let mut since = own.start;
         if merged.thread == own.thread {

@@ -3,7 +3,8 @@
 
 use super::HeldFiles;
 use super::own_log::OpenLog;
-use crate::{Progress, Result};
+use crate::Result;
+use crate::progress::{self, Progress};
 use block::{LogPos, Op};
 use cache::{Cache, CheckpointClient, RecordHeader, Writer, WriterConfig};
 use redo::Redo;
@@ -57,8 +58,7 @@ impl Running {
         // A checkpoint writes the blocks that were changed before the log's end. Blocks count as
         // changed at the thread's start, so the end must be beyond the start.
         cache.mark(RecordHeader::NONE, Op::ActiveTransactions, &[], |_, _| ());
-        progress.step("recovery: blocks to write", 0, cache.dirty_frames() as u64);
-        cache.checkpoint()?;
+        progress::checkpoint(cache, "recovery: blocks written", progress)?;
         assert!(
             cache.dirty_frames() == 0,
             "invariant: nobody changes blocks during recovery"

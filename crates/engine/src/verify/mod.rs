@@ -93,9 +93,14 @@ fn check(
             }
         }
     }
-    for table in tables(engine)? {
-        progress.step("indexes compared with their tables", 0, 0);
-        if let Err(e) = compare(engine, &table, problem) {
+    let tables = tables(engine)?;
+    for (done, table) in tables.iter().enumerate() {
+        progress.step(
+            "tables compared with their indexes",
+            done as u64,
+            tables.len() as u64,
+        );
+        if let Err(e) = compare(engine, table, problem) {
             problem(format!(
                 "object {} cannot be compared with its indexes: {e}",
                 table.object.0

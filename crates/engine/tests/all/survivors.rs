@@ -54,7 +54,7 @@ impl HeldUp {
 
 impl Progress for HeldUp {
     fn step(&self, what: &str, _: u64, _: u64) {
-        if what != "recovery: redo applied" {
+        if !what.starts_with("recovery: redo of ") {
             return;
         }
         let mut at = self.at.lock();
