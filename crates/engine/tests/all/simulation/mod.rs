@@ -23,6 +23,7 @@ mod lone;
 mod met;
 mod mix;
 mod node;
+mod reasons;
 mod scenario;
 mod shared;
 mod splits;
@@ -276,6 +277,30 @@ fn one_session_beside_four_of_another_instance_gets_its_share() {
     let mut deciding = Case::all(2).filter(Case::is_beside_the_many);
     let noticed = deciding.any(|case| !seen(1, unfair, case).is_fair());
     assert!(noticed, "rows that go to the fastest keep nobody away");
+}
+
+/// A session does not wait for a transaction that has given back what the session wants.
+#[test]
+fn waits_end_with_their_reasons() {
+    let seen = |seed, planted| {
+        let options = seam::sim::Options {
+            planted,
+            ..seam::sim::Options::new(seed)
+        };
+        seam::sim::run(options, move || reasons::run(seed)).result
+    };
+    let from = number("BRAID_SIM_FROM", 1);
+    let seeds = from..from + number("BRAID_SIM_REASONS", 12);
+    let mut waits = 0;
+    for seed in seeds {
+        let seen = seen(seed, None);
+        assert!(seen.is_right(), "seed {seed}: {seen:?}");
+        waits += seen.waits;
+    }
+    assert!(waits > 100, "sessions met {waits} times only");
+    let silent = Some("a rollback to a savepoint tells nobody");
+    let noticed = (1..13).any(|seed| !seen(seed, silent).is_right());
+    assert!(noticed, "waits for what nobody has are not noticed");
 }
 
 #[test]
