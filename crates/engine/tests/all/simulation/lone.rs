@@ -1,5 +1,6 @@
-//! Four sessions of one instance, or of each of two, keep a row by turns, and one of another
-//! instance wants it: what that one gets of its share, and how long it waits at most.
+//! Four sessions of one instance, or of each of two, keep a row or a unique key by turns, and one
+//! of another instance wants it: what that one gets of its share, and how long it waits at most. A
+//! key is kept by a row that is put and rolled back.
 //!
 //! A case says where the one is, whose sessions change other rows of the row's block meanwhile, and
 //! who masters the block. How fast the network and the disk are is drawn from a seed.
@@ -28,10 +29,14 @@ const MANY: usize = 4;
 const BESIDE: i64 = 2;
 /// The row that is wanted. Sessions beside have rows of their own.
 const WANTED: i64 = 0;
+/// The key that is wanted.
+const KEY: i64 = 100;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub instances: u16,
+    /// Whether a key is wanted, not a row.
+    pub key: bool,
     /// The instance of the one.
     pub lone: u16,
     /// The instances whose sessions change other rows of the block, as bits by their numbers.
@@ -42,12 +47,13 @@ pub struct Case {
 
 impl Case {
     /// All cases of so many instances.
-    pub fn all(instances: u16) -> impl Iterator<Item = Case> {
+    pub fn all(instances: u16, key: bool) -> impl Iterator<Item = Case> {
         let numbers = move || 1..=instances;
         let every = move |lone| (0..1u16 << instances).map(move |bits| (lone, bits << 1));
         numbers().flat_map(every).flat_map(move |(lone, beside)| {
             numbers().map(move |master| Case {
                 instances,
+                key,
                 lone,
                 beside,
                 master,
@@ -163,7 +169,11 @@ fn live(world: &Arc<World>, instance: u16) {
         let (world, engine) = (world.clone(), engine.clone());
         sessions.push(seam::thread::spawn(move || {
             while seam::now() < until {
-                let waited = change(&world, &engine, WANTED, (!is_lone).then_some(KEPT));
+                let kept = (!is_lone).then_some(KEPT);
+                let waited = match world.case.key {
+                    true => put(&world, &engine, kept),
+                    false => change(&world, &engine, WANTED, kept),
+                };
                 world.changes[0].fetch_add(1, SeqCst);
                 if is_lone {
                     world.changes[1].fetch_add(1, SeqCst);
@@ -220,5 +230,22 @@ fn change(world: &World, engine: &Arc<Engine>, id: i64, keep: Option<Duration>) 
         pause(time);
     }
     s.commit().expect("a commit");
+    waited
+}
+
+/// Puts a row with the key, keeps it for a while, and rolls back. Returns how long it took to get
+/// the key.
+fn put(world: &World, engine: &Arc<Engine>, keep: Option<Duration>) -> Duration {
+    let mut s = engine.session().expect("a session");
+    let began = seam::now();
+    s.begin(Isolation::ReadCommitted).expect("it begins");
+    s.insert(&world.table, &row(KEY, 0, "x"))
+        .expect("nobody commits the key");
+    let waited = seam::elapsed(began);
+    s.end_statement();
+    if let Some(time) = keep {
+        pause(time);
+    }
+    s.rollback().expect("it rolls back");
     waited
 }

@@ -257,6 +257,8 @@ fn sessions_of_all_instances_get_a_row_in_turn() {
 /// beside and whoever masters the block. If rows went to the fastest, work beside at the instance
 /// of the four would keep the one away. `BRAID_SIM_LONE` is the number of seeds for each case,
 /// `BRAID_SIM_INSTANCES` that of instances: with three there are four sessions on each of two.
+///
+/// With `BRAID_SIM_KEY=1` a unique key is wanted, and the test fails: keys have no turns.
 #[test]
 fn one_session_beside_four_of_another_instance_gets_its_share() {
     let seen = |seed, planted, case| {
@@ -267,14 +269,16 @@ fn one_session_beside_four_of_another_instance_gets_its_share() {
         seam::sim::run(options, move || lone::run(seed, case)).result
     };
     let from = number("BRAID_SIM_FROM", 1);
-    for case in Case::all(number("BRAID_SIM_INSTANCES", 2) as u16) {
+    let instances = number("BRAID_SIM_INSTANCES", 2) as u16;
+    let key = number("BRAID_SIM_KEY", 0) == 1;
+    for case in Case::all(instances, key) {
         for seed in from..from + number("BRAID_SIM_LONE", 1) {
             let seen = seen(seed, None, case);
             assert!(seen.is_fair(), "seed {seed}, {case:?}: {seen:?}");
         }
     }
     let unfair = Some("rows go to the fastest");
-    let mut deciding = Case::all(2).filter(Case::is_beside_the_many);
+    let mut deciding = Case::all(2, false).filter(Case::is_beside_the_many);
     let noticed = deciding.any(|case| !seen(1, unfair, case).is_fair());
     assert!(noticed, "rows that go to the fastest keep nobody away");
 }
