@@ -1,37 +1,50 @@
 #!/usr/bin/env python3
 """Who gets a row that sessions of two instances want.
 
-    bench/fair.py --binary target/release/braid [--base OLD-BINARY] [--only row,rows] [--seconds 10] [--rounds 3]
+    bench/fair.py --binary target/release/braid [--base OLD-BINARY] [--only row,rows,uniform] [--seconds 10] [--rounds 3] [--history]
+                  [--beside many,lone,both]
 
-row   One row. Four clients on instance 1 change it in transactions of 10 ms, one on instance 2 changes it in transactions of one statement. Told: what
-      the one on instance 2 gets of its share, which is a fifth of all transactions, and the longest time that it waited for one. Then with the sides changed.
-rows  100 rows side by side, four clients on each instance change one of them in each transaction. Told: transactions a second, the 99th percentile of
-      their times, and what the slowest client gets of the mean. With --base each figure stands beside the program's of before, in turn.
+row      One row. Four clients on instance 1 change it in transactions of 10 ms, one on instance 2 changes it in transactions of one statement. Told:
+         what the one on instance 2 gets of its share, which is a fifth of all transactions, and the longest time that it waited for one. Then with the
+         sides changed.
+rows     100 rows side by side, four clients on each instance change one of them in each transaction. Told: transactions a second, the 99th percentile
+         of their times, and what the slowest client gets of the mean. With --base each figure stands beside the program's of before, in turn.
+uniform  The same with 100,000 rows.
 
-From pgbench's log of each client. Needs pgbench, psql.
+--history    Before anything is measured tables are filled, changed by both instances and dropped, and each instance is killed under load and recovered.
+--beside     `row` is measured again while two clients change other rows of the row's block and two others rows of a large table: on the instance of the
+             four (many), on that of the one (lone), or on both. Where they are decides what the one got before rows had turns.
+
+Each round has its row in another table, so it is in another block, whose master is drawn by its number. From pgbench's log of each client. Needs
+pgbench, psql.
 """
 import argparse
+import os
 import pathlib
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
+import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from bench import ROOT  # noqa: E402
 from cluster import Cluster  # noqa: E402
 
-SLOW = "begin;\nupdate t set v = v + 1 where id = 1;\n\\sleep 10 ms\ncommit;\n"
-QUICK = "update t set v = v + 1 where id = 1;\n"
-ANY = "\\set k random(1, 100)\nupdate t set v = v + 1 where id = :k;\n"
+SLOW = "begin;\nupdate {t} set v = v + 1 where id = 1;\n\\sleep 10 ms\ncommit;\n"
+QUICK = "update {t} set v = v + 1 where id = 1;\n"
+ANY = "\\set k random({low}, {high})\nupdate {t} set v = v + 1 where id = :k;\n"
+# Tables of 100 rows, one for each round in turn, and one of many rows.
+SMALL, LARGE, LARGE_ROWS = [f"t{n}" for n in range(8)], "large", 100_000
 
 
 class Clients:
     """pgbench on one instance, with a log of each client's transactions."""
 
-    def __init__(self, cluster, k, work, script, clients, seconds):
-        self.dir = work / f"on{k}"
+    def __init__(self, cluster, k, work, script, clients, seconds, name=""):
+        self.dir = work / f"on{k}{name}"
         shutil.rmtree(self.dir, ignore_errors=True)
         self.dir.mkdir(parents=True)
         (self.dir / "script.sql").write_text(script)
@@ -54,28 +67,84 @@ class Clients:
         return times
 
 
-def row(cluster, work, seconds):
+def make_history(cluster, work):
+    """What a database has behind it: tables that came and went, changes by either instance, and the death of each."""
+    for n in range(6):
+        cluster.psql(1 + n % 2, f"create table gone{n} (id int primary key, v int, pad text); create index on gone{n} (v)")
+        cluster.psql(1 + n % 2, f"insert into gone{n} select i, 0, repeat('x', 100) from generate_series(1, 5000) i")
+        cluster.psql(2 - n % 2, f"update gone{n} set v = v + id; delete from gone{n} where id % 3 = 0")
+        if n % 2 == 0:
+            cluster.psql(2 - n % 2, f"drop table gone{n}")
+    for k in (1, 2):
+        pid = cluster.pids()[k - 1]
+        load = [Clients(cluster, on, work, ANY.format(t=LARGE, low=1, high=LARGE_ROWS), 4, 3, "-history") for on in (1, 2)]
+        time.sleep(1.5)
+        os.kill(pid, signal.SIGKILL)
+        for side in load:
+            side.process.communicate()
+        while cluster.pids()[k - 1] in (pid, None) or not answers(cluster, k):
+            time.sleep(0.1)
+    for n in (1, 3, 5):
+        cluster.psql(1, f"drop table gone{n}")
+
+
+def answers(cluster, k):
+    return subprocess.run(["psql", "-X", "-q", "-d", cluster.url(k), "-c", "select 1"], capture_output=True).returncode == 0
+
+
+def work_beside(cluster, work, table, instances, args):
+    """Clients that change other rows while the row's are measured."""
+    scripts = {"block": ANY.format(t=table, low=2, high=100), "large": ANY.format(t=LARGE, low=1, high=LARGE_ROWS)}
+    return [Clients(cluster, k, work, script, 2, args.seconds, f"-beside-{name}") for k in instances for name, script in scripts.items()]
+
+
+def row(cluster, work, n, args):
     found = {}
-    for many, one in ((1, 2), (2, 1)):
-        four, single = Clients(cluster, many, work, SLOW, 4, seconds), Clients(cluster, one, work, QUICK, 1, seconds)
-        four, single = four.times(), single.times()[0]
-        total = sum(len(t) for t in four.values()) + len(single)
-        found[f"the one on instance {one}, of its share"] = len(single) / (total / 5)
-        found[f"the one on instance {one}, longest wait, s"] = max(single, default=seconds * 1e6) / 1e6
-        found[f"the slowest of four on instance {many}, of its share"] = min(len(t) for t in four.values()) / (total / 5)
+    for beside in ["", *args.beside]:
+        for many, one in ((1, 2), (2, 1)):
+            said = f", beside work on {beside}" if beside else ""
+            instances = {"": [], "many": [many], "lone": [one], "both": [many, one]}[beside]
+            for what, value in row_once(cluster, work, SMALL[n % len(SMALL)], (many, one), instances, args).items():
+                found[f"{what} on instance {one}{said}"] = value
     return found
 
 
-def rows(cluster, work, seconds):
-    sides = [Clients(cluster, k, work, ANY, 4, seconds) for k in (1, 2)]
+def row_once(cluster, work, table, where, instances, args):
+    beside = work_beside(cluster, work, table, instances, args)
+    scripts, counts = [SLOW.format(t=table), QUICK.format(t=table)], [4, 1]
+    clients = [Clients(cluster, k, work, script, count, args.seconds) for k, script, count in zip(where, scripts, counts)]
+    four, single = (c.times() for c in clients)
+    single = single[0]
+    for side in beside:
+        side.times()
+    total = sum(len(t) for t in four.values()) + len(single)
+    return {
+        "share of the one": len(single) / (total / 5),
+        "longest wait, s, of the one": max(single, default=args.seconds * 1e6) / 1e6,
+        "least share of the four, the one": min(len(t) for t in four.values()) / (total / 5),
+        "longest wait, s, of the four, the one": max((max(t, default=args.seconds * 1e6) for t in four.values())) / 1e6,
+    }
+
+
+def of_all(cluster, work, args, table, rows):
+    script = ANY.format(t=table, low=1, high=rows)
+    sides = [Clients(cluster, k, work, script, 4, args.seconds) for k in (1, 2)]
     clients = [t for side in sides for t in side.times().values()]
     everything = sorted(t for client in clients for t in client)
     mean = len(everything) / len(clients)
     return {
-        "transactions a second": len(everything) / seconds,
+        "transactions a second": len(everything) / args.seconds,
         "99th percentile, ms": everything[int(len(everything) * 0.99)] / 1000,
         "slowest client, of the mean": min(len(t) for t in clients) / mean,
     }
+
+
+def rows(cluster, work, n, args):
+    return of_all(cluster, work, args, SMALL[n % len(SMALL)], 100)
+
+
+def uniform(cluster, work, n, args):
+    return of_all(cluster, work, args, LARGE, LARGE_ROWS)
 
 
 def main():
@@ -85,11 +154,13 @@ def main():
     p.add_argument("--only", default="row,rows")
     p.add_argument("--seconds", type=int, default=10)
     p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--history", action="store_true")
+    p.add_argument("--beside", type=lambda text: text.split(","), default=[])
     p.add_argument("--port", type=int, default=7600, help="the first of some hundred ports")
     p.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp/braid-fair"))
     p.add_argument("--braid-arg", action="append", default=[], help="passed on to `braid up`")
     args = p.parse_args()
-    kinds = {"row": row, "rows": rows}
+    kinds = {"row": row, "rows": rows, "uniform": uniform}
     shutil.rmtree(args.work, ignore_errors=True)
     args.work.mkdir(parents=True)
     programs = {"now": args.binary, **({"before": args.base} if args.base else {})}
@@ -97,8 +168,13 @@ def main():
     try:
         for n, (name, binary) in enumerate(programs.items()):
             cluster = clusters[name] = Cluster(binary, args.work, name, 2, args.port + 50 * n, args.braid_arg)
-            cluster.psql(1, "create table t (id int primary key, v int not null)")
-            cluster.psql(1, "insert into t select i, 0 from generate_series(1, 100) i")
+            cluster.psql(1, f"create table {LARGE} (id int primary key, v int not null)")
+            cluster.psql(1, f"insert into {LARGE} select i, 0 from generate_series(1, {LARGE_ROWS}) i")
+            if args.history:
+                make_history(cluster, args.work / f"history-{name}")
+            for table in SMALL:
+                cluster.psql(1, f"create table {table} (id int primary key, v int not null)")
+                cluster.psql(1, f"insert into {table} select i, 0 from generate_series(1, 100) i")
         print("| work | figure | " + " | ".join(clusters) + " | rounds |")
         print("|---|---|" + "---|" * (len(clusters) + 1))
         for kind in args.only.split(","):
@@ -108,7 +184,7 @@ def main():
             for n in range(args.rounds):
                 order = list(clusters) if n % 2 == 0 else list(reversed(clusters))
                 for name in order:
-                    found[name].append(kinds[kind](clusters[name], args.work / f"clients-{name}", args.seconds))
+                    found[name].append(kinds[kind](clusters[name], args.work / f"clients-{name}", n, args))
             for what in found["now"][0]:
                 medians = [f"{statistics.median(r[what] for r in found[name]):.2f}" for name in clusters]
                 each = "; ".join(f"{name} " + "/".join(f"{r[what]:.2f}" for r in found[name]) for name in clusters)

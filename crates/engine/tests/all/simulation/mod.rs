@@ -19,9 +19,11 @@ mod events;
 mod families;
 mod guard;
 mod keys;
+mod lone;
 mod met;
 mod mix;
 mod node;
+mod reasons;
 mod scenario;
 mod shared;
 mod splits;
@@ -30,6 +32,7 @@ mod turns;
 mod wide;
 mod work;
 
+use lone::Case;
 use scenario::Canary;
 use std::io::Read;
 use std::process::{Child, Stdio};
@@ -248,6 +251,60 @@ fn sessions_of_all_instances_get_a_row_in_turn() {
     let unfair = Some("rows go to the fastest");
     let noticed = (1..13).any(|seed| !seen(seed, unfair).is_fair());
     assert!(noticed, "rows that go to the fastest overtake nobody");
+}
+
+/// One session beside four of another instance gets its share of a row, wherever there is work
+/// beside and whoever masters the block. If rows went to the fastest, work beside at the instance
+/// of the four would keep the one away. `BRAID_SIM_LONE` is the number of seeds for each case,
+/// `BRAID_SIM_INSTANCES` that of instances: with three there are four sessions on each of two.
+///
+/// With `BRAID_SIM_KEY=1` a unique key is wanted, and the test fails: keys have no turns.
+#[test]
+fn one_session_beside_four_of_another_instance_gets_its_share() {
+    let seen = |seed, planted, case| {
+        let options = seam::sim::Options {
+            planted,
+            ..seam::sim::Options::new(seed)
+        };
+        seam::sim::run(options, move || lone::run(seed, case)).result
+    };
+    let from = number("BRAID_SIM_FROM", 1);
+    let instances = number("BRAID_SIM_INSTANCES", 2) as u16;
+    let key = number("BRAID_SIM_KEY", 0) == 1;
+    for case in Case::all(instances, key) {
+        for seed in from..from + number("BRAID_SIM_LONE", 1) {
+            let seen = seen(seed, None, case);
+            assert!(seen.is_fair(), "seed {seed}, {case:?}: {seen:?}");
+        }
+    }
+    let unfair = Some("rows go to the fastest");
+    let mut deciding = Case::all(2, false).filter(Case::is_beside_the_many);
+    let noticed = deciding.any(|case| !seen(1, unfair, case).is_fair());
+    assert!(noticed, "rows that go to the fastest keep nobody away");
+}
+
+/// A session does not wait for a transaction that has given back what the session wants.
+#[test]
+fn waits_end_with_their_reasons() {
+    let seen = |seed, planted| {
+        let options = seam::sim::Options {
+            planted,
+            ..seam::sim::Options::new(seed)
+        };
+        seam::sim::run(options, move || reasons::run(seed)).result
+    };
+    let from = number("BRAID_SIM_FROM", 1);
+    let seeds = from..from + number("BRAID_SIM_REASONS", 12);
+    let mut waits = 0;
+    for seed in seeds {
+        let seen = seen(seed, None);
+        assert!(seen.is_right(), "seed {seed}: {seen:?}");
+        waits += seen.waits;
+    }
+    assert!(waits > 100, "sessions met {waits} times only");
+    let silent = Some("a rollback to a savepoint tells nobody");
+    let noticed = (1..13).any(|seed| !seen(seed, silent).is_right());
+    assert!(noticed, "waits for what nobody has are not noticed");
 }
 
 #[test]
