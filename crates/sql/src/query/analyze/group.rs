@@ -197,8 +197,14 @@ impl Clause<'_> {
         let ordered = f.within_group.iter().map(|key| &key.expr);
         let args = self.plain_args(&list.args)?.into_iter().chain(ordered);
         let types = args
-            .map(|e| Ok(binder.expr(e)?.ty.name()))
+            .map(|e| Ok(binder.expr(e)?.ty))
             .collect::<Result<Vec<_>>>()?;
+        if aggregate::find(name, &types).is_some() {
+            let message =
+                format!("{name} is not an ordered-set aggregate, so it cannot have WITHIN GROUP");
+            return Ok(Error::new("42809", message));
+        }
+        let types: Vec<&str> = types.iter().map(|ty| ty.name()).collect();
         let message = format!("function {name}({}) does not exist", types.join(", "));
         Ok(Error::new("42883", message).hint(hint))
     }
