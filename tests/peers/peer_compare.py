@@ -68,13 +68,21 @@ def success_differs(ours, theirs, statement):
     return rows_differ(ours, theirs, sql_text.order_by(statement))
 
 
+def error_differs(ours, theirs):
+    """What differs in two errors of one SQLSTATE; nothing if they are the same."""
+    for part in ("message", "position", "hint"):
+        if getattr(ours, part) != getattr(theirs, part):
+            return part
+    return ""
+
+
 def verdict(ours, theirs, statement):
     """(kind, what differs) of Braid's answer and PostgreSQL's."""
     if ours.kind in (HANG, CRASH):
         return ours.kind, ours.message
     if ours.kind == "error":
         if theirs.kind == "error" and ours.sqlstate == theirs.sqlstate:
-            return SAME_ERROR, "" if ours.message == theirs.message else "message"
+            return SAME_ERROR, error_differs(ours, theirs)
         if ours.sqlstate == "0A000":
             return REFUSED, ""
         if ours.sqlstate == "57014" and theirs.kind != HANG:

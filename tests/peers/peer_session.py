@@ -27,6 +27,7 @@ class Answer:
     sqlstate: str = ""
     message: str = ""
     position: str = ""
+    hint: str = ""
 
     def succeeded(self):
         return self.kind in ("rows", "done")
@@ -54,6 +55,7 @@ def error_of(result):
         sqlstate=get(codes.SQLSTATE),
         message=get(codes.MESSAGE_PRIMARY),
         position=get(codes.STATEMENT_POSITION),
+        hint=get(codes.MESSAGE_HINT),
     )
 
 

@@ -214,6 +214,11 @@ def reason_of(verdict, known):
     return None
 
 
+def detail(what, answer):
+    """What an error says beside its message, if it is that which differs."""
+    return f" [{getattr(answer, what) or 'none'}]" if what in ("position", "hint") else ""
+
+
 def show(verdict, reason):
     note = f" ({verdict.what})" if verdict.what else ""
     print(f"  -- {verdict.file}.sql:{verdict.line}: {verdict.kind}{note}")
@@ -221,8 +226,9 @@ def show(verdict, reason):
     if reason:
         print(f"  -- known: {reason}")
     if verdict.braid:
-        print("  -- Braid:      " + str(verdict.braid).replace("\n", "\n  --             "))
-        print("  -- PostgreSQL: " + str(verdict.postgres).replace("\n", "\n  --             "))
+        for name, answer in (("Braid:      ", verdict.braid), ("PostgreSQL: ", verdict.postgres)):
+            words = str(answer).replace("\n", "\n  --             ")
+            print(f"  -- {name}{words}{detail(verdict.what, answer)}")
 
 
 def line_of(name, verdicts, seconds):
@@ -239,8 +245,8 @@ def report(name, verdicts, seconds, options, known):
         reason = reason_of(verdict, known) if verdict.kind in BAD else None
         if verdict.kind in BAD and not reason:
             unknown.append(verdict)
-        message = verdict.what == "message" and "message" in options.show
-        if message or verdict.kind in options.show or verdict.file in options.show:
+        told = verdict.kind == "same error" and verdict.what in options.show
+        if told or verdict.kind in options.show or verdict.file in options.show:
             show(verdict, reason)
     return unknown
 
@@ -265,7 +271,7 @@ def read_options():
     parser.add_argument("--check-runner", action="store_true", help="PostgreSQL on both sides")
     parser.add_argument("--braid-options", nargs="*", default=[], help="for `braid instance`")
     parser.add_argument("--postgres", default="/usr/lib/postgresql/15/bin", help="its programs")
-    parser.add_argument("--show", default="", help="kinds to print, by commas; also: message")
+    parser.add_argument("--show", default="", help="kinds to print, by commas; of errors that are the same also: message, position, hint")
     parser.add_argument("--json", type=Path, help="where all verdicts are written")
     parser.add_argument("--statement-seconds", type=int, default=20)
     options = parser.parse_args()

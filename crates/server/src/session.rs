@@ -358,12 +358,17 @@ impl<'r> Session<'r> {
         if pieces.len() > 1 {
             self.sql.begin_multi();
         }
-        self.run_pieces(&pieces, output)
+        self.run_pieces(Some(&text), &pieces, output)
     }
 
     /// Runs the statements of a Query until its end, an error, or a COPY FROM STDIN, which takes
-    /// over.
-    fn run_pieces(&mut self, pieces: &[&str], output: &mut Output) -> Handled {
+    /// over. Positions of errors are told in the whole message, if it is still there.
+    fn run_pieces(
+        &mut self,
+        message: Option<&str>,
+        pieces: &[&str],
+        output: &mut Output,
+    ) -> Handled {
         for (i, piece) in pieces.iter().enumerate() {
             self.go_on(output)?;
             self.set_up_connection();
@@ -374,7 +379,13 @@ impl<'r> Session<'r> {
                     self.begin_copy(copy, Some(rest.collect()), output);
                     return self.send(output);
                 }
-                Err(error) => return self.end_query(Some(error), output),
+                Err(error) => {
+                    let error = match message {
+                        Some(message) => error.within(message, piece),
+                        None => error,
+                    };
+                    return self.end_query(Some(error), output);
+                }
             }
         }
         self.end_query(None, output)
@@ -500,7 +511,7 @@ impl<'r> Session<'r> {
             (Ok(tag), Some(rest)) => {
                 self.complete(tag, output);
                 let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
-                self.run_pieces(&rest, output)
+                self.run_pieces(None, &rest, output)
             }
             (Ok(tag), None) => {
                 self.complete(tag, output);

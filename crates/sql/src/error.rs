@@ -4,7 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use sqlparser::ast;
 use txn::Ring;
+
+use crate::place::Place;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -22,6 +25,8 @@ pub struct Fields {
     pub context: Option<String>,
     /// Character in the statement's text, from 1.
     pub position: Option<u32>,
+    /// The same while only the syntax tree is at hand; [`Error::located`] makes the position of it.
+    place: Option<Place>,
     /// Relation, column and constraint that the error is about, for clients that show them.
     pub table: Option<String>,
     pub column: Option<String>,
@@ -42,6 +47,7 @@ impl Error {
             hint: None,
             context: None,
             position: None,
+            place: None,
             table: None,
             column: None,
             constraint: None,
@@ -70,8 +76,69 @@ impl Error {
         self.0.hint = Some(hint.into());
         self
     }
+    pub(crate) fn hint_if_any(mut self, hint: Option<String>) -> Error {
+        self.0.hint = hint;
+        self
+    }
     pub fn at(mut self, position: u32) -> Error {
         self.0.position.get_or_insert(position);
+        self
+    }
+    /// Where it is in the syntax tree, unless something more precise is known already.
+    pub(crate) fn placed(mut self, place: Option<Place>) -> Error {
+        if self.0.position.is_none() && self.0.place.is_none() {
+            self.0.place = place;
+        }
+        self
+    }
+    pub(crate) fn at_name(self, name: &ast::ObjectName) -> Error {
+        self.placed(Place::of_name(name))
+    }
+    pub(crate) fn at_expr(self, e: &ast::Expr) -> Error {
+        self.placed(Place::of_expr(e))
+    }
+    /// The place of what an expression says wrong. Errors of its evaluation have none.
+    pub(crate) fn in_expr(mut self, e: &ast::Expr) -> Error {
+        if let Some(Place::Literal(value)) = &self.0.place {
+            if let Some(place) = Place::of_literal_in(e, value) {
+                self.0.place = Some(place);
+            }
+            return self;
+        }
+        match self.sqlstate() {
+            "42883" | "42725" | "42846" => self.placed(Place::of_node(e)),
+            "42501" => self,
+            state if state.starts_with("42") || state == "0A000" => self.at_expr(e),
+            _ => self,
+        }
+    }
+    /// The place of a column that is not grouped, in the query that it stands in.
+    pub(crate) fn in_select(mut self, select: &ast::Select, order: Option<&ast::OrderBy>) -> Error {
+        if let Some(Place::Column { table, name }) = &self.0.place {
+            self.0.place = Place::of_column_in(select, order, table, name);
+        }
+        self
+    }
+    /// With the position in the text that its place was taken from.
+    pub(crate) fn located(mut self, sql: &str) -> Error {
+        if let Some(position) = self.0.place.take().and_then(|place| place.position(sql)) {
+            self.0.position.get_or_insert(position);
+        }
+        self
+    }
+    /// Of a piece of a message: its position is counted in the whole.
+    pub fn within(self, message: &str, piece: &str) -> Error {
+        let begins = (piece.as_ptr() as usize).checked_sub(message.as_ptr() as usize);
+        match begins.and_then(|byte| message.get(..byte)) {
+            Some(before) => self.moved(before.chars().count() as u32),
+            None => self,
+        }
+    }
+    /// Of a text that begins so many characters later than was thought.
+    pub(crate) fn moved(mut self, characters: u32) -> Error {
+        if let Some(position) = &mut self.0.position {
+            *position += characters;
+        }
         self
     }
     pub fn table(mut self, name: impl Into<String>) -> Error {

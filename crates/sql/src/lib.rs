@@ -25,6 +25,7 @@ mod orders;
 pub mod params;
 mod parse;
 pub mod pgtype;
+mod place;
 mod plan;
 mod plan_cache;
 pub mod prepared;

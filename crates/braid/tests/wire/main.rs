@@ -4,5 +4,6 @@
 mod contact;
 mod hostile;
 mod literals;
+mod positions;
 mod protocol;
 mod transactions;

@@ -118,6 +118,9 @@ impl Binder<'_> {
         if candidates.is_empty() && functions::find(name).is_some() {
             return self.catalog_call(name, args);
         }
+        if let (true, Some(ty), [arg]) = (candidates.is_empty(), type_called(name), &args[..]) {
+            return self.coerce(arg.clone(), ty, -1, CastContext::Explicit);
+        }
         for (at, arg) in args.iter_mut().enumerate() {
             if candidates
                 .iter()
@@ -217,6 +220,25 @@ fn letter(e: Expr) -> Expr {
         branches: vec![(e.clone(), text("t")), (Expr::Not(Box::new(e)), text("f"))],
         otherwise: None,
     }
+}
+
+/// The type whose name a function has: such a call is a cast.
+fn type_called(name: &str) -> Option<SqlType> {
+    Some(match name {
+        "bool" => SqlType::Bool,
+        "int2" => SqlType::Int2,
+        "int4" => SqlType::Int4,
+        "int8" => SqlType::Int8,
+        "float4" => SqlType::Float4,
+        "float8" => SqlType::Float8,
+        "numeric" => SqlType::Numeric,
+        "text" => SqlType::Text,
+        "varchar" => SqlType::Varchar,
+        "date" => SqlType::Date,
+        "timestamp" => SqlType::Timestamp,
+        "timestamptz" => SqlType::TimestampTz,
+        _ => return None,
+    })
 }
 
 /// The overload that takes the arguments with the fewest conversions; among equals the first.

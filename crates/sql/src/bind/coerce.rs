@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::expr::cast::{CastContext, castable};
 use crate::expr::func::NoCalls;
 use crate::expr::{Cast, Conversion, Env, Expr};
+use crate::place::Place;
 use crate::types::SqlType;
 
 impl Binder<'_> {
@@ -61,7 +62,12 @@ impl Binder<'_> {
             typmod,
             how,
         };
-        let expr = fold(Expr::Cast(cast, Box::new(value.expr)))?;
+        let literal = match (&value.expr, value.ty) {
+            (Expr::Const(Datum::Text(text)), SqlType::Unknown) => Some(text.clone()),
+            _ => None,
+        };
+        let expr = fold(Expr::Cast(cast, Box::new(value.expr)))
+            .map_err(|e| e.placed(literal.map(Place::Literal)))?;
         Ok(Typed {
             expr,
             ty: to,

@@ -41,6 +41,10 @@ impl Drop for Depth {
 impl Binder<'_> {
     pub fn expr(&self, e: &ast::Expr) -> Result<Typed> {
         let _depth = Depth::enter()?;
+        self.node(e).map_err(|error| error.in_expr(e))
+    }
+
+    fn node(&self, e: &ast::Expr) -> Result<Typed> {
         if let Some(groups) = self.groups
             && let Some(column) = groups.lookup(e)?
         {
@@ -115,6 +119,12 @@ impl Binder<'_> {
                 true,
                 *negated,
             ),
+            ast::Expr::SimilarTo {
+                negated,
+                expr,
+                pattern,
+                escape_char,
+            } => self.similar_to(expr, pattern, escape_char.as_ref(), *negated),
             ast::Expr::Case {
                 operand,
                 conditions,
@@ -188,6 +198,7 @@ impl Binder<'_> {
 
     pub fn condition(&self, e: &ast::Expr) -> Result<Expr> {
         self.boolean(self.expr(e)?, self.clause)
+            .map_err(|error| error.in_expr(e))
     }
 
     fn value(&self, v: &Value) -> Result<Typed> {
@@ -320,7 +331,8 @@ impl Binder<'_> {
         };
         let mut bound = Vec::with_capacity(terms.len());
         for term in terms.into_iter().rev() {
-            bound.push(self.boolean(self.expr(term)?, name)?);
+            let operand = self.boolean(self.expr(term)?, name);
+            bound.push(operand.map_err(|error| error.in_expr(term))?);
         }
         Ok(Typed::new(
             if *op == BinaryOperator::And {
@@ -466,7 +478,8 @@ impl Binder<'_> {
                     left.ty.name(),
                     right.ty.name()
                 ),
-            ));
+            )
+            .hint("No operator matches the given name and argument types. You might need to add explicit type casts."));
         }
         let left = self.coerce(left, SqlType::Text, -1, CastContext::Assignment)?;
         let right = self.coerce(right, SqlType::Text, -1, CastContext::Assignment)?;
@@ -479,7 +492,8 @@ impl Binder<'_> {
     fn unary(&self, op: &UnaryOperator, e: &ast::Expr) -> Result<Typed> {
         match op {
             UnaryOperator::Not => {
-                let operand = self.boolean(self.expr(e)?, "NOT")?;
+                let operand = self.boolean(self.expr(e)?, "NOT");
+                let operand = operand.map_err(|error| error.in_expr(e))?;
                 Ok(Typed::new(Expr::Not(Box::new(operand)), SqlType::Bool))
             }
             UnaryOperator::Plus => self.expr(e),
@@ -519,7 +533,8 @@ impl Binder<'_> {
             return Err(Error::new(
                 "42883",
                 format!("operator does not exist: - {}", operand.ty.name()),
-            ));
+            )
+            .hint("No operator matches the given name and argument type. You might need to add an explicit type cast."));
         }
         Ok(Typed::new(
             fold(Expr::Negate(Box::new(operand.expr)))?,

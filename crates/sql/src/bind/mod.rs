@@ -10,6 +10,7 @@ mod interval;
 pub mod names;
 pub mod parts;
 mod predicate;
+pub mod similar;
 
 use std::cell::RefCell;
 
@@ -118,10 +119,18 @@ impl Scope {
                 "42P01",
                 format!("missing FROM-clause entry for table \"{t}\""),
             ),
-            Some(t) => Error::new("42703", format!("column {t}.{name} does not exist")),
+            Some(t) => Error::new("42703", format!("column {t}.{name} does not exist"))
+                .hint_if_any(self.similar(table, name)),
             None if self.has_table(name) => Error::unsupported(format!("the whole row {name}")),
-            None => Error::new("42703", format!("column \"{name}\" does not exist")),
+            None => Error::new("42703", format!("column \"{name}\" does not exist"))
+                .hint_if_any(self.similar(table, name)),
         })
+    }
+
+    fn similar(&self, table: Option<&str>, name: &str) -> Option<String> {
+        let columns = self.columns.iter();
+        let columns = columns.map(|c| (c.table.as_str(), c.name.as_str()));
+        similar::hint(columns, table, name)
     }
 }
 

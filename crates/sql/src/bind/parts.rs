@@ -13,6 +13,13 @@ const MAX_CHARACTERS: u64 = 10_485_760;
 
 /// A type name with its modifier.
 pub fn data_type(ty: &DataType) -> Result<(SqlType, i32)> {
+    known_type(ty).map_err(|e| match ty {
+        DataType::Custom(name, _) => e.at_name(name),
+        _ => e,
+    })
+}
+
+fn known_type(ty: &DataType) -> Result<(SqlType, i32)> {
     Ok(match ty {
         DataType::Bool | DataType::Boolean => (SqlType::Bool, -1),
         DataType::SmallInt(None) | DataType::Int2(None) => (SqlType::Int2, -1),

@@ -226,6 +226,22 @@ impl Binder<'_> {
         Ok(Typed::new(expr, SqlType::Bool))
     }
 
+    pub(super) fn similar_to(
+        &self,
+        e: &ast::Expr,
+        pattern: &ast::Expr,
+        escape: Option<&ast::ValueWithSpan>,
+        negated: bool,
+    ) -> Result<Typed> {
+        let escape = escape.map(|value| ast::Expr::Value(value.clone()));
+        let args = std::iter::once(pattern.clone()).chain(escape);
+        let args: Vec<_> = args
+            .map(|e| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e)))
+            .collect();
+        let name = ast::ObjectName::from(vec![ast::Ident::new("similar_to_escape")]);
+        self.regex(e, &super::call_of(&name, &args), false, negated)
+    }
+
     pub(super) fn like(
         &self,
         e: &ast::Expr,
@@ -291,7 +307,10 @@ impl Binder<'_> {
                     self.compare(CmpOp::Eq, self.expr(o)?, self.expr(&when.condition)?)?
                         .expr
                 }
-                None => self.boolean(self.expr(&when.condition)?, "CASE/WHEN")?,
+                None => {
+                    let condition = self.boolean(self.expr(&when.condition)?, "CASE/WHEN");
+                    condition.map_err(|e| e.in_expr(&when.condition))?
+                }
             });
             results.push(self.expr(&when.result)?);
         }

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block::value::{Datum, DatumRef};
+use sqlparser::ast;
 
 use crate::api::{Completion, RowSink, Tag};
 use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::exec::profile::{Mark, Profile, StepKey, Took};
 use crate::expr::Expr;
+use crate::parse::Utility;
 use crate::plan::{InsertSource, Path, SelectPlan, Source, TableAccess};
 use crate::session::{Core, Kind, Portal, SqlSession, Statement};
 
@@ -55,7 +57,7 @@ struct Measured {
 /// Runs the statement, which afterwards is what was run: its tables may have changed.
 fn measure(session: &mut SqlSession, statement: &mut Arc<Statement>) -> Result<Measured> {
     if !can_run(&statement.kind) {
-        return Err(no_plan());
+        return Err(no_plan(&statement.kind));
     }
     let mut count = Count(0);
     let mut portal = Portal::new(statement, Vec::new());
@@ -80,11 +82,18 @@ fn can_run(kind: &Kind) -> bool {
     !matches!(kind, Kind::Empty | Kind::Utility(_) | Kind::Ddl(_))
 }
 
-fn no_plan() -> Error {
-    Error::new(
-        "42601",
-        "EXPLAIN is for SELECT, VALUES, INSERT, UPDATE and DELETE",
-    )
+fn no_plan(kind: &Kind) -> Error {
+    let creates =
+        |d: &ast::Statement| matches!(d, ast::Statement::CreateTable(c) if c.query.is_some());
+    match kind {
+        Kind::Utility(Utility::Execute { .. }) => Error::unsupported("EXPLAIN EXECUTE"),
+        Kind::Utility(Utility::Declare { .. }) => Error::unsupported("EXPLAIN DECLARE"),
+        Kind::Ddl(d) if creates(d) => Error::unsupported("EXPLAIN CREATE TABLE AS"),
+        _ => Error::new(
+            "42601",
+            "EXPLAIN is for SELECT, VALUES, INSERT, UPDATE and DELETE",
+        ),
+    }
 }
 
 fn milliseconds(time: Duration) -> String {
@@ -162,7 +171,7 @@ impl Lines<'_> {
                 self.tree(&plan.query, 1, core)?;
             }
             Kind::Tree(plan) => self.tree(plan, 0, core)?,
-            Kind::Empty | Kind::Utility(_) | Kind::Ddl(_) => return Err(no_plan()),
+            kind @ (Kind::Empty | Kind::Utility(_) | Kind::Ddl(_)) => return Err(no_plan(kind)),
         }
         Ok(())
     }

@@ -111,6 +111,7 @@ pub enum PureFunc {
     SecondsBetween,
     IsFinite,
     QuoteLiteral,
+    SimilarToEscape,
     QuoteIdent,
     Div,
     Scale,
@@ -455,6 +456,10 @@ pub fn overloads(name: &str) -> Vec<Signature> {
             pure(Substr, &[Text, Int4, Int4], Text),
             pure(Substr, &[Bytea, Int4], Bytea),
             pure(Substr, &[Bytea, Int4, Int4], Bytea),
+        ],
+        "similar_to_escape" => vec![
+            pure(SimilarToEscape, &[Text], Text),
+            pure(SimilarToEscape, &[Text, Text], Text),
         ],
         "quote_literal" => vec![pure(QuoteLiteral, &[Text], Text)],
         "quote_ident" => vec![pure(QuoteIdent, &[Text], Text)],

@@ -21,6 +21,7 @@ mod md5;
 pub mod moments;
 pub mod number;
 pub mod regex;
+mod similar;
 mod text;
 mod transcendental;
 mod trigonometry;

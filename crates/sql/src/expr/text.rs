@@ -3,7 +3,7 @@
 use block::value::{Datum, DatumRef};
 
 use super::func::{Calls, PureFunc};
-use super::{Env, Expr, Val, regex};
+use super::{Env, Expr, Val, regex, similar};
 use crate::error::{Error, Result};
 
 /// Longest string a function builds, PostgreSQL's limit of a value: 1 GB less what headers take.
@@ -52,6 +52,13 @@ pub fn call<'a>(func: PureFunc, values: &[Val<'_>]) -> Result<Val<'a>> {
         PureFunc::Substr => {
             let (skip, take) = part(values)?;
             s.chars().skip(skip).take(take).collect()
+        }
+        PureFunc::SimilarToEscape => {
+            let escape = match values.len() {
+                1 => Some('\\'),
+                _ => similar::escape_of(string(values, 1)?)?,
+            };
+            similar::to_regex(s, escape)?
         }
         PureFunc::QuoteLiteral => quote_literal(s),
         PureFunc::QuoteIdent if crate::views::needs_quotes(s) => format!("\"{s}\""),

@@ -77,7 +77,7 @@ impl Dialect for Postgres {
         }
     }
 
-    /// BETWEEN SYMMETRIC, whose bounds may be the other way round.
+    /// BETWEEN SYMMETRIC, whose bounds may be the other way round; and COLLATE behind a cast.
     fn parse_infix(
         &self,
         parser: &mut Parser,
@@ -85,6 +85,16 @@ impl Dialect for Postgres {
         _precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
         let keyword = |n: usize| word(&parser.peek_nth_token_ref(n).token);
+        if keyword(0) == Keyword::COLLATE {
+            parser.next_token();
+            let collated = parser
+                .parse_object_name(false)
+                .map(|collation| Expr::Collate {
+                    expr: Box::new(expr.clone()),
+                    collation,
+                });
+            return Some(collated);
+        }
         let not = usize::from(keyword(0) == Keyword::NOT);
         match (keyword(not), keyword(not + 1)) {
             (Keyword::BETWEEN, Keyword::SYMMETRIC) => {

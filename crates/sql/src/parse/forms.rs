@@ -31,12 +31,33 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
             Keyword::SELECT => empty_list(tokens, at),
             Keyword::FETCH => fetched(tokens, at),
             Keyword::ROWS => rows_from(tokens, at)?,
+            Keyword::PRECEDING | Keyword::FOLLOWING => at += cast_distance(tokens, at),
             Keyword::SEARCH | Keyword::CYCLE => refuse_search(tokens, at)?,
             _ => {}
         }
         at += 1;
     }
     Ok(())
+}
+
+/// Puts parentheses around the distance of a frame that is a string with its type behind it; the
+/// parser reads a string alone. Returns how many tokens more there are.
+fn cast_distance(tokens: &mut Vec<TokenWithSpan>, at: usize) -> usize {
+    let Some(string) = at.checked_sub(3).filter(|string| *string > 0) else {
+        return 0;
+    };
+    let begins = matches!(
+        keyword(tokens.get(string - 1)),
+        Keyword::BETWEEN | Keyword::AND | Keyword::RANGE | Keyword::ROWS | Keyword::GROUPS
+    );
+    let cast = matches!(tokens[string].token, Token::SingleQuotedString(_))
+        && is(tokens, string + 1, &Token::DoubleColon);
+    if !begins || !cast {
+        return 0;
+    }
+    insert(tokens, at, [Token::RParen]);
+    insert(tokens, string, [Token::LParen]);
+    2
 }
 
 fn word(tokens: &[TokenWithSpan], at: usize) -> String {

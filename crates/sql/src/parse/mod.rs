@@ -7,6 +7,7 @@ mod copy;
 pub mod create_as;
 mod dialect;
 pub mod forms;
+mod inheritance;
 mod joins;
 pub mod kill;
 pub mod literals;
@@ -14,6 +15,7 @@ mod locking;
 mod maintenance;
 pub mod mentioned;
 mod overriding;
+mod reserved;
 pub mod role;
 mod rows;
 mod split;
@@ -21,6 +23,7 @@ mod strings;
 mod table;
 mod tokens;
 pub mod transaction;
+mod unread;
 pub mod utility;
 mod zone;
 
@@ -57,6 +60,16 @@ const MAX_DIGITS: usize = 131_072 + 16_383 + 1;
 /// Depth of a statement's tree.
 const MAX_DEPTH: usize = 250;
 
+/// The dialect that statements are taken apart by.
+pub(crate) fn dialect() -> impl sqlparser::dialect::Dialect {
+    Postgres
+}
+
+/// Byte of a place in a text.
+pub(crate) fn byte_of(sql: &str, place: sqlparser::tokenizer::Location) -> usize {
+    tokens::offset(sql, place)
+}
+
 /// Parses one statement.
 pub fn statement(sql: &str) -> Result<Command> {
     let words = tokens::Words::new(sql)?;
@@ -66,6 +79,22 @@ pub fn statement(sql: &str) -> Result<Command> {
     if let Some(utility) = utility::parse(words)? {
         return Ok(Command::Utility(Box::new(utility)));
     }
+    grammar(sql).map_err(|e| match e.sqlstate() {
+        "42601" => unread::construct(&plain_tokens(sql)).unwrap_or(e),
+        _ => e,
+    })
+}
+
+/// The tokens of a statement as they are written; none if it cannot be taken apart.
+fn plain_tokens(sql: &str) -> Vec<TokenWithSpan> {
+    let tokens = Tokenizer::new(&Postgres, sql).tokenize_with_location();
+    let mut tokens = tokens.unwrap_or_default();
+    tokens.retain(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF));
+    tokens
+}
+
+/// A statement of the SQL grammar.
+fn grammar(sql: &str) -> Result<Command> {
     let dialect = Postgres;
     let mut tokens = tokenized(&dialect, sql)?;
     let overriding = overriding::take(&mut tokens);
@@ -84,6 +113,7 @@ pub fn statement(sql: &str) -> Result<Command> {
     if let Some(taken) = created {
         create_as::put(taken, &mut statement);
     }
+    reserved::refuse(&statement, sql)?;
     strings::refuse_aliases(&mut statement, sql)?;
     regroup(&mut statement)?;
     settle_queries(&mut statement)?;
@@ -258,6 +288,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
         .into_iter()
         .filter(|t| !matches!(t.token, Token::Whitespace(_)))
         .collect();
+    inheritance::take_out(&mut tokens);
     table::write_out(&mut tokens);
     forms::write_out(&mut tokens)?;
     joins::put_parentheses(&mut tokens);

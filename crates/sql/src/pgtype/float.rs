@@ -88,6 +88,21 @@ pub fn write_float8(out: &mut Vec<u8>, value: f64) {
     }
 }
 
+/// A number rounded to so many digits, and at least one.
+pub fn write_rounded(out: &mut Vec<u8>, value: f64, digits: i8) {
+    if write_special_float(out, value) {
+        return;
+    }
+    let digits = i32::from(digits).max(1);
+    let text = format!("{value:.*e}", (digits - 1) as usize);
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let mantissa = match mantissa.contains('.') {
+        true => mantissa.trim_end_matches('0').trim_end_matches('.'),
+        false => mantissa,
+    };
+    Scientific::new(format_args!("{mantissa}e{exponent}")).write(out, digits);
+}
+
 fn write_shortest(out: &mut Vec<u8>, value: f64) {
     let mut text = Scientific::new(format_args!("{value:e}"));
     if text.is_tie(value) {

@@ -48,6 +48,8 @@ pub struct IoSettings {
     pub date_order: DateOrder,
     /// `bytea_output = escape` rather than `hex`.
     pub bytea_escape: bool,
+    /// `extra_float_digits`: above zero numbers are written so that they read back as the same.
+    pub extra_float_digits: i8,
     /// Start of the transaction, microseconds from 2000-01-01 UTC: what `now` and `today` mean.
     pub now_micros: i64,
     /// Encoding of the client.
@@ -60,6 +62,7 @@ impl Default for IoSettings {
             time_zone: TimeZone::UTC,
             date_order: DateOrder::Mdy,
             bytea_escape: false,
+            extra_float_digits: 1,
             now_micros: 0,
             encoding: Encoding::UTF8,
         }
@@ -139,6 +142,12 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Int4(v) if ty == SqlType::Oid => number::write_integer(out, i64::from(v as u32)),
         DatumRef::Int4(v) => number::write_integer(out, i64::from(v)),
         DatumRef::Int8(v) => number::write_integer(out, v),
+        DatumRef::Float4(v) if io.extra_float_digits <= 0 => {
+            float::write_rounded(out, f64::from(v), 6 + io.extra_float_digits);
+        }
+        DatumRef::Float8(v) if io.extra_float_digits <= 0 => {
+            float::write_rounded(out, v, 15 + io.extra_float_digits);
+        }
         DatumRef::Float4(v) => float::write_float4(out, v),
         DatumRef::Float8(v) => float::write_float8(out, v),
         DatumRef::Numeric(v) => write_display(out, v),

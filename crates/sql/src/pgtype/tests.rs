@@ -72,6 +72,7 @@ fn settings() -> impl Strategy<Value = IoSettings> {
         IoSettings {
             time_zone: TimeZone::parse(zone).unwrap(),
             bytea_escape,
+            extra_float_digits: 1,
             ..IoSettings::default()
         }
     })

@@ -44,11 +44,9 @@ pub struct DeletePlan {
 
 impl Planner<'_> {
     pub(super) fn target(&self, name: &ast::ObjectName) -> Result<Arc<Table>> {
-        let name = names::public(name)?;
-        self.dict
-            .table(&name)
-            .cloned()
-            .ok_or_else(|| names::no_relation(&name))
+        let public = names::public(name).map_err(|e| e.at_name(name))?;
+        let table = self.dict.table(&public).cloned();
+        table.ok_or_else(|| names::no_relation(&public).at_name(name))
     }
 
     /// The value of a column that is not given.
@@ -173,9 +171,8 @@ impl Planner<'_> {
             )));
         }
         let binder = Binder::new(scope, self.params, "UPDATE");
-        Ok(binder
-            .assign(binder.expr(value)?, c.ty(), c.typmod, &c.name)?
-            .expr)
+        let assigned = binder.assign(binder.expr(value)?, c.ty(), c.typmod, &c.name);
+        Ok(assigned.map_err(|e| e.in_expr(value))?.expr)
     }
 
     pub fn delete(&self, d: &Delete) -> Result<(DeletePlan, Option<Output>)> {

@@ -15,6 +15,7 @@ use crate::dict::{Column, Identity, Table};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::parse::Overriding;
+use crate::place::Place;
 
 #[derive(Debug)]
 pub struct InsertPlan {
@@ -212,7 +213,10 @@ impl Planner<'_> {
         values: &[ast::Expr],
         supplied: &mut Vec<Supplied>,
     ) -> Result<Vec<Expr>> {
-        target.check_count(values.len())?;
+        target.check_count(values.len()).map_err(|e| {
+            let extra = values.get(target.columns.len());
+            e.placed(extra.and_then(Place::of_expr))
+        })?;
         let scope = Scope::default();
         let binder = Binder::new(&scope, self.params, "VALUES");
         let mut given = Vec::with_capacity(values.len());
@@ -223,7 +227,10 @@ impl Planner<'_> {
                 continue;
             }
             let value = match binder.expr(value) {
-                Ok(bound) => binder.assign(bound, c.ty(), c.typmod, &c.name)?.expr,
+                Ok(bound) => {
+                    let assigned = binder.assign(bound, c.ty(), c.typmod, &c.name);
+                    assigned.map_err(|e| e.in_expr(value))?.expr
+                }
                 // Subqueries, above all. Its place is settled once the query is planned.
                 Err(e) if is_left_to_tree(&e) => {
                     supplied.push(Supplied {
@@ -442,16 +449,17 @@ pub fn target_columns(table: &Table, given: &[ast::ObjectName]) -> Result<Vec<us
         return Ok(table.live_columns().map(|(i, _)| i).collect());
     }
     let mut columns: Vec<usize> = Vec::with_capacity(given.len());
-    for name in given {
-        let name = names::parts(name)?.pop().unwrap_or_default();
+    for written in given {
+        let name = names::parts(written)?.pop().unwrap_or_default();
         let at = table
             .column(&name)
-            .ok_or_else(|| no_column(&name, &table.name))?;
+            .ok_or_else(|| no_column(&name, &table.name).at_name(written))?;
         if columns.contains(&at) {
             return Err(Error::new(
                 "42701",
                 format!("column \"{name}\" specified more than once"),
-            ));
+            )
+            .at_name(written));
         }
         columns.push(at);
     }

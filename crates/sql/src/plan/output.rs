@@ -73,6 +73,10 @@ pub fn sort_keys(
 ///
 /// To PostgreSQL's grammar a number with a minus is a constant, and parentheses are nothing.
 pub fn position(e: &ast::Expr, columns: usize, clause: &str) -> Result<Option<usize>> {
+    constant_position(e, columns, clause).map_err(|error| error.in_expr(e))
+}
+
+fn constant_position(e: &ast::Expr, columns: usize, clause: &str) -> Result<Option<usize>> {
     let (mut e, mut sign) = (e, String::new());
     let constant = loop {
         match e {

@@ -348,15 +348,12 @@ pub fn write_after_with(q: &Query) -> Option<(&ast::Statement, Option<With>)> {
 }
 
 /// Name and value of each assignment, rows of columns taken apart.
-pub fn assignments(list: &[ast::Assignment]) -> Result<Vec<(String, ast::Expr)>> {
-    let column = |name: &ast::ObjectName| -> Result<String> {
-        Ok(names::parts(name)?.pop().unwrap_or_default())
-    };
+pub fn assignments(list: &[ast::Assignment]) -> Result<Vec<(&ast::ObjectName, ast::Expr)>> {
     let mut all = Vec::new();
     for a in list {
         match (&a.target, &a.value) {
             (ast::AssignmentTarget::ColumnName(name), value) => {
-                all.push((column(name)?, value.clone()));
+                all.push((name, value.clone()));
             }
             (ast::AssignmentTarget::Tuple(columns), ast::Expr::Tuple(values)) => {
                 if columns.len() != values.len() {
@@ -366,13 +363,13 @@ pub fn assignments(list: &[ast::Assignment]) -> Result<Vec<(String, ast::Expr)>>
                     ));
                 }
                 for (name, value) in columns.iter().zip(values) {
-                    all.push((column(name)?, value.clone()));
+                    all.push((name, value.clone()));
                 }
             }
             (ast::AssignmentTarget::Tuple(columns), ast::Expr::Nested(value))
                 if columns.len() == 1 =>
             {
-                all.push((column(&columns[0])?, (**value).clone()));
+                all.push((&columns[0], (**value).clone()));
             }
             _ => return Err(Error::unsupported("SET (columns) = (SELECT ...)")),
         }
@@ -388,10 +385,11 @@ impl Planner<'_> {
         list: &[ast::Assignment],
     ) -> Result<Vec<(usize, ast::Expr)>> {
         let mut all: Vec<(usize, ast::Expr)> = Vec::new();
-        for (name, value) in assignments(list)? {
+        for (written, value) in assignments(list)? {
+            let name = names::parts(written)?.pop().unwrap_or_default();
             let at = table
                 .column(&name)
-                .ok_or_else(|| no_column(&name, &table.name))?;
+                .ok_or_else(|| no_column(&name, &table.name).at_name(written))?;
             if all.iter().any(|(seen, _)| *seen == at) {
                 return Err(Error::new(
                     "42601",

@@ -6,6 +6,7 @@ use engine::Snapshot;
 use super::statement::{Kind, Portal, Run};
 use super::timeout::Timer;
 use super::transaction::State;
+use super::utility;
 use super::{Core, SqlSession};
 use crate::api::{Completion, RowSink, Tag};
 use crate::error::{Error, Result};
@@ -76,7 +77,9 @@ impl SqlSession {
     ) -> Result<Completion> {
         if let Kind::Utility(_) = portal.statement.kind {
             self.core.refresh()?;
-            return self.run_utility(portal, max_rows, sink);
+            let statement = portal.statement.clone();
+            let ran = self.run_utility(portal, max_rows, sink);
+            return ran.map_err(|e| utility::outside(e, &statement));
         }
         if let Kind::Empty = portal.statement.kind {
             return Ok(Completion::Empty);
@@ -154,7 +157,8 @@ impl SqlSession {
                 )
             }
             Kind::Ddl(statement) => {
-                let tag = self.run_ddl(statement)?;
+                let ran = self.run_ddl(statement);
+                let tag = ran.map_err(|e| e.located(portal.statement.text()))?;
                 self.end_of_statement();
                 portal.run = Run::Done;
                 Ok(Completion::Complete(tag))

@@ -339,6 +339,7 @@ impl Settings {
             time_zone: TimeZone::parse(&zone).ok_or_else(|| bad_value("TimeZone", &zone))?,
             date_order,
             bytea_escape: self.get("bytea_output") == "escape",
+            extra_float_digits: self.get("extra_float_digits").parse().unwrap_or(1),
             now_micros,
             encoding: Encoding::find(&self.get("client_encoding")).unwrap_or_default(),
         })

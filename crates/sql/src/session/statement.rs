@@ -169,6 +169,10 @@ impl Portal {
 
 impl SqlSession {
     pub(super) fn plan(&mut self, sql: &str, param_oids: &[u32]) -> Result<Statement> {
+        self.plan_text(sql, param_oids).map_err(|e| e.located(sql))
+    }
+
+    fn plan_text(&mut self, sql: &str, param_oids: &[u32]) -> Result<Statement> {
         let command = parse::statement(sql)?;
         self.refuse_command_if_failed(&command)?;
         let arrays = match &command {
@@ -251,7 +255,8 @@ impl SqlSession {
             },
         )?;
         let params = ParamTypes::of(&statement.params);
-        let (kind, columns, tables) = plan_sql(&self.core, expanded, &params)?;
+        let (kind, columns, tables) =
+            plan_sql(&self.core, expanded, &params).map_err(|e| e.located(&statement.text))?;
         Ok(Arc::new(Statement {
             text: statement.text.clone(),
             param_types: statement.param_types.clone(),

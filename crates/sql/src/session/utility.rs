@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::exec::sort::{Rows, Spool};
 use crate::expr::Env;
 use crate::expr::cast::CastContext;
-use crate::parse::Utility;
 use crate::parse::utility::{Direction, TableLock};
+use crate::parse::{CopyWhat, Utility};
 use crate::types::SqlType;
 use crate::{explain, params};
 
@@ -552,5 +552,28 @@ fn lockable(name: &str) -> impl Fn(&Relation) -> Result<Option<()>> {
             Error::new("42809", format!("cannot lock relation \"{name}\""))
                 .detail(format!("This operation is not supported for {kind}.")),
         )
+    }
+}
+
+/// An error of the statement within PREPARE, DECLARE, EXPLAIN or COPY, its position counted in the
+/// whole text.
+pub(super) fn outside(error: Error, statement: &Statement) -> Error {
+    let super::Kind::Utility(u) = &statement.kind else {
+        return error;
+    };
+    let whole = statement.text();
+    let begins = match u {
+        Utility::Prepare { text, .. }
+        | Utility::Declare { text, .. }
+        | Utility::Explain { text, .. } => whole.rfind(text.as_str()),
+        Utility::Copy(spec) => match &spec.what {
+            CopyWhat::Query(text) => whole.find(text.as_str()),
+            CopyWhat::Table { .. } => None,
+        },
+        _ => None,
+    };
+    match begins {
+        Some(byte) => error.moved(whole[..byte].chars().count() as u32),
+        None => error,
     }
 }

@@ -1,5 +1,8 @@
 //! `pg_get_keywords()`: the words of PostgreSQL 15's grammar, by what a name may be.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use super::Source::Here;
 use super::value::text;
 use super::{Context, Rows, VirtualTable};
@@ -20,6 +23,41 @@ pub const VIEWS: &[VirtualTable] = &[VirtualTable {
     ],
     rows: Here(keywords),
 }];
+
+/// What a word of the grammar may be the name of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    Unreserved,
+    NoFunctionOrType,
+    FunctionOrType,
+    Reserved,
+}
+
+/// The longest word of the grammar has seventeen letters.
+const LONGEST: usize = 24;
+
+/// The class of a word, in any case; none if it is no word of the grammar.
+pub fn class(word: &str) -> Option<Class> {
+    static CLASSES: LazyLock<HashMap<&str, Class>> = LazyLock::new(|| {
+        let mut classes = HashMap::new();
+        for (code, _, _, words) in WORDS {
+            let class = match *code {
+                "U" => Class::Unreserved,
+                "C" => Class::NoFunctionOrType,
+                "T" => Class::FunctionOrType,
+                _ => Class::Reserved,
+            };
+            classes.extend(words.split_whitespace().map(|word| (word, class)));
+        }
+        classes
+    });
+    let mut folded = [0; LONGEST];
+    let folded = folded.get_mut(..word.len())?;
+    folded.copy_from_slice(word.as_bytes());
+    folded.make_ascii_lowercase();
+    let folded = std::str::from_utf8(folded).ok()?;
+    CLASSES.get(folded).copied()
+}
 
 /// Whether a name must be quoted because it is a word of the grammar.
 pub fn needs_quotes(name: &str) -> bool {

@@ -19,7 +19,7 @@ mod empty;
 mod everywhere;
 pub mod functions;
 mod instance;
-mod keywords;
+pub mod keywords;
 mod mastering;
 mod relations;
 mod remote;

@@ -1,6 +1,6 @@
 //! Names of aggregate functions, and which of several an argument's type leads to.
 
-use super::{Aggregate, Found, Pairs, Spread};
+use super::{Aggregate, Found, OrderedSet, Pairs, Spread};
 use crate::expr::cast::{CastContext, castable};
 use crate::types::SqlType;
 
@@ -20,7 +20,8 @@ pub fn is_aggregate(name: &str) -> bool {
         "bit_xor",
         "string_agg",
     ];
-    plain.contains(&name) || spread(name).is_some() || pairs(name).is_some()
+    let other = spread(name).is_some() || pairs(name).is_some() || ordered_set(name).is_some();
+    plain.contains(&name) || other
 }
 
 /// Whether PostgreSQL has an aggregate of the name that Braid does not have.
@@ -34,11 +35,18 @@ pub fn is_unsupported(name: &str) -> bool {
         "xmlagg",
         "range_agg",
         "range_intersect_agg",
-        "percentile_cont",
-        "percentile_disc",
-        "mode",
     ];
     names.contains(&name)
+}
+
+/// The aggregate of a name that takes WITHIN GROUP.
+pub fn ordered_set(name: &str) -> Option<OrderedSet> {
+    Some(match name {
+        "mode" => OrderedSet::Mode,
+        "percentile_disc" => OrderedSet::Discrete,
+        "percentile_cont" => OrderedSet::Continuous,
+        _ => return None,
+    })
 }
 
 fn spread(name: &str) -> Option<Spread> {

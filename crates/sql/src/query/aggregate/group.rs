@@ -12,7 +12,7 @@ use block::value::{Datum, DatumRef};
 
 use super::ordered::{self, OrderedInput, OrderedOutput, Records, is_ordered};
 use super::table::Table;
-use super::{AggregateCall, State};
+use super::{Aggregate, AggregateCall, State};
 use crate::error::{Error, Result};
 use crate::exec::aggregate::encode;
 use crate::exec::sort::{read_row, write_row};
@@ -481,9 +481,15 @@ fn take_ordered(
 ) -> Result<()> {
     for (rows, n) in ordered.iter_mut().zip(&layout.ordered) {
         let call = &layout.plan.aggregates[*n];
-        let mut state = State::new(&call.function);
-        rows.take_group(key, &mut state)?;
-        frame.set(call.into, state.into_result()?);
+        let value = match call.function {
+            Aggregate::OrderedSet(set) => rows.ordered_set(set, key)?,
+            _ => {
+                let mut state = State::new(&call.function);
+                rows.take_group(key, &mut state)?;
+                state.into_result()?
+            }
+        };
+        frame.set(call.into, value);
     }
     Ok(())
 }

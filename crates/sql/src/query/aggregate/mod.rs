@@ -15,6 +15,7 @@ mod find;
 mod float;
 mod group;
 mod ordered;
+mod ordered_set;
 mod state;
 mod table;
 
@@ -24,8 +25,9 @@ use crate::plan::SortKey;
 use crate::types::SqlType;
 
 pub use distinct::DistinctRun;
-pub use find::{find, is_aggregate, is_ambiguous, is_unsupported};
+pub use find::{find, is_aggregate, is_ambiguous, is_unsupported, ordered_set};
 pub use group::GroupRun;
+pub use ordered_set::check_share;
 pub use state::{State, Sums};
 
 /// An aggregate function with the type that it works on.
@@ -50,6 +52,8 @@ pub enum Aggregate {
     Spread(Spread, SqlType),
     /// The statistics of pairs, of which the dependent variable is the first argument.
     Pairs(Pairs),
+    /// Of values in their order: the aggregates with WITHIN GROUP.
+    OrderedSet(OrderedSet),
 }
 
 impl Aggregate {
@@ -68,6 +72,16 @@ impl Aggregate {
     fn grows(self) -> bool {
         matches!(self, Aggregate::StringAgg(_))
     }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OrderedSet {
+    /// The most frequent value.
+    Mode,
+    /// `percentile_disc`: the value at a share of the rows, which is the second argument.
+    Discrete,
+    /// `percentile_cont`: the same, between two values where the share is.
+    Continuous,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

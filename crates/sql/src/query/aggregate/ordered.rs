@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use block::key::Order;
 use block::value::{Datum, DatumRef};
 
-use super::{AggregateCall, State};
+use super::{AggregateCall, State, ordered_set};
 use crate::error::Result;
 use crate::exec::sort::{push_key, read_row, write_row};
 use crate::expr::{Env, Val};
@@ -14,6 +14,11 @@ use crate::session::Core;
 
 /// Bytes that an entry in a set of keys takes, beside the key.
 pub const SET_ENTRY: usize = 2 * size_of::<Box<[u8]>>();
+
+/// What stands behind a group's key in the records of a call whose rows are counted: those that are
+/// counted come before the values.
+pub(super) const COUNT: u8 = 0;
+pub(super) const VALUE: u8 = 1;
 
 /// Whether a call needs its rows in an order of their own.
 pub fn is_ordered(call: &AggregateCall) -> bool {
@@ -27,6 +32,8 @@ pub struct OrderedInput {
     /// What orders a group's rows: each argument or key of the order, and how.
     columns: Vec<(Column, Order)>,
     distinct: bool,
+    /// Rows are counted before they are read: each has a record before all values of its group.
+    counted: bool,
     /// Keys known to be in the sort, as many as there is memory for: such rows need not be sorted.
     seen: HashSet<Box<[u8]>>,
     seen_bytes: usize,
@@ -73,6 +80,7 @@ impl OrderedInput {
             sorter: core.engine.sorter(sorter_memory),
             columns,
             distinct: call.distinct,
+            counted: ordered_set::is_counted(call.function),
             seen: HashSet::new(),
             seen_bytes: 0,
             memory: memory / 2,
@@ -121,6 +129,16 @@ impl OrderedInput {
         for group in groups {
             self.key.clear();
             self.key.extend_from_slice(group);
+            if self.counted {
+                self.key.push(COUNT);
+                let key = &self.key;
+                self.sorter.push(
+                    |out| out.extend_from_slice(key),
+                    |out| write_row(&values[1..], out),
+                )?;
+                self.key.pop();
+                self.key.push(VALUE);
+            }
             self.key.extend_from_slice(&self.tail);
             if self.distinct && self.is_seen() {
                 continue;
@@ -160,7 +178,7 @@ impl OrderedInput {
 
 /// The arguments of such a call by group, in the order of the groups' keys.
 pub struct OrderedOutput {
-    records: Records,
+    pub(super) records: Records,
     distinct: bool,
     /// Of DISTINCT: the key of the row before.
     last: Vec<u8>,

@@ -157,6 +157,7 @@ impl State {
             }
             Aggregate::Spread(how, _) => exact(true, ExactResult::Spread(how)),
             Aggregate::Pairs(what) => Kept::Pairs(Box::default(), what),
+            Aggregate::OrderedSet(_) => panic!("an ordered set has no state: it is read in order"),
         })
     }
 

@@ -8,6 +8,7 @@ use sqlparser::ast::{self, BinaryOperator, FunctionArg, FunctionArgExpr, Functio
 use super::Analyzer;
 use super::functions::is_series;
 use super::group::Groups;
+use super::hypothetical::{self, is_hypothetical};
 use super::scope::{Row, Scope};
 use super::tree::Series;
 use super::with::Known;
@@ -309,8 +310,10 @@ impl<'c> Clause<'c> {
         if is_row_constructor(f) {
             return Err(Error::unsupported("a row as a value"));
         }
-        if !f.within_group.is_empty() && crate::query::window::is_window_function(name) {
-            return Err(Error::unsupported(format!("{name} WITHIN GROUP")));
+        if !f.within_group.is_empty() && is_hypothetical(name) {
+            self.check_hypothetical(name, f)?;
+            let written_out = hypothetical::written_out(name, f)?;
+            return self.binder().expr(&written_out).map(Some);
         }
         if f.over.is_some() {
             return self.window_call(name, f).map(Some);

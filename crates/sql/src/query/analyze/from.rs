@@ -351,14 +351,13 @@ impl Analyzer<'_> {
         }
         match views::find(q.schema.as_deref(), &q.name) {
             Some(view) => self.view(view, &q.name, alias, scope),
-            None => Err(match q.schema {
-                Some(schema) if !q_schema_exists(&schema) => Error::new(
-                    "42P01",
-                    format!("relation \"{schema}.{}\" does not exist", q.name),
-                ),
-                Some(schema) => names::no_relation(&format!("{schema}.{}", q.name)),
-                None => names::no_relation(&q.name),
-            }),
+            None => {
+                let shown = match q.schema {
+                    Some(schema) => format!("{schema}.{}", q.name),
+                    None => q.name,
+                };
+                Err(names::no_relation(&shown).at_name(name))
+            }
         }
     }
 
@@ -504,10 +503,6 @@ impl Analyzer<'_> {
         };
         Ok((From::Relation(relation), found))
     }
-}
-
-fn q_schema_exists(schema: &str) -> bool {
-    matches!(schema, "public" | "pg_catalog" | "information_schema")
 }
 
 /// Gives an item its alias, and its columns theirs.

@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use block::value::Datum;
 use sqlparser::ast::{
     self, DuplicateTreatment, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
     FunctionArguments,
@@ -19,10 +20,14 @@ use crate::bind::{Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
+use crate::place::Place;
 use crate::plan::SortKey;
-use crate::query::aggregate::{self, AggregateCall};
+use crate::query::aggregate::{self, AggregateCall, OrderedSet};
 use crate::query::plan::Register;
 use crate::types::SqlType;
+
+/// PostgreSQL's hint where no function takes the arguments.
+const ADD_CASTS: &str = "No function matches the given name and argument types. You might need to add explicit type casts.";
 
 /// Aggregates and window functions met while the clauses of a level are bound.
 #[derive(Default)]
@@ -69,8 +74,14 @@ impl Clause<'_> {
         name: &str,
         f: &ast::Function,
     ) -> Result<(AggregateCall, SqlType)> {
-        if !f.within_group.is_empty() || f.null_treatment.is_some() {
+        if f.null_treatment.is_some() {
             return Err(Error::unsupported(format!("{f}")));
+        }
+        if let Some(set) = aggregate::ordered_set(name) {
+            return self.ordered_set(name, set, f);
+        }
+        if !f.within_group.is_empty() {
+            return Err(self.no_function(name, f, ADD_CASTS)?);
         }
         let FunctionArguments::List(list) = &f.args else {
             return Err(Error::unsupported(format!("{f}")));
@@ -125,6 +136,106 @@ impl Clause<'_> {
         Ok((call, result))
     }
 
+    /// An aggregate of the values that WITHIN GROUP orders.
+    fn ordered_set(
+        &self,
+        name: &str,
+        set: OrderedSet,
+        f: &ast::Function,
+    ) -> Result<(AggregateCall, SqlType)> {
+        let FunctionArguments::List(list) = &f.args else {
+            return Err(Error::unsupported(format!("{f}")));
+        };
+        let direct = match set {
+            OrderedSet::Mode => 0,
+            OrderedSet::Discrete | OrderedSet::Continuous => 1,
+        };
+        if f.within_group.is_empty() && list.args.len() == direct + 1 {
+            let message = format!("WITHIN GROUP is required for ordered-set aggregate {name}");
+            return Err(Error::new("42809", message));
+        }
+        let [key] = f.within_group.as_slice() else {
+            return Err(self.no_function(name, f, ADD_CASTS)?);
+        };
+        if list.args.len() != direct {
+            return Err(self.no_function(name, f, ADD_CASTS)?);
+        }
+        if f.over.is_some() {
+            let message = format!("OVER is not supported for ordered-set aggregate {name}");
+            return Err(Error::new("0A000", message));
+        }
+        let binder = self.binder();
+        let mut value = binder.settle(binder.expr(&key.expr)?)?;
+        if set == OrderedSet::Continuous {
+            value = binder.coerce(value, SqlType::Float8, -1, CastContext::Implicit)?;
+        }
+        let mut order = self.sort_key(key)?;
+        order.expr = value.expr.clone();
+        let result = value.ty;
+        let mut args = vec![value.expr];
+        for share in self.plain_args(&list.args)? {
+            args.push(self.share(share)?);
+        }
+        let filter = f.filter.as_ref().map(|e| binder.condition(e)).transpose()?;
+        let call = AggregateCall {
+            function: aggregate::Aggregate::OrderedSet(set),
+            args,
+            distinct: false,
+            order: vec![order],
+            filter,
+            into: 0,
+        };
+        Ok((call, result))
+    }
+
+    /// That there is no function of a name for direct and ordered arguments.
+    fn no_function(&self, name: &str, f: &ast::Function, hint: &str) -> Result<Error> {
+        let binder = self.binder();
+        let FunctionArguments::List(list) = &f.args else {
+            return Err(Error::unsupported(format!("{f}")));
+        };
+        let ordered = f.within_group.iter().map(|key| &key.expr);
+        let args = self.plain_args(&list.args)?.into_iter().chain(ordered);
+        let types = args
+            .map(|e| Ok(binder.expr(e)?.ty))
+            .collect::<Result<Vec<_>>>()?;
+        if aggregate::find(name, &types).is_some() {
+            let message =
+                format!("{name} is not an ordered-set aggregate, so it cannot have WITHIN GROUP");
+            return Ok(Error::new("42809", message));
+        }
+        let types: Vec<&str> = types.iter().map(|ty| ty.name()).collect();
+        let message = format!("function {name}({}) does not exist", types.join(", "));
+        Ok(Error::new("42883", message).hint(hint))
+    }
+
+    /// Refuses a hypothetical row of more or fewer columns than the order has.
+    pub(super) fn check_hypothetical(&self, name: &str, f: &ast::Function) -> Result<()> {
+        let FunctionArguments::List(list) = &f.args else {
+            return Ok(());
+        };
+        let (direct, ordered) = (list.args.len(), f.within_group.len());
+        if direct == ordered {
+            return Ok(());
+        }
+        let hint = format!(
+            "To use the hypothetical-set aggregate {name}, the number of hypothetical direct arguments (here {direct}) must match the number of ordering columns (here {ordered})."
+        );
+        Err(self.no_function(name, f, &hint)?)
+    }
+
+    /// The share of the rows that a percentile is at: a constant, as it is that of the whole group.
+    fn share(&self, e: &ast::Expr) -> Result<Expr> {
+        let binder = self.binder();
+        let share = binder.coerce(binder.expr(e)?, SqlType::Float8, -1, CastContext::Implicit)?;
+        match &share.expr {
+            Expr::Const(Datum::Float8(share)) => aggregate::check_share(*share)?,
+            Expr::Const(_) | Expr::Param(_) => {}
+            _ => return Err(Error::unsupported("a percentile that is no constant")),
+        }
+        Ok(share.expr)
+    }
+
     /// What `count` of a whole row counts, if that is its argument.
     fn counted_row(&self, arg: &FunctionArg) -> Result<Option<Typed>> {
         let row = match arg {
@@ -153,12 +264,11 @@ impl Clause<'_> {
                 .join(", ")
         };
         let Some(found) = aggregate::find(name, &types) else {
-            let hint = "No function matches the given name and argument types. You might need to add explicit type casts.";
             return Err(match aggregate::is_ambiguous(name, &types) {
                 true => Error::new("42725", format!("function {name}({}) is not unique", shown()))
                     .hint("Could not choose a best candidate function. You might need to add explicit type casts."),
                 false => Error::new("42883", format!("function {name}({}) does not exist", shown()))
-                    .hint(hint),
+                    .hint(ADD_CASTS),
             });
         };
         let args = args
@@ -430,11 +540,16 @@ impl Keys {
             Some(c) => format!("{}.{}", c.table, c.name),
             None => "?column?".to_string(),
         };
+        let place = column.map(|c| Place::Column {
+            table: c.table.clone(),
+            name: c.name.clone(),
+        });
         Err(Error::new(
             "42803",
             format!(
                 "column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function"
             ),
-        ))
+        )
+        .placed(place))
     }
 }

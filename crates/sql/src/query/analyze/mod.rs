@@ -9,6 +9,7 @@ mod from;
 mod functions;
 mod group;
 mod home;
+mod hypothetical;
 mod joins;
 mod keys;
 mod recursion;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::group::Groups;
-use crate::bind::Typed;
+use crate::bind::{Typed, similar};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::query::plan::Register;
@@ -199,10 +199,10 @@ impl<'s> Scope<'s> {
             if let Some(t) = table
                 && scope.tables.iter().any(|known| known == t)
             {
-                return Err(Error::new(
-                    "42703",
-                    format!("column {t}.{name} does not exist"),
-                ));
+                return Err(
+                    Error::new("42703", format!("column {t}.{name} does not exist"))
+                        .hint_if_any(self.similar(table, name)),
+                );
             }
             at = scope.parent;
         }
@@ -211,8 +211,17 @@ impl<'s> Scope<'s> {
                 "42P01",
                 format!("missing FROM-clause entry for table \"{t}\""),
             ),
-            None => Error::new("42703", format!("column \"{name}\" does not exist")),
+            None => Error::new("42703", format!("column \"{name}\" does not exist"))
+                .hint_if_any(self.similar(table, name)),
         })
+    }
+
+    /// The hint for a name that no column of this level and those around it has.
+    fn similar(&self, table: Option<&str>, name: &str) -> Option<String> {
+        let levels = std::iter::successors(Some(self), |scope| scope.parent);
+        let columns = levels.flat_map(|scope| scope.columns.iter().filter(|c| !c.table.is_empty()));
+        let columns = columns.map(|c| (c.table.as_str(), c.name.as_str()));
+        similar::hint(columns, table, name)
     }
 
     /// The table that a name leads to, if LATERAL does not reach it.

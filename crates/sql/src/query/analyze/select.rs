@@ -214,7 +214,9 @@ impl Analyzer<'_> {
                 .chain(windows.iter_mut().flat_map(window_exprs))
                 .chain(made.iter_mut().flat_map(series_exprs));
             let keys = std::mem::take(&mut keys);
-            select.group = Some(keys.over_groups(&groups, scope, results, others)?);
+            let group = keys.over_groups(&groups, scope, results, others);
+            let group = group.map_err(|e| e.in_select(s, q.order_by.as_ref()))?;
+            select.group = Some(group);
         } else if !groups.grouping.borrow().is_empty() {
             return Err(Error::new(
                 "42803",
