@@ -20,6 +20,9 @@ use crate::query::plan::{
 /// Costs, in units of a row that is looked at.
 pub const LOOKUP: f64 = 4.0;
 pub const INDEX_ROW: f64 = 1.5;
+/// Rows of a table from which on batches are worth it, and the cost of a row of one.
+const BATCHED_ROWS: f64 = 2000.0;
+const BATCHED_ROW: f64 = 0.15;
 /// Keys of a subquery up to which a table is read by them, and a guess of how many there are.
 const MOST_LISTED: usize = 10_000;
 const LISTED_ROWS: f64 = 100.0;
@@ -109,6 +112,7 @@ impl Planner<'_> {
         let listed = self.listed(table, &access);
         let cost = match &access.path {
             Path::Full if listed.is_some() => total.min(LOOKUP * LISTED_ROWS),
+            Path::Full if self.batches && total >= BATCHED_ROWS => total * BATCHED_ROW,
             Path::Full => total,
             Path::Index { any_of, .. } => {
                 LOOKUP * any_of.len().max(1) as f64 + access.rows * INDEX_ROW
