@@ -199,6 +199,24 @@ impl Planner<'_> {
         })
     }
 
+    /// What it costs more that a part of a plan gives its rows one by one, as it does below a
+    /// nested loop.
+    pub(super) fn lost_batches(&self, node: &Node) -> Result<f64> {
+        Ok(match node {
+            Node::Table(scan) if self.batches && matches!(scan.access.path, Path::Full) => {
+                let total = self.rows_of(&scan.access.table)?;
+                match total >= BATCHED_ROWS {
+                    true => total * (1.0 - BATCHED_ROW),
+                    false => 0.0,
+                }
+            }
+            Node::Filter(filter) => self.lost_batches(&filter.input)?,
+            Node::Compute(compute) => self.lost_batches(&compute.input)?,
+            Node::Hash(join) => self.lost_batches(&join.probe)?,
+            _ => 0.0,
+        })
+    }
+
     /// Reads what is no table.
     fn other(&mut self, relation: &Relation) -> Result<Built> {
         const VIEW_ROWS: f64 = 100.0;

@@ -242,7 +242,8 @@ impl Planner<'_> {
             _ => self.filtered(side.clone(), between.clone()),
         };
         let rows = (way.built.rows * inner.rows).max(1.0);
-        let looped = way.built.cost + way.built.rows * inner.cost;
+        let looped =
+            way.built.cost + way.built.rows * inner.cost + self.lost_batches(&way.built.node)?;
         let mut registers = way.built.registers.clone();
         registers.extend(&item.own);
         let built = |node, cost| Built {

@@ -120,7 +120,14 @@ impl Planner<'_> {
             && s.distinct.is_none()
             && s.columns.is_empty();
         let wanted = if plain { order } else { &[] };
-        let batched = self.is_batched(s);
+        let batched = match &s.group {
+            Some(_) => self.is_batched(s),
+            // What only selects hands its rows on to the groups around it.
+            None => {
+                let plain = s.windows.is_empty() && s.distinct.is_none() && order.is_empty();
+                self.batches && plain && !limited
+            }
+        };
         let around = std::mem::replace(&mut self.batches, batched);
         let from = self.from(&s.from, &s.conditions, wanted, limited);
         self.batches = around;
