@@ -5,6 +5,7 @@ use sqlparser::ast::{self, BinaryOperator, UnaryOperator, Value};
 
 use super::catalog::{custom_operator, is_array};
 use super::coerce::{fold, promote};
+use super::days::day_compared;
 use super::{Binder, ScopeColumn, Typed, common_type, names, parts};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
@@ -359,10 +360,8 @@ impl Binder<'_> {
             self.unify(left, right, "")
                 .map_err(|e| if e.sqlstate() == "42804" { shown } else { e })?
         };
-        Ok(Typed::new(
-            fold(Expr::Compare(op, Box::new(left.expr), Box::new(right.expr)))?,
-            SqlType::Bool,
-        ))
+        let compared = day_compared(op, left.expr, right.expr);
+        Ok(Typed::new(fold(compared)?, SqlType::Bool))
     }
 
     /// One side of a comparison whose other side is of a type: blank-padded strings compare without their padding, as text; a literal or a

@@ -5,6 +5,7 @@ mod call;
 mod catalog;
 mod coerce;
 mod collation;
+mod days;
 mod expr;
 mod interval;
 pub mod names;

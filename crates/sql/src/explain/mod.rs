@@ -15,8 +15,10 @@ use crate::error::{Error, Result};
 use crate::exec::profile::{Mark, Profile, StepKey, Took};
 use crate::expr::Expr;
 use crate::parse::Utility;
+use crate::pgtype::{IoSettings, text_out};
 use crate::plan::{InsertSource, Path, SelectPlan, Source, TableAccess};
 use crate::session::{Core, Kind, Portal, SqlSession, Statement};
+use crate::types::SqlType;
 
 /// The lines of the answer, as rows of one text column.
 pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Vec<Datum>>> {
@@ -371,6 +373,13 @@ fn index_terms(a: &TableAccess, names: &Names) -> Vec<String> {
     terms
 }
 
+/// A constant in the form that each session reads the same way.
+fn text_of(ty: SqlType, value: &Datum) -> String {
+    let mut text = Vec::new();
+    text_out(ty, value.borrow(), &IoSettings::default(), &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
 /// An expression, roughly as it was written.
 fn shown(e: &Expr, a: &TableAccess, names: &Names) -> String {
     let column = |i: usize, t: &Table| {
@@ -383,6 +392,11 @@ fn shown(e: &Expr, a: &TableAccess, names: &Names) -> String {
         Expr::Const(Datum::Null) => "NULL".into(),
         Expr::Const(Datum::Int4(i)) => i.to_string(),
         Expr::Const(Datum::Int8(i)) => i.to_string(),
+        Expr::Const(d @ Datum::Date(_)) => format!("'{}'::date", text_of(SqlType::Date, d)),
+        Expr::Const(d @ Datum::Timestamp(_)) => {
+            format!("'{}'::timestamp", text_of(SqlType::Timestamp, d))
+        }
+        Expr::Const(d @ Datum::Numeric(_)) => text_of(SqlType::Numeric, d),
         Expr::Const(d) => format!("{d:?}"),
         Expr::Param(i) => match names.get(i) {
             Some(name) => name.clone(),

@@ -11,9 +11,77 @@ pub fn matches(value: &str, pattern: &str, escape: Option<char>, fold_case: bool
             c
         }
     };
+    // Most patterns are pieces that come one after the other, which need no look at characters.
+    if !fold_case && let Some(pieces) = Pieces::new(pattern, escape) {
+        return Ok(pieces.matches(value.as_bytes()));
+    }
     let tokens = tokenize(pattern, escape, fold)?;
     let value: Vec<char> = value.chars().map(fold).collect();
     Ok(match_tokens(&value, &tokens))
+}
+
+/// A pattern without `_` and escapes: pieces of text with anything between them. Bytes of UTF-8 match
+/// where its characters do.
+#[derive(Clone, Debug)]
+pub struct Pieces<P> {
+    first: P,
+    /// In this order, each behind the one before; the last of all is at the end.
+    rest: Vec<P>,
+}
+
+impl<'p> Pieces<&'p [u8]> {
+    pub fn new(pattern: &'p str, escape: Option<char>) -> Option<Pieces<&'p [u8]>> {
+        if pattern.contains(|c| c == '_' || Some(c) == escape) {
+            return None;
+        }
+        let mut pieces = pattern.split('%').map(str::as_bytes);
+        Some(Pieces {
+            first: pieces.next()?,
+            rest: pieces.collect(),
+        })
+    }
+
+    pub fn to_owned(&self) -> Pieces<Box<[u8]>> {
+        Pieces {
+            first: self.first.into(),
+            rest: self.rest.iter().map(|p| (*p).into()).collect(),
+        }
+    }
+}
+
+impl<P: AsRef<[u8]>> Pieces<P> {
+    pub fn matches(&self, value: &[u8]) -> bool {
+        let Some((last, middle)) = self.rest.split_last() else {
+            return value == self.first.as_ref();
+        };
+        let Some(mut value) = value.strip_prefix(self.first.as_ref()) else {
+            return false;
+        };
+        for piece in middle {
+            let piece = piece.as_ref();
+            match find(value, piece) {
+                Some(at) => value = &value[at + piece.len()..],
+                None => return false,
+            }
+        }
+        value.ends_with(last.as_ref())
+    }
+}
+
+/// Where a piece comes first.
+fn find(value: &[u8], piece: &[u8]) -> Option<usize> {
+    let Some((first, rest)) = piece.split_first() else {
+        return Some(0);
+    };
+    let mut from = 0;
+    while let Some(at) = value[from..].iter().position(|b| b == first) {
+        let behind = &value[from + at + 1..];
+        if behind.starts_with(rest) {
+            return Some(from + at);
+        }
+        from += at + 1;
+    }
+    None
 }
 
 #[derive(PartialEq, Eq, Clone, Copy)]
@@ -102,6 +170,9 @@ mod tests {
                 && like("mississippi", "m%iss%ip%i")
                 && !like("mississippi", "m%iss%ipx%")
         );
+        assert!(like("", "") && like("abab", "ab%ab") && like("xaab", "%ab") && like("a", "%a%"));
+        assert!(!like("a", "") && !like("aba", "ab%ba") && !like("a", "%a%a") && !like("b", "a%"));
+        assert!(like("xaéb", "%aé%") && !like("xaêb", "%aé%"));
         assert!(matches("ÄB", "äb", None, true).unwrap());
         assert!(matches("x", "x\\", Some('\\'), false).is_err());
     }

@@ -16,7 +16,7 @@ mod eval;
 #[cfg(test)]
 mod extremes;
 pub mod func;
-mod like;
+pub mod like;
 mod md5;
 pub mod moments;
 pub mod number;
@@ -203,6 +203,42 @@ fn sort_constants(list: &mut Vec<Expr>) -> bool {
     true
 }
 
+/// Whether a conversion is that of a text that says the same date or time in each session.
+fn is_dated(cast: &Cast, e: &Expr) -> bool {
+    let Expr::Const(Datum::Text(text)) = e else {
+        return false;
+    };
+    match cast.to {
+        SqlType::Date => is_iso_date(text),
+        SqlType::Timestamp => {
+            let (date, time) = text.split_once(' ').unwrap_or((text, "00:00"));
+            is_iso_date(date) && is_iso_time(time)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a text has the form `2000-12-31`, which each style of dates reads the same way.
+fn is_iso_date(text: &str) -> bool {
+    let form = |(at, b): (usize, &u8)| match at {
+        4 | 7 => *b == b'-',
+        _ => b.is_ascii_digit(),
+    };
+    text.len() == 10 && text.as_bytes().iter().enumerate().all(form)
+}
+
+/// Whether a text has the form `23:59`, `23:59:59` or `23:59:59.999`.
+fn is_iso_time(text: &str) -> bool {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let form = |(at, b): (usize, &u8)| match at {
+        2 | 5 => *b == b':',
+        _ => b.is_ascii_digit(),
+    };
+    (whole.len() == 8 || whole.len() == 5 && whole.len() == text.len())
+        && whole.as_bytes().iter().enumerate().all(form)
+        && fraction.bytes().all(|b| b.is_ascii_digit())
+}
+
 impl Expr {
     /// A blank-padded string as the text that it is compared as.
     pub fn unpadded(e: Expr) -> Expr {
@@ -334,7 +370,7 @@ impl Expr {
             constant &= match e {
                 Expr::Column(_) | Expr::Param(_) | Expr::Subquery { .. } => false,
                 Expr::Call(func, _) => func.is_immutable(),
-                Expr::Cast(cast, _) => cast.is_immutable(),
+                Expr::Cast(cast, e) => cast.is_immutable() || is_dated(cast, e),
                 _ => true,
             }
         });

@@ -79,6 +79,37 @@ fn fill(session: &mut SqlSession, rng: &mut Rng, rows: u64, padding: u64) {
             values.clear();
         }
     }
+    let mut values = Vec::new();
+    for _ in 0..300 {
+        let value = |rng: &mut Rng, value: String| match rng.below(12) {
+            0 => "null".to_string(),
+            _ => value,
+        };
+        let row = [
+            (rng.below(160) as i64 - 80).to_string(),
+            (rng.below(40) as i64 * 1_000_000_007 - 3).to_string(),
+            format!("'2020-01-0{}'", 1 + rng.below(9)),
+            format!("{}", rng.below(10_000) as f64 / 100.0),
+            format!("'u%{}'", rng.below(20)),
+            format!("'ü{}'", rng.below(4)),
+        ];
+        let row: Vec<String> = row.into_iter().map(|v| value(rng, v)).collect();
+        values.push(format!("({})", row.join(", ")));
+    }
+    must(
+        session,
+        "create table u (ua int, ui bigint, ud date, un numeric(8,2), us text, uk char(4))",
+    );
+    must(
+        session,
+        &format!("insert into u values {}", values.join(", ")),
+    );
+    must(session, "create table p (pk bigint, pc int, pt text)");
+    must(
+        session,
+        "insert into p select i::bigint * 1000000007 - 3, i % 5, 'p' || i % 3 \
+         from generate_series(0, 35) i",
+    );
     // Rows older than their last columns, rows that are not there, and some in several pieces.
     must(session, "alter table t add column late int default 7");
     must(session, "alter table t add column none text");
@@ -90,7 +121,22 @@ fn fill(session: &mut SqlSession, rng: &mut Rng, rows: u64, padding: u64) {
     );
 }
 
-struct Query<'r>(&'r mut Rng);
+/// What is read, of `t` and of what is joined to it.
+const JOINS: &[&str] = &[
+    "t join u on a = ua",
+    "t left join u on a = ua",
+    "u join t on ua = a and i2 < un",
+    "t join u on d = ud and a = ua",
+    "t join u on a = ua join p on pk = ui",
+    "t left join (select ua, ui, ud, un + 1 as un, us, uk from u where un < 70) u on ua = a \
+     left join p on ui = pk",
+    "p join u on ui = pk and us like 'u%1%' join t on a = ua",
+    "t join u on a + 1 = ua and (us = 's1' and a < 9 or us like '%1' and a < 50)",
+    "u left join t on i2 = ua",
+    "t join u on s = us",
+];
+
+struct Query<'r>(&'r mut Rng, bool);
 
 impl Query<'_> {
     fn of(&mut self, list: &[&str]) -> String {
@@ -126,6 +172,9 @@ impl Query<'_> {
     }
 
     fn any(&mut self) -> String {
+        if self.1 && self.0.below(3) == 0 {
+            return self.of(&["ua", "ui", "ud", "un", "us", "uk", "ua + i2", "un * n"]);
+        }
         match self.0.below(3) {
             0 => self.of(OTHERS),
             1 => self.number(2),
@@ -135,6 +184,27 @@ impl Query<'_> {
 
     fn condition(&mut self, depth: u32) -> String {
         let operator = self.of(&["=", "<>", "<", "<=", ">", ">="]);
+        if self.1 && self.0.below(5) == 0 {
+            return self.of(&[
+                "ua < a + 5",
+                "un > n",
+                "us like '%1%'",
+                "uk = 'ü1'",
+                "ud <> d",
+            ]);
+        }
+        if self.0.below(12) == 0 {
+            let not = self.of(&["", "not"]);
+            let pattern = self.of(&["s1%", "%2", "%", "s%1%", "s3", "_%"]);
+            return match self.0.below(3) {
+                0 => format!("s {not} like '{pattern}'"),
+                1 => format!("substring(v from 1 for {}) = 'v'", self.0.below(3)),
+                _ => format!(
+                    "d {operator} timestamp '2020-01-05 0{}:00'",
+                    self.0.below(2)
+                ),
+            };
+        }
         match self.0.below(if depth == 0 { 7 } else { 11 }) {
             0 => format!("{} {operator} {}", self.int(depth.min(1)), self.int(0)),
             1 => format!("s {operator} 's{}'", self.0.below(50)),
@@ -170,7 +240,12 @@ impl Query<'_> {
     }
 
     fn aggregate(&mut self) -> String {
-        let call = match self.0.below(9) {
+        let call = match self.0.below(10) {
+            9 => format!(
+                "sum(case when {} then {} else 0 end)",
+                self.condition(1),
+                self.of(&["n", "a", "n * (1 - n)", "f"])
+            ),
             0 => "count(*)".to_string(),
             1 => format!("count({})", self.any()),
             2 => format!("sum({})", self.number(2)),
@@ -190,7 +265,7 @@ impl Query<'_> {
     fn text(&mut self) -> String {
         let keys: Vec<String> = (0..self.0.below(4))
             .map(|_| match self.0.below(3) {
-                0 => self.of(&["a % 7", "a % i2", "k", "n", "r"]),
+                0 => self.of(&["a % 7", "a % i2", "k", "n", "r", "extract(year from d)"]),
                 1 => self.of(&["i2", "s", "v", "b", "d", "none", "ts", "a > 5"]),
                 _ => self.any(),
             })
@@ -208,6 +283,7 @@ impl Query<'_> {
             false => format!(" group by {}", places.join(", ")),
         };
         let from = match self.0.below(4) {
+            _ if self.1 => self.of(JOINS),
             0 => format!("(select * from t where {}) t", self.condition(1)),
             _ => "t".to_string(),
         };
@@ -237,9 +313,10 @@ fn batches_give_what_rows_give() {
 }
 
 fn compare(session: &mut SqlSession, rng: &mut Rng, seed: u64, queries: u64) {
-    let (mut vectorized, mut answered) = (0, 0);
+    let (mut vectorized, mut answered, mut joins) = (0, 0, 0);
     for _ in 0..queries {
-        let query = Query(rng).text();
+        let joined = rng.below(2) == 0;
+        let query = Query(rng, joined).text();
         // Little memory: the groups of some queries have no room.
         let little = rng.below(6) == 0;
         let memory = if little { "64" } else { "4096" };
@@ -264,15 +341,18 @@ fn compare(session: &mut SqlSession, rng: &mut Rng, seed: u64, queries: u64) {
         if rows.is_ok() {
             answered += 1;
             let plan = must(session, &format!("explain analyze {query}"));
-            vectorized += u64::from(plan.iter().any(|l| l.contains("Vectorized")));
+            let batches = plan.iter().any(|l| l.contains("Threads:"));
+            vectorized += u64::from(batches);
+            joins += u64::from(batches && joined);
         }
     }
-    println!("{queries} queries, {answered} answered, {vectorized} over batches");
+    println!("{queries} queries, {answered} answered, {vectorized} over batches, {joins} joins");
     assert!(answered > queries / 3, "{answered} of {queries} answered");
     assert!(
         vectorized > answered / 4,
         "{vectorized} of {answered} over batches"
     );
+    assert!(joins > answered / 10, "{joins} joins of {answered}");
 }
 
 fn shown(answer: &Result<Vec<String>, String>) -> String {

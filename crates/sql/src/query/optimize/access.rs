@@ -20,6 +20,9 @@ use crate::query::plan::{
 /// Costs, in units of a row that is looked at.
 pub const LOOKUP: f64 = 4.0;
 pub const INDEX_ROW: f64 = 1.5;
+/// Rows of a table from which on batches are worth it, and the cost of a row of one.
+const BATCHED_ROWS: f64 = 2000.0;
+const BATCHED_ROW: f64 = 0.15;
 /// Keys of a subquery up to which a table is read by them, and a guess of how many there are.
 const MOST_LISTED: usize = 10_000;
 const LISTED_ROWS: f64 = 100.0;
@@ -109,6 +112,7 @@ impl Planner<'_> {
         let listed = self.listed(table, &access);
         let cost = match &access.path {
             Path::Full if listed.is_some() => total.min(LOOKUP * LISTED_ROWS),
+            Path::Full if self.batches && total >= BATCHED_ROWS => total * BATCHED_ROW,
             Path::Full => total,
             Path::Index { any_of, .. } => {
                 LOOKUP * any_of.len().max(1) as f64 + access.rows * INDEX_ROW
@@ -192,6 +196,24 @@ impl Planner<'_> {
                 let blocks = engine.segment_blocks(block::ObjectId(table.segment))?;
                 (blocks as f64 * ROWS_PER_BLOCK).max(1.0)
             }
+        })
+    }
+
+    /// What it costs more that a part of a plan gives its rows one by one, as it does below a
+    /// nested loop.
+    pub(super) fn lost_batches(&self, node: &Node) -> Result<f64> {
+        Ok(match node {
+            Node::Table(scan) if self.batches && matches!(scan.access.path, Path::Full) => {
+                let total = self.rows_of(&scan.access.table)?;
+                match total >= BATCHED_ROWS {
+                    true => total * (1.0 - BATCHED_ROW),
+                    false => 0.0,
+                }
+            }
+            Node::Filter(filter) => self.lost_batches(&filter.input)?,
+            Node::Compute(compute) => self.lost_batches(&compute.input)?,
+            Node::Hash(join) => self.lost_batches(&join.probe)?,
+            _ => 0.0,
         })
     }
 

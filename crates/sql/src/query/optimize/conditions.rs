@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use crate::expr::{CmpOp, Expr};
+use crate::plan::path::{conjoin, conjuncts};
 use crate::query::plan::Register;
 
 /// Registers that an expression reads.
@@ -72,6 +73,71 @@ pub fn carry_constants(conditions: &mut Vec<Expr>, own: &HashSet<Register>) {
             }
         }
     }
+}
+
+/// Of `a AND b OR a AND c`, a, and what is left; and of alternatives over several relations what
+/// each says of one of them, for rows that no alternative takes need not be joined. `items` are the
+/// registers of each relation.
+pub fn take_alternatives_apart(conditions: &mut Vec<Expr>, items: &[&HashSet<Register>]) {
+    let mut found = Vec::new();
+    for condition in std::mem::take(conditions) {
+        match condition {
+            Expr::Or(list) if list.iter().all(is_simple) => found.extend(common(list)),
+            other => found.push(other),
+        }
+    }
+    let mut more = Vec::new();
+    for condition in &found {
+        let Expr::Or(list) = condition else { continue };
+        if !list.iter().all(is_simple) {
+            continue;
+        }
+        let read = registers(condition);
+        for own in items {
+            if !read.is_disjoint(own) && !read.is_subset(own) {
+                more.extend(alternatives_of(list, own));
+            }
+        }
+    }
+    conditions.extend(found);
+    conditions.extend(more);
+}
+
+/// Whether it may be looked at once more, and elsewhere.
+fn is_simple(e: &Expr) -> bool {
+    !e.is_volatile() && !has_subquery(e)
+}
+
+/// The conditions that alternatives have in common, and the rest of the alternatives.
+fn common(list: Vec<Expr>) -> Vec<Expr> {
+    let mut each: Vec<Vec<Expr>> = list.into_iter().map(|e| conjuncts(Some(e))).collect();
+    let Some(first) = each.first() else {
+        return vec![Expr::Or(Vec::new())];
+    };
+    let in_all = |e: &&Expr| each.iter().all(|list| list.contains(e));
+    let mut found: Vec<Expr> = first.iter().filter(in_all).cloned().collect();
+    for list in &mut each {
+        list.retain(|e| !found.contains(e));
+    }
+    // An alternative with nothing left takes all rows.
+    if each.iter().all(|list| !list.is_empty()) {
+        found.push(Expr::Or(each.into_iter().filter_map(conjoin).collect()));
+    }
+    found
+}
+
+/// What alternatives say of one relation, if each says something.
+fn alternatives_of(list: &[Expr], own: &HashSet<Register>) -> Option<Expr> {
+    let mut alternatives = Vec::new();
+    for e in list {
+        let mut parts = conjuncts(Some(e.clone()));
+        parts.retain(|part| {
+            let read = registers(part);
+            !read.is_empty() && read.is_subset(own)
+        });
+        alternatives.push(conjoin(parts)?);
+    }
+    Some(Expr::Or(alternatives))
 }
 
 /// Whether a condition cannot hold for a row in which all these registers are NULL.

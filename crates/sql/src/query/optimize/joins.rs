@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::access::LOOKUP;
-use super::conditions::{carry_constants, equality, is_never, registers};
+use super::conditions::{carry_constants, equality, is_never, registers, take_alternatives_apart};
 use super::items::{Item, Kind, Parts, flatten, needs_of, own_of, subqueries_of};
 use super::{Built, Planner};
 use crate::error::{Error, Result};
@@ -21,6 +21,9 @@ const MOST_TRIED: usize = 10;
 /// Cost of a row put into a hash table, and of one looked up there.
 const BUILD_ROW: f64 = 2.0;
 const PROBE_ROW: f64 = 1.0;
+/// The same of rows in batches.
+const BUILD_BATCHED: f64 = 0.4;
+const PROBE_BATCHED: f64 = 0.1;
 
 /// The best way to join a set of items.
 #[derive(Clone)]
@@ -57,6 +60,8 @@ impl Planner<'_> {
             };
             return Ok((built, true));
         }
+        let items: Vec<&HashSet<Register>> = list.iter().map(|i| &i.own).collect();
+        take_alternatives_apart(&mut conditions, &items);
         carry_constants(&mut conditions, &own);
         // What may give something else each time is checked at the end, once for each row.
         let (last, conditions): (Vec<Expr>, Vec<Expr>) =
@@ -237,7 +242,8 @@ impl Planner<'_> {
             _ => self.filtered(side.clone(), between.clone()),
         };
         let rows = (way.built.rows * inner.rows).max(1.0);
-        let looped = way.built.cost + way.built.rows * inner.cost;
+        let looped =
+            way.built.cost + way.built.rows * inner.cost + self.lost_batches(&way.built.node)?;
         let mut registers = way.built.registers.clone();
         registers.extend(&item.own);
         let built = |node, cost| Built {
@@ -252,7 +258,7 @@ impl Planner<'_> {
             .iter()
             .filter_map(|c| equality(c, &known, &item.own))
             .collect();
-        let hashed = hash_cost(&way.built, side);
+        let hashed = self.hash_cost(&way.built, side);
         if !lateral && !keys.is_empty() && hashed < looped {
             let rest = rest(&between, &known, &item.own);
             let node = self.hash(&way.built, side, &keys, rest, JoinKind::Inner);
@@ -387,7 +393,7 @@ impl Planner<'_> {
             node: self.hash(&left, &right, &keys, rest, JoinKind::Full),
             registers,
             rows: left.rows + right.rows,
-            cost: hash_cost(&left, &right),
+            cost: self.hash_cost(&left, &right),
         })
     }
 
@@ -425,7 +431,7 @@ impl Planner<'_> {
             .iter()
             .filter_map(|c| equality(c, left_own, right_own))
             .collect();
-        let hashed = hash_cost(&left, &alone);
+        let hashed = self.hash_cost(&left, &alone);
         if !lateral && !keys.is_empty() && hashed < looped {
             let mut on = rest(&between, left_own, right_own);
             on.extend(of_left);
@@ -534,7 +540,13 @@ fn rest(conditions: &[Expr], left: &HashSet<Register>, right: &HashSet<Register>
     conditions.iter().filter(is_key).cloned().collect()
 }
 
-fn hash_cost(a: &Built, b: &Built) -> f64 {
-    let (small, large) = (a.rows.min(b.rows), a.rows.max(b.rows));
-    a.cost + b.cost + small * BUILD_ROW + large * PROBE_ROW
+impl Planner<'_> {
+    fn hash_cost(&self, a: &Built, b: &Built) -> f64 {
+        let (small, large) = (a.rows.min(b.rows), a.rows.max(b.rows));
+        let (build, probe) = match self.batches {
+            true => (BUILD_BATCHED, PROBE_BATCHED),
+            false => (BUILD_ROW, PROBE_ROW),
+        };
+        a.cost + b.cost + small * build + large * probe
+    }
 }

@@ -13,6 +13,7 @@ use crate::query::plan::{
     With,
 };
 use crate::query::window::{Bound, WindowCall};
+use crate::session::Vectorized;
 
 impl Planner<'_> {
     pub(super) fn level(&mut self, level: Level) -> Result<(Built, Vec<Expr>)> {
@@ -119,7 +120,18 @@ impl Planner<'_> {
             && s.distinct.is_none()
             && s.columns.is_empty();
         let wanted = if plain { order } else { &[] };
-        let (mut built, ordered) = self.from(&s.from, &s.conditions, wanted, limited)?;
+        let batched = match &s.group {
+            Some(_) => self.is_batched(s),
+            // What only selects hands its rows on to the groups around it.
+            None => {
+                let plain = s.windows.is_empty() && s.distinct.is_none() && order.is_empty();
+                self.batches && plain && !limited
+            }
+        };
+        let around = std::mem::replace(&mut self.batches, batched);
+        let from = self.from(&s.from, &s.conditions, wanted, limited);
+        self.batches = around;
+        let (mut built, ordered) = from?;
         if let Some(g) = &s.group {
             built = self.grouped(built, g);
         }
@@ -160,6 +172,16 @@ impl Planner<'_> {
         built.node = Node::Distinct(Arc::new(node));
         built.rows = (rows * 0.5).max(1.0);
         Ok((built, sorted))
+    }
+
+    /// Whether rows are grouped in a way that batches have, so that they may be read and joined so.
+    fn is_batched(&self, s: &Select) -> bool {
+        let off = self.core.settings.hot().vectorized == Vectorized::Off;
+        let grouped = |g: &Grouping| {
+            let plain = |a: &AggregateCall| !a.distinct && a.order.is_empty();
+            g.sets.len() == 1 && g.grouping.is_empty() && g.aggregates.iter().all(plain)
+        };
+        !off && s.group.as_ref().is_some_and(grouped)
     }
 
     fn grouped(&self, built: Built, g: &Grouping) -> Built {

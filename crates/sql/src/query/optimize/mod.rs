@@ -104,6 +104,8 @@ struct Planner<'p> {
     uses: HashSet<Register>,
     /// Subqueries of the statement that its expressions may name.
     subqueries: &'p [Arc<plan::Subquery>],
+    /// The level at hand groups rows that batches may have.
+    batches: bool,
 }
 
 /// A part of a plan.
@@ -124,6 +126,7 @@ impl<'p> Planner<'p> {
             base: around.base,
             uses,
             subqueries: around.subqueries,
+            batches: false,
         }
     }
 

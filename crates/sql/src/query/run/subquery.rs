@@ -436,6 +436,29 @@ fn truth(value: Option<bool>) -> Datum {
 }
 
 impl Core {
+    /// The plan of a subquery of the statement that is running.
+    pub fn subquery_plan(&self, number: usize) -> Option<Arc<Subquery>> {
+        let run = self.running.subqueries.get(number)?.as_ref()?;
+        Some(run.plan.clone())
+    }
+
+    /// Calls `f` with a subquery of the statement that is running, and its registers.
+    pub fn with_subquery<T, E: From<Error>>(
+        &mut self,
+        number: usize,
+        f: impl FnOnce(&mut Core, &Subquery, &mut Frame) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let missing = || Error::internal(format!("subquery {number} is not there to run"));
+        let slot = self.running.subqueries.get_mut(number);
+        let mut run = slot.and_then(Option::take).ok_or_else(missing)?;
+        let plan = run.plan.clone();
+        let done = f(self, &plan, &mut run.frame);
+        if let Some(slot) = self.running.subqueries.get_mut(number) {
+            *slot = Some(run);
+        }
+        done
+    }
+
     /// The rows of a hashed subquery, each once and without those that have a NULL, if they are no
     /// more than `most`.
     pub fn subquery_rows(&mut self, number: usize, most: usize) -> Result<Option<Vec<Vec<Datum>>>> {

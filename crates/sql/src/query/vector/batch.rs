@@ -1,14 +1,6 @@
-//! Batches of rows as columns, and how stored rows become them.
-//!
-//! Only columns that somebody reads are decoded. Where the wanted columns stand at the same place
-//! in every row, because those before them have a fixed length and none is NULL, they are read from
-//! there, a column at a time.
+//! Batches of rows as columns.
 
-use std::sync::Arc;
-
-use block::row::RowReader;
 use block::value::{ColType, Datum, DatumRef};
-use engine::TableDef;
 
 use super::Stop;
 use crate::error::Error;
@@ -116,6 +108,9 @@ pub enum Values {
     Text(Texts),
 }
 
+/// The place of a row that is not there.
+pub const NOWHERE: u32 = u32::MAX;
+
 /// A column of a batch. Where a value is NULL there is some value of the layout.
 #[derive(Clone, Debug)]
 pub struct Column {
@@ -135,6 +130,16 @@ impl Column {
             },
             nulls: Vec::new(),
         }
+    }
+
+    /// One of the layout without values.
+    pub fn emptied(&self) -> Column {
+        Column::new(match &self.values {
+            Values::Int(_) => Layout::Int,
+            Values::Float(_) => Layout::Float,
+            Values::Decimal(_) => Layout::Decimal,
+            Values::Text(_) => Layout::Text,
+        })
     }
 
     pub fn len(&self) -> usize {
@@ -169,7 +174,7 @@ impl Column {
     }
 
     /// Ends an addition: if any is NULL, it is said of each whether it is.
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         if !self.nulls.is_empty() {
             self.nulls.resize(self.len(), false);
         }
@@ -179,13 +184,7 @@ impl Column {
     fn push(&mut self, value: DatumRef<'_>, ty: Type) -> Result<(), Stop> {
         match (&mut self.values, value) {
             (_, DatumRef::Null) => self.push_null(),
-            (Values::Int(v), value) => v.push(match value {
-                DatumRef::Int8(i) | DatumRef::Timestamp(i) | DatumRef::TimestampTz(i) => i,
-                DatumRef::Int4(i) | DatumRef::Date(i) => i.into(),
-                DatumRef::Int2(i) => i.into(),
-                DatumRef::Bool(b) => b.into(),
-                other => return Err(misfit(other)),
-            }),
+            (Values::Int(v), value) => v.push(whole(value)?),
             (Values::Float(v), DatumRef::Float8(f)) => v.push(f),
             (Values::Float(v), DatumRef::Float4(f)) => v.push(f.into()),
             (Values::Decimal(v), DatumRef::Numeric(n)) => match (n.to_i128(), ty) {
@@ -199,7 +198,7 @@ impl Column {
     }
 
     /// Adds the value at `at` of each row, which is there, of the type, and not NULL.
-    fn gather(&mut self, ty: ColType, rows: &[&[u8]], at: usize) -> Result<(), Stop> {
+    pub fn gather(&mut self, ty: ColType, rows: &[&[u8]], at: usize) -> Result<(), Stop> {
         fn bytes<const N: usize>(row: &[u8], at: usize) -> [u8; N] {
             row[at..at + N].try_into().expect("a range of N bytes")
         }
@@ -236,6 +235,79 @@ impl Column {
         Ok(())
     }
 
+    /// Adds a value as batches have it. NULLs are said of later values by [`Column::settle`].
+    pub fn push_one(&mut self, value: DatumRef<'_>, ty: Type) -> Result<(), Stop> {
+        self.push(value, ty)?;
+        if !self.nulls.is_empty() {
+            self.nulls.resize(self.len(), false);
+        }
+        Ok(())
+    }
+
+    /// The values at these places, and NULL at [`NOWHERE`], in this order.
+    pub fn take(&self, places: &[u32]) -> Column {
+        fn each<T: Copy + Default>(list: &[T], places: &[u32]) -> Vec<T> {
+            let at = |p: &u32| list.get(*p as usize).copied().unwrap_or_default();
+            places.iter().map(at).collect()
+        }
+        let values = match &self.values {
+            Values::Int(v) => Values::Int(each(v, places)),
+            Values::Float(v) => Values::Float(each(v, places)),
+            Values::Decimal(v) => Values::Decimal(each(v, places)),
+            Values::Text(v) => {
+                let mut taken = Texts::default();
+                for place in places {
+                    match *place {
+                        NOWHERE => taken.push(&[]),
+                        at => taken.push(v.get(at as usize)),
+                    }
+                }
+                Values::Text(taken)
+            }
+        };
+        let null = |p: &u32| match *p {
+            NOWHERE => true,
+            at => self.nulls.get(at as usize).copied().unwrap_or(false),
+        };
+        let nulls = match self.nulls.is_empty() && !places.contains(&NOWHERE) {
+            true => Vec::new(),
+            false => places.iter().map(null).collect(),
+        };
+        Column { values, nulls }
+    }
+
+    /// Adds the values of another column of the layout.
+    pub fn append(&mut self, other: Column) -> Result<(), Stop> {
+        if !self.nulls.is_empty() || !other.nulls.is_empty() {
+            self.nulls.resize(self.len(), false);
+            let more = (0..other.len()).map(|at| other.nulls.get(at).copied().unwrap_or(false));
+            self.nulls.extend(more);
+        }
+        match (&mut self.values, other.values) {
+            (Values::Int(v), Values::Int(more)) => v.extend(more),
+            (Values::Float(v), Values::Float(more)) => v.extend(more),
+            (Values::Decimal(v), Values::Decimal(more)) => v.extend(more),
+            (Values::Text(v), Values::Text(more)) => {
+                let before = v.bytes.len();
+                v.bytes.extend(more.bytes);
+                v.ends.extend(more.ends.into_iter().map(|end| before + end));
+            }
+            _ => return Err(Error::internal("columns of two layouts").into()),
+        }
+        Ok(())
+    }
+
+    /// Bytes in use.
+    pub fn memory(&self) -> usize {
+        self.nulls.len()
+            + match &self.values {
+                Values::Int(v) => v.len() * 8,
+                Values::Float(v) => v.len() * 8,
+                Values::Decimal(v) => v.len() * 16,
+                Values::Text(v) => v.bytes.len() + v.len() * size_of::<usize>(),
+            }
+    }
+
     /// Leaves the values that are kept.
     fn keep(&mut self, keep: &[bool]) {
         // Without a branch for each value, which nobody could foresee.
@@ -267,12 +339,19 @@ impl Column {
     }
 }
 
-fn misfit(value: DatumRef<'_>) -> Stop {
-    Error::internal(format!("{value:?} in a column of another type")).into()
+/// A value of a type of whole numbers.
+pub fn whole(value: DatumRef<'_>) -> Result<i64, Stop> {
+    Ok(match value {
+        DatumRef::Int8(i) | DatumRef::Timestamp(i) | DatumRef::TimestampTz(i) => i,
+        DatumRef::Int4(i) | DatumRef::Date(i) => i.into(),
+        DatumRef::Int2(i) => i.into(),
+        DatumRef::Bool(b) => b.into(),
+        other => return Err(misfit(other)),
+    })
 }
 
-fn damaged(e: block::BlockError) -> Stop {
-    Error::new("XX001", format!("damaged row: {e}")).into()
+fn misfit(value: DatumRef<'_>) -> Stop {
+    Error::internal(format!("{value:?} in a column of another type")).into()
 }
 
 /// Rows as columns.
@@ -290,124 +369,8 @@ impl Batch {
     /// Leaves the rows that are kept.
     pub fn keep(&mut self, keep: &[bool]) {
         self.rows = keep.iter().filter(|k| **k).count();
-        self.columns.iter_mut().for_each(|c| c.keep(keep));
-    }
-}
-
-/// Makes batches of a table's stored rows.
-#[derive(Debug)]
-pub struct Decoder {
-    table: Arc<TableDef>,
-    /// The columns up to the last wanted one, with the wanted ones' place in the batch.
-    steps: Vec<(ColType, Option<usize>)>,
-    types: Vec<Type>,
-    fixed: Option<Fixed>,
-}
-
-/// Where the wanted columns are in a row that has all the table's columns and no NULL.
-#[derive(Debug)]
-struct Fixed {
-    /// Columns of the row, as its first two bytes have them.
-    columns: [u8; 2],
-    /// Bytes of the bitmap of NULLs, which come next.
-    bitmap: usize,
-    /// Bytes that a row has at least.
-    least: usize,
-    /// Place of a value in the row, its type, and its place in the batch.
-    values: Vec<(usize, ColType, usize)>,
-}
-
-impl Fixed {
-    fn new(columns: usize, steps: &[(ColType, Option<usize>)]) -> Option<Fixed> {
-        let bitmap = columns.div_ceil(8);
-        let mut at = 2 + bitmap;
-        let mut values = Vec::new();
-        for (ty, place) in steps {
-            let length = ty.fixed_len()?;
-            if let Some(place) = place {
-                values.push((at, *ty, *place));
-            }
-            at += length;
-        }
-        Some(Fixed {
-            columns: u16::try_from(columns).ok()?.to_le_bytes(),
-            bitmap,
-            least: at,
-            values,
-        })
-    }
-
-    #[inline]
-    fn fits(&self, row: &[u8]) -> bool {
-        row.len() >= self.least
-            && row[..2] == self.columns
-            && row[2..2 + self.bitmap].iter().all(|b| *b == 0)
-    }
-}
-
-impl Decoder {
-    /// Of a table the wanted columns, by their number in it, with their types.
-    pub fn new(table: &Arc<TableDef>, wanted: &[(usize, Type)]) -> Decoder {
-        let last = wanted.iter().map(|(at, _)| at + 1).max().unwrap_or(0);
-        let steps: Vec<_> = table.columns[..last]
-            .iter()
-            .enumerate()
-            .map(|(at, ty)| (*ty, wanted.iter().position(|(w, _)| *w == at)))
-            .collect();
-        Decoder {
-            fixed: Fixed::new(table.columns.len(), &steps),
-            table: table.clone(),
-            types: wanted.iter().map(|(_, ty)| *ty).collect(),
-            steps,
-        }
-    }
-
-    pub fn batch(&self) -> Batch {
-        Batch {
-            rows: 0,
-            columns: self.types.iter().map(|t| Column::new(t.layout())).collect(),
-        }
-    }
-
-    /// Adds rows to a batch.
-    pub fn decode(&self, rows: &[&[u8]], batch: &mut Batch) -> Result<(), Stop> {
-        batch.rows += rows.len();
-        if self.types.is_empty() {
-            return Ok(());
-        }
-        match &self.fixed {
-            Some(fixed) if rows.iter().all(|r| fixed.fits(r)) => {
-                for (at, ty, place) in &fixed.values {
-                    batch.columns[*place].gather(*ty, rows, *at)?;
-                }
-            }
-            _ => {
-                for row in rows {
-                    self.decode_one(row, batch)?;
-                }
-            }
-        }
-        batch.columns.iter_mut().for_each(Column::settle);
-        Ok(())
-    }
-
-    fn decode_one(&self, row: &[u8], batch: &mut Batch) -> Result<(), Stop> {
-        let mut reader = RowReader::new(row).map_err(damaged)?;
-        for (column, (ty, place)) in self.steps.iter().enumerate() {
-            match place {
-                None => reader.skip(*ty).map_err(damaged)?,
-                Some(at) => {
-                    let stored = reader.value(*ty).map_err(damaged)?;
-                    let value = stored.unwrap_or_else(|| self.table.missing(column));
-                    let column = &mut batch.columns[*at];
-                    // A NULL before says of each later value that it is none.
-                    column.push(value, self.types[*at])?;
-                    if !column.nulls.is_empty() && column.nulls.len() < column.len() {
-                        column.nulls.push(false);
-                    }
-                }
-            }
-        }
-        Ok(())
+        // Columns that a join sets have nothing yet.
+        let there = self.columns.iter_mut().filter(|c| c.len() == keep.len());
+        there.for_each(|c| c.keep(keep));
     }
 }

@@ -9,19 +9,53 @@ use super::Stop;
 use super::batch::{Layout, Type};
 use super::condition::Condition;
 use super::expr::{Constant, Operation, Value};
-use crate::dict::Table;
-use crate::expr::{ArithOp, Cast, Env, Expr};
+use crate::expr::func::PureFunc;
+use crate::expr::like::Pieces;
+use crate::expr::{ArithOp, Cast, Env, Expr, Func};
 use crate::session::Core;
 use crate::types::{SqlType, numeric_typmod};
 
-/// Compiles the expressions of one statement.
+/// Compiles the expressions over one source.
 pub struct Compiler<'c> {
     pub core: &'c mut Core,
-    pub table: &'c Table,
-    /// The registers, of which those that the scan sets are not read.
+    /// Of each column of the source, as far as batches have it.
+    pub types: Vec<Option<ColumnType>>,
+    /// The registers, of which those that the source sets are not read.
     pub registers: &'c [Datum],
-    /// Columns of the table that are read so far, in the order of the batch.
-    pub columns: Vec<(usize, Type)>,
+    /// Columns that are read so far, in the order of the batch.
+    pub columns: Vec<Read>,
+    /// Which stage is compiled: from 1 on those of the pipeline, 0 is the scan's filter.
+    pub stage: usize,
+    /// Places that were read since this was emptied.
+    pub touched: Vec<usize>,
+}
+
+/// The type of a column of a source.
+#[derive(Clone, Copy)]
+pub struct ColumnType {
+    pub ty: Type,
+    /// It is blank-padded: text, once the blanks are off.
+    pub padded: bool,
+}
+
+/// A column that is read.
+pub struct Read {
+    pub number: usize,
+    pub ty: Type,
+    /// The last stage that does.
+    pub last_read: usize,
+}
+
+impl ColumnType {
+    pub fn of(ty: SqlType, typmod: i32) -> Option<ColumnType> {
+        match ty {
+            SqlType::Char => Some(ColumnType {
+                ty: Type::Text,
+                padded: true,
+            }),
+            ty => type_of_column(ty, typmod).map(|ty| ColumnType { ty, padded: false }),
+        }
+    }
 }
 
 fn refused<T>(why: &'static str) -> Result<T, Stop> {
@@ -59,14 +93,17 @@ impl Compiler<'_> {
     /// A key, or what is only counted: blank-padded columns are taken as they are stored.
     pub fn stored(&mut self, e: &Expr) -> Result<Value, Stop> {
         match e {
-            Expr::Column(at) if self.is_padded(*at) => Ok(self.text_column(*at)),
+            Expr::Column(at) if self.is_padded(e) => Ok(self.text_column(*at)),
             e => self.value(e),
         }
     }
 
-    fn is_padded(&self, at: usize) -> bool {
-        let column = self.table.columns.get(at);
-        column.is_some_and(|c| c.ty() == SqlType::Char)
+    /// Whether it is a blank-padded column.
+    pub fn is_padded(&self, e: &Expr) -> bool {
+        let Expr::Column(at) = e else { return false };
+        self.types
+            .get(*at)
+            .is_some_and(|c| c.is_some_and(|c| c.padded))
     }
 
     /// A column of any string type.
@@ -75,12 +112,20 @@ impl Compiler<'_> {
     }
 
     /// The place of a column in the batch.
-    fn place(&mut self, at: usize, ty: Type) -> usize {
-        let known = self.columns.iter().position(|(column, _)| *column == at);
-        known.unwrap_or_else(|| {
-            self.columns.push((at, ty));
+    fn place(&mut self, number: usize, ty: Type) -> usize {
+        let known = self.columns.iter().position(|c| c.number == number);
+        let place = known.unwrap_or_else(|| {
+            self.columns.push(Read {
+                number,
+                ty,
+                last_read: 0,
+            });
             self.columns.len() - 1
-        })
+        });
+        self.touched.push(place);
+        let read = &mut self.columns[place];
+        read.last_read = read.last_read.max(self.stage);
+        place
     }
 
     /// An expression over the table's columns that has a value of a known type.
@@ -104,6 +149,7 @@ impl Compiler<'_> {
                 }
             }
             Expr::Cast(cast, e) => self.cast(cast, e),
+            Expr::Call(Func::Pure(func), args) => self.call(*func, args),
             Expr::Case {
                 branches,
                 otherwise,
@@ -114,6 +160,7 @@ impl Compiler<'_> {
             | Expr::IsNull { .. }
             | Expr::IsBool { .. }
             | Expr::Compare(..)
+            | Expr::Like { .. }
             | Expr::InList { .. } => {
                 let condition = self.condition(e)?;
                 Ok(Value::new(
@@ -125,13 +172,43 @@ impl Compiler<'_> {
         }
     }
 
+    fn call(&mut self, func: PureFunc, args: &[Expr]) -> Result<Value, Stop> {
+        match (func, args) {
+            (PureFunc::Extract, [Expr::Const(Datum::Text(field)), time]) if field == "year" => {
+                let time = self.value(time)?;
+                match time.ty {
+                    Type::Date => Ok(Value::new(
+                        Type::Decimal(0),
+                        Operation::Year(Box::new(time)),
+                    )),
+                    _ => refused("a part of a time"),
+                }
+            }
+            (PureFunc::Substr, [text, from, length]) => {
+                let text = self.value(text)?;
+                match (text.ty, from, length) {
+                    (
+                        Type::Text,
+                        Expr::Const(Datum::Int4(from @ 1..)),
+                        Expr::Const(Datum::Int4(length @ 0..)),
+                    ) => Ok(Value::new(
+                        Type::Text,
+                        Operation::Substring(Box::new(text), *from as usize - 1, *length as usize),
+                    )),
+                    _ => refused("a part of a string"),
+                }
+            }
+            _ => refused("a function"),
+        }
+    }
+
     fn column(&mut self, at: usize) -> Result<Value, Stop> {
-        let column = self.table.columns.get(at);
-        let ty = column.and_then(|c| type_of_column(c.ty(), c.typmod));
-        let Some(ty) = ty else {
-            return refused("a column's type");
-        };
-        Ok(Value::new(ty, Operation::Column(self.place(at, ty))))
+        match self.types.get(at).copied().flatten() {
+            Some(ColumnType { ty, padded: false }) => {
+                Ok(Value::new(ty, Operation::Column(self.place(at, ty))))
+            }
+            _ => refused("a column's type"),
+        }
     }
 
     fn constant(&mut self, e: &Expr) -> Result<Value, Stop> {
@@ -186,7 +263,7 @@ impl Compiler<'_> {
         let Expr::Column(at) = e else {
             return refused("a blank-padded expression");
         };
-        if !self.is_padded(*at) {
+        if !self.is_padded(e) {
             return refused("a blank-padded expression");
         }
         let column = self.text_column(*at);
@@ -282,6 +359,26 @@ impl Compiler<'_> {
                 negated,
                 ..
             } => self.member(expr, list, *negated)?,
+            Expr::Like {
+                expr,
+                pattern,
+                escape,
+                fold_case: false,
+                negated,
+            } => {
+                let value = self.value(expr)?;
+                let pieces = match &**pattern {
+                    Expr::Const(Datum::Text(pattern)) => Pieces::new(pattern, *escape),
+                    _ => None,
+                };
+                match (value.ty, pieces) {
+                    (Type::Text, Some(pieces)) => {
+                        Condition::Like(value, pieces.to_owned(), *negated)
+                    }
+                    _ => return refused("a pattern"),
+                }
+            }
+            Expr::Like { .. } => return refused("a pattern"),
             other => match self.value_or_null(other)? {
                 None => Condition::Known(None),
                 Some(value) if value.ty == Type::Bool => Condition::Value(value),

@@ -7,6 +7,7 @@ use super::Stop;
 use super::batch::{Batch, Layout};
 use super::expr::{Constant, Source, Value};
 use crate::expr::CmpOp;
+use crate::expr::like::Pieces;
 
 #[derive(Clone, Debug)]
 pub enum Condition {
@@ -22,6 +23,8 @@ pub enum Condition {
     /// IS [NOT] TRUE / FALSE / UNKNOWN.
     Is(Box<Condition>, Option<bool>, bool),
     In(Box<Member>),
+    /// LIKE, or not.
+    Like(Value, Pieces<Box<[u8]>>, bool),
 }
 
 /// Whether a value is among constants.
@@ -131,6 +134,7 @@ impl Condition {
             Condition::And(list) | Condition::Or(list) => list.iter().any(Condition::can_stop),
             Condition::Not(c) | Condition::Is(c, ..) => c.can_stop(),
             Condition::In(m) => m.value.can_stop(),
+            Condition::Like(v, ..) => v.can_stop(),
         }
     }
 
@@ -190,6 +194,15 @@ impl Condition {
                 list
             }
             Condition::In(member) => member.eval(batch)?,
+            Condition::Like(v, pieces, negated) => {
+                let v = v.eval(batch)?;
+                let one = |at| {
+                    let matches = pieces.matches(v.text(at)?);
+                    Ok(truth(Some(matches != *negated)))
+                };
+                let truth = (0..rows).map(one).collect::<Result<_, Stop>>()?;
+                unknown_where(truth, v.nulls())
+            }
         })
     }
 }

@@ -8,6 +8,7 @@ use super::Stop;
 use super::batch::{Batch, Column, Layout, Texts, Type, Values};
 use super::condition::{Condition, TRUE, UNKNOWN};
 use crate::expr::ArithOp;
+use crate::pgtype::calendar::civil_from_days;
 
 #[derive(Clone, Debug)]
 pub enum Constant {
@@ -44,6 +45,10 @@ pub enum Operation {
     Rescale(Box<Value>, i128),
     /// A string without the blanks at its end.
     Trim(Box<Value>),
+    /// Of a string, from a character on, counted from 0, so many.
+    Substring(Box<Value>, usize, usize),
+    /// The year of a date, as a decimal without digits after the point.
+    Year(Box<Value>),
     Truth(Box<Condition>),
     /// A branch without a value is NULL, and so is the end without one.
     Case(Vec<(Condition, Option<Value>)>, Option<Box<Value>>),
@@ -163,6 +168,7 @@ impl Value {
         match &self.operation {
             Operation::Column(_) | Operation::Constant(_) => false,
             Operation::Trim(v)
+            | Operation::Substring(v, ..)
             | Operation::ToFloat(v)
             | Operation::ToDecimal(v)
             | Operation::Widen(v) => v.can_stop(),
@@ -176,6 +182,7 @@ impl Value {
             Operation::Arith(..)
             | Operation::Negate(_)
             | Operation::Narrow(_)
+            | Operation::Year(_)
             | Operation::Rescale(..) => true,
         }
     }
@@ -249,6 +256,21 @@ impl Value {
                     texts.push(trimmed(v.text(at)?));
                 }
                 owned(Values::Text(texts), v.nulls().to_vec())
+            }
+            Operation::Substring(v, from, length) => {
+                let v = v.eval(batch)?;
+                let mut texts = Texts::default();
+                for at in 0..rows {
+                    texts.push(substring(v.text(at)?, *from, *length)?);
+                }
+                owned(Values::Text(texts), v.nulls().to_vec())
+            }
+            Operation::Year(v) => {
+                let v = v.eval(batch)?;
+                let years = each(v.ints()?, Source::All(0), rows, v.nulls(), |day, _| {
+                    year(day)
+                })?;
+                owned(Values::Decimal(years), v.nulls().to_vec())
             }
             Operation::Truth(condition) => {
                 let truth = condition.eval(batch)?;
@@ -411,6 +433,26 @@ fn trimmed(text: &[u8]) -> &[u8] {
     &text[..text.len() - blanks]
 }
 
+fn substring(text: &[u8], from: usize, length: usize) -> Result<&[u8], Stop> {
+    if text.is_ascii() {
+        let from = from.min(text.len());
+        return Ok(&text[from..from.saturating_add(length).min(text.len())]);
+    }
+    let text = std::str::from_utf8(text).map_err(|_| Stop::Refused("text that is not UTF-8"))?;
+    let place = |n: usize| text.char_indices().nth(n).map_or(text.len(), |(at, _)| at);
+    Ok(text[place(from)..place(from.saturating_add(length))].as_bytes())
+}
+
+/// The year of a day after Christ; infinite days stop.
+#[inline]
+fn year(day: i64) -> (i128, bool) {
+    let year = civil_from_days(day).year;
+    (
+        year.into(),
+        year < 1 || day.unsigned_abs() >= i32::MAX as u64,
+    )
+}
+
 /// Calls `f`, which says whether it stops, for each row.
 #[inline]
 fn each<T: Copy, R>(
@@ -495,4 +537,22 @@ fn seen(l: f64, r: f64, result: f64) -> (f64, bool) {
     let finite = l.is_finite() && r.is_finite();
     let vanished = result == 0.0 && l != 0.0 && r != 0.0;
     (result, finite && (result.is_infinite() || vanished))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn substrings_are_of_characters() {
+        let of = |text: &str, from, length| {
+            let part = substring(text.as_bytes(), from, length).unwrap();
+            String::from_utf8(part.to_vec()).unwrap()
+        };
+        assert_eq!(of("abcd", 1, 2), "bc");
+        assert_eq!(of("abcd", 3, 9), "d");
+        assert_eq!(of("ab", 5, 1), "");
+        assert_eq!(of("äöü", 1, 1), "ö");
+        assert_eq!(of("äöü", 2, usize::MAX), "ü");
+    }
 }

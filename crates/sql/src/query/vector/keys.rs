@@ -17,13 +17,13 @@ const FREE: u32 = u32::MAX;
 
 /// Mixes words with numbers that nobody outside can guess.
 #[derive(Clone, Copy)]
-struct Mix {
+pub struct Mix {
     seed: u64,
     multiplier: u64,
 }
 
 impl Mix {
-    fn new() -> Mix {
+    pub fn new() -> Mix {
         let random = RandomState::new();
         Mix {
             seed: random.hash_one(1),
@@ -40,6 +40,13 @@ impl Mix {
     #[inline]
     fn words(self, words: &[u64]) -> u64 {
         let hash = words.iter().fold(self.seed, |hash, w| self.word(hash, *w));
+        hash ^ hash >> 32
+    }
+
+    #[inline]
+    pub fn integers(self, words: &[i64]) -> u64 {
+        let mix = |hash, w: &i64| self.word(hash, *w as u64);
+        let hash = words.iter().fold(self.seed, mix);
         hash ^ hash >> 32
     }
 

@@ -1,12 +1,15 @@
-//! Vectorized aggregation: groups and aggregates of a table that is read as a whole, over batches
-//! of columns instead of rows.
+//! Vectorized aggregation: groups and aggregates of tables that are read as a whole, and of joins
+//! of such, over batches of columns instead of rows.
 //!
-//! `batch` decodes stored rows into columns, `compile`, `expr` and `condition` are expressions over
-//! them, `keys` is the hash table of groups, `state` what is kept of each group, `program` what is
-//! computed and whether it is, `scan` the workers, and this file the operator. It stands in the
-//! place of [`GroupRun`] where a plan's groups are over a table scan, perhaps with conditions and
-//! computed columns between them. Whether it is used is decided when it is opened, by the size that
-//! the table has by then and the parameter `vectorized`.
+//! `decode` makes columns (`batch`) of stored rows, `compile`, `expr` and `condition` are
+//! expressions over them. `source` says of which plans rows have this form, and `program` what is
+//! computed and whether it is. A `pipeline` is a scan with what its rows go through: conditions,
+//! hash joins (`join`) and conditions on subqueries (`semi`), whose build sides `tables` reads
+//! before. `scan` has the workers, `groups` what they collect: by the hash table of `keys`, and of
+//! each group what is in `state`. This file is the operator. It stands in the place of [`GroupRun`] where a plan's groups
+//! are over a table scan, perhaps with conditions, computed columns and hash joins between them.
+//! Whether it is used is decided when it is opened, by the size that the table has by then and the
+//! parameter `vectorized`.
 //!
 //! **Invariants.**
 //! - The answer is that of the row operators, and groups come in the same order. Where the row
@@ -21,11 +24,18 @@
 mod batch;
 mod compile;
 mod condition;
+mod decode;
 mod expr;
+mod groups;
+mod join;
 mod keys;
+mod pipeline;
 mod program;
 mod scan;
+mod semi;
+mod source;
 mod state;
+mod tables;
 
 use std::sync::Arc;
 
@@ -36,9 +46,9 @@ use crate::error::{Error, Result};
 use crate::exec::profile::{StepKey, Took, Vectors};
 use crate::session::Core;
 
+use groups::Output;
 pub use program::is_vectorized;
 use program::{Choice, Program, choose};
-use scan::Output;
 
 /// Why there is no answer over batches.
 #[derive(Debug)]
@@ -72,7 +82,7 @@ impl Stop {
 /// How a plan's groups would be computed now.
 pub fn vectors(plan: &Arc<Group>, core: &mut Core) -> Result<Vectors> {
     Ok(match choose(plan, core, &[])? {
-        Choice::Vectors(program) => Vectors::Threads(program.threads),
+        Choice::Vectors(program) => Vectors::Threads(program.pipeline.threads),
         Choice::Rows(why) => why.map_or(Vectors::No, Vectors::Refused),
     })
 }
@@ -133,7 +143,7 @@ impl Operator for VectorRun {
             && let State::Ready(program) = std::mem::replace(&mut self.state, State::Closed)
         {
             let key = StepKey::of(&*self.plan);
-            match scan::run(*program, core, &frame.snapshot) {
+            match groups::compute(*program, core, frame, self.measured) {
                 Ok(output) => {
                     let threads = Vectors::Threads(output.threads());
                     core.vectorized(key, threads, output.of_workers());

@@ -1,4 +1,5 @@
-//! The workers: each reads parts of the table into groups of its own, which are merged at the end.
+//! The workers: each reads parts of a table, pushes their rows through a pipeline, and collects
+//! what comes of them for itself.
 //!
 //! The session's thread is one of them. The others are threads with a session of the wait interface
 //! each; a statement that is cancelled or fails tells them to stop and does not wait for them,
@@ -14,13 +15,8 @@ use wait::{Event, WaitResult, Waiter};
 
 use super::Stop;
 use super::batch::Batch;
-use super::keys::Groups;
-use super::program::Program;
-use super::state::{Rows, States};
+use super::pipeline::{Pipeline, filter};
 use crate::error::Error;
-use crate::exec::profile::Took;
-use crate::query::plan::Group;
-use crate::query::run::Frame;
 use crate::session::{Core, cancelled};
 
 /// Rows of a batch at least: its columns stay in the processor's cache.
@@ -28,91 +24,77 @@ const BATCH_ROWS: usize = 2048;
 /// Blocks that a thread takes at a time.
 const MORSEL_BLOCKS: u64 = 128;
 
+/// What a worker collects of a pipeline's rows.
+pub trait Collect: Send + Sized + 'static {
+    /// What all workers share.
+    type Plan: Send + Sync + 'static;
+
+    fn new(plan: &Self::Plan) -> Self;
+
+    /// Takes in the rows of a batch. Their positions begin with `first`.
+    fn add(&mut self, plan: &Self::Plan, batch: &mut Batch, first: u64) -> Result<(), Stop>;
+
+    /// Bytes in use.
+    fn memory(&self) -> usize;
+}
+
 /// What the threads share.
-struct Job {
-    program: Program,
+struct Job<C: Collect> {
+    pipeline: Pipeline,
+    plan: C::Plan,
+    /// Bytes that all of them may use.
+    memory: usize,
+    /// Each thread reads one stretch of the table, since the order of rows decides on something.
+    stretches: bool,
     /// Parts of the table, in order.
     morsels: Vec<HeapScan>,
     /// The next that nobody has taken.
     next: AtomicUsize,
     stop: AtomicBool,
     /// What the workers came to, by number.
-    done: Mutex<Vec<Option<Result<Part, Stop>>>>,
+    done: Mutex<Vec<Option<Result<Part<C>, Stop>>>>,
     /// The sessions of the workers that have begun.
     sessions: Mutex<Vec<u32>>,
     /// Wakes the session's thread when a worker has ended.
     waiter: Arc<Waiter>,
 }
 
-/// Groups of one worker.
-struct Part {
-    groups: Groups,
-    states: Vec<States>,
+/// What one worker came to.
+struct Part<C> {
+    collected: C,
     counted: Counted,
-    /// Of the next row.
-    position: u64,
-    /// Groups of the rows at hand.
-    numbers: Vec<u32>,
 }
 
 /// What was read.
 #[derive(Clone, Copy, Default)]
-struct Counted {
+pub struct Counted {
     rows: u64,
     refused: u64,
-    gets: u64,
-    reads: u64,
+    pub gets: u64,
+    pub reads: u64,
 }
 
-/// The groups, as they are given.
-pub struct Output {
-    job: Arc<Job>,
-    part: Part,
-    /// Numbers of groups in the order of their first rows.
-    order: Vec<u32>,
-    next: usize,
+impl Counted {
+    pub fn add(&mut self, more: &Counted) {
+        self.rows += more.rows;
+        self.refused += more.refused;
+        self.gets += more.gets;
+        self.reads += more.reads;
+    }
 }
 
-impl Output {
-    /// Puts the next group into the registers; false if there is none.
-    pub fn next(&mut self, plan: &Group, frame: &mut Frame) -> Result<bool, Stop> {
-        let Some(number) = self.order.get(self.next) else {
-            return Ok(false);
-        };
-        let number = *number as usize;
-        self.next += 1;
-        if !plan.keys.is_empty() {
-            let values = self.part.groups.values(number)?;
-            for ((_, register), value) in plan.keys.iter().zip(values) {
-                frame.set(*register, value);
-            }
-        }
-        let calls = self.job.program.calls.iter().zip(&self.part.states);
-        for ((call, states), aggregate) in calls.zip(&plan.aggregates) {
-            frame.set(aggregate.into, states.result(call, number)?);
-        }
-        Ok(true)
-    }
-
-    /// Threads that read the table.
-    pub fn threads(&self) -> usize {
-        self.job.done.lock().len()
-    }
-
-    /// What the threads beside the session's own took.
-    pub fn of_workers(&self) -> Took {
-        Took {
-            gets: self.part.counted.gets,
-            reads: self.part.counted.reads,
-            ..Took::default()
-        }
-    }
+/// What the workers collected.
+pub struct Collected<C> {
+    /// In the order of their numbers; what comes at the end is one more.
+    pub parts: Vec<C>,
+    pub threads: usize,
+    pub counted: Counted,
 }
 
 /// Tells the workers to stop when the statement ends before them.
-struct Stopping(Arc<Job>);
+struct Stopping<C: Collect>(Arc<Job<C>>);
 
-impl Drop for Stopping {
+impl<C: Collect> Drop for Stopping<C> {
     fn drop(&mut self) {
         self.0.stop.store(true, Ordering::Relaxed);
         for sid in self.0.sessions.lock().iter() {
@@ -140,21 +122,42 @@ impl Drop for Permit {
     }
 }
 
-/// Computes all groups.
-pub fn run(program: Program, core: &mut Core, snapshot: &Snapshot) -> Result<Output, Stop> {
-    let scanned = program.scanned;
+/// What is to be read, and how.
+pub struct Work<P> {
+    pub pipeline: Pipeline,
+    pub plan: P,
+    /// Bytes that the threads may use together.
+    pub memory: usize,
+    /// Each thread is to read one stretch of the table.
+    pub stretches: bool,
+}
+
+/// Reads a table through a pipeline.
+pub fn run<C: Collect>(
+    work: Work<C::Plan>,
+    core: &mut Core,
+    snapshot: &Snapshot,
+) -> Result<Collected<C>, Stop> {
+    let pipeline = work.pipeline;
+    let scanned = pipeline.scanned;
     let mark = core.mark();
-    let scan = core.engine.scan(&program.table);
+    let scan = core.engine.scan(&pipeline.table);
     let blocks = scan.blocks().map_err(Error::from)?;
     let parts = usize::try_from(blocks.div_ceil(MORSEL_BLOCKS)).unwrap_or(usize::MAX);
-    let morsels = scan.split(parts.max(1)).map_err(Error::from)?;
+    let morsels = match pipeline.is_barren() {
+        true => Vec::new(),
+        false => scan.split(parts.max(1)).map_err(Error::from)?,
+    };
     let most = core.settings.get("max_parallel_workers");
     let most = most.parse().unwrap_or(0);
-    let wanted = 1..program.threads.min(morsels.len().max(1));
+    let wanted = 1..pipeline.threads.min(morsels.len().max(1));
     let permits: Vec<Permit> = wanted.map_while(|_| Permit::take(most)).collect();
     let threads = 1 + permits.len();
     let job = Arc::new(Job {
-        program,
+        pipeline,
+        plan: work.plan,
+        memory: work.memory,
+        stretches: work.stretches,
         morsels,
         next: AtomicUsize::new(0),
         stop: AtomicBool::new(false),
@@ -171,7 +174,7 @@ pub fn run(program: Program, core: &mut Core, snapshot: &Snapshot) -> Result<Out
         }
     }
     for number in unstarted {
-        let part = match work(&job, number, snapshot) {
+        let part = match read(&job, number, snapshot) {
             Err(stop) if !matches!(stop, Stop::Told) => return Err(stop),
             part => part,
         };
@@ -179,8 +182,11 @@ pub fn run(program: Program, core: &mut Core, snapshot: &Snapshot) -> Result<Out
     }
     wait_for_all(&job)?;
     drop(stopping);
-    let output = merged(job)?;
-    let counted = output.part.counted;
+    let mut collected = collected(&job)?;
+    if job.pipeline.joins().any(|join| join.matched.is_some()) {
+        collected.parts.push(rest(&job)?);
+    }
+    let counted = collected.counted;
     core.measured(scanned, mark, |step| {
         step.loops += 1;
         step.rows += counted.rows;
@@ -188,7 +194,14 @@ pub fn run(program: Program, core: &mut Core, snapshot: &Snapshot) -> Result<Out
         step.took.gets += counted.gets;
         step.took.reads += counted.reads;
     });
-    Ok(output)
+    for join in job.pipeline.joins() {
+        let mark = core.mark();
+        core.measured(join.step, mark, |step| {
+            step.loops += 1;
+            step.rows += join.given.load(Ordering::Relaxed);
+        });
+    }
+    Ok(collected)
 }
 
 /// Registers the snapshot for a worker. It is the statement's, or that of a portal that was
@@ -204,7 +217,7 @@ fn hold(core: &Core, snapshot: &Snapshot) -> Result<HeldSnapshot, Stop> {
 }
 
 /// Starts a worker; false if there is no thread to be had.
-fn start(job: &Arc<Job>, number: usize, held: HeldSnapshot, permit: Permit) -> bool {
+fn start<C: Collect>(job: &Arc<Job<C>>, number: usize, held: HeldSnapshot, permit: Permit) -> bool {
     let name = format!("p{number:03}");
     let shared = job.clone();
     let begun = std::thread::Builder::new()
@@ -215,7 +228,7 @@ fn start(job: &Arc<Job>, number: usize, held: HeldSnapshot, permit: Permit) -> b
             let sid = session.session().sid;
             shared.sessions.lock().push(sid);
             let snapshot = held.snapshot();
-            let part = catch_unwind(AssertUnwindSafe(|| work(&shared, number, &snapshot)));
+            let part = catch_unwind(AssertUnwindSafe(|| read(&shared, number, &snapshot)));
             let mut part =
                 part.unwrap_or_else(|_| Err(Error::internal("a worker panicked").into()));
             match &mut part {
@@ -235,7 +248,7 @@ fn start(job: &Arc<Job>, number: usize, held: HeldSnapshot, permit: Permit) -> b
 }
 
 /// Waits until all workers have ended, or one says why there is no answer.
-fn wait_for_all(job: &Job) -> Result<(), Stop> {
+fn wait_for_all<C: Collect>(job: &Job<C>) -> Result<(), Stop> {
     loop {
         let mut all = true;
         for done in job.done.lock().iter_mut() {
@@ -258,68 +271,53 @@ fn wait_for_all(job: &Job) -> Result<(), Stop> {
     }
 }
 
-/// Puts the workers' groups together.
-fn merged(job: Arc<Job>) -> Result<Output, Stop> {
-    let parts: Vec<Part> = {
-        let mut done = job.done.lock();
-        let taken = done.iter_mut().map(|part| match part.take() {
-            Some(part) => part,
-            None => Err(Error::internal("a worker without groups").into()),
-        });
-        taken.collect::<Result<_, Stop>>()?
+fn collected<C: Collect>(job: &Job<C>) -> Result<Collected<C>, Stop> {
+    let mut all = Collected {
+        threads: job.done.lock().len(),
+        parts: Vec::new(),
+        counted: Counted::default(),
     };
-    let mut parts = parts.into_iter();
-    let Some(mut all) = parts.next() else {
-        return Err(Error::internal("no worker").into());
-    };
-    let grouped = !job.program.keys.is_empty();
-    for part in parts {
-        let numbers = match grouped {
-            true => all.groups.merge(&part.groups)?,
-            false => vec![0],
-        };
-        let groups = if grouped { all.groups.len() } else { 1 };
-        for ((states, other), call) in all
-            .states
-            .iter_mut()
-            .zip(&part.states)
-            .zip(&job.program.calls)
-        {
-            states.resize(groups);
-            states.merge(call, other, &numbers)?;
+    for part in job.done.lock().iter_mut() {
+        match part.take() {
+            Some(part) => {
+                let part = part?;
+                all.counted.add(&part.counted);
+                all.parts.push(part.collected);
+            }
+            None => return Err(Error::internal("a worker without a result").into()),
         }
-        all.counted.rows += part.counted.rows;
-        all.counted.refused += part.counted.refused;
-        all.counted.gets += part.counted.gets;
-        all.counted.reads += part.counted.reads;
     }
-    for states in &all.states {
-        states.check()?;
-    }
-    let mut order: Vec<u32> = match grouped {
-        true => (0..all.groups.len() as u32).collect(),
-        false => vec![0],
-    };
-    order.sort_unstable_by_key(|n| all.groups.firsts.get(*n as usize));
-    Ok(Output {
-        job,
-        part: all,
-        order,
-        next: 0,
-    })
+    Ok(all)
+}
+
+/// Collects the rows of build sides that had no partner, behind all others.
+fn rest<C: Collect>(job: &Job<C>) -> Result<C, Stop> {
+    let mut rest = C::new(&job.plan);
+    let mut position = (job.morsels.len() as u64) << 32;
+    job.pipeline.rest(&mut |batch| {
+        rest.add(&job.plan, batch, position)?;
+        position += batch.rows as u64;
+        match rest.memory() > job.memory {
+            true => Err(Stop::Full),
+            false => Ok(()),
+        }
+    })?;
+    Ok(rest)
 }
 
 /// Reads the parts of the table that fall to a worker.
-fn work(job: &Job, number: usize, snapshot: &Snapshot) -> Result<Part, Stop> {
-    let program = &job.program;
-    let mut part = Part::new(program);
-    let mut batch = program.decoder.batch();
+fn read<C: Collect>(job: &Job<C>, number: usize, snapshot: &Snapshot) -> Result<Part<C>, Stop> {
+    let pipeline = &job.pipeline;
+    let mut part = Part {
+        collected: C::new(&job.plan),
+        counted: Counted::default(),
+    };
+    let mut batch = pipeline.decoder.batch();
     let threads = job.done.lock().len();
-    // Where the order of rows decides on last digits, each thread reads one stretch of the table.
     let parts = job.morsels.len();
     let mut stretch = number * parts / threads..(number + 1) * parts / threads;
     loop {
-        let morsel = match program.is_ordered() {
+        let morsel = match job.stretches {
             true => stretch.next(),
             false => {
                 let next = job.next.fetch_add(1, Ordering::Relaxed);
@@ -329,7 +327,7 @@ fn work(job: &Job, number: usize, snapshot: &Snapshot) -> Result<Part, Stop> {
         let Some(morsel) = morsel else {
             return Ok(part);
         };
-        part.position = (morsel as u64) << 32;
+        let mut position = (morsel as u64) << 32;
         let mut scan = job.morsels[morsel].clone();
         loop {
             if job.stop.load(Ordering::Relaxed) {
@@ -339,15 +337,15 @@ fn work(job: &Job, number: usize, snapshot: &Snapshot) -> Result<Part, Stop> {
             let mut decoded = Ok(());
             let more = scan.next_rows_of(snapshot, &mut |rows| {
                 if decoded.is_ok() {
-                    decoded = program.decoder.decode(rows, &mut batch);
+                    decoded = pipeline.decoder.decode(rows, &mut batch);
                 }
             });
             let more = more.map_err(Error::from)?;
             decoded?;
             if batch.rows >= BATCH_ROWS || !more {
-                part.add(program, &mut batch)?;
+                part.add(job, &mut batch, &mut position)?;
                 batch.clear();
-                if part.memory() > program.memory / threads {
+                if part.collected.memory() > job.memory / threads {
                     return Err(Stop::Full);
                 }
             }
@@ -358,50 +356,22 @@ fn work(job: &Job, number: usize, snapshot: &Snapshot) -> Result<Part, Stop> {
     }
 }
 
-impl Part {
-    fn new(program: &Program) -> Part {
-        let mut states: Vec<States> = program.calls.iter().map(States::new).collect();
-        if program.keys.is_empty() {
-            // One group, even of no rows.
-            states.iter_mut().for_each(|s| s.resize(1));
-        }
-        Part {
-            groups: Groups::new(&program.key_types()),
-            states,
-            counted: Counted::default(),
-            position: 0,
-            numbers: Vec::new(),
-        }
-    }
-
-    fn memory(&self) -> usize {
-        self.groups.memory() + self.states.iter().map(States::memory).sum::<usize>()
-    }
-
+impl<C: Collect> Part<C> {
     /// Takes in the rows of a batch.
-    fn add(&mut self, program: &Program, batch: &mut Batch) -> Result<(), Stop> {
+    fn add(&mut self, job: &Job<C>, batch: &mut Batch, position: &mut u64) -> Result<(), Stop> {
         let before = batch.rows as u64;
-        program.filter(batch)?;
+        filter(&job.pipeline.filter, batch)?;
         self.counted.rows += before;
         self.counted.refused += before - batch.rows as u64;
-        if batch.rows == 0 {
-            return Ok(());
-        }
-        let rows = match program.keys.is_empty() {
-            true => Rows::All,
-            false => {
-                let numbers = &mut self.numbers;
-                self.groups
-                    .find(&program.keys, batch, self.position, numbers)?;
-                let groups = self.groups.len();
-                self.states.iter_mut().for_each(|s| s.resize(groups));
-                Rows::Each(&self.numbers)
+        let collected = &mut self.collected;
+        let stretch = *position >> 32;
+        job.pipeline.push(batch, &mut |batch| {
+            collected.add(&job.plan, batch, *position)?;
+            *position += batch.rows as u64;
+            match *position >> 32 == stretch {
+                true => Ok(()),
+                false => Err(Stop::Refused("many rows of one part of the table")),
             }
-        };
-        for (call, states) in program.calls.iter().zip(&mut self.states) {
-            states.add(call, batch, rows)?;
-        }
-        self.position += batch.rows as u64;
-        Ok(())
+        })
     }
 }

@@ -36,9 +36,17 @@ enum Kind {
     Count,
     Integers,
     Decimals(u16),
-    Floats { averaged: bool },
+    /// `sum(case when filter then argument else 0 end)`, whose zeros have no digits after the
+    /// point.
+    Zeroed(u16),
+    Floats {
+        averaged: bool,
+    },
     Singles,
-    Best { max: bool, ty: Type },
+    Best {
+        max: bool,
+        ty: Type,
+    },
 }
 
 impl Call {
@@ -70,6 +78,19 @@ impl Call {
         })
     }
 
+    /// `sum(case when condition then argument else 0 end)` of decimals.
+    pub fn or_zero(function: Aggregate, argument: Value, condition: Condition) -> Option<Call> {
+        match (function, argument.ty) {
+            (Aggregate::Sum(_), Type::Decimal(scale)) => Some(Call {
+                function,
+                argument: Some(argument),
+                filter: Some(condition),
+                kind: Kind::Zeroed(scale),
+            }),
+            _ => None,
+        }
+    }
+
     /// Whether the result's last digit depends on the order of values.
     pub fn is_ordered(&self) -> bool {
         matches!(self.kind, Kind::Floats { .. } | Kind::Singles)
@@ -81,6 +102,8 @@ pub enum States {
     Count(Vec<i64>),
     Integers(Vec<Sum<i128>>),
     Decimals(Vec<Sum<i128>>),
+    /// With the number of zeros.
+    Zeroed(Vec<Sum<i128>>, Vec<i64>),
     Floats(Vec<Sum<f64>>),
     Singles(Vec<Sum<f32>>),
     BestInt(Vec<Option<i64>>),
@@ -117,6 +140,7 @@ impl States {
             Kind::Count => States::Count(Vec::new()),
             Kind::Integers => States::Integers(Vec::new()),
             Kind::Decimals(_) => States::Decimals(Vec::new()),
+            Kind::Zeroed(_) => States::Zeroed(Vec::new(), Vec::new()),
             Kind::Floats { .. } => States::Floats(Vec::new()),
             Kind::Singles => States::Singles(Vec::new()),
             Kind::Best { ty, .. } => match ty.layout() {
@@ -133,6 +157,10 @@ impl States {
         match self {
             States::Count(v) => v.resize(groups, 0),
             States::Integers(v) | States::Decimals(v) => v.resize(groups, Sum::default()),
+            States::Zeroed(sums, zeros) => {
+                sums.resize(groups, Sum::default());
+                zeros.resize(groups, 0);
+            }
             States::Floats(v) => v.resize(groups, Sum::default()),
             States::Singles(v) => v.resize(groups, Sum::default()),
             States::BestInt(v) => v.resize(groups, None),
@@ -147,6 +175,7 @@ impl States {
         match self {
             States::Count(v) => v.len() * 8,
             States::Integers(v) | States::Decimals(v) => v.len() * size_of::<Sum<i128>>(),
+            States::Zeroed(v, _) => v.len() * (size_of::<Sum<i128>>() + 8),
             States::Floats(v) => v.len() * size_of::<Sum<f64>>(),
             States::Singles(v) => v.len() * size_of::<Sum<f32>>(),
             States::BestInt(v) => v.len() * size_of::<Option<i64>>(),
@@ -162,6 +191,13 @@ impl States {
             Some(filter) => Some(filter.eval(batch)?),
             None => None,
         };
+        if let (States::Zeroed(_, zeros), Some(truth)) = (&mut *self, &filtered) {
+            let rows = Counted {
+                groups,
+                counts: truth.iter().map(|t| *t != TRUE).collect(),
+            };
+            rows.each(truth, |group, _| zeros[group] += 1);
+        }
         let operand = match &call.argument {
             Some(argument) => Some(argument.eval(batch)?),
             None => None,
@@ -214,12 +250,14 @@ impl States {
                     sum.count += 1;
                 }),
             },
-            (States::Decimals(sums), Values::Decimal(v)) => rows.each(v, |group, v| {
-                let (sum, wrapped) = sums[group].sum.overflowing_add(v);
-                stops |= wrapped;
-                sums[group].sum = sum;
-                sums[group].count += 1;
-            }),
+            (States::Decimals(sums) | States::Zeroed(sums, _), Values::Decimal(v)) => {
+                rows.each(v, |group, v| {
+                    let (sum, wrapped) = sums[group].sum.overflowing_add(v);
+                    stops |= wrapped;
+                    sums[group].sum = sum;
+                    sums[group].count += 1;
+                })
+            }
             (States::Floats(sums), Values::Float(v)) => {
                 let averaged = matches!(call.kind, Kind::Floats { averaged: true });
                 rows.each(v, |group, v| {
@@ -284,6 +322,15 @@ impl States {
                     stops |= wrapped;
                     own[at].sum = sum;
                     own[at].count += more.count;
+                }
+            }
+            (States::Zeroed(own, zeros), States::Zeroed(other, more)) => {
+                for ((at, sum), more) in pairs.zip(other).zip(more) {
+                    let (total, wrapped) = own[at].sum.overflowing_add(sum.sum);
+                    stops |= wrapped;
+                    own[at].sum = total;
+                    own[at].count += sum.count;
+                    zeros[at] += more;
                 }
             }
             (States::Floats(own), States::Floats(other)) => {
@@ -355,6 +402,11 @@ impl States {
                 };
                 Sums::Decimals(v[group].sum, scale, v[group].count)
             }
+            States::Zeroed(v, zeros) => match (call.kind, v[group].count) {
+                (_, 0) => Sums::Decimals(0, 0, zeros[group]),
+                (Kind::Zeroed(scale), _) => Sums::Decimals(v[group].sum, scale, v[group].count),
+                _ => return Err(misfit()),
+            },
             States::Floats(v) => Sums::Float8(v[group].sum, v[group].count),
             States::Singles(v) => Sums::Float4(v[group].sum, v[group].count),
             _ => Sums::Best(self.best(call, group)?),
