@@ -11,7 +11,7 @@ mod joins;
 pub mod kill;
 pub mod literals;
 mod locking;
-mod maintenance;
+pub mod maintenance;
 pub mod mentioned;
 mod overriding;
 pub mod role;

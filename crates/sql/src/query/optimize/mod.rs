@@ -10,9 +10,10 @@ mod items;
 mod joins;
 mod keyed;
 mod level;
+mod selectivity;
 pub mod uses;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -104,6 +105,8 @@ struct Planner<'p> {
     uses: HashSet<Register>,
     /// Subqueries of the statement that its expressions may name.
     subqueries: &'p [Arc<plan::Subquery>],
+    /// The columns that registers are of, of the tables met so far.
+    origins: HashMap<Register, selectivity::Origin>,
 }
 
 /// A part of a plan.
@@ -124,6 +127,7 @@ impl<'p> Planner<'p> {
             base: around.base,
             uses,
             subqueries: around.subqueries,
+            origins: HashMap::new(),
         }
     }
 
