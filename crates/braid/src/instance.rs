@@ -131,6 +131,8 @@ impl Process {
         if let Some((name, false)) = database.first_superuser().filter(|_| is_new) {
             self.tell(Event::Superuser { name });
         }
+        let autoanalyze = sql::Autoanalyze::start(&database)
+            .map_err(|e| Failure(format!("cannot start the thread abp0: {e}")))?;
         let server = bound.serve(database);
         status.state = State::Open;
         status.scn = engine.scn().0;
@@ -145,6 +147,7 @@ impl Process {
         self.tell(Event::Stopping);
         status.state = State::Stopping;
         status.write(dir)?;
+        autoanalyze.stop();
         if !server.stop() {
             self.tell(Event::SessionsLeft);
         }

@@ -112,6 +112,34 @@ impl HeapScan {
             .sum())
     }
 
+    /// A scan of `wanted` blocks of the table, in their order, drawn so that each is as likely as
+    /// any other; and of how many they are drawn. The seed decides which.
+    pub fn sampled(&self, wanted: u64, seed: u64) -> Result<(HeapScan, u64)> {
+        let runs = cancellable(|| self.heap.block_runs())?;
+        let total: u64 = runs.iter().map(|r| u64::from(r.1)).sum();
+        let mut draw = seam::Rng(seed);
+        let (mut left, mut wanted) = (total, wanted.min(total));
+        let mut drawn: Vec<(Dba, u32)> = Vec::new();
+        for (first, n) in runs {
+            for at in 0..n {
+                // Knuth's algorithm S: of those that are left, so many are still wanted.
+                if draw.below(left) < wanted {
+                    match drawn.last_mut() {
+                        Some((from, n)) if from.plus(*n) == first.plus(at) => *n += 1,
+                        _ => drawn.push((first.plus(at), 1)),
+                    }
+                    wanted -= 1;
+                }
+                left -= 1;
+            }
+        }
+        let scan = HeapScan {
+            runs: Some(drawn),
+            ..HeapScan::new(self.heap.clone())
+        };
+        Ok((scan, total))
+    }
+
     /// Divides a scan that has not begun into at most `parts` scans of about the same number of
     /// blocks.
     pub fn split(&self, parts: usize) -> Result<Vec<HeapScan>> {

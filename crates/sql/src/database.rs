@@ -1,5 +1,6 @@
 //! The database as sessions share it: engine, dictionary cache, plan cache, parameters.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,6 +9,7 @@ use block::ObjectId;
 use engine::Engine;
 use parking_lot::Mutex;
 
+use crate::autoanalyze::Changes;
 use crate::dict::role::{FIRST_SUPERUSER, Role};
 use crate::dict::{Change, Dict, store};
 use crate::error::{Error, Result};
@@ -28,6 +30,7 @@ pub struct Database {
     making: Mutex<()>,
     pub(crate) plans: PlanCache,
     pub(crate) orders: Orders,
+    pub(crate) changes: Changes,
     started_micros: i64,
 }
 
@@ -53,6 +56,7 @@ impl Database {
             making: Mutex::default(),
             plans: PlanCache::default(),
             orders: Orders::default(),
+            changes: Changes::default(),
             started_micros: now_micros(),
         });
         SqlSession::make_first_superuser(&database)?;
@@ -87,13 +91,24 @@ impl Database {
     /// published here and put on top, because their session still waited until every instance had heard of its commit, hid what others had changed since: an index of another instance.)
     fn reload(&self) -> Result<()> {
         let making = self.making.lock();
-        let next = store::load(&self.engine)?.following(&self.dict.load());
-        let version = next.version();
+        let next = store::load(&self.engine)?.following(&self.dict.load())?;
         let before = self.dict.swap(Arc::new(next));
-        self.plans.dictionary_changed(version);
+        self.dictionary_changed(&before, || self.dict.load().only_statistics_since(&before));
         drop(making);
         self.forget_what_is_gone(&before);
         Ok(())
+    }
+
+    /// There is another picture of the dictionary. `statistics`: the tables whose statistics have
+    /// changed, if nothing else has.
+    fn dictionary_changed(&self, before: &Dict, statistics: impl Fn() -> Option<HashSet<u32>>) {
+        let version = self.dict.load().version();
+        match statistics().filter(|_| before.version() + 1 == version) {
+            Some(tables) => self.plans.statistics_changed(version, |s| {
+                s.tables.iter().any(|(t, _)| tables.contains(&t.oid))
+            }),
+            None => self.plans.dictionary_changed(version),
+        }
     }
 
     /// What was in a picture and is in the present one no more: nothing is kept for it.
@@ -163,9 +178,8 @@ impl Database {
     pub(crate) fn publish(&self, changes: &[Change]) -> Publication {
         let _making = self.making.lock();
         let next = self.dict.load().successor(changes);
-        let version = next.version();
-        self.dict.store(Arc::new(next));
-        self.plans.dictionary_changed(version);
+        let before = self.dict.swap(Arc::new(next));
+        self.dictionary_changed(&before, || Dict::changed_statistics(changes));
         let dropped = changes.iter().filter(|c| c.entry.is_none());
         Publication {
             dropped: dropped

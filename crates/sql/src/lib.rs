@@ -12,6 +12,7 @@
 
 pub mod api;
 mod authority;
+mod autoanalyze;
 mod bind;
 mod copy;
 mod database;
@@ -37,6 +38,7 @@ pub mod types;
 mod views;
 
 pub use api::{ColumnDesc, Completion, Notice, Params, RowSink, SideMessages, Tag, TxStatus};
+pub use autoanalyze::Autoanalyze;
 pub use copy::CopyIn;
 pub use database::{Database, tables_of};
 pub use engine::ReplyGate;

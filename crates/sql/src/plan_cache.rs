@@ -16,7 +16,8 @@ const MAX_TEXT_BYTES: usize = 16 << 10;
 /// Declared parameter types, and the statement planned for them.
 type Variant<S> = (Vec<u32>, Arc<S>);
 
-/// **Invariant.** All that is in it was planned with the dictionary of `version` or a later one. A statement is planned without a lock, and
+/// **Invariant.** All that is in it was planned with the dictionary of `version` or a later one, or with one that differs from it in nothing but
+/// statistics of tables that it does not read. A statement is planned without a lock, and
 /// the dictionary may change meanwhile: kept after the change, the old plan would be found by everybody who plans because it is stale.
 pub struct PlanCache<S = Statement>(RwLock<Plans<S>>);
 
@@ -100,6 +101,17 @@ impl<S> PlanCache<S> {
     /// The dictionary has this version now.
     pub fn dictionary_changed(&self, version: u64) {
         self.0.write().advance(version);
+    }
+
+    /// The dictionary has this version now, which differs from the one before in statistics only:
+    /// statements that read none of those tables stay.
+    pub fn statistics_changed(&self, version: u64, reads: impl Fn(&S) -> bool) {
+        let mut plans = self.0.write();
+        plans.version = plans.version.max(version);
+        plans.statements.retain(|_, variants| {
+            variants.retain(|(_, s)| !reads(s));
+            !variants.is_empty()
+        });
     }
 
     /// All cached statements, for `v$sql`.

@@ -1,138 +1,167 @@
-//! ANALYZE: row count, and per column the number of distinct values, share of NULLs, least and greatest value.
+//! ANALYZE: statistics of a table from a sample of its rows.
+//!
+//! As in PostgreSQL, blocks are drawn first and rows of theirs then, so what is read and what is
+//! kept is bounded whatever the table's size: 300 blocks, and rows, for each of
+//! `default_statistics_target`. The same blocks and rows of the same table are drawn each time, so
+//! that plans are the same as long as the table is.
 
-use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use block::value::{Datum, DatumRef};
+use block::RowId;
+use block::value::DatumRef;
+use engine::TableDef;
 
 use super::Core;
-use crate::dict::{ColumnStats, Object, Stats};
+use super::distribution::{Cell, Sample, of_column};
+use crate::autoanalyze::BLOCKS_PER_REST;
+use crate::dict::{Object, Stats, Table};
 use crate::error::Result;
 use crate::exec::row::decode;
-use crate::expr::compare;
 use crate::parse::utility::TableLock;
-use crate::pgtype;
 
-/// Rows looked at for values; all rows are counted. A power of two, thinned by halves, keeps the sample even over a
-/// table whose size is not known beforehand.
-const SAMPLE_ROWS: usize = 30_000;
+/// Rows looked at for each entry of a list: so many make the bounds of groups as good as one wants
+/// them (Chaudhuri, Motwani and Narasayya, 1998).
+const ROWS_PER_ENTRY: usize = 300;
 
-/// Reads a table and stores what it found. Nothing is done if the table was dropped before its lock
-/// was granted.
-pub fn table(core: &mut Core, oid: u32) -> Result<()> {
+/// Reads a table, or some of its columns, and stores what it found. Nothing is done if the table
+/// was dropped before its lock was granted. After every few blocks `rest` is called, and may end
+/// it.
+pub fn table(
+    core: &mut Core,
+    oid: u32,
+    columns: &[String],
+    rest: &mut dyn FnMut() -> Result<()>,
+) -> Result<()> {
     core.lock_table(oid, TableLock::ShareUpdateExclusive, false)?;
     let Some(table) = core.dict().table_by_oid(oid).cloned() else {
         return Ok(());
     };
+    let chosen = chosen(&table, columns)?;
+    let changed = core.database.changes.of(oid);
+    let analyzed = crate::session::now_micros();
+    let target = core.settings.statistics_target();
+    let found = sampled(core, &table, target * ROWS_PER_ENTRY, rest)?;
+    let sample = Sample {
+        rows: found.rows.len() as f64,
+        of: found.total,
+        target,
+    };
+    let before = core.dict().stats(oid).cloned();
+    let kept = |at: usize| before.as_ref().and_then(|s| s.column(at).cloned());
+    let mut stats = Vec::with_capacity(table.columns.len());
+    for (at, column) in table.columns.iter().enumerate() {
+        wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+        let cells = found.rows.iter().map(|(_, row)| row[at].clone());
+        stats.push(match chosen[at] {
+            // Of an empty table nothing is found out.
+            true if found.rows.is_empty() => None,
+            true => Some(of_column(column.ty(), cells, sample)),
+            false => kept(at),
+        });
+    }
+    let stats = Stats {
+        table: table.oid,
+        rows: found.total,
+        blocks: found.blocks,
+        columns: stats,
+        analyzed,
+    };
+    core.define(Object::Stats(Arc::new(stats)))?;
+    if columns.is_empty() {
+        core.database.changes.analyzed(oid, changed);
+    }
+    Ok(())
+}
+
+/// Which columns are asked for.
+fn chosen(table: &Table, names: &[String]) -> Result<Vec<bool>> {
+    let mut chosen: Vec<bool> = table
+        .columns
+        .iter()
+        .map(|c| names.is_empty() && !c.dropped)
+        .collect();
+    for name in names {
+        let at = table.column(name).ok_or_else(|| {
+            let (column, table) = (name, &table.name);
+            let message = format!("column \"{column}\" of relation \"{table}\" does not exist");
+            crate::error::Error::new("42703", message)
+        })?;
+        if std::mem::replace(&mut chosen[at], true) {
+            let (column, table) = (name, &table.name);
+            let message =
+                format!("column \"{column}\" of relation \"{table}\" appears more than once");
+            return Err(crate::error::Error::new("42701", message));
+        }
+    }
+    Ok(chosen)
+}
+
+struct Found {
+    /// In the order of the table.
+    rows: Vec<(RowId, Vec<Cell>)>,
+    /// Rows and blocks of the table.
+    total: f64,
+    blocks: u64,
+}
+
+/// Draws blocks, and rows out of all that they have, by Waterman's algorithm R.
+fn sampled(
+    core: &mut Core,
+    table: &Table,
+    wanted: usize,
+    rest: &mut dyn FnMut() -> Result<()>,
+) -> Result<Found> {
     let def = table.engine().clone();
     let snapshot = core.engine.snapshot()?;
-    let mut scan = core.engine.scan(&def);
-    let (mut rows, mut blocks, mut step) = (0u64, 0u64, 1u64);
-    let mut sample: Vec<Vec<u8>> = Vec::new();
+    let whole = core.engine.scan(&def);
+    let seed = u64::from(table.oid);
+    let (mut scan, blocks) = whole.sampled(wanted as u64, seed)?;
+    let mut draw = seam::Rng(seed);
+    let mut rows: Vec<(RowId, Vec<Cell>)> = Vec::new();
+    let (mut met, mut read) = (0u64, 0u64);
+    let mut drawn: Vec<(Option<usize>, RowId, Vec<u8>)> = Vec::new();
     loop {
         wait::check_cancel().map_err(|_| crate::session::cancelled())?;
-        let more = scan.next_block(&mut core.engine, &snapshot, &mut |_, bytes| {
-            if rows % step == 0 {
-                sample.push(bytes.to_vec());
+        // Taken apart outside: the rows are given under the block's latch.
+        let more = scan.next_block(&mut core.engine, &snapshot, &mut |rid, bytes| {
+            met += 1;
+            let place = match met as usize <= wanted {
+                true => None,
+                false => Some(draw.below(met) as usize),
+            };
+            if place.is_none_or(|p| p < wanted) {
+                drawn.push((place, rid, bytes.to_vec()));
             }
-            rows += 1;
         })?;
-        if sample.len() >= SAMPLE_ROWS * 2 {
-            let mut at = 0;
-            sample.retain(|_| {
-                at += 1;
-                at % 2 == 1
-            });
-            step *= 2;
+        for (place, rid, bytes) in drawn.drain(..) {
+            let row = (rid, cells(&def, &bytes)?);
+            match place {
+                Some(place) => rows[place] = row,
+                None => rows.push(row),
+            }
         }
         if !more {
             break;
         }
-        blocks += 1;
-    }
-    let mut columns = vec![Found::default(); def.columns.len()];
-    for row in &sample {
-        let mut values: Vec<DatumRef<'_>> = Vec::with_capacity(columns.len());
-        decode(row, &def, def.columns.len(), &mut values)?;
-        for (found, value) in columns.iter_mut().zip(&values) {
-            found.add(*value)?;
+        read += 1;
+        if read.is_multiple_of(BLOCKS_PER_REST) {
+            rest()?;
         }
     }
-    let columns = columns
-        .iter()
-        .zip(&table.columns)
-        .map(|(f, c)| f.stats(c.ty(), core, sample.len() as f64, rows as f64))
-        .collect();
-    let stats = Stats {
-        table: table.oid,
-        rows: rows as f64,
-        blocks,
-        columns,
+    rows.sort_by_key(|(rid, _)| *rid);
+    let total = match read == blocks {
+        true => met as f64,
+        false => (met as f64 / read.max(1) as f64 * blocks as f64 + 0.5).floor(),
     };
-    core.define(Object::Stats(Arc::new(stats)))
+    Ok(Found {
+        rows,
+        total,
+        blocks,
+    })
 }
 
-#[derive(Clone, Default)]
-struct Found {
-    nulls: u64,
-    /// Hashes of the values seen once, and of those seen more often.
-    once: HashSet<u64>,
-    often: HashSet<u64>,
-    min: Datum,
-    max: Datum,
-}
-
-impl Found {
-    fn add(&mut self, value: DatumRef<'_>) -> Result<()> {
-        if value.is_null() {
-            self.nulls += 1;
-            return Ok(());
-        }
-        let mut hasher = DefaultHasher::new();
-        format!("{value:?}").hash(&mut hasher);
-        let hash = hasher.finish();
-        if !self.often.contains(&hash) && !self.once.insert(hash) {
-            self.once.remove(&hash);
-            self.often.insert(hash);
-        }
-        if self.min.is_null() || compare(value, self.min.borrow())?.is_lt() {
-            self.min = value.to_datum();
-        }
-        if self.max.is_null() || compare(value, self.max.borrow())?.is_gt() {
-            self.max = value.to_datum();
-        }
-        Ok(())
-    }
-
-    /// The number of distinct values by the estimator of Haas and Stokes, which PostgreSQL uses too:
-    /// n*d / (n - f1 + f1*n/N), with f1 the values seen exactly once.
-    fn stats(&self, ty: crate::SqlType, core: &Core, sampled: f64, total: f64) -> ColumnStats {
-        let seen_once = self.once.len() as f64;
-        let distinct = seen_once + self.often.len() as f64;
-        let n = (sampled - self.nulls as f64).max(0.0);
-        let estimate = if n == 0.0 {
-            0.0
-        } else {
-            n * distinct / (n - seen_once + seen_once * n / total.max(n))
-        };
-        let text = |d: &Datum| {
-            if d.is_null() {
-                return None;
-            }
-            let mut out = Vec::new();
-            pgtype::text_out(ty, d.borrow(), &core.io, &mut out);
-            String::from_utf8(out).ok().filter(|s| s.len() <= 1000)
-        };
-        ColumnStats {
-            distinct: estimate.max(distinct).min(total),
-            null_fraction: if sampled > 0.0 {
-                self.nulls as f64 / sampled
-            } else {
-                0.0
-            },
-            min: text(&self.min),
-            max: text(&self.max),
-        }
-    }
+fn cells(def: &TableDef, bytes: &[u8]) -> Result<Vec<Cell>> {
+    let mut values: Vec<DatumRef<'_>> = Vec::with_capacity(def.columns.len());
+    decode(bytes, def, def.columns.len(), &mut values)?;
+    Ok(values.into_iter().map(Cell::of).collect())
 }

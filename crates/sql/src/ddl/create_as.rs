@@ -46,6 +46,7 @@ pub fn create(core: &mut Core, c: &CreateTable, query: &Query) -> Result<Tag> {
     };
     let snapshot = core.engine.snapshot()?;
     let rows = dml::insert(&plan, core, &[], snapshot, &mut Keep::default())?;
+    core.database.changes.add(plan.table.oid, rows);
     Ok(Tag::Rows("SELECT", rows))
 }
 

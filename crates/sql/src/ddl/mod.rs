@@ -10,6 +10,7 @@
 pub mod alter;
 pub mod analyze;
 mod create_as;
+mod distribution;
 mod index;
 pub mod role;
 pub mod sequence;

@@ -13,17 +13,19 @@
 
 mod object;
 pub mod role;
+mod statistics;
 pub mod store;
 
-pub use object::{
-    Check, Column, ColumnStats, Identity, Index, IndexKey, Object, Sequence, Stats, Table,
-};
+pub use object::{Check, Column, Identity, Index, IndexKey, Object, Sequence, Table};
+pub use statistics::{ColumnStats, Stats};
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use block::RowId;
 use role::{DOOR, Door, Role};
+
+use crate::error::Result;
 
 /// An entry and where the dictionary table has it.
 #[derive(Clone)]
@@ -86,12 +88,51 @@ impl Dict {
         next
     }
 
-    /// This picture, read from the dictionary's table, as the one after `before`.
-    pub fn following(self, before: &Dict) -> Dict {
-        Dict {
-            version: before.version + 1,
-            ..self
+    /// This picture, read from the dictionary's table, as the one after `before`. What has not
+    /// changed is the same object, by which plans know that they are still good.
+    pub fn following(mut self, before: &Dict) -> Result<Dict> {
+        for (key, entry) in &mut self.entries {
+            if let Some(known) = before.entries.get(key)
+                && known.object.encode()? == entry.object.encode()?
+            {
+                entry.object = known.object.clone();
+            }
         }
+        self.version = before.version + 1;
+        Ok(self)
+    }
+
+    /// The tables whose statistics were changed, if nothing else was.
+    pub fn changed_statistics(changes: &[Change]) -> Option<HashSet<u32>> {
+        let each = changes.iter().map(|c| match &c.entry {
+            Some(Entry {
+                object: Object::Stats(s),
+                ..
+            }) => Some(s.table),
+            _ => None,
+        });
+        each.collect()
+    }
+
+    /// The tables whose statistics are others than in a picture that this one follows, if nothing
+    /// else is.
+    pub fn only_statistics_since(&self, before: &Dict) -> Option<HashSet<u32>> {
+        let mut tables = HashSet::new();
+        for (key, entry) in &self.entries {
+            let known = before.entries.get(key).map(|e| &e.object);
+            match &entry.object {
+                Object::Stats(s) => {
+                    if !known.is_some_and(|k| k.is(&entry.object)) {
+                        tables.insert(s.table);
+                    }
+                }
+                other => {
+                    known.filter(|k| k.is(other))?;
+                }
+            }
+        }
+        let gone = before.entries.keys().any(|k| !self.entries.contains_key(k));
+        (!gone).then_some(tables)
     }
 
     pub fn table(&self, name: &str) -> Option<&Arc<Table>> {

@@ -7,6 +7,7 @@ use block::{Dba, ObjectId, Scn};
 use engine::{IndexColumn, IndexDef, TableDef};
 use serde::{Deserialize, Serialize};
 
+use super::Stats;
 use super::role::{self, Door, FIRST_SUPERUSER, Role};
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
@@ -148,25 +149,6 @@ pub struct Sequence {
     pub role: u32,
 }
 
-/// What ANALYZE found.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Stats {
-    pub table: u32,
-    pub rows: f64,
-    pub blocks: u64,
-    pub columns: Vec<ColumnStats>,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct ColumnStats {
-    /// Distinct values, estimated.
-    pub distinct: f64,
-    pub null_fraction: f64,
-    /// Least and greatest value as text.
-    pub min: Option<String>,
-    pub max: Option<String>,
-}
-
 impl Column {
     pub fn ty(&self) -> SqlType {
         SqlType::from_oid(self.type_oid).unwrap_or(SqlType::Text)
@@ -263,6 +245,18 @@ impl Object {
             Object::Stats(s) => super::stats_key(s.table),
             Object::Role(r) => r.oid.into(),
             Object::Door(_) => role::DOOR.into(),
+        }
+    }
+
+    /// Whether it is the very same object.
+    pub fn is(&self, other: &Object) -> bool {
+        match (self, other) {
+            (Object::Table(a), Object::Table(b)) => Arc::ptr_eq(a, b),
+            (Object::Sequence(a), Object::Sequence(b)) => Arc::ptr_eq(a, b),
+            (Object::Stats(a), Object::Stats(b)) => Arc::ptr_eq(a, b),
+            (Object::Role(a), Object::Role(b)) => Arc::ptr_eq(a, b),
+            (Object::Door(a), Object::Door(b)) => Arc::ptr_eq(a, b),
+            _ => false,
         }
     }
 

@@ -58,14 +58,27 @@ pub fn vacuum(w: &mut Words<'_>) -> Result<Utility> {
     })
 }
 
-/// Tables, each perhaps with a list of columns, which does not matter to us.
-pub fn table_list(w: &mut Words<'_>) -> Result<Vec<String>> {
+/// A table of ANALYZE, and the columns that it is for: all, if none is named.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Analyzed {
+    pub table: String,
+    pub columns: Vec<String>,
+}
+
+/// Tables, each perhaps with a list of columns.
+pub fn table_list(w: &mut Words<'_>) -> Result<Vec<Analyzed>> {
     let mut tables = Vec::new();
     while !w.at_end() {
-        tables.push(w.relation()?);
+        let table = w.relation()?;
+        let mut columns = Vec::new();
         if w.accept_token(&Token::LParen) {
-            w.parenthesized()?;
+            columns.push(w.name()?);
+            while w.accept_token(&Token::Comma) {
+                columns.push(w.name()?);
+            }
+            w.expect_token(&Token::RParen)?;
         }
+        tables.push(Analyzed { table, columns });
         if !w.accept_token(&Token::Comma) {
             break;
         }

@@ -12,7 +12,7 @@ mod joins;
 pub mod kill;
 pub mod literals;
 mod locking;
-mod maintenance;
+pub mod maintenance;
 pub mod mentioned;
 mod overriding;
 mod reserved;

@@ -8,7 +8,8 @@ use super::copy::{self, CopySpec};
 use super::dialect::Postgres;
 use super::kill::{self, SessionName};
 use super::maintenance::{
-    alter_sequence, create_sequence, explain, lock_table, table_list, vacuum, vacuum_options,
+    Analyzed, alter_sequence, create_sequence, explain, lock_table, table_list, vacuum,
+    vacuum_options,
 };
 use super::role::{self, RoleName, RoleOption};
 use super::tokens::Words;
@@ -108,12 +109,12 @@ pub enum Utility {
     Close(Option<String>),
     Copy(CopySpec),
     Vacuum {
-        tables: Vec<String>,
+        tables: Vec<Analyzed>,
         analyze: bool,
         full: bool,
     },
     Analyze {
-        tables: Vec<String>,
+        tables: Vec<Analyzed>,
     },
     Checkpoint,
     LockTable {

@@ -6,7 +6,7 @@
 
 pub mod aggregate;
 pub mod dml;
-mod estimate;
+pub mod estimate;
 mod from;
 mod insert;
 mod keys;

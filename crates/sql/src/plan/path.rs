@@ -147,8 +147,7 @@ impl Planner<'_> {
         }
         match best {
             None => {
-                let share: f64 = terms.iter().map(|t| known.term(t, offset)).product();
-                let rows = (known.rows() * share).max(1.0);
+                let rows = (known.rows() * known.all(&terms, offset)).max(1.0);
                 (
                     TableAccess {
                         table: table.clone(),
@@ -202,9 +201,10 @@ fn candidate(
     order: &[SortKey],
 ) -> Option<Candidate> {
     let (table, index) = (known.table, &known.table.indexes[at]);
+    let width = table.columns.len();
     let keys: Vec<Option<KeyTerm<'_>>> = terms
         .iter()
-        .map(|t| key_term(t, offset, table.columns.len()))
+        .map(|t| key_term(t, offset, width).or_else(|| implied_bound(t, offset, width)))
         .collect();
     let mut c = Candidate {
         index: at,
@@ -283,12 +283,12 @@ fn expected(known: &Estimate<'_>, index: &Index, c: &Candidate) -> f64 {
         return c.any_of.len().max(1) as f64;
     }
     let mut share = 1.0;
-    for key in index.keys.iter().take(c.equal.len()) {
-        share *= known.equal(key.column);
+    for (key, value) in index.keys.iter().zip(&c.equal) {
+        share *= known.equal_to(key.column, value);
     }
     if let Some(next) = index.keys.get(c.equal.len()) {
         if !c.any_of.is_empty() {
-            share *= known.one_of(next.column, c.any_of.len());
+            share *= known.one_of(next.column, &c.any_of);
         } else if c.low.is_some() || c.high.is_some() {
             share *= known.range(next.column, c.low.as_ref(), c.high.as_ref());
         }
@@ -350,7 +350,7 @@ pub fn in_list(term: &Expr, slot: usize, offset: usize) -> Option<(&[Expr], bool
 }
 
 /// `column LIKE 'abc%'` as the range of strings that begin with `abc`. The term itself stays in the filter.
-fn like_prefix(term: &Expr, slot: usize) -> Option<(KeyBound, Option<KeyBound>)> {
+pub fn like_prefix(term: &Expr, slot: usize) -> Option<(KeyBound, Option<KeyBound>)> {
     let Expr::Like {
         expr,
         pattern,
@@ -422,6 +422,48 @@ pub fn key_term(term: &Expr, offset: usize, width: usize) -> Option<KeyTerm<'_>>
         });
     }
     None
+}
+
+/// The bound that an OR implies: of `a > 1 or (a = 1 and b > 2)`, as `(a, b) > (1, 2)` is written
+/// out, `a >= 1`.
+fn implied_bound(term: &Expr, offset: usize, width: usize) -> Option<KeyTerm<'_>> {
+    let Expr::Or(branches) = term else {
+        return None;
+    };
+    let first = branches.first()?;
+    let upper = |op| match op {
+        CmpOp::Lt | CmpOp::Le => Some(true),
+        CmpOp::Gt | CmpOp::Ge => Some(false),
+        _ => None,
+    };
+    key_terms(first, offset, width).into_iter().find_map(|k| {
+        let is_upper = upper(k.op)?;
+        let follows = |t: &KeyTerm<'_>| {
+            t.column == k.column
+                && t.value == k.value
+                && (t.op == CmpOp::Eq || upper(t.op) == Some(is_upper))
+        };
+        let all = branches
+            .iter()
+            .all(|branch| key_terms(branch, offset, width).iter().any(follows));
+        let op = if is_upper { CmpOp::Le } else { CmpOp::Ge };
+        all.then_some(KeyTerm {
+            op,
+            exact: false,
+            ..k
+        })
+    })
+}
+
+/// The key terms that all hold if a condition does.
+fn key_terms(e: &Expr, offset: usize, width: usize) -> Vec<KeyTerm<'_>> {
+    match e {
+        Expr::And(list) => list
+            .iter()
+            .flat_map(|e| key_terms(e, offset, width))
+            .collect(),
+        other => key_term(other, offset, width).into_iter().collect(),
+    }
 }
 
 /// Whether the index, after its first `equal` columns are fixed, delivers the order; and then whether backwards.

@@ -24,7 +24,7 @@ use super::timeout::Timer;
 use super::transaction::State;
 use super::{Core, Kind, SqlSession, now_micros};
 use crate::api::ColumnDesc;
-use crate::dict::{Dict, Relation, Table};
+use crate::dict::{Dict, Relation, Stats, Table};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, Utility, mentioned};
@@ -158,8 +158,12 @@ impl SqlSession {
         self.ensure_begun()?;
         let text = self.text_of(statement);
         self.core.show_sql(&text);
-        let (tables, verified) = (&statement.tables, &statement.verified);
-        self.core.lock_planned(tables, verified, tries)
+        let planned = PlannedWith {
+            tables: &statement.tables,
+            statistics: &statement.statistics,
+            verified: &statement.verified,
+        };
+        self.core.lock_planned(planned, tries)
     }
 
     /// Begins the statement's implicit transaction by the clock of now, unless one is open.
@@ -230,6 +234,15 @@ fn aborted() -> Error {
     )
 }
 
+/// What a plan was made with. Statistics of no table are those of a plan that is used at once.
+#[derive(Clone, Copy)]
+struct PlannedWith<'p> {
+    tables: &'p Tables,
+    statistics: &'p [Option<Arc<Stats>>],
+    /// Version of the dictionary against which all that was last found current.
+    verified: &'p AtomicU64,
+}
+
 /// What the analysis of one statement has to remember from try to try.
 struct Tries {
     /// Table locks that the transaction held before.
@@ -262,7 +275,12 @@ impl Core {
             let version = self.refreshed_version()?;
             match plan_alone(self, statement.clone()) {
                 Ok(planned) => {
-                    if self.lock_planned(&planned.2, &AtomicU64::new(0), &tries)? {
+                    let alone = PlannedWith {
+                        tables: &planned.2,
+                        statistics: &[],
+                        verified: &AtomicU64::new(0),
+                    };
+                    if self.lock_planned(alone, &tries)? {
                         return Ok(planned);
                     }
                 }
@@ -300,16 +318,12 @@ impl Core {
 
     /// Locks a plan's tables. False: one is not any more what the plan was made with. Then the
     /// locks on tables that their names do not mean any more are given back.
-    fn lock_planned(
-        &mut self,
-        tables: &Tables,
-        verified: &AtomicU64,
-        tries: &Tries,
-    ) -> Result<bool> {
+    fn lock_planned(&mut self, planned: PlannedWith<'_>, tries: &Tries) -> Result<bool> {
+        let tables = planned.tables;
         for (table, lock) in tables {
             self.lock_table(table.oid, *lock, false)?;
         }
-        if self.is_current(tables, verified) {
+        if self.is_current(planned) {
             return Ok(true);
         }
         let dict = self.dict();
@@ -323,13 +337,23 @@ impl Core {
 
     /// Whether a plan's tables, now locked, are still defined as it has them. Most often no
     /// definition at all has changed since that was last found out.
-    fn is_current(&self, tables: &Tables, verified: &AtomicU64) -> bool {
+    fn is_current(&self, planned: PlannedWith<'_>) -> bool {
+        let PlannedWith {
+            tables,
+            statistics,
+            verified,
+        } = planned;
         let same = |dict: &Dict| {
-            let mut tables = tables.iter();
-            tables.all(|(t, _)| {
+            let defined = tables.iter().all(|(t, _)| {
                 dict.table_by_oid(t.oid)
                     .is_some_and(|now| Arc::ptr_eq(now, t))
-            })
+            });
+            let mut each = tables.iter().zip(statistics);
+            defined
+                && each.all(|((t, _), known)| match (dict.stats(t.oid), known) {
+                    (Some(now), Some(known)) => Arc::ptr_eq(now, known),
+                    (now, known) => now.is_none() == known.is_none(),
+                })
         };
         if self.has_own_dict() {
             return same(&self.dict());

@@ -43,13 +43,19 @@ impl Roles {
 
 impl SqlSession {
     /// Makes the superuser of a database that has no role yet, and what its door needs. Another instance may be at it too.
+    /// A session of the instance itself, for work that no client asks for.
+    pub(crate) fn of_instance(database: &Arc<Database>) -> Result<SqlSession> {
+        let name = database.params().text("superuser");
+        Ok(SqlSession::over(Core::new(database, &name, "")?))
+    }
+
     pub(crate) fn make_first_superuser(database: &Arc<Database>) -> Result<()> {
         let is_made = |dict: &Dict| dict.door().is_some();
         if is_made(&database.dict()) {
             return Ok(());
         }
         let name = database.params().text("superuser");
-        let mut session = SqlSession::over(Core::new(database, &name, "")?);
+        let mut session = SqlSession::of_instance(database)?;
         session.ensure_transaction()?;
         session.core.claim_name("first superuser")?;
         if !is_made(&session.core.dict()) {

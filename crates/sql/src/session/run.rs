@@ -216,14 +216,23 @@ impl SqlSession {
         if returning && max_rows > 0 {
             let mut kept = Spool::new(&self.core);
             let count = work(&mut self.core, &portal.params, &mut kept)?;
+            self.count_changes(portal, count);
             self.end_of_statement();
             portal.run = Run::Rows(kept.finish()?, tag(count));
             return self.resume(portal, max_rows, sink);
         }
         let count = work(&mut self.core, &portal.params, sink)?;
+        self.count_changes(portal, count);
         self.end_of_statement();
         portal.run = Run::Done;
         Ok(Completion::Complete(tag(count)))
+    }
+
+    /// Counts the rows that a write has changed, for `abp0`. Its own table is the first.
+    fn count_changes(&self, portal: &Portal, rows: u64) {
+        if let Some((table, _)) = portal.statement.tables.first() {
+            self.core.database.changes.add(table.oid, rows);
+        }
     }
 
     fn resume(

@@ -147,6 +147,11 @@ impl Settings {
         Duration::from_millis(self.milliseconds("gv_view_timeout"))
     }
 
+    /// Entries of the lists that ANALYZE makes of a column's values.
+    pub fn statistics_target(&self) -> usize {
+        self.number("default_statistics_target") as usize
+    }
+
     /// In bytes.
     pub fn kilobytes(&self, name: &str) -> usize {
         let kilobytes: usize = self.get(name).parse().unwrap_or(0);

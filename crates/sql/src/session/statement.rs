@@ -10,7 +10,7 @@ use super::SqlSession;
 use super::planning::plan_sql;
 use crate::api::{ColumnDesc, Params};
 use crate::bind::ParamTypes;
-use crate::dict::Table;
+use crate::dict::{Dict, Stats, Table};
 use crate::error::{Error, Result};
 use crate::exec::select::SelectRun;
 use crate::exec::sort::Rows;
@@ -28,6 +28,8 @@ pub struct Statement {
     columns: Option<Vec<ColumnDesc>>,
     pub(crate) kind: Kind,
     pub(crate) tables: Tables,
+    /// Once there are others, the statement is planned again.
+    pub(crate) statistics: Statistics,
     /// Version of the dictionary against which the tables were last found current. A hint: zero is never right.
     pub(crate) verified: AtomicU64,
     usage: super::usage::Usage,
@@ -53,6 +55,15 @@ impl Arrays {
 
 /// The definitions a plan was made from, and the locks it needs.
 pub(crate) type Tables = Vec<(Arc<Table>, TableLock)>;
+
+/// The statistics of a plan's tables, in their order, that it was made with.
+pub(crate) type Statistics = Vec<Option<Arc<Stats>>>;
+
+/// The statistics of tables as they are now.
+fn statistics(dict: &Dict, tables: &Tables) -> Statistics {
+    let each = tables.iter().map(|(t, _)| dict.stats(t.oid).cloned());
+    each.collect()
+}
 
 pub(crate) enum Kind {
     Empty,
@@ -229,6 +240,7 @@ impl SqlSession {
             params,
             columns,
             kind,
+            statistics: statistics(&self.core.dict(), &tables),
             tables,
             verified: AtomicU64::new(0),
             usage: super::usage::Usage::default(),
@@ -263,6 +275,7 @@ impl SqlSession {
             params: statement.params.clone(),
             columns,
             kind,
+            statistics: statistics(&self.core.dict(), &tables),
             tables,
             verified: AtomicU64::new(0),
             usage: super::usage::Usage::default(),

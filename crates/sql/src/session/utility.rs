@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::exec::sort::{Rows, Spool};
 use crate::expr::Env;
 use crate::expr::cast::CastContext;
+use crate::parse::maintenance::Analyzed;
 use crate::parse::utility::{Direction, TableLock};
 use crate::parse::{CopyWhat, Utility};
 use crate::types::SqlType;
@@ -434,7 +435,13 @@ impl SqlSession {
         self.execute(portal, max_rows, sink)
     }
 
-    fn vacuum(&mut self, tables: &[String], analyze: bool, full: bool) -> Result<Tag> {
+    fn vacuum(&mut self, tables: &[Analyzed], analyze: bool, full: bool) -> Result<Tag> {
+        if !analyze && tables.iter().any(|t| !t.columns.is_empty()) {
+            return Err(Error::new(
+                "0A000",
+                "ANALYZE option must be specified when a column list is provided",
+            ));
+        }
         self.refuse_in_block("VACUUM")?;
         self.ensure_transaction()?;
         self.existing(tables)?;
@@ -445,7 +452,7 @@ impl SqlSession {
         // Whoever meets old versions purges them, and so does smon. What is left of VACUUM is its
         // lock, which waits for other maintenance; it is given back before the next table's.
         let own = self.own_of(self.chosen(tables), "vacuum");
-        for table in &own {
+        for (table, _) in &own {
             let before = self.core.engine.savepoint()?;
             self.core.lock_table(table.oid, mode, false)?;
             self.core.engine.rollback_to(&before)?;
@@ -458,30 +465,34 @@ impl SqlSession {
     }
 
     /// The named tables that there are; all, if none is named.
-    fn chosen(&self, tables: &[String]) -> Vec<Arc<Table>> {
+    fn chosen(&self, tables: &[Analyzed]) -> Vec<(Arc<Table>, Vec<String>)> {
         let dict = self.core.dict();
         match tables {
-            [] => dict.tables().cloned().collect(),
+            [] => dict.tables().map(|t| (t.clone(), Vec::new())).collect(),
             named => named
                 .iter()
-                .filter_map(|t| dict.table(t).cloned())
+                .filter_map(|t| Some((dict.table(&t.table)?.clone(), t.columns.clone())))
                 .collect(),
         }
     }
 
-    fn existing(&self, tables: &[String]) -> Result<()> {
+    fn existing(&self, tables: &[Analyzed]) -> Result<()> {
         let dict = self.core.dict();
-        match tables.iter().find(|t| dict.table(t).is_none()) {
+        match tables.iter().find(|t| dict.table(&t.table).is_none()) {
             None => Ok(()),
-            Some(missing) => Err(crate::bind::names::no_relation(missing)),
+            Some(missing) => Err(crate::bind::names::no_relation(&missing.table)),
         }
     }
 
     /// The tables that VACUUM or ANALYZE is for, if this role calls it. The others are skipped, and
     /// their locks not waited for.
-    fn own_of(&mut self, mut tables: Vec<Arc<Table>>, what: &str) -> Vec<Arc<Table>> {
+    fn own_of(
+        &mut self,
+        mut tables: Vec<(Arc<Table>, Vec<String>)>,
+        what: &str,
+    ) -> Vec<(Arc<Table>, Vec<String>)> {
         let authority = self.core.authority();
-        tables.retain(|table| {
+        tables.retain(|(table, _)| {
             let is_own = authority.has_rights_of(table.owner);
             if !is_own {
                 let skipped = format!(
@@ -495,7 +506,7 @@ impl SqlSession {
         tables
     }
 
-    fn analyze(&mut self, tables: &[String]) -> Result<Tag> {
+    fn analyze(&mut self, tables: &[Analyzed]) -> Result<Tag> {
         self.ensure_transaction()?;
         self.existing(tables)?;
         let own = self.own_of(self.chosen(tables), "analyze");
@@ -504,11 +515,27 @@ impl SqlSession {
         Ok(Tag::Plain("ANALYZE"))
     }
 
+    /// Analyzes a table for `abp0`, unless somebody has a lock that forbids it.
+    pub(crate) fn analyze_alone(
+        &mut self,
+        oid: u32,
+        rest: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        self.ensure_transaction()?;
+        let lock = TableLock::ShareUpdateExclusive;
+        self.core.lock_table(oid, lock, true)?;
+        if let Some(table) = self.core.dict().table_by_oid(oid) {
+            let shown = format!("autovacuum: ANALYZE public.{}", table.name);
+            self.core.show_sql(&shown.into());
+        }
+        crate::ddl::analyze::table(&mut self.core, oid, &[], rest)
+    }
+
     /// Analyzes tables. Those that the statement names are locked first.
-    fn analyze_own(&mut self, tables: &[Arc<Table>], named: bool) -> Result<()> {
-        let mut chosen: Vec<u32> = tables.iter().map(|t| t.oid).collect();
+    fn analyze_own(&mut self, tables: &[(Arc<Table>, Vec<String>)], named: bool) -> Result<()> {
+        let mut chosen: Vec<u32> = tables.iter().map(|(t, _)| t.oid).collect();
         if named {
-            for (oid, table) in chosen.iter_mut().zip(tables) {
+            for (oid, (table, _)) in chosen.iter_mut().zip(tables) {
                 let (name, lock) = (&table.name, TableLock::ShareUpdateExclusive);
                 let locked = self.core.locked_table(name, lock)?;
                 *oid = locked
@@ -516,8 +543,8 @@ impl SqlSession {
                     .oid;
             }
         }
-        for table in chosen {
-            crate::ddl::analyze::table(&mut self.core, table)?;
+        for (oid, (_, columns)) in chosen.into_iter().zip(tables) {
+            crate::ddl::analyze::table(&mut self.core, oid, columns, &mut || Ok(()))?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::Source::Here;
 use super::describe::{
     self, DATABASE, DEFAULT_COLLATION, INFORMATION_SCHEMA, OWNER, PG_CATALOG, PUBLIC,
 };
-use super::value::{NULL, bool, int2, int4, int8, oid, optional, text};
+use super::value::{NULL, array, bool, int2, int4, int8, oid, optional, quoted_array, text};
 use super::{Context, Rows, VirtualTable};
 use crate::error::Result;
 use crate::types::SqlType::{Bool, Float4, Int2, Int4, Int8, Name, Oid, Text};
@@ -305,10 +305,17 @@ pub const VIEWS: &[VirtualTable] = &[
             ("schemaname", Name),
             ("tablename", Name),
             ("attname", Name),
+            ("inherited", Bool),
             ("null_frac", Float4),
+            ("avg_width", Int4),
             ("n_distinct", Float4),
-            ("least_value", Text),
-            ("greatest_value", Text),
+            ("most_common_vals", Text),
+            ("most_common_freqs", Text),
+            ("histogram_bounds", Text),
+            ("correlation", Float4),
+            ("most_common_elems", Text),
+            ("most_common_elem_freqs", Text),
+            ("elem_count_histogram", Text),
         ],
         rows: Here(column_stats),
     },
@@ -340,20 +347,33 @@ fn column_stats(cx: &Context) -> Result<Rows> {
         let Some(stats) = cx.dict.stats(t.oid) else {
             continue;
         };
-        for (c, s) in t
-            .columns
-            .iter()
-            .zip(&stats.columns)
-            .filter(|(c, _)| !c.dropped)
-        {
+        for (at, c) in t.live_columns() {
+            let Some(s) = stats.column(at) else {
+                continue;
+            };
+            let list = |values: &[String]| match values {
+                [] => NULL,
+                values => quoted_array(values),
+            };
+            let frequencies = s.frequencies.iter().map(|f| *f as f32);
             rows.push(vec![
                 text("public"),
                 text(t.name.clone()),
                 text(c.name.clone()),
+                bool(false),
                 Datum::Float4(s.null_fraction as f32),
+                int4(s.width as i64),
                 Datum::Float4(s.distinct as f32),
-                optional(s.min.clone()),
-                optional(s.max.clone()),
+                list(&s.common),
+                match s.common.is_empty() {
+                    true => NULL,
+                    false => array(frequencies),
+                },
+                list(&s.bounds),
+                s.correlation.map_or(NULL, |c| Datum::Float4(c as f32)),
+                NULL,
+                NULL,
+                NULL,
             ]);
         }
     }

@@ -245,6 +245,20 @@ mod value {
         Datum::TimestampTz(since.as_micros() as i64 - UNIX_TO_PG_MICROS)
     }
 
+    /// PostgreSQL's text form of an array of any texts.
+    pub fn quoted_array(items: &[String]) -> Datum {
+        let quoted = |item: &String| {
+            let special = |c: char| "{}\",\\".contains(c) || c.is_ascii_whitespace();
+            let plain =
+                !item.is_empty() && !item.contains(special) && !item.eq_ignore_ascii_case("null");
+            match plain {
+                true => item.clone(),
+                false => format!("\"{}\"", item.replace('\\', "\\\\").replace('"', "\\\"")),
+            }
+        };
+        array(items.iter().map(quoted))
+    }
+
     /// PostgreSQL's text form of an array of plain words.
     pub fn array<T: ToString>(items: impl IntoIterator<Item = T>) -> Datum {
         let items: Vec<String> = items.into_iter().map(|i| i.to_string()).collect();

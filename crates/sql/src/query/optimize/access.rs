@@ -9,6 +9,7 @@ use crate::bind::ParamTypes;
 use crate::dict::Table;
 use crate::error::Result;
 use crate::expr::Expr;
+use crate::plan::estimate::Estimate;
 use crate::plan::path::{conjoin, conjuncts};
 use crate::plan::{self as direct, Path, SortKey, TableAccess};
 use crate::query::analyze::tree::{Relation, RelationKind, Series};
@@ -69,6 +70,7 @@ impl Planner<'_> {
         limited: bool,
     ) -> Result<(Built, bool)> {
         cheapest_first(&mut conditions);
+        self.note_origins(table, columns);
         let by_register: HashMap<Register, usize> =
             columns.iter().enumerate().map(|(at, r)| (*r, at)).collect();
         let local = |e: &Expr| {
@@ -95,9 +97,12 @@ impl Planner<'_> {
             dict: self.dict,
             params: &params,
         };
+        let stats = self.dict.stats(table.oid).map(|s| &**s);
+        let known = Estimate { table, stats };
+        let passing = (known.rows() * known.all(&terms, 0)).max(1.0);
         let (mut access, ordered) = planner.access(table, 0, terms, &wanted, limited);
         let total = self.rows_of(table)?;
-        let analyzed = self.dict.stats(table.oid).is_some();
+        let analyzed = stats.is_some();
         if !analyzed && !is_unique(&access.path) {
             access.rows = (access.rows / GUESSED_ROWS * total).max(1.0);
         }
@@ -121,6 +126,8 @@ impl Planner<'_> {
         };
         let rows = match listed {
             Some(_) => access.rows.clamp(1.0, LISTED_ROWS),
+            // What the index leads to still has to pass the rest of the conditions.
+            None if analyzed => access.rows.min(passing),
             None => access.rows.max(1.0),
         };
         let looked_at = match access.path {

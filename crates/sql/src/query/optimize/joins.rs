@@ -10,7 +10,7 @@ use super::conditions::{carry_constants, equality, is_never, registers, take_alt
 use super::items::{Item, Kind, Parts, flatten, needs_of, own_of, subqueries_of};
 use super::{Built, Planner};
 use crate::error::{Error, Result};
-use crate::expr::Expr;
+use crate::expr::{CmpOp, Expr};
 use crate::plan::SortKey;
 use crate::plan::path::conjoin;
 use crate::query::analyze::tree::{From, Relation, RelationKind};
@@ -145,6 +145,7 @@ impl Planner<'_> {
             conditions,
             needed,
             sides: Vec::new(),
+            fixed: fixed(conditions, items),
         };
         for (at, item) in items.iter().enumerate() {
             let (side, _) = self.item(item, join.of_one(at), &[], false)?;
@@ -241,9 +242,13 @@ impl Planner<'_> {
             }
             _ => self.filtered(side.clone(), between.clone()),
         };
-        let rows = (way.built.rows * inner.rows).max(1.0);
-        let looped =
-            way.built.cost + way.built.rows * inner.cost + self.lost_batches(&way.built.node)?;
+        let known: HashSet<Register> = way.built.registers.iter().copied().collect();
+        let matched = self.matched(&between, (&known, &item.own), &join.fixed);
+        let rows = match matched {
+            Some(share) => (way.built.rows * side.rows * share).max(1.0),
+            None => (way.built.rows * inner.rows).max(1.0),
+        };
+        let looped = way.built.cost + way.built.rows * inner.cost + self.lost_batches(&way.built.node)?;
         let mut registers = way.built.registers.clone();
         registers.extend(&item.own);
         let built = |node, cost| Built {
@@ -253,7 +258,6 @@ impl Planner<'_> {
             cost,
         };
         let lateral = !item.needs.is_empty();
-        let known: HashSet<Register> = way.built.registers.iter().copied().collect();
         let keys: Vec<(&Expr, &Expr)> = between
             .iter()
             .filter_map(|c| equality(c, &known, &item.own))
@@ -424,7 +428,11 @@ impl Planner<'_> {
             _ => self.filtered(alone.clone(), between.clone()),
         };
         let looped = left.cost + left.rows * inner.cost.max(LOOKUP);
-        let rows = left.rows * inner.rows.max(1.0);
+        // Every row of the left side stays.
+        let rows = match self.matched(&between, (left_own, right_own), &HashSet::new()) {
+            Some(share) => (left.rows * alone.rows * share).max(left.rows),
+            None => left.rows * inner.rows.max(1.0),
+        };
         let mut registers = left.registers.clone();
         registers.extend(&inner.registers);
         let keys: Vec<(&Expr, &Expr)> = between
@@ -489,6 +497,8 @@ struct Join<'j> {
     needed: Vec<Vec<usize>>,
     /// Each item under the conditions on it alone.
     sides: Vec<Built>,
+    /// Registers that conditions say to equal a constant.
+    fixed: HashSet<Register>,
 }
 
 impl Join<'_> {
@@ -528,6 +538,21 @@ impl Join<'_> {
         let there = |r: &Register| way.members.iter().any(|m| self.items[*m].own.contains(r));
         !way.members.contains(&at) && self.items[at].needs.iter().all(there)
     }
+}
+
+fn fixed(conditions: &[Expr], items: &[Item<'_>]) -> HashSet<Register> {
+    let own: HashSet<Register> = items.iter().flat_map(|i| i.own.iter().copied()).collect();
+    let constant = |e: &Expr| registers(e).is_disjoint(&own);
+    let each = conditions.iter().filter_map(|c| {
+        let Expr::Compare(CmpOp::Eq, left, right) = c else {
+            return None;
+        };
+        match (&**left, &**right) {
+            (Expr::Column(r), e) | (e, Expr::Column(r)) if constant(e) => Some(*r),
+            _ => None,
+        }
+    });
+    each.collect()
 }
 
 fn is_table(relation: &Relation) -> bool {

@@ -212,7 +212,7 @@ impl Planner<'_> {
             .chain(g.grouping.iter().map(|(r, _)| *r));
         let rows = match g.keys.is_empty() {
             true => 1.0,
-            false => (built.rows * 0.2).max(1.0) * g.sets.len() as f64,
+            false => self.groups(&g.keys, built.rows) * g.sets.len() as f64,
         };
         Built {
             node: Node::Group(Arc::new(group)),

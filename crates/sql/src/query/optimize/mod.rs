@@ -10,9 +10,10 @@ mod items;
 mod joins;
 mod keyed;
 mod level;
+mod selectivity;
 pub mod uses;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -106,6 +107,8 @@ struct Planner<'p> {
     subqueries: &'p [Arc<plan::Subquery>],
     /// The level at hand groups rows that batches may have.
     batches: bool,
+    /// The columns that registers are of, of the tables met so far.
+    origins: HashMap<Register, selectivity::Origin>,
 }
 
 /// A part of a plan.
@@ -127,6 +130,7 @@ impl<'p> Planner<'p> {
             uses,
             subqueries: around.subqueries,
             batches: false,
+            origins: HashMap::new(),
         }
     }
 
