@@ -248,7 +248,8 @@ impl Planner<'_> {
             Some(share) => (way.built.rows * side.rows * share).max(1.0),
             None => (way.built.rows * inner.rows).max(1.0),
         };
-        let looped = way.built.cost + way.built.rows * inner.cost + self.lost_batches(&way.built.node)?;
+        let looped =
+            way.built.cost + way.built.rows * inner.cost + self.lost_batches(&way.built.node)?;
         let mut registers = way.built.registers.clone();
         registers.extend(&item.own);
         let built = |node, cost| Built {
