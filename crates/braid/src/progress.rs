@@ -31,7 +31,7 @@ impl Progress {
         Progress::new(Box::new(tell), called_off)
     }
 
-    /// The same task from here on as a part of creating a database. What opening one does step by
+    /// Makes the task from here on a part of creating a database. What opening one does step by
     /// step, such as applying redo, has no meaning for a person whose database is new.
     pub fn of_new_database(self) -> Progress {
         let Progress {

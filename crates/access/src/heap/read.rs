@@ -105,7 +105,8 @@ impl Heap {
         self.fetch_from(snap, rid, read, may_renew, f)
     }
 
-    /// The same for blocks that the caller is about to change.
+    /// Gets the blocks that the caller is about to change, all at once
+    /// ([`cache::Cache::ask_ahead_to_change`]).
     pub fn ask_ahead_to_change(&self, blocks: &[Dba]) -> Result<()> {
         Ok(self.cache().ask_ahead_to_change(blocks)?)
     }

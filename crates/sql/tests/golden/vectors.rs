@@ -325,12 +325,10 @@ fn compare(session: &mut SqlSession, rng: &mut Rng, seed: u64, queries: u64) {
             must(session, &format!("set vectorized = {vectorized}"));
             answer(session, &query)
         });
-        if little {
-            // Groups that went to a file come in the order of their keys.
-            both.iter_mut()
-                .flatten()
-                .for_each(|lines| lines.sort_unstable());
-        }
+        // Groups that went to a file come in the order of their keys.
+        both.iter_mut()
+            .flatten()
+            .for_each(|lines| lines.sort_unstable());
         let [rows, batches] = both;
         assert!(
             rows == batches,
