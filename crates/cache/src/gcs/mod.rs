@@ -24,8 +24,8 @@
 //!
 //! **Layers**, from the top; a module imports only from layers below its own: this module, which
 //! hears the messages; `helper`; `recovery`, `affinity`, `undo`, `defer`; `ahead`; `session`;
-//! `kept`, `admission`; `effects`, by which a shard's step is carried out; `shards`, which latches a
-//! shard; `state`, `provenance`; `outgoing`, `jobs`; `slot`, `stay`, `policy`, `dead`,
+//! `kept`, `admission`; `effects`, by which a shard's step is carried out; `shards`, which latches
+//! a shard; `state`, `provenance`; `outgoing`, `jobs`; `slot`, `stay`, `policy`, `dead`,
 //! `undo_wanted`, `timing`, `messages`.
 
 mod admission;
