@@ -4,9 +4,9 @@
 //! The guard starts the first instance alone, which creates or recovers what the others find. If an
 //! instance dies, the others recover what it left and go on, and the guard starts it again, alone.
 //! If an instance dies again and again once it is open, it stays down. If it does not come so far
-//! (its port is taken, or the disk does not answer), the guard tries again and again, after ever
-//! longer pauses. An instance that ends cleanly was stopped. It stays down until `braid start` asks
-//! for it, by a file in the database directory.
+//! (its port is taken, the disk does not answer, or the program is being replaced), the guard tries
+//! again and again, after ever longer pauses. An instance that ends cleanly was stopped. It stays
+//! down until `braid start` asks for it, by a file in the database directory.
 //!
 //! While several instances are busy, the guard shares out the CPUs among them (`placement`), if
 //! their parameters leave that to it.
@@ -293,7 +293,13 @@ impl Guard<'_> {
             trouble.due = None;
         }
         self.before.insert(k, evictions.life(k)?);
-        self.spawn(k)
+        // The program may be gone for a moment, while another is being installed, and so may memory
+        // for a process. The other instances go on.
+        if let Err(Failure(why)) = self.spawn(k) {
+            let pause = self.troubles.entry(k).or_default().failed().as_secs();
+            tracing::error!("instance {k} is not started: {why}; tried again in {pause} s");
+        }
+        Ok(())
     }
 
     /// Starts an instance. Only this thread does that, because an instance ends with the thread
@@ -304,7 +310,11 @@ impl Guard<'_> {
             .stdout(Stdio::piped())
             // Ctrl-C is for the guard, which stops the instances one after the other.
             .process_group(0)
-            .spawn()?;
+            .spawn()
+            .map_err(|e| match up::this_program() {
+                Ok(program) => Failure(format!("{}: {e}", program.display())),
+                Err(_) => Failure::from(e),
+            })?;
         log::note!("instance {k} is started as process {}", child.id());
         self.open.remove(&k);
         self.have_said_why.remove(&k);

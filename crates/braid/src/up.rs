@@ -1,7 +1,8 @@
 //! `braid up` and `braid start`: starting instances.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::sync::OnceLock;
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -92,13 +93,24 @@ fn wait_until_open(dir: &Path, k: u16) -> Result<ExitCode, Failure> {
 
 /// The command that starts an instance, without input.
 pub fn instance_command(settings: &SettingArgs, k: u16) -> Result<Command, Failure> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(this_program()?);
     command
         .arg("instance")
         .args(settings.as_flags())
         .args(["--instance", &k.to_string()])
         .stdin(Stdio::null());
     Ok(command)
+}
+
+/// The path of this program when it was first asked for. Once another program is installed there,
+/// the system does not know this one's path any more, and instances are started with the new one.
+pub fn this_program() -> std::io::Result<&'static Path> {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(known) = PROGRAM.get() {
+        return Ok(known);
+    }
+    let path = std::env::current_exe()?;
+    Ok(PROGRAM.get_or_init(|| path))
 }
 
 /// Refuses a directory that is in use. Waits for instances that were killed: their ports and files

@@ -216,6 +216,38 @@ fn what_died_stays_down_if_asked_for() {
 
 /// The cause that keeps an instance from starting may go; here another program has its port. The
 /// start is tried again, after ever longer pauses.
+/// While another program is being installed an instance dies, and cannot be started. The other
+/// goes on, and the new program is used when it is there. (The guard stopped all instances.)
+#[test]
+fn an_instance_that_dies_while_the_program_is_gone_comes_back() {
+    let pair = Pair::new("program");
+    let installed = pair.0.dir().join("installed");
+    std::fs::copy(program(), &installed).expect("a copy");
+    let (data, port) = (pair.data(), pair.port().to_string());
+    let superuser = testkit::processes::SUPERUSER;
+    let up = Command::new(&installed)
+        .args(["up", "--detach", "--instances", "2", "--data", &data])
+        .args(["--port", &port, "--buffer-cache", "64MB"])
+        .args(["--set", superuser])
+        .output()
+        .expect("it runs");
+    assert!(up.status.success(), "{}", said(&up));
+    let mut one = client(pair.port());
+    std::fs::remove_file(&installed).expect("it was there");
+    kill(pair.0.pid(2));
+    let guard_log = || std::fs::read_to_string(format!("{data}/guard.log")).unwrap_or_default();
+    waiting::until("the guard says so", || {
+        guard_log().contains("instance 2 is not started: ")
+    });
+    one.batch_execute("create table t (id int primary key)")
+        .expect("the first instance goes on");
+    std::fs::copy(program(), &installed).expect("a copy");
+    pair.until("both are open", |s| s.len() == 2 && s.iter().all(is_open));
+    let mut two = client(pair.port() + 1);
+    two.batch_execute("insert into t values (1)")
+        .expect("the second instance is back");
+}
+
 #[test]
 fn a_start_that_fails_is_tried_again() {
     let pair = Pair::new("failed-start");

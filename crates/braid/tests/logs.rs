@@ -52,15 +52,14 @@ fn a_level_leaves_out_what_is_less_severe_but_people_are_told() {
     succeeds(&["down", "--data", &database.data()]);
     assert_eq!(file(&database, "instance-1.log"), "");
     // A start that fails says why to both, also in the background.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let taken = port.local_addr().expect("its address").port().to_string();
-    let data = database.data();
-    let failed = testkit::processes::braid(&["up", "--detach", "--data", &data, "--port", &taken]);
+    let redo = std::path::Path::new(&database.data()).join("redo");
+    std::fs::rename(&redo, redo.with_extension("away")).expect("it is there");
+    let failed = database.start(&["--buffer-cache", "32MB"]);
     assert!(!failed.status.success());
-    let why = format!("port {taken}");
-    assert!(said(&failed).contains(&why), "{}", said(&failed));
+    let why = "redo/thread1_1.log";
+    assert!(said(&failed).contains(why), "{}", said(&failed));
     let log = file(&database, "instance-1.log");
-    assert!(has(&log, "1", "main", "ERROR", &why), "{log}");
+    assert!(has(&log, "1", "main", "ERROR", why), "{log}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::held::assert_none_held;
 use crate::{Cache, Result};
 use block::{BlockBuf, Dba, Scn};
 use fusion::gcs::Want;
-use std::collections::HashMap;
+use seam::HashMap;
 use std::sync::Arc;
 use wait::{Event, Stat, stat};
 
@@ -104,7 +104,7 @@ impl Cache {
             return Ok(());
         }
         let slot = Arc::new(Slot::default());
-        let mut waits = HashMap::with_capacity(blocks.len());
+        let mut waits = HashMap::default();
         let mut first = None;
         for &dba in blocks {
             let (waiter, asked) = self.ask(dba, want, &slot);

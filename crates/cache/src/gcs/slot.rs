@@ -162,15 +162,14 @@ impl Slot {
         if let Some(told) = at_once {
             return told; // nobody else was asked
         }
-        let told = wait::during_remote(event, p, (asked.of.0, asked.at_ns), || {
+        wait::during_remote(event, p, (asked.of.0, asked.at_ns), || {
             let mut told = self.until_due(cancellable);
             let (told, how) = told.pop().map_or_else(
                 || (Told::GiveUp, How::local(event)),
                 |(_, told, how)| (told, how),
             );
             (told, how.event, how.served_now())
-        });
-        told
+        })
     }
 
     /// Waits for several blocks under the event `event`, until one of them needs the session or

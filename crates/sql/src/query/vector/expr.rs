@@ -440,7 +440,7 @@ fn substring(text: &[u8], from: usize, length: usize) -> Result<&[u8], Stop> {
     }
     let text = std::str::from_utf8(text).map_err(|_| Stop::Refused("text that is not UTF-8"))?;
     let place = |n: usize| text.char_indices().nth(n).map_or(text.len(), |(at, _)| at);
-    Ok(text[place(from)..place(from.saturating_add(length))].as_bytes())
+    Ok(&text.as_bytes()[place(from)..place(from.saturating_add(length))])
 }
 
 /// The year of a day after Christ; infinite days stop.

@@ -52,12 +52,14 @@ struct Job<C: Collect> {
     next: AtomicUsize,
     stop: AtomicBool,
     /// What the workers came to, by number.
-    done: Mutex<Vec<Option<Result<Part<C>, Stop>>>>,
+    done: Mutex<Vec<Option<Done<C>>>>,
     /// The sessions of the workers that have begun.
     sessions: Mutex<Vec<u32>>,
     /// Wakes the session's thread when a worker has ended.
     waiter: Arc<Waiter>,
 }
+
+type Done<C> = Result<Part<C>, Stop>;
 
 /// What one worker came to.
 struct Part<C> {
