@@ -1,23 +1,8 @@
 //! Statistics of tables on two instances as processes: tables are analyzed without being asked, and
 //! what one instance has found the other goes by.
 
-use testkit::processes::Database;
+use testkit::processes::{Database, rows};
 use testkit::waiting;
-
-/// The rows of a query as text, with a bar between values.
-fn rows(client: &mut postgres::Client, sql: &str) -> Vec<String> {
-    let messages = client
-        .simple_query(sql)
-        .unwrap_or_else(|e| panic!("{sql}: {e:?}"));
-    let row = |m: &postgres::SimpleQueryMessage| match m {
-        postgres::SimpleQueryMessage::Row(r) => {
-            let values = (0..r.len()).map(|i| r.get(i).unwrap_or("null"));
-            Some(values.collect::<Vec<_>>().join("|"))
-        }
-        _ => None,
-    };
-    messages.iter().filter_map(row).collect()
-}
 
 fn until(client: &mut postgres::Client, sql: &str, wanted: &[&str]) {
     waiting::answer(

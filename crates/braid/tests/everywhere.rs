@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use testkit::processes::{Database, succeeds};
+use testkit::processes::{self, Database, succeeds};
 use testkit::waiting::{self, PATIENCE};
 
 /// Two instances.
@@ -57,18 +57,7 @@ impl Client {
     }
     /// Rows as text, with a bar between values.
     fn rows(&mut self, sql: &str) -> Vec<String> {
-        let messages = self
-            .sql
-            .simple_query(sql)
-            .unwrap_or_else(|e| panic!("{sql}: {e:?}"));
-        let row = |m: &postgres::SimpleQueryMessage| match m {
-            postgres::SimpleQueryMessage::Row(r) => {
-                let values = (0..r.len()).map(|i| r.get(i).unwrap_or("null"));
-                Some(values.collect::<Vec<_>>().join("|"))
-            }
-            _ => None,
-        };
-        messages.iter().filter_map(row).collect()
+        processes::rows(&mut self.sql, sql)
     }
     fn heard(&self) -> Vec<String> {
         std::mem::take(&mut self.notices.lock().expect("no thread has panicked"))

@@ -93,8 +93,10 @@ impl HeapScan {
             let next = first.plus(self.at);
             let count = READ_AHEAD.min(n - self.at);
             self.heap.prefetch(next, count);
-            let blocks: Vec<Dba> = (0..count).map(|i| next.plus(i)).collect();
-            cancellable(|| self.heap.ask_ahead(snapshot, &blocks, &mut self.ahead))?;
+            if self.heap.asks_ahead() {
+                let blocks: Vec<Dba> = (0..count).map(|i| next.plus(i)).collect();
+                cancellable(|| self.heap.ask_ahead(snapshot, &blocks, &mut self.ahead))?;
+            }
         }
         let dba = first.plus(self.at);
         self.at += 1;

@@ -16,9 +16,10 @@ const MAX_TEXT_BYTES: usize = 16 << 10;
 /// Declared parameter types, and the statement planned for them.
 type Variant<S> = (Vec<u32>, Arc<S>);
 
-/// **Invariant.** All that is in it was planned with the dictionary of `version` or a later one, or with one that differs from it in nothing but
-/// statistics of tables that it does not read. A statement is planned without a lock, and
-/// the dictionary may change meanwhile: kept after the change, the old plan would be found by everybody who plans because it is stale.
+/// **Invariant.** All that is in it was planned with the dictionary of `version` or a later one, or
+/// with one that differs from it in nothing but statistics of tables that it does not read. A
+/// statement is planned without a lock, and the dictionary may change meanwhile: kept after the
+/// change, the old plan would be found by everybody who plans because it is stale.
 pub struct PlanCache<S = Statement>(RwLock<Plans<S>>);
 
 struct Plans<S> {

@@ -4,7 +4,7 @@ use block::value::Datum;
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::coerce::{common_padding, fold};
-use super::{Binder, Typed, chosen_type, names, null_if_type};
+use super::{Binder, Typed, chosen_type, names, null_if_type, parts};
 use crate::error::{Error, Result};
 use crate::expr::cast::{CastContext, castable};
 use crate::expr::func::{PureFunc, Signature, overloads};
@@ -224,21 +224,10 @@ fn letter(e: Expr) -> Expr {
 
 /// The type whose name a function has: such a call is a cast.
 fn type_called(name: &str) -> Option<SqlType> {
-    Some(match name {
-        "bool" => SqlType::Bool,
-        "int2" => SqlType::Int2,
-        "int4" => SqlType::Int4,
-        "int8" => SqlType::Int8,
-        "float4" => SqlType::Float4,
-        "float8" => SqlType::Float8,
-        "numeric" => SqlType::Numeric,
-        "text" => SqlType::Text,
-        "varchar" => SqlType::Varchar,
-        "date" => SqlType::Date,
-        "timestamp" => SqlType::Timestamp,
-        "timestamptz" => SqlType::TimestampTz,
-        _ => return None,
-    })
+    match name {
+        "varchar" => Some(SqlType::Varchar),
+        _ => parts::plain_type(name),
+    }
 }
 
 /// The overload that takes the arguments with the fewest conversions; among equals the first.

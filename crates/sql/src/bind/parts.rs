@@ -57,11 +57,11 @@ fn known_type(ty: &DataType) -> Result<(SqlType, i32)> {
     })
 }
 
-fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
-    let ty = match name {
+/// A type by its name in the catalogs, if it takes no length.
+pub fn plain_type(name: &str) -> Option<SqlType> {
+    Some(match name {
         "oid" => SqlType::Oid,
         "name" => SqlType::Name,
-        "unknown" => SqlType::Unknown,
         "bool" => SqlType::Bool,
         "int2" => SqlType::Int2,
         "int4" => SqlType::Int4,
@@ -75,6 +75,22 @@ fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
         "uuid" => SqlType::Uuid,
         "bytea" => SqlType::Bytea,
         "numeric" => SqlType::Numeric,
+        _ => return None,
+    })
+}
+
+fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
+    if let Some(plain) = plain_type(name) {
+        return match modifiers {
+            [] => Ok((plain, -1)),
+            _ => Err(Error::unsupported(format!(
+                "type {name}({}) by its name in the catalogs",
+                modifiers.join(",")
+            ))),
+        };
+    }
+    let ty = match name {
+        "unknown" => SqlType::Unknown,
         "varchar" | "bpchar" => {
             let n = match modifiers {
                 [n] => n

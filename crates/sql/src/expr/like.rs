@@ -20,8 +20,8 @@ pub fn matches(value: &str, pattern: &str, escape: Option<char>, fold_case: bool
     Ok(match_tokens(&value, &tokens))
 }
 
-/// A pattern without `_` and escapes: pieces of text with anything between them. Bytes of UTF-8 match
-/// where its characters do.
+/// A pattern without `_` and escapes: pieces of text with anything between them. Bytes of UTF-8
+/// match where its characters do.
 #[derive(Clone, Debug)]
 pub struct Pieces<P> {
     first: P,

@@ -95,6 +95,22 @@ pub fn client(port: u16) -> postgres::Client {
     try_client(port).unwrap_or_else(|e| panic!("no connection to port {port}: {e}"))
 }
 
+/// The rows of a query as text, with a bar between values. Fails the test if the query fails.
+#[track_caller]
+pub fn rows(client: &mut postgres::Client, sql: &str) -> Vec<String> {
+    let messages = client
+        .simple_query(sql)
+        .unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+    let row = |m: &postgres::SimpleQueryMessage| match m {
+        postgres::SimpleQueryMessage::Row(r) => {
+            let values = (0..r.len()).map(|i| r.get(i).unwrap_or("null"));
+            Some(values.collect::<Vec<_>>().join("|"))
+        }
+        _ => None,
+    };
+    messages.iter().filter_map(row).collect()
+}
+
 /// The log files in a data directory as one text, in the order of time.
 pub fn logs(data: &Path) -> String {
     let mut events: Vec<String> = Vec::new();

@@ -1,5 +1,5 @@
-//! The outer rows of a nested loop that are taken ahead, so that the blocks of their partners can be
-//! asked of other instances at once.
+//! The outer rows of a nested loop that are taken ahead, so that the blocks of their partners can
+//! be asked of other instances at once.
 //!
 //! **Invariants.**
 //! - It is done only where it changes nothing but time: the outer side is tables whose conditions

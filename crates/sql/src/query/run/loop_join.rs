@@ -31,13 +31,13 @@ impl LoopRun {
     }
 
     fn next_outer(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool> {
-        let inner = self.inner.as_table();
-        match (&mut self.ahead, inner) {
-            (Some(ahead), Some(inner)) if core.engine.asks_ahead() || !ahead.is_empty() => {
-                ahead.next(&mut *self.outer, inner.parts(), core, frame)
-            }
-            _ => self.outer.next(core, frame),
+        if let Some(ahead) = &mut self.ahead
+            && (core.engine.asks_ahead() || !ahead.is_empty())
+            && let Some(inner) = self.inner.as_table()
+        {
+            return ahead.next(&mut *self.outer, inner.parts(), core, frame);
         }
+        self.outer.next(core, frame)
     }
 }
 

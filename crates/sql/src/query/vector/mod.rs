@@ -6,10 +6,10 @@
 //! computed and whether it is. A `pipeline` is a scan with what its rows go through: conditions,
 //! hash joins (`join`) and conditions on subqueries (`semi`), whose build sides `tables` reads
 //! before. `scan` has the workers, `groups` what they collect: by the hash table of `keys`, and of
-//! each group what is in `state`. This file is the operator. It stands in the place of [`GroupRun`] where a plan's groups
-//! are over a table scan, perhaps with conditions, computed columns and hash joins between them.
-//! Whether it is used is decided when it is opened, by the size that the table has by then and the
-//! parameter `vectorized`.
+//! each group what is in `state`. This file is the operator. It stands in the place of [`GroupRun`]
+//! where a plan's groups are over a table scan, perhaps with conditions, computed columns and hash
+//! joins between them. Whether it is used is decided when it is opened, by the size that the table
+//! has by then and the parameter `vectorized`.
 //!
 //! **Invariants.**
 //! - The answer is that of the row operators, and groups come in the same order. Where the row
