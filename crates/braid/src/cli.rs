@@ -111,7 +111,9 @@ Examples:
   braid lab sequence-cache                     about half a minute; databases in a temporary directory
   braid lab sequence-cache --rows 2000 --rounds 1
   braid lab batch-isolation --threads 5 --json
-  braid lab batch-isolation --data /disk/lab --keep";
+  braid lab batch-isolation --data /disk/lab --keep
+
+Exit code 1 if something that the lab expects was not reached.";
 
 #[derive(Args)]
 pub struct LabCommand {

@@ -15,9 +15,14 @@ fn lab(name: &str, args: &[&str]) -> Value {
     all.extend(common.iter().chain(args));
     let output = braid(&all);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "braid {all:?}: {said}");
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("braid {all:?}: {e}: {said}"));
     assert!(!scratch.join("data").exists(), "{data} is left behind");
-    serde_json::from_slice(&output.stdout).expect("JSON")
+    let goals = report["goals"].as_array().expect("goals");
+    let reached = goals.iter().all(|goal| goal["met"] == true);
+    let code = output.status.code();
+    assert_eq!(code, Some(i32::from(!reached)), "braid {all:?}: {said}");
+    report
 }
 
 fn figure(report: &Value, name: &str) -> f64 {

@@ -36,5 +36,8 @@ pub fn run(args: &LabCommand) -> Result<ExitCode, Failure> {
         true => say!("{}", serde_json::to_string_pretty(&report)?),
         false => say!("{}", report.to_string().trim_end()),
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(match report.reached() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }

@@ -71,6 +71,11 @@ impl Report {
         }));
     }
 
+    /// Whether every goal was met.
+    pub fn reached(&self) -> bool {
+        self.goals.iter().all(|goal| goal.met)
+    }
+
     pub fn figure(&mut self, name: impl Into<String>, value: f64) {
         self.figures.insert(name.into(), value);
     }
