@@ -28,7 +28,7 @@ impl Session<'_> {
         let types: Vec<u32> = types.iter().collect();
         let statement = self.sql.parse(&sql, &types);
         let statement = self.checked(statement)?;
-        let inserted = self.sql.prepared.insert(&name, statement);
+        let inserted = self.sql.prepared().insert(&name, statement);
         self.checked(inserted)?;
         output.buffer.extend_from_slice(backend::PARSE_COMPLETE);
         Ok(())
@@ -197,7 +197,7 @@ impl Session<'_> {
         let target = self.target_name(target);
         let (is_statement, name) = self.checked(target)?;
         if is_statement {
-            self.sql.prepared.remove(&name);
+            self.sql.prepared().remove(&name);
         } else {
             self.portals.remove(&name);
         }

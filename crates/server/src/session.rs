@@ -342,7 +342,7 @@ impl<'r> Session<'r> {
 
     fn query(&mut self, text: &[u8], output: &mut Output) -> Handled {
         self.portals.remove("");
-        self.sql.prepared.remove("");
+        self.sql.prepared().remove("");
         let text = match pgtype::client_text(text, self.sql.client_encoding()) {
             Ok(text) => text,
             Err(error) => {

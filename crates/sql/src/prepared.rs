@@ -9,11 +9,22 @@ use crate::session::Statement;
 /// A session may hold this many statements: each can pin a plan, and clients that forget to deallocate must be told.
 pub const MAX_PREPARED: usize = 10_000;
 
+/// A named statement.
+pub struct Named {
+    pub statement: Arc<Statement>,
+    /// The text of PREPARE, if that made it.
+    pub declaration: Option<Arc<str>>,
+    /// When it was prepared, in microseconds from 2000.
+    pub since: i64,
+    /// How often it was bound.
+    pub bound: u64,
+}
+
 /// Statements by name. The unnamed one has a slot of its own, because most clients use no other.
 #[derive(Default)]
 pub struct Prepared {
     unnamed: Option<Arc<Statement>>,
-    named: BTreeMap<Box<str>, Arc<Statement>>,
+    named: BTreeMap<Box<str>, Named>,
 }
 
 impl Prepared {
@@ -23,6 +34,25 @@ impl Prepared {
             self.unnamed = Some(statement);
             return Ok(());
         }
+        self.insert_named(name, statement, None)
+    }
+
+    /// Adds a statement that PREPARE has made, whose text is `declaration`.
+    pub fn insert_from_sql(
+        &mut self,
+        name: &str,
+        statement: Arc<Statement>,
+        declaration: Arc<str>,
+    ) -> Result<()> {
+        self.insert_named(name, statement, Some(declaration))
+    }
+
+    fn insert_named(
+        &mut self,
+        name: &str,
+        statement: Arc<Statement>,
+        declaration: Option<Arc<str>>,
+    ) -> Result<()> {
         if self.named.contains_key(name) {
             return Err(Error::new(
                 "42P05",
@@ -36,7 +66,13 @@ impl Prepared {
             )
             .hint("DEALLOCATE those that are not used any more."));
         }
-        self.named.insert(name.into(), statement);
+        let named = Named {
+            statement,
+            declaration,
+            since: crate::session::now_micros(),
+            bound: 0,
+        };
+        self.named.insert(name.into(), named);
         Ok(())
     }
 
@@ -47,14 +83,25 @@ impl Prepared {
                 .as_ref()
                 .ok_or_else(|| Error::new("26000", "unnamed prepared statement does not exist"));
         }
-        self.named.get(name).ok_or_else(|| unknown(name))
+        let found = self.named.get(name).map(|named| &named.statement);
+        found.ok_or_else(|| unknown(name))
+    }
+
+    /// A statement that is to be bound.
+    pub(crate) fn bind(&mut self, name: &str) -> Result<Arc<Statement>> {
+        if name.is_empty() {
+            return self.get(name).cloned();
+        }
+        let named = self.named.get_mut(name).ok_or_else(|| unknown(name))?;
+        named.bound += 1;
+        Ok(named.statement.clone())
     }
 
     /// Puts the statement, analysed again, in the place of the one of that name.
     pub(crate) fn replace(&mut self, name: &str, statement: Arc<Statement>) {
         let place = match name.is_empty() {
             true => self.unnamed.as_mut(),
-            false => self.named.get_mut(name),
+            false => self.named.get_mut(name).map(|named| &mut named.statement),
         };
         if let Some(place) = place {
             *place = statement;
@@ -84,10 +131,8 @@ impl Prepared {
     }
 
     /// Named statements in the order of their names.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<Statement>)> {
-        self.named
-            .iter()
-            .map(|(name, statement)| (&**name, statement))
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Named)> {
+        self.named.iter().map(|(name, named)| (&**name, named))
     }
 }
 

@@ -5,6 +5,7 @@ pub mod arrays;
 mod clauses;
 mod copy;
 pub mod create_as;
+pub mod cursor;
 mod dialect;
 pub mod forms;
 mod inheritance;

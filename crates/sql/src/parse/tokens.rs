@@ -34,6 +34,11 @@ impl<'s> Words<'s> {
         self.at >= self.tokens.len()
     }
 
+    /// Whether one token is left.
+    pub fn is_last(&self) -> bool {
+        self.at + 1 == self.tokens.len()
+    }
+
     pub fn peek(&self) -> Option<&Token> {
         self.tokens.get(self.at).map(|t| &t.token)
     }

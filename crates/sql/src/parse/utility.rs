@@ -5,6 +5,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
 use super::copy::{self, CopySpec};
+use super::cursor::{self, CursorOptions, Direction};
 use super::dialect::Postgres;
 use super::kill::{self, SessionName};
 use super::maintenance::{
@@ -17,13 +18,6 @@ use super::transaction::{self, Mode, modes};
 use super::zone;
 use crate::error::{Error, Result};
 use crate::params;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
-    /// So many rows onwards.
-    Forward(u64),
-    All,
-}
 
 /// PostgreSQL's table lock modes, weakest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -98,7 +92,7 @@ pub enum Utility {
     Deallocate(Option<String>),
     Declare {
         name: String,
-        hold: bool,
+        options: CursorOptions,
         text: String,
     },
     Fetch {
@@ -235,8 +229,8 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
                 Some(w.name()?)
             })
         }
-        "declare" => declare(&mut w)?,
-        "fetch" | "move" => fetch(&mut w, first == "move")?,
+        "declare" => cursor::declare(&mut w)?,
+        "fetch" | "move" => cursor::fetch(&mut w, first == "move")?,
         "close" => {
             w.bump();
             Utility::Close(if w.accept("all") {
@@ -543,75 +537,4 @@ fn execute(w: &mut Words<'_>) -> Result<Utility> {
         }
     }
     Ok(Utility::Execute { name, args })
-}
-
-fn declare(w: &mut Words<'_>) -> Result<Utility> {
-    w.bump();
-    let name = w.name()?;
-    loop {
-        if w.accept("binary") {
-            return Err(Error::unsupported("BINARY cursors"));
-        }
-        // Cursors move forward only; SCROLL is refused where it would be used, not where it is allowed.
-        if !(w.accept("insensitive")
-            || w.accept("asensitive")
-            || w.accept("no scroll")
-            || w.accept("scroll"))
-        {
-            break;
-        }
-    }
-    w.expect("cursor")?;
-    let hold = w.accept("with hold");
-    if !hold {
-        w.accept("without hold");
-    }
-    w.expect("for")?;
-    Ok(Utility::Declare {
-        name,
-        hold,
-        text: w.rest().to_string(),
-    })
-}
-
-fn fetch(w: &mut Words<'_>, discard: bool) -> Result<Utility> {
-    w.bump();
-    let backward = |w: &Words<'_>| {
-        matches!(
-            w.word().as_deref(),
-            Some("prior" | "backward" | "first" | "last" | "absolute" | "relative")
-        )
-    };
-    if backward(w) {
-        return Err(Error::unsupported(
-            "cursors that move otherwise than forward",
-        ));
-    }
-    let direction = if w.accept("next") {
-        Direction::Forward(1)
-    } else if w.accept("all") || w.accept("forward all") {
-        Direction::All
-    } else {
-        let forward = w.accept("forward");
-        match w.peek() {
-            Some(Token::Number(..) | Token::Minus | Token::Plus) => {
-                match u64::try_from(w.integer()?) {
-                    Ok(n) => Direction::Forward(n),
-                    Err(_) => {
-                        return Err(Error::unsupported(
-                            "cursors that move otherwise than forward",
-                        ));
-                    }
-                }
-            }
-            _ if forward => Direction::Forward(1),
-            _ => Direction::Forward(1),
-        }
-    };
-    let _ = w.accept("from") || w.accept("in");
-    Ok(Utility::Fetch {
-        cursor: w.name()?,
-        direction,
-        discard,
-    })
 }

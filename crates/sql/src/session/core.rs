@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use block::value::DatumRef;
 
+use super::cursors::Cursors;
 use super::settings::Settings;
 use crate::api::{Notice, SideMessages};
 use crate::database::{Database, Publication};
@@ -13,6 +14,7 @@ use crate::dict::{Change, Dict, Table};
 use crate::error::{Error, Result};
 use crate::exec::profile::Profile;
 use crate::pgtype::IoSettings;
+use crate::prepared::Prepared;
 
 /// Microseconds between 1970 and 2000.
 const UNIX_TO_PG_MICROS: i64 = 946_684_800_000_000;
@@ -46,6 +48,9 @@ pub struct Core {
     pub mark: u64,
     /// Portals begun at these marks ended when the mark last rose.
     pub lost: std::ops::Range<u64>,
+    /// Statements by name, of the protocol's Parse and of PREPARE.
+    pub prepared: Prepared,
+    pub cursors: Cursors,
     /// The statement that `v$session` shows.
     pub(super) shown: Option<Arc<str>>,
     /// Since when `shown` is shown: the start of its statement.
@@ -91,6 +96,8 @@ impl Core {
             transaction_start: now,
             mark: 0,
             lost: 0..0,
+            prepared: Prepared::default(),
+            cursors: Cursors::default(),
             shown: None,
             shown_since: 0,
             profile: None,

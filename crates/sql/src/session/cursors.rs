@@ -1,25 +1,63 @@
-//! SQL cursors: DECLARE, FETCH, CLOSE.
+//! SQL cursors: DECLARE, FETCH, MOVE, CLOSE, and the view `pg_cursors`.
+//!
+//! A cursor runs its query as far as it is asked to. One declared with SCROLL keeps the rows that
+//! it has passed, in memory up to `work_mem` and beyond that in a temporary file, and moves among
+//! them; others move forward only, and keep nothing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::statement::Portal;
-use crate::api::ColumnDesc;
+use block::value::{Datum, DatumRef};
+
+use super::SqlSession;
+use super::statement::{Portal, Run};
+use crate::api::{ColumnDesc, Completion, RowSink, Tag};
 use crate::error::{Error, Result};
+use crate::exec::sort::{Rows, Spool, read_row, write_row};
+use crate::parse::cursor::{CursorOptions, Direction, Scroll};
+use crate::query::run::store::{self, RowStore};
 
 /// Cursors a session may have open: each keeps a plan and a place in it.
 const MAX_CURSORS: usize = 1000;
 
-pub struct Cursor {
-    pub portal: Portal,
+/// A cursor as `pg_cursors` shows it.
+#[derive(Clone)]
+pub struct Declared {
+    /// The text of DECLARE.
+    pub text: Arc<str>,
     pub hold: bool,
+    pub scroll: bool,
+    /// When it was declared, in microseconds from 2000.
+    pub since: i64,
+}
+
+struct Cursor {
+    declared: Declared,
+    /// [`Portal::mark`] of its query.
+    mark: u64,
+    /// `None` while it is moved.
+    open: Option<Open>,
+}
+
+/// What moves.
+struct Open {
+    portal: Portal,
+    /// The rows that the query has given so far, if the cursor can go back to them.
+    passed: Option<RowStore>,
+    /// The number of the row where it is, from 1; zero before the first, and one more than there
+    /// are behind the last.
+    at: u64,
+    /// How many rows there are, once that is known.
+    total: Option<u64>,
+    failed: bool,
 }
 
 #[derive(Default)]
 pub struct Cursors(BTreeMap<String, Cursor>);
 
 impl Cursors {
-    pub fn add(&mut self, name: String, cursor: Cursor) -> Result<()> {
-        if self.0.contains_key(&name) {
+    fn check_new(&self, name: &str) -> Result<()> {
+        if self.0.contains_key(name) {
             return Err(Error::new(
                 "42P03",
                 format!("cursor \"{name}\" already exists"),
@@ -31,27 +69,31 @@ impl Cursors {
                 format!("a session can have {MAX_CURSORS} cursors"),
             ));
         }
-        self.0.insert(name, cursor);
         Ok(())
     }
 
-    /// Takes a cursor out, to be run and put back.
-    pub fn take(&mut self, name: &str) -> Result<Cursor> {
-        self.0
-            .remove(name)
-            .ok_or_else(|| Error::new("34000", format!("cursor \"{name}\" does not exist")))
+    /// Takes a cursor's run, to be moved and put back.
+    fn take(&mut self, name: &str) -> Result<Open> {
+        let cursor = self.0.get_mut(name).ok_or_else(|| unknown(name))?;
+        cursor.open.take().ok_or_else(|| cannot_run(name))
     }
 
-    pub fn put(&mut self, name: String, cursor: Cursor) {
-        self.0.insert(name, cursor);
+    fn put(&mut self, name: &str, open: Open) {
+        if let Some(cursor) = self.0.get_mut(name) {
+            cursor.open = Some(open);
+        }
+    }
+
+    pub fn close(&mut self, name: &str) -> Result<()> {
+        match self.0.remove(name) {
+            Some(_) => Ok(()),
+            None => Err(unknown(name)),
+        }
     }
 
     pub fn columns(&self, name: &str) -> Option<Vec<ColumnDesc>> {
-        self.0
-            .get(name)?
-            .portal
-            .columns()
-            .map(<[ColumnDesc]>::to_vec)
+        let open = self.0.get(name)?.open.as_ref()?;
+        open.portal.columns().map(<[ColumnDesc]>::to_vec)
     }
 
     pub fn close_all(&mut self) {
@@ -60,11 +102,386 @@ impl Cursors {
 
     /// Those declared at these marks end.
     pub fn forget(&mut self, lost: &std::ops::Range<u64>) {
-        self.0.retain(|_, c| !lost.contains(&c.portal.mark));
+        self.0.retain(|_, c| !lost.contains(&c.mark));
     }
 
-    /// Cursors without hold end with their transaction; held ones are rows by then, and survive a commit.
+    /// Cursors without hold end with their transaction; held ones are rows by then, and survive a
+    /// commit.
     pub fn end_transaction(&mut self, committed: bool) {
-        self.0.retain(|_, c| committed && c.hold);
+        self.0.retain(|_, c| committed && c.declared.hold);
+    }
+
+    /// Names and definitions, in the order of the names.
+    pub fn list(&self) -> impl Iterator<Item = (&str, &Declared)> {
+        self.0.iter().map(|(name, c)| (name.as_str(), &c.declared))
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new("34000", format!("cursor \"{name}\" does not exist"))
+}
+
+fn cannot_run(name: &str) -> Error {
+    Error::new("55000", format!("portal \"{name}\" cannot be run"))
+}
+
+fn forward_only() -> Error {
+    Error::new("55000", "cursor can only scan forward")
+        .hint("Declare it with SCROLL option to enable backward scan.")
+}
+
+/// Rows by number, and where the cursor is after them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Movement {
+    /// The first row that is given.
+    first: u64,
+    count: u64,
+    backward: bool,
+    at: u64,
+}
+
+impl Movement {
+    fn none(at: u64) -> Movement {
+        Movement {
+            first: 0,
+            count: 0,
+            backward: false,
+            at,
+        }
+    }
+
+    /// To one row, which is there, if it is 1 or more, and before the first row otherwise.
+    fn to(row: u64) -> Movement {
+        Movement {
+            first: row,
+            count: u64::from(row > 0),
+            backward: false,
+            at: row,
+        }
+    }
+}
+
+/// What a direction comes to from row `at`. `reach` runs the query until it has given so many rows
+/// or has ended, and returns how many it has given: fewer than asked for are all that there are.
+fn movement(
+    direction: Direction,
+    at: u64,
+    reach: &mut dyn FnMut(u64) -> Result<u64>,
+) -> Result<Movement> {
+    let onto = |row: u64, reach: &mut dyn FnMut(u64) -> Result<u64>| {
+        let there = reach(row)?;
+        Ok(match row <= there {
+            true => Movement::to(row),
+            false => Movement::none(there + 1),
+        })
+    };
+    match direction {
+        Direction::Forward(Some(0)) | Direction::Backward(Some(0)) | Direction::Relative(0) => {
+            match at > 0 && at <= reach(at)? {
+                true => Ok(Movement::to(at)),
+                false => Ok(Movement::none(at)),
+            }
+        }
+        Direction::Forward(rows) => {
+            let wanted = rows.map_or(u64::MAX, |rows| at.saturating_add(rows));
+            let there = reach(wanted)?;
+            Ok(Movement {
+                first: at + 1,
+                count: wanted.min(there).saturating_sub(at),
+                backward: false,
+                at: if wanted <= there { wanted } else { there + 1 },
+            })
+        }
+        Direction::Backward(rows) => {
+            let left = rows.map_or(0, |rows| at.saturating_sub(rows));
+            Ok(Movement {
+                first: at.saturating_sub(1),
+                count: at.saturating_sub(left.max(1)),
+                backward: true,
+                at: left,
+            })
+        }
+        Direction::Absolute(row) if row >= 0 => match row.unsigned_abs() {
+            0 => Ok(Movement::none(0)),
+            row => onto(row, reach),
+        },
+        Direction::Absolute(from_end) => {
+            let there = reach(u64::MAX)?;
+            Ok(Movement::to(
+                (there + 1).saturating_sub(from_end.unsigned_abs()),
+            ))
+        }
+        Direction::Relative(rows) if rows > 0 => {
+            onto(at.saturating_add(rows.unsigned_abs()), reach)
+        }
+        Direction::Relative(rows) => Ok(Movement::to(at.saturating_sub(rows.unsigned_abs()))),
+    }
+}
+
+/// Keeps the rows that pass.
+struct Passing<'p>(&'p mut RowStore);
+
+impl RowSink for Passing<'_> {
+    fn row(&mut self, row: &[DatumRef<'_>]) -> Result<()> {
+        let mut bytes = Vec::new();
+        write_row(row, &mut bytes);
+        self.0.push_bytes(&bytes)
+    }
+    fn copy_data(&mut self, _: &[u8]) -> Result<()> {
+        Err(Error::internal("COPY data where rows are kept"))
+    }
+    fn copy_out_begin(&mut self, _: &[i16]) -> Result<()> {
+        Err(Error::internal("COPY where rows are kept"))
+    }
+}
+
+/// Counts the rows that pass, and gives those on that the cursor is to show.
+struct Counting<'c> {
+    passed: u64,
+    /// The number of the first row that is shown.
+    from: u64,
+    shown: &'c mut Spool,
+}
+
+impl RowSink for Counting<'_> {
+    fn row(&mut self, row: &[DatumRef<'_>]) -> Result<()> {
+        self.passed += 1;
+        match self.passed >= self.from {
+            true => self.shown.row(row),
+            false => Ok(()),
+        }
+    }
+    fn copy_data(&mut self, data: &[u8]) -> Result<()> {
+        self.shown.copy_data(data)
+    }
+    fn copy_out_begin(&mut self, formats: &[i16]) -> Result<()> {
+        self.shown.copy_out_begin(formats)
+    }
+}
+
+impl SqlSession {
+    /// `declaration`: the text of DECLARE; `text`: that of its query.
+    pub(super) fn declare(
+        &mut self,
+        name: &str,
+        options: CursorOptions,
+        declaration: &Arc<str>,
+        text: &str,
+    ) -> Result<Tag> {
+        if !options.hold && !self.is_in_block() {
+            return Err(Error::new(
+                "25P01",
+                "DECLARE CURSOR can only be used in transaction blocks",
+            ));
+        }
+        self.ensure_transaction()?;
+        let statement = self.parse(text, &[])?;
+        let locks = match &statement.kind {
+            super::Kind::Select(plan) => !plan.locks.is_empty(),
+            super::Kind::Tree(plan) => plan.locks_rows(),
+            _ => return Err(Error::new("42601", "a cursor is for SELECT or VALUES only")),
+        };
+        if locks {
+            refuse_with_locks(options)?;
+        }
+        self.core.cursors.check_new(name)?;
+        let scroll = options.scroll == Scroll::Scroll;
+        let mut portal = Portal::new(&statement, Vec::new());
+        if options.hold {
+            // A held cursor outlives its transaction's snapshot: its rows are made now.
+            let mut kept = Spool::new(&self.core);
+            self.execute(&mut portal, 0, &mut kept)?;
+            portal.run = Run::Rows(kept.finish()?, Tag::Rows("FETCH", 0));
+        } else {
+            // Its snapshot is this moment's: the execution begins, and sends no row.
+            self.begin_portal(&mut portal)?;
+        }
+        let cursor = Cursor {
+            declared: Declared {
+                text: declaration.clone(),
+                hold: options.hold,
+                scroll,
+                since: self.core.statement_start,
+            },
+            mark: portal.mark,
+            open: Some(Open {
+                portal,
+                passed: scroll.then(|| RowStore::new(&self.core)),
+                at: 0,
+                total: None,
+                failed: false,
+            }),
+        };
+        self.core.cursors.0.insert(name.to_string(), cursor);
+        Ok(Tag::Plain("DECLARE CURSOR"))
+    }
+
+    /// The rows of FETCH; those that MOVE, which discards them, passes.
+    pub(super) fn fetch(
+        &mut self,
+        name: &str,
+        direction: Direction,
+        discard: bool,
+    ) -> Result<Rows> {
+        let mut open = self.core.cursors.take(name)?;
+        let moved = match (open.failed, open.passed.is_some()) {
+            (true, _) => Err(cannot_run(name)),
+            (_, true) => self.scroll(&mut open, direction),
+            (_, false) => self.advance(&mut open, direction, discard),
+        };
+        // What could not be moved can not be moved again.
+        open.failed |= moved.is_err();
+        self.core.cursors.put(name, open);
+        moved
+    }
+
+    /// Moves a cursor that keeps the rows it has passed.
+    fn scroll(&mut self, open: &mut Open, direction: Direction) -> Result<Rows> {
+        let at = open.at;
+        let moved = movement(direction, at, &mut |rows| self.reach(open, rows))?;
+        let passed = (open.passed.as_ref())
+            .ok_or_else(|| Error::internal("a cursor that keeps no rows goes back"))?;
+        let mut shown = Spool::new(&self.core);
+        let mut place = store::Cursor::default();
+        for n in 0..moved.count {
+            let row = match moved.backward {
+                true => moved.first - n,
+                false => moved.first + n,
+            };
+            passed.seek(&mut place, row - 1)?;
+            let bytes = passed.next_bytes(&mut place)?;
+            let row = read_row(bytes.ok_or_else(store::damaged)?)?;
+            let refs: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
+            shown.row(&refs)?;
+        }
+        open.at = moved.at;
+        shown.finish()
+    }
+
+    /// Runs the query until it has given so many rows. Returns how many it has given.
+    fn reach(&mut self, open: &mut Open, rows: u64) -> Result<u64> {
+        let passed = (open.passed.as_mut())
+            .ok_or_else(|| Error::internal("a cursor that keeps no rows goes back"))?;
+        let there = passed.count();
+        if open.total.is_none() && there < rows {
+            let missing = usize::try_from(rows - there).unwrap_or(usize::MAX);
+            let most = if rows == u64::MAX { 0 } else { missing };
+            let done = self.execute(&mut open.portal, most, &mut Passing(passed));
+            if !matches!(done?, Completion::Suspended) {
+                open.total = Some(passed.count());
+            }
+        }
+        Ok(passed.count())
+    }
+
+    /// Moves a cursor that goes forward only.
+    fn advance(&mut self, open: &mut Open, direction: Direction, discard: bool) -> Result<Rows> {
+        let at = open.at;
+        // The row up to which it runs, and the first that is given.
+        let (to, from) = match direction {
+            Direction::Forward(Some(0)) | Direction::Backward(Some(0)) | Direction::Relative(0) => {
+                let on_row = at > 0 && open.total.is_none_or(|total| at <= total);
+                return match (on_row, discard) {
+                    (false, _) => Ok(Vec::new().into()),
+                    (true, true) => Ok(vec![Vec::new()].into()),
+                    (true, false) => Err(forward_only()),
+                };
+            }
+            Direction::Forward(None) => (u64::MAX, at + 1),
+            Direction::Forward(Some(rows)) => (at.saturating_add(rows), at + 1),
+            Direction::Absolute(0) if at == 0 => return Ok(Vec::new().into()),
+            Direction::Absolute(row) if row > 0 && row.unsigned_abs() > at => {
+                (row.unsigned_abs(), row.unsigned_abs())
+            }
+            Direction::Relative(rows) if rows > 0 => {
+                let row = at.saturating_add(rows.unsigned_abs());
+                (row, row)
+            }
+            _ => return Err(forward_only()),
+        };
+        let mut shown = Spool::new(&self.core);
+        if let Some(total) = open.total {
+            open.at = total + 1;
+            return shown.finish();
+        }
+        let mut counting = Counting {
+            passed: at,
+            from,
+            shown: &mut shown,
+        };
+        let most = match to {
+            u64::MAX => 0,
+            to => usize::try_from(to - at).unwrap_or(0),
+        };
+        let done = self.execute(&mut open.portal, most, &mut counting);
+        let passed = counting.passed;
+        // The query may have ended with the last row that was asked for: then it is there still.
+        let ended = !matches!(done?, Completion::Suspended);
+        open.at = if passed < to { passed + 1 } else { to };
+        if ended {
+            open.total = Some(passed);
+        }
+        shown.finish()
+    }
+}
+
+fn refuse_with_locks(options: CursorOptions) -> Result<()> {
+    let refused = |code, what: &str, detail| Err(Error::new(code, what).detail(detail));
+    if options.hold {
+        let what = "DECLARE CURSOR WITH HOLD ... FOR UPDATE is not supported";
+        return refused("0A000", what, "Holdable cursors must be READ ONLY.");
+    }
+    if options.scroll == Scroll::Scroll {
+        let what = "DECLARE SCROLL CURSOR ... FOR UPDATE is not supported";
+        return refused("0A000", what, "Scrollable cursors must be READ ONLY.");
+    }
+    if options.insensitive {
+        let what = "DECLARE INSENSITIVE CURSOR ... FOR UPDATE is not valid";
+        return refused("42P11", what, "Insensitive cursors must be READ ONLY.");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rows that a direction gives of a query of five, and where the cursor is then.
+    fn go(direction: Direction, at: u64) -> (Vec<u64>, u64) {
+        let m = movement(direction, at, &mut |rows| Ok(rows.min(5))).unwrap();
+        let row = |n| match m.backward {
+            true => m.first - n,
+            false => m.first + n,
+        };
+        ((0..m.count).map(row).collect(), m.at)
+    }
+
+    #[test]
+    fn a_cursor_moves_as_in_postgresql() {
+        use Direction::*;
+        assert_eq!(go(Forward(Some(2)), 0), (vec![1, 2], 2));
+        assert_eq!(go(Forward(Some(2)), 3), (vec![4, 5], 5));
+        assert_eq!(go(Forward(Some(2)), 4), (vec![5], 6));
+        assert_eq!(go(Forward(None), 2), (vec![3, 4, 5], 6));
+        assert_eq!(go(Forward(Some(1)), 6), (vec![], 6));
+        assert_eq!(go(Forward(Some(0)), 3), (vec![3], 3));
+        assert_eq!(go(Forward(Some(0)), 6), (vec![], 6));
+        assert_eq!(go(Forward(Some(0)), 0), (vec![], 0));
+        assert_eq!(go(Backward(Some(2)), 6), (vec![5, 4], 4));
+        assert_eq!(go(Backward(Some(2)), 2), (vec![1], 0));
+        assert_eq!(go(Backward(None), 4), (vec![3, 2, 1], 0));
+        assert_eq!(go(Backward(Some(1)), 1), (vec![], 0));
+        assert_eq!(go(Backward(Some(1)), 0), (vec![], 0));
+        assert_eq!(go(Absolute(4), 1), (vec![4], 4));
+        assert_eq!(go(Absolute(9), 1), (vec![], 6));
+        assert_eq!(go(Absolute(0), 3), (vec![], 0));
+        assert_eq!(go(Absolute(-1), 0), (vec![5], 5));
+        assert_eq!(go(Absolute(-5), 0), (vec![1], 1));
+        assert_eq!(go(Absolute(-6), 3), (vec![], 0));
+        assert_eq!(go(Relative(2), 1), (vec![3], 3));
+        assert_eq!(go(Relative(2), 5), (vec![], 6));
+        assert_eq!(go(Relative(-2), 6), (vec![4], 4));
+        assert_eq!(go(Relative(-2), 2), (vec![], 0));
+        assert_eq!(go(Relative(0), 2), (vec![2], 2));
     }
 }

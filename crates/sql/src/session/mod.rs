@@ -2,7 +2,7 @@
 
 mod calls;
 mod core;
-mod cursors;
+pub mod cursors;
 mod kill;
 mod layers;
 mod modes;
@@ -37,15 +37,11 @@ pub(crate) use statement::Kind;
 pub use statement::{Portal, Statement};
 pub(crate) use timeout::Timer;
 
-use cursors::Cursors;
 use transaction::{Savepoint, State};
 
 /// One client. Used by the thread that serves the client, and only by it.
 pub struct SqlSession {
     pub(crate) core: Core,
-    /// Statements by name, of the protocol's Parse and of PREPARE.
-    pub prepared: Prepared,
-    cursors: Cursors,
     state: State,
     savepoints: Vec<Savepoint>,
     /// A Query message with several statements is under way: they stand or fall together.
@@ -89,8 +85,6 @@ impl SqlSession {
     fn over(core: Core) -> SqlSession {
         SqlSession {
             core,
-            prepared: Prepared::default(),
-            cursors: Cursors::default(),
             state: State::Idle,
             savepoints: Vec::new(),
             multi: false,
@@ -156,7 +150,12 @@ impl SqlSession {
 
     /// Result columns of a cursor made by DECLARE.
     pub fn cursor_columns(&self, name: &str) -> Option<Vec<ColumnDesc>> {
-        self.cursors.columns(name)
+        self.core.cursors.columns(name)
+    }
+
+    /// Statements by name, of the protocol's Parse and of PREPARE.
+    pub fn prepared(&mut self) -> &mut Prepared {
+        &mut self.core.prepared
     }
 
     pub fn database(&self) -> &Arc<Database> {

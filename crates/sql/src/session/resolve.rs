@@ -47,14 +47,14 @@ impl SqlSession {
     /// ends; if their definitions have changed it is analysed again, and must have the same result.
     pub fn prepared_to_bind(&mut self, name: &str) -> Result<Arc<Statement>> {
         self.client_text = None;
-        let statement = self.prepared.get(name)?.clone();
+        let statement = self.core.prepared.bind(name)?;
         self.refuse_if_failed(&statement)?;
         self.revalidated(name, statement)
     }
 
     /// A prepared statement as it is to be described now.
     pub fn prepared_to_describe(&mut self, name: &str) -> Result<Arc<Statement>> {
-        let statement = self.prepared.get(name)?.clone();
+        let statement = self.core.prepared.get(name)?.clone();
         if !self.is_failed() {
             return self.revalidated(name, statement);
         }
@@ -71,7 +71,7 @@ impl SqlSession {
         match self.timed(|session| session.renewed(&statement))? {
             None => Ok(statement),
             Some(now) => {
-                self.prepared.replace(name, now.clone());
+                self.core.prepared.replace(name, now.clone());
                 Ok(now)
             }
         }

@@ -139,7 +139,7 @@ impl SqlSession {
         let state = std::mem::replace(&mut self.state, State::Idle);
         self.pipelined = false;
         self.savepoints.clear();
-        self.cursors.end_transaction(commit);
+        self.core.cursors.end_transaction(commit);
         self.core.lose_since(0);
         if state == State::Idle {
             return Ok(());
@@ -206,12 +206,12 @@ impl SqlSession {
         }
         let Some(savepoint) = self.savepoints.last() else {
             self.core.lose_since(0);
-            self.cursors.end_transaction(false);
+            self.core.cursors.end_transaction(false);
             self.core.forget_changes(0);
             return Ok(self.core.engine.rollback()?);
         };
         self.core.lose_since(savepoint.mark);
-        self.cursors.forget(&self.core.lost);
+        self.core.cursors.forget(&self.core.lost);
         self.core.engine.rollback_to(&savepoint.engine)?;
         self.core.forget_changes(savepoint.changes);
         Ok(())
@@ -338,7 +338,7 @@ impl SqlSession {
         let savepoint = &self.savepoints[at];
         // Their locks are given back, and what they read may be gone.
         self.core.lose_since(savepoint.mark);
-        self.cursors.forget(&self.core.lost);
+        self.core.cursors.forget(&self.core.lost);
         self.core.engine.rollback_to(&savepoint.engine)?;
         self.core.forget_changes(savepoint.changes);
         let mut changed = false;

@@ -5,18 +5,17 @@ use std::sync::Arc;
 use block::value::Datum;
 
 use super::SqlSession;
-use super::cursors::Cursor;
 use super::statement::{Portal, Run, Statement};
 use crate::api::{ColumnDesc, Completion, RowSink, Tag};
 use crate::bind::{Binder, ParamTypes, Scope, parts};
 use crate::copy;
 use crate::dict::{Relation, Table};
 use crate::error::{Error, Result};
-use crate::exec::sort::{Rows, Spool};
+use crate::exec::sort::Rows;
 use crate::expr::Env;
 use crate::expr::cast::CastContext;
 use crate::parse::maintenance::Analyzed;
-use crate::parse::utility::{Direction, TableLock};
+use crate::parse::utility::TableLock;
 use crate::parse::{CopyWhat, Utility};
 use crate::types::SqlType;
 use crate::{explain, params};
@@ -50,6 +49,7 @@ impl SqlSession {
                 ..
             } => self.cursor_columns(cursor),
             Utility::Execute { name, .. } => self
+                .core
                 .prepared
                 .get(name)?
                 .columns()
@@ -86,7 +86,7 @@ impl SqlSession {
                 direction,
                 discard,
             } => {
-                let rows = self.fetch(cursor, *direction)?;
+                let rows = self.fetch(cursor, *direction, *discard)?;
                 let count = rows.count();
                 if *discard {
                     Tag::Rows("MOVE", count)
@@ -109,6 +109,14 @@ impl SqlSession {
             Utility::Copy(spec) => {
                 self.ensure_transaction()?;
                 Tag::Rows("COPY", copy::output::run(self, spec, sink)?)
+            }
+            Utility::Declare {
+                name,
+                options,
+                text,
+            } => self.declare(name, *options, portal.statement.text(), text)?,
+            Utility::Prepare { name, types, text } => {
+                self.prepare(name, types, portal.statement.text(), text)?
             }
             other => self.run_plain(other)?,
         };
@@ -184,33 +192,20 @@ impl SqlSession {
             }
             Utility::DiscardAll => self.by_itself("DISCARD ALL", SqlSession::discard_all)?,
             Utility::Discard(tag) => Tag::Plain(tag),
-            Utility::Prepare { name, types, text } => {
-                let oids = types
-                    .iter()
-                    .map(|t| match crate::parse::arrays::element(t) {
-                        Some(element) => Ok(parts::data_type(element)?.0.array_oid()),
-                        None => Ok(parts::data_type(t)?.0.oid()),
-                    })
-                    .collect::<Result<Vec<_>>>()?;
-                let statement = self.parse(text, &oids)?;
-                self.prepared.insert(name, statement)?;
-                Tag::Plain("PREPARE")
-            }
             Utility::Deallocate(None) => {
-                self.prepared.clear();
+                self.core.prepared.clear();
                 Tag::Plain("DEALLOCATE ALL")
             }
             Utility::Deallocate(Some(name)) => {
-                self.prepared.deallocate(name)?;
+                self.core.prepared.deallocate(name)?;
                 Tag::Plain("DEALLOCATE")
             }
-            Utility::Declare { name, hold, text } => self.declare(name, *hold, text)?,
             Utility::Close(None) => {
-                self.cursors.close_all();
+                self.core.cursors.close_all();
                 Tag::Plain("CLOSE CURSOR ALL")
             }
             Utility::Close(Some(name)) => {
-                self.cursors.take(name)?;
+                self.core.cursors.close(name)?;
                 Tag::Plain("CLOSE CURSOR")
             }
             Utility::Vacuum {
@@ -275,11 +270,13 @@ impl SqlSession {
             Utility::Unlisten => Tag::Plain("UNLISTEN"),
             Utility::Show(_)
             | Utility::Explain { .. }
+            | Utility::Declare { .. }
             | Utility::Fetch { .. }
+            | Utility::Prepare { .. }
             | Utility::Execute { .. }
             | Utility::Copy(_) => {
                 return Err(Error::internal(
-                    "a utility statement with a result among those without",
+                    "a utility statement that needs its own text or result among others",
                 ));
             }
         })
@@ -339,8 +336,8 @@ impl SqlSession {
     }
 
     fn discard_all(&mut self) -> Result<Tag> {
-        self.cursors.close_all();
-        self.prepared.clear();
+        self.core.cursors.close_all();
+        self.core.prepared.clear();
         self.core.engine.advisory_unlock_all();
         self.core.drawn.clear();
         self.core.last_drawn = None;
@@ -352,54 +349,24 @@ impl SqlSession {
         Ok(Tag::Plain("DISCARD ALL"))
     }
 
-    fn declare(&mut self, name: &str, hold: bool, text: &str) -> Result<Tag> {
-        if !hold && !self.is_in_block() {
-            return Err(Error::new(
-                "25P01",
-                "DECLARE CURSOR can only be used in transaction blocks",
-            ));
-        }
-        self.ensure_transaction()?;
-        let statement = self.parse(text, &[])?;
-        let locks = match &statement.kind {
-            super::Kind::Select(plan) => !plan.locks.is_empty(),
-            super::Kind::Tree(plan) => plan.locks_rows(),
-            _ => return Err(Error::new("42601", "a cursor is for SELECT or VALUES only")),
-        };
-        if hold && locks {
-            let what = "DECLARE CURSOR WITH HOLD ... FOR UPDATE is not supported";
-            return Err(Error::new("0A000", what).detail("Holdable cursors must be READ ONLY."));
-        }
-        let mut portal = Portal::new(&statement, Vec::new());
-        if hold {
-            // A held cursor outlives its transaction's snapshot: its rows are made now.
-            let mut kept = Spool::new(&self.core);
-            self.execute(&mut portal, 0, &mut kept)?;
-            portal.run = Run::Rows(kept.finish()?, Tag::Rows("FETCH", 0));
-        } else {
-            // Its snapshot is this moment's: the execution begins, and sends no row.
-            self.begin_portal(&mut portal)?;
-        }
-        self.cursors
-            .add(name.to_string(), Cursor { portal, hold })?;
-        Ok(Tag::Plain("DECLARE CURSOR"))
-    }
-
-    fn fetch(&mut self, name: &str, direction: Direction) -> Result<Rows> {
-        let mut cursor = self.cursors.take(name)?;
-        let count = match direction {
-            Direction::All => 0,
-            Direction::Forward(0) => {
-                self.cursors.put(name.to_string(), cursor);
-                return Ok(Vec::new().into());
-            }
-            Direction::Forward(n) => usize::try_from(n).unwrap_or(0),
-        };
-        let mut kept = Spool::new(&self.core);
-        let done = self.execute(&mut cursor.portal, count, &mut kept);
-        self.cursors.put(name.to_string(), cursor);
-        done?;
-        kept.finish()
+    /// `whole`: the text of PREPARE; `text`: that of its statement.
+    fn prepare(
+        &mut self,
+        name: &str,
+        types: &[sqlparser::ast::DataType],
+        whole: &Arc<str>,
+        text: &str,
+    ) -> Result<Tag> {
+        let oids = types
+            .iter()
+            .map(|t| match crate::parse::arrays::element(t) {
+                Some(element) => Ok(parts::data_type(element)?.0.array_oid()),
+                None => Ok(parts::data_type(t)?.0.oid()),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let statement = self.parse(text, &oids)?;
+        (self.core.prepared).insert_from_sql(name, statement, whole.clone())?;
+        Ok(Tag::Plain("PREPARE"))
     }
 
     fn execute_prepared(
@@ -410,7 +377,7 @@ impl SqlSession {
         max_rows: usize,
         sink: &mut dyn RowSink,
     ) -> Result<Completion> {
-        let statement: Arc<Statement> = self.prepared.get(name)?.clone();
+        let statement: Arc<Statement> = self.core.prepared.get(name)?.clone();
         let types = statement.params();
         if types.len() != args.len() {
             return Err(Error::new(
@@ -426,8 +393,15 @@ impl SqlSession {
         let (scope, none) = (Scope::default(), ParamTypes::default());
         let binder = Binder::new(&scope, &none, "EXECUTE");
         let mut values = Vec::with_capacity(args.len());
-        for (arg, ty) in args.iter().zip(types) {
-            let bound = binder.coerce(binder.expr(arg)?, *ty, -1, CastContext::Assignment)?;
+        for (n, (arg, ty)) in args.iter().zip(types).enumerate() {
+            let given = binder.expr(arg)?;
+            let (from, to) = (given.ty.name(), ty.name());
+            let bound = binder.coerce(given, *ty, -1, CastContext::Assignment);
+            let bound = bound.map_err(|e| match e.sqlstate() {
+                "42846" => Error::new("42804", format!("parameter ${} of type {from} cannot be coerced to the expected type {to}", n + 1))
+                    .hint("You will need to rewrite or cast the expression."),
+                _ => e,
+            })?;
             values.push(bound.expr.eval(&Env::EMPTY, &mut self.core)?.into_datum());
         }
         let statement = self.prepared_to_bind(name)?;

@@ -21,6 +21,7 @@ pub mod functions;
 mod instance;
 pub mod keywords;
 mod mastering;
+mod own;
 mod relations;
 mod remote;
 mod roles;
@@ -38,7 +39,7 @@ use parking_lot::Mutex;
 use crate::authority::Authority;
 use crate::database::Database;
 use crate::dict::Dict;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::session::{Core, Settings};
 use crate::types::SqlType;
 
@@ -64,12 +65,23 @@ pub enum Source {
     Everywhere(&'static VirtualTable),
     /// That of every instance: each makes its own rows so.
     Cluster(fn(&Context) -> Result<Rows>),
+    /// That of the session which reads.
+    Session(fn(&Core) -> Rows),
 }
 
 impl VirtualTable {
-    /// Makes the rows. Those of all instances are waited for: to be called by a session that holds no latch.
-    pub fn read(&self, cx: &Context) -> Result<Rows> {
+    /// Makes the rows for a session. Those of all instances are waited for: to be called by a session that holds no latch.
+    pub fn read_in(&self, core: &Core, cx: &Context) -> Result<Rows> {
         match self.rows {
+            Source::Session(rows) => Ok(rows(core)),
+            _ => self.read(cx),
+        }
+    }
+
+    /// Makes the rows of a view that is not of one session.
+    fn read(&self, cx: &Context) -> Result<Rows> {
+        match self.rows {
+            Source::Session(_) => Err(Error::internal("a session's view without the session")),
             Source::Here(rows) => rows(cx),
             Source::Everywhere(of) => everywhere::rows(of, cx),
             Source::Cluster(rows) if cx.for_another => rows(cx),
@@ -181,7 +193,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 13] = [
+    let lists: [&'static [VirtualTable]; 14] = [
         activity::VIEWS,
         backends::VIEWS,
         counters::VIEWS,
@@ -195,6 +207,7 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         constraints::VIEWS,
         schema::VIEWS,
         empty::VIEWS,
+        own::VIEWS,
     ];
     lists.into_iter().flatten()
 }

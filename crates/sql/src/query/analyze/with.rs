@@ -167,7 +167,12 @@ impl Analyzer<'_> {
                     queries: found.known.queries[..*sees].to_vec(),
                 };
                 let alone = Scope::new(None, &scope.file);
-                let mut level = self.query(q, &alone, &known)?;
+                // It names no column of the levels around, so its own are none of the calls' whose
+                // arguments are being bound there.
+                let around = self.calls.take();
+                let level = self.query(q, &alone, &known);
+                self.calls.replace(around);
+                let mut level = level?;
                 self.settle(&mut level)?;
                 let (mut from, names) = self.level_in_from(level, Some(columns), scope, true)?;
                 from.note_with();

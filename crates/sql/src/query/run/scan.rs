@@ -155,7 +155,7 @@ impl Operator for ViewRun {
         self.at = 0;
         if self.rows.is_none() {
             let context = Context::new(core);
-            self.rows = Some(self.plan.view.read(&context)?);
+            self.rows = Some(self.plan.view.read_in(core, &context)?);
             for warning in context.take_warnings() {
                 core.notice("WARNING", "01000", warning);
             }

@@ -1,0 +1,73 @@
+//! What a session has made for itself, and no other can see: its cursors and prepared statements.
+
+use super::Source::Session;
+use super::value::{array, bool, int8, text};
+use super::{Rows, VirtualTable};
+use crate::session::Core;
+use crate::types::SqlType::{self, Bool, Int8, Text, TimestampTz};
+use block::value::Datum;
+
+pub const VIEWS: &[VirtualTable] = &[
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_cursors",
+        columns: &[
+            ("name", Text),
+            ("statement", Text),
+            ("is_holdable", Bool),
+            ("is_binary", Bool),
+            ("is_scrollable", Bool),
+            ("creation_time", TimestampTz),
+        ],
+        rows: Session(cursors),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_prepared_statements",
+        columns: &[
+            ("name", Text),
+            ("statement", Text),
+            ("prepare_time", TimestampTz),
+            ("parameter_types", Text),
+            ("from_sql", Bool),
+            ("generic_plans", Int8),
+            ("custom_plans", Int8),
+        ],
+        rows: Session(prepared_statements),
+    },
+];
+
+fn cursors(core: &Core) -> Rows {
+    let row = |(name, declared): (&str, &crate::session::cursors::Declared)| {
+        vec![
+            text(name),
+            text(&*declared.text),
+            bool(declared.hold),
+            bool(false),
+            bool(declared.scroll),
+            Datum::TimestampTz(declared.since),
+        ]
+    };
+    core.cursors.list().map(row).collect()
+}
+
+fn prepared_statements(core: &Core) -> Rows {
+    let row = |(name, named): (&str, &crate::prepared::Named)| {
+        let statement = &named.statement;
+        let type_name = |oid: &u32| {
+            let known = super::describe::type_name(*oid, -1);
+            known.unwrap_or_else(|| SqlType::Unknown.name().to_string())
+        };
+        vec![
+            text(name),
+            text(&**named.declaration.as_ref().unwrap_or(statement.text())),
+            Datum::TimestampTz(named.since),
+            array(statement.param_types().iter().map(type_name)),
+            bool(named.declaration.is_some()),
+            // Every statement is planned once, for whatever values it is executed with.
+            int8(named.bound),
+            int8(0),
+        ]
+    };
+    core.prepared.iter().map(row).collect()
+}
