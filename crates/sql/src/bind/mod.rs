@@ -107,10 +107,15 @@ impl Scope {
                 && !(c.hidden && table.is_none())
             {
                 if found.is_some() {
-                    return Err(Error::new(
-                        "42702",
-                        format!("column reference \"{name}\" is ambiguous"),
-                    ));
+                    // Of one table no name is there twice.
+                    return Err(match table {
+                        Some(t) => {
+                            Error::new("42P09", format!("table reference \"{t}\" is ambiguous"))
+                        }
+                        None => {
+                            Error::new("42702", format!("column reference \"{name}\" is ambiguous"))
+                        }
+                    });
                 }
                 found = Some(c);
             }
@@ -120,10 +125,10 @@ impl Scope {
                 "42P01",
                 format!("missing FROM-clause entry for table \"{t}\""),
             ),
-            Some(t) => Error::new("42703", format!("column {t}.{name} does not exist"))
+            Some(t) => names::no_column(&format!("{t}.{name}"), name)
                 .hint_if_any(self.similar(table, name)),
             None if self.has_table(name) => Error::unsupported(format!("the whole row {name}")),
-            None => Error::new("42703", format!("column \"{name}\" does not exist"))
+            None => names::no_column(&format!("\"{name}\""), name)
                 .hint_if_any(self.similar(table, name)),
         })
     }

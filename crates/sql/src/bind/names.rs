@@ -94,6 +94,21 @@ pub fn quote(name: &str) -> String {
     }
 }
 
+/// A column that is not there, as messages show it. Those that PostgreSQL's tables have besides
+/// their own are not supported.
+pub fn no_column(shown: &str, name: &str) -> Error {
+    if matches!(
+        name,
+        "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid"
+    ) {
+        return Error::unsupported(format!("the system column {name}"));
+    }
+    Error::new("42703", format!("column {shown} does not exist"))
+}
+
 pub fn no_relation(name: &str) -> Error {
+    if crate::views::find(None, name).is_some() {
+        return Error::unsupported(format!("this statement on the catalog or view \"{name}\""));
+    }
     Error::new("42P01", format!("relation \"{name}\" does not exist"))
 }

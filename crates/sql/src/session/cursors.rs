@@ -268,12 +268,6 @@ impl SqlSession {
         declaration: &Arc<str>,
         text: &str,
     ) -> Result<Tag> {
-        if !options.hold && !self.is_in_block() {
-            return Err(Error::new(
-                "25P01",
-                "DECLARE CURSOR can only be used in transaction blocks",
-            ));
-        }
         self.ensure_transaction()?;
         let statement = self.parse(text, &[])?;
         let locks = match &statement.kind {
@@ -283,6 +277,12 @@ impl SqlSession {
         };
         if locks {
             refuse_with_locks(options)?;
+        }
+        if !options.hold && !self.is_in_block() {
+            return Err(Error::new(
+                "25P01",
+                "DECLARE CURSOR can only be used in transaction blocks",
+            ));
         }
         self.core.cursors.check_new(name)?;
         let scroll = options.scroll == Scroll::Scroll;

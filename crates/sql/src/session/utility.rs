@@ -398,8 +398,14 @@ impl SqlSession {
             let (from, to) = (given.ty.name(), ty.name());
             let bound = binder.coerce(given, *ty, -1, CastContext::Assignment);
             let bound = bound.map_err(|e| match e.sqlstate() {
-                "42846" => Error::new("42804", format!("parameter ${} of type {from} cannot be coerced to the expected type {to}", n + 1))
-                    .hint("You will need to rewrite or cast the expression."),
+                "42846" => Error::new(
+                    "42804",
+                    format!(
+                        "parameter ${} of type {from} cannot be coerced to the expected type {to}",
+                        n + 1
+                    ),
+                )
+                .hint("You will need to rewrite or cast the expression."),
                 _ => e,
             })?;
             values.push(bound.expr.eval(&Env::EMPTY, &mut self.core)?.into_datum());

@@ -73,7 +73,11 @@ pub const ALL: &[Function] = &[
     strict("pg_get_constraintdef", (1, 2), Text, |cx, a| {
         Ok(describe::constraint(&cx.dict, oid(&a[0])).map_or(Datum::Null, Datum::Text))
     }),
-    strict("pg_get_viewdef", (1, 2), Text, |_, _| Ok(Datum::Null)),
+    strict("pg_get_viewdef", (1, 2), Text, |cx, a| {
+        // No relation is a view with a definition, but one that is not there is told.
+        relation_argument(cx, &a[0])?;
+        Ok(Datum::Null)
+    }),
     strict("pg_get_triggerdef", (1, 2), Text, |_, _| Ok(Datum::Null)),
     strict("pg_get_ruledef", (1, 2), Text, |_, _| Ok(Datum::Null)),
     strict("pg_get_functiondef", (1, 1), Text, |_, _| Ok(Datum::Null)),

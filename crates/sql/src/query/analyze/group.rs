@@ -87,9 +87,9 @@ impl Clause<'_> {
             return Err(Error::unsupported(format!("{f}")));
         };
         let binder = self.binder();
-        let (args, order) = match list.args.as_slice() {
+        let (args, (order, order_types)) = match list.args.as_slice() {
             [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if name == "count" => {
-                (Vec::new(), Vec::new())
+                (Vec::new(), Default::default())
             }
             [] if name == "count" => {
                 return Err(Error::new(
@@ -99,7 +99,7 @@ impl Clause<'_> {
             }
             [arg] if name == "count" && list.duplicate_treatment.is_none() => {
                 match self.counted_row(arg)? {
-                    Some(there) => (vec![there], Vec::new()),
+                    Some(there) => (vec![there], Default::default()),
                     None => {
                         let args = self.plain_args(&list.args)?.into_iter();
                         let args = args.map(|e| binder.expr(e)).collect::<Result<Vec<_>>>()?;
@@ -116,9 +116,17 @@ impl Clause<'_> {
                 (args, self.order_within(&list.clauses)?)
             }
         };
+        let given: Vec<SqlType> = args.iter().map(|a| a.ty).collect();
         let (function, args, result) = self.found(name, args)?;
         let distinct = matches!(list.duplicate_treatment, Some(DuplicateTreatment::Distinct));
-        if distinct && !order.iter().all(|k: &SortKey| args.contains(&k.expr)) {
+        // A key is an argument as it is written, before it is made what the aggregate takes.
+        let is_argument = |(key, ty): (&SortKey, &SqlType)| {
+            let same = |(arg, given): (&Expr, &SqlType)| {
+                *arg == key.expr && (given == ty || *given == SqlType::Unknown)
+            };
+            args.iter().zip(&given).any(same)
+        };
+        if distinct && !order.iter().zip(&order_types).all(is_argument) {
             return Err(Error::new(
                 "42P10",
                 "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
@@ -279,13 +287,19 @@ impl Clause<'_> {
         Ok((found.function, args, found.result))
     }
 
-    fn order_within(&self, clauses: &[FunctionArgumentClause]) -> Result<Vec<SortKey>> {
-        let mut keys = Vec::new();
+    /// The keys and the types of their values.
+    fn order_within(
+        &self,
+        clauses: &[FunctionArgumentClause],
+    ) -> Result<(Vec<SortKey>, Vec<SqlType>)> {
+        let mut keys = (Vec::new(), Vec::new());
         for clause in clauses {
             match clause {
                 FunctionArgumentClause::OrderBy(list) => {
                     for item in list {
-                        keys.push(self.sort_key(item)?);
+                        let (key, ty) = self.typed_sort_key(item)?;
+                        keys.0.push(key);
+                        keys.1.push(ty);
                     }
                 }
                 other => return Err(Error::unsupported(format!("{other}"))),
@@ -295,16 +309,22 @@ impl Clause<'_> {
     }
 
     pub(super) fn sort_key(&self, item: &ast::OrderByExpr) -> Result<SortKey> {
+        Ok(self.typed_sort_key(item)?.0)
+    }
+
+    fn typed_sort_key(&self, item: &ast::OrderByExpr) -> Result<(SortKey, SqlType)> {
         if item.with_fill.is_some() {
             return Err(Error::unsupported("WITH FILL"));
         }
         let binder = self.binder();
         let descending = item.options.asc == Some(false);
-        Ok(SortKey {
-            expr: binder.settle(binder.expr(&item.expr)?)?.expr,
+        let value = binder.settle(binder.expr(&item.expr)?)?;
+        let key = SortKey {
+            expr: value.expr,
             descending,
             nulls_first: item.options.nulls_first.unwrap_or(descending),
-        })
+        };
+        Ok((key, value.ty))
     }
 
     pub(super) fn grouping_call(&self, f: &ast::Function) -> Result<Typed> {

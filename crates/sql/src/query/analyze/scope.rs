@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::group::Groups;
-use crate::bind::{Typed, similar};
+use crate::bind::{Typed, names, similar};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::query::plan::Register;
@@ -199,10 +199,8 @@ impl<'s> Scope<'s> {
             if let Some(t) = table
                 && scope.tables.iter().any(|known| known == t)
             {
-                return Err(
-                    Error::new("42703", format!("column {t}.{name} does not exist"))
-                        .hint_if_any(self.similar(table, name)),
-                );
+                return Err(names::no_column(&format!("{t}.{name}"), name)
+                    .hint_if_any(self.similar(table, name)));
             }
             at = scope.parent;
         }
@@ -211,7 +209,7 @@ impl<'s> Scope<'s> {
                 "42P01",
                 format!("missing FROM-clause entry for table \"{t}\""),
             ),
-            None => Error::new("42703", format!("column \"{name}\" does not exist"))
+            None => names::no_column(&format!("\"{name}\""), name)
                 .hint_if_any(self.similar(table, name)),
         })
     }

@@ -84,6 +84,13 @@ pub struct Grouping {
     pub decided: Vec<(Expr, Register)>,
 }
 
+impl Grouping {
+    /// Whether it makes one group without a value that depends on its rows.
+    pub fn is_alone(&self) -> bool {
+        self.keys.is_empty() && self.sets.len() <= 1 && self.aggregates.is_empty()
+    }
+}
+
 /// Calls over one window.
 #[derive(Debug)]
 pub struct Windows {

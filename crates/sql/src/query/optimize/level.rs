@@ -129,7 +129,11 @@ impl Planner<'_> {
             }
         };
         let around = std::mem::replace(&mut self.batches, batched);
-        let from = self.from(&s.from, &s.conditions, wanted, limited);
+        // The one group of a HAVING without aggregates and GROUP BY is there whatever the rows are.
+        let from = match s.group.as_ref().is_some_and(Grouping::is_alone) {
+            true => self.from(&[], &[], wanted, limited),
+            false => self.from(&s.from, &s.conditions, wanted, limited),
+        };
         self.batches = around;
         let (mut built, ordered) = from?;
         if let Some(g) = &s.group {
