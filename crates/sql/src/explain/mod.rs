@@ -397,6 +397,7 @@ fn shown(e: &Expr, a: &TableAccess, names: &Names) -> String {
             format!("'{}'::timestamp", text_of(SqlType::Timestamp, d))
         }
         Expr::Const(d @ Datum::Numeric(_)) => text_of(SqlType::Numeric, d),
+        Expr::Const(Datum::Bool(b)) => b.to_string(),
         Expr::Const(d) => format!("{d:?}"),
         Expr::Param(i) => match names.get(i) {
             Some(name) => name.clone(),
@@ -426,6 +427,13 @@ fn shown(e: &Expr, a: &TableAccess, names: &Names) -> String {
                 .join(" OR ")
         ),
         Expr::Not(e) => format!("NOT {}", shown(e, a, names)),
+        Expr::Coalesce(list) => format!(
+            "COALESCE({})",
+            list.iter()
+                .map(|e| shown(e, a, names))
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
         Expr::IsNull { expr, negated } => format!(
             "({} IS {}NULL)",
             shown(expr, a, names),

@@ -169,6 +169,12 @@ impl Lines<'_> {
                 self.node(&s.left, below, core)?;
                 self.node(&s.right, below, core)?;
             }
+            Node::Append(a) => {
+                step(self, "Append");
+                for part in &a.parts {
+                    self.node(part, below, core)?;
+                }
+            }
             Node::Limit(l) => {
                 step(self, "Limit");
                 self.node(&l.input, below, core)?;
@@ -211,6 +217,7 @@ fn name_registers(node: &Node, names: &mut Names) {
         Node::Sort(n) => name_registers(&n.input, names),
         Node::Window(n) => name_registers(&n.input, names),
         Node::Limit(n) => name_registers(&n.input, names),
+        Node::Append(n) => n.parts.iter().for_each(|part| name_registers(part, names)),
         Node::Lock(n) => name_registers(&n.input, names),
         Node::Loop(n) => {
             name_registers(&n.outer, names);

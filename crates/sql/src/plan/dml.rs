@@ -228,10 +228,18 @@ impl Planner<'_> {
         let binder = Binder::new(scope, self.params, "WHERE");
         let condition = selection.map(|w| binder.condition(w)).transpose()?;
         let (mut access, _) = self.access(table, 0, conjuncts(condition.clone()), &[], false);
+        if self.is_better_apart(&access, LARGE) {
+            return Err(Error::unsupported(
+                "a table by several indexes in a direct plan",
+            ));
+        }
         access.needed = table.columns.len();
         Ok((access, condition))
     }
 }
+
+/// Rows of a table from which on it is worth it that a query finds those to be written.
+const LARGE: f64 = 10_000.0;
 
 pub(super) fn is_default(e: &ast::Expr) -> bool {
     matches!(e, ast::Expr::Identifier(i) if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default"))

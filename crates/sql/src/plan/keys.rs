@@ -77,7 +77,7 @@ fn of_index(columns: &[usize], common: &Equalities, each: &[Equalities]) -> Opti
 }
 
 /// The alternatives of a condition.
-fn disjuncts(e: &Expr) -> Vec<&Expr> {
+pub fn disjuncts(e: &Expr) -> Vec<&Expr> {
     match e {
         Expr::Or(list) => list.iter().flat_map(disjuncts).collect(),
         other => vec![other],

@@ -5,6 +5,7 @@
 //! which the tree lane takes it.
 
 pub mod aggregate;
+mod alternatives;
 pub mod dml;
 pub mod estimate;
 mod from;

@@ -221,6 +221,14 @@ impl Planner<'_> {
                 "aggregates of a whole table in a direct plan",
             ));
         }
+        if let Source::Table(access) = &source
+            && locks.is_empty()
+            && self.is_better_apart(access, 0.0)
+        {
+            return Err(Error::unsupported(
+                "a table by several indexes in a direct plan",
+            ));
+        }
         let order = if ordered && aggregate.is_none() {
             Vec::new()
         } else {

@@ -146,6 +146,8 @@ pub enum Node {
     Sort(Arc<Sort>),
     Window(Arc<Window>),
     SetOperation(Arc<SetOperation>),
+    /// The rows of one part after those of the other; all set the same registers.
+    Append(Arc<Append>),
     Limit(Arc<Limit>),
     Lock(Arc<Lock>),
     /// Runs what is below with WITH queries made anew.
@@ -379,6 +381,11 @@ pub struct Limit {
     pub ties: Option<Vec<Expr>>,
 }
 
+#[derive(Debug)]
+pub struct Append {
+    pub parts: Vec<Node>,
+}
+
 /// FOR UPDATE and its kin: rows are locked as they pass.
 #[derive(Debug)]
 pub struct Lock {
@@ -414,6 +421,7 @@ impl Node {
             Node::Sort(p) => StepKey::of(&**p),
             Node::Window(p) => StepKey::of(&**p),
             Node::SetOperation(p) => StepKey::of(&**p),
+            Node::Append(p) => StepKey::of(&**p),
             Node::Limit(p) => StepKey::of(&**p),
             Node::Lock(p) => StepKey::of(&**p),
             Node::With(p) => StepKey::of(&**p),

@@ -15,7 +15,8 @@ use crate::plan::{self as direct, Path, SortKey, TableAccess};
 use crate::query::analyze::tree::{Relation, RelationKind, Series};
 use crate::query::plan::SeriesOf;
 use crate::query::plan::{
-    self, Compute, Filter, Listed, Node, Register, SharedScan, SubqueryKind, TableScan, ViewScan,
+    self, Append, Compute, Filter, Listed, Node, Register, SharedScan, SubqueryKind, TableScan,
+    ViewScan,
 };
 
 /// Costs, in units of a row that is looked at.
@@ -31,6 +32,17 @@ const LISTED_ROWS: f64 = 100.0;
 const ROWS_PER_BLOCK: f64 = 64.0;
 /// Rows that the guess for tables without statistics assumes in [`crate::plan::TableAccess::rows`].
 const GUESSED_ROWS: f64 = 1000.0;
+
+/// A table that is read, and what of it.
+struct Read<'r> {
+    relation: &'r Relation,
+    /// The columns, and where each goes.
+    used: Vec<(usize, Register)>,
+    row_id: Option<Register>,
+    analyzed: bool,
+    /// Rows that meet the conditions.
+    passing: f64,
+}
 
 impl Planner<'_> {
     /// Reads a relation, checking the conditions, each of which needs no other relation's registers
@@ -100,21 +112,54 @@ impl Planner<'_> {
         let stats = self.dict.stats(table.oid).map(|s| &**s);
         let known = Estimate { table, stats };
         let passing = (known.rows() * known.all(&terms, 0)).max(1.0);
-        let (mut access, ordered) = planner.access(table, 0, terms, &wanted, limited);
-        let total = self.rows_of(table)?;
-        let analyzed = stats.is_some();
-        if !analyzed && !is_unique(&access.path) {
-            access.rows = (access.rows / GUESSED_ROWS * total).max(1.0);
-        }
+        let apart = planner.alternatives(table, 0, &terms);
+        let (access, ordered) = planner.access(table, 0, terms, &wanted, limited);
         let used: Vec<(usize, Register)> = columns
             .iter()
             .enumerate()
             .filter(|(_, r)| self.uses.contains(r))
             .map(|(at, r)| (at, self.at(*r)))
             .collect();
-        let needed = used.iter().map(|(at, _)| at + 1).max().unwrap_or(0);
+        let read = Read {
+            relation,
+            used,
+            row_id,
+            analyzed: stats.is_some(),
+            passing,
+        };
+        let built = self.scanned(&read, access)?;
+        let Some(apart) = apart else {
+            return Ok((built, ordered));
+        };
+        let parts = apart.into_iter().map(|access| self.scanned(&read, access));
+        let parts = parts.collect::<Result<Vec<_>>>()?;
+        let cost: f64 = parts.iter().map(|p| p.cost).sum();
+        if cost >= built.cost {
+            return Ok((built, ordered));
+        }
+        let append = Append {
+            parts: parts.into_iter().map(|p| p.node).collect(),
+        };
+        let node = Node::Append(Arc::new(append));
+        Ok((
+            Built {
+                node,
+                cost,
+                ..built
+            },
+            order.is_empty(),
+        ))
+    }
+
+    /// A scan of a table by an access.
+    fn scanned(&self, read: &Read<'_>, mut access: TableAccess) -> Result<Built> {
+        let total = self.rows_of(&access.table)?;
+        if !read.analyzed && !is_unique(&access.path) {
+            access.rows = (access.rows / GUESSED_ROWS * total).max(1.0);
+        }
+        let needed = read.used.iter().map(|(at, _)| at + 1).max().unwrap_or(0);
         access.decode(needed);
-        let listed = self.listed(table, &access);
+        let listed = self.listed(&access.table, &access);
         let cost = match &access.path {
             Path::Full if listed.is_some() => total.min(LOOKUP * LISTED_ROWS),
             Path::Full if self.batches && total >= BATCHED_ROWS => total * BATCHED_ROW,
@@ -127,7 +172,7 @@ impl Planner<'_> {
         let rows = match listed {
             Some(_) => access.rows.clamp(1.0, LISTED_ROWS),
             // What the index leads to still has to pass the rest of the conditions.
-            None if analyzed => access.rows.min(passing),
+            None if read.analyzed => access.rows.min(read.passing),
             None => access.rows.max(1.0),
         };
         let looked_at = match access.path {
@@ -138,18 +183,17 @@ impl Planner<'_> {
         let cost = cost + asked.map_or(0.0, |f| self.subquery_cost(f, looked_at));
         let scan = TableScan {
             access,
-            alias: relation.alias.clone(),
-            columns: used,
-            row_id: row_id.filter(|r| self.uses.contains(r)).map(|r| self.at(r)),
+            alias: read.relation.alias.clone(),
+            columns: read.used.clone(),
+            row_id: (read.row_id.filter(|r| self.uses.contains(r))).map(|r| self.at(r)),
             listed,
         };
-        let built = Built {
+        Ok(Built {
             node: Node::Table(Arc::new(scan)),
-            registers: relation.registers.clone(),
+            registers: read.relation.registers.clone(),
             rows,
             cost,
-        };
-        Ok((built, ordered))
+        })
     }
 
     /// The way to read a table by an index whose first column is to be among the rows of a

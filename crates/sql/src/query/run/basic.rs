@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::series::Counter;
 use super::{Frame, Operator, operator};
 use crate::error::Result;
-use crate::query::plan::{Compute, Filter, Values};
+use crate::query::plan::{Append, Compute, Filter, Values};
 use crate::session::Core;
 use block::value::Datum;
 
@@ -68,6 +68,44 @@ impl Operator for ValuesRun {
             frame.set(*register, value);
         }
         Ok(true)
+    }
+}
+
+/// Runs its parts one after the other.
+pub struct AppendRun {
+    parts: Vec<Box<dyn Operator>>,
+    at: usize,
+}
+
+impl AppendRun {
+    pub fn new(plan: &Append, measured: bool) -> AppendRun {
+        AppendRun {
+            parts: plan.parts.iter().map(|p| operator(p, measured)).collect(),
+            at: 0,
+        }
+    }
+}
+
+impl Operator for AppendRun {
+    fn open(&mut self, core: &mut Core, frame: &mut Frame) -> Result<()> {
+        self.at = 0;
+        match self.parts.first_mut() {
+            Some(first) => first.open(core, frame),
+            None => Ok(()),
+        }
+    }
+
+    fn next(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool> {
+        while let Some(part) = self.parts.get_mut(self.at) {
+            if part.next(core, frame)? {
+                return Ok(true);
+            }
+            self.at += 1;
+            if let Some(next) = self.parts.get_mut(self.at) {
+                next.open(core, frame)?;
+            }
+        }
+        Ok(false)
     }
 }
 

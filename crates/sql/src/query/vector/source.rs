@@ -114,6 +114,7 @@ pub fn types_of(node: &Node, types: &mut HashMap<Register, (SqlType, i32)>) {
         Node::Sort(p) => types_of(&p.input, types),
         Node::Distinct(p) => types_of(&p.input, types),
         Node::Limit(p) => types_of(&p.input, types),
+        Node::Append(p) => p.parts.iter().for_each(|part| types_of(part, types)),
         Node::Loop(p) => {
             types_of(&p.outer, types);
             types_of(&p.inner, types);
