@@ -66,7 +66,7 @@ impl ColType {
 }
 
 /// An owned value. `Text` stands for text, varchar and char alike.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub enum Datum {
     #[default]
     Null,
@@ -87,6 +87,21 @@ pub enum Datum {
     /// infinities.
     TimestampTz(i64),
     Uuid([u8; 16]),
+}
+
+/// The same value in each bit: NaN is equal to itself, zeros of either sign are two values, and so
+/// are 1.0 and 1.00. What is equal for SQL is another matter.
+impl PartialEq for Datum {
+    fn eq(&self, other: &Datum) -> bool {
+        match (self, other) {
+            (Datum::Float4(a), Datum::Float4(b)) => a.to_bits() == b.to_bits(),
+            (Datum::Float8(a), Datum::Float8(b)) => a.to_bits() == b.to_bits(),
+            (Datum::Numeric(a), Datum::Numeric(b)) => {
+                a.borrow().as_bytes() == b.borrow().as_bytes()
+            }
+            (a, b) => a.borrow() == b.borrow(),
+        }
+    }
 }
 
 /// A value that lies somewhere else: in a block, a message, a [`Datum`].

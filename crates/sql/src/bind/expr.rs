@@ -4,7 +4,7 @@ use block::value::Datum;
 use sqlparser::ast::{self, BinaryOperator, UnaryOperator, Value};
 
 use super::catalog::{custom_operator, is_array};
-use super::coerce::{fold, promote};
+use super::coerce::{common_padding, fold, promote};
 use super::days::day_compared;
 use super::{Binder, ScopeColumn, Typed, common_type, names, parts};
 use crate::error::{Error, Result};
@@ -580,12 +580,18 @@ impl Binder<'_> {
 
     /// GREATEST and LEAST, which take any number of arguments of one type.
     pub(super) fn extreme(&self, func: PureFunc, args: Vec<Typed>) -> Result<Typed> {
-        let ty = common_type(&args.iter().map(|a| a.ty).collect::<Vec<_>>(), "GREATEST")?;
+        let what = match func {
+            PureFunc::Least => "LEAST",
+            _ => "GREATEST",
+        };
+        let ty = common_type(&args.iter().map(|a| a.ty).collect::<Vec<_>>(), what)?;
+        let typmod = common_padding(&args);
         let args = args
             .into_iter()
             .map(|a| Ok(self.coerce(a, ty, -1, CastContext::Implicit)?.expr))
             .collect::<Result<_>>()?;
-        Ok(Typed::new(Expr::Call(Func::Pure(func), args), ty))
+        let expr = Expr::Call(Func::Pure(func), args);
+        Ok(Typed { expr, ty, typmod })
     }
 }
 
