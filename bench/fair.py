@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Who gets a row that sessions of two instances want.
 
-    bench/fair.py --binary target/release/braid [--base OLD-BINARY] [--only row,rows,uniform] [--seconds 10] [--rounds 3] [--history]
+    bench/fair.py --binary target/release/braid [--base OLD-BINARY] [--only row,key,rows,uniform] [--seconds 10] [--rounds 3] [--history]
                   [--beside many,lone,both]
 
 row      One row. Four clients on instance 1 change it in transactions of 10 ms, one on instance 2 changes it in transactions of one statement. Told:
          what the one on instance 2 gets of its share, which is a fifth of all transactions, and the longest time that it waited for one. Then with the
          sides changed.
+key      One key of a primary key. Four clients on instance 1 put a row with it, keep it for 10 ms and roll back, one on instance 2 puts it and rolls
+         back at once. Told: the same as for a row, and beside it PostgreSQL, where all five are clients of one server.
 rows     100 rows side by side, four clients on each instance change one of them in each transaction. Told: transactions a second, the 99th percentile
          of their times, and what the slowest client gets of the mean. With --base each figure stands beside the program's of before, in turn.
 uniform  The same with 100,000 rows.
@@ -30,14 +32,26 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from bench import ROOT  # noqa: E402
+from bench import ROOT, Postgres  # noqa: E402
 from cluster import Cluster  # noqa: E402
 
 SLOW = "begin;\nupdate {t} set v = v + 1 where id = 1;\n\\sleep 10 ms\ncommit;\n"
 QUICK = "update {t} set v = v + 1 where id = 1;\n"
+SLOW_KEY = "begin;\ninsert into {t} values (0, 0);\n\\sleep 10 ms\nrollback;\n"
+QUICK_KEY = "begin;\ninsert into {t} values (0, 0);\nrollback;\n"
 ANY = "\\set k random({low}, {high})\nupdate {t} set v = v + 1 where id = :k;\n"
 # Tables of 100 rows, one for each round in turn, and one of many rows.
 SMALL, LARGE, LARGE_ROWS = [f"t{n}" for n in range(8)], "large", 100_000
+
+
+class Peer(Postgres):
+    """PostgreSQL, with one server in the place of all instances."""
+
+    def url(self, _k=1):
+        return super().url()
+
+    def psql(self, _k, sql):
+        return super().psql(sql)
 
 
 class Clients:
@@ -49,8 +63,8 @@ class Clients:
         self.dir.mkdir(parents=True)
         (self.dir / "script.sql").write_text(script)
         self.process = subprocess.Popen(
-            ["pgbench", "-h", "127.0.0.1", "-p", str(cluster.port + k), "-U", cluster.user, "-n", "-M", "prepared", "-T", str(seconds), "-c", str(clients), "-j", "1",
-             "-f", "script.sql", "--log", "--log-prefix=log", "braid"],
+            ["pgbench", "-n", "-M", "prepared", "-T", str(seconds), "-c", str(clients), "-j", "1", "-f", "script.sql", "--log", "--log-prefix=log",
+             cluster.url(k)],
             cwd=self.dir, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.count = clients
 
@@ -111,12 +125,27 @@ def row(cluster, work, n, args):
 
 def row_once(cluster, work, table, where, instances, args):
     beside = work_beside(cluster, work, table, instances, args)
-    scripts, counts = [SLOW.format(t=table), QUICK.format(t=table)], [4, 1]
+    found = four_and_one(cluster, work, [SLOW.format(t=table), QUICK.format(t=table)], where, args)
+    for side in beside:
+        side.times()
+    return found
+
+
+def key(cluster, work, n, args):
+    table = SMALL[n % len(SMALL)]
+    found = {}
+    for where in (1, 2), (2, 1):
+        scripts = [SLOW_KEY.format(t=table), QUICK_KEY.format(t=table)]
+        for what, value in four_and_one(cluster, work, scripts, where, args).items():
+            found[f"{what} on instance {where[1]}"] = value
+    return found
+
+
+def four_and_one(cluster, work, scripts, where, args):
+    counts = [4, 1]
     clients = [Clients(cluster, k, work, script, count, args.seconds) for k, script, count in zip(where, scripts, counts)]
     four, single = (c.times() for c in clients)
     single = single[0]
-    for side in beside:
-        side.times()
     total = sum(len(t) for t in four.values()) + len(single)
     return {
         "share of the one": len(single) / (total / 5),
@@ -147,6 +176,12 @@ def uniform(cluster, work, n, args):
     return of_all(cluster, work, args, LARGE, LARGE_ROWS)
 
 
+def fill(server):
+    for table in SMALL:
+        server.psql(1, f"create table {table} (id int primary key, v int not null)")
+        server.psql(1, f"insert into {table} select i, 0 from generate_series(1, 100) i")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--binary", type=pathlib.Path, default=ROOT / "target/release/braid")
@@ -160,11 +195,11 @@ def main():
     p.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp/braid-fair"))
     p.add_argument("--braid-arg", action="append", default=[], help="passed on to `braid up`")
     args = p.parse_args()
-    kinds = {"row": row, "rows": rows, "uniform": uniform}
+    kinds = {"row": row, "key": key, "rows": rows, "uniform": uniform}
     shutil.rmtree(args.work, ignore_errors=True)
     args.work.mkdir(parents=True)
     programs = {"now": args.binary, **({"before": args.base} if args.base else {})}
-    clusters = {}
+    clusters, peer = {}, None
     try:
         for n, (name, binary) in enumerate(programs.items()):
             cluster = clusters[name] = Cluster(binary, args.work, name, 2, args.port + 50 * n, args.braid_arg)
@@ -172,26 +207,29 @@ def main():
             cluster.psql(1, f"insert into {LARGE} select i, 0 from generate_series(1, {LARGE_ROWS}) i")
             if args.history:
                 make_history(cluster, args.work / f"history-{name}")
-            for table in SMALL:
-                cluster.psql(1, f"create table {table} (id int primary key, v int not null)")
-                cluster.psql(1, f"insert into {table} select i, 0 from generate_series(1, 100) i")
-        print("| work | figure | " + " | ".join(clusters) + " | rounds |")
-        print("|---|---|" + "---|" * (len(clusters) + 1))
+            fill(cluster)
+        if "key" in args.only.split(","):
+            peer = Peer(args.work, "256MB")
+            fill(peer)
+        servers = [*clusters, *(["PostgreSQL"] if peer else [])]
+        print("| work | figure | " + " | ".join(servers) + " | rounds |")
+        print("|---|---|" + "---|" * (len(servers) + 1))
         for kind in args.only.split(","):
             if kind not in kinds:
                 raise SystemExit(f"no such work: {kind}")
-            found = {name: [] for name in clusters}
+            measured = {**clusters, **({"PostgreSQL": peer} if kind == "key" else {})}
+            found = {name: [] for name in measured}
             for n in range(args.rounds):
-                order = list(clusters) if n % 2 == 0 else list(reversed(clusters))
+                order = list(measured) if n % 2 == 0 else list(reversed(measured))
                 for name in order:
-                    found[name].append(kinds[kind](clusters[name], args.work / f"clients-{name}", n, args))
+                    found[name].append(kinds[kind](measured[name], args.work / f"clients-{name}", n, args))
             for what in found["now"][0]:
-                medians = [f"{statistics.median(r[what] for r in found[name]):.2f}" for name in clusters]
-                each = "; ".join(f"{name} " + "/".join(f"{r[what]:.2f}" for r in found[name]) for name in clusters)
+                medians = [f"{statistics.median(r[what] for r in found[name]):.2f}" if name in found else "" for name in servers]
+                each = "; ".join(f"{name} " + "/".join(f"{r[what]:.2f}" for r in found[name]) for name in found)
                 print(f"| {kind} | {what} | " + " | ".join(medians) + f" | {each} |", flush=True)
     finally:
-        for cluster in clusters.values():
-            cluster.stop()
+        for server in [*clusters.values(), *([peer] if peer else [])]:
+            server.stop()
 
 
 if __name__ == "__main__":

@@ -8,13 +8,14 @@
 //! **Invariant.** After [`Session::finish_bulk`] every row given has its entries. If it is not
 //! called, or fails, the statement has failed, and its transaction must roll back.
 
-use crate::{Error, Result, Session, TableDef};
+use crate::{Error, IndexDef, Result, Session, TableDef};
 use access::heap::Heap;
 use block::RowId;
 use block::index::{ROW_ID_LEN, split_key};
 use block::key::push_column;
 use block::value::DatumRef;
 use std::ops::Range;
+use txn::Place;
 
 use crate::table::RowKey;
 
@@ -278,9 +279,10 @@ impl Session {
             if !(index.unique && has_null) {
                 wait::check_cancel().map_err(txn::Error::from)?;
                 let some = &keys[done..keys.len().min(done + CANCEL_CHECK_KEYS)];
+                let some = &some[..self.before_wanted(index, some)];
                 let (n, conflicts) = tree.insert_many(&mut self.txn, some, index.unique)?;
                 done += n;
-                if conflicts.is_none() {
+                if n > 0 && conflicts.is_none() {
                     continue;
                 }
             }
@@ -294,6 +296,18 @@ impl Session {
             done += 1;
         }
         Ok(())
+    }
+
+    /// The number of keys before the first for which other sessions stand in line.
+    fn before_wanted(&self, index: &IndexDef, keys: &[&[u8]]) -> usize {
+        if !index.unique || !self.txn.any_key_is_wanted() {
+            return keys.len();
+        }
+        let is_wanted = |key: &&[u8]| {
+            split_key(key)
+                .is_some_and(|(key, _)| self.txn.is_key_wanted(Place::of_key(index.object, key)))
+        };
+        keys.iter().position(is_wanted).unwrap_or(keys.len())
     }
 }
 

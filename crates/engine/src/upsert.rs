@@ -6,9 +6,10 @@
 //! the row is in, or the row in its way is committed or the transaction's own.
 //!
 //! **Invariant.** The statement waits for the key of an arbiter with nothing of its row in the
-//! table: the insertion is undone before the wait. Two sessions that insert rows with the same two
-//! keys, or one that does and one that moves a row's key, would otherwise wait for each other over
-//! entries that neither means to keep.
+//! table: the insertion is undone before the wait, and sessions that came to the key before this
+//! one are let pass before it. Two sessions that insert rows with the same two keys, or one that
+//! does and one that moves a row's key, would otherwise wait for each other over entries that
+//! neither means to keep.
 
 use crate::table::RowKey;
 use crate::write::Verdict;
@@ -17,7 +18,7 @@ use access::heap::Newest;
 use block::ids::StampKind;
 use block::value::DatumRef;
 use block::{RowId, TxnId};
-use txn::{Isolation, Snapshot};
+use txn::{Isolation, Place, Snapshot};
 
 /// The outcome of inserting a row unless it meets another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,8 +33,8 @@ enum Attempt {
     Inserted(RowId),
     /// A row with the key of an arbiter is committed, or the transaction's own.
     Taken,
-    /// This transaction decides about this row, which has the key of an arbiter.
-    Undecided(TxnId, RowId),
+    /// This transaction decides about the key of an arbiter. Who waits for it stands in line there.
+    Undecided(TxnId, Place),
 }
 
 impl Session {
@@ -41,6 +42,17 @@ impl Session {
     /// These are positions in the table's list of indexes. A key that is taken in another unique
     /// index is an error, as usual.
     pub fn insert_unless(
+        &mut self,
+        table: &TableDef,
+        row: &[DatumRef<'_>],
+        arbiters: &[usize],
+    ) -> Result<Upsert> {
+        let done = self.insert_or_find(table, row, arbiters);
+        self.txn.leave_key();
+        done
+    }
+
+    fn insert_or_find(
         &mut self,
         table: &TableDef,
         row: &[DatumRef<'_>],
@@ -59,9 +71,9 @@ impl Session {
             match self.try_insert(table, row, arbiters)? {
                 Attempt::Inserted(rid) => return Ok(Upsert::Inserted(rid)),
                 Attempt::Taken => self.txn.rollback_to(&before, &*engine)?,
-                Attempt::Undecided(holder, rid) => {
+                Attempt::Undecided(holder, place) => {
                     self.txn.rollback_to(&before, &*engine)?;
-                    self.txn.wait_for_row(holder, rid, self.lock_wait())?;
+                    self.wait_for_key(holder, place)?;
                 }
             }
         }
@@ -86,7 +98,7 @@ impl Session {
             }
             match self.try_entry(table, &heap, index, &key, rid) {
                 Ok(None) => {}
-                Ok(Some((holder, rid))) => return Ok(Attempt::Undecided(holder, rid)),
+                Ok(Some((holder, place))) => return Ok(Attempt::Undecided(holder, place)),
                 Err(Error::UniqueViolation { .. }) => return Ok(Attempt::Taken),
                 Err(e) => return Err(e),
             }
@@ -104,15 +116,14 @@ impl Session {
         let tree = self.engine.tree(index.object, index.header);
         let heap = self.engine.heap(table.object, table.header);
         loop {
+            self.let_pass_at_key(&heap, index, key)?;
             let mut entries = Vec::new();
             tree.lookup(&key.bytes, &mut entries)?;
             let rows = entries.into_iter().map(|(rid, _)| rid);
             match self.judge(table, &heap, index, &key.bytes, rows)? {
                 Verdict::AllDead => return Ok(None),
                 Verdict::Duplicate(rid) => return Ok(Some(rid)),
-                Verdict::WaitFor(holder, rid) => {
-                    self.txn.wait_for_row(holder, rid, self.lock_wait())?;
-                }
+                Verdict::WaitFor(holder, place) => self.wait_for_key(holder, place)?,
             }
         }
     }

@@ -12,7 +12,7 @@ use access::heap::{self, Heap, Newest};
 use block::value::DatumRef;
 use block::{RowId, TxnId, ids::StampKind};
 use std::sync::Arc;
-use txn::{Isolation, RowLock, Snapshot, TxnState};
+use txn::{Isolation, Place, RowLock, Snapshot, TxnState};
 
 /// The outcome of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +41,8 @@ pub enum LockOutcome {
 pub(crate) enum Verdict {
     AllDead,
     Duplicate(RowId),
-    WaitFor(TxnId, RowId),
+    /// This transaction decides. Who waits for it stands in line there.
+    WaitFor(TxnId, Place),
 }
 
 impl Session {
@@ -65,14 +66,76 @@ impl Session {
         key: &RowKey,
         rid: RowId,
     ) -> Result<()> {
-        while let Some((holder, row)) = self.try_entry(table, heap, index, key, rid)? {
-            self.txn.wait_for_row(holder, row, self.lock_wait())?;
+        let made = self.make_entry(table, heap, index, key, rid);
+        self.txn.leave_key();
+        made
+    }
+
+    fn make_entry(
+        &mut self,
+        table: &TableDef,
+        heap: &Heap,
+        index: &IndexDef,
+        key: &RowKey,
+        rid: RowId,
+    ) -> Result<()> {
+        loop {
+            self.let_pass_at_key(heap, index, key)?;
+            match self.try_entry(table, heap, index, key, rid)? {
+                None => return Ok(()),
+                Some((holder, place)) => self.wait_for_key(holder, place)?,
+            }
+        }
+    }
+
+    /// Waits for the transaction that decides about a key, in the line of [`Verdict::WaitFor`].
+    pub(crate) fn wait_for_key(&mut self, holder: TxnId, place: Place) -> Result<()> {
+        let wait = self.lock_wait();
+        match place {
+            Place::Row(row) => self.txn.wait_for_row(holder, row, wait)?,
+            Place::Key { .. } => self.txn.wait_for_key(holder, place, wait)?,
         }
         Ok(())
     }
 
+    /// Lets sessions pass that came to the key before this one, unless a row with it is this
+    /// transaction's already: then they wait for it.
+    pub(crate) fn let_pass_at_key(
+        &mut self,
+        heap: &Heap,
+        index: &IndexDef,
+        key: &RowKey,
+    ) -> Result<()> {
+        if !index.unique || key.has_null || !self.txn.any_key_is_wanted() {
+            return Ok(());
+        }
+        let place = Place::of_key(index.object, &key.bytes);
+        if !self.txn.is_key_wanted(place) {
+            return Ok(());
+        }
+        let mut entries = Vec::new();
+        let tree = self.engine.tree(index.object, index.header);
+        tree.lookup(&key.bytes, &mut entries)?;
+        for (rid, _) in entries {
+            if self.has_changed(heap, rid)? {
+                return Ok(());
+            }
+        }
+        Ok(self.txn.let_pass(place, self.lock_wait())?)
+    }
+
+    /// Whether the newest version of a row is this transaction's.
+    fn has_changed(&self, heap: &Heap, rid: RowId) -> Result<bool> {
+        Ok(match heap.newest(rid)? {
+            Newest::Row { head, .. } => {
+                matches!(head.stamp.kind(), StampKind::Txn(id) if id == self.txn.id())
+            }
+            Newest::Nothing => false,
+        })
+    }
+
     /// Makes an index entry. If another row with its key is undecided, makes none and returns the
-    /// transaction that decides, and that row.
+    /// transaction that decides, and where to stand in line.
     pub(crate) fn try_entry(
         &mut self,
         table: &TableDef,
@@ -80,7 +143,7 @@ impl Session {
         index: &IndexDef,
         key: &RowKey,
         rid: RowId,
-    ) -> Result<Option<(TxnId, RowId)>> {
+    ) -> Result<Option<(TxnId, Place)>> {
         let tree = self.engine.tree(index.object, index.header);
         if !index.unique || key.has_null {
             tree.insert(&mut self.txn, &key.bytes, rid)?;
@@ -102,7 +165,7 @@ impl Session {
                         row: Some(rid),
                     });
                 }
-                Verdict::WaitFor(holder, row) => return Ok(Some((holder, row))),
+                Verdict::WaitFor(holder, place) => return Ok(Some((holder, place))),
             };
         }
     }
@@ -127,7 +190,13 @@ impl Session {
                 };
                 if let Some(id) = changed_by {
                     if !matches!(self.engine.txns.state_now(id)?, TxnState::Committed(_)) {
-                        return Ok(Verdict::WaitFor(id, rid));
+                        // A change that leaves keys alone leaves the key with the row, however its
+                        // transaction ends: those who wait want the row.
+                        let place = match head.is_no_key() {
+                            true => Place::Row(rid),
+                            false => Place::of_key(index.object, key),
+                        };
+                        return Ok(Verdict::WaitFor(id, place));
                     }
                     // Between the two looks the other transaction may have rolled back, to a
                     // savepoint, what the row showed, and committed the rest.
@@ -248,15 +317,9 @@ impl Session {
         if !self.txn.is_wanted(rid) {
             return Ok(());
         }
-        let own = match heap.newest(rid)? {
-            Newest::Row { head, .. } => {
-                matches!(head.stamp.kind(), StampKind::Txn(id) if id == self.txn.id())
-            }
-            Newest::Nothing => false,
-        };
-        match own {
+        match self.has_changed(heap, rid)? {
             true => Ok(()),
-            false => Ok(self.txn.let_pass(rid, self.lock_wait())?),
+            false => Ok(self.txn.let_pass(Place::Row(rid), self.lock_wait())?),
         }
     }
 

@@ -39,7 +39,8 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"BRIC");
 ///   savepoint.
 /// - 5: orders to sessions and questions for views say by whose rights they are given; a deadlock
 ///   says of which roles its sessions are; the sessions of a role are asked for.
-/// - 5, too: a table lock has one queue at its master; rows have sharers, who are asked for.
+/// - 5, too: a table lock has one queue at its master; rows have sharers, who are asked for; who
+///   waits for a transaction says for which row or unique key.
 pub const VERSION: u16 = 5;
 pub const HEADER_BYTES: usize = 96;
 pub const NOTE_BYTES: usize = 24;

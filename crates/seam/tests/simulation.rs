@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-fn with<R>(seed: u64, f: impl FnOnce() -> R) -> Outcome<R> {
+fn with<R: Send>(seed: u64, f: impl FnOnce() -> R + Send) -> Outcome<R> {
     sim::run(Options::new(seed), f)
 }
 
@@ -52,6 +52,31 @@ fn a_seed_is_a_run() {
         orders.insert(first.result);
     }
     assert!(orders.len() > 15, "seeds differ: {} orders", orders.len());
+}
+
+thread_local! {
+    static ME: thread::Thread = thread::current();
+}
+
+/// A thread keeps its place to wait. The next simulation of the same test has another place.
+#[test]
+fn what_a_thread_keeps_is_not_the_next_simulations() {
+    for seed in 1..4 {
+        let outcome = with(seed, || {
+            let (me, told) = (ME.with(Clone::clone), Arc::new(AtomicU64::new(0)));
+            let tell = told.clone();
+            let other = thread::spawn(move || {
+                thread::sleep(Duration::from_millis(1));
+                tell.store(1, SeqCst);
+                me.unpark();
+            });
+            while told.load(SeqCst) == 0 {
+                thread::park_timeout(Duration::from_secs(60));
+            }
+            other.join().unwrap();
+        });
+        assert!(outcome.time < Duration::from_secs(1), "{outcome:?}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use crate::cluster::is_over;
 use crate::global_enqueues::PICTURE;
 use crate::local_enqueues::{Level, LockMode, LockWait, NameClass, Resource, Runs, Want};
-use crate::{Error, Result, Transaction, TxnState};
+use crate::{Error, Place, Result, Transaction, TxnState};
 use block::{ObjectId, RowId, TxnId};
 use std::time::Instant;
 
@@ -14,97 +14,141 @@ impl Transaction {
     /// last wait, and must hold no latch.
     ///
     /// Sessions that wait for one row are served in order. The first keeps its place until it has
-    /// logged a change, waits for another row, or its statement ends. The others stand behind it.
-    /// Sessions of several instances are served in the order of their times ([`crate::cluster`]).
+    /// logged a change, waits for another row or key, or its statement ends. The others stand behind
+    /// it. Sessions of several instances are served in the order of their times
+    /// ([`crate::cluster`]).
     pub fn wait_for_row(&mut self, holder: TxnId, row: RowId, wait: LockWait) -> Result<()> {
+        match self.shares(row) {
+            true => self.wait_out_of_line(holder, row, wait),
+            false => self.wait_in_line(holder, Place::Row(row), wait),
+        }
+    }
+
+    /// Waits, as [`Transaction::wait_for_row`] does, for the transaction that decides whether a key
+    /// is free. Whatever row has the key, sessions that wait for it stand in one line. The first
+    /// keeps its place until [`Transaction::leave_key`], until it waits for another row or key, or
+    /// its statement ends.
+    pub fn wait_for_key(&mut self, holder: TxnId, key: Place, wait: LockWait) -> Result<()> {
+        self.wait_in_line(holder, key, wait)
+    }
+
+    fn wait_in_line(&mut self, holder: TxnId, place: Place, wait: LockWait) -> Result<()> {
         assert!(
             holder != self.id(),
             "invariant: no transaction waits for itself"
         );
-        if self.shares(row) {
-            return self.wait_out_of_line(holder, row, wait);
-        }
-        if self.manager.state_now(holder)? != TxnState::Active {
-            self.claim_turn(holder, row);
+        let ended = self.manager.state_now(holder)? != TxnState::Active;
+        let of_another = holder.instance() != self.manager.config.instance;
+        if ended && !of_another {
             return Ok(());
         }
         if wait == LockWait::NoWait {
-            return Err(Error::LockNotAvailable(Resource::Row(row).to_string()));
+            return match ended {
+                true => Ok(()),
+                false => Err(Error::LockNotAvailable(Resource::Place(place).to_string())),
+            };
         }
-        let since = self.stand_in_line(row, wait)?;
-        let waited = self.wait_for_txn(holder, (row, since), wait);
+        let since = self.stand_in_line(place, wait)?;
+        if ended {
+            self.claim_turn(holder, (place, since));
+            return Ok(());
+        }
+        let waited = self.wait_for_txn(holder, (place, since), wait);
         if waited.is_err() {
-            self.leave_row();
+            self.leave_place();
         }
         waited
     }
 
-    /// Waits as [`Transaction::wait_for_row`] does, beside the row's queue: for a session that has
-    /// a lock on the row, for which those in the queue may wait.
+    /// Waits as [`Transaction::wait_for_row`] does, beside the row's line: for a session that has a
+    /// lock on the row, for which those in the line may wait.
     pub(crate) fn wait_out_of_line(
         &mut self,
         holder: TxnId,
         row: RowId,
         wait: LockWait,
     ) -> Result<()> {
+        assert!(
+            holder != self.id(),
+            "invariant: no transaction waits for itself"
+        );
         if self.manager.state_now(holder)? != TxnState::Active {
             return Ok(());
         }
+        let place = Place::Row(row);
         if wait == LockWait::NoWait {
-            return Err(Error::LockNotAvailable(Resource::Row(row).to_string()));
+            return Err(Error::LockNotAvailable(Resource::Place(place).to_string()));
         }
-        self.wait_for_txn(holder, (row, seam::now()), wait)
+        self.wait_for_txn(holder, (place, seam::now()), wait)
     }
 
-    /// The holder, which has ended before this session could wait for it, may be of another
-    /// instance whose sessions take the row by turns. They are to let this one pass that has waited
-    /// before.
-    fn claim_turn(&self, holder: TxnId, row: RowId) {
-        let manager = &self.manager;
-        if holder.instance() == manager.config.instance {
-            return;
-        }
-        if let Some((_, since)) = self.row.filter(|at| at.0 == row) {
-            let looked = self.looked;
-            manager
-                .cluster
-                .want_end(holder, &Want { row, looked, since });
-        }
+    /// The holder, of another instance, has ended before this session could wait for it. If sessions
+    /// there take the row or key by turns, each is over before this session can ask for the next.
+    /// They are to let this one pass.
+    fn claim_turn(&self, holder: TxnId, (place, since): (Place, Instant)) {
+        let want = Want {
+            place,
+            looked: self.looked,
+            since,
+        };
+        self.manager.cluster.want_end(holder, &want);
     }
 
-    /// Whether another session is to go first that wants the row: one that stands in the row's
-    /// queue here, unless it waits for somebody who shares the row, or one of another instance
-    /// whose turn it is. Two loads where no session waits for a row.
+    /// Whether another session is to go first that wants the row: one that stands in the row's line
+    /// here, unless it waits for somebody who shares the row, or one of another instance whose turn
+    /// it is. Two loads where no session waits for a row.
     #[inline]
     pub fn is_wanted(&self, row: RowId) -> bool {
         if self.shares(row) {
             return false;
         }
         let manager = &self.manager;
-        let head_of = self.row.is_some_and(|at| at.0 == row);
-        (manager.enqueues.any_row_queue()
-            && !head_of
-            && manager.enqueues.wanted_since(row).is_some()
+        (manager.enqueues.any_row_line()
+            && self.is_line_of_others(Place::Row(row))
             && !manager.sharers.is_waited_for(row))
-            || (manager.cluster.turns.any() && manager.cluster.turns.promised(row).is_some())
+            || self.is_promised(Place::Row(row))
     }
 
-    /// Lets sessions pass that go first at the row ([`Transaction::is_wanted`]). The caller is
-    /// about to change the row, has not changed it yet, and holds no latch. With
+    /// Whether another session may be to go first at some key. Two loads; no key need be looked at
+    /// if it says no.
+    #[inline]
+    pub fn any_key_is_wanted(&self) -> bool {
+        self.manager.enqueues.any_key_line() || self.manager.cluster.turns.any()
+    }
+
+    /// Whether another session is to go first that wants the key: one that stands in the key's line
+    /// here, or one of another instance whose turn it is.
+    pub fn is_key_wanted(&self, key: Place) -> bool {
+        self.is_line_of_others(key) || self.is_promised(key)
+    }
+
+    fn is_line_of_others(&self, place: Place) -> bool {
+        let head_of = self.place.is_some_and(|at| at.0 == place);
+        !head_of && self.manager.enqueues.wanted_since(place).is_some()
+    }
+
+    fn is_promised(&self, place: Place) -> bool {
+        let turns = &self.manager.cluster.turns;
+        turns.any() && turns.promised(place).is_some()
+    }
+
+    /// Lets sessions pass that go first at the row ([`Transaction::is_wanted`]) or key
+    /// ([`Transaction::is_key_wanted`]). The caller is about to change the row or to put the key,
+    /// has not changed the row yet, or has no row with the key, and holds no latch. With
     /// [`LockWait::NoWait`] no session is let pass.
-    pub fn let_pass(&mut self, row: RowId, wait: LockWait) -> Result<()> {
+    pub fn let_pass(&mut self, place: Place, wait: LockWait) -> Result<()> {
         if wait == LockWait::NoWait {
             return Ok(());
         }
-        self.stand_in_line(row, wait)?;
+        self.stand_in_line(place, wait)?;
         let manager = self.manager.clone();
-        while let Some(promise) = manager.cluster.turns.promised(row) {
-            let stands = || manager.cluster.turns.promised(row).is_some();
+        while let Some(promise) = manager.cluster.turns.promised(place) {
+            let stands = || manager.cluster.turns.promised(place).is_some();
             let waited = manager
                 .enqueues
-                .wait_for_turn(&self.locker, row, promise, stands, wait);
+                .wait_for_turn(&self.locker, place, promise, stands, wait);
             if let Err(e) = waited {
-                self.leave_row();
+                self.leave_place();
                 return Err(e);
             }
             manager.expire_turns();
@@ -112,32 +156,32 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes the first place in the row's queue. Returns since when this session has wanted the
-    /// row.
-    fn stand_in_line(&mut self, row: RowId, wait: LockWait) -> Result<Instant> {
-        if let Some((_, since)) = self.row.filter(|at| at.0 == row) {
+    /// Takes the first place in the line. Returns since when this session has wanted what it is
+    /// for.
+    fn stand_in_line(&mut self, place: Place, wait: LockWait) -> Result<Instant> {
+        if let Some((_, since)) = self.place.filter(|at| at.0 == place) {
             return Ok(since);
         }
-        self.leave_row();
+        self.leave_place();
         let since = seam::now();
-        let (place, level) = (Resource::Row(row), Level::Transaction);
+        let (line, level) = (Resource::Place(place), Level::Transaction);
         self.manager
             .enqueues
-            .lock(&self.locker, place, LockMode::X, level, wait)?;
-        self.manager.enqueues.count_row_place(true);
-        self.row = Some((row, since));
+            .lock(&self.locker, line, LockMode::X, level, wait)?;
+        self.manager.enqueues.count_place(place, true);
+        self.place = Some((place, since));
         Ok(since)
     }
 
     fn wait_for_txn(
         &mut self,
         holder: TxnId,
-        (row, since): (RowId, Instant),
+        (place, since): (Place, Instant),
         wait: LockWait,
     ) -> Result<()> {
         let manager = &self.manager;
         let want = Want {
-            row,
+            place,
             looked: self.looked,
             since,
         };
@@ -145,7 +189,7 @@ impl Transaction {
             true => Runs::Here(manager.active.owner(holder)),
             false => Runs::Elsewhere,
         };
-        manager.turn_taken(row);
+        manager.turn_taken(place);
         let waited = manager.enqueues.wait_for_txn(
             &self.locker,
             (holder, want),
@@ -165,20 +209,39 @@ impl Transaction {
         waited
     }
 
-    /// Lets the next session in the row's queue come forward, of this instance or of another.
+    /// Lets the next session in the line come forward, of this instance or of another.
+    pub(crate) fn leave_place(&mut self) {
+        let Some((place, _)) = self.place.take() else {
+            return;
+        };
+        let manager = &self.manager;
+        if let Place::Row(row) = place
+            && std::mem::take(&mut self.stopped_by_sharers)
+        {
+            manager.sharers.count_wait(row, false);
+        }
+        let (line, level) = (Resource::Place(place), Level::Transaction);
+        manager.enqueues.count_place(place, false);
+        manager
+            .enqueues
+            .unlock(&self.locker, line, LockMode::X, level);
+        manager.turn_taken(place);
+    }
+
+    /// Leaves the line if it is a row's: a record says from now on that the row is this
+    /// transaction's.
     pub(crate) fn leave_row(&mut self) {
-        if let Some((row, _)) = self.row.take() {
-            if std::mem::take(&mut self.stopped_by_sharers) {
-                self.manager.sharers.count_wait(row, false);
-            }
-            self.manager.enqueues.count_row_place(false);
-            self.manager.enqueues.unlock(
-                &self.locker,
-                Resource::Row(row),
-                LockMode::X,
-                Level::Transaction,
-            );
-            self.manager.turn_taken(row);
+        if let Some((Place::Row(_), _)) = self.place {
+            self.leave_place();
+        }
+    }
+
+    /// Leaves the line if it is a key's. The caller has put the key, or will not put it. May be
+    /// called under latches.
+    #[inline]
+    pub fn leave_key(&mut self) {
+        if let Some((Place::Key { .. }, _)) = self.place {
+            self.leave_place();
         }
     }
 
@@ -338,7 +401,7 @@ impl Transaction {
     }
 
     pub(crate) fn unlock_transaction(&mut self) {
-        self.leave_row();
+        self.leave_place();
         self.unlock_since(0, 0);
     }
 }

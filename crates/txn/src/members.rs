@@ -199,13 +199,13 @@ impl TxnManager {
             TxnMessage::TxnWait {
                 txn,
                 looked,
-                row,
+                place,
                 waited_us,
             } => {
                 let now = seam::now();
                 let since = now.checked_sub(Duration::from_micros(waited_us));
                 let want = Want {
-                    row,
+                    place,
                     looked,
                     since: since.unwrap_or(now),
                 };
@@ -229,7 +229,7 @@ impl TxnManager {
                 self.turns_given(from, &turns);
                 self.enqueues.let_go(txn, Some(Answered::now(cost)));
             }
-            TxnMessage::TurnOver { row } => self.turn_over(from, row),
+            TxnMessage::TurnOver { place } => self.turn_over(from, place),
             TxnMessage::SharersWanted {
                 question,
                 row,

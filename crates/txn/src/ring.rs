@@ -1,5 +1,6 @@
 //! A circle of sessions that wait for each other, as the victim's client and the log are told.
 
+use crate::Place;
 use crate::local_enqueues::{LockMode, NameClass, Resource};
 use block::InstanceId;
 use std::borrow::Cow;
@@ -64,7 +65,10 @@ fn what(resource: Resource, mode: LockMode) -> String {
     let mode = mode.postgres_name(matches!(of, Resource::Table(_)));
     match of {
         Resource::Txn(txn) => format!("{mode} on transaction {}", txn.0),
-        Resource::Row(row) | Resource::Turn(row) => format!("{mode} on tuple {row:?}"),
+        Resource::Place(Place::Row(row)) | Resource::Turn(Place::Row(row)) => {
+            format!("{mode} on tuple {row:?}")
+        }
+        Resource::Place(key) | Resource::Turn(key) => format!("{mode} on {key}"),
         Resource::Table(object) => format!("{mode} on relation {}", object.0),
         Resource::Name(NameClass::Dictionary, a, b) => {
             format!("{mode} on dictionary entry {a:x}.{b:x}")

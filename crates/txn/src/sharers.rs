@@ -27,6 +27,7 @@
 //! - The latch is a leaf, and is taken under frame latches. Nothing waits under it.
 //! - There are at most [`MOST_HELD`] locks, and [`MOST_IDLE`] rows that are open for nobody.
 
+use crate::Place;
 use crate::{Error, LockWait, Result, Transaction, TxnState};
 use block::{InstanceId, RowId, TxnId};
 use seam::{HashMap, Mutex};
@@ -337,7 +338,7 @@ impl Transaction {
         let manager = self.manager.clone();
         manager.sharers.count_wait(row, true);
         let waited = self.wait_for_row(holder, row, wait);
-        let in_line = self.row.is_some_and(|at| at.0 == row);
+        let in_line = self.place.is_some_and(|at| at.0 == Place::Row(row));
         match in_line && !self.stopped_by_sharers {
             true => self.stopped_by_sharers = true,
             false => manager.sharers.count_wait(row, false),

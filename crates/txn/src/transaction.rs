@@ -21,7 +21,7 @@ use crate::purge;
 use crate::sharers::RowLock;
 use crate::status::Status;
 use crate::undo_space::{Extent, UndoBlock};
-use crate::{Error, HandlerError, Result, Snapshot, TxnState};
+use crate::{Error, HandlerError, Place, Result, Snapshot, TxnState};
 use block::undo::{UNDO_MAX_PAYLOAD, UndoView, append_payload};
 use block::{Dba, ObjectId, Op, RowId, Scn, Stamp, TxnId, UndoPtr};
 use cache::{Change, RecordHeader};
@@ -148,8 +148,8 @@ pub struct Transaction {
     pub(crate) session_names: Vec<(Resource, LockMode)>,
     /// The rows that the transaction shares, in the order in which it came to.
     pub(crate) shared: Vec<(RowId, RowLock)>,
-    /// The row whose queue this session heads, and since when it has wanted it.
-    pub(crate) row: Option<(RowId, Instant)>,
+    /// The row or key whose line this session heads, and since when it has wanted it.
+    pub(crate) place: Option<(Place, Instant)>,
     /// Whether those who share that row have made the session wait.
     pub(crate) stopped_by_sharers: bool,
     /// What the clock showed when the session's last wait for a transaction was over, and so before
@@ -170,7 +170,7 @@ pub(crate) struct Dead {
     tables: Vec<(ObjectId, LockMode)>,
     names: Vec<(Resource, LockMode)>,
     shared: Vec<(RowId, RowLock)>,
-    row: Option<(RowId, Instant)>,
+    place: Option<(Place, Instant)>,
     stopped_by_sharers: bool,
 }
 
@@ -194,7 +194,7 @@ impl Dead {
             tables,
             names,
             shared: Vec::new(),
-            row: None,
+            place: None,
             stopped_by_sharers: false,
         }
     }
@@ -219,7 +219,7 @@ impl Transaction {
             tables,
             names,
             shared: Vec::new(),
-            row: None,
+            place: None,
             stopped_by_sharers: false,
         };
         Ok(Transaction::adopt(manager, blank, slot))
@@ -243,7 +243,7 @@ impl Transaction {
             names: dead.names,
             session_names: Vec::new(),
             shared: dead.shared,
-            row: dead.row,
+            place: dead.place,
             stopped_by_sharers: dead.stopped_by_sharers,
             looked: Scn::ZERO,
             purge: Vec::new(),
@@ -338,10 +338,10 @@ impl Transaction {
         }
     }
 
-    /// Ends the statement: gives up its place in a row's queue and its READ COMMITTED snapshot.
+    /// Ends the statement: gives up its place in a line and its READ COMMITTED snapshot.
     #[inline]
     pub fn end_statement(&mut self) {
-        self.leave_row();
+        self.leave_place();
         if self.isolation == Isolation::ReadCommitted && self.scn.take().is_some() {
             self.slot.clear();
         }
@@ -663,7 +663,7 @@ impl Drop for Transaction {
                 tables: std::mem::take(&mut self.tables),
                 names: std::mem::take(&mut self.names),
                 shared: std::mem::take(&mut self.shared),
-                row: self.row.take(),
+                place: self.place.take(),
                 stopped_by_sharers: self.stopped_by_sharers,
             };
             self.manager.dead.lock().list.push(dead);

@@ -10,6 +10,7 @@ mod concurrency;
 mod crash;
 mod damage;
 mod faults;
+mod key_lines;
 mod races;
 mod records;
 mod row_locks;

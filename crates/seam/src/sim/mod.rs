@@ -11,6 +11,8 @@
 //! - A process that is killed stops between two steps of its threads. They are not unwound: they
 //!   keep what they hold in memory, as a killed process does until its memory is gone. Their
 //!   threads stay parked for ever. So a program runs few simulations, or one, and ends.
+//! - Every thread of a simulation is made for it, the first one too. What code keeps in
+//!   thread-locals, as its place to wait, is never another simulation's.
 //! - If no thread can run and no time is waited for, everything is deadlocked. If virtual time or
 //!   steps run out, something waits in vain. Both are found bugs: the report says which thread
 //!   waits for what since when.
@@ -104,10 +106,20 @@ pub fn is_simulated() -> bool {
     current().is_some()
 }
 
-/// Runs `f` as the first thread of a simulation. The simulation ends with it, whatever its other
-/// threads do.
-pub fn run<R>(options: Options, f: impl FnOnce() -> R) -> Outcome<R> {
+/// Runs `f` in a thread of its own as the first thread of a simulation. The simulation ends with
+/// it, whatever its other threads do.
+pub fn run<R: Send>(options: Options, f: impl FnOnce() -> R + Send) -> Outcome<R> {
     assert!(!is_simulated(), "invariant: simulations do not nest");
+    std::thread::scope(|threads| {
+        let main = std::thread::Builder::new()
+            .name("main".to_string())
+            .spawn_scoped(threads, || first_thread(options, f))
+            .expect("the system starts a thread for the simulation");
+        main.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+fn first_thread<R>(options: Options, f: impl FnOnce() -> R) -> Outcome<R> {
     // Threads of killed processes refer to the world for ever.
     let world: &'static World = Box::leak(Box::new(World {
         base: Instant::now(),

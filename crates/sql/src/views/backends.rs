@@ -15,6 +15,7 @@ use wait::session::{HIDDEN, Kind, Session, State};
 
 use super::Source::Cluster;
 use super::describe::DATABASE;
+use super::relations::PG_CLASS;
 use super::value::{NULL, array, bool, int2, int4, oid, optional, text, time};
 use super::{Context, Rows, VirtualTable, everywhere, instance};
 use crate::error::Result;
@@ -198,6 +199,11 @@ fn lock(r: &LockRow, here: u16) -> Vec<Datum> {
             let row_id = RowId(r.id2);
             (row[3], row[4]) = (int4(row_id.dba().block()), int2(row_id.slot()));
             "tuple"
+        }
+        // The line for a key of an index.
+        "TX" if r.id2 != 0 => {
+            (row[7], row[8], row[9]) = (oid(PG_CLASS), oid(r.id1 as u32), int2(0));
+            "object"
         }
         "TX" => {
             row[1] = NULL;

@@ -3,6 +3,7 @@
 //! Every message between instances, also of the other layers, has [`Front`] in front.
 
 use super::deadlock::{Passing, Path, Stage, Step};
+use crate::Place;
 use crate::global_enqueues::{Global, Lock, Timed, TimedMessages};
 use crate::ring::{Told, Waiting};
 use crate::sharers::RowLock;
@@ -46,30 +47,30 @@ pub(crate) enum TxnMessage<'a> {
         cost: AnswerCost,
     },
     /// A session of the sender waits for this transaction of the receiver: for its end, or for a
-    /// rollback to a savepoint after the session `looked`. It has wanted the row for so long.
+    /// rollback to a savepoint after the session `looked`. It has stood at the place for so long.
     TxnWait {
         txn: TxnId,
         looked: Scn,
-        row: RowId,
+        place: Place,
         waited_us: u64,
     },
-    /// A transaction of the sender has ended. It is the receiver's turn at these rows.
+    /// A transaction of the sender has ended. It is the receiver's turn at these places.
     TxnEnded {
         txn: TxnId,
         answer: Answer,
         cost: AnswerCost,
-        turns: Cow<'a, [RowId]>,
+        turns: Cow<'a, [Place]>,
     },
     /// A transaction of the sender has undone some of its changes and goes on: whoever waits for it
     /// looks again. The receiver has no wait for it registered any more, and it is the receiver's
-    /// turn at these rows.
+    /// turn at these places.
     TxnUndone {
         txn: TxnId,
         cost: AnswerCost,
-        turns: Cow<'a, [RowId]>,
+        turns: Cow<'a, [Place]>,
     },
-    /// The sender's turn at a row, which the receiver gave it, is over.
-    TurnOver { row: RowId },
+    /// The sender's turn at a place, which the receiver gave it, is over.
+    TurnOver { place: Place },
     /// The sender wants to lock a row so: who of the receiver's transactions shares it?
     SharersWanted {
         question: u64,
@@ -150,7 +151,7 @@ tagged! {
         Stable = 103 { instance, group, cost },
         Ask = 104 { txn, snapshot },
         Answer = 105 { txn, answer, cost },
-        TxnWait = 106 { txn, looked, row, waited_us },
+        TxnWait = 106 { txn, looked, place, waited_us },
         TxnEnded = 107 { txn, answer, cost, turns as Short },
         Heartbeat = 108,
         Walk = 109 { number, txn, path as Path },
@@ -161,7 +162,7 @@ tagged! {
         Ges = 114 (timed as TimedMessages),
         MemoryOffered = 115 { key as MemoryKey },
         TxnUndone = 116 { txn, cost, turns as Short },
-        TurnOver = 117 { row },
+        TurnOver = 117 { place },
         LetPass = 118 { locker, serial, by, lock as Lock, request },
         SharersWanted = 119 { question, row, lock },
         Sharers = 120 { question, holder, open, cost },

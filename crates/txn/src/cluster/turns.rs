@@ -1,30 +1,31 @@
-//! Turns at a row that sessions of several instances wait for.
+//! Turns at a place, or at a unique key, that sessions of several instances wait for.
 //!
 //! When a transaction ends, or undoes some of its changes, its instance knows the sessions that
-//! wait for it: its own in the queues of their rows, and of each other instance the first session
-//! in the queue of each row, with the time for which that session has wanted the row. A session of
-//! the transaction's own instance needs neither a message nor the block, so it would always be the
-//! fastest. Therefore the row goes to the session that has waited longest. If that is another
-//! instance's, the row is *promised* to it, and sessions of this instance let it pass until the
-//! other instance says that its turn is over. If it is this instance's, the others hear of the
-//! transaction when that session has had its turn.
+//! wait for it: its own in the lines at their places, and of each other instance the first session
+//! in the line at each place, with the time for which that session has wanted the row or key. A
+//! session of the transaction's own instance needs neither a message nor the block, so it would
+//! always be the fastest. Therefore the place goes to the session that has waited longest. If that
+//! is another instance's, the place is *promised* to it, and sessions of this instance let it pass
+//! until the other instance says that its turn is over. If it is this instance's, the others hear
+//! of the transaction when that session has had its turn.
 //!
 //! **Owns** the promises that this instance has made, and the turns that others have given it.
 //!
 //! **Invariants.**
 //! - A promise only delays. It holds for [`PATIENCE`] at most, whatever is lost or dies; a row is
-//!   changed by the rules of row locks, promise or not.
+//!   changed by the rules of row locks and a key put by those of its index, promise or not.
 //! - An instance that was given a turn says that it is over when the session at the head of the
-//!   row's queue leaves the queue or waits again, and at once if there is none.
-//! - A row is one instance's turn at a time. An instance whose every claim is another's turn hears
-//!   of the transaction when such a turn is over, or when it asks again, within a second. So no
-//!   wait of it lacks its edge in a deadlock for longer.
+//!   place's line leaves the line or waits again, and at once if there is none.
+//! - A place is one instance's turn at a time. An instance whose every claim is another's turn
+//!   hears of the transaction when such a turn is over, or when it asks again, within a second. So
+//!   no wait of it lacks its edge in a deadlock for longer.
 
 use super::Letter;
 use super::messages::TxnMessage;
+use crate::Place;
 use crate::manager::TxnManager;
 use crate::timing::Begun;
-use block::{InstanceId, RowId, TxnId};
+use block::{InstanceId, TxnId};
 use seam::{HashMap, Mutex};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -34,10 +35,10 @@ use std::time::{Duration, Instant};
 /// is for what is lost, and for an instance that gets no processor.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// A row that an instance's first session in its queue wants, and since when.
+/// A place at whose line here an instance's first session stands, and since when it has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Claim {
-    pub row: RowId,
+    pub place: Place,
     pub since: Instant,
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct Claim {
 pub(crate) struct Asked {
     /// When it first asked.
     pub begun: Begun,
-    /// One for each row that it has told.
+    /// One for each place that it has told.
     pub claims: Vec<Claim>,
 }
 
@@ -58,10 +59,10 @@ impl Asked {
         }
     }
 
-    /// The instance asks again, or for another row. A row that its session wants keeps the time
-    /// since which a session there has wanted it.
+    /// The instance asks again, or for another place. A place at which its session stands keeps the
+    /// time since which a session there has.
     pub(super) fn add(&mut self, claim: Claim) {
-        match self.claims.iter_mut().find(|c| c.row == claim.row) {
+        match self.claims.iter_mut().find(|c| c.place == claim.place) {
             Some(known) => known.since = claim.since,
             None => self.claims.push(claim),
         }
@@ -71,24 +72,24 @@ impl Asked {
 /// The instances that are to be told of a transaction.
 pub(crate) type AllAsked = BTreeMap<InstanceId, Asked>;
 
-/// To which instance each row goes first, of the rows that other instances wait for. `here`: since
-/// when the first session of this instance, `me`, has wanted a row.
+/// To which instance each place goes first, of those at which other instances wait. `here`: since
+/// when the first session of this instance, `me`, has stood there.
 fn first_turns(
     me: InstanceId,
     asked: &AllAsked,
-    here: impl Fn(RowId) -> Option<Instant>,
-) -> BTreeMap<RowId, InstanceId> {
-    let mut first: BTreeMap<RowId, (Instant, InstanceId)> = BTreeMap::new();
+    here: impl Fn(Place) -> Option<Instant>,
+) -> BTreeMap<Place, InstanceId> {
+    let mut first: BTreeMap<Place, (Instant, InstanceId)> = BTreeMap::new();
     for (&instance, asked) in asked {
         for claim in &asked.claims {
             let one = (claim.since, instance);
-            let first = first.entry(claim.row).or_insert(one);
+            let first = first.entry(claim.place).or_insert(one);
             *first = one.min(*first);
         }
     }
-    let among_all = |(row, (since, to)): (RowId, (Instant, InstanceId))| {
-        let is_first = here(row).is_none_or(|here| since < here);
-        (row, if is_first { to } else { me })
+    let among_all = |(place, (since, to)): (Place, (Instant, InstanceId))| {
+        let is_first = here(place).is_none_or(|here| since < here);
+        (place, if is_first { to } else { me })
     };
     first.into_iter().map(among_all).collect()
 }
@@ -103,22 +104,22 @@ struct Promise {
 #[derive(Default)]
 struct State {
     /// Also promises to this instance itself, which only put others off.
-    made: HashMap<RowId, Promise>,
-    given: HashMap<RowId, InstanceId>,
+    made: HashMap<Place, Promise>,
+    given: HashMap<Place, InstanceId>,
 }
 
 /// See the module. The latch is a leaf: nothing is called with it held.
 pub(crate) struct Turns {
     me: InstanceId,
     state: Mutex<State>,
-    /// Promises made to other instances, so that a change of a row that is promised to none takes
-    /// no latch.
+    /// Promises made to other instances, so that a change of a row takes no latch if there are
+    /// none.
     made: AtomicUsize,
     /// Turns of this instance, given by others or by itself.
     given: AtomicUsize,
 }
 
-/// The turns of this instance at a row that are over.
+/// The turns of this instance at a place that are over.
 #[derive(Default)]
 struct Taken {
     given_by: Option<InstanceId>,
@@ -126,7 +127,7 @@ struct Taken {
 }
 
 impl Turns {
-    /// Whether any row is promised to another instance.
+    /// Whether any place is promised to another instance.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.made.load(Ordering::Relaxed) != 0
@@ -149,18 +150,18 @@ impl Turns {
         fence(Ordering::SeqCst);
     }
 
-    /// The other instance that a row is promised to, and until when.
-    pub(crate) fn promised(&self, row: RowId) -> Option<(InstanceId, Instant)> {
+    /// The other instance that a place is promised to, and until when.
+    pub(crate) fn promised(&self, place: Place) -> Option<(InstanceId, Instant)> {
         let state = self.state.lock();
-        let promise = state.made.get(&row).filter(|p| p.to != self.me)?;
+        let promise = state.made.get(&place).filter(|p| p.to != self.me)?;
         Some((promise.to, promise.until))
     }
 
-    /// Promises a row. Instances that wait for an older promise of it wait for this one.
-    fn promise(&self, row: RowId, to: InstanceId) {
+    /// Promises a place. Instances that wait for an older promise of it wait for this one.
+    fn promise(&self, place: Place, to: InstanceId) {
         let mut state = self.state.lock();
         let until = seam::now() + PATIENCE;
-        let promise = state.made.entry(row).or_insert(Promise {
+        let promise = state.made.entry(place).or_insert(Promise {
             to,
             until,
             then: Vec::new(),
@@ -169,10 +170,10 @@ impl Turns {
         self.count(&state);
     }
 
-    /// Puts an instance off until the turn at the row is over. The instance comes back if it is.
-    fn put_off(&self, row: RowId, late: (TxnId, InstanceId, Asked)) -> Option<Asked> {
+    /// Puts an instance off until the turn at the place is over. The instance comes back if it is.
+    fn put_off(&self, place: Place, late: (TxnId, InstanceId, Asked)) -> Option<Asked> {
         let mut state = self.state.lock();
-        match state.made.get_mut(&row) {
+        match state.made.get_mut(&place) {
             Some(promise) => {
                 promise.then.push(late);
                 None
@@ -182,30 +183,33 @@ impl Turns {
     }
 
     /// Takes the promises that `is_over` says are.
-    fn take(&self, is_over: impl Fn(RowId, &Promise) -> bool) -> Vec<(RowId, Promise)> {
+    fn take(&self, is_over: impl Fn(Place, &Promise) -> bool) -> Vec<(Place, Promise)> {
         let mut state = self.state.lock();
-        let over = state.made.extract_if(|row, p| is_over(*row, p)).collect();
+        let over = state
+            .made
+            .extract_if(|place, p| is_over(*place, p))
+            .collect();
         self.count(&state);
         over
     }
 
-    fn give(&self, row: RowId, by: InstanceId) {
+    fn give(&self, place: Place, by: InstanceId) {
         let mut state = self.state.lock();
-        state.given.insert(row, by);
+        state.given.insert(place, by);
         self.count(&state);
     }
 
-    /// This instance's turns at the row are over, if it has any.
-    fn end_own(&self, row: RowId) -> Taken {
+    /// This instance's turns at the place are over, if it has any.
+    fn end_own(&self, place: Place) -> Taken {
         fence(Ordering::SeqCst);
         if self.given.load(Ordering::SeqCst) == 0 {
             return Taken::default();
         }
         let mut state = self.state.lock();
-        let own = state.made.get(&row).is_some_and(|p| p.to == self.me);
+        let own = state.made.get(&place).is_some_and(|p| p.to == self.me);
         let taken = Taken {
-            given_by: state.given.remove(&row),
-            own: own.then(|| state.made.remove(&row)).flatten(),
+            given_by: state.given.remove(&place),
+            own: own.then(|| state.made.remove(&place)).flatten(),
         };
         self.count(&state);
         taken
@@ -213,42 +217,42 @@ impl Turns {
 }
 
 impl TxnManager {
-    /// The session at the head of the row's queue has left it, or waits again. Never waits, and may
-    /// be called under latches.
+    /// The session at the head of the place's line has left it, or waits again. Never waits, and
+    /// may be called under latches.
     #[inline]
-    pub(crate) fn turn_taken(&self, row: RowId) {
-        let taken = self.cluster.turns.end_own(row);
+    pub(crate) fn turn_taken(&self, place: Place) {
+        let taken = self.cluster.turns.end_own(place);
         if let Some(by) = taken.given_by {
-            let message = TxnMessage::TurnOver { row };
+            let message = TxnMessage::TurnOver { place };
             self.cluster.send(Letter::new(by, &message));
         }
         if let Some(promise) = taken.own {
-            self.turns_are_over(vec![(row, promise)]);
+            self.turns_are_over(vec![(place, promise)]);
         }
     }
 
     /// Tells instances of a transaction of this one, which has ended or undone some of its changes
-    /// as its status and entry say. Rows that go to them first are promised to them. `just`: it did
+    /// as its status and entry say. Places that go to them first are promised to them. `just`: it did
     /// so just now, so that instances which would only be in the way of others' turns are put off.
     pub(super) fn tell(&self, txn: TxnId, just: bool, flushing_ns: Option<u64>, asked: AllAsked) {
         let (me, cluster) = (self.config.instance, &self.cluster);
         let first = match seam::planted("rows go to the fastest") {
             true => BTreeMap::new(),
-            false => first_turns(me, &asked, |row| self.enqueues.wanted_since(row)),
+            false => first_turns(me, &asked, |place| self.enqueues.wanted_since(place)),
         };
-        for (&row, &to) in first.iter().filter(|(_, to)| just || **to != me) {
-            cluster.turns.promise(row, to);
+        for (&place, &to) in first.iter().filter(|(_, to)| just || **to != me) {
+            cluster.turns.promise(place, to);
         }
         for (to, mut asked) in asked {
-            let turns: Vec<RowId> = asked
+            let turns: Vec<Place> = asked
                 .claims
                 .iter()
-                .filter(|c| first.get(&c.row) == Some(&to))
-                .map(|c| c.row)
+                .filter(|c| first.get(&c.place) == Some(&to))
+                .map(|c| c.place)
                 .collect();
             if just && turns.is_empty() && !first.is_empty() {
-                let row = asked.claims[0].row;
-                match cluster.turns.put_off(row, (txn, to, asked)) {
+                let place = asked.claims[0].place;
+                match cluster.turns.put_off(place, (txn, to, asked)) {
                     None => continue,
                     Some(back) => asked = back,
                 }
@@ -259,19 +263,19 @@ impl TxnManager {
         }
     }
 
-    /// Takes turns at rows that another instance gives to this one.
-    pub(crate) fn turns_given(&self, by: InstanceId, rows: &[RowId]) {
-        for &row in rows {
-            self.cluster.turns.give(row, by);
-            if self.enqueues.wanted_since(row).is_none() {
-                self.turn_taken(row);
+    /// Takes turns at places that another instance gives to this one.
+    pub(crate) fn turns_given(&self, by: InstanceId, places: &[Place]) {
+        for &place in places {
+            self.cluster.turns.give(place, by);
+            if self.enqueues.wanted_since(place).is_none() {
+                self.turn_taken(place);
             }
         }
     }
 
-    /// That instance's turn at the row is over.
-    pub(crate) fn turn_over(&self, of: InstanceId, row: RowId) {
-        let over = self.cluster.turns.take(|r, p| r == row && p.to == of);
+    /// That instance's turn at the place is over.
+    pub(crate) fn turn_over(&self, of: InstanceId, place: Place) {
+        let over = self.cluster.turns.take(|r, p| r == place && p.to == of);
         self.turns_are_over(over);
     }
 
@@ -283,13 +287,13 @@ impl TxnManager {
 
     /// Promises to instances that are gone are made no more.
     pub(crate) fn forget_turns_of_the_gone(&self) {
-        let gone = |_: RowId, p: &Promise| !self.cluster.is_up(p.to);
+        let gone = |_: Place, p: &Promise| !self.cluster.is_up(p.to);
         self.turns_are_over(self.cluster.turns.take(gone));
     }
 
-    fn turns_are_over(&self, over: Vec<(RowId, Promise)>) {
-        for (row, promise) in over {
-            self.enqueues.end_turn(row);
+    fn turns_are_over(&self, over: Vec<(Place, Promise)>) {
+        for (place, promise) in over {
+            self.enqueues.end_turn(place);
             for (txn, to, asked) in promise.then {
                 if self.cluster.is_up(to) {
                     self.tell(txn, false, None, AllAsked::from([(to, asked)]));
@@ -302,10 +306,10 @@ impl TxnManager {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use block::{Dba, FileId};
+    use block::{Dba, FileId, RowId};
 
-    fn row(n: u32) -> RowId {
-        RowId::new(Dba::new(FileId::DATA, n), 0)
+    fn row(n: u32) -> Place {
+        Place::Row(RowId::new(Dba::new(FileId::DATA, n), 0))
     }
 
     #[test]
@@ -313,7 +317,7 @@ mod tests {
         let start = seam::now();
         let at = |ms| start + Duration::from_millis(ms);
         let claim = |n, ms| Claim {
-            row: row(n),
+            place: row(n),
             since: at(ms),
         };
         let asked = |claims: &[Claim]| Asked {
@@ -325,7 +329,7 @@ mod tests {
             (two, asked(&[claim(1, 5), claim(2, 9), claim(3, 7)])),
             (three, asked(&[claim(1, 6), claim(2, 8)])),
         ]);
-        let here = |r: RowId| match r {
+        let here = |r: Place| match r {
             r if r == row(2) => Some(at(10)),
             r if r == row(3) => Some(at(7)),
             _ => None,
@@ -370,7 +374,7 @@ mod tests {
         turns.promise(row(1), InstanceId(1));
         assert!(!turns.any() && turns.promised(row(1)).is_none());
         let claim = Claim {
-            row: row(1),
+            place: row(1),
             since: seam::now(),
         };
         let late = (TxnId(7), InstanceId(2), Asked::new(claim));

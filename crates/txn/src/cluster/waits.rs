@@ -20,8 +20,8 @@ use crate::local_enqueues::Want;
 use crate::manager::TxnManager;
 use crate::timing::{self, AnswerCost, Begun};
 use crate::visibility::TxnState;
-use crate::{Error, Result};
-use block::{InstanceId, RowId, TxnId};
+use crate::{Error, Place, Result};
+use block::{InstanceId, TxnId};
 use seam::HashMap;
 use seam::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -69,7 +69,7 @@ impl Cluster {
         let message = TxnMessage::TxnWait {
             txn,
             looked: want.looked,
-            row: want.row,
+            place: want.place,
             waited_us: seam::elapsed(want.since).as_micros() as u64,
         };
         self.send(Letter::new(txn.instance(), &message));
@@ -82,14 +82,14 @@ impl Cluster {
     }
 
     /// Tells an instance that a transaction of this one has ended, or undone some of its changes,
-    /// with the rows at which it is its turn. `flushing_ns`: since when the transaction was waiting
+    /// with the places at which it is its turn. `flushing_ns`: since when the transaction was waiting
     /// for the log to say that it has ended, by [`interconnect::now_ns`].
     pub(super) fn tell_one(
         &self,
         (txn, to): (TxnId, InstanceId),
         flushing_ns: Option<u64>,
         begun: &Begun,
-        turns: Vec<RowId>,
+        turns: Vec<Place>,
         state: impl Fn(TxnId) -> TxnState,
     ) {
         let waited = begun.answered(self.me);
@@ -140,9 +140,9 @@ impl TxnManager {
             ));
         }
         // Its session may wait again after a turn that this instance gave it.
-        self.turn_over(from, want.row);
+        self.turn_over(from, want.place);
         let claim = Claim {
-            row: want.row,
+            place: want.place,
             since: want.since,
         };
         self.cluster.to_tell.add(txn, from, claim);

@@ -17,7 +17,7 @@ pub(crate) fn global(r: Resource) -> Option<Global> {
         Resource::Table(object) => (TABLE, u64::from(object.0), 0),
         Resource::Name(NameClass::Dictionary, a, b) => (DICTIONARY, a, b),
         Resource::Name(NameClass::Advisory, a, b) => (ADVISORY, a, b),
-        Resource::Txn(_) | Resource::Row(_) | Resource::Turn(_) | Resource::Global(_) => {
+        Resource::Txn(_) | Resource::Place(_) | Resource::Turn(_) | Resource::Global(_) => {
             return None;
         }
     };

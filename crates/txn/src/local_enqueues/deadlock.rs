@@ -74,6 +74,7 @@ mod tests {
     use super::super::locks::{Level, NameClass, Want};
     use super::super::mode::LockMode::*;
     use super::*;
+    use crate::Place;
     use block::{InstanceId, RowId, Scn, TxnId};
 
     fn name(n: u64) -> Resource {
@@ -111,7 +112,7 @@ mod tests {
         t.ask(a, name(1), X, Level::Transaction, true);
         t.ask(b, name(2), X, Level::Transaction, true);
         let want = Want {
-            row: RowId(1),
+            place: Place::Row(RowId(1)),
             looked: Scn::ZERO,
             since: seam::now(),
         };

@@ -9,8 +9,9 @@
 //! - An entry without holders and waiters does not exist.
 
 use super::mode::{LockMode, MODES};
+use crate::Place;
 use crate::global_enqueues::{Global, local};
-use block::{ObjectId, RowId, Scn, TxnId};
+use block::{ObjectId, Scn, TxnId};
 use seam::HashMap;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -21,12 +22,12 @@ pub enum Resource {
     /// That a transaction lets go of what it has changed. Nobody is granted it: its waiters are let
     /// go when the transaction ends, or undoes changes and goes on, to look again.
     Txn(TxnId),
-    /// The first place in the queue for a row. The session that has it waits for the row's holder.
+    /// The first place in the line for a row or key. The session that has it waits for the holder.
     /// An early release of row locks would hand the row over here.
-    Row(RowId),
-    /// A turn of another instance's session at a row. It is granted to nobody. Sessions that let
-    /// the other pass are let go when it is over.
-    Turn(RowId),
+    Place(Place),
+    /// A turn of another instance's session at a row or key. It is granted to nobody. Sessions that
+    /// let the other pass are let go when it is over.
+    Turn(Place),
     Table(ObjectId),
     Name(NameClass, u64, u64),
     /// A table or name as all instances lock it. It is granted to nobody here. A waiter is let go
@@ -55,7 +56,7 @@ impl Resource {
     /// The two letters of `v$lock`.
     pub fn kind(&self) -> &'static str {
         match self {
-            Resource::Txn(_) | Resource::Row(_) | Resource::Turn(_) => "TX",
+            Resource::Txn(_) | Resource::Place(_) | Resource::Turn(_) => "TX",
             Resource::Table(_) => "TM",
             Resource::Name(NameClass::Dictionary, ..) => "RC",
             Resource::Name(NameClass::Advisory, ..) => "UL",
@@ -67,7 +68,7 @@ impl Resource {
     pub fn ids(&self) -> (u64, u64) {
         match *self {
             Resource::Txn(txn) => (txn.0, 0),
-            Resource::Row(rid) | Resource::Turn(rid) => (0, rid.0),
+            Resource::Place(place) | Resource::Turn(place) => place.ids(),
             Resource::Table(object) => (u64::from(object.0), 0),
             Resource::Name(_, a, b) => (a, b),
             Resource::Global(g) => local(g).map_or((0, 0), |r| r.ids()),
@@ -79,8 +80,8 @@ impl std::fmt::Display for Resource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Resource::Txn(txn) => write!(f, "transaction {txn:?}"),
-            Resource::Row(rid) => write!(f, "row {rid:?}"),
-            Resource::Turn(rid) => write!(f, "another instance's turn at row {rid:?}"),
+            Resource::Place(place) => write!(f, "{place}"),
+            Resource::Turn(place) => write!(f, "another instance's turn at {place}"),
             Resource::Table(object) => write!(f, "relation {}", object.0),
             Resource::Name(NameClass::Dictionary, a, b) => {
                 write!(f, "dictionary entry {a:x}.{b:x}")
@@ -130,10 +131,10 @@ impl Holder {
 /// What a session wants that waits for a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
-    pub row: RowId,
-    /// What the clock showed before the session looked at the row.
+    pub place: Place,
+    /// What the clock showed before the session looked at what it wants.
     pub looked: Scn,
-    /// Since when the session has wanted the row.
+    /// Since when the session has wanted it.
     pub since: Instant,
 }
 
@@ -250,7 +251,7 @@ impl LockTable {
         self.waiting.insert(locker, r);
     }
 
-    /// Since when the first holder has the lock, or has wanted it if it is a row.
+    /// Since when the first holder has the lock, or has wanted it if it is a place in line.
     pub(crate) fn held_since(&self, r: Resource) -> Option<Instant> {
         self.locks.get(&r)?.holders.first().map(|h| h.since)
     }
@@ -391,7 +392,7 @@ impl LockTable {
             self.waiting.remove(&q.locker);
             wake.push(q.locker);
             let since = match r {
-                Resource::Row(_) => q.since,
+                Resource::Place(_) => q.since,
                 _ => seam::now(),
             };
             grant(lock, q.locker, (q.mode, q.level), since);

@@ -1,6 +1,6 @@
-//! Enqueues of this instance: waiting for transactions, rows, tables and names, with deadlines,
-//! cancellation and deadlock detection. The queues of rows are here, those of tables and names in
-//! [`crate::global_enqueues`].
+//! Enqueues of this instance: waiting for transactions, rows, keys, tables and names, with
+//! deadlines, cancellation and deadlock detection. The lines at rows and keys are here, the queues of
+//! tables and names in [`crate::global_enqueues`].
 //!
 //! **Owns** the lock table ([`locks`]) under one latch, and per session a few *fast slots* for the
 //! weak table locks `AS`, `SS` and `SX`, of which nearly every statement takes one and which never
@@ -141,8 +141,9 @@ pub(crate) struct Enqueues {
     /// The number of sessions that wait for a transaction's end. If it is zero, an end takes no
     /// latch.
     txn_waiters: AtomicUsize,
-    /// The number of sessions at the head of a row's queue.
+    /// The numbers of sessions at the head of a row's line and of a key's.
     row_places: AtomicUsize,
+    key_places: AtomicUsize,
     /// Looks for circles over other instances. Set when there may be some.
     suspicion: OnceLock<Suspicion>,
 }
@@ -162,6 +163,7 @@ impl Enqueues {
             strong: (0..STRONG).map(|_| AtomicU32::new(0)).collect(),
             txn_waiters: AtomicUsize::new(0),
             row_places: AtomicUsize::new(0),
+            key_places: AtomicUsize::new(0),
             suspicion: OnceLock::new(),
         }
     }
@@ -576,7 +578,7 @@ fn event(r: &Resource, mode: LockMode) -> (Event, [u64; 3]) {
     let name_mode = u64::from(kind[0]) << 24 | u64::from(kind[1]) << 16 | mode.of_the_field();
     let (id1, id2) = r.ids();
     let event = match r {
-        Resource::Txn(_) | Resource::Row(_) | Resource::Turn(_) => Event::EnqTx,
+        Resource::Txn(_) | Resource::Place(_) | Resource::Turn(_) => Event::EnqTx,
         Resource::Table(_) => Event::EnqTm,
         Resource::Name(NameClass::Dictionary, ..) => Event::RowCacheLock,
         Resource::Name(NameClass::Advisory, ..) => Event::EnqUl,

@@ -2,6 +2,7 @@
 //! strong lockers.
 
 use super::*;
+use crate::Place;
 use block::{InstanceId, RowId, Scn};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -185,15 +186,21 @@ fn rows_in_opposite_orders_have_one_victim() {
                 s.spawn(move || {
                     let (me, other) = (&lockers[i], 1 - i);
                     let txn = |i: usize| TxnId::new(InstanceId(1), 10 + i as u64);
-                    let row = Resource::Row(RowId(100 + other as u64));
+                    let place = Place::Row(RowId(100 + other as u64));
                     let want = Want {
-                        row: RowId(100 + other as u64),
+                        place,
                         looked: Scn::ZERO,
                         since: Instant::now(),
                     };
                     barrier.wait();
-                    e.lock(me, row, LockMode::X, Level::Transaction, LockWait::Forever)
-                        .unwrap();
+                    e.lock(
+                        me,
+                        Resource::Place(place),
+                        LockMode::X,
+                        Level::Transaction,
+                        LockWait::Forever,
+                    )
+                    .unwrap();
                     let active = || !ended[other].load(Ordering::SeqCst);
                     let got = e.wait_for_txn(
                         me,

@@ -1,6 +1,7 @@
 //! Four sessions of one instance, or of each of two, keep a row or a unique key by turns, and one
 //! of another instance wants it: what that one gets of its share, and how long it waits at most. A
-//! key is kept by a row that is put and rolled back.
+//! key is kept by a row that is put and rolled back: by a plain insert, by one that puts its row
+//! unless the key is taken, or in bulk, whichever a session is for.
 //!
 //! A case says where the one is, whose sessions change other rows of the row's block meanwhile, and
 //! who masters the block. How fast the network and the disk are is drawn from a seed.
@@ -14,7 +15,9 @@
 use super::node;
 use super::shared::{Shared, Stage, pause};
 use crate::common::{self, Quiet, Rng, row};
-use engine::{Affinity, Config, Engine, Isolation, LockOutcome, LockWait, RowLock, TableDef};
+use engine::{
+    Affinity, Bulk, Config, Engine, Isolation, LockOutcome, LockWait, RowLock, TableDef, Upsert,
+};
 use seam::sim;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -76,12 +79,15 @@ impl Case {
 pub struct Seen {
     /// What the one got of its share of all changes of the row.
     pub share: f64,
+    /// The longest wait of the one.
     pub longest: Duration,
+    /// The longest wait of one of the many.
+    pub longest_of_many: Duration,
 }
 
 impl Seen {
     pub fn is_fair(&self) -> bool {
-        self.share >= 0.5 && self.longest < Duration::from_secs(1)
+        self.share >= 0.5 && self.longest.max(self.longest_of_many) < Duration::from_secs(1)
     }
 }
 
@@ -91,7 +97,8 @@ struct World {
     case: Case,
     /// Changes of the row by all, and by the one.
     changes: [AtomicU64; 2],
-    longest: Mutex<Duration>,
+    /// The longest waits of the many and of the one.
+    longest: Mutex<[Duration; 2]>,
     met: AtomicUsize,
     done: AtomicUsize,
 }
@@ -125,14 +132,18 @@ pub fn run(seed: u64, case: Case) -> Seen {
         pause(Duration::from_millis(5));
     }
     let [all, lone] = [0, 1].map(|k: usize| world.changes[k].load(SeqCst) as f64);
-    let longest = *world.longest.lock().expect("no session panics here");
+    let [longest_of_many, longest] = *world.longest.lock().expect("no session panics here");
     let sessions: usize = (1..=case.instances).map(|i| case.sessions(i)).sum();
     let share = lone * sessions as f64 / all;
     eprintln!(
         "seed {seed}, {case:?}: the one got {share:.2} of its share of {all} changes, and waited \
-         {longest:?} at most"
+         {longest:?} at most, one of the many {longest_of_many:?}"
     );
-    Seen { share, longest }
+    Seen {
+        share,
+        longest,
+        longest_of_many,
+    }
 }
 
 fn live(world: &Arc<World>, instance: u16) {
@@ -165,21 +176,22 @@ fn live(world: &Arc<World>, instance: u16) {
     let until = seam::now() + SPAN;
     let is_lone = instance == world.case.lone;
     let mut sessions = Vec::new();
-    for _ in 0..world.case.sessions(instance) {
+    for n in 0..world.case.sessions(instance) {
         let (world, engine) = (world.clone(), engine.clone());
         sessions.push(seam::thread::spawn(move || {
             while seam::now() < until {
                 let kept = (!is_lone).then_some(KEPT);
                 let waited = match world.case.key {
-                    true => put(&world, &engine, kept),
+                    true => put(&world, &engine, n, kept),
                     false => change(&world, &engine, WANTED, kept),
                 };
                 world.changes[0].fetch_add(1, SeqCst);
                 if is_lone {
                     world.changes[1].fetch_add(1, SeqCst);
-                    let mut longest = world.longest.lock().expect("no session panics here");
-                    *longest = waited.max(*longest);
                 }
+                let mut longest = world.longest.lock().expect("no session panics here");
+                let longest = &mut longest[usize::from(is_lone)];
+                *longest = waited.max(*longest);
             }
         }));
     }
@@ -235,12 +247,23 @@ fn change(world: &World, engine: &Arc<Engine>, id: i64, keep: Option<Duration>) 
 
 /// Puts a row with the key, keeps it for a while, and rolls back. Returns how long it took to get
 /// the key.
-fn put(world: &World, engine: &Arc<Engine>, keep: Option<Duration>) -> Duration {
+fn put(world: &World, engine: &Arc<Engine>, n: usize, keep: Option<Duration>) -> Duration {
     let mut s = engine.session().expect("a session");
     let began = seam::now();
     s.begin(Isolation::ReadCommitted).expect("it begins");
-    s.insert(&world.table, &row(KEY, 0, "x"))
-        .expect("nobody commits the key");
+    let (t, new) = (&world.table, row(KEY, 0, "x"));
+    let done = match n % MANY {
+        1 => s.insert_unless(t, &new, &[0]).map(|put| {
+            assert!(matches!(put, Upsert::Inserted(_)));
+        }),
+        2 => {
+            let mut bulk = Bulk::new(t);
+            s.insert_bulk(t, &mut bulk, &new, 1)
+                .and_then(|()| s.finish_bulk(t, &mut bulk))
+        }
+        _ => s.insert(t, &new).map(|_| ()),
+    };
+    done.expect("nobody commits the key");
     let waited = seam::elapsed(began);
     s.end_statement();
     if let Some(time) = keep {

@@ -5,6 +5,7 @@ use super::*;
 use crate::cluster::deadlock::{MAX_PATH, Passing};
 use crate::global_enqueues::PICTURE;
 use crate::local_enqueues::LockerId;
+use block::ObjectId;
 use fusion::RequestId;
 use fusion::ges::{Against, Message, Mode};
 use wire::{Codec, fuzz};
@@ -96,14 +97,14 @@ fn one_of_each() -> Vec<TxnMessage<'static>> {
         TxnMessage::TxnWait {
             txn,
             looked: Scn(4),
-            row: RowId(7),
+            place: Place::of_key(ObjectId(7), b"k"),
             waited_us: 8,
         },
         TxnMessage::TxnEnded {
             txn,
             answer: Answer::Aborted,
             cost,
-            turns: vec![RowId(7)].into(),
+            turns: vec![Place::Row(RowId(7))].into(),
         },
         TxnMessage::Heartbeat,
         TxnMessage::Walk {
@@ -151,7 +152,9 @@ fn one_of_each() -> Vec<TxnMessage<'static>> {
             cost,
             turns: vec![].into(),
         },
-        TxnMessage::TurnOver { row: RowId(7) },
+        TxnMessage::TurnOver {
+            place: Place::Row(RowId(7)),
+        },
         TxnMessage::LetPass {
             locker: LockerId(7),
             serial: 4,
