@@ -85,6 +85,7 @@ impl CopyIn {
         let planner = Planner {
             dict: &dict,
             params: &params,
+            items: &[],
         };
         let mut defaults = Vec::new();
         for (at, c) in table.columns.iter().enumerate() {

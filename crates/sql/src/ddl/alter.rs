@@ -313,6 +313,7 @@ fn fill_column(core: &mut Core, table: &mut Table, at: usize) -> Result<()> {
     let planner = Planner {
         dict: &dict,
         params: &params,
+        items: &[],
     };
     let c = &table.columns[at];
     let default = planner.default(c)?;

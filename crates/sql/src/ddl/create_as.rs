@@ -2,13 +2,13 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{self, CreateTable, Query, TableObject};
+use sqlparser::ast::{self, CreateTable, Query, SetExpr, TableObject};
 
 use super::table;
 use crate::api::{ColumnDesc, Tag};
 use crate::bind::names;
 use crate::error::{Error, Result};
-use crate::exec::dml;
+use crate::exec::{dml, with};
 use crate::parse::create_as::is_without_data;
 use crate::parse::{self, Command};
 use crate::session::{Core, Keep, Kind};
@@ -41,12 +41,18 @@ pub fn create(core: &mut Core, c: &CreateTable, query: &Query) -> Result<Tag> {
     if is_without_data(c) {
         return Ok(Tag::Plain("CREATE TABLE AS"));
     }
-    let (Kind::Insert(plan), ..) = core.analyse_part(&insertion(c, query)?)? else {
-        return Err(Error::internal("an INSERT that is none"));
+    let (kind, ..) = core.analyse_part(&insertion(c, query)?)?;
+    let rows = match kind {
+        Kind::Insert(plan) => {
+            let snapshot = core.engine.snapshot()?;
+            let rows = dml::insert(&plan, core, &[], snapshot, &mut Keep::default())?;
+            core.database.changes.add(plan.table.oid, rows);
+            rows
+        }
+        // Its WITH has parts that write.
+        Kind::With(plan) => with::run(&plan, core, &[], &mut Keep::default())?,
+        _ => return Err(Error::internal("an INSERT that is none")),
     };
-    let snapshot = core.engine.snapshot()?;
-    let rows = dml::insert(&plan, core, &[], snapshot, &mut Keep::default())?;
-    core.database.changes.add(plan.table.oid, rows);
     Ok(Tag::Rows("SELECT", rows))
 }
 
@@ -94,6 +100,12 @@ fn insertion(c: &CreateTable, query: &Query) -> Result<ast::Statement> {
         return Err(Error::internal("an INSERT that is none"));
     };
     insert.table = TableObject::TableName(c.name.clone());
+    let mut query = query.clone();
+    let with = query.with.take();
     insert.source = Some(Box::new(query.clone()));
-    Ok(ast::Statement::Insert(insert))
+    // WITH stands before the INSERT: there its parts may write.
+    query.body = Box::new(SetExpr::Insert(ast::Statement::Insert(insert)));
+    (query.with, query.order_by, query.limit_clause, query.fetch) = (with, None, None, None);
+    query.locks.clear();
+    Ok(ast::Statement::Query(Box::new(query)))
 }

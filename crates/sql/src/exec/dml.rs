@@ -223,7 +223,7 @@ pub fn update(
     let columns = &def.columns;
     let mut cursor = TableCursor::to_change(core.take_row_buffer());
     let env = Env { row: &[], params };
-    cursor.open_to_change(&plan.access, core, &mut snapshot, &env)?;
+    open_to_change(&mut cursor, &plan.access, core, &mut snapshot, &env)?;
     let lock_as = def.lock_of_update(plan.set.iter().map(|(column, _)| *column));
     let mut spare = core.take_spare();
     let mut newest = Vec::new();
@@ -264,6 +264,21 @@ pub fn update(
     core.put_spare(spare);
     core.put_row_buffer(cursor.into_buffer());
     Ok(count)
+}
+
+/// Places a cursor of rows to be changed. All parts of a statement have one snapshot, so that none of
+/// them may take another.
+fn open_to_change(
+    cursor: &mut TableCursor,
+    access: &TableAccess,
+    core: &mut Core,
+    snapshot: &mut Snapshot,
+    env: &Env<'_>,
+) -> Result<()> {
+    match core.with.is_some() {
+        true => cursor.open(access, core, snapshot, env),
+        false => cursor.open_to_change(access, core, snapshot, env),
+    }
 }
 
 /// Locks a row that changed under us; false if it is gone.
@@ -328,7 +343,7 @@ pub fn delete(
     let columns = &def.columns;
     let mut cursor = TableCursor::to_change(core.take_row_buffer());
     let env = Env { row: &[], params };
-    cursor.open_to_change(&plan.access, core, &mut snapshot, &env)?;
+    open_to_change(&mut cursor, &plan.access, core, &mut snapshot, &env)?;
     let mut spare = core.take_spare();
     let mut newest = Vec::new();
     let mut count = 0;

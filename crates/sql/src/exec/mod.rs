@@ -11,3 +11,4 @@ pub mod sort;
 pub mod source;
 pub mod supply;
 mod upsert;
+pub mod with;

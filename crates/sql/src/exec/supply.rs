@@ -67,13 +67,14 @@ pub fn restarted(
     ))
 }
 
-/// `None`: a row has changed since the snapshot.
-fn attempt(
+/// Writes once, with this snapshot; returns how many rows it changed. `None`: a row has changed
+/// since the snapshot.
+pub fn attempt(
     plan: &SuppliedWrite,
     core: &mut Core,
     params: &[Datum],
     snapshot: &Snapshot,
-    kept: &mut Spool,
+    kept: &mut dyn RowSink,
 ) -> Result<Option<u64>> {
     let (mut count, mut stored) = (0, Vec::new());
     let flow = query::Run::start(&plan.query, core, params, *snapshot)?.each(
@@ -111,7 +112,7 @@ fn change(
     rid: RowId,
     stored: &[u8],
     given: &[DatumRef<'_>],
-    kept: &mut Spool,
+    kept: &mut dyn RowSink,
 ) -> Result<WriteOutcome> {
     let table = &plan.table;
     let def = table.engine();

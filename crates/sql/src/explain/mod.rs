@@ -16,7 +16,11 @@ use crate::exec::profile::{Mark, Profile, StepKey, Took};
 use crate::expr::Expr;
 use crate::parse::Utility;
 use crate::pgtype::{IoSettings, text_out};
-use crate::plan::{InsertSource, Path, SelectPlan, Source, TableAccess};
+use crate::plan::with::Part;
+use crate::plan::{
+    DeletePlan, InsertPlan, InsertSource, Path, SelectPlan, Source, SuppliedWrite, TableAccess,
+    UpdatePlan,
+};
 use crate::session::{Core, Kind, Portal, SqlSession, Statement};
 use crate::types::SqlType;
 
@@ -146,36 +150,65 @@ impl Lines<'_> {
     fn statement(&mut self, statement: &Statement, core: &mut Core) -> Result<()> {
         match &statement.kind {
             Kind::Select(plan) => self.select(plan, 0, true),
-            Kind::Insert(plan) => {
-                self.write("Insert", &plan.table);
-                match &plan.source {
-                    InsertSource::Rows(rows) => {
-                        self.step(1, format!("Values  (rows={})", rows.len()));
-                    }
-                    InsertSource::Query(q, _) => self.select(q, 1, false),
-                    InsertSource::Fed(q, _) => self.tree(q, 1, core)?,
+            Kind::Insert(plan) => self.insert(plan, 0, core)?,
+            Kind::Update(plan) => self.update(plan, 0),
+            Kind::Delete(plan) => self.delete(plan, 0),
+            Kind::Supplied(plan) => self.supplied(plan, 0, core)?,
+            Kind::Tree(plan) => self.tree(plan, 0, core)?,
+            Kind::With(plan) => {
+                self.part(&plan.main, 0, core)?;
+                for item in &plan.items {
+                    self.note(0, format!("CTE {}", item.name));
+                    self.part(&item.part, 1, core)?;
                 }
             }
-            Kind::Update(plan) => {
-                self.write("Update", &plan.access.table);
-                self.access(&plan.access, 1);
-            }
-            Kind::Delete(plan) => {
-                self.write("Delete", &plan.access.table);
-                self.access(&plan.access, 1);
-            }
-            Kind::Supplied(plan) => {
-                let verb = match plan.set {
-                    Some(_) => "Update",
-                    None => "Delete",
-                };
-                self.write(verb, &plan.table);
-                self.tree(&plan.query, 1, core)?;
-            }
-            Kind::Tree(plan) => self.tree(plan, 0, core)?,
             kind @ (Kind::Empty | Kind::Utility(_) | Kind::Ddl(_)) => return Err(no_plan(kind)),
         }
         Ok(())
+    }
+
+    /// A part of a statement whose WITH writes.
+    fn part(&mut self, part: &Part, depth: usize, core: &mut Core) -> Result<()> {
+        match part {
+            Part::Query(plan) => self.tree(plan, depth, core)?,
+            Part::Insert(plan) => self.insert(plan, depth, core)?,
+            Part::Update(plan) => self.update(plan, depth),
+            Part::Delete(plan) => self.delete(plan, depth),
+            Part::Supplied(plan) => self.supplied(plan, depth, core)?,
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, plan: &InsertPlan, depth: usize, core: &mut Core) -> Result<()> {
+        self.write("Insert", &plan.table, depth);
+        let below = depth + 1;
+        match &plan.source {
+            InsertSource::Rows(rows) => {
+                self.step(below, format!("Values  (rows={})", rows.len()));
+            }
+            InsertSource::Query(q, _) => self.select(q, below, false),
+            InsertSource::Fed(q, _) => self.tree(q, below, core)?,
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, plan: &UpdatePlan, depth: usize) {
+        self.write("Update", &plan.access.table, depth);
+        self.access(&plan.access, depth + 1);
+    }
+
+    fn delete(&mut self, plan: &DeletePlan, depth: usize) {
+        self.write("Delete", &plan.access.table, depth);
+        self.access(&plan.access, depth + 1);
+    }
+
+    fn supplied(&mut self, plan: &SuppliedWrite, depth: usize, core: &mut Core) -> Result<()> {
+        let verb = match plan.set {
+            Some(_) => "Update",
+            None => "Delete",
+        };
+        self.write(verb, &plan.table, depth);
+        self.tree(&plan.query, depth + 1, core)
     }
 
     /// A step of the plan at its depth: the first bare, the others behind an arrow.
@@ -206,9 +239,12 @@ impl Lines<'_> {
             .unwrap_or_default()
     }
 
-    fn write(&mut self, verb: &str, table: &Table) {
-        let text = format!("{verb} on {}{}", table.name, self.total());
-        self.step(0, text);
+    fn write(&mut self, verb: &str, table: &Table, depth: usize) {
+        let took = match depth {
+            0 => self.total(),
+            _ => String::new(),
+        };
+        self.step(depth, format!("{verb} on {}{took}", table.name));
     }
 
     /// What stands above the source of rows, whose depth is returned. `top`: its rows are those of the statement.

@@ -26,11 +26,27 @@ pub fn tables(statement: &Statement) -> Vec<(String, TableLock)> {
     } else if !matches!(statement, Statement::Query(_)) {
         return Vec::new();
     }
+    for name in targets_in_with(statement) {
+        add(name, TableLock::RowExclusive);
+    }
     let _ = ast::visit_relations(statement, |name| {
         add(name, TableLock::AccessShare);
         ControlFlow::<()>::Continue(())
     });
     tables
+}
+
+/// What the statements in a WITH write to.
+fn targets_in_with(statement: &Statement) -> Vec<&ObjectName> {
+    let Statement::Query(q) = statement else {
+        return Vec::new();
+    };
+    let items = q.with.iter().flat_map(|with| &with.cte_tables);
+    let written = items.filter_map(|cte| match &*cte.query.body {
+        SetExpr::Insert(s) | SetExpr::Update(s) | SetExpr::Delete(s) => target(s),
+        _ => None,
+    });
+    written.collect()
 }
 
 /// What an INSERT, UPDATE or DELETE writes to.
@@ -86,6 +102,10 @@ mod tests {
             &[("t", RowExclusive), ("a", AccessShare), ("w", AccessShare)],
         );
         is("insert into t (x) values (1)", &[("t", RowExclusive)]);
+        is(
+            "with w as (delete from a returning x) select * from w, b",
+            &[("a", RowExclusive), ("w", AccessShare), ("b", AccessShare)],
+        );
         is(
             "update t set x = a.x from a where a.k = t.k",
             &[("t", RowExclusive), ("a", AccessShare)],

@@ -16,6 +16,7 @@ use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::parse;
 use crate::plan::column_name;
+use crate::query::WithItem;
 use crate::types::SqlType;
 use crate::views;
 
@@ -36,11 +37,13 @@ pub fn write_out(query: &mut Query, dict: &Dict) -> Result<()> {
 pub fn from_names(
     from: &[TableWithJoins],
     with: Option<&ast::With>,
+    items: &[WithItem],
     dict: &Dict,
 ) -> Result<Option<Vec<String>>> {
+    let items = items.iter().map(|i| (i.name.clone(), i.column_names()));
     let mut names = Names {
         dict,
-        ctes: Vec::new(),
+        ctes: vec![items.collect()],
     };
     names.enter_with(with);
     let columns = names.of_from(from)?;

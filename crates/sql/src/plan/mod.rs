@@ -18,6 +18,7 @@ mod output;
 pub mod path;
 pub mod select;
 pub mod supply;
+pub mod with;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ use crate::api::ColumnDesc;
 use crate::bind::{ParamTypes, Typed};
 use crate::dict::{Dict, Table};
 use crate::expr::Expr;
+use crate::query::WithItem;
 
 pub use aggregate::{AggFunc, Aggregate, finds_call};
 pub use dml::{DeletePlan, RowRules, UpdatePlan};
@@ -54,6 +56,8 @@ pub struct TableAccess {
 pub struct Planner<'p> {
     pub dict: &'p Dict,
     pub params: &'p ParamTypes,
+    /// Items of the statement's WITH that are in sight. What names one is no direct plan.
+    pub items: &'p [WithItem],
 }
 
 /// Columns of a result with the expressions that make them.

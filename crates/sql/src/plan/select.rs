@@ -81,6 +81,7 @@ impl Planner<'_> {
     pub fn query(&self, q: &Query) -> Result<(SelectPlan, Output)> {
         check_lockable(q)?;
         if q.with.is_some()
+            || !self.items.is_empty()
             || q.fetch.is_some()
             || q.for_clause.is_some()
             || !q.pipe_operators.is_empty()

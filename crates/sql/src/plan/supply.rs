@@ -45,6 +45,16 @@ pub struct SuppliedWrite {
     pub returning: Option<Vec<Expr>>,
 }
 
+impl SuppliedWrite {
+    /// The command's name, as in its tag.
+    pub fn command(&self) -> &'static str {
+        match self.set {
+            Some(_) => "UPDATE",
+            None => "DELETE",
+        }
+    }
+}
+
 /// The query as it is put together.
 struct Supply<'a> {
     table: Arc<Table>,
@@ -160,7 +170,7 @@ impl Planner<'_> {
         selection: Option<&'a ast::Expr>,
     ) -> Result<Supply<'a>> {
         let (table, alias) = self.written_table(target)?;
-        let beside = super::merged::from_names(&from, with.as_ref(), self.dict)?;
+        let beside = super::merged::from_names(&from, with.as_ref(), self.items, self.dict)?;
         Ok(Supply {
             scope: Scope::of_table(&table, &alias),
             table,

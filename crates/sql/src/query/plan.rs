@@ -223,6 +223,8 @@ pub struct ViewScan {
 pub struct SharedScan {
     /// Number of the WITH query.
     pub number: usize,
+    /// Set if it is one of the statement's, which are numbered on their own: [`crate::exec::with`].
+    pub of_statement: bool,
     pub name: String,
     pub alias: String,
     /// Column of its output, and where the value goes.

@@ -13,6 +13,7 @@ use crate::database::{Database, Publication};
 use crate::dict::{Change, Dict, Table};
 use crate::error::{Error, Result};
 use crate::exec::profile::Profile;
+use crate::exec::with::WithRun;
 use crate::pgtype::IoSettings;
 use crate::prepared::Prepared;
 
@@ -59,6 +60,8 @@ pub struct Core {
     pub profile: Option<Box<Profile>>,
     /// What the running statement's subqueries have come to.
     pub running: crate::query::run::Running,
+    /// What the items of the running statement's WITH have come to, if it has parts that write.
+    pub with: Option<Box<WithRun>>,
     /// While a suspended portal goes on: what keeps its snapshot, since the session no longer does.
     pub held: Option<engine::HeldSnapshot>,
     spare: Vec<DatumRef<'static>>,
@@ -102,6 +105,7 @@ impl Core {
             shown_since: 0,
             profile: None,
             running: Default::default(),
+            with: None,
             held: None,
             spare: Vec::new(),
             row_buffer: Vec::new(),

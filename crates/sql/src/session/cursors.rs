@@ -273,6 +273,10 @@ impl SqlSession {
         let locks = match &statement.kind {
             super::Kind::Select(plan) => !plan.locks.is_empty(),
             super::Kind::Tree(plan) => plan.locks_rows(),
+            super::Kind::With(plan) if plan.main.target().is_none() => {
+                let what = "DECLARE CURSOR must not contain data-modifying statements in WITH";
+                return Err(Error::new("0A000", what));
+            }
             _ => return Err(Error::new("42601", "a cursor is for SELECT or VALUES only")),
         };
         if locks {

@@ -1,4 +1,5 @@
-//! Which lane a statement goes to: the direct one, or else the tree lane.
+//! Which lane a statement goes to: the direct one, or else the tree lane; and the parts of a
+//! statement whose WITH writes, each of which goes to one of them.
 
 use std::sync::Arc;
 
@@ -8,10 +9,12 @@ use super::Core;
 use super::statement::{Kind, Tables};
 use crate::api::ColumnDesc;
 use crate::bind::ParamTypes;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
 use crate::plan::supply::{self, Feed};
+use crate::plan::with::{Item, Part, WithPlan};
 use crate::plan::{InsertSource, Output, Planner, SelectPlan, SuppliedWrite, merged};
+use crate::query::{self, Reader, WithItem};
 
 pub(crate) type Planned = (Kind, Option<Vec<ColumnDesc>>, Tables);
 
@@ -22,18 +25,90 @@ pub(crate) fn plan_alone(core: &Core, statement: ast::Statement) -> Result<Plann
 
 pub(crate) fn plan_sql(
     core: &Core,
+    mut statement: ast::Statement,
+    params: &ParamTypes,
+) -> Result<Planned> {
+    if let ast::Statement::Query(q) = &mut statement
+        && let Some(with) = q
+            .with
+            .take_if(|with| with.cte_tables.iter().any(query::writes))
+    {
+        return plan_with(core, statement, &with, params);
+    }
+    plan_part(core, statement, params, &[])
+}
+
+/// Plans a statement whose WITH, taken off it, has parts that write.
+fn plan_with(
+    core: &Core,
+    statement: ast::Statement,
+    with: &ast::With,
+    params: &ParamTypes,
+) -> Result<Planned> {
+    let mut known: Vec<WithItem> = Vec::new();
+    let (mut items, mut others) = (Vec::new(), Vec::new());
+    for cte in query::items_in_order(with)? {
+        let (part, item) = if query::writes(cte) {
+            let write = ast::Statement::Query(cte.query.clone());
+            let (kind, columns, tables) = plan_part(core, write, params, &known)?;
+            others.push(tables);
+            (part_of(kind)?, WithItem::new(cte, columns.as_deref())?)
+        } else {
+            let plan = query::plan_item(core, cte, with.recursive, params, &known)?;
+            let item = WithItem::new(cte, Some(&plan.columns))?;
+            others.push(plan.tables.clone());
+            (Part::Query(Arc::new(plan)), item)
+        };
+        let name = item.name.clone();
+        items.push(Item { name, part });
+        known.push(item);
+    }
+    let (kind, columns, mut tables) = match statement {
+        ast::Statement::Query(q) if supply::write_after_with(&q).is_none() => {
+            undirected(core, &q, params, &known)?
+        }
+        statement => plan_part(core, statement, params, &known)?,
+    };
+    let main = part_of(kind)?;
+    others
+        .iter()
+        .for_each(|other| add_tables(other, &mut tables));
+    let plan = WithPlan { items, main };
+    Ok((Kind::With(Arc::new(plan)), columns, tables))
+}
+
+/// The plan of a part of a statement.
+fn part_of(kind: Kind) -> Result<Part> {
+    Ok(match kind {
+        Kind::Tree(plan) => Part::Query(plan),
+        Kind::Insert(plan) => Part::Insert(plan),
+        Kind::Update(plan) => Part::Update(plan),
+        Kind::Delete(plan) => Part::Delete(plan),
+        Kind::Supplied(plan) => Part::Supplied(plan),
+        Kind::Ddl(statement) => {
+            return Err(Error::unsupported(format!("{statement} with WITH")));
+        }
+        _ => return Err(Error::internal("a part of a statement that is none")),
+    })
+}
+
+/// Plans a statement; `items` are those of the WITH of the statement that it is a part of.
+fn plan_part(
+    core: &Core,
     statement: ast::Statement,
     params: &ParamTypes,
+    items: &[WithItem],
 ) -> Result<Planned> {
     let dict = core.dict();
     let planner = Planner {
         dict: &dict,
         params,
+        items,
     };
-    let feed = |q: &ast::Query| feed(core, q, params);
+    let feed = |q: &ast::Query| feed(core, q, params, items);
     let supplied = |(plan, output): (SuppliedWrite, Option<Output>)| {
         let mut tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
-        feed_tables(&plan.query, &mut tables);
+        add_tables(&plan.query.tables, &mut tables);
         (Kind::Supplied(Box::new(plan)), columns_of(output), tables)
     };
     let direct = |q: &ast::Query| {
@@ -43,7 +118,10 @@ pub(crate) fn plan_sql(
     };
     let (statement, with) = match &statement {
         ast::Statement::Query(q) => match supply::write_after_with(q) {
-            Some((write, with)) => (write.clone(), with),
+            Some((write, with)) => {
+                refuse_writes_in(with.as_ref())?;
+                (write.clone(), with)
+            }
             None => (statement, None),
         },
         _ => (statement, None),
@@ -57,7 +135,7 @@ pub(crate) fn plan_sql(
             }
             // What a grouping key decides is known to the tree lane only.
             Err(e) if supply::is_left_to_tree(&e) || e.sqlstate() == "42803" => {
-                undirected(core, &q, params)?
+                undirected(core, &q, params, items)?
             }
             Err(e) => return Err(e),
         },
@@ -66,7 +144,7 @@ pub(crate) fn plan_sql(
             let mut tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
             match &plan.source {
                 InsertSource::Query(select, _) => read_tables(select, &mut tables),
-                InsertSource::Fed(query, _) => feed_tables(query, &mut tables),
+                InsertSource::Fed(query, _) => add_tables(&query.tables, &mut tables),
                 InsertSource::Rows(_) => {}
             }
             (Kind::Insert(Box::new(plan)), columns_of(output), tables)
@@ -102,15 +180,25 @@ pub(crate) fn plan_sql(
 }
 
 /// A query that is no direct plan.
-fn undirected(core: &Core, q: &ast::Query, params: &ParamTypes) -> Result<Planned> {
-    let plan = crate::query::plan(core, q, params, false)?;
+fn undirected(
+    core: &Core,
+    q: &ast::Query,
+    params: &ParamTypes,
+    items: &[WithItem],
+) -> Result<Planned> {
+    let plan = query::plan(core, q, params, Reader::Client, items)?;
     let (columns, tables) = (plan.columns.clone(), plan.tables.clone());
     Ok((Kind::Tree(Arc::new(plan)), Some(columns), tables))
 }
 
 /// Plans a query whose rows feed another step.
-fn feed(core: &Core, q: &ast::Query, params: &ParamTypes) -> Result<(Feed, Vec<ColumnDesc>)> {
-    let plan = crate::query::plan(core, q, params, true)?;
+fn feed(
+    core: &Core,
+    q: &ast::Query,
+    params: &ParamTypes,
+    items: &[WithItem],
+) -> Result<(Feed, Vec<ColumnDesc>)> {
+    let plan = query::plan(core, q, params, Reader::Step, items)?;
     let columns = plan.columns.clone();
     Ok((Arc::new(plan), columns))
 }
@@ -131,14 +219,23 @@ fn read_tables(plan: &SelectPlan, tables: &mut Tables) {
     }
 }
 
-/// The same of a query that feeds another step. Whoever writes to a table has more already.
-fn feed_tables(feed: &Feed, tables: &mut Tables) {
-    for (t, lock) in &feed.tables {
+/// Adds the tables of another part of the statement, each with the stronger of its locks.
+fn add_tables(others: &Tables, tables: &mut Tables) {
+    for (t, lock) in others {
         match tables.iter_mut().find(|(known, _)| known.oid == t.oid) {
-            Some((_, held)) if *held == TableLock::AccessShare => *held = *lock,
+            Some((_, held)) if *lock > *held => *held = *lock,
             Some(_) => {}
             None => tables.push((t.clone(), *lock)),
         }
+    }
+}
+
+/// Refuses the WITH of a part of a statement that has parts that write itself.
+fn refuse_writes_in(with: Option<&ast::With>) -> Result<()> {
+    let mut items = with.iter().flat_map(|with| &with.cte_tables);
+    match items.find(|cte| query::writes(cte)) {
+        Some(cte) => Err(query::not_at_top(cte)),
+        None => Ok(()),
     }
 }
 

@@ -12,7 +12,8 @@ use crate::api::{Completion, RowSink, Tag};
 use crate::error::{Error, Result};
 use crate::exec::select::{SelectRun, run_point};
 use crate::exec::sort::Spool;
-use crate::exec::{dml, supply};
+use crate::exec::{dml, supply, with};
+use crate::plan::with::Part;
 use crate::plan::{InsertSource, SelectPlan};
 use crate::query;
 
@@ -141,21 +142,25 @@ impl SqlSession {
                     dml::delete(plan, core, params, snapshot, sink)
                 },
             ),
-            Kind::Supplied(plan) => {
-                let name = if plan.set.is_some() {
-                    "UPDATE"
-                } else {
-                    "DELETE"
-                };
-                self.write(
-                    portal,
-                    plan.returning.is_some(),
-                    max_rows,
-                    sink,
-                    |n| Tag::Rows(name, n),
-                    |core, params, sink| supply::write(plan, core, params, sink),
-                )
-            }
+            Kind::Supplied(plan) => self.write(
+                portal,
+                plan.returning.is_some(),
+                max_rows,
+                sink,
+                |n| Tag::Rows(plan.command(), n),
+                |core, params, sink| supply::write(plan, core, params, sink),
+            ),
+            Kind::With(plan) => self.write(
+                portal,
+                plan.main.returns_rows(),
+                max_rows,
+                sink,
+                |n| match plan.main {
+                    Part::Insert(_) => Tag::Insert(n),
+                    _ => Tag::Rows(plan.main.command(), n),
+                },
+                |core, params, sink| with::run(plan, core, params, sink),
+            ),
             Kind::Ddl(statement) => {
                 let ran = self.run_ddl(statement);
                 let tag = ran.map_err(|e| e.located(portal.statement.text()))?;
@@ -228,8 +233,12 @@ impl SqlSession {
         Ok(Completion::Complete(tag(count)))
     }
 
-    /// Counts the rows that a write has changed, for `abp0`. Its own table is the first.
+    /// Counts the rows that a write has changed, for `abp0`. Its own table is the first. A statement
+    /// of several writes has counted them.
     fn count_changes(&self, portal: &Portal, rows: u64) {
+        if let Kind::With(_) = portal.statement.kind {
+            return;
+        }
         if let Some((table, _)) = portal.statement.tables.first() {
             self.core.database.changes.add(table.oid, rows);
         }

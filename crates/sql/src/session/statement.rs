@@ -17,6 +17,7 @@ use crate::exec::sort::Rows;
 use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, Utility};
 use crate::pgtype;
+use crate::plan::with::WithPlan;
 use crate::plan::{DeletePlan, InsertPlan, SelectPlan, SuppliedWrite, UpdatePlan};
 use crate::types::SqlType;
 
@@ -73,6 +74,8 @@ pub(crate) enum Kind {
     Delete(Box<DeletePlan>),
     /// An UPDATE or DELETE of rows that a query of the tree lane finds.
     Supplied(Box<SuppliedWrite>),
+    /// A statement whose WITH has parts that write.
+    With(Arc<WithPlan>),
     Utility(Utility),
     Ddl(Box<ast::Statement>),
     /// A query of the tree lane.
@@ -105,7 +108,7 @@ impl Statement {
         match self.kind {
             Kind::Empty | Kind::Utility(_) => "utility",
             Kind::Ddl(_) => "definition",
-            Kind::Tree(_) | Kind::Supplied(_) => "tree",
+            Kind::Tree(_) | Kind::Supplied(_) | Kind::With(_) => "tree",
             _ => "direct",
         }
     }
@@ -117,8 +120,8 @@ impl Statement {
             Kind::Insert(_) => Some("INSERT"),
             Kind::Update(_) => Some("UPDATE"),
             Kind::Delete(_) => Some("DELETE"),
-            Kind::Supplied(plan) if plan.set.is_some() => Some("UPDATE"),
-            Kind::Supplied(_) => Some("DELETE"),
+            Kind::Supplied(plan) => Some(plan.command()),
+            Kind::With(plan) => Some(plan.main.command()),
             Kind::Select(plan) => locks(plan).then_some(LOCKS),
             Kind::Tree(plan) => plan.locks_rows().then_some(LOCKS),
             Kind::Ddl(statement) => crate::ddl::command(statement),
@@ -138,6 +141,7 @@ impl Statement {
                 | Kind::Tree(_)
                 | Kind::Insert(_)
                 | Kind::Supplied(_)
+                | Kind::With(_)
                 | Kind::Update(_)
                 | Kind::Delete(_)
                 | Kind::Utility(

@@ -212,7 +212,7 @@ fn rows_in_opposite_orders_have_one_victim() {
                     );
                     ended[i].store(true, Ordering::SeqCst);
                     e.let_go(txn(i), None);
-                    e.unlock(me, row, LockMode::X, Level::Transaction);
+                    e.unlock(me, Resource::Place(place), LockMode::X, Level::Transaction);
                     usize::from(matches!(got, Err(Error::Deadlock(_))))
                 })
             })

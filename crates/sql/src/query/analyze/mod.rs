@@ -36,9 +36,27 @@ use crate::parse::utility::TableLock;
 use crate::session::Core;
 use scope::{File, Scope};
 
-/// Plans a query. What it cannot express answers 0A000. `feeds`: what takes its rows gives literals
-/// without a type their types.
-pub fn plan(core: &Core, q: &ast::Query, params: &ParamTypes, feeds: bool) -> Result<Plan> {
+pub use with::{WithItem, items_in_order, not_at_top, plan_item, writes};
+
+/// Who takes a query's rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    Client,
+    /// Another step, which gives literals without a type their types.
+    Step,
+    /// The queries that name it as an item of the statement's WITH.
+    Queries,
+}
+
+/// Plans a query. What it cannot express answers 0A000. `items` are those of the statement's WITH
+/// that it may name.
+pub fn plan(
+    core: &Core,
+    q: &ast::Query,
+    params: &ParamTypes,
+    reader: Reader,
+    items: &[WithItem],
+) -> Result<Plan> {
     let dict = core.dict();
     let analyzer = Analyzer {
         dict: &dict,
@@ -50,9 +68,11 @@ pub fn plan(core: &Core, q: &ast::Query, params: &ParamTypes, feeds: bool) -> Re
     };
     let file = File::new(None);
     let outermost = Scope::new(None, &file);
-    let mut level = analyzer.query(q, &outermost, &with::Known::default())?;
-    if !feeds {
+    let mut level = analyzer.query(q, &outermost, &with::Known::of_statement(items))?;
+    if reader != Reader::Step {
         analyzer.settle(&mut level)?;
+    }
+    if reader == Reader::Client {
         analyzer.show_names(&mut level)?;
     }
     super::optimize::plan(core, analyzer, &file, level)

@@ -190,6 +190,8 @@ pub enum RelationKind {
     Row(Vec<(Register, Expr)>),
     Shared {
         number: usize,
+        /// As of [`crate::query::plan::SharedScan`].
+        of_statement: bool,
         name: String,
         columns: Vec<Register>,
         last_round: bool,

@@ -3,6 +3,8 @@
 
 use std::ops::ControlFlow;
 
+use block::value::Datum;
+use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
     self, CteAsMaterialized, SetExpr, SetOperator, SetQuantifier, TableAlias, Visit, Visitor,
 };
@@ -11,14 +13,19 @@ use super::from::rename;
 use super::recursion;
 use super::scope::{Column, Names, Scope};
 use super::tree::{From, Level, Output, Recursive, Relation, RelationKind, Shared};
-use super::{Analyzer, inner_file};
+use super::{Analyzer, Reader, inner_file};
+use crate::api::ColumnDesc;
+use crate::bind::ParamTypes;
 use crate::bind::Typed;
 use crate::bind::names;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
+use crate::parse::{self, Command};
+use crate::place::Place;
 use crate::query::optimize::uses::each_expr;
-use crate::query::plan::Register;
+use crate::query::plan::{Plan, Register};
+use crate::session::Core;
 
 /// WITH queries in sight.
 #[derive(Default)]
@@ -48,10 +55,34 @@ enum How {
         outputs: Vec<Output>,
         /// Named within its own recursive part.
         last_round: bool,
+        /// As of [`crate::query::plan::SharedScan`].
+        of_statement: bool,
     },
+    /// A write without RETURNING.
+    Rowless,
 }
 
 impl<'k> Known<'k> {
+    /// Those that every query of a statement sees.
+    pub fn of_statement(items: &[WithItem]) -> Known<'k> {
+        let query = |(number, item): (usize, &WithItem)| WithQuery {
+            name: item.name.clone(),
+            how: match &item.columns {
+                None => How::Rowless,
+                Some(columns) => How::Shared {
+                    number,
+                    outputs: columns.clone(),
+                    last_round: false,
+                    of_statement: true,
+                },
+            },
+        };
+        Known {
+            outer: None,
+            queries: items.iter().enumerate().map(query).collect(),
+        }
+    }
+
     pub fn inside(outer: &'k Known<'k>) -> Known<'k> {
         Known {
             outer: Some(outer),
@@ -95,19 +126,13 @@ impl Analyzer<'_> {
         for cte in recursion::in_order(with)? {
             let name = names::ident(&cte.alias.name);
             if known.queries.iter().any(|q| q.name == name) {
-                return Err(Error::new(
-                    "42712",
-                    format!("WITH query name \"{name}\" specified more than once"),
-                ));
+                return Err(twice(cte));
             }
             if cte.from.is_some() {
                 return Err(Error::unsupported("this form of WITH"));
             }
-            if matches!(
-                &*cte.query.body,
-                SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_)
-            ) {
-                return Err(Error::unsupported("a statement that writes in WITH"));
+            if writes(cte) {
+                return Err(not_at_top(cte));
             }
             let recursive = with.recursive && recursion::names_it(&cte.query, &name)?;
             let subqueries = self.subqueries.borrow().len();
@@ -139,6 +164,7 @@ impl Analyzer<'_> {
                         number,
                         outputs,
                         last_round: false,
+                        of_statement: false,
                     }
                 }
             };
@@ -182,6 +208,7 @@ impl Analyzer<'_> {
                 number,
                 outputs,
                 last_round,
+                of_statement,
             } => {
                 let registers = scope.file.registers(outputs.len());
                 let columns = outputs.iter().zip(&registers).map(|(o, r)| Column {
@@ -207,9 +234,17 @@ impl Analyzer<'_> {
                         name: query.name.clone(),
                         columns: registers,
                         last_round: *last_round,
+                        of_statement: *of_statement,
                     },
                 };
                 (From::Relation(relation), names)
+            }
+            How::Rowless => {
+                let message = format!(
+                    "WITH query \"{}\" does not have a RETURNING clause",
+                    query.name
+                );
+                return Err(Error::new("0A000", message));
             }
         };
         let own = TableAlias {
@@ -303,6 +338,7 @@ impl Analyzer<'_> {
                 number,
                 outputs: outputs.clone(),
                 last_round: true,
+                of_statement: false,
             },
         });
         let again = self.operand(right, &inside, &within)?;
@@ -388,6 +424,116 @@ fn renamed(outputs: &[Output], alias: &TableAlias, name: &str) -> Result<Vec<Out
         output.name = names::ident(&given.name);
     }
     Ok(outputs)
+}
+
+/// Whether an item of WITH writes.
+pub fn writes(cte: &ast::Cte) -> bool {
+    matches!(
+        &*cte.query.body,
+        SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_)
+    )
+}
+
+/// The refusal of a write in a WITH that is not the statement's own.
+pub fn not_at_top(cte: &ast::Cte) -> Error {
+    let message = "WITH clause containing a data-modifying statement must be at the top level";
+    Error::new("0A000", message).placed(Place::of_span(cte.alias.name.span))
+}
+
+/// An item of a statement's WITH, as the other parts of the statement see it.
+pub struct WithItem {
+    pub name: String,
+    /// `None`: a write without RETURNING.
+    columns: Option<Vec<Output>>,
+}
+
+impl WithItem {
+    /// An item with these columns, by the names that WITH gives them.
+    pub fn new(cte: &ast::Cte, columns: Option<&[ColumnDesc]>) -> Result<WithItem> {
+        let name = names::ident(&cte.alias.name);
+        let output = |c: &ColumnDesc| Output {
+            name: c.name.clone(),
+            value: Typed {
+                expr: Expr::Const(Datum::Null),
+                ty: c.ty,
+                typmod: c.typmod,
+            },
+            origin: (0, 0),
+        };
+        let outputs: Option<Vec<Output>> = columns.map(|c| c.iter().map(output).collect());
+        let columns = match outputs {
+            Some(outputs) => Some(renamed(&outputs, &cte.alias, &name)?),
+            None => None,
+        };
+        Ok(WithItem { name, columns })
+    }
+
+    pub fn column_names(&self) -> Option<Vec<String>> {
+        let columns = self.columns.as_ref()?;
+        Some(columns.iter().map(|c| c.name.clone()).collect())
+    }
+}
+
+/// The items of a statement's WITH, in the order in which they may name each other.
+pub fn items_in_order(with: &ast::With) -> Result<Vec<&ast::Cte>> {
+    let items = recursion::in_order(with)?;
+    for (at, cte) in items.iter().enumerate() {
+        let name = names::ident(&cte.alias.name);
+        if items[..at]
+            .iter()
+            .any(|other| names::ident(&other.alias.name) == name)
+        {
+            return Err(twice(cte));
+        }
+        if cte.from.is_some() {
+            return Err(Error::unsupported("this form of WITH"));
+        }
+        if writes(cte) && with.recursive && recursion::names_it(&cte.query, &name)? {
+            let message =
+                format!("recursive query \"{name}\" must not contain data-modifying statements");
+            let place = Place::of_span(cte.alias.name.span);
+            return Err(Error::new("42P19", message).placed(place));
+        }
+    }
+    Ok(items)
+}
+
+/// Plans an item of a statement's WITH that is a query.
+pub fn plan_item(
+    core: &Core,
+    cte: &ast::Cte,
+    recursive: bool,
+    params: &ParamTypes,
+    items: &[WithItem],
+) -> Result<Plan> {
+    let name = names::ident(&cte.alias.name);
+    if !(recursive && recursion::names_it(&cte.query, &name)?) {
+        return super::plan(core, &cte.query, params, Reader::Queries, items);
+    }
+    let mut query = every_row_of(&name)?;
+    query.with = Some(ast::With {
+        with_token: AttachedToken::empty(),
+        recursive,
+        cte_tables: vec![cte.clone()],
+    });
+    super::plan(core, &query, params, Reader::Queries, items)
+}
+
+/// `SELECT * FROM name`.
+fn every_row_of(name: &str) -> Result<ast::Query> {
+    let text = format!("SELECT * FROM {}", names::quote(name));
+    if let Command::Sql(statement) = parse::statement(&text)?
+        && let ast::Statement::Query(query) = *statement
+    {
+        return Ok(*query);
+    }
+    Err(Error::internal("a SELECT that is no query"))
+}
+
+fn twice(cte: &ast::Cte) -> Error {
+    let name = names::ident(&cte.alias.name);
+    let message = format!("WITH query name \"{name}\" specified more than once");
+    Error::new("42712", message).placed(Place::of_span(cte.alias.name.span))
 }
 
 /// How often a query names a relation.

@@ -108,6 +108,7 @@ impl Planner<'_> {
         let planner = direct::Planner {
             dict: self.dict,
             params: &params,
+            items: &[],
         };
         let stats = self.dict.stats(table.oid).map(|s| &**s);
         let known = Estimate { table, stats };
@@ -299,6 +300,7 @@ impl Planner<'_> {
                 name,
                 columns,
                 last_round,
+                of_statement,
             } => {
                 let scan = SharedScan {
                     number: *number,
@@ -306,6 +308,7 @@ impl Planner<'_> {
                     alias,
                     columns: places(columns),
                     last_round: *last_round,
+                    of_statement: *of_statement,
                 };
                 (Node::Shared(Arc::new(scan)), VIEW_ROWS, VIEW_ROWS)
             }

@@ -213,7 +213,10 @@ pub fn shared_of(item: &From, found: &mut HashSet<usize>) {
     match item {
         From::Relation(relation) => match &relation.kind {
             RelationKind::Shared {
-                number, last_round, ..
+                number,
+                last_round,
+                of_statement: false,
+                ..
             } => {
                 found.insert(match last_round {
                     // It changes from round to round.

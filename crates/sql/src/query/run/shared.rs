@@ -20,6 +20,7 @@ use super::store::{Cursor, RowStore, Values, assign, damaged};
 use super::tally::read_row;
 use super::{Frame, Operator, operator};
 use crate::error::{Error, Result};
+use crate::exec::with;
 use crate::query::plan::{Register, Shared, SharedScan, With};
 use crate::session::Core;
 
@@ -298,13 +299,14 @@ impl SharedScanRun {
 
     /// Puts the next of the rows so far into the registers.
     fn next_known(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool> {
-        let run = SharedRun::slot(core, self.plan.number)?;
-        let Some(rows) = &run.rows else {
-            return Ok(false);
-        };
-        let rows = match self.plan.last_round {
-            true => &rows.last,
-            false => &rows.all,
+        let number = self.plan.number;
+        let rows = match self.plan.of_statement {
+            true => with::rows(core, number)?,
+            false => match (&SharedRun::slot(core, number)?.rows, self.plan.last_round) {
+                (None, _) => return Ok(false),
+                (Some(rows), true) => &rows.last,
+                (Some(rows), false) => &rows.all,
+            },
         };
         let Some(row) = rows.next_bytes(&mut self.cursor)? else {
             return Ok(false);
@@ -334,7 +336,11 @@ impl Operator for SharedScanRun {
             if self.next_known(core, frame)? {
                 return Ok(true);
             }
-            if self.plan.last_round || !SharedRun::advance(core, self.plan.number)? {
+            let more = match self.plan.of_statement {
+                true => with::advance(core, self.plan.number)?,
+                false => !self.plan.last_round && SharedRun::advance(core, self.plan.number)?,
+            };
+            if !more {
                 return Ok(false);
             }
         }

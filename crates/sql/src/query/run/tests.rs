@@ -288,6 +288,7 @@ fn recursive(pairs: &[(i64, i64)], modulus: i64, distinct: bool) -> Arc<Shared> 
         .collect();
     let last = Node::Shared(Arc::new(SharedScan {
         number: 0,
+        of_statement: false,
         name: "r".to_string(),
         alias: "r".to_string(),
         columns: vec![(0, 1)],
@@ -328,6 +329,7 @@ fn read_of(shared: &Arc<Shared>, inputs: Vec<(Register, Register)>, into: Regist
     Node::With(Arc::new(With {
         input: Node::Shared(Arc::new(SharedScan {
             number: 0,
+            of_statement: false,
             name: shared.name.clone(),
             alias: shared.name.clone(),
             columns: vec![(0, into)],

@@ -1,0 +1,65 @@
+//! Plans of statements whose WITH has a part that writes. Each part, the main statement among them,
+//! is a plan of its own; those that read an item of WITH find its rows with the execution
+//! ([`crate::exec::with`]).
+
+use std::sync::Arc;
+
+use super::{DeletePlan, InsertPlan, SuppliedWrite, UpdatePlan};
+use crate::dict::Table;
+use crate::query;
+
+/// A statement and the items of its WITH, in the order in which they may read each other.
+pub struct WithPlan {
+    pub items: Vec<Item>,
+    pub main: Part,
+}
+
+/// An item of WITH.
+pub struct Item {
+    pub name: String,
+    pub part: Part,
+}
+
+/// A statement within a statement.
+pub enum Part {
+    Query(Arc<query::Plan>),
+    Insert(Box<InsertPlan>),
+    Update(Box<UpdatePlan>),
+    Delete(Box<DeletePlan>),
+    Supplied(Box<SuppliedWrite>),
+}
+
+impl Part {
+    /// The table that it writes to.
+    pub fn target(&self) -> Option<&Arc<Table>> {
+        match self {
+            Part::Query(_) => None,
+            Part::Insert(plan) => Some(&plan.table),
+            Part::Update(plan) => Some(&plan.access.table),
+            Part::Delete(plan) => Some(&plan.access.table),
+            Part::Supplied(plan) => Some(&plan.table),
+        }
+    }
+
+    /// The command's name, as in its tag.
+    pub fn command(&self) -> &'static str {
+        match self {
+            Part::Query(_) => "SELECT",
+            Part::Insert(_) => "INSERT",
+            Part::Update(_) => "UPDATE",
+            Part::Delete(_) => "DELETE",
+            Part::Supplied(plan) => plan.command(),
+        }
+    }
+
+    /// Whether it gives rows.
+    pub fn returns_rows(&self) -> bool {
+        match self {
+            Part::Query(_) => true,
+            Part::Insert(plan) => plan.returning.is_some(),
+            Part::Update(plan) => plan.returning.is_some(),
+            Part::Delete(plan) => plan.returning.is_some(),
+            Part::Supplied(plan) => plan.returning.is_some(),
+        }
+    }
+}
