@@ -2,6 +2,7 @@
 
 use block::value::Datum;
 
+use super::simplify::simplified;
 use super::{Binder, Typed};
 use crate::error::{Error, Result};
 use crate::expr::cast::{CastContext, castable};
@@ -257,6 +258,7 @@ pub fn promote(a: SqlType, b: SqlType) -> SqlType {
 /// Computes what needs no row, no parameter and no session. An error is left for the execution to meet: the row that
 /// would raise it may never come.
 pub fn fold(expr: Expr) -> Result<Expr> {
+    let expr = simplified(expr);
     if matches!(expr, Expr::Const(_)) || !expr.is_constant() {
         return Ok(expr);
     }

@@ -6,6 +6,7 @@ use sqlparser::ast::{self, BinaryOperator, UnaryOperator, Value};
 use super::catalog::{custom_operator, is_array};
 use super::coerce::{common_padding, fold, promote};
 use super::days::day_compared;
+use super::simplify::simplified;
 use super::{Binder, ScopeColumn, Typed, common_type, names, parts};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
@@ -42,7 +43,9 @@ impl Drop for Depth {
 impl Binder<'_> {
     pub fn expr(&self, e: &ast::Expr) -> Result<Typed> {
         let _depth = Depth::enter()?;
-        self.node(e).map_err(|error| error.in_expr(e))
+        let mut bound = self.node(e).map_err(|error| error.in_expr(e))?;
+        bound.expr = simplified(bound.expr);
+        Ok(bound)
     }
 
     fn node(&self, e: &ast::Expr) -> Result<Typed> {

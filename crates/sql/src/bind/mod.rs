@@ -12,6 +12,7 @@ pub mod names;
 pub mod parts;
 mod predicate;
 pub mod similar;
+mod simplify;
 
 use std::cell::RefCell;
 

@@ -10,7 +10,7 @@ use block::value::Datum;
 
 use super::estimate::Estimate;
 use super::keys::disjuncts;
-use super::path::conjuncts;
+use super::path::{ENTERED, ROW_ANYWHERE, Wish, conjuncts};
 use super::{Path, Planner, TableAccess};
 use crate::dict::Table;
 use crate::expr::Expr;
@@ -42,13 +42,16 @@ impl Planner<'_> {
                 let mut all = conjuncts(Some((**branch).clone()));
                 all.extend(others.iter().cloned());
                 all.extend(branches[..n].iter().map(|before| is_not_true(before)));
-                let (access, _) = self.access(table, offset, all, &[], false);
+                let (access, _) = self.access(table, offset, all, Wish::default());
                 (!matches!(access.path, Path::Full)).then_some(access)
             };
             branches.iter().enumerate().map(access).collect()
         };
         let found = (0..terms.len()).filter_map(of_term);
-        found.min_by(|a: &Vec<TableAccess>, b| cost(a).total_cmp(&cost(b)))
+        let best = found.min_by(|a: &Vec<TableAccess>, b| cost(a).total_cmp(&cost(b)))?;
+        let stats = self.dict.stats(table.oid).map(|s| &**s);
+        let rows = Estimate { table, stats }.rows();
+        (stats.is_none() || cost(&best) < rows).then_some(best)
     }
 
     /// Whether a table of at least so many rows, of which all are to be read, is better read by
@@ -63,16 +66,17 @@ impl Planner<'_> {
         rows >= least && {
             let terms = conjuncts(access.filter.clone());
             let apart = self.alternatives(table, access.offset, &terms);
-            apart.is_some_and(|apart| cost(&apart) < rows)
+            apart.is_some()
         }
     }
 }
 
-/// What entering an index costs, in rows that are read.
-const ENTRY_ROWS: f64 = 4.0;
-
+/// In rows that a scan of the whole table looks at.
 fn cost(accesses: &[TableAccess]) -> f64 {
-    accesses.iter().map(|a| a.rows + ENTRY_ROWS).sum()
+    accesses
+        .iter()
+        .map(|a| a.rows * ROW_ANYWHERE + ENTERED)
+        .sum()
 }
 
 /// Whether it may be looked at more often than it is written.

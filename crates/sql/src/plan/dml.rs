@@ -5,7 +5,7 @@ use std::sync::Arc;
 use block::value::Datum;
 use sqlparser::ast::{self, Delete, FromTable, SelectItem, TableFactor, TableWithJoins, Update};
 
-use super::path::conjuncts;
+use super::path::{Wish, conjuncts};
 use super::{Output, Planner, TableAccess};
 use crate::bind::{Binder, Scope, Typed, names};
 use crate::dict::{Column, Identity, Table};
@@ -227,7 +227,7 @@ impl Planner<'_> {
     ) -> Result<(TableAccess, Option<Expr>)> {
         let binder = Binder::new(scope, self.params, "WHERE");
         let condition = selection.map(|w| binder.condition(w)).transpose()?;
-        let (mut access, _) = self.access(table, 0, conjuncts(condition.clone()), &[], false);
+        let (mut access, _) = self.access(table, 0, conjuncts(condition.clone()), Wish::default());
         if self.is_better_apart(&access, LARGE) {
             return Err(Error::unsupported(
                 "a table by several indexes in a direct plan",

@@ -36,6 +36,12 @@ impl Estimate<'_> {
         self.stats?.column(column)
     }
 
+    /// How far the table is in the order of a column: 1 and -1 if it is, 0 if not or unknown.
+    pub fn correlation(&self, column: usize) -> f64 {
+        let column = self.column(column);
+        column.and_then(|c| c.correlation).unwrap_or(0.0)
+    }
+
     /// Distinct values of a column, if that is known.
     pub fn distinct(&self, column: usize) -> Option<f64> {
         let distinct = self.column(column)?.distinct_of(self.rows());

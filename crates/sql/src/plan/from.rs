@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
 
-use super::path::{Path, conjoin, conjuncts};
+use super::path::{Path, Wish, conjoin, conjuncts};
 use super::select::{SortKey, Source};
 use super::{Planner, TableAccess};
 use crate::bind::{Binder, Scope, ScopeColumn, call_of, common_type, names};
@@ -268,15 +268,16 @@ impl Planner<'_> {
         terms: Vec<Expr>,
         on: Vec<Expr>,
         left: bool,
-        order: &[SortKey],
+        wish: Wish<'_>,
         most: Option<f64>,
     ) -> Result<(Source, Option<Expr>, bool)> {
+        let order = wish.order;
         let last = items.pop();
         match (items.pop(), last) {
             (None, None) => Ok((Source::One, conjoin(terms), order.is_empty())),
             (None, Some(Item::Source(s))) => Ok((*s, conjoin(terms), order.is_empty())),
             (None, Some(Item::Table(t, _))) => {
-                let (access, ordered) = self.access(&t, 0, terms, order, most.is_some());
+                let (access, ordered) = self.access(&t, 0, terms, wish);
                 Ok((Source::Table(Box::new(access)), None, ordered))
             }
             (Some(Item::Table(a, _)), Some(Item::Table(b, _))) => {
@@ -307,8 +308,13 @@ impl Planner<'_> {
             .partition(|t| t.columns_needed() <= split && !t.is_volatile());
         // Conditions of WHERE on the inner side of a left join apply after NULLs were filled in.
         let (inner_terms, filter) = if left { (on, rest) } else { (rest, Vec::new()) };
-        let (outer, ordered) = self.access(a, 0, outer_terms, order, most.is_some());
-        let (inner, _) = self.access(b, split, inner_terms, &[], false);
+        let outer_wish = Wish {
+            order,
+            limited: most.is_some(),
+            batched: false,
+        };
+        let (outer, ordered) = self.access(a, 0, outer_terms, outer_wish);
+        let (inner, _) = self.access(b, split, inner_terms, Wish::default());
         // One outer row is in any order of its own columns, its partners are not in one of theirs.
         let ordered = ordered && order.iter().all(|k| k.expr.columns_needed() <= split);
         // A whole table of which few rows pass may be better as the inner side, or hashed: only the

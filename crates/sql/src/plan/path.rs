@@ -48,6 +48,16 @@ pub struct KeyBound {
     pub inclusive: bool,
 }
 
+/// What a row costs, in rows that a scan of the whole table looks at: one that an index leads to, if the table is in the index's order or in any; and
+/// one in a column batch. Measured with 500,000 rows in memory (docs/benchmarks.md, "Where an index pays").
+const ROW_IN_ORDER: f64 = 2.5;
+pub const ROW_ANYWHERE: f64 = 5.5;
+pub const BATCHED_ROW: f64 = 0.15;
+/// Entering an index.
+pub const ENTERED: f64 = 4.0;
+/// Rows of a table from which on batches are worth it.
+pub const BATCHED_ROWS: f64 = 2000.0;
+
 /// Estimates that differ by less are the same.
 const SAME_ROWS: f64 = 1.5;
 /// Longest IN list that becomes keys.
@@ -93,6 +103,40 @@ struct Candidate {
     rows: f64,
 }
 
+/// What is wanted of a table's rows.
+#[derive(Clone, Copy, Default)]
+pub struct Wish<'w> {
+    /// The order, if it can be had from an index.
+    pub order: &'w [SortKey],
+    /// Perhaps only the first ones are wanted.
+    pub limited: bool,
+    /// A scan of the whole table would have them in column batches.
+    pub batched: bool,
+}
+
+impl Candidate {
+    /// Whether it costs less to look at all rows. Only statistics can tell. An index that gives the order is not
+    /// compared: it saves a sort, or most of the rows.
+    fn is_beaten_by_scan(&self, known: &Estimate<'_>, wish: &Wish<'_>) -> bool {
+        if known.stats.is_none() || self.unique || wish.limited {
+            return false;
+        }
+        if self.ordered && !wish.order.is_empty() {
+            return false;
+        }
+        let first = known.table.indexes[self.index].keys.first();
+        let correlation = first.map_or(0.0, |k| known.correlation(k.column));
+        let row = ROW_ANYWHERE + correlation.powi(2) * (ROW_IN_ORDER - ROW_ANYWHERE);
+        let by_index = ENTERED * self.any_of.len().max(1) as f64 + self.rows * row;
+        let rows = known.rows();
+        let by_scan = match wish.batched && rows >= BATCHED_ROWS {
+            true => rows * BATCHED_ROW,
+            false => rows,
+        };
+        by_scan < by_index
+    }
+}
+
 impl Planner<'_> {
     /// The path for the conjuncts that concern this table and, if it can be had from an index, the order. Returns
     /// whether rows come in that order. `known` columns (of an outer table) may be used in keys.
@@ -101,9 +145,9 @@ impl Planner<'_> {
         table: &Arc<Table>,
         offset: usize,
         terms: Vec<Expr>,
-        order: &[SortKey],
-        limited: bool,
+        wish: Wish<'_>,
     ) -> (TableAccess, bool) {
+        let Wish { order, limited, .. } = wish;
         let known = Estimate {
             table,
             stats: self.dict.stats(table.oid).map(|s| &**s),
@@ -145,7 +189,7 @@ impl Planner<'_> {
             };
             return (access, order.is_empty());
         }
-        match best {
+        match best.filter(|b| !b.is_beaten_by_scan(&known, &wish)) {
             None => {
                 let rows = (known.rows() * known.all(&terms, offset)).max(1.0);
                 (

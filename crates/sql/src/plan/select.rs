@@ -7,7 +7,7 @@ use super::from::Item;
 use super::lockable::check_lockable;
 use super::locking::{Clause, Wanted, kind};
 use super::output::sort_keys;
-use super::path::{Path, conjoin, conjuncts};
+use super::path::{Path, Wish, conjoin, conjuncts};
 use super::{Aggregate, Output, Planner, TableAccess};
 use crate::bind::{Binder, Scope, Typed, common_type};
 use crate::error::{Error, Result};
@@ -214,8 +214,12 @@ impl Planner<'_> {
             Some(_) => (&first, None),
             None => (&order, most_rows(limit.as_ref(), offset.as_ref())),
         };
-        let (mut source, filter, ordered) =
-            self.source(items, terms, on, left, wanted_order, most)?;
+        let wish = Wish {
+            order: wanted_order,
+            limited: most.is_some(),
+            batched: aggregate.is_some(),
+        };
+        let (mut source, filter, ordered) = self.source(items, terms, on, left, wish, most)?;
         let by_order = ordered && !first.is_empty();
         if aggregate.is_some() && reads_all(&source) && !by_order {
             return Err(Error::unsupported(

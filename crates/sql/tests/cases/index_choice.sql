@@ -38,3 +38,27 @@ execute p ('2022-09-20')
 explain select * from e where day > date '2030-01-01' and kind = 2
 
 explain select * from e where day < '-infinity' and kind = 2
+
+-- An index that leads to nearly all rows is not used; nor, for an aggregate, one that leads to a tenth of them, as a scan has batches. An order, or
+-- a limit, may be worth it.
+explain select who from e where id > 200
+
+explain select who from e where id > 19000
+
+explain select who from e where amount > 200
+
+explain select sum(amount) from e where id > 200
+
+explain select sum(amount) from e where id > 17000
+
+explain select sum(amount) from e where id > 19990
+
+explain select who from e where id > 200 order by id
+
+explain select who from e where id > 200 limit 5
+
+explain select who from e where id = 5
+
+explain update e set who = 'x' where id > 200
+
+explain update e set who = 'x' where id > 19990

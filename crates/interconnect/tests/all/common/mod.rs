@@ -6,8 +6,10 @@ use interconnect::{
     Lane, LinkChange, Member, Message, PeerAddress, Reply, ReplyTo, Role, Secret, Served, Service,
 };
 use seam::{Condvar, Mutex};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{ThreadId, current};
 use std::time::{Duration, Instant};
 use wait::Event;
 use wait::priority::Priority;
@@ -72,6 +74,10 @@ pub struct Book {
     pub parked: Vec<ReplyTo>,
     pub evidence: Vec<Evidence>,
     pub looks: u64,
+    /// How many messages each batch had, and the number of those in the batches that are open now,
+    /// by receiving thread.
+    pub batches: Vec<usize>,
+    pub open: HashMap<ThreadId, usize>,
     pub longest_silence: u32,
 }
 
@@ -147,7 +153,23 @@ impl Service for Recorder {
             _ => {}
         }
         assert!(a.header.role != Role::Reply);
-        self.write(|b| b.heard.push(heard));
+        self.write(|b| {
+            if let Some(messages) = b.open.get_mut(&current().id()) {
+                *messages += 1;
+            }
+            b.heard.push(heard);
+        });
+    }
+
+    fn batch_begins(&self) {
+        self.write(|b| assert_eq!(b.open.insert(current().id(), 0), None));
+    }
+
+    fn batch_ends(&self) {
+        self.write(|b| {
+            let messages = b.open.remove(&current().id());
+            b.batches.push(messages.expect("a batch that has begun"));
+        });
     }
 
     fn link_changed(&self, _: &Interconnect, change: LinkChange) {

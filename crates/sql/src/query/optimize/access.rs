@@ -10,7 +10,7 @@ use crate::dict::Table;
 use crate::error::Result;
 use crate::expr::Expr;
 use crate::plan::estimate::Estimate;
-use crate::plan::path::{conjoin, conjuncts};
+use crate::plan::path::{BATCHED_ROW, BATCHED_ROWS, Wish, conjoin, conjuncts};
 use crate::plan::{self as direct, Path, SortKey, TableAccess};
 use crate::query::analyze::tree::{Relation, RelationKind, Series};
 use crate::query::plan::SeriesOf;
@@ -22,9 +22,6 @@ use crate::query::plan::{
 /// Costs, in units of a row that is looked at.
 pub const LOOKUP: f64 = 4.0;
 pub const INDEX_ROW: f64 = 1.5;
-/// Rows of a table from which on batches are worth it, and the cost of a row of one.
-const BATCHED_ROWS: f64 = 2000.0;
-const BATCHED_ROW: f64 = 0.15;
 /// Keys of a subquery up to which a table is read by them, and a guess of how many there are.
 const MOST_LISTED: usize = 10_000;
 const LISTED_ROWS: f64 = 100.0;
@@ -112,9 +109,14 @@ impl Planner<'_> {
         };
         let stats = self.dict.stats(table.oid).map(|s| &**s);
         let known = Estimate { table, stats };
+        let wish = Wish {
+            order: &wanted,
+            limited,
+            batched: self.batches,
+        };
         let passing = (known.rows() * known.all(&terms, 0)).max(1.0);
         let apart = planner.alternatives(table, 0, &terms);
-        let (access, ordered) = planner.access(table, 0, terms, &wanted, limited);
+        let (access, ordered) = planner.access(table, 0, terms, wish);
         let used: Vec<(usize, Register)> = columns
             .iter()
             .enumerate()
