@@ -14,8 +14,8 @@ impl Transaction {
     /// last wait, and must hold no latch.
     ///
     /// Sessions that wait for one row are served in order. The first keeps its place until it has
-    /// logged a change, waits for another row or key, or its statement ends. The others stand behind
-    /// it. Sessions of several instances are served in the order of their times
+    /// logged a change, waits for another row or key, or its statement ends. The others stand
+    /// behind it. Sessions of several instances are served in the order of their times
     /// ([`crate::cluster`]).
     pub fn wait_for_row(&mut self, holder: TxnId, row: RowId, wait: LockWait) -> Result<()> {
         match self.shares(row) {
@@ -82,9 +82,9 @@ impl Transaction {
         self.wait_for_txn(holder, (place, seam::now()), wait)
     }
 
-    /// The holder, of another instance, has ended before this session could wait for it. If sessions
-    /// there take the row or key by turns, each is over before this session can ask for the next.
-    /// They are to let this one pass.
+    /// The holder, of another instance, has ended before this session could wait for it. If
+    /// sessions there take the row or key by turns, each is over before this session can ask for
+    /// the next. They are to let this one pass.
     fn claim_turn(&self, holder: TxnId, (place, since): (Place, Instant)) {
         let want = Want {
             place,

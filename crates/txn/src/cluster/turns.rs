@@ -232,8 +232,9 @@ impl TxnManager {
     }
 
     /// Tells instances of a transaction of this one, which has ended or undone some of its changes
-    /// as its status and entry say. Places that go to them first are promised to them. `just`: it did
-    /// so just now, so that instances which would only be in the way of others' turns are put off.
+    /// as its status and entry say. Places that go to them first are promised to them. `just`: it
+    /// did so just now, so that instances which would only be in the way of others' turns are put
+    /// off.
     pub(super) fn tell(&self, txn: TxnId, just: bool, flushing_ns: Option<u64>, asked: AllAsked) {
         let (me, cluster) = (self.config.instance, &self.cluster);
         let first = match seam::planted("rows go to the fastest") {

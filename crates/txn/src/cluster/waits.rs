@@ -82,8 +82,8 @@ impl Cluster {
     }
 
     /// Tells an instance that a transaction of this one has ended, or undone some of its changes,
-    /// with the places at which it is its turn. `flushing_ns`: since when the transaction was waiting
-    /// for the log to say that it has ended, by [`interconnect::now_ns`].
+    /// with the places at which it is its turn. `flushing_ns`: since when the transaction was
+    /// waiting for the log to say that it has ended, by [`interconnect::now_ns`].
     pub(super) fn tell_one(
         &self,
         (txn, to): (TxnId, InstanceId),

@@ -1,6 +1,6 @@
 //! Enqueues of this instance: waiting for transactions, rows, keys, tables and names, with
-//! deadlines, cancellation and deadlock detection. The lines at rows and keys are here, the queues of
-//! tables and names in [`crate::global_enqueues`].
+//! deadlines, cancellation and deadlock detection. The lines at rows and keys are here, the queues
+//! of tables and names in [`crate::global_enqueues`].
 //!
 //! **Owns** the lock table ([`locks`]) under one latch, and per session a few *fast slots* for the
 //! weak table locks `AS`, `SS` and `SX`, of which nearly every statement takes one and which never

@@ -10,8 +10,8 @@ use std::time::Instant;
 
 impl Enqueues {
     /// Waits of sessions until another instance's transaction, which is first in line there, takes
-    /// the row or key, or until its time is over. `stands` must say false once either is published, which
-    /// comes before [`Enqueues::end_turn`].
+    /// the row or key, or until its time is over. `stands` must say false once either is published,
+    /// which comes before [`Enqueues::end_turn`].
     pub(crate) fn wait_for_turn(
         &self,
         locker: &Locker,

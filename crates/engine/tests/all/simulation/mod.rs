@@ -262,7 +262,7 @@ fn one_session_beside_four_of_another_instance_gets_its_share() {
     the_one_gets_its_share(false);
 }
 
-/// The same for a unique key, which other rows have in turn.
+/// One session beside four gets its share of a unique key, too, which other rows have in turn.
 #[test]
 fn one_session_beside_four_of_another_instance_gets_its_share_of_a_key() {
     the_one_gets_its_share(true);

@@ -219,7 +219,7 @@ fn the_bytes_of_messages_are_pinned() {
         with(&[(2, 2), (8, 8)], &cost),
         vec![txn, (8, 6)],
         with(&[txn, (1, 1), (8, 6)], &cost),
-        vec![txn, (8, 4), (8, 7), (8, 8)],
+        vec![txn, (8, 4), (1, 1), (4, 7), (8, 0xaf63_e64c_8601_fd8a), (8, 8)],
         with(&with(&[txn, (1, 2), (8, 0)], &cost), &[(2, 1), (8, 7)]),
         vec![],
         with(&[(8, 3), txn], &path),
