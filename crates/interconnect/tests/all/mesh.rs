@@ -234,7 +234,7 @@ fn messages_that_are_sent_together_arrive_in_order_and_in_batches() {
     a.ic.send_together(b.member, Lane::lms(0), &letters)
         .unwrap();
     let heard = b.service.until("all messages", |book| {
-        let closed = book.open.is_empty();
+        let closed = book.open_batch.is_none();
         (closed && book.heard.len() == letters.len()).then(|| {
             let heard = &book.heard;
             let of = heard

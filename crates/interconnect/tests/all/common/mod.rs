@@ -6,10 +6,8 @@ use interconnect::{
     Lane, LinkChange, Member, Message, PeerAddress, Reply, ReplyTo, Role, Secret, Served, Service,
 };
 use seam::{Condvar, Mutex};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{ThreadId, current};
 use std::time::{Duration, Instant};
 use wait::Event;
 use wait::priority::Priority;
@@ -74,10 +72,9 @@ pub struct Book {
     pub parked: Vec<ReplyTo>,
     pub evidence: Vec<Evidence>,
     pub looks: u64,
-    /// How many messages each batch had, and the number of those in the batches that are open now,
-    /// by receiving thread.
+    /// How many messages each batch had, and the number of those in the batch that is open now.
     pub batches: Vec<usize>,
-    pub open: HashMap<ThreadId, usize>,
+    pub open_batch: Option<usize>,
     pub longest_silence: u32,
 }
 
@@ -154,7 +151,7 @@ impl Service for Recorder {
         }
         assert!(a.header.role != Role::Reply);
         self.write(|b| {
-            if let Some(messages) = b.open.get_mut(&current().id()) {
+            if let Some(messages) = &mut b.open_batch {
                 *messages += 1;
             }
             b.heard.push(heard);
@@ -162,12 +159,12 @@ impl Service for Recorder {
     }
 
     fn batch_begins(&self) {
-        self.write(|b| assert_eq!(b.open.insert(current().id(), 0), None));
+        self.write(|b| assert_eq!(b.open_batch.replace(0), None));
     }
 
     fn batch_ends(&self) {
         self.write(|b| {
-            let messages = b.open.remove(&current().id());
+            let messages = b.open_batch.take();
             b.batches.push(messages.expect("a batch that has begun"));
         });
     }
