@@ -270,13 +270,6 @@ pub fn head_bytes(header: &[u8; HEADER_BYTES]) -> Result<usize, FrameError> {
     Ok(HEADER_BYTES + notes as usize * NOTE_BYTES + service)
 }
 
-/// The size of the frame that these bytes begin with, as it says itself. None if its header is not
-/// whole, or is none.
-pub fn bytes_of_first(bytes: &[u8]) -> Option<usize> {
-    let header = bytes.first_chunk::<HEADER_BYTES>()?;
-    Some(head_bytes(header).ok()? + u32_at(header, 36) as usize)
-}
-
 /// Reads header and extensions; `head` is as long as [`head_bytes`] said. The commit notes go to
 /// `note` one by one.
 pub fn decode(head: &[u8], mut note: impl FnMut(CommitNote)) -> Result<Header, FrameError> {

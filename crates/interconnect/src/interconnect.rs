@@ -267,20 +267,9 @@ impl Interconnect {
     /// Sends a message, or queues it if the socket is full. It never blocks. `Ok` does not mean
     /// that the message arrives: the connection may break, and then the service is told.
     pub fn send(&self, to: Member, lane: Lane, message: &Message, body: Body<'_>) -> Result<()> {
-        self.send_together(to, lane, &[(*message, body)])
-    }
-
-    /// Sends several messages as [`Interconnect::send`] does, with as few system calls as they fit
-    /// into. The receiver is woken once for each call.
-    pub fn send_together(
-        &self,
-        to: Member,
-        lane: Lane,
-        letters: &[(Message, Body<'_>)],
-    ) -> Result<()> {
         let peer = self.mesh.peer(to.instance)?;
         let link = peer.link(lane);
-        self.mesh.send(&peer, link, to, letters)
+        self.mesh.send(&peer, link, to, message, body)
     }
 
     /// Answers a request: at once, or later when what the request was parked for is there.

@@ -63,7 +63,7 @@ pub use interconnect::{
     Ask, Bound, Config, Interconnect, LinkReport, PeerAddress, ThreadReport, ViewOf,
 };
 pub use liveness::{Evidence, Seen};
-pub use outbox::{BATCH_FRAMES, Body, Message, QUEUE_MAX_BYTES};
+pub use outbox::{Body, Message, QUEUE_MAX_BYTES};
 pub use post::{Parcel, Post, Route, kinds};
 pub use service::{Arrival, Block, Clock, Landing, LinkChange, ReplyTo, Served, Service};
 

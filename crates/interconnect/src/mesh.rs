@@ -9,7 +9,7 @@ use crate::frame::{Header, KIND_HEARTBEAT, Lane, Member, Role};
 use crate::handshake::{Myself, Proved};
 use crate::link::{Backoff, LONGEST_PAUSE, Link};
 use crate::liveness::{self, Evidence, Exchange, Heartbeat, Offset, Seen, Watch};
-use crate::outbox::{BATCH_FRAMES, Body, Common, Message};
+use crate::outbox::{Body, Common, Message};
 use crate::service::{LinkChange, Service};
 use crate::socket::{Listener, Socket};
 use crate::stream::Receiver;
@@ -511,7 +511,8 @@ impl Mesh {
                 peer,
                 link,
                 member,
-                &[(message, Body::message(&heartbeat.encode()))],
+                &message,
+                Body::message(&heartbeat.encode()),
             );
         }
     }
@@ -521,14 +522,15 @@ impl Mesh {
         peer: &Peer,
         link: &Arc<Link>,
         to: Member,
-        letters: &[(Message, Body<'_>)],
+        message: &Message,
+        body: Body<'_>,
     ) -> Result<()> {
         debug_assert_eq!(peer.instance, link.peer);
-        for letters in letters.chunks(BATCH_FRAMES) {
-            let sent = link.outbox.send(&self.common, &link.counters, to, letters);
-            if let Some(h) = sent? {
-                self.flusher.take(link, h);
-            }
+        let handed = link
+            .outbox
+            .send(&self.common, &link.counters, to, message, body)?;
+        if let Some(h) = handed {
+            self.flusher.take(link, h);
         }
         Ok(())
     }

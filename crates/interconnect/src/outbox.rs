@@ -31,9 +31,8 @@ use std::time::Instant;
 /// The most bytes in the queue: sixteen requesters with all their credits used, each of which is
 /// sent a block, and as much again for one-way messages.
 pub const QUEUE_MAX_BYTES: usize = 64 << 20;
-/// The most frames that go with one system call. With their blocks they take 132 KiB, which a
-/// socket on the same machine mostly takes at once.
-pub const BATCH_FRAMES: usize = 16;
+/// The number of queued frames that go with one system call.
+const BATCH_FRAMES: usize = 16;
 /// The number of rounds that a sender writes for others before it leaves the rest to the flusher.
 const ROUNDS_FOR_OTHERS: usize = 2;
 
@@ -104,13 +103,6 @@ pub(crate) struct Counters {
     pub connections: AtomicU64,
 }
 
-impl Counters {
-    fn sent(&self, bytes: usize) {
-        self.frames_sent.fetch_add(1, Relaxed);
-        self.bytes_sent.fetch_add(bytes as u64, Relaxed);
-    }
-}
-
 pub(crate) struct Outbox {
     lane: Lane,
     state: Mutex<State>,
@@ -122,24 +114,6 @@ struct State {
     up: Option<Up>,
     /// The last frames, for a fault that wants them repeated.
     kept: VecDeque<(Message, Vec<u8>, Vec<u8>)>,
-}
-
-impl State {
-    /// Keeps the last frames for a fault that wants that many repeated.
-    fn keep(&mut self, repeat: usize, letters: &[(Message, Body<'_>)]) {
-        if repeat == 0 {
-            return;
-        }
-        for (message, body) in letters {
-            if message.kind < frame::KIND_RESERVED {
-                let (text, block) = (body.message.to_vec(), body.block.to_vec());
-                self.kept.push_back((*message, text, block));
-            }
-        }
-        while self.kept.len() > repeat {
-            self.kept.pop_front();
-        }
-    }
 }
 
 struct Up {
@@ -155,7 +129,7 @@ struct Up {
     sequence: u64,
     told: Told,
     notes: Vec<CommitNote>,
-    /// Memory for the next heads.
+    /// Memory for the next head.
     head: Vec<u8>,
 }
 
@@ -222,7 +196,8 @@ impl Outbox {
                 message: body,
                 block,
             };
-            up.enqueue(common, message, body, None);
+            let head = up.head_of(common, message, body);
+            up.enqueue(head, body, None);
         }
         let handed = !up.queue.is_empty();
         up.busy = handed;
@@ -252,20 +227,22 @@ impl Outbox {
             .map_or(0, |u| u.queued_bytes + u.rest.len())
     }
 
-    /// Sends these messages to that life of the peer, at most [`BATCH_FRAMES`] with one system call,
-    /// or queues them. After `Ok` frames may still be lost with their connection. If the result has
-    /// a [`HandOver`], the caller passes it to the flusher.
+    /// Sends to that life of the peer, or queues. After `Ok` the frame may still be lost with its
+    /// connection. If the result has a [`HandOver`], the caller passes it to the flusher.
     pub fn send(
         &self,
         common: &Common,
         counters: &Counters,
         to: Member,
-        letters: &[(Message, Body<'_>)],
+        message: &Message,
+        body: Body<'_>,
     ) -> Result<Option<HandOver>> {
+        let bytes = body.bytes();
         assert!(
-            letters.len() <= BATCH_FRAMES,
-            "invariant: no more frames than one system call takes"
+            bytes <= MAX_PAYLOAD_BYTES && body.block.len() <= block::BLOCK_SIZE,
+            "invariant: a message of {bytes} bytes is sent in pieces"
         );
+        let peer_fault = common.faults.get(to.instance);
         let mut state = self.state.lock();
         let generation = state.generation;
         let up = up_to(&mut state.up, to)?;
@@ -273,49 +250,38 @@ impl Outbox {
             up.stream.shutdown();
             return Err(Error::Backlog(to, up.queued_bytes));
         }
+        let head = up.head_of(common, message, body);
+        counters.frames_sent.fetch_add(1, Relaxed);
+        counters
+            .bytes_sent
+            .fetch_add((head.len() + bytes) as u64, Relaxed);
         let hold = common.faults.hold(to.instance);
         let mut handed = None;
-        let at_once = if up.busy || hold.is_some() {
-            for (message, body) in letters {
-                let bytes = up.enqueue(common, message, *body, hold);
-                counters.sent(bytes);
-            }
-            counters
-                .frames_queued
-                .fetch_add(letters.len() as u64, Relaxed);
+        let queued = up.busy || hold.is_some();
+        let stream = if queued {
+            counters.frames_queued.fetch_add(1, Relaxed);
+            up.enqueue(head, body, hold);
             handed = (!up.busy).then_some(HandOver(generation));
+            up.busy = true;
             None
         } else {
-            let mut heads = std::mem::take(&mut up.head);
-            heads.clear();
-            let mut ends = Vec::with_capacity(letters.len());
-            for (message, body) in letters {
-                let start = heads.len();
-                up.head_into(common, message, *body, &mut heads);
-                counters.sent(heads.len() - start + body.bytes());
-                ends.push(heads.len());
-            }
-            Some((up.stream.clone(), heads, ends))
+            up.busy = true;
+            Some((up.stream.clone(), head))
         };
-        up.busy = true;
-        state.keep(common.faults.get(to.instance).repeat, letters);
+        if peer_fault.repeat > 0 && message.kind < frame::KIND_RESERVED {
+            let (text, block) = (body.message.to_vec(), body.block.to_vec());
+            state.kept.push_back((*message, text, block));
+            while state.kept.len() > peer_fault.repeat {
+                state.kept.pop_front();
+            }
+        }
         drop(state);
-        let Some((stream, heads, ends)) = at_once else {
+        let Some((stream, head)) = stream else {
             return Ok(handed);
         };
 
-        let mut parts = Vec::with_capacity(3 * letters.len());
-        let mut start = 0;
-        for ((_, body), end) in letters.iter().zip(ends) {
-            parts.push(&heads[start..end]);
-            parts.push(body.message);
-            if !body.block.is_empty() {
-                parts.push(body.block);
-            }
-            start = end;
-        }
-        let sent = stream.send(&parts);
-        let mut left = self.after_send(generation, sent, Some(heads));
+        let sent = stream.send(&[&head, body.message, body.block]);
+        let mut left = self.after_send(generation, sent, Some(head));
         for _ in 0..ROUNDS_FOR_OTHERS {
             if left != Left::More {
                 break;
@@ -427,13 +393,7 @@ fn of_generation(state: &mut State, generation: u64) -> Option<&mut Up> {
 }
 
 impl Up {
-    /// Appends the next frame's head.
-    fn head_into(&mut self, common: &Common, message: &Message, body: Body<'_>, to: &mut Vec<u8>) {
-        let bytes = body.bytes();
-        assert!(
-            bytes <= MAX_PAYLOAD_BYTES && body.block.len() <= block::BLOCK_SIZE,
-            "invariant: a message of {bytes} bytes is sent in pieces"
-        );
+    fn head_of(&mut self, common: &Common, message: &Message, body: Body<'_>) -> Vec<u8> {
         self.sequence += 1;
         self.told.news(&common.board, &mut self.notes);
         let header = Header {
@@ -445,31 +405,23 @@ impl Up {
             scn: common.clock.now(),
             sequence: self.sequence,
             sent_ns: crate::now_ns(),
-            payload_bytes: bytes as u32,
+            payload_bytes: body.bytes() as u32,
             block_bytes: body.block.len() as u16,
             payload_crc: frame::payload_crc(&[body.message, body.block]),
             service: message.service,
             ..common.header
         };
-        header.encode(&self.notes, to);
+        let mut head = std::mem::take(&mut self.head);
+        head.clear();
+        header.encode(&self.notes, &mut head);
+        head
     }
 
-    /// Queues a frame. Returns its size.
-    fn enqueue(
-        &mut self,
-        common: &Common,
-        message: &Message,
-        body: Body<'_>,
-        hold: Option<Hold>,
-    ) -> usize {
-        let mut bytes = Vec::new();
-        self.head_into(common, message, body, &mut bytes);
-        bytes.extend_from_slice(body.message);
-        bytes.extend_from_slice(body.block);
-        let size = bytes.len();
-        self.queued_bytes += size;
-        self.queue.push_back(Queued { bytes, hold });
-        size
+    fn enqueue(&mut self, mut head: Vec<u8>, body: Body<'_>, hold: Option<Hold>) {
+        head.extend_from_slice(body.message);
+        head.extend_from_slice(body.block);
+        self.queued_bytes += head.len();
+        self.queue.push_back(Queued { bytes: head, hold });
     }
 
     /// What is left for the owner of the writing. If nothing is left, the owner gives the writing

@@ -50,15 +50,6 @@ pub trait Post: Send + Sync {
     /// moment of sending.
     fn send(&self, to: InstanceId, parcel: Parcel<'_>);
 
-    /// Sends several messages as [`Post::send`] does. Messages to one instance on one lane that
-    /// stand together go with as few system calls as they fit into, and wake their receiver less
-    /// often.
-    fn send_together(&self, parcels: &[(InstanceId, Parcel<'_>)]) {
-        for (to, parcel) in parcels {
-            self.send(*to, *parcel);
-        }
-    }
-
     /// Memory that other instances may share with this one. None if there is none, or it is not
     /// wanted.
     fn memory(&self) -> Option<Arc<dyn SharedMemory>> {

@@ -13,7 +13,7 @@ use crate::frame::{
 };
 use crate::link::Link;
 use crate::mesh::{Mesh, Peer};
-use crate::service::{Arrival, Block, Landing, Service};
+use crate::service::{Arrival, Block, Landing};
 use crate::stream::Receiver;
 use crate::{Error, Interconnect, Result};
 use std::sync::Arc;
@@ -60,11 +60,6 @@ impl Source {
 impl Inbox {
     fn unused(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
-    }
-
-    /// Whether the next frame has been read already, as far as its head can be believed.
-    fn has_a_frame(&self) -> bool {
-        frame::bytes_of_first(self.unused()).is_some_and(|bytes| bytes <= self.end - self.start)
     }
 
     /// Reads on until `bytes` bytes are there.
@@ -132,10 +127,6 @@ pub(crate) fn run(
     };
     let mut scratch = Scratch::default();
     let interconnect = Interconnect::of(mesh);
-    let mut batch = Batch {
-        service: &*mesh.service,
-        is_open: false,
-    };
     let mut expected = 1;
     loop {
         if link.lane != Lane::CONTROL {
@@ -150,35 +141,11 @@ pub(crate) fn run(
             from,
             interconnect: &interconnect,
         };
-        let read = lane.one_frame(&mut inbox, &mut scratch, expected, &mut batch);
-        if read.is_err() || !inbox.has_a_frame() {
-            batch.end();
-        }
-        if let Err(e) = read {
+        if let Err(e) = lane.one_frame(&mut inbox, &mut scratch, expected) {
             return e;
         }
         expected += 1;
         useful();
-    }
-}
-
-/// Frames that were read at once, and are handled one after the other.
-struct Batch<'a> {
-    service: &'a dyn Service,
-    is_open: bool,
-}
-
-impl Batch<'_> {
-    fn begin(&mut self) {
-        if !std::mem::replace(&mut self.is_open, true) {
-            self.service.batch_begins();
-        }
-    }
-
-    fn end(&mut self) {
-        if std::mem::replace(&mut self.is_open, false) {
-            self.service.batch_ends();
-        }
     }
 }
 
@@ -191,13 +158,7 @@ struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    fn one_frame(
-        &self,
-        inbox: &mut Inbox,
-        scratch: &mut Scratch,
-        expected: u64,
-        batch: &mut Batch<'_>,
-    ) -> Result<()> {
+    fn one_frame(&self, inbox: &mut Inbox, scratch: &mut Scratch, expected: u64) -> Result<()> {
         let header = self.head(inbox, scratch, expected)?;
         let received_ns = inbox.source.came_at_ns;
         self.take_in(&header, &scratch.notes)?;
@@ -220,9 +181,6 @@ impl Connection<'_> {
             None if header.block_bytes == 0 => Block::None,
             None => Block::Here(&scratch.block),
         };
-        if inbox.has_a_frame() {
-            batch.begin();
-        }
         self.dispatch(&header, received_ns, &scratch.message, block)
     }
 

@@ -144,13 +144,6 @@ pub trait Service: Send + Sync {
         None
     }
 
-    /// Several messages have been read at once. This thread handles one after the other, until
-    /// [`Service::batch_ends`]. What the service answers meanwhile may wait until then.
-    fn batch_begins(&self) {}
-
-    /// The thread is about to wait for more messages, or the connection has ended.
-    fn batch_ends(&self) {}
-
     fn link_changed(&self, _interconnect: &Interconnect, _change: LinkChange) {}
 
     /// Called by `lmon` at every heartbeat, with what is known of each peer.

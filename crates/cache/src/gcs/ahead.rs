@@ -106,13 +106,11 @@ impl Cache {
         let slot = Arc::new(Slot::default());
         let mut waits = HashMap::default();
         let mut first = None;
-        self.hold_letters();
         for &dba in blocks {
             let (waiter, asked) = self.ask(dba, want, &slot);
             first.get_or_insert(asked);
             waits.insert(waiter, dba);
         }
-        self.send_held_letters();
         let (Some(mut asked), Some(from)) = (first, blocks.first()) else {
             return Ok(());
         };

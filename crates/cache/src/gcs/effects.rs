@@ -11,6 +11,7 @@ use crate::frame::{CLEAN, CLOSED, Frame, FrameIx, SHARED};
 use block::{BlockBuf, Dba, InstanceId, Scn};
 use fusion::gcs::{Closed, Effect, Message, Mode, Shard};
 use fusion::ids::{Generation, Member, RequestId};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use wait::{Event, Stat, stat};
 use wire::Writer;
@@ -86,7 +87,7 @@ impl Cache {
                     self.note_its_coming(s, block);
                 }
                 let arrived = Arrived {
-                    block: s.memory.current(bytes),
+                    block: Box::new(bytes.clone()),
                     state: state_of(mode),
                     dirty,
                 };
@@ -133,7 +134,7 @@ impl Cache {
                     if w.remastered {
                         how = how.named(Event::GcRemaster);
                     }
-                    let copy = Told::Copy(s.memory.copy(bytes));
+                    let copy = Told::Copy(Arc::new(bytes.clone()));
                     s.outgoing.tell(w.slot, waiter.0, copy, how);
                 }
             }

@@ -331,7 +331,7 @@ impl Cache {
                 Claim::Ours(ix) => {
                     let mut s = self.state(dba);
                     let arrived = s.arrived.remove(&dba);
-                    let state = arrived.map(|a| self.put(&mut s, ix, a));
+                    let state = arrived.map(|a| self.put(ix, a));
                     self.loaded(ix, dba, state);
                 }
                 Claim::There(ix) => {
@@ -341,7 +341,7 @@ impl Cache {
                     if frame.dba() == dba && frame.state.load(Acquire) == CLOSED {
                         let mut s = self.state(dba);
                         if let Some(a) = s.arrived.remove(&dba) {
-                            let state = self.put(&mut s, ix, a);
+                            let state = self.put(ix, a);
                             frame.state.store(state, Release);
                         }
                     }
@@ -354,7 +354,7 @@ impl Cache {
 
     /// Puts an arrived block into a frame. The caller has the frame for itself, and the state.
     /// Returns the state that the frame gets.
-    fn put(&self, s: &mut State, ix: FrameIx, arrived: Arrived) -> u8 {
+    fn put(&self, ix: FrameIx, arrived: Arrived) -> u8 {
         // SAFETY: LOADING and this thread's, or latched exclusively.
         let block = unsafe { &mut *self.memory.block(ix.0 as usize) };
         block.0.copy_from_slice(&arrived.block.0);
@@ -366,7 +366,6 @@ impl Cache {
             self.mark_dirty_unlatched(frame);
         }
         frame.touch();
-        s.memory.give_back(arrived.block);
         arrived.state
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! **Invariant.** Nobody has two shards latched.
 
-use super::outgoing::{self, Outgoing};
+use super::outgoing::Outgoing;
 use super::state::{BUCKETS, ShardCell, State};
 use crate::{Cache, Error, Result};
 use block::Dba;
@@ -130,9 +130,6 @@ impl Cache {
     pub(super) fn planned(&self, dba: Dba) -> Latched<'_> {
         let mut s = self.state(dba);
         if s.members.is_empty() {
-            drop(s);
-            outgoing::send_held(&**self.post());
-            s = self.state(dba);
             let shard = &self.shards()[usize::from(s.number)];
             wait::during(wait::Event::GcDirectoryFrozen, [0; 3], || {
                 shard
@@ -141,19 +138,6 @@ impl Cache {
             });
         }
         s
-    }
-
-    /// Makes the letters of this thread's steps wait for each other until
-    /// [`Cache::send_held_letters`]. The thread must not wait meanwhile.
-    pub fn hold_letters(&self) {
-        outgoing::begin_holding();
-    }
-
-    /// Ends what [`Cache::hold_letters`] began, if it did.
-    pub fn send_held_letters(&self) {
-        if let Some(post) = self.gcs.post.get() {
-            outgoing::end_holding(&**post);
-        }
     }
 
     pub(super) fn post(&self) -> &Arc<dyn Post> {

@@ -18,7 +18,6 @@ use fusion::gcs::{Effect, Message, Mode, Shard};
 use fusion::ids::{Generation, Term};
 use interconnect::Post;
 use seam::{Condvar, HashMap, Mutex};
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
@@ -81,50 +80,6 @@ pub(super) struct State {
     /// A list that is kept, so that a step allocates nothing.
     pub(super) scratch: Vec<Effect>,
     pub(super) outgoing: Outgoing,
-    pub(super) memory: Memory,
-}
-
-/// Memory of blocks that have arrived before, for the next ones: to get it aligned from the
-/// allocator takes longer than to fill it.
-#[derive(Default)]
-pub(super) struct Memory {
-    current: Vec<Box<BlockBuf>>,
-    /// Copies that readers were given, the oldest first.
-    copies: VecDeque<Arc<BlockBuf>>,
-}
-
-/// The number of current blocks whose memory is kept, and of copies: as many as a reader asks for
-/// at once.
-const KEPT_CURRENT: usize = 16;
-const KEPT_COPIES: usize = 64;
-
-impl Memory {
-    pub(super) fn current(&mut self, bytes: &BlockBuf) -> Box<BlockBuf> {
-        let mut block = self.current.pop().unwrap_or_else(BlockBuf::zeroed);
-        block.0.copy_from_slice(&bytes.0);
-        block
-    }
-
-    pub(super) fn give_back(&mut self, block: Box<BlockBuf>) {
-        if self.current.len() < KEPT_CURRENT {
-            self.current.push(block);
-        }
-    }
-
-    pub(super) fn copy(&mut self, bytes: &BlockBuf) -> Arc<BlockBuf> {
-        let oldest = match self.copies.len() {
-            KEPT_COPIES => self.copies.pop_front(),
-            _ => None,
-        };
-        // Its reader may be at it still.
-        let oldest = oldest.and_then(|mut copy| {
-            Arc::get_mut(&mut copy)?.0.copy_from_slice(&bytes.0);
-            Some(copy)
-        });
-        let copy = oldest.unwrap_or_else(|| Arc::new(bytes.clone()));
-        self.copies.push_back(copy.clone());
-        copy
-    }
 }
 
 /// Sender, epoch and term of a message, and the block that came with it.
@@ -209,7 +164,6 @@ impl State {
             last_sent_to: None,
             scratch: Vec::new(),
             outgoing: Outgoing::default(),
-            memory: Memory::default(),
         }
     }
 

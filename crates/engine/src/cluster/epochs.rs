@@ -20,14 +20,16 @@ pub(crate) const EPOCH: u16 = *interconnect::kinds::ENGINE.start();
 impl Cluster {
     pub(super) fn say_epoch(&self, to: Member, epoch: u64) {
         let members = self.members();
-        let parcel = interconnect::Parcel {
-            route: interconnect::Route::Control,
-            kind: EPOCH,
-            epoch,
-            body: &self.heard_groups(&members),
-            block: None,
-        };
-        self.send_to(to, parcel.route, &[(to.instance, parcel)]);
+        self.send_to(
+            to,
+            interconnect::Parcel {
+                route: interconnect::Route::Control,
+                kind: EPOCH,
+                epoch,
+                body: &self.heard_groups(&members),
+                block: None,
+            },
+        );
     }
 
     /// A peer has said which epoch it is in.

@@ -130,12 +130,6 @@ impl Layer for Blocks {
             .message(from, epoch, kind, body, block)
             .map_err(|e| e.to_string())
     }
-    fn batch_begins(&self) {
-        self.cache.hold_letters();
-    }
-    fn batch_ends(&self) {
-        self.cache.send_held_letters();
-    }
     fn reconnected(&self, peer: InstanceId) {
         self.cache.reconnected(peer);
     }

@@ -92,12 +92,6 @@ pub trait Layer: Send + Sync {
         block: Option<&BlockBuf>,
     ) -> std::result::Result<(), String>;
 
-    /// Several messages have come at once, and this thread takes them in one after the other until
-    /// [`Layer::batch_ends`]. What the layer answers meanwhile may wait until then.
-    fn batch_begins(&self) {}
-
-    fn batch_ends(&self) {}
-
     /// All lanes to a peer are connected. Messages sent before, in either direction, may have been
     /// lost. The call may come more often than necessary.
     fn reconnected(&self, peer: InstanceId);

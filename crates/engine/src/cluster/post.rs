@@ -40,22 +40,7 @@ impl Post for Sender {
         };
         // An instance that is no member gets nothing: what was meant for it has lost its purpose.
         if let Some(member) = cluster.life_of(to) {
-            cluster.send_to(member, parcel.route, &[(to, parcel)]);
-        }
-    }
-
-    fn send_together(&self, parcels: &[(InstanceId, Parcel<'_>)]) {
-        let Some(cluster) = self.cluster.upgrade() else {
-            return;
-        };
-        let same_way = |a: &(InstanceId, Parcel<'_>), b: &(InstanceId, Parcel<'_>)| {
-            a.0 == b.0 && a.1.route == b.1.route
-        };
-        for parcels in parcels.chunk_by(same_way) {
-            let (to, first) = parcels[0];
-            if let Some(member) = cluster.life_of(to) {
-                cluster.send_to(member, first.route, parcels);
-            }
+            cluster.send_to(member, parcel);
         }
     }
 
@@ -70,12 +55,11 @@ impl Cluster {
         Arc::new(Sender::new(self))
     }
 
-    /// Sends to one life of an instance, all by one route.
-    pub(super) fn send_to(&self, to: Member, route: Route, parcels: &[(InstanceId, Parcel<'_>)]) {
+    pub(super) fn send_to(&self, to: Member, parcel: Parcel<'_>) {
         let Some(interconnect) = self.interconnect.get() else {
             return;
         };
-        let lane = match route {
+        let lane = match parcel.route {
             Route::Control => Lane::CONTROL,
             Route::Hash(hash) => interconnect.lane_of(hash),
         };
@@ -83,30 +67,16 @@ impl Cluster {
         let mut bytes = BYTES.with(RefCell::take);
         bytes.clear();
         self.evidence.header_into(&mut bytes);
-        let evidence = bytes.len();
-        let mut ends = Vec::with_capacity(parcels.len());
-        for (k, (_, parcel)) in parcels.iter().enumerate() {
-            if k > 0 {
-                bytes.extend_from_within(..evidence);
-            }
-            bytes.extend_from_slice(parcel.body);
-            ends.push(bytes.len());
-        }
-        let mut letters = Vec::with_capacity(parcels.len());
-        let mut start = 0;
-        for ((_, parcel), end) in parcels.iter().zip(ends) {
-            let body = Body {
-                message: &bytes[start..end],
-                block: parcel.block.map_or(&[], |b| &b.0[..]),
-            };
-            letters.push((Message::one_way(parcel.kind, parcel.epoch, 0), body));
-            start = end;
-        }
+        bytes.extend_from_slice(parcel.body);
+        let body = Body {
+            message: &bytes,
+            block: parcel.block.map_or(&[], |b| &b.0[..]),
+        };
+        let message = Message::one_way(parcel.kind, parcel.epoch, 0);
         // The peer is not connected, or the connection has just broken. That counts as a message
         // lost on the way. The layers make it good when they are told of the reconnection, and on
         // their timers.
-        let _ = interconnect.send_together(to, lane, &letters);
-        drop(letters);
+        let _ = interconnect.send(to, lane, &message, body);
         BYTES.with(|b| b.replace(bytes));
     }
 }

@@ -67,18 +67,6 @@ impl Service for Receiver {
         Some(Box::new(spare))
     }
 
-    fn batch_begins(&self) {
-        if let Some(cluster) = self.cluster.upgrade() {
-            cluster.layers.each(|l| l.batch_begins());
-        }
-    }
-
-    fn batch_ends(&self) {
-        if let Some(cluster) = self.cluster.upgrade() {
-            cluster.layers.each(|l| l.batch_ends());
-        }
-    }
-
     fn link_changed(&self, interconnect: &Interconnect, change: LinkChange) {
         let Some(cluster) = self.cluster.upgrade() else {
             return;

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use block::{BlockBuf, InstanceId, Scn};
-use interconnect::{Block, Body, CommitNote, Error, Fault, Lane, LinkChange, Message, PeerAddress};
+use interconnect::{Block, CommitNote, Error, Fault, Lane, LinkChange, PeerAddress};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -212,48 +212,6 @@ fn a_lane_keeps_the_order_of_every_sender() {
             }
         );
     }
-}
-
-/// Messages that are sent together arrive as if each had been sent by itself, more of them than one
-/// system call takes, with and without blocks. Their receiver reads several at once, and hears where
-/// such a batch begins and ends: without the end it would keep its answers for ever.
-#[test]
-fn messages_that_are_sent_together_arrive_in_order_and_in_batches() {
-    let nodes = cluster(2, |_| {});
-    let (a, b) = (&nodes[0], &nodes[1]);
-    let blocks: Vec<Vec<u8>> = (0..3).map(block_of).collect();
-    let bodies: Vec<[u8; 2]> = (0..100u8).map(|k| [k, 0]).collect();
-    let letters: Vec<_> = bodies
-        .iter()
-        .enumerate()
-        .map(|(k, message)| {
-            let block: &[u8] = if k % 9 == 0 { &blocks[k % 3] } else { &[] };
-            (Message::one_way(NOTE, 0, k as u64), Body { message, block })
-        })
-        .collect();
-    a.ic.send_together(b.member, Lane::lms(0), &letters)
-        .unwrap();
-    let heard = b.service.until("all messages", |book| {
-        let closed = book.open_batch.is_none();
-        (closed && book.heard.len() == letters.len()).then(|| {
-            let heard = &book.heard;
-            let of = heard
-                .iter()
-                .map(|h| (h.request, h.message.clone(), h.block.clone()));
-            (of.collect::<Vec<_>>(), book.batches.clone())
-        })
-    });
-    let (heard, batches) = heard;
-    for (k, (request, message, block)) in heard.iter().enumerate() {
-        let (_, sent) = &letters[k];
-        assert_eq!(*request, k as u64);
-        assert_eq!((&message[..], &block[..]), (sent.message, sent.block));
-    }
-    assert!(batches.iter().all(|&n| n >= 2), "{batches:?}");
-    assert!(
-        batches.iter().sum::<usize>() > letters.len() / 2,
-        "{batches:?}"
-    );
 }
 
 #[test]

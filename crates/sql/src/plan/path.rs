@@ -48,8 +48,9 @@ pub struct KeyBound {
     pub inclusive: bool,
 }
 
-/// What a row costs, in rows that a scan of the whole table looks at: one that an index leads to, if the table is in the index's order or in any; and
-/// one in a column batch. Measured with 500,000 rows in memory (docs/benchmarks.md, "Where an index pays").
+/// What a row costs, in rows that a scan of the whole table looks at: one that an index leads to,
+/// if the table is in the index's order or in any; and one in a column batch. Measured with 500,000
+/// rows in memory (docs/benchmarks.md, "Where an index pays").
 const ROW_IN_ORDER: f64 = 2.5;
 pub const ROW_ANYWHERE: f64 = 5.5;
 pub const BATCHED_ROW: f64 = 0.15;

@@ -76,7 +76,7 @@ insert into kv (k, n, v) values ((select max(k) + 1 from kv), 5, default), (300,
 
 select * from kv order by k
 
-with gone as (delete from kv returning k) select * from gone
+with gone as (delete from kv where k = 300 returning k) select * from gone
 
 update kv set nosuch = 1 where k in (select 1)
 

@@ -72,9 +72,6 @@ pub struct Book {
     pub parked: Vec<ReplyTo>,
     pub evidence: Vec<Evidence>,
     pub looks: u64,
-    /// How many messages each batch had, and the number of those in the batch that is open now.
-    pub batches: Vec<usize>,
-    pub open_batch: Option<usize>,
     pub longest_silence: u32,
 }
 
@@ -150,23 +147,7 @@ impl Service for Recorder {
             _ => {}
         }
         assert!(a.header.role != Role::Reply);
-        self.write(|b| {
-            if let Some(messages) = &mut b.open_batch {
-                *messages += 1;
-            }
-            b.heard.push(heard);
-        });
-    }
-
-    fn batch_begins(&self) {
-        self.write(|b| assert_eq!(b.open_batch.replace(0), None));
-    }
-
-    fn batch_ends(&self) {
-        self.write(|b| {
-            let messages = b.open_batch.take();
-            b.batches.push(messages.expect("a batch that has begun"));
-        });
+        self.write(|b| b.heard.push(heard));
     }
 
     fn link_changed(&self, _: &Interconnect, change: LinkChange) {
