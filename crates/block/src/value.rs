@@ -89,8 +89,8 @@ pub enum Datum {
     Uuid([u8; 16]),
 }
 
-/// Equal are two values of which every bit is the same: NaN is equal to itself, zeros of either sign are two values, and so
-/// are 1.0 and 1.00. What is equal for SQL is another matter.
+/// Equal are two values of which every bit is the same: NaN is equal to itself, zeros of either
+/// sign are two values, and so are 1.0 and 1.00. What is equal for SQL is another matter.
 impl PartialEq for Datum {
     fn eq(&self, other: &Datum) -> bool {
         match (self, other) {

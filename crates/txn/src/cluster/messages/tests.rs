@@ -227,7 +227,10 @@ fn the_bytes_of_messages_are_pinned() {
             (8, 0xaf63_e64c_8601_fd8a),
             (8, 8),
         ],
-        with(&with(&[txn, (1, 2), (8, 0)], &cost), &[(2, 1), (8, 7)]),
+        with(
+            &with(&[txn, (1, 2), (8, 0)], &cost),
+            &[(2, 1), (1, 0), (4, 0), (8, 7)],
+        ),
         vec![],
         with(&[(8, 3), txn], &path),
         with(&[(2, 1), txn], &with(&with(&path, &[(1, 0)]), &told)),
@@ -243,7 +246,7 @@ fn the_bytes_of_messages_are_pinned() {
         with(&[(1, 2), lock[0], lock[1], (8, 5)], &cost),
         vec![(4, 1), (4, 2), (8, 3), (8, 4)],
         with(&with(&[txn], &cost), &[(2, 0)]),
-        vec![(8, 7)],
+        vec![(1, 0), (4, 0), (8, 7)],
         vec![
             (4, 7),
             (8, 4),
