@@ -22,8 +22,8 @@ pub enum Direction {
 /// What DECLARE says of the rows before the one where the cursor is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scroll {
-    Scroll,
-    NoScroll,
+    Yes,
+    No,
     Unsaid,
 }
 
@@ -50,9 +50,9 @@ pub fn declare(w: &mut Words<'_>) -> Result<Utility> {
             asensitive = true;
             Scroll::Unsaid
         } else if w.accept("no scroll") {
-            Scroll::NoScroll
+            Scroll::No
         } else if w.accept("scroll") {
-            Scroll::Scroll
+            Scroll::Yes
         } else {
             break;
         };

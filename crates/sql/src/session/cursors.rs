@@ -289,7 +289,7 @@ impl SqlSession {
             ));
         }
         self.core.cursors.check_new(name)?;
-        let scroll = options.scroll == Scroll::Scroll;
+        let scroll = options.scroll == Scroll::Yes;
         let mut portal = Portal::new(&statement, Vec::new());
         if options.hold {
             // A held cursor outlives its transaction's snapshot: its rows are made now.
@@ -435,7 +435,7 @@ fn refuse_with_locks(options: CursorOptions) -> Result<()> {
         let what = "DECLARE CURSOR WITH HOLD ... FOR UPDATE is not supported";
         return refused("0A000", what, "Holdable cursors must be READ ONLY.");
     }
-    if options.scroll == Scroll::Scroll {
+    if options.scroll == Scroll::Yes {
         let what = "DECLARE SCROLL CURSOR ... FOR UPDATE is not supported";
         return refused("0A000", what, "Scrollable cursors must be READ ONLY.");
     }
