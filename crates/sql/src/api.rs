@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use block::value::DatumRef;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::types::SqlType;
 
 /// Takes the rows of a result. Called with no latch and no buffer pin held: it may block on a slow client.
@@ -12,9 +12,14 @@ pub trait RowSink {
     /// One row; its values live until the call returns. The columns' types are the statement's [`ColumnDesc`]s.
     fn row(&mut self, row: &[DatumRef<'_>]) -> Result<()>;
     /// A piece of COPY TO STDOUT: one line with its newline, or several.
-    fn copy_data(&mut self, data: &[u8]) -> Result<()>;
+    /// Only a client takes these.
+    fn copy_data(&mut self, _: &[u8]) -> Result<()> {
+        Err(Error::internal("COPY data where rows are taken"))
+    }
     /// COPY TO STDOUT is about to send its first piece. `formats` has one entry per column; 0 is text.
-    fn copy_out_begin(&mut self, formats: &[i16]) -> Result<()>;
+    fn copy_out_begin(&mut self, _formats: &[i16]) -> Result<()> {
+        Err(Error::internal("COPY where rows are taken"))
+    }
 }
 
 /// A column of a result, as RowDescription carries it.

@@ -229,12 +229,6 @@ mod tests {
         fn row(&mut self, _: &[DatumRef<'_>]) -> Result<()> {
             panic!("no rows are asked for")
         }
-        fn copy_data(&mut self, _: &[u8]) -> Result<()> {
-            panic!("nothing is copied")
-        }
-        fn copy_out_begin(&mut self, _: &[i16]) -> Result<()> {
-            panic!("nothing is copied")
-        }
     }
 
     fn execute(session: &mut SqlSession, sql: &str) {

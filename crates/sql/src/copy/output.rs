@@ -278,10 +278,4 @@ impl RowSink for Writer<'_> {
         }
         self.end_line()
     }
-    fn copy_data(&mut self, _: &[u8]) -> Result<()> {
-        Err(Error::internal("COPY inside COPY"))
-    }
-    fn copy_out_begin(&mut self, _: &[i16]) -> Result<()> {
-        Err(Error::internal("COPY inside COPY"))
-    }
 }

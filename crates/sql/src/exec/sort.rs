@@ -91,12 +91,6 @@ impl RowSink for Spool {
         // Of one key all, and so in the order in which they come.
         Ok(self.0.push(|_| (), |out| write_row(row, out))?)
     }
-    fn copy_data(&mut self, _: &[u8]) -> Result<()> {
-        Err(Error::internal("COPY data where rows are kept"))
-    }
-    fn copy_out_begin(&mut self, _: &[i16]) -> Result<()> {
-        Err(Error::internal("COPY where rows are kept"))
-    }
 }
 
 impl Sorter {

@@ -187,10 +187,4 @@ impl RowSink for Keep {
         row.iter().for_each(|v| put_value(*v, &mut self.row));
         self.rows.push_bytes(&self.row)
     }
-    fn copy_data(&mut self, _: &[u8]) -> Result<()> {
-        Err(Error::internal("COPY data where rows are kept"))
-    }
-    fn copy_out_begin(&mut self, _: &[i16]) -> Result<()> {
-        Err(Error::internal("COPY where rows are kept"))
-    }
 }

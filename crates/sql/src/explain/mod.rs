@@ -127,12 +127,6 @@ impl RowSink for Count {
         self.0 += 1;
         Ok(())
     }
-    fn copy_data(&mut self, _: &[u8]) -> Result<()> {
-        Err(Error::internal("COPY under EXPLAIN"))
-    }
-    fn copy_out_begin(&mut self, _: &[i16]) -> Result<()> {
-        Err(Error::internal("COPY under EXPLAIN"))
-    }
 }
 
 /// Registers by number, with what they are called.

@@ -227,12 +227,6 @@ impl RowSink for Passing<'_> {
         write_row(row, &mut bytes);
         self.0.push_bytes(&bytes)
     }
-    fn copy_data(&mut self, _: &[u8]) -> Result<()> {
-        Err(Error::internal("COPY data where rows are kept"))
-    }
-    fn copy_out_begin(&mut self, _: &[i16]) -> Result<()> {
-        Err(Error::internal("COPY where rows are kept"))
-    }
 }
 
 /// Counts the rows that pass, and gives those on that the cursor is to show.
@@ -250,12 +244,6 @@ impl RowSink for Counting<'_> {
             true => self.shown.row(row),
             false => Ok(()),
         }
-    }
-    fn copy_data(&mut self, data: &[u8]) -> Result<()> {
-        self.shown.copy_data(data)
-    }
-    fn copy_out_begin(&mut self, formats: &[i16]) -> Result<()> {
-        self.shown.copy_out_begin(formats)
     }
 }
 

@@ -359,10 +359,4 @@ impl RowSink for Keep {
         self.rows.push(row.iter().map(DatumRef::to_datum).collect());
         Ok(())
     }
-    fn copy_data(&mut self, _: &[u8]) -> Result<()> {
-        Err(Error::internal("COPY data where rows are kept"))
-    }
-    fn copy_out_begin(&mut self, _: &[i16]) -> Result<()> {
-        Err(Error::internal("COPY where rows are kept"))
-    }
 }

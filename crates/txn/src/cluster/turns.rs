@@ -1,4 +1,4 @@
-//! Turns at a place, or at a unique key, that sessions of several instances wait for.
+//! Turns at a place, a row or a unique key, that sessions of several instances wait for.
 //!
 //! When a transaction ends, or undoes some of its changes, its instance knows the sessions that
 //! wait for it: its own in the lines at their places, and of each other instance the first session
