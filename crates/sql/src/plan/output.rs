@@ -248,6 +248,7 @@ fn named(e: &ast::Expr) -> (String, bool) {
         ast::Expr::Exists { negated: false, .. } => own("exists"),
         ast::Expr::Subquery(q) => (first_column(&q.body), true),
         ast::Expr::TypedString(t) => of_type(&t.data_type),
+        ast::Expr::Interval(_) => ("interval".to_string(), false),
         _ => ("?column?".to_string(), false),
     }
 }
