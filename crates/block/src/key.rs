@@ -15,6 +15,8 @@
 //! | text, varchar, bytea | bytes, `00` as `00 ff`, ended by `00 00` (C collation) |
 //! | char(n) | as text, without trailing spaces |
 //! | uuid | 16 bytes |
+//! | array | element type, columns as of an ascending index, 0, dimensions |
+//! | interval | its span in microseconds, 16 bytes big-endian, sign bit flipped |
 //!
 //! Of a negative real or double precision value all bits are inverted; of any other the sign bit is
 //! flipped.
@@ -28,6 +30,8 @@
 use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::{BigInt, BigUint, Sign};
 
+use crate::array::{Array, ArrayRef, Dimension, MAX_DIMENSIONS};
+use crate::interval::Interval;
 use crate::numeric::{MAX_INTEGER_DIGITS, MAX_SCALE, Numeric, NumericRef};
 use crate::value::{ColType, Datum, DatumRef};
 use crate::{BlockError, Result};
@@ -55,6 +59,8 @@ impl Order {
 const NULL_FIRST: u8 = 0;
 const VALUE: u8 = 1;
 const NULL_LAST: u8 = 2;
+/// Behind the last element of an array.
+const END: u8 = 0;
 
 /// The classes of numeric values, in their order.
 mod class {
@@ -318,11 +324,29 @@ pub fn push_column(out: &mut Vec<u8>, ty: ColType, order: Order, v: DatumRef<'_>
         DatumRef::Text(v) => value(out, order, |o| put_bytes(o, v.as_bytes())),
         DatumRef::Bytea(v) => value(out, order, |o| put_bytes(o, v)),
         DatumRef::Uuid(v) => value(out, order, |o| o.extend_from_slice(&v)),
+        DatumRef::Interval(v) => value(out, order, |o| {
+            o.extend_from_slice(&(v.span() as u128 ^ 1 << 127).to_be_bytes())
+        }),
+        DatumRef::Array(v) => value(out, order, |o| put_array(o, v)),
     }
 }
 
+/// Elements come first, and their end sorts before any element, so that the shorter of two arrays
+/// that begin alike is the lesser one. A NULL is above all other elements.
+fn put_array(out: &mut Vec<u8>, v: ArrayRef<'_>) {
+    out.push(v.element() as u8);
+    for element in v.values() {
+        push_column(out, v.element(), Order::ASC, element);
+    }
+    out.push(END);
+    out.push(v.dimensions().len() as u8);
+    v.dimensions().for_each(|d| put_i32(out, d.length));
+    v.dimensions().for_each(|d| put_i32(out, d.lower));
+}
+
 /// Reads a key back into values. What the key does not hold is lost: the scale of a number (`1.50`
-/// comes back as `1.5`), the sign of zero and of NaN, trailing spaces of `char(n)`. To show columns
+/// comes back as `1.5`), the sign of zero and of NaN, trailing spaces of `char(n)`, how much of an
+/// interval is months and days. To show columns
 /// of those types, read them from the row.
 pub fn decode(key: &[u8], columns: &[(ColType, Order)]) -> Result<Vec<Datum>> {
     let mut r = Reader {
@@ -345,7 +369,12 @@ pub fn decode(key: &[u8], columns: &[(ColType, Order)]) -> Result<Vec<Datum>> {
 pub fn is_lossless(ty: ColType) -> bool {
     !matches!(
         ty,
-        ColType::Float4 | ColType::Float8 | ColType::Numeric | ColType::Char
+        ColType::Float4
+            | ColType::Float8
+            | ColType::Numeric
+            | ColType::Char
+            | ColType::Interval
+            | ColType::Array
     )
 }
 
@@ -361,6 +390,11 @@ impl Reader<'_> {
                 )));
             }
         }
+        self.value(ty)
+    }
+
+    /// A value that is not NULL.
+    fn value(&mut self, ty: ColType) -> Result<Datum> {
         Ok(match ty {
             ColType::Bool => Datum::Bool(self.byte()? != 0),
             ColType::Int2 => Datum::Int2(self.i16()?),
@@ -378,7 +412,41 @@ impl Reader<'_> {
             ColType::Timestamp => Datum::Timestamp(self.i64()?),
             ColType::TimestampTz => Datum::TimestampTz(self.i64()?),
             ColType::Uuid => Datum::Uuid(self.array()?),
+            ColType::Interval => Datum::Interval(Interval::of_span(
+                (u128::from_be_bytes(self.array()?) ^ 1 << 127) as i128,
+            )),
+            ColType::Array => Datum::Array(self.elements()?),
         })
+    }
+}
+
+impl Reader<'_> {
+    fn elements(&mut self) -> Result<Array> {
+        let damaged = || BlockError::corrupt("an index key has a damaged array");
+        let element = ColType::from_u8(self.byte()?).filter(|t| *t != ColType::Array);
+        let element = element.ok_or_else(damaged)?;
+        let mut values = Vec::new();
+        loop {
+            match self.byte()? {
+                END => break,
+                VALUE => values.push(self.value(element)?),
+                NULL_LAST => values.push(Datum::Null),
+                _ => return Err(damaged()),
+            }
+        }
+        let count = usize::from(self.byte()?);
+        if count > MAX_DIMENSIONS {
+            return Err(damaged());
+        }
+        let lengths: Vec<i32> = (0..count).map(|_| self.i32()).collect::<Result<_>>()?;
+        let lowers: Vec<i32> = (0..count).map(|_| self.i32()).collect::<Result<_>>()?;
+        let dimensions = lengths.into_iter().zip(lowers);
+        let dimensions: Vec<_> = dimensions
+            .map(|(length, lower)| Dimension { length, lower })
+            .collect();
+        let array = Array::new(element, &dimensions, &values);
+        ArrayRef::from_bytes(array.as_bytes())?;
+        Ok(array)
     }
 }
 

@@ -9,11 +9,13 @@
 //! *hint*, which changes neither SCN nor meaning (cleanout, fill levels). So what recovery replays
 //! is the very code that ran the first time.
 
+pub mod array;
 pub mod format;
 pub mod groups;
 pub mod heap;
 pub mod ids;
 pub mod index;
+pub mod interval;
 pub mod key;
 pub mod numeric;
 pub mod record;

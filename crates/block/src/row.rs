@@ -11,6 +11,8 @@
 //! more. The missing ones stand for what the table's definition says they were before, so adding a
 //! column rewrites nothing.
 
+use crate::array::ArrayRef;
+use crate::interval::Interval;
 use crate::numeric::NumericRef;
 use crate::value::{ColType, DatumRef};
 use crate::{BlockError, Result};
@@ -33,7 +35,8 @@ pub fn encode(values: &[DatumRef<'_>], out: &mut Vec<u8>) {
     }
 }
 
-fn encode_value(v: &DatumRef<'_>, out: &mut Vec<u8>) {
+/// Appends a value; of NULL nothing.
+pub(crate) fn encode_value(v: &DatumRef<'_>, out: &mut Vec<u8>) {
     match *v {
         DatumRef::Null => {}
         DatumRef::Bool(v) => out.push(v.into()),
@@ -45,6 +48,8 @@ fn encode_value(v: &DatumRef<'_>, out: &mut Vec<u8>) {
         DatumRef::Float4(v) => out.extend_from_slice(&v.to_le_bytes()),
         DatumRef::Float8(v) => out.extend_from_slice(&v.to_le_bytes()),
         DatumRef::Uuid(v) => out.extend_from_slice(&v),
+        DatumRef::Interval(v) => out.extend_from_slice(&v.to_bytes()),
+        DatumRef::Array(v) => put_variable(v.as_bytes(), out),
         DatumRef::Numeric(v) => put_variable(v.as_bytes(), out),
         DatumRef::Text(v) => put_variable(v.as_bytes(), out),
         DatumRef::Bytea(v) => put_variable(v, out),
@@ -162,7 +167,7 @@ fn take_variable<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8]> {
 
 /// Reads a value that is not NULL from the front of `rest`.
 #[inline]
-fn take_value<'a>(ty: ColType, rest: &mut &'a [u8]) -> Result<DatumRef<'a>> {
+pub(crate) fn take_value<'a>(ty: ColType, rest: &mut &'a [u8]) -> Result<DatumRef<'a>> {
     Ok(match ty {
         ColType::Int4 => DatumRef::Int4(i32::from_le_bytes(take(rest)?)),
         ColType::Int8 => DatumRef::Int8(i64::from_le_bytes(take(rest)?)),
@@ -178,6 +183,8 @@ fn take_value<'a>(ty: ColType, rest: &mut &'a [u8]) -> Result<DatumRef<'a>> {
         ColType::Timestamp => DatumRef::Timestamp(i64::from_le_bytes(take(rest)?)),
         ColType::TimestampTz => DatumRef::TimestampTz(i64::from_le_bytes(take(rest)?)),
         ColType::Uuid => DatumRef::Uuid(take(rest)?),
+        ColType::Interval => DatumRef::Interval(Interval::from_bytes(take(rest)?)),
+        ColType::Array => DatumRef::Array(ArrayRef::from_bytes(take_variable(rest)?)?),
         ColType::Numeric => DatumRef::Numeric(NumericRef::from_bytes(take_variable(rest)?)?),
         ColType::Bytea => DatumRef::Bytea(take_variable(rest)?),
     })
@@ -237,6 +244,8 @@ mod tests {
             any::<i64>().prop_map(|v| (ColType::TimestampTz, Datum::TimestampTz(v))),
             (-1e300f64..1e300).prop_map(|v| (ColType::Float8, Datum::Float8(v))),
             any::<[u8; 16]>().prop_map(|v| (ColType::Uuid, Datum::Uuid(v))),
+            any::<[u8; 16]>()
+                .prop_map(|v| { (ColType::Interval, Datum::Interval(Interval::from_bytes(v)),) }),
             any::<i64>().prop_map(|v| (ColType::Numeric, Datum::Numeric(v.into()))),
             "\\PC{0,600}".prop_map(|v| (ColType::Text, Datum::Text(v))),
             proptest::collection::vec(any::<u8>(), 0..600)

@@ -1,5 +1,7 @@
 //! Values of columns: owned, borrowed, and the types they are stored as.
 
+use crate::array::{Array, ArrayRef};
+use crate::interval::Interval;
 use crate::numeric::{Numeric, NumericRef};
 
 /// How a column is stored. Lengths, precision and names of types belong to `sql`.
@@ -22,6 +24,9 @@ pub enum ColType {
     Timestamp = 13,
     TimestampTz = 14,
     Uuid = 15,
+    Interval = 16,
+    /// Of elements of any type but this.
+    Array = 17,
 }
 
 impl ColType {
@@ -43,6 +48,8 @@ impl ColType {
             Timestamp,
             TimestampTz,
             Uuid,
+            Interval,
+            Array,
         ]
         .into_iter()
         .find(|&t| t as u8 == v)
@@ -55,12 +62,13 @@ impl ColType {
             ColType::Int2 => Some(2),
             ColType::Int4 | ColType::Float4 | ColType::Date => Some(4),
             ColType::Int8 | ColType::Float8 | ColType::Timestamp | ColType::TimestampTz => Some(8),
-            ColType::Uuid => Some(16),
+            ColType::Uuid | ColType::Interval => Some(16),
             ColType::Numeric
             | ColType::Text
             | ColType::Varchar
             | ColType::Char
-            | ColType::Bytea => None,
+            | ColType::Bytea
+            | ColType::Array => None,
         }
     }
 }
@@ -87,6 +95,8 @@ pub enum Datum {
     /// infinities.
     TimestampTz(i64),
     Uuid([u8; 16]),
+    Interval(Interval),
+    Array(Array),
 }
 
 /// Equal are two values of which every bit is the same: NaN is equal to itself, zeros of either
@@ -122,6 +132,8 @@ pub enum DatumRef<'a> {
     Timestamp(i64),
     TimestampTz(i64),
     Uuid([u8; 16]),
+    Interval(Interval),
+    Array(ArrayRef<'a>),
 }
 
 impl Datum {
@@ -145,6 +157,8 @@ impl Datum {
             Datum::Timestamp(v) => DatumRef::Timestamp(*v),
             Datum::TimestampTz(v) => DatumRef::TimestampTz(*v),
             Datum::Uuid(v) => DatumRef::Uuid(*v),
+            Datum::Interval(v) => DatumRef::Interval(*v),
+            Datum::Array(v) => DatumRef::Array(v.borrow()),
         }
     }
 }
@@ -170,6 +184,8 @@ impl DatumRef<'_> {
             DatumRef::Timestamp(v) => Datum::Timestamp(v),
             DatumRef::TimestampTz(v) => Datum::TimestampTz(v),
             DatumRef::Uuid(v) => Datum::Uuid(v),
+            DatumRef::Interval(v) => Datum::Interval(v),
+            DatumRef::Array(v) => Datum::Array(v.to_array()),
         }
     }
 }

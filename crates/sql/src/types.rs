@@ -1,8 +1,11 @@
 //! SQL types as clients see them: PostgreSQL's OIDs, names, lengths and type modifiers, and how each is stored.
 
+use std::sync::LazyLock;
+
 use block::value::ColType;
 
 use crate::error::{Error, Result};
+use crate::pgtype::interval;
 
 /// A type without its modifier. `Unknown` is the type of a quoted literal before its context gives it one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -22,15 +25,49 @@ pub enum SqlType {
     Date,
     Timestamp,
     TimestampTz,
+    /// Of day, without time zone; stored as an integer, microseconds since midnight.
+    Time,
+    Interval,
     Uuid,
     Oid,
     Name,
     Unknown,
     Void,
+    /// Of elements of another type, in any number of dimensions.
+    Array(Element),
+}
+
+/// The type of the elements of arrays: any but arrays themselves, by its place in [`SqlType::ALL`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Element(u8);
+
+impl Element {
+    /// `None` if there are no arrays of the type.
+    pub fn of(ty: SqlType) -> Option<Element> {
+        let has_arrays = !matches!(ty, SqlType::Array(_) | SqlType::Void | SqlType::Unknown);
+        let at = SqlType::ALL.iter().position(|t| *t == ty);
+        at.filter(|_| has_arrays).map(|at| Element(at as u8))
+    }
+
+    pub fn ty(self) -> SqlType {
+        SqlType::ALL[usize::from(self.0)]
+    }
+
+    /// The names of its arrays, in messages and in the catalog.
+    fn array_names(self) -> (&'static str, &'static str) {
+        static NAMES: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
+            let names =
+                |t: &SqlType| (format!("{}[]", t.name()), format!("_{}", t.internal_name()));
+            SqlType::ALL.iter().map(names).collect()
+        });
+        let (name, internal) = &NAMES[usize::from(self.0)];
+        (name, internal)
+    }
 }
 
 impl SqlType {
-    pub const ALL: [SqlType; 19] = [
+    /// All but arrays.
+    pub const ALL: [SqlType; 21] = [
         SqlType::Bool,
         SqlType::Int2,
         SqlType::Int4,
@@ -45,6 +82,8 @@ impl SqlType {
         SqlType::Date,
         SqlType::Timestamp,
         SqlType::TimestampTz,
+        SqlType::Time,
+        SqlType::Interval,
         SqlType::Uuid,
         SqlType::Oid,
         SqlType::Name,
@@ -68,11 +107,14 @@ impl SqlType {
             SqlType::Char => 1042,
             SqlType::Varchar => 1043,
             SqlType::Date => 1082,
+            SqlType::Time => 1083,
             SqlType::Timestamp => 1114,
             SqlType::TimestampTz => 1184,
+            SqlType::Interval => 1186,
             SqlType::Numeric => 1700,
             SqlType::Void => 2278,
             SqlType::Uuid => 2950,
+            SqlType::Array(element) => element.ty().array_oid(),
         }
     }
 
@@ -93,21 +135,31 @@ impl SqlType {
             SqlType::Oid => 1028,
             SqlType::Timestamp => 1115,
             SqlType::Date => 1182,
+            SqlType::Time => 1183,
             SqlType::TimestampTz => 1185,
+            SqlType::Interval => 1187,
             SqlType::Numeric => 1231,
             SqlType::Uuid => 2951,
-            SqlType::Void => 0,
+            SqlType::Void | SqlType::Array(_) => 0,
         }
     }
 
     /// The type of the elements of the arrays with that OID.
     pub fn of_array(oid: u32) -> Option<SqlType> {
-        let mut with_arrays = SqlType::ALL.into_iter().filter(|t| t.array_oid() != 0);
+        let mut with_arrays = SqlType::ALL
+            .into_iter()
+            .filter(|t| Element::of(*t).is_some());
         with_arrays.find(|t| t.array_oid() == oid)
     }
 
+    /// The type of arrays of it.
+    pub fn array(self) -> Option<SqlType> {
+        Element::of(self).map(SqlType::Array)
+    }
+
     pub fn from_oid(oid: u32) -> Option<SqlType> {
-        SqlType::ALL.into_iter().find(|t| t.oid() == oid)
+        let found = SqlType::ALL.into_iter().find(|t| t.oid() == oid);
+        found.or_else(|| SqlType::of_array(oid)?.array())
     }
 
     /// Bytes of the type in PostgreSQL's catalog; -1 for variable length, -2 for a C string.
@@ -116,8 +168,9 @@ impl SqlType {
             SqlType::Bool => 1,
             SqlType::Int2 => 2,
             SqlType::Int4 | SqlType::Oid | SqlType::Float4 | SqlType::Date | SqlType::Void => 4,
-            SqlType::Int8 | SqlType::Float8 | SqlType::Timestamp | SqlType::TimestampTz => 8,
-            SqlType::Uuid => 16,
+            SqlType::Int8 | SqlType::Float8 => 8,
+            SqlType::Timestamp | SqlType::TimestampTz | SqlType::Time => 8,
+            SqlType::Uuid | SqlType::Interval => 16,
             SqlType::Name => 64,
             SqlType::Unknown => -2,
             _ => -1,
@@ -141,11 +194,14 @@ impl SqlType {
             SqlType::Date => "date",
             SqlType::Timestamp => "timestamp without time zone",
             SqlType::TimestampTz => "timestamp with time zone",
+            SqlType::Time => "time without time zone",
+            SqlType::Interval => "interval",
             SqlType::Uuid => "uuid",
             SqlType::Oid => "oid",
             SqlType::Name => "name",
             SqlType::Unknown => "unknown",
             SqlType::Void => "void",
+            SqlType::Array(element) => element.array_names().0,
         }
     }
 
@@ -162,6 +218,8 @@ impl SqlType {
             SqlType::Char => "bpchar",
             SqlType::Timestamp => "timestamp",
             SqlType::TimestampTz => "timestamptz",
+            SqlType::Time => "time",
+            SqlType::Array(element) => element.array_names().1,
             other => other.name(),
         }
     }
@@ -210,6 +268,12 @@ impl SqlType {
             }
             (SqlType::Timestamp, 0..) => format!("timestamp({typmod}) without time zone"),
             (SqlType::TimestampTz, 0..) => format!("timestamp({typmod}) with time zone"),
+            (SqlType::Time, 0..) => format!("time({typmod}) without time zone"),
+            (SqlType::Interval, 0..) => {
+                let fields = interval::Modifier::unpacked(typmod).suffix();
+                format!("interval{fields}")
+            }
+            (SqlType::Array(element), _) => format!("{}[]", element.ty().format(typmod)),
             _ => self.name().to_string(),
         }
     }
@@ -230,7 +294,8 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Bool => ColType::Bool,
         SqlType::Int2 => ColType::Int2,
         SqlType::Int4 => ColType::Int4,
-        SqlType::Int8 | SqlType::Oid => ColType::Int8,
+        SqlType::Int8 | SqlType::Oid | SqlType::Time => ColType::Int8,
+        SqlType::Interval => ColType::Interval,
         SqlType::Float4 => ColType::Float4,
         SqlType::Float8 => ColType::Float8,
         SqlType::Numeric => ColType::Numeric,
@@ -242,6 +307,7 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Timestamp => ColType::Timestamp,
         SqlType::TimestampTz => ColType::TimestampTz,
         SqlType::Uuid => ColType::Uuid,
+        SqlType::Array(_) => ColType::Array,
         SqlType::Unknown | SqlType::Void => {
             return Err(Error::new(
                 "42P16",

@@ -42,8 +42,50 @@ fn compare(ty: ColType, a: &Datum, b: &Datum) -> Ordering {
         (Datum::Text(a), Datum::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
         (Datum::Bytea(a), Datum::Bytea(b)) => a.cmp(b),
         (Datum::Uuid(a), Datum::Uuid(b)) => a.cmp(b),
+        (Datum::Interval(a), Datum::Interval(b)) => a.cmp(b),
+        (Datum::Array(a), Datum::Array(b)) => {
+            let order = elements(a, b);
+            assert_eq!(order, a.borrow().compare(b.borrow()), "{a:?} {b:?}");
+            order
+        }
         _ => panic!("{a:?} and {b:?} are of different types"),
     }
+}
+
+/// Arrays of integers, as PostgreSQL's `array_cmp` has them.
+fn elements(a: &Array, b: &Array) -> Ordering {
+    let (a, b) = (a.borrow(), b.borrow());
+    let values = |a: ArrayRef<'_>| a.values().map(|v| v.to_datum()).collect::<Vec<_>>();
+    for (x, y) in values(a).iter().zip(&values(b)) {
+        match compare_in(ColType::Int4, Order::ASC, x, y) {
+            Ordering::Equal => {}
+            order => return order,
+        }
+    }
+    let shape = |a: ArrayRef<'_>| {
+        let all: Vec<Dimension> = a.dimensions().collect();
+        let lengths: Vec<i32> = all.iter().map(|d| d.length).collect();
+        let lowers: Vec<i32> = all.iter().map(|d| d.lower).collect();
+        (a.count(), all.len(), lengths, lowers)
+    };
+    shape(a).cmp(&shape(b))
+}
+
+fn array() -> impl Strategy<Value = Array> {
+    let element = prop_oneof![1 => Just(Datum::Null), 4 => (-2..3i32).prop_map(Datum::Int4)];
+    let values = proptest::collection::vec(element, 0..5);
+    (values, -1..3i32, any::<bool>()).prop_map(|(values, lower, flat)| {
+        let length = values.len() as i32;
+        let one = Dimension {
+            length: 1,
+            lower: 1,
+        };
+        let all = Dimension { length, lower };
+        match flat {
+            true => Array::new(ColType::Int4, &[all], &values),
+            false => Array::new(ColType::Int4, &[one, all], &values),
+        }
+    })
 }
 
 fn compare_in(ty: ColType, order: Order, a: &Datum, b: &Datum) -> Ordering {
@@ -71,6 +113,16 @@ fn numeric() -> impl Strategy<Value = Numeric> {
         1 => Just(Numeric::infinity()),
         1 => Just(Numeric::neg_infinity()),
     ]
+}
+
+/// Any interval, and many whose parts differ and whose spans do not.
+fn interval() -> impl Strategy<Value = Interval> {
+    let near = (-2i32..3, -31i32..32, -2i64..3).prop_map(|(months, days, hours)| Interval {
+        months,
+        days,
+        micros: hours * 12 * 3_600_000_000,
+    });
+    prop_oneof![any::<[u8; 16]>().prop_map(Interval::from_bytes), near]
 }
 
 fn datum(ty: ColType) -> BoxedStrategy<Datum> {
@@ -105,6 +157,8 @@ fn datum(ty: ColType) -> BoxedStrategy<Datum> {
         ColType::Timestamp => any::<i64>().prop_map(Datum::Timestamp).boxed(),
         ColType::TimestampTz => any::<i64>().prop_map(Datum::TimestampTz).boxed(),
         ColType::Uuid => any::<[u8; 16]>().prop_map(Datum::Uuid).boxed(),
+        ColType::Interval => interval().prop_map(Datum::Interval).boxed(),
+        ColType::Array => array().prop_map(Datum::Array).boxed(),
     };
     prop_oneof![1 => Just(Datum::Null), 9 => some].boxed()
 }
@@ -120,7 +174,7 @@ fn key(columns: &[(ColType, Order)], values: &[Datum]) -> Vec<u8> {
 
 /// Columns, and two rows of them whose first columns are often equal.
 fn rows() -> impl Strategy<Value = (Vec<(ColType, Order)>, Vec<Datum>, Vec<Datum>)> {
-    let column = (1u8..=15, 0usize..4).prop_map(|(t, o)| (ColType::from_u8(t).unwrap(), ORDERS[o]));
+    let column = (1u8..=17, 0usize..4).prop_map(|(t, o)| (ColType::from_u8(t).unwrap(), ORDERS[o]));
     proptest::collection::vec(column, 1..4).prop_flat_map(|columns| {
         let row = || columns.iter().map(|c| datum(c.0)).collect::<Vec<_>>();
         (Just(columns.clone()), row(), row(), 0..columns.len()).prop_map(

@@ -75,6 +75,9 @@ impl Binder<'_> {
                 name.name
             )));
         }
+        if let ("make_interval", FunctionArguments::List(list)) = (name.name.as_str(), &f.args) {
+            return self.call(&name.name, self.interval_parts(&list.args)?);
+        }
         let args = self.arguments(f)?;
         self.call(&name.name, args)
     }
@@ -109,11 +112,25 @@ impl Binder<'_> {
             "quote_literal" | "quote_nullable" if args.len() == 1 => {
                 return self.quoted(name, args);
             }
+            "pg_typeof" if args.len() == 1 => {
+                let name = Datum::Text(args[0].ty.name().to_string());
+                return Ok(Typed::literal(name, SqlType::Text));
+            }
+            "localtime" if args.is_empty() => {
+                let now = self.call("localtimestamp", args)?;
+                return self.coerce(now, SqlType::Time, -1, CastContext::Explicit);
+            }
             "concat" => return self.concat_all(PureFunc::Concat, args),
             "concat_ws" if !args.is_empty() => return self.concat_all(PureFunc::ConcatWs, args),
             _ => {}
         }
         let mut args = without_out_parameters(args);
+        if let Some(found) = self.array_call(name, &args)? {
+            return Ok(found);
+        }
+        if let ("age", [time]) = (name, &args[..]) {
+            args = self.age_today(time.clone())?;
+        }
         let candidates = overloads(name);
         if candidates.is_empty() && functions::find(name).is_some() {
             return self.catalog_call(name, args);

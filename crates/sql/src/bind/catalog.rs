@@ -9,7 +9,7 @@ use sqlparser::ast::{
     ObjectNamePart, Subscript,
 };
 
-use super::{Binder, Typed, names, parts};
+use super::{Binder, Typed, element_of, names, parts};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::SessionFunc;
@@ -56,11 +56,7 @@ impl Binder<'_> {
     /// A cast to or from a type of the catalogs, or to an array of some type.
     pub(super) fn catalog_cast(&self, e: &ast::Expr, to: &DataType) -> Result<Option<Typed>> {
         if let DataType::Array(ArrayElemTypeDef::SquareBracket(..)) = to {
-            let inner = self.settle(self.expr(e)?)?;
-            return match inner.ty.is_string() {
-                true => Ok(Some(inner)),
-                false => Err(Error::unsupported(format!("a cast to {to}"))),
-            };
+            return self.cast_to_array(e, to);
         }
         let name = custom_type(to);
         let (of_name, of_number): (&str, &str) = match name.as_deref() {
@@ -92,6 +88,27 @@ impl Binder<'_> {
             args.push(null);
         }
         self.catalog_call(of_number, args).map(Some)
+    }
+
+    /// To an array of one of SQL's own types, as other casts are; `None`. To one of another type
+    /// texts, which catalogs have for arrays, are passed on.
+    fn cast_to_array(&self, e: &ast::Expr, to: &DataType) -> Result<Option<Typed>> {
+        let known = parts::data_type(to).is_ok();
+        if known && matches!(e, ast::Expr::Array(_)) {
+            return Ok(None);
+        }
+        let inner = self.expr(e)?;
+        if known {
+            let (ty, typmod) = parts::data_type(to)?;
+            return self
+                .coerce(inner, ty, typmod, CastContext::Explicit)
+                .map(Some);
+        }
+        let inner = self.settle(inner)?;
+        match inner.ty.is_string() {
+            true => Ok(Some(inner)),
+            false => Err(Error::unsupported(format!("a cast to {to}"))),
+        }
     }
 
     /// A cast to one of SQL's own types of what is a cast itself, maybe to a `reg` type.
@@ -171,6 +188,10 @@ impl Binder<'_> {
         right: &ast::Expr,
         all: bool,
     ) -> Result<Typed> {
+        let array = self.expr(right)?;
+        if let (Some(element), Some(op)) = (element_of(array.ty), super::comparison(op)) {
+            return self.quantified(self.expr(left)?, op, array, element, all);
+        }
         let negated = match (op, all) {
             (BinaryOperator::Eq, false) => false,
             (BinaryOperator::NotEq, true) => true,
@@ -180,7 +201,7 @@ impl Binder<'_> {
                 ));
             }
         };
-        let array = self.settle(self.expr(right)?)?;
+        let array = self.settle(array)?;
         if !array.ty.is_string() {
             return Err(Error::new(
                 "42809",
@@ -198,30 +219,26 @@ impl Binder<'_> {
 
     /// An element of an array in text form. What it is compared with says of what type it is.
     pub(super) fn element(&self, array: &ast::Expr, path: &[AccessExpr]) -> Result<Typed> {
+        let value = self.settle(self.expr(array)?)?;
+        if !value.ty.is_string() {
+            return self.subscripted(value, path);
+        }
         let [AccessExpr::Subscript(Subscript::Index { index })] = path else {
             return Err(Error::unsupported("fields and slices of values"));
         };
-        let array = self.settle(self.expr(array)?)?;
-        if !array.ty.is_string() {
-            let message = format!(
-                "cannot subscript type {} because it does not support subscripting",
-                array.ty.name()
-            );
-            return Err(Error::new("42804", message));
-        }
         let index = self.coerce(
             self.expr(index)?,
             SqlType::Int4,
             -1,
             CastContext::Assignment,
         )?;
-        let found = self.catalog_call(ARRAY_ELEMENT, vec![array, index])?;
+        let found = self.catalog_call(ARRAY_ELEMENT, vec![value, index])?;
         Ok(Typed::new(found.expr, SqlType::Unknown))
     }
 
     /// `||` of arrays.
-    pub(super) fn array_concat(&self, left: &ast::Expr, right: &ast::Expr) -> Result<Typed> {
-        self.catalog_call(ARRAY_CAT, vec![self.expr(left)?, self.expr(right)?])
+    pub(super) fn array_concat(&self, left: Typed, right: Typed) -> Result<Typed> {
+        self.catalog_call(ARRAY_CAT, vec![left, right])
     }
 }
 

@@ -119,6 +119,8 @@ impl Binder<'_> {
     pub fn unify(&self, left: Typed, right: Typed, what: &str) -> Result<(Typed, Typed)> {
         let ty = match left.ty.is_number() && right.ty.is_number() {
             true => promote(left.ty, right.ty),
+            // An operator converts a time of day, of another category than an interval.
+            false if is_time_and_interval(left.ty, right.ty) => SqlType::Interval,
             false => common_type(&[left.ty, right.ty], what)?,
         };
         Ok((self.compared(left, ty)?, self.compared(right, ty)?))
@@ -219,7 +221,16 @@ pub fn null_if_type(left: SqlType, right: SqlType) -> Result<SqlType> {
     })
 }
 
+fn is_time_and_interval(a: SqlType, b: SqlType) -> bool {
+    use SqlType::{Interval, Time};
+    matches!((a, b), (Time, Interval) | (Interval, Time))
+}
+
 fn wider(a: SqlType, b: SqlType) -> Option<SqlType> {
+    let arrays = matches!(a, SqlType::Array(_)) || matches!(b, SqlType::Array(_));
+    if arrays || is_time_and_interval(a, b) {
+        return None;
+    }
     if a.is_number() && b.is_number() {
         return Some(match higher(a, b) {
             SqlType::Oid => SqlType::Int8,

@@ -3,12 +3,14 @@
 use block::value::Datum;
 use sqlparser::ast::{self, BinaryOperator, UnaryOperator, Value};
 
+use super::array::element_of;
 use super::catalog::{custom_operator, is_array};
 use super::coerce::{common_padding, fold, promote};
 use super::days::day_compared;
 use super::simplify::simplified;
 use super::{Binder, ScopeColumn, Typed, common_type, names, parts};
 use crate::error::{Error, Result};
+use crate::expr::array::ArrayFunc;
 use crate::expr::cast::CastContext;
 use crate::expr::{ArithOp, CmpOp, Expr, Func, func::PureFunc};
 use crate::types::SqlType;
@@ -135,6 +137,7 @@ impl Binder<'_> {
                 else_result,
                 ..
             } => self.case(operand.as_deref(), conditions, else_result.as_deref()),
+            ast::Expr::Array(list) => self.array(&list.elem, None),
             ast::Expr::Function(f) => self.function(f),
             ast::Expr::CompoundFieldAccess { root, access_chain } => {
                 self.element(root, access_chain)
@@ -168,16 +171,12 @@ impl Binder<'_> {
                 let args = args.map(|e| self.expr(e)).collect::<Result<_>>()?;
                 self.call("overlay", args)
             }
-            ast::Expr::Interval(_) => Err(Error::unsupported("type interval as a result")),
+            ast::Expr::Interval(i) => self.interval_literal(i),
             ast::Expr::Position { expr, r#in } => {
                 self.call("strpos", vec![self.expr(r#in)?, self.expr(expr)?])
             }
             ast::Expr::Extract { field, expr, .. } => {
-                let field = field.to_string().to_lowercase();
-                if let Some(seconds) = self.seconds_between(&field, expr)? {
-                    return Ok(seconds);
-                }
-                let field = Datum::Text(field);
+                let field = Datum::Text(field.to_string().to_lowercase());
                 let field = Typed::literal(field, SqlType::Text);
                 self.call("extract", vec![field, self.expr(expr)?])
             }
@@ -237,9 +236,8 @@ impl Binder<'_> {
             // The SQL standard's functions without parentheses.
             Err(e) if e.sqlstate() == "42703" && i.quote_style.is_none() => match name.as_str() {
                 "current_user" | "session_user" | "user" | "current_role" | "current_catalog"
-                | "current_schema" | "current_date" | "current_timestamp" | "localtimestamp" => {
-                    self.call(&name, Vec::new())
-                }
+                | "current_schema" | "current_date" | "current_timestamp" | "localtimestamp"
+                | "localtime" => self.call(&name, Vec::new()),
                 _ => Err(e),
             },
             Err(e) => Err(e),
@@ -267,7 +265,13 @@ impl Binder<'_> {
             return Ok(of_catalog);
         }
         let (ty, typmod) = parts::data_type(data_type)?;
-        self.coerce(self.expr(e)?, ty, typmod, CastContext::Explicit)
+        let value = match (e, ty) {
+            (ast::Expr::Array(list), SqlType::Array(element)) => {
+                self.array(&list.elem, Some(element))?
+            }
+            _ => self.expr(e)?,
+        };
+        self.coerce(value, ty, typmod, CastContext::Explicit)
     }
 
     fn binary(&self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Result<Typed> {
@@ -280,27 +284,33 @@ impl Binder<'_> {
             BinaryOperator::PGRegexIMatch => return self.regex(left, right, true, false),
             BinaryOperator::PGRegexNotMatch => return self.regex(left, right, false, true),
             BinaryOperator::PGRegexNotIMatch => return self.regex(left, right, true, true),
-            BinaryOperator::StringConcat if is_array(left) || is_array(right) => {
-                return self.array_concat(left, right);
-            }
             BinaryOperator::StringConcat => {
-                return self.concat(self.expr(left)?, self.expr(right)?);
+                let (l, r) = (self.expr(left)?, self.expr(right)?);
+                if element_of(l.ty).is_some() || element_of(r.ty).is_some() {
+                    return self.joined_arrays(l, r);
+                }
+                return match is_array(left) || is_array(right) {
+                    true => self.array_concat(l, r),
+                    false => self.concat(l, r),
+                };
+            }
+            BinaryOperator::AtArrow => {
+                let (l, r) = (self.expr(left)?, self.expr(right)?);
+                return self.array_operator(ArrayFunc::Contains, "@>", l, r);
+            }
+            BinaryOperator::ArrowAt => {
+                let (l, r) = (self.expr(left)?, self.expr(right)?);
+                return self.array_operator(ArrayFunc::ContainedBy, "<@", l, r);
+            }
+            BinaryOperator::PGOverlap => {
+                let (l, r) = (self.expr(left)?, self.expr(right)?);
+                return self.array_operator(ArrayFunc::Overlaps, "&&", l, r);
             }
             BinaryOperator::PGLikeMatch => return self.like(left, right, None, false, false),
             BinaryOperator::PGNotLikeMatch => return self.like(left, right, None, false, true),
             BinaryOperator::PGILikeMatch => return self.like(left, right, None, true, false),
             BinaryOperator::PGNotILikeMatch => return self.like(left, right, None, true, true),
             _ => {}
-        }
-        if matches!(op, BinaryOperator::Plus | BinaryOperator::Minus)
-            && let Some(moved) = self.moved(left, op, right)?
-        {
-            return Ok(moved);
-        }
-        if let Some(cmp) = comparison(op)
-            && let Some(compared) = self.compared_intervals(cmp, left, right)?
-        {
-            return Ok(compared);
         }
         if let Some(cmp) = comparison(op) {
             return self.compare(cmp, self.expr(left)?, self.expr(right)?);
@@ -393,21 +403,21 @@ impl Binder<'_> {
         use SqlType::*;
         let shown = Error::new("42883", format!("operator does not exist: {} {} {}", left.ty.name(), op.symbol(), right.ty.name()))
             .hint("No operator matches the given name and argument types. You might need to add explicit type casts.");
+        if let Some(result) = self.temporal(op, &left, &right)? {
+            return Ok(result);
+        }
         let ty = match (left.ty, right.ty) {
             (Unknown, Unknown) => {
                 return Err(Error::new("42725", format!("operator is not unique: unknown {} unknown", op.symbol()))
                     .hint("Could not choose a best candidate operator. You might need to add explicit type casts."));
             }
-            (Date, Unknown) if op == ArithOp::Sub => Date,
+            (Date, Unknown) | (Unknown, Date) if op == ArithOp::Sub => {
+                let date = |t| self.coerce(t, Date, -1, CastContext::Implicit);
+                return self.date_arith(op, date(left)?, date(right)?, shown);
+            }
             (Date, Int2 | Int4) | (Date, Date) => return self.date_arith(op, left, right, shown),
             (Int2 | Int4, Date) if op == ArithOp::Add => {
                 return self.date_arith(op, right, left, shown);
-            }
-            (Date | Timestamp | TimestampTz, Timestamp | TimestampTz)
-            | (Timestamp | TimestampTz, Date)
-                if op == ArithOp::Sub =>
-            {
-                return Err(Error::unsupported("type interval as a result"));
             }
             (Unknown, t) | (t, Unknown) if t.is_number() => t,
             (l, r) if l.is_number() && r.is_number() => promote(l, r),
@@ -531,7 +541,7 @@ impl Binder<'_> {
         } else {
             operand
         };
-        if !operand.ty.is_number() {
+        if !operand.ty.is_number() && operand.ty != SqlType::Interval {
             return Err(Error::new(
                 "42883",
                 format!("operator does not exist: - {}", operand.ty.name()),

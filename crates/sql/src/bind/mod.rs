@@ -1,18 +1,19 @@
 //! From syntax to bound expressions: names become columns, literals and parameters get types, conversions become
 //! explicit, functions are chosen among their overloads. PostgreSQL's rules and messages.
 
+mod array;
 mod call;
 mod catalog;
 mod coerce;
 mod collation;
 mod days;
 mod expr;
-mod interval;
 pub mod names;
 pub mod parts;
 mod predicate;
 pub mod similar;
 mod simplify;
+mod temporal;
 
 use std::cell::RefCell;
 
@@ -24,10 +25,10 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::types::SqlType;
 
+pub use array::element_of;
 pub use call::call_of;
 pub use coerce::{chosen_type, common_type, null_if_type};
 pub use expr::comparison;
-pub use interval::Interval;
 
 /// An expression with the type the binder found for it.
 #[derive(Clone, Debug)]

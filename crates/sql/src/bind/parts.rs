@@ -1,10 +1,14 @@
 //! Types and literals from syntax.
 
 use block::value::Datum;
-use sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo, TimezoneInfo, Value};
+use sqlparser::ast::{
+    ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, IntervalFields, TimezoneInfo,
+    Value,
+};
 
 use super::{Typed, names};
 use crate::error::{Error, Result};
+use crate::pgtype::interval::{Modifier, Unit};
 use crate::pgtype::{self, IoSettings};
 use crate::types::{MICROSECOND_DIGITS, SqlType};
 
@@ -49,12 +53,32 @@ fn known_type(ty: &DataType) -> Result<(SqlType, i32)> {
             (SqlType::Timestamp, seconds_digits(*digits))
         }
         DataType::Timestamp(digits, _) => (SqlType::TimestampTz, seconds_digits(*digits)),
+        DataType::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            (SqlType::Time, seconds_digits(*digits))
+        }
+        DataType::Interval { fields, precision } => {
+            (SqlType::Interval, interval_modifier(fields, *precision)?)
+        }
         DataType::Uuid => (SqlType::Uuid, -1),
+        DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => {
+            array_type(known_type(element)?, ty)?
+        }
         // The value is the relation's name; functions that take one look it up.
         DataType::Regclass => return Err(Error::unsupported("type regclass")),
         DataType::Custom(name, modifiers) => custom(&names::Qualified::new(name)?.name, modifiers)?,
         other => return Err(Error::unsupported(format!("type {other}"))),
     })
+}
+
+/// Arrays of arrays are arrays of more dimensions, and so of the same type.
+fn array_type((element, typmod): (SqlType, i32), ty: &DataType) -> Result<(SqlType, i32)> {
+    match element {
+        SqlType::Array(_) => Ok((element, typmod)),
+        element => match element.array() {
+            Some(array) => Ok((array, typmod)),
+            None => Err(Error::unsupported(format!("type {ty}"))),
+        },
+    }
 }
 
 /// A type by its name in the catalogs, if it takes no length.
@@ -72,6 +96,8 @@ pub fn plain_type(name: &str) -> Option<SqlType> {
         "timestamptz" => SqlType::TimestampTz,
         "timestamp" => SqlType::Timestamp,
         "date" => SqlType::Date,
+        "time" => SqlType::Time,
+        "interval" => SqlType::Interval,
         "uuid" => SqlType::Uuid,
         "bytea" => SqlType::Bytea,
         "numeric" => SqlType::Numeric,
@@ -80,6 +106,11 @@ pub fn plain_type(name: &str) -> Option<SqlType> {
 }
 
 fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
+    if let (Some(element), []) = (name.strip_prefix('_').and_then(plain_type), modifiers)
+        && let Some(array) = element.array()
+    {
+        return Ok((array, -1));
+    }
     if let Some(plain) = plain_type(name) {
         return match modifiers {
             [] => Ok((plain, -1)),
@@ -108,8 +139,8 @@ fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
                 length(&n, -1)?,
             ));
         }
-        "jsonb" | "json" | "interval" | "time" | "timetz" | "inet" | "regproc" | "regtype"
-        | "regclass" | "xml" | "money" | "point" => {
+        "jsonb" | "json" | "timetz" | "inet" | "regproc" | "regtype" | "regclass" | "xml"
+        | "money" | "point" => {
             return Err(Error::unsupported(format!("type {name}")));
         }
         _ => {
@@ -120,6 +151,27 @@ fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
         }
     };
     Ok((ty, -1))
+}
+
+fn interval_modifier(fields: &Option<IntervalFields>, digits: Option<u64>) -> Result<i32> {
+    use IntervalFields as Fields;
+    let fields = fields.as_ref().map(|fields| match fields {
+        Fields::Year => (Unit::Year, Unit::Year),
+        Fields::Month => (Unit::Month, Unit::Month),
+        Fields::Day => (Unit::Day, Unit::Day),
+        Fields::Hour => (Unit::Hour, Unit::Hour),
+        Fields::Minute => (Unit::Minute, Unit::Minute),
+        Fields::Second => (Unit::Second, Unit::Second),
+        Fields::YearToMonth => (Unit::Year, Unit::Month),
+        Fields::DayToHour => (Unit::Day, Unit::Hour),
+        Fields::DayToMinute => (Unit::Day, Unit::Minute),
+        Fields::DayToSecond => (Unit::Day, Unit::Second),
+        Fields::HourToMinute => (Unit::Hour, Unit::Minute),
+        Fields::HourToSecond => (Unit::Hour, Unit::Second),
+        Fields::MinuteToSecond => (Unit::Minute, Unit::Second),
+    });
+    let digits = digits.map(|d| seconds_digits(Some(d)));
+    Ok(Modifier::packed(fields, digits))
 }
 
 /// The modifier of a timestamp. More digits than there are mean all of them.

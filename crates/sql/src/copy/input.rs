@@ -339,7 +339,7 @@ fn read_field<'t>(slot: &mut Val<'t>, target: &Target, text: &'t str, core: &Cor
             Val::Ref(DatumRef::Text(text))
         }
         _ => {
-            let value: Datum = pgtype::text_in(target.ty, text, &core.io)?;
+            let value: Datum = pgtype::text_in_typmod(target.ty, target.typmod, text, &core.io)?;
             Val::Own(if target.typmod >= 0 {
                 pgtype::apply_typmod(target.ty, target.typmod, value, false)?
             } else {

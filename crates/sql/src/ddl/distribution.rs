@@ -45,9 +45,10 @@ fn width(value: DatumRef<'_>) -> usize {
         | DatumRef::Float8(_)
         | DatumRef::Timestamp(_)
         | DatumRef::TimestampTz(_) => 8,
-        DatumRef::Uuid(_) => 16,
+        DatumRef::Uuid(_) | DatumRef::Interval(_) => 16,
         DatumRef::Text(s) => of_bytes(s.len()),
         DatumRef::Bytea(b) => of_bytes(b.len()),
+        DatumRef::Array(a) => of_bytes(a.as_bytes().len()),
         DatumRef::Numeric(n) => 3 + 2 * n.to_string().len().div_ceil(4),
     }
 }

@@ -1,7 +1,8 @@
 //! Aggregates of direct plans, over all rows of the source: groups are the tree lane's.
 
+use block::key::{self, Order};
 use block::numeric::Numeric;
-use block::value::{Datum, DatumRef};
+use block::value::{ColType, Datum, DatumRef};
 
 use crate::error::{Error, Result};
 use crate::expr::{ArithOp, Env, cast, compare, number};
@@ -167,6 +168,12 @@ pub fn encode(value: DatumRef<'_>, out: &mut Vec<u8>) {
         DatumRef::Date(d) => bytes(6, &d.to_le_bytes()),
         DatumRef::Timestamp(t) | DatumRef::TimestampTz(t) => bytes(7, &t.to_le_bytes()),
         DatumRef::Uuid(u) => bytes(8, &u),
+        DatumRef::Interval(i) => bytes(10, &i.span().to_le_bytes()),
+        DatumRef::Array(_) => {
+            let mut key = Vec::new();
+            key::push_column(&mut key, ColType::Array, Order::ASC, value);
+            bytes(11, &key);
+        }
         integer => bytes(9, &cast::integer(integer).unwrap_or(0).to_le_bytes()),
     }
 }

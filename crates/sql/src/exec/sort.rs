@@ -268,6 +268,8 @@ fn column_type(v: DatumRef<'_>) -> ColType {
         DatumRef::Timestamp(_) => ColType::Timestamp,
         DatumRef::TimestampTz(_) => ColType::TimestampTz,
         DatumRef::Uuid(_) => ColType::Uuid,
+        DatumRef::Interval(_) => ColType::Interval,
+        DatumRef::Array(_) => ColType::Array,
     }
 }
 
@@ -277,6 +279,7 @@ pub fn size(d: &Datum) -> usize {
         + match d {
             Datum::Text(t) => t.len(),
             Datum::Bytea(b) => b.len(),
+            Datum::Array(a) => a.as_bytes().len(),
             _ => 0,
         }
 }

@@ -2,7 +2,7 @@
 
 use block::value::{Datum, DatumRef};
 
-use super::{Val, moments, number};
+use super::{Val, moments, number, spans};
 use crate::error::{Error, Result};
 use crate::types::SqlType;
 
@@ -90,6 +90,10 @@ pub fn apply(
         }
         (DatumRef::Numeric(l), DatumRef::Numeric(r)) => {
             Ok(Val::Own(Datum::Numeric(number::apply(op, l, r)?)))
+        }
+        _ if matches!(ty, SqlType::Interval | SqlType::Time | SqlType::Timestamp) => {
+            spans::apply(op, ty, left, right)?
+                .ok_or_else(|| Error::internal(format!("arithmetic on {left:?} and {right:?}")))
         }
         (DatumRef::Date(l), DatumRef::Date(r)) if op == ArithOp::Sub => {
             Ok(Val::int4(moments::days_between(l, r)?))
@@ -221,6 +225,7 @@ pub fn negate(value: Val<'_>) -> Result<Val<'static>> {
         DatumRef::Float4(f) => Val::Ref(DatumRef::Float4(if f.is_nan() { f } else { -f })),
         DatumRef::Float8(f) => Val::Ref(DatumRef::Float8(if f.is_nan() { f } else { -f })),
         DatumRef::Numeric(n) => Val::Own(Datum::Numeric(number::negate(n))),
+        DatumRef::Interval(i) => Val::Ref(DatumRef::Interval(spans::negated(i)?)),
         other => return Err(Error::internal(format!("negation of {other:?}"))),
     })
 }

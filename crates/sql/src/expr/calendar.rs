@@ -7,7 +7,7 @@ use block::value::{Datum, DatumRef};
 
 use super::func::{Calls, PureFunc};
 use super::moments::{in_range, is_infinite};
-use super::{Val, number};
+use super::{Val, number, spans};
 use crate::error::{Error, Result};
 use crate::pgtype::calendar::{
     Civil, DATE_INFINITY, DATE_MINUS_INFINITY, JULIAN_OF_EPOCH, MICROS_PER_DAY, MICROS_PER_SECOND,
@@ -33,6 +33,11 @@ pub fn call(func: PureFunc, values: &[Val<'_>], calls: &mut dyn Calls) -> Result
             let offset = i64::from(zone.offset_at(t));
             (t + offset * MICROS_PER_SECOND, offset, true)
         }
+        DatumRef::Interval(i) if func == PureFunc::DateTrunc => {
+            return spans::truncated(&field, i);
+        }
+        DatumRef::Interval(i) => return spans::part(func, &field, i, false),
+        DatumRef::Int8(t) => return spans::part(func, &field, spans::of_time(t), true),
         other => return Err(Error::internal(format!("a part of {other:?}"))),
     };
     if func == PureFunc::DateTrunc {
@@ -64,6 +69,7 @@ pub fn is_finite(values: &[Val<'_>]) -> Result<Val<'static>> {
     let finite = match values.first().map(Val::get) {
         Some(DatumRef::Date(d)) => !matches!(d, DATE_INFINITY | DATE_MINUS_INFINITY),
         Some(DatumRef::Timestamp(t) | DatumRef::TimestampTz(t)) => !is_infinite(t),
+        Some(DatumRef::Interval(_)) => true,
         other => return Err(Error::internal(format!("isfinite of {other:?}"))),
     };
     Ok(Val::bool(finite))
@@ -189,6 +195,11 @@ pub fn digits(field: &str) -> i32 {
         "millisecond" | "milliseconds" | "msec" => 3,
         _ => 0,
     }
+}
+
+/// Whether points in time have a part of that name.
+pub fn is_field(field: &str) -> bool {
+    part(field, 0, 0, true).is_some()
 }
 
 /// A part of a finite time; `None` if there is none of that name.

@@ -3,7 +3,7 @@
 use block::value::{Datum, DatumRef};
 
 pub use super::arith::integer;
-use super::{Val, arith, moments, number};
+use super::{Val, arith, moments, number, spans};
 use crate::error::{Error, Result};
 use crate::pgtype;
 use crate::pgtype::IoSettings;
@@ -44,6 +44,9 @@ pub fn castable(from: SqlType, to: SqlType) -> Option<CastContext> {
     if from == to || from == Unknown {
         return Some(Implicit);
     }
+    if let (Array(from), Array(to)) = (from, to) {
+        return castable(from.ty(), to.ty());
+    }
     if let (Some(f), Some(t)) = (from.number_rank(), to.number_rank()) {
         return Some(match (from, to) {
             (Oid, Int8) | (Int2 | Int4 | Int8, Oid) => Implicit,
@@ -60,6 +63,8 @@ pub fn castable(from: SqlType, to: SqlType) -> Option<CastContext> {
         (Text | Varchar | Char | Name, _) if to != Void => Explicit,
         (Date, Timestamp | TimestampTz) | (Timestamp, TimestampTz) => Implicit,
         (Timestamp | TimestampTz, Date) | (TimestampTz, Timestamp) => Assignment,
+        (Time, Interval) => Implicit,
+        (Interval | Timestamp | TimestampTz, Time) => Assignment,
         (Bool, Int4) | (Int4, Bool) => Explicit,
         _ => return None,
     })
@@ -69,10 +74,17 @@ impl Cast {
     /// Whether the result depends on the argument alone, and not on the session's time zone or the time of day.
     pub fn is_immutable(&self) -> bool {
         use SqlType::*;
-        let zoned = |t: SqlType| matches!(t, TimestampTz | Timestamp | Date);
-        !(self.from == TimestampTz
-            || self.to == TimestampTz
-            || self.from.is_string() && zoned(self.to))
+        if let (Array(from), Array(to)) = (self.from, self.to) {
+            let (from, to) = (from.ty(), to.ty());
+            return Cast { from, to, ..*self }.is_immutable();
+        }
+        let element = |t: SqlType| match t {
+            Array(element) => element.ty(),
+            other => other,
+        };
+        let (from, to) = (element(self.from), element(self.to));
+        let zoned = |t: SqlType| matches!(t, TimestampTz | Timestamp | Date | Time);
+        !(from == TimestampTz || to == TimestampTz || from.is_string() && zoned(to))
     }
 
     pub fn apply<'a>(&self, value: Val<'a>, io: &IoSettings) -> Result<Val<'a>> {
@@ -106,7 +118,15 @@ impl Cast {
         }
         if self.from.is_string() {
             return match value.get() {
-                DatumRef::Text(text) => Ok(Val::Own(pgtype::text_in(self.to, text, io)?)),
+                DatumRef::Text(text) if self.is_of_vector(text) => {
+                    Ok(Val::Own(pgtype::array::of_vector(self.to, text, io)?))
+                }
+                DatumRef::Text(text) => Ok(Val::Own(pgtype::text_in_typmod(
+                    self.to,
+                    self.typmod,
+                    text,
+                    io,
+                )?)),
                 other => Err(Error::internal(format!("{other:?} as a string"))),
             };
         }
@@ -122,6 +142,18 @@ impl Cast {
             });
         }
         self.convert_scalar(value.get(), io)
+    }
+
+    /// Whether a text is a vector of the catalogs, such as `indkey`, which becomes an array.
+    fn is_of_vector(&self, text: &str) -> bool {
+        let element = match self.to {
+            SqlType::Array(element) => element.ty(),
+            _ => return false,
+        };
+        let numbers = matches!(element, SqlType::Int2 | SqlType::Oid);
+        let digits = |b: u8| b.is_ascii_digit() || b == b' ';
+        let plain = !text.is_empty() && text.bytes().all(digits);
+        self.from != SqlType::Unknown && numbers && plain
     }
 
     fn convert_scalar(&self, value: DatumRef<'_>, io: &IoSettings) -> Result<Val<'static>> {
@@ -146,6 +178,31 @@ impl Cast {
             }
             (DatumRef::TimestampTz(t), Date) => {
                 Val::Ref(DatumRef::Date(moments::date_of_timestamptz(t, io)))
+            }
+            (DatumRef::Array(a), Array(to)) => {
+                let Array(from) = self.from else {
+                    return Err(Error::internal("elements of no array"));
+                };
+                let cast = Cast {
+                    from: from.ty(),
+                    to: to.ty(),
+                    typmod: -1,
+                    how: self.how,
+                };
+                let values = a
+                    .values()
+                    .map(|v| Ok(cast.apply(Val::Ref(v), io)?.into_datum()));
+                let values = values.collect::<Result<Vec<_>>>()?;
+                let dimensions: Vec<_> = a.dimensions().collect();
+                Val::Own(Datum::Array(pgtype::array::make(to, &dimensions, &values)?))
+            }
+            (DatumRef::Int8(t), Interval) => Val::Ref(DatumRef::Interval(spans::of_time(t))),
+            (DatumRef::Interval(i), Time) => Val::int8(spans::time_of_day(i.micros)),
+            (DatumRef::Timestamp(t), Time) if moments::is_infinite(t) => Val::NULL,
+            (DatumRef::TimestampTz(t), Time) if moments::is_infinite(t) => Val::NULL,
+            (DatumRef::Timestamp(t), Time) => Val::int8(spans::time_of_day(t)),
+            (DatumRef::TimestampTz(t), Time) => {
+                Val::int8(spans::time_of_day(moments::to_local(t, io)?))
             }
             (DatumRef::Bool(b), Int4) => Val::int4(b.into()),
             (DatumRef::Int4(i), Bool) => Val::bool(i != 0),
@@ -233,13 +290,17 @@ fn float_to(f: f64, to: SqlType) -> Result<Val<'static>> {
 /// Fits a value to its column's modifier: length of strings, precision and scale of numerics, digits of seconds. A string that fits as it
 /// is, the usual case, is not copied.
 pub fn apply_typmod(ty: SqlType, typmod: i32, value: Val<'_>, explicit: bool) -> Result<Val<'_>> {
-    let timestamp = matches!(ty, SqlType::Timestamp | SqlType::TimestampTz);
-    if typmod < 4 && !timestamp {
+    use SqlType::{Interval, Time, Timestamp, TimestampTz};
+    let timed = matches!(
+        ty,
+        Timestamp | TimestampTz | Time | Interval | SqlType::Array(_)
+    );
+    if typmod < 4 && !timed {
         return Ok(value);
     }
     let limit = (typmod - 4) as usize;
     let fits = match (ty, value.get()) {
-        _ if timestamp => false,
+        _ if timed => false,
         (SqlType::Varchar, DatumRef::Text(t)) => t.len() <= limit,
         (SqlType::Char, DatumRef::Text(t)) => t.len() == limit && t.is_ascii(),
         (SqlType::Varchar | SqlType::Char | SqlType::Numeric, d) => matches!(d, DatumRef::Null),

@@ -204,8 +204,17 @@ fn texts(ty: SqlType) -> &'static [&'static str] {
             "294276-12-30 23:59:59.999999",
             "infinity",
         ],
+        SqlType::Time => &["00:00", "12:34:56.789", "24:00"],
+        SqlType::Interval => &[
+            "0",
+            "-178956970 years -8 mons",
+            "2147483647 days",
+            "-2562047788:00:54.775808",
+            "1 mon -30 days",
+        ],
         SqlType::Uuid => &["00000000-0000-0000-0000-000000000000"],
         SqlType::Void => &[],
+        SqlType::Array(_) => &["{}", "{NULL}"],
     }
 }
 

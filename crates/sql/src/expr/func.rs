@@ -2,6 +2,7 @@
 
 use block::value::{Datum, DatumRef};
 
+use super::array::ArrayFunc;
 use super::trigonometry::Angle;
 use super::{Env, Expr, Val, arith, number, text};
 use crate::error::{Error, Result};
@@ -104,11 +105,15 @@ pub enum PureFunc {
     DateTrunc,
     /// AT TIME ZONE.
     AtZone,
-    /// A point in time, moved by months, days and microseconds.
+    /// A point in time, moved by an interval forth and back.
     MoveBy,
-    /// From the second point in time to the first, in microseconds and in seconds.
-    MicrosBetween,
-    SecondsBetween,
+    MoveBack,
+    Age,
+    JustifyHours,
+    JustifyDays,
+    JustifyInterval,
+    MakeInterval,
+    Array(ArrayFunc),
     IsFinite,
     QuoteLiteral,
     SimilarToEscape,
@@ -220,6 +225,8 @@ impl PureFunc {
             PureFunc::Greatest | PureFunc::Least => return self.extreme(args, env, calls),
             PureFunc::Concat => return text::concat(args, env, calls),
             PureFunc::ConcatWs => return text::concat_ws(args, env, calls),
+            PureFunc::MakeInterval => return super::spans::make(args, env, calls),
+            PureFunc::Array(func) => return super::array::call(func, args, env, calls),
             _ => {}
         }
         let mut values: [Val<'a>; 4] = [Val::NULL, Val::NULL, Val::NULL, Val::NULL];
@@ -233,15 +240,8 @@ impl PureFunc {
         if let PureFunc::AtZone = self {
             return super::calendar::at_zone(values);
         }
-        if let PureFunc::MicrosBetween | PureFunc::SecondsBetween = self {
-            let micros = super::moments::micros_between(values)?;
-            return Ok(match self {
-                PureFunc::MicrosBetween => Val::int8(micros),
-                _ => Val::Own(Datum::Numeric(number::scaled(micros, 6))),
-            });
-        }
-        if let PureFunc::MoveBy = self {
-            return super::moments::move_by(values, calls.io());
+        if self.is_of_spans() {
+            return super::spans::call(self, values, calls.io());
         }
         if let PureFunc::IsFinite = self {
             return super::calendar::is_finite(values);
@@ -257,6 +257,14 @@ impl PureFunc {
                 _ => self.numeric(values),
             },
         }
+    }
+
+    fn is_of_spans(self) -> bool {
+        use PureFunc::*;
+        matches!(
+            self,
+            MoveBy | MoveBack | Age | JustifyHours | JustifyDays | JustifyInterval
+        )
     }
 
     fn extreme<'a>(
@@ -418,8 +426,8 @@ pub struct Signature {
 pub fn overloads(name: &str) -> Vec<Signature> {
     use PureFunc::*;
     use SqlType::{
-        Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Name, Numeric, Text, Timestamp,
-        TimestampTz, Uuid, Void,
+        Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Name, Numeric, Text,
+        Time, Timestamp, TimestampTz, Uuid, Void,
     };
     let pure = |f: PureFunc, args: &'static [SqlType], result: SqlType| Signature {
         func: Func::Pure(f),
@@ -467,6 +475,7 @@ pub fn overloads(name: &str) -> Vec<Signature> {
             pure(IsFinite, &[Date], Bool),
             pure(IsFinite, &[Timestamp], Bool),
             pure(IsFinite, &[TimestampTz], Bool),
+            pure(IsFinite, &[Interval], Bool),
         ],
         "div" => vec![pure(Div, &[Numeric, Numeric], Numeric)],
         "scale" => vec![pure(Scale, &[Numeric], Int4)],
@@ -557,16 +566,33 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "date_part" => vec![
             pure(DatePart, &[Text, Timestamp], Float8),
             pure(DatePart, &[Text, TimestampTz], Float8),
+            pure(DatePart, &[Text, Interval], Float8),
+            pure(DatePart, &[Text, Time], Float8),
         ],
         "extract" => vec![
             pure(Extract, &[Text, Date], Numeric),
             pure(Extract, &[Text, Timestamp], Numeric),
             pure(Extract, &[Text, TimestampTz], Numeric),
+            pure(Extract, &[Text, Interval], Numeric),
+            pure(Extract, &[Text, Time], Numeric),
         ],
         "date_trunc" => vec![
             pure(DateTrunc, &[Text, TimestampTz], TimestampTz),
             pure(DateTrunc, &[Text, Timestamp], Timestamp),
+            pure(DateTrunc, &[Text, Interval], Interval),
         ],
+        "age" => vec![
+            pure(Age, &[TimestampTz, TimestampTz], Interval),
+            pure(Age, &[Timestamp, Timestamp], Interval),
+        ],
+        "justify_hours" => vec![pure(JustifyHours, &[Interval], Interval)],
+        "justify_days" => vec![pure(JustifyDays, &[Interval], Interval)],
+        "justify_interval" => vec![pure(JustifyInterval, &[Interval], Interval)],
+        "make_interval" => vec![pure(
+            MakeInterval,
+            &[Int4, Int4, Int4, Int4, Int4, Int4, Float8],
+            Interval,
+        )],
         "timezone" => vec![
             pure(AtZone, &[Text, TimestampTz], Timestamp),
             pure(AtZone, &[Text, Timestamp], TimestampTz),

@@ -9,6 +9,7 @@
 //! - A NULL operand gives NULL except where a node says otherwise.
 
 mod arith;
+pub mod array;
 pub mod calendar;
 pub mod cast;
 mod encoding;
@@ -22,6 +23,7 @@ pub mod moments;
 pub mod number;
 pub mod regex;
 mod similar;
+pub mod spans;
 mod text;
 mod transcendental;
 mod trigonometry;

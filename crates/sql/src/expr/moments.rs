@@ -1,5 +1,6 @@
 //! Dates and timestamps made from each other, and days counted between dates. What leaves the range of its type is 22008; infinities stay what they are.
 
+use block::interval::Interval;
 use block::value::DatumRef;
 
 use super::Val;
@@ -131,49 +132,21 @@ pub fn days_between(later: i32, earlier: i32) -> Result<i32> {
 
 /// A timestamp moved by months, days and microseconds, in this order: months keep the day, as far
 /// as the month has it; days are of the session's zone, if it is a point in time.
-pub fn move_by(values: &[Val<'_>], io: &IoSettings) -> Result<Val<'static>> {
-    let [time, months, days, micros] = values else {
-        return Err(Error::internal("a time moved by no interval"));
-    };
-    let (t, zoned) = match time.get() {
+pub fn move_by(time: DatumRef<'_>, by: Interval, io: &IoSettings) -> Result<Val<'static>> {
+    let (t, zoned) = match time {
         DatumRef::Timestamp(t) => (t, false),
         DatumRef::TimestampTz(t) => (t, true),
         other => return Err(Error::internal(format!("{other:?} moved by an interval"))),
     };
-    let part = |v: &Val<'_>| {
-        super::cast::integer(v.get()).ok_or_else(|| Error::internal("a part of an interval"))
-    };
+    let (months, days) = (by.months.into(), by.days.into());
     let moved = match is_infinite(t) {
         true => t,
-        false => moved(
-            t,
-            zoned.then_some(io),
-            part(months)?,
-            part(days)?,
-            part(micros)?,
-        )?,
+        false => moved(t, zoned.then_some(io), months, days, by.micros)?,
     };
     Ok(Val::Ref(match zoned {
         true => DatumRef::TimestampTz(moved),
         false => DatumRef::Timestamp(moved),
     }))
-}
-
-/// Microseconds from the second point in time to the first.
-pub fn micros_between(values: &[Val<'_>]) -> Result<i64> {
-    let time = |v: &Val<'_>| match v.get() {
-        DatumRef::Timestamp(t) | DatumRef::TimestampTz(t) if is_infinite(t) => {
-            Err(Error::new("22008", "cannot subtract infinite timestamps"))
-        }
-        DatumRef::Timestamp(t) | DatumRef::TimestampTz(t) => Ok(t),
-        other => Err(Error::internal(format!("{other:?} as a point in time"))),
-    };
-    let [later, earlier] = values else {
-        return Err(Error::internal("a difference of other than two times"));
-    };
-    time(later)?
-        .checked_sub(time(earlier)?)
-        .ok_or_else(|| Error::new("22008", "interval out of range"))
 }
 
 fn moved(t: i64, zone: Option<&IoSettings>, months: i64, days: i64, micros: i64) -> Result<i64> {

@@ -32,6 +32,7 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
             Keyword::FETCH => fetched(tokens, at),
             Keyword::ROWS => rows_from(tokens, at)?,
             Keyword::PRECEDING | Keyword::FOLLOWING => at += cast_distance(tokens, at),
+            Keyword::INTERVAL => interval_digits(tokens, at),
             Keyword::SEARCH | Keyword::CYCLE => refuse_search(tokens, at)?,
             _ => {}
         }
@@ -58,6 +59,21 @@ fn cast_distance(tokens: &mut Vec<TokenWithSpan>, at: usize) -> usize {
     insert(tokens, at, [Token::RParen]);
     insert(tokens, string, [Token::LParen]);
     2
+}
+
+/// `interval (2) '1 day'` as a cast: the parser drops its digits.
+fn interval_digits(tokens: &mut Vec<TokenWithSpan>, at: usize) {
+    let string = at + 4;
+    let digits = is(tokens, at + 1, &Token::LParen) && is(tokens, at + 3, &Token::RParen);
+    let quoted = matches!(
+        tokens.get(string).map(|t| &t.token),
+        Some(Token::SingleQuotedString(_) | Token::EscapedStringLiteral(_))
+    );
+    if digits && quoted {
+        let string = tokens.remove(string);
+        tokens.splice(at..at, [string]);
+        insert(tokens, at + 1, [Token::DoubleColon]);
+    }
 }
 
 fn word(tokens: &[TokenWithSpan], at: usize) -> String {

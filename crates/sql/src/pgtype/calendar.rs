@@ -182,8 +182,19 @@ fn write_two(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&[b'0' + (value / 10) as u8, b'0' + (value % 10) as u8]);
 }
 
+/// `23:59:59.5`; the end of a day is `24:00:00`.
+pub fn write_time(out: &mut Vec<u8>, micros: i64) {
+    let seconds = micros / MICROS_PER_SECOND;
+    write_two(out, seconds / 3600);
+    out.push(b':');
+    write_two(out, seconds / 60 % 60);
+    out.push(b':');
+    write_two(out, seconds % 60);
+    write_fraction(out, micros % MICROS_PER_SECOND);
+}
+
 /// Microseconds without trailing zeros, nothing at all for none.
-fn write_fraction(out: &mut Vec<u8>, micros: i64) {
+pub fn write_fraction(out: &mut Vec<u8>, micros: i64) {
     if micros == 0 {
         return;
     }

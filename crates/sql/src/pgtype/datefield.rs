@@ -60,8 +60,13 @@ pub enum Kind {
 
 /// Cuts the text into lower-case fields.
 pub fn split(text: &str) -> Read<Vec<(Kind, String)>> {
+    split_within(text, MAX_TEXT)
+}
+
+/// The same of a text of at most so many bytes.
+pub fn split_within(text: &str, most: usize) -> Read<Vec<(Kind, String)>> {
     let bytes = text.as_bytes();
-    if bytes.len() > MAX_TEXT || !text.is_ascii() {
+    if bytes.len() > most || !text.is_ascii() {
         return Err(Fault::Format);
     }
     let mut fields = Vec::new();
@@ -71,7 +76,6 @@ pub fn split(text: &str) -> Read<Vec<(Kind, String)>> {
     };
     while at < bytes.len() {
         let b = bytes[at];
-        let next = bytes.get(at + 1).copied().unwrap_or(0);
         let (kind, len) = if b.is_ascii_whitespace() {
             at += 1;
             continue;
@@ -125,16 +129,25 @@ pub fn split(text: &str) -> Read<Vec<(Kind, String)>> {
                 _ => (Kind::Word, letters),
             }
         } else if b == b'+' || b == b'-' {
-            if next.is_ascii_digit() {
-                (
-                    Kind::Zone,
-                    1 + run(at + 1, &|c| c.is_ascii_digit() || c == b':' || c == b'.'),
-                )
+            // Blanks behind a sign are nothing.
+            let blanks = run(at + 1, &|c| c.is_ascii_whitespace());
+            at += blanks;
+            let next = bytes.get(at + 1).copied().unwrap_or(0);
+            let (kind, len) = if next.is_ascii_digit() {
+                let more = |c: u8| c.is_ascii_digit() || matches!(c, b':' | b'.' | b'-');
+                (Kind::Zone, run(at + 1, &more))
             } else if next.is_ascii_alphabetic() {
-                (Kind::Special, 1 + run(at + 1, &|c| c.is_ascii_alphabetic()))
+                (Kind::Special, run(at + 1, &|c| c.is_ascii_alphabetic()))
             } else {
                 return Err(Fault::Format);
+            };
+            let rest = text[at + 1..at + 1 + len].to_ascii_lowercase();
+            fields.push((kind, format!("{}{rest}", char::from(b))));
+            at += 1 + len;
+            if fields.len() > MAX_FIELDS {
+                return Err(Fault::Format);
             }
+            continue;
         } else if b.is_ascii_punctuation() {
             at += 1;
             continue;

@@ -66,6 +66,88 @@ pub fn parse_timestamptz(text: &str, io: &IoSettings) -> Result<i64> {
     }
 }
 
+/// Reads a `time`: microseconds since midnight. A date before it and a zone behind it are read, and
+/// ignored as PostgreSQL does.
+pub fn parse_time(text: &str, io: &IoSettings) -> Result<i64> {
+    let read = datefield::split(text).and_then(|fields| match &fields[..] {
+        [(Kind::Word, word)] if word == "now" => {
+            let offset = i64::from(io.time_zone.offset_at(io.now_micros)) * MICROS_PER_SECOND;
+            Ok((io.now_micros + offset).rem_euclid(MICROS_PER_DAY))
+        }
+        [(Kind::Date, date), _, ..] if !is_clock_and_zone(date) => {
+            let dated = fields[1..].iter().any(|(kind, _)| *kind == Kind::Time);
+            match decode(text, io)? {
+                Decoded::Fields(fields) if dated => Ok(fields.time_micros),
+                _ => Err(Fault::Format),
+            }
+        }
+        _ => time_of(&fields),
+    });
+    read.map_err(|fault| fault.error("time", text))
+}
+
+/// `040506-08`, which looks like a date.
+fn is_clock_and_zone(field: &str) -> bool {
+    let digits = field.bytes().take_while(u8::is_ascii_digit).count();
+    matches!(digits, 4 | 6)
+        && field[digits..].starts_with('-')
+        && !field[digits + 1..].contains('-')
+}
+
+/// A time of day alone.
+fn time_of(fields: &[(Kind, String)]) -> Read<i64> {
+    let (mut time, mut zone, mut afternoon) = (None, None, None);
+    for (kind, field) in fields {
+        match kind {
+            Kind::Time => set_once(&mut time, datefield::clock(field)?)?,
+            Kind::Number => {
+                let (digits, fraction) = match field.split_once('.') {
+                    Some((digits, fraction)) => (digits, Some(fraction)),
+                    None => (field.as_str(), None),
+                };
+                if !matches!(digits.len(), 4 | 6) {
+                    return Err(Fault::Format);
+                }
+                set_once(&mut time, datefield::compact_clock(digits, fraction)?)?;
+            }
+            Kind::Date if is_clock_and_zone(field) => {
+                let (digits, offset) = field.split_at(field.find('-').unwrap_or(0));
+                set_once(&mut time, datefield::compact_clock(digits, None)?)?;
+                set_once(&mut zone, datefield::displacement(offset)?)?;
+            }
+            Kind::Zone => set_once(&mut zone, datefield::displacement(field)?)?,
+            Kind::Word => match field.as_str() {
+                "am" | "pm" => set_once(&mut afternoon, field == "pm")?,
+                "allballs" => set_once(&mut time, 0)?,
+                "t" if time.is_none() => {}
+                word => {
+                    let offset = zone::abbreviation(word).ok_or(Fault::Format)?;
+                    set_once(&mut zone, offset)?;
+                }
+            },
+            Kind::Date | Kind::Special => return Err(Fault::Format),
+        }
+    }
+    let time = time.ok_or(Fault::Format)?;
+    match afternoon {
+        Some(afternoon) => half_of_day(time, afternoon),
+        None => Ok(time),
+    }
+}
+
+/// A time with `am` or `pm`.
+fn half_of_day(time_micros: i64, afternoon: bool) -> Read<i64> {
+    let hours = time_micros / (3600 * MICROS_PER_SECOND);
+    let shift = match (afternoon, hours) {
+        (_, 13..) => return Err(Fault::Overflow),
+        (true, 12) => 0,
+        (true, _) => 12,
+        (false, 12) => -12,
+        (false, _) => 0,
+    };
+    Ok(time_micros + shift * 3600 * MICROS_PER_SECOND)
+}
+
 fn out_of_range(what: &str, text: &str) -> Error {
     Error::new("22008", format!("{what} out of range: \"{text}\""))
 }
@@ -320,20 +402,10 @@ fn word_field(state: &mut State, word: &str) -> Read<()> {
 fn finish(state: State, io: &IoSettings) -> Read<Decoded> {
     let mut time_micros = state.time_micros.unwrap_or(0);
     if let Some(afternoon) = state.afternoon {
-        let hours = time_micros / (3600 * MICROS_PER_SECOND);
         if state.time_micros.is_none() {
             return Err(Fault::Format);
         }
-        if hours > 12 {
-            return Err(Fault::Overflow);
-        }
-        let shift = match (afternoon, hours) {
-            (true, 12) => 0,
-            (true, _) => 12,
-            (false, 12) => -12,
-            (false, _) => 0,
-        };
-        time_micros += shift * 3600 * MICROS_PER_SECOND;
+        time_micros = half_of_day(time_micros, afternoon)?;
     }
     let waits_for_time = state.expect_time && state.time_micros.is_none();
     if !state.has_date() || waits_for_time || state.expect_julian {

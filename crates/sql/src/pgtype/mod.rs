@@ -3,17 +3,20 @@
 //! Pure: no session, no catalog. What depends on a session's settings takes an [`IoSettings`]. Text that comes in is
 //! UTF-8 already; [`utf8`] makes it so. The binary forms are those of PostgreSQL's `send` and `recv` functions.
 
+pub mod array;
 pub mod bytes;
 pub mod calendar;
 mod datefield;
 mod datetime;
 mod float;
 pub mod interval;
+mod iso_interval;
 mod number;
 #[cfg(test)]
 mod tests;
 pub mod zone;
 
+use block::interval::Interval;
 use block::numeric::Numeric;
 use std::borrow::Cow;
 
@@ -128,9 +131,28 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::Date => Datum::Date(datetime::parse_date(text, io)?),
         SqlType::Timestamp => Datum::Timestamp(datetime::parse_timestamp(text, io)?),
         SqlType::TimestampTz => Datum::TimestampTz(datetime::parse_timestamptz(text, io)?),
+        SqlType::Time => Datum::Int8(datetime::parse_time(text, io)?),
+        SqlType::Interval => Datum::Interval(interval::parse(text, -1)?),
+        SqlType::Array(element) => {
+            let read = |t: &str| text_in(element.ty(), t, io);
+            Datum::Array(array::parse(element, text, &read)?)
+        }
         SqlType::Uuid => Datum::Uuid(bytes::parse_uuid(text)?),
         SqlType::Void => Datum::Null,
     })
+}
+
+/// The same for a type with its modifier, which says what the numbers of an interval without units
+/// are. See [`apply_typmod`] for the rest.
+pub fn text_in_typmod(ty: SqlType, typmod: i32, text: &str, io: &IoSettings) -> Result<Datum> {
+    match ty {
+        SqlType::Interval => Ok(Datum::Interval(interval::parse(text, typmod)?)),
+        SqlType::Array(element) => {
+            let read = |t: &str| text_in_typmod(element.ty(), typmod, t, io);
+            Ok(Datum::Array(array::parse(element, text, &read)?))
+        }
+        _ => text_in(ty, text, io),
+    }
 }
 
 /// Writes the text form of a value. NULL has none: the caller knows how its format says NULL.
@@ -141,6 +163,7 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Int2(v) => number::write_integer(out, i64::from(v)),
         DatumRef::Int4(v) if ty == SqlType::Oid => number::write_integer(out, i64::from(v as u32)),
         DatumRef::Int4(v) => number::write_integer(out, i64::from(v)),
+        DatumRef::Int8(v) if ty == SqlType::Time => calendar::write_time(out, v),
         DatumRef::Int8(v) => number::write_integer(out, v),
         DatumRef::Float4(v) if io.extra_float_digits <= 0 => {
             float::write_rounded(out, f64::from(v), 6 + io.extra_float_digits);
@@ -166,6 +189,8 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
             );
         }
         DatumRef::Uuid(v) => bytes::write_uuid(out, &v),
+        DatumRef::Interval(v) => interval::write(out, v),
+        DatumRef::Array(v) => array::write(element_of(ty), v, io, out),
     }
 }
 
@@ -192,6 +217,9 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::TimestampTz => {
             Datum::TimestampTz(timestamp_in_range(i64::from_be_bytes(fixed(bytes)?))?)
         }
+        SqlType::Time => Datum::Int8(time_in_range(i64::from_be_bytes(fixed(bytes)?))?),
+        SqlType::Interval => Datum::Interval(binary_interval(fixed(bytes)?)),
+        SqlType::Array(element) => Datum::Array(array::binary_in(element, bytes, encoding)?),
         SqlType::Uuid => Datum::Uuid(fixed(bytes)?),
         SqlType::Void => Datum::Null,
     })
@@ -215,6 +243,12 @@ pub fn binary_out(ty: SqlType, value: DatumRef<'_>, out: &mut Vec<u8>) {
         DatumRef::Text(v) => out.extend_from_slice(v.as_bytes()),
         DatumRef::Bytea(v) => out.extend_from_slice(v),
         DatumRef::Uuid(v) => out.extend_from_slice(&v),
+        DatumRef::Interval(v) => {
+            out.extend_from_slice(&v.micros.to_be_bytes());
+            out.extend_from_slice(&v.days.to_be_bytes());
+            out.extend_from_slice(&v.months.to_be_bytes());
+        }
+        DatumRef::Array(v) => array::binary_out(element_of(ty), v, out),
     }
 }
 
@@ -228,6 +262,23 @@ pub fn apply_typmod(ty: SqlType, typmod: i32, value: Datum, explicit: bool) -> R
         (SqlType::TimestampTz, Datum::TimestampTz(t)) if typmod >= 0 => Ok(Datum::TimestampTz(
             timestamp_in_range(calendar::rounded(t, typmod))?,
         )),
+        (SqlType::Array(element), Datum::Array(a)) if typmod >= 0 => {
+            let fit = |v: DatumRef<'_>| match v {
+                DatumRef::Null => Ok(Datum::Null),
+                v => apply_typmod(element.ty(), typmod, v.to_datum(), explicit),
+            };
+            let dimensions: Vec<_> = a.borrow().dimensions().collect();
+            let values = a.borrow().values().map(fit);
+            let values = values.collect::<Result<Vec<_>>>()?;
+            Ok(Datum::Array(array::make(element, &dimensions, &values)?))
+        }
+        (SqlType::Time, Datum::Int8(t)) if typmod >= 0 => {
+            Ok(Datum::Int8(calendar::rounded(t, typmod)))
+        }
+        (SqlType::Interval, Datum::Interval(i)) => {
+            let modifier = interval::Modifier::unpacked(typmod);
+            Ok(Datum::Interval(modifier.fit(i)))
+        }
         (_, value) if typmod < 4 => Ok(value),
         (SqlType::Varchar | SqlType::Char, Datum::Text(text)) => {
             fit_string(ty, (typmod - 4) as usize, text, explicit).map(Datum::Text)
@@ -331,6 +382,30 @@ fn binary_date(days: i32) -> Result<i32> {
         Ok(days)
     } else {
         Err(Error::new("22008", "date out of range"))
+    }
+}
+
+/// The type of an array's elements.
+fn element_of(ty: SqlType) -> SqlType {
+    match ty {
+        SqlType::Array(element) => element.ty(),
+        other => other,
+    }
+}
+
+fn time_in_range(micros: i64) -> Result<i64> {
+    match (0..=calendar::MICROS_PER_DAY).contains(&micros) {
+        true => Ok(micros),
+        false => Err(Error::new("22008", "time out of range")),
+    }
+}
+
+fn binary_interval(bytes: [u8; 16]) -> Interval {
+    let packed = u128::from_be_bytes(bytes);
+    Interval {
+        micros: (packed >> 64) as i64,
+        days: (packed >> 32) as i32,
+        months: packed as i32,
     }
 }
 

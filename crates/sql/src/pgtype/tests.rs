@@ -47,6 +47,10 @@ fn value(ty: SqlType) -> BoxedStrategy<Datum> {
         SqlType::Timestamp => instants.prop_map(Datum::Timestamp).boxed(),
         SqlType::TimestampTz => instants.prop_map(Datum::TimestampTz).boxed(),
         SqlType::Uuid => any::<[u8; 16]>().prop_map(Datum::Uuid).boxed(),
+        SqlType::Time => (0..=calendar::MICROS_PER_DAY).prop_map(Datum::Int8).boxed(),
+        SqlType::Interval => any::<[u8; 16]>()
+            .prop_map(|b| Datum::Interval(Interval::from_bytes(b)))
+            .boxed(),
         SqlType::Name => "[a-z]{0,63}".prop_map(Datum::Text).boxed(),
         _ => "[^\0]{0,40}".prop_map(Datum::Text).boxed(),
     }

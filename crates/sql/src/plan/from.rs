@@ -170,7 +170,8 @@ impl Planner<'_> {
         let ty = common_type(
             &bound.iter().map(|b| b.ty).collect::<Vec<_>>(),
             "generate_series",
-        )?;
+        )
+        .map_err(|_| Error::unsupported("generate_series of several types in a direct plan"))?;
         let ty = if ty == SqlType::Text {
             SqlType::Int4
         } else {

@@ -7,6 +7,7 @@ use super::{Output, Planner};
 use crate::bind::{Binder, Scope, Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+use crate::types::SqlType;
 
 impl Planner<'_> {
     pub fn projection(&self, scope: &Scope, items: &[SelectItem]) -> Result<Output> {
@@ -199,7 +200,10 @@ fn first_column(body: &ast::SetExpr) -> String {
 fn named(e: &ast::Expr) -> (String, bool) {
     let of_type = |t: &ast::DataType| {
         let known = crate::bind::parts::data_type(t);
-        let name = known.map_or("?column?", |(t, _)| t.internal_name());
+        let name = known.map_or("?column?", |(t, _)| match t {
+            SqlType::Array(element) => element.ty().internal_name(),
+            other => other.internal_name(),
+        });
         (name.to_string(), false)
     };
     let own = |name: &str| (name.to_string(), true);
@@ -244,10 +248,13 @@ fn named(e: &ast::Expr) -> (String, bool) {
         ast::Expr::Ceil { .. } => own("ceil"),
         ast::Expr::Floor { .. } => own("floor"),
         ast::Expr::Extract { .. } => own("extract"),
+        ast::Expr::Array(_) => own("array"),
+        ast::Expr::CompoundFieldAccess { root, .. } => named(root),
         ast::Expr::AtTimeZone { .. } => own("timezone"),
         ast::Expr::Exists { negated: false, .. } => own("exists"),
         ast::Expr::Subquery(q) => (first_column(&q.body), true),
         ast::Expr::TypedString(t) => of_type(&t.data_type),
+        ast::Expr::Interval(_) => ("interval".to_string(), false),
         _ => ("?column?".to_string(), false),
     }
 }

@@ -445,6 +445,9 @@ fn check(param: &Param, value: &str) -> Result<()> {
     match param.name {
         "TimeZone" if TimeZone::parse(value).is_none() => Err(bad_value("TimeZone", value)),
         "DateStyle" => date_style(value),
+        "IntervalStyle" if value != "postgres" => {
+            Err(Error::unsupported(format!("IntervalStyle {value}")).hint("Use postgres."))
+        }
         "standard_conforming_strings" if value == "off" => {
             Err(Error::unsupported("standard_conforming_strings = off"))
         }

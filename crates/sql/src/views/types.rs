@@ -77,7 +77,8 @@ impl Type<'_> {
 fn category(ty: SqlType) -> &'static str {
     match ty {
         SqlType::Bool => "B",
-        SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz => "D",
+        SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Time => "D",
+        SqlType::Interval => "T",
         SqlType::Bytea | SqlType::Uuid => "U",
         SqlType::Unknown => "X",
         SqlType::Void => "P",

@@ -19,6 +19,7 @@ pub fn is_aggregate(name: &str) -> bool {
         "bit_or",
         "bit_xor",
         "string_agg",
+        "array_agg",
     ];
     let other = spread(name).is_some() || pairs(name).is_some() || ordered_set(name).is_some();
     plain.contains(&name) || other
@@ -27,7 +28,6 @@ pub fn is_aggregate(name: &str) -> bool {
 /// Whether PostgreSQL has an aggregate of the name that Braid does not have.
 pub fn is_unsupported(name: &str) -> bool {
     let names = [
-        "array_agg",
         "json_agg",
         "jsonb_agg",
         "json_object_agg",
@@ -93,6 +93,7 @@ pub fn find(name: &str, args: &[SqlType]) -> Option<Found> {
     };
     let averaged = |ty| match ty {
         Float4 | Float8 => Float8,
+        SqlType::Interval => SqlType::Interval,
         _ => Numeric,
     };
     if let (Some(spread), [ty]) = (spread(name), args) {
@@ -127,6 +128,11 @@ pub fn find(name: &str, args: &[SqlType]) -> Option<Found> {
         ("bit_and", [ty]) => bits_type(*ty).and_then(|t| found(Aggregate::BitAnd, &[t], t)),
         ("bit_or", [ty]) => bits_type(*ty).and_then(|t| found(Aggregate::BitOr, &[t], t)),
         ("bit_xor", [ty]) => bits_type(*ty).and_then(|t| found(Aggregate::BitXor, &[t], t)),
+        ("array_agg", [ty]) => {
+            let ty = if *ty == Unknown { Text } else { *ty };
+            let array = ty.array()?;
+            found(Aggregate::ArrayAgg(ty), &[ty], array)
+        }
         ("string_agg", [value, delimiter]) => {
             let bytes = |ty| matches!(ty, Bytea | Unknown);
             let ty = match (*value, *delimiter) {
@@ -149,7 +155,9 @@ pub fn is_ambiguous(name: &str, args: &[SqlType]) -> bool {
 fn summed_type(ty: SqlType) -> Option<SqlType> {
     match ty {
         SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => Some(ty),
-        SqlType::Numeric | SqlType::Float4 | SqlType::Float8 => Some(ty),
+        SqlType::Numeric | SqlType::Float4 | SqlType::Float8 | SqlType::Interval => Some(ty),
+        // By its implicit conversion.
+        SqlType::Time => Some(SqlType::Interval),
         _ => None,
     }
 }
@@ -158,7 +166,8 @@ fn spread_type(ty: SqlType) -> Option<SqlType> {
     match ty {
         // All candidates are numbers, of which double precision is preferred.
         SqlType::Unknown => Some(SqlType::Float8),
-        ty => summed_type(ty),
+        ty if ty.is_number() => summed_type(ty),
+        _ => None,
     }
 }
 
@@ -174,8 +183,9 @@ fn ordered_type(ty: SqlType) -> Option<SqlType> {
     use SqlType::*;
     match ty {
         Int2 | Int4 | Int8 | Oid | Numeric | Float4 | Float8 => Some(ty),
-        Date | Timestamp | TimestampTz | Char => Some(ty),
+        Date | Timestamp | TimestampTz | Time | Interval | Char => Some(ty),
         Text | Varchar | Name | Unknown => Some(Text),
+        Array(_) => Some(ty),
         Bool | Uuid | Bytea | Void => None,
     }
 }

@@ -48,6 +48,8 @@ pub enum Aggregate {
     BitXor,
     /// `string_agg` of text or bytea.
     StringAgg(SqlType),
+    /// Of elements, NULLs among them.
+    ArrayAgg(SqlType),
     /// Variances and standard deviations.
     Spread(Spread, SqlType),
     /// The statistics of pairs, of which the dependent variable is the first argument.
@@ -59,7 +61,13 @@ pub enum Aggregate {
 impl Aggregate {
     /// Whether a row with a NULL argument does not count.
     pub fn is_strict(self) -> bool {
-        !matches!(self, Aggregate::CountRows | Aggregate::StringAgg(_))
+        use Aggregate::{ArrayAgg, CountRows, StringAgg};
+        !matches!(self, CountRows | StringAgg(_) | ArrayAgg(_))
+    }
+
+    /// Whether a row counts whose first argument is NULL.
+    pub fn keeps_nulls(self) -> bool {
+        matches!(self, Aggregate::ArrayAgg(_))
     }
 
     /// Whether a value that comes again changes nothing.
@@ -70,7 +78,7 @@ impl Aggregate {
 
     /// Whether what is kept of a group grows with its rows.
     fn grows(self) -> bool {
-        matches!(self, Aggregate::StringAgg(_))
+        matches!(self, Aggregate::StringAgg(_) | Aggregate::ArrayAgg(_))
     }
 }
 

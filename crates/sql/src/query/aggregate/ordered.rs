@@ -117,10 +117,9 @@ impl OrderedInput {
                 }
             }
         }
-        // A first argument that is NULL never counts.
         let skipped = match call.function.is_strict() {
             true => args.iter().any(Val::is_null),
-            false => args.first().is_some_and(Val::is_null),
+            false => !call.function.keeps_nulls() && args.first().is_some_and(Val::is_null),
         };
         if skipped {
             return Ok(());

@@ -9,6 +9,7 @@ use super::ordered::{COUNT, OrderedOutput, VALUE};
 use super::{Aggregate, OrderedSet};
 use crate::error::{Error, Result};
 use crate::exec::sort::read_row;
+use crate::expr::spans;
 
 /// Whether a function must know the number of its rows before it reads them.
 pub fn is_counted(function: Aggregate) -> bool {
@@ -67,6 +68,10 @@ impl OrderedOutput {
             (Datum::Float8(low), Datum::Float8(_)) if below == above => Ok(Datum::Float8(low)),
             (Datum::Float8(low), Datum::Float8(high)) => {
                 Ok(Datum::Float8(low + (place - below) * (high - low)))
+            }
+            (Datum::Interval(low), Datum::Interval(high)) => {
+                let middle = spans::within(low, high, place - below)?;
+                Ok(Datum::Interval(middle))
             }
             other => Err(Error::internal(format!("{other:?} are no floats"))),
         }

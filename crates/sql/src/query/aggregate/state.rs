@@ -1,14 +1,17 @@
 //! What an aggregate function keeps of the values of one group.
 
+use block::interval::Interval;
 use block::value::{Datum, DatumRef};
 
 use super::decimal::{self, Exact};
 use super::float::{Moments, PairMoments, overflow};
 use super::{Aggregate, Pairs, Spread};
 use crate::error::{Error, Result};
+use crate::exec::sort;
 use crate::expr::cast::integer;
-use crate::expr::{compare, number};
-use crate::types::SqlType;
+use crate::expr::{compare, number, spans};
+use crate::pgtype::array;
+use crate::types::{Element, SqlType};
 
 /// The longest string that PostgreSQL makes.
 const MAX_STRING: usize = 0x3fff_ffff;
@@ -46,6 +49,16 @@ enum Kept {
         all: bool,
     },
     Bits(Datum, Bits),
+    Elements {
+        of: SqlType,
+        values: Vec<Datum>,
+        bytes: usize,
+    },
+    Spans {
+        sum: Interval,
+        count: i64,
+        average: bool,
+    },
     Text(Option<String>),
     Bytea(Option<Vec<u8>>),
 }
@@ -129,6 +142,11 @@ impl State {
         State(match *function {
             Aggregate::CountRows => Kept::Rows(0),
             Aggregate::Count => Kept::Count(0),
+            Aggregate::Sum(SqlType::Interval) | Aggregate::Avg(SqlType::Interval) => Kept::Spans {
+                sum: Interval::default(),
+                count: 0,
+                average: matches!(function, Aggregate::Avg(_)),
+            },
             Aggregate::Sum(Float4) => Kept::Float4(None),
             Aggregate::Sum(Float8) => Kept::Float8(None),
             Aggregate::Sum(Numeric) => exact(false, ExactResult::Sum),
@@ -150,6 +168,11 @@ impl State {
             Aggregate::BitAnd => Kept::Bits(Datum::Null, Bits::And),
             Aggregate::BitOr => Kept::Bits(Datum::Null, Bits::Or),
             Aggregate::BitXor => Kept::Bits(Datum::Null, Bits::Xor),
+            Aggregate::ArrayAgg(of) => Kept::Elements {
+                of,
+                values: Vec::new(),
+                bytes: 0,
+            },
             Aggregate::StringAgg(Bytea) => Kept::Bytea(None),
             Aggregate::StringAgg(_) => Kept::Text(None),
             Aggregate::Spread(how, Float4 | Float8) => {
@@ -171,6 +194,11 @@ impl State {
                 if !y.is_null() && !x.is_null() {
                     moments.add(float(*y)?, float(*x)?)?;
                 }
+            }
+            (Kept::Elements { values, bytes, .. }, [value]) => {
+                let value = value.to_datum();
+                *bytes += sort::size(&value);
+                values.push(value);
             }
             (_, [DatumRef::Null]) => {}
             (_, [value]) => self.add_value(*value)?,
@@ -204,11 +232,19 @@ impl State {
                 DatumRef::Bool(false) => *no += 1,
                 other => return Err(Error::internal(format!("{other:?} is no truth value"))),
             },
+            Kept::Spans { sum, count, .. } => match value {
+                DatumRef::Interval(i) => (*sum, *count) = (spans::sum(*sum, i)?, *count + 1),
+                other => return Err(Error::internal(format!("{other:?} is no interval"))),
+            },
             Kept::Bits(bits, how) => {
                 let next = both_bits(bits.borrow(), value, *how)?;
                 *bits = next;
             }
-            Kept::Rows(_) | Kept::Pairs(..) | Kept::Text(_) | Kept::Bytea(_) => {
+            Kept::Rows(_)
+            | Kept::Pairs(..)
+            | Kept::Text(_)
+            | Kept::Bytea(_)
+            | Kept::Elements { .. } => {
                 return Err(Error::internal("one argument for an aggregate of two"));
             }
         }
@@ -273,6 +309,21 @@ impl State {
             Kept::Bools { no, all: true, .. } => Datum::Bool(*no == 0),
             Kept::Bools { yes, .. } => Datum::Bool(*yes > 0),
             Kept::Bits(bits, _) => bits.clone(),
+            Kept::Elements { values, .. } if values.is_empty() => Datum::Null,
+            Kept::Elements { of, values, .. } => {
+                let element = Element::of(*of);
+                let element = element.ok_or_else(|| Error::internal("elements of no array"))?;
+                Datum::Array(array::list(element, values)?)
+            }
+            Kept::Spans { count: 0, .. } => Datum::Null,
+            Kept::Spans {
+                sum,
+                count,
+                average,
+            } => Datum::Interval(match average {
+                true => spans::average(*sum, *count)?,
+                false => *sum,
+            }),
             Kept::Text(text) => text.clone().map_or(Datum::Null, Datum::Text),
             Kept::Bytea(bytes) => bytes.clone().map_or(Datum::Null, Datum::Bytea),
         })
@@ -300,6 +351,7 @@ impl State {
                 Datum::Numeric(n) => n.as_bytes().len(),
                 _ => 0,
             },
+            Kept::Elements { bytes, .. } => *bytes,
             Kept::Text(text) => text.as_ref().map_or(0, String::len),
             Kept::Bytea(bytes) => bytes.as_ref().map_or(0, Vec::len),
             _ => 0,
@@ -339,7 +391,7 @@ fn add_float8(sum: Option<f64>, x: f64) -> Result<f64> {
 }
 
 /// Whether a value takes the place of the best so far. Of equal values that look different
-/// PostgreSQL has the last number (1.0 and 1.00, the zeros), and the first padded string.
+/// PostgreSQL has the last number (1.0 and 1.00, the zeros) or interval, and the first padded string.
 fn is_better(value: DatumRef<'_>, best: DatumRef<'_>, max: bool, padded: bool) -> Result<bool> {
     let order = match (value, best) {
         (DatumRef::Text(v), DatumRef::Text(b)) if padded => {
@@ -350,7 +402,7 @@ fn is_better(value: DatumRef<'_>, best: DatumRef<'_>, max: bool, padded: bool) -
     };
     let numbers = matches!(
         value,
-        DatumRef::Numeric(_) | DatumRef::Float4(_) | DatumRef::Float8(_)
+        DatumRef::Numeric(_) | DatumRef::Float4(_) | DatumRef::Float8(_) | DatumRef::Interval(_)
     );
     let order = if max { order } else { order.reverse() };
     Ok(order.is_gt() || order.is_eq() && numbers)

@@ -9,7 +9,7 @@ use super::from::{Item, rename};
 use super::scope::{Column, Names, Scope};
 use super::tree::{From, Relation, RelationKind, Series};
 use super::with::Known;
-use crate::bind::{Interval, Typed, call_of, common_type, names, parts};
+use crate::bind::{self, Typed, call_of, common_type, names, parts};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
@@ -115,13 +115,6 @@ impl Analyzer<'_> {
     ) -> Result<Series> {
         let binder = clause.binder();
         let mut written = clause.plain_args(args)?;
-        let step = match (name, written.as_slice()) {
-            ("generate_series", [.., step]) if written.len() == 3 => binder.interval(step)?,
-            _ => None,
-        };
-        if step.is_some() {
-            written.pop();
-        }
         let mut element = SqlType::Text;
         let mut listed = None;
         if let ("unnest", [array]) = (name, written.as_slice()) {
@@ -154,19 +147,25 @@ impl Analyzer<'_> {
             use SqlType::{Date, Timestamp, TimestampTz, Unknown};
             matches!(t, Date | Timestamp | TimestampTz | Unknown)
         };
-        let (of, ty) = match (name, types.len(), &step) {
+        let of_times = |types: &[SqlType]| {
+            types.iter().all(time) && types.iter().any(|t| *t != SqlType::Unknown)
+        };
+        let (of, ty) = match (name, types.len(), types.last()) {
             ("unnest", 0, _) if listed.is_some() => (SeriesOf::List, element),
             ("unnest", _, _) if listed.is_some() => (SeriesOf::List, common_type(&types, "ARRAY")?),
+            ("unnest", 1, Some(SqlType::Array(of))) => (SeriesOf::Elements, of.ty()),
             ("unnest", 1, _) if types[0].is_string() => (SeriesOf::Elements, element),
             ("unnest", 1, _) => return Err(Error::unsupported("unnest of this array")),
             // Of dates, PostgreSQL takes the function of timestamps with time zone.
-            ("generate_series", 2, Some(_)) if types.iter().all(time) => {
+            ("generate_series", 3, Some(SqlType::Interval | SqlType::Unknown))
+                if of_times(&types[..2]) =>
+            {
                 match types.contains(&SqlType::Timestamp) {
                     true => (SeriesOf::Times, SqlType::Timestamp),
                     false => (SeriesOf::Times, SqlType::TimestampTz),
                 }
             }
-            ("generate_series", 2 | 3, None) if types.iter().all(number) => {
+            ("generate_series", 2 | 3, _) if types.iter().all(number) => {
                 let ty = match () {
                     () if types.contains(&SqlType::Numeric) => SqlType::Numeric,
                     () if types.contains(&SqlType::Int8) => SqlType::Int8,
@@ -178,14 +177,18 @@ impl Analyzer<'_> {
         };
         // An array in text form stays one.
         let to = match of {
+            SeriesOf::Elements if bind::element_of(types[0]).is_some() => types[0],
             SeriesOf::Elements => SqlType::Text,
             _ => ty,
         };
-        let args = args
-            .into_iter()
-            .map(|a| Ok(binder.coerce(a, to, -1, CastContext::Implicit)?.expr));
-        let mut args = args.collect::<Result<Vec<_>>>()?;
-        args.extend(step.into_iter().flat_map(Interval::into_parts));
+        let args = args.into_iter().enumerate().map(|(at, a)| {
+            let to = match (of, at) {
+                (SeriesOf::Times, 2) => SqlType::Interval,
+                _ => to,
+            };
+            Ok(binder.coerce(a, to, -1, CastContext::Implicit)?.expr)
+        });
+        let args = args.collect::<Result<Vec<_>>>()?;
         Ok(Series {
             of,
             args,

@@ -174,7 +174,7 @@ impl Clause<'_> {
         }
         let binder = self.binder();
         let mut value = binder.settle(binder.expr(&key.expr)?)?;
-        if set == OrderedSet::Continuous {
+        if set == OrderedSet::Continuous && value.ty != SqlType::Interval {
             value = binder.coerce(value, SqlType::Float8, -1, CastContext::Implicit)?;
         }
         let mut order = self.sort_key(key)?;

@@ -92,11 +92,9 @@ impl Clause<'_> {
         Ok(not_if(negated, found))
     }
 
-    /// `left op ANY (query)`, or ALL.
-    /// `ARRAY(SELECT ..)`, in text form.
+    /// `ARRAY(SELECT ..)`.
     pub(super) fn array_of(&self, q: &ast::Query) -> Result<Typed> {
-        let template = "select coalesce('{' || string_agg(e::text, ',') || '}', '{}') \
-                        from (select 1) as a(e)";
+        let template = "select coalesce(array_agg(e), '{}') from (select 1) as a(e)";
         let unexpected = || Error::internal("a SELECT that is none");
         let Command::Sql(statement) = parse::statement(template)? else {
             return Err(unexpected());
@@ -114,6 +112,7 @@ impl Clause<'_> {
         self.scalar(&query)
     }
 
+    /// `left op ANY (query)`, or ALL.
     pub(super) fn quantified(
         &self,
         left: &ast::Expr,

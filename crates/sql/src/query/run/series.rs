@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use block::interval::Interval;
 use block::value::{Datum, DatumRef};
 
 use super::{Frame, Operator};
 use crate::error::{Error, Result};
 use crate::exec::drive::is_to_look_up;
-use crate::expr::{ArithOp, Val, cast, compare, moments, number};
-use crate::pgtype::calendar::MICROS_PER_DAY;
+use crate::expr::{ArithOp, cast, compare, moments, number};
 use crate::query::plan::{Series, SeriesOf};
 use crate::session::Core;
 use crate::types::SqlType;
@@ -30,8 +30,7 @@ pub enum Counter {
     Times {
         next: Option<Datum>,
         stop: Datum,
-        /// Months, days, microseconds.
-        step: [Datum; 3],
+        step: Interval,
         rises: bool,
     },
     /// What is left of an array, the next one last.
@@ -59,10 +58,10 @@ impl Counter {
         }
         let stop = arg().ok_or_else(missing)?;
         if plan.of == SeriesOf::Times {
-            let (Some(months), Some(days), Some(micros)) = (arg(), arg(), arg()) else {
+            let Some(Datum::Interval(step)) = arg() else {
                 return Err(missing());
             };
-            return times(start, stop, [months, days, micros]);
+            return times(start, stop, step);
         }
         let step = match arg() {
             Some(step) => step,
@@ -125,9 +124,7 @@ impl Counter {
                     return Ok(None);
                 }
                 wait::check_cancel().map_err(|_| crate::session::cancelled())?;
-                let [months, days, micros] = &*step;
-                let parts = [&value, months, days, micros].map(|d| Val::Ref(d.borrow()));
-                *next = Some(moments::move_by(&parts, &core.io)?.into_datum());
+                *next = Some(moments::move_by(value.borrow(), *step, &core.io)?.into_datum());
                 Ok(Some(value))
             }
             Counter::Integer {
@@ -175,13 +172,8 @@ impl Counter {
 }
 
 /// A series of timestamps. Whether it rises is decided by the step, its months as 30 days.
-fn times(start: Datum, stop: Datum, step: [Datum; 3]) -> Result<Counter> {
-    let mut total = 0_i128;
-    for (part, micros) in step.iter().zip([30 * MICROS_PER_DAY, MICROS_PER_DAY, 1]) {
-        let n = cast::integer(part.borrow())
-            .ok_or_else(|| Error::internal("a part of a step that is no integer"))?;
-        total += i128::from(n) * i128::from(micros);
-    }
+fn times(start: Datum, stop: Datum, step: Interval) -> Result<Counter> {
+    let total = step.span();
     if total == 0 {
         return Err(Error::new("22023", "step size cannot equal zero"));
     }
@@ -194,6 +186,11 @@ fn times(start: Datum, stop: Datum, step: [Datum; 3]) -> Result<Counter> {
 }
 
 fn elements(array: &Datum, ty: SqlType, core: &Core) -> Result<Counter> {
+    if let Datum::Array(array) = array {
+        let mut values: Vec<Datum> = array.borrow().values().map(|v| v.to_datum()).collect();
+        values.reverse();
+        return Ok(Counter::Elements(values));
+    }
     let Datum::Text(text) = array else {
         return Err(Error::internal("elements of what is no array"));
     };

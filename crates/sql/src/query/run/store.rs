@@ -9,6 +9,8 @@
 //! **Invariant.** A [`Cursor`] stays where it is while rows are appended, also when they move to a
 //! file. Before a cursor is used after [`RowStore::clear`], or with another store, it is rewound.
 
+use block::array::ArrayRef;
+use block::interval::Interval;
 use block::numeric::NumericRef;
 use block::value::{Datum, DatumRef};
 use engine::{RecordReader, Records};
@@ -197,6 +199,8 @@ pub fn put_value(value: DatumRef<'_>, out: &mut Vec<u8>) {
         DatumRef::Timestamp(v) => put(8, &v.to_le_bytes()),
         DatumRef::TimestampTz(v) => put(9, &v.to_le_bytes()),
         DatumRef::Uuid(v) => put(10, &v),
+        DatumRef::Interval(v) => put(14, &v.to_bytes()),
+        DatumRef::Array(v) => put_variable(15, v.as_bytes(), out),
         DatumRef::Numeric(v) => put_variable(11, v.as_bytes(), out),
         DatumRef::Text(v) => put_variable(12, v.as_bytes(), out),
         DatumRef::Bytea(v) => put_variable(13, v, out),
@@ -240,6 +244,8 @@ impl<'r> Values<'r> {
             11 => DatumRef::Numeric(NumericRef::from_bytes(self.variable()?).ok()?),
             12 => DatumRef::Text(std::str::from_utf8(self.variable()?).ok()?),
             13 => DatumRef::Bytea(self.variable()?),
+            14 => DatumRef::Interval(Interval::from_bytes(self.take()?)),
+            15 => DatumRef::Array(ArrayRef::from_bytes(self.variable()?).ok()?),
             _ => return None,
         })
     }
@@ -282,6 +288,7 @@ mod tests {
             Datum::Timestamp(7),
             Datum::TimestampTz(-7),
             Datum::Uuid([9; 16]),
+            Datum::Interval(Interval::from_bytes([7; 16])),
             Datum::Numeric("-1234.50".parse::<Numeric>().unwrap()),
             Datum::Text("é\0".to_string()),
             Datum::Text(String::new()),

@@ -431,7 +431,11 @@ fn constant(value: DatumRef<'_>) -> Result<Value, Stop> {
             None => return refused("a numeric of another form"),
         },
         DatumRef::Text(t) => (Type::Text, Constant::Text(t.as_bytes().into())),
-        DatumRef::Null | DatumRef::Bytea(_) | DatumRef::Uuid(_) => {
+        DatumRef::Null
+        | DatumRef::Bytea(_)
+        | DatumRef::Uuid(_)
+        | DatumRef::Interval(_)
+        | DatumRef::Array(_) => {
             return refused("a constant of another type");
         }
     };
