@@ -4,6 +4,7 @@
 //!
 //! `BRAID_SLT_PORT=5432 cargo test -p braid --test slt` runs the same files against an existing
 //! server, such as PostgreSQL (all but `refused.slt`, which says what Braid refuses).
+//! `BRAID_SLT_FILES=arrays,dates` names the files to run, for whoever works on these.
 
 use std::path::{Path, PathBuf};
 
@@ -113,6 +114,11 @@ fn files() -> Vec<PathBuf> {
     files.retain(|f| !f.ends_with("setup.slt"));
     files.sort();
     assert!(files.len() > 5, "{files:?}");
+    if let Ok(named) = std::env::var("BRAID_SLT_FILES") {
+        let named: Vec<&str> = named.split(',').collect();
+        files.retain(|f| f.file_stem().is_some_and(|s| named.iter().any(|n| s == *n)));
+        assert_eq!(files.len(), named.len(), "of {named:?}, found: {files:?}");
+    }
     files
 }
 
