@@ -7,7 +7,6 @@
 use block::value::Datum;
 
 use crate::expr::Expr;
-use crate::expr::func::{Func, PureFunc, SessionFunc};
 
 const NULL: Expr = Expr::Const(Datum::Null);
 
@@ -59,18 +58,8 @@ fn is_null_for_all_rows(e: &Expr) -> bool {
             let decided = is_null(expr) || matches!(list.as_slice(), [only] if is_null(only));
             decided && !fails(expr) && none_fails(&list.iter().collect::<Vec<_>>())
         }
-        Expr::Call(func, args) => is_strict(func) && strict(&args.iter().collect::<Vec<_>>()),
+        Expr::Call(func, args) => func.is_strict() && strict(&args.iter().collect::<Vec<_>>()),
         _ => false,
-    }
-}
-
-fn is_strict(func: &Func) -> bool {
-    match func {
-        Func::Pure(f) => !matches!(
-            f,
-            PureFunc::Greatest | PureFunc::Least | PureFunc::Concat | PureFunc::ConcatWs
-        ),
-        Func::Session(f) => !matches!(f, SessionFunc::SetConfig | SessionFunc::Catalog(_)),
     }
 }
 

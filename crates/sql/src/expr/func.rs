@@ -196,6 +196,14 @@ impl Func {
         }
     }
 
+    /// Whether an argument that is NULL makes it NULL, whatever the others are.
+    pub fn is_strict(self) -> bool {
+        match self {
+            Func::Pure(f) => f.is_strict(),
+            Func::Session(f) => !matches!(f, SessionFunc::SetConfig | SessionFunc::Catalog(_)),
+        }
+    }
+
     pub fn call<'a>(
         self,
         args: &'a [Expr],
@@ -209,8 +217,7 @@ impl Func {
                 for a in args {
                     values.push(a.eval(env, calls)?);
                 }
-                let strict = !matches!(f, SessionFunc::SetConfig | SessionFunc::Catalog(_));
-                if strict && values.iter().any(Val::is_null) {
+                if self.is_strict() && values.iter().any(Val::is_null) {
                     return Ok(Val::NULL);
                 }
                 calls.call(f, &values)
@@ -220,6 +227,12 @@ impl Func {
 }
 
 impl PureFunc {
+    /// Functions of arrays say each by itself what NULL means to it.
+    fn is_strict(self) -> bool {
+        use PureFunc::{Array, Concat, ConcatWs, Greatest, Least};
+        !matches!(self, Greatest | Least | Concat | ConcatWs | Array(_))
+    }
+
     fn call<'a>(self, args: &'a [Expr], env: &Env<'a>, calls: &mut dyn Calls) -> Result<Val<'a>> {
         match self {
             PureFunc::Greatest | PureFunc::Least => return self.extreme(args, env, calls),
@@ -227,7 +240,7 @@ impl PureFunc {
             PureFunc::ConcatWs => return text::concat_ws(args, env, calls),
             PureFunc::MakeInterval => return super::spans::make(args, env, calls),
             PureFunc::Array(func) => return super::array::call(func, args, env, calls),
-            _ => {}
+            _ => debug_assert!(self.is_strict(), "{self:?} is called without its NULLs"),
         }
         let mut values: [Val<'a>; 4] = [Val::NULL, Val::NULL, Val::NULL, Val::NULL];
         for (slot, a) in values.iter_mut().zip(args) {
