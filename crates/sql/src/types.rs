@@ -235,6 +235,18 @@ impl SqlType {
         self.number_rank().is_some()
     }
 
+    /// Whether there are values an interval away from each.
+    pub fn is_moved_by_intervals(self) -> bool {
+        matches!(
+            self,
+            SqlType::Date
+                | SqlType::Time
+                | SqlType::Timestamp
+                | SqlType::TimestampTz
+                | SqlType::Interval
+        )
+    }
+
     pub fn is_integer(self) -> bool {
         matches!(
             self,

@@ -85,7 +85,7 @@ pub fn sum(l: Interval, r: Interval) -> Result<Interval> {
     })
 }
 
-fn difference(l: Interval, r: Interval) -> Result<Interval> {
+pub fn difference(l: Interval, r: Interval) -> Result<Interval> {
     let part = |l: i32, r: i32| l.checked_sub(r).ok_or_else(out_of_range);
     Ok(Interval {
         months: part(l.months, r.months)?,

@@ -328,20 +328,18 @@ impl Clause<'_> {
                 .coerce(value, SqlType::Int8, -1, CastContext::Implicit)?
                 .expr);
         }
-        let Some(ty) = bounds.order_type else {
+        let Some(column_type) = bounds.order_type else {
             return Err(Error::new(
                 "42P20",
                 "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column",
             ));
         };
-        let ty = match (ty, value.ty) {
-            (SqlType::Int2 | SqlType::Int4 | SqlType::Int8, SqlType::Unknown) => ty,
+        let ty = match (column_type, value.ty) {
             (SqlType::Int2 | SqlType::Int4 | SqlType::Int8, t) if t.is_integer() => t,
+            (t @ (SqlType::Int2 | SqlType::Int4 | SqlType::Int8), _) => t,
             (SqlType::Float4 | SqlType::Float8, _) => SqlType::Float8,
             (SqlType::Numeric, _) => SqlType::Numeric,
-            (SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz, _) => {
-                return Err(Error::unsupported("RANGE with an offset of times"));
-            }
+            (t, _) if t.is_moved_by_intervals() => SqlType::Interval,
             (t, _) => {
                 return Err(Error::new(
                     "0A000",
@@ -352,7 +350,23 @@ impl Clause<'_> {
                 ));
             }
         };
-        Ok(binder.coerce(value, ty, -1, CastContext::Implicit)?.expr)
+        let offset_type = value.ty;
+        let coerced = binder.coerce(value, ty, -1, CastContext::Implicit);
+        Ok(coerced
+            .map_err(|error| match error.sqlstate() {
+                "42804" | "42846" => Error::new(
+                    "0A000",
+                    format!(
+                        "RANGE with offset PRECEDING/FOLLOWING is not supported for column type {} \
+                         and offset type {}",
+                        column_type.name(),
+                        offset_type.name()
+                    ),
+                )
+                .hint("Cast the offset value to an appropriate type."),
+                _ => error,
+            })?
+            .expr)
     }
 
     /// Takes in the WINDOW clause.

@@ -3,22 +3,26 @@
 
 use std::cmp::Ordering;
 
+use block::interval::Interval;
 use block::numeric::{Numeric, NumericRef};
 use block::value::DatumRef;
 
 use crate::error::{Error, Result};
-use crate::expr::{ArithOp, compare, number};
+use crate::expr::{ArithOp, Val, compare, moments, number, spans};
+use crate::pgtype::IoSettings;
 
 /// Whether `value <= base ± offset` (`less`) or `value >= base ± offset`; minus if `sub`. None of
-/// them is NULL.
+/// them is NULL. Intervals move points in time by the session's zone (`io`).
 pub fn in_range(
     value: DatumRef<'_>,
     base: DatumRef<'_>,
     offset: DatumRef<'_>,
     sub: bool,
     less: bool,
+    io: &IoSettings,
 ) -> Result<bool> {
     match (value, base, offset) {
+        (_, _, DatumRef::Interval(o)) => times(value, base, o, sub, less, io),
         (DatumRef::Numeric(v), DatumRef::Numeric(b), DatumRef::Numeric(o)) => {
             numerics(v, b, o, sub, less)
         }
@@ -39,9 +43,62 @@ pub fn in_range(
                 return Err(invalid_size());
             }
             let end = if sub { b - o } else { b + o };
-            Ok(if less { v <= end } else { v >= end })
+            Ok(lies(v.cmp(&end), less))
         }
     }
+}
+
+/// Whether a value that compares so with the end of a frame is on its side of it.
+fn lies(order: Ordering, less: bool) -> bool {
+    match less {
+        true => order != Ordering::Greater,
+        false => order != Ordering::Less,
+    }
+}
+
+fn times(
+    value: DatumRef<'_>,
+    base: DatumRef<'_>,
+    offset: Interval,
+    sub: bool,
+    less: bool,
+    io: &IoSettings,
+) -> Result<bool> {
+    // Of a time of day months and days move nothing, and do not count.
+    let of_day = |t: DatumRef<'_>| match t {
+        DatumRef::Int8(micros) => Some(micros),
+        _ => None,
+    };
+    if let (Some(v), Some(b)) = (of_day(value), of_day(base)) {
+        let by = i128::from(offset.micros);
+        if by < 0 {
+            return Err(invalid_size());
+        }
+        let end = i128::from(b) + if sub { -by } else { by };
+        return Ok(lies(i128::from(v).cmp(&end), less));
+    }
+    if offset.span() < 0 {
+        return Err(invalid_size());
+    }
+    let point = |d: DatumRef<'_>| -> Result<Val<'static>> {
+        Ok(Val::Ref(match d {
+            DatumRef::Date(day) => DatumRef::Timestamp(moments::timestamp_of_date(day)?),
+            DatumRef::Timestamp(t) => DatumRef::Timestamp(t),
+            DatumRef::TimestampTz(t) => DatumRef::TimestampTz(t),
+            DatumRef::Interval(i) => DatumRef::Interval(i),
+            other => return Err(Error::internal(format!("a frame of {other:?} by time"))),
+        }))
+    };
+    let (value, base) = (point(value)?, point(base)?);
+    let end = match (base.get(), sub) {
+        (DatumRef::Interval(b), true) => {
+            Val::Ref(DatumRef::Interval(spans::difference(b, offset)?))
+        }
+        (DatumRef::Interval(b), false) => Val::Ref(DatumRef::Interval(spans::sum(b, offset)?)),
+        (t, true) => moments::move_by(t, spans::negated(offset)?, io)?,
+        (t, false) => moments::move_by(t, offset, io)?,
+    };
+    Ok(lies(compare(value.get(), end.get())?, less))
 }
 
 pub fn invalid_size() -> Error {
@@ -109,15 +166,22 @@ fn numerics(
         }
     };
     let order = compare(DatumRef::Numeric(v), DatumRef::Numeric(end.borrow()))?;
-    Ok(match less {
-        true => order != Ordering::Greater,
-        false => order != Ordering::Less,
-    })
+    Ok(lies(order, less))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn in_range(
+        value: DatumRef<'_>,
+        base: DatumRef<'_>,
+        offset: DatumRef<'_>,
+        sub: bool,
+        less: bool,
+    ) -> Result<bool> {
+        super::in_range(value, base, offset, sub, less, &IoSettings::default())
+    }
 
     fn float(v: f64, base: f64, offset: f64, sub: bool, less: bool) -> bool {
         let d = DatumRef::Float8;

@@ -9,6 +9,7 @@ use super::distance::in_range;
 use super::rows::Reader;
 use super::{Bound, Exclude, Units, WindowFrame};
 use crate::error::{Error, Result};
+use crate::pgtype::IoSettings;
 use crate::plan::SortKey;
 
 /// The rows of a partition, which are read from the input as they are asked for.
@@ -73,6 +74,8 @@ pub struct FrameRun {
     nulls_first: bool,
     start: Datum,
     end: Datum,
+    /// Of the session, for distances in time.
+    io: IoSettings,
     head: Edge,
     tail: Edge,
 }
@@ -127,6 +130,7 @@ impl FrameRun {
             nulls_first: key.is_some_and(|k| k.nulls_first),
             start: Datum::Null,
             end: Datum::Null,
+            io: IoSettings::default(),
             head: Edge::default(),
             tail: Edge::default(),
         }
@@ -136,8 +140,14 @@ impl FrameRun {
         &self.plan
     }
 
-    /// Takes the distances of its ends.
-    pub fn set_distances(&mut self, start: Option<Datum>, end: Option<Datum>) -> Result<()> {
+    /// Takes the distances of its ends, and what points in time depend on.
+    pub fn set_distances(
+        &mut self,
+        start: Option<Datum>,
+        end: Option<Datum>,
+        io: &IoSettings,
+    ) -> Result<()> {
+        self.io = io.clone();
         self.check_distance(start.as_ref(), "starting")?;
         self.check_distance(end.as_ref(), "ending")?;
         (self.start, self.end) = (start.unwrap_or_default(), end.unwrap_or_default());
@@ -194,7 +204,7 @@ impl FrameRun {
                     let begins = match (value.is_null(), base.is_null()) {
                         (false, false) => {
                             let (v, b, o) = (value.borrow(), base.borrow(), self.start.borrow());
-                            in_range(v, b, o, sub, less)?
+                            in_range(v, b, o, sub, less, &self.io)?
                         }
                         (value, base) if self.nulls_first => !value || base,
                         (value, base) => value || !base,
@@ -245,7 +255,7 @@ impl FrameRun {
                     let belongs = match (value.is_null(), base.is_null()) {
                         (false, false) => {
                             let (v, b, o) = (value.borrow(), base.borrow(), self.end.borrow());
-                            in_range(v, b, o, sub, less)?
+                            in_range(v, b, o, sub, less, &self.io)?
                         }
                         (value, base) if self.nulls_first => value || !base,
                         (value, base) => !value || base,
@@ -344,7 +354,9 @@ mod tests {
             nulls_first,
         };
         let mut frame = FrameRun::new(&plan, &[key]);
-        frame.set_distances(by, end_by).unwrap();
+        frame
+            .set_distances(by, end_by, &IoSettings::default())
+            .unwrap();
         let mut rows = Keys(
             keys.iter()
                 .map(|k| k.map_or(Datum::Null, Datum::Int4))
@@ -443,7 +455,7 @@ mod tests {
         let mut frame = FrameRun::new(&plan(Units::Rows), &[]);
         let mut code = |d| {
             frame
-                .set_distances(Some(d), None)
+                .set_distances(Some(d), None, &IoSettings::default())
                 .unwrap_err()
                 .sqlstate()
                 .to_string()

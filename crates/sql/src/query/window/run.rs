@@ -76,7 +76,7 @@ impl WindowRun {
                 |e: Option<&Expr>, core: &mut Core| e.map(|e| frame.eval(e, core)).transpose();
             let start = value(run.plan().start.distance(), core)?;
             let end = value(run.plan().end.distance(), core)?;
-            run.set_distances(start, end)?;
+            run.set_distances(start, end, &core.io)?;
         }
         self.started = true;
         Ok(())
