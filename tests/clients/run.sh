@@ -21,6 +21,7 @@ instance=$!
 trap 'kill "$instance" 2>/dev/null; wait "$instance" 2>/dev/null; rm -rf "$work"' EXIT
 
 export PGHOST=127.0.0.1 PGPORT=$port PGUSER=tester PGDATABASE=braid
+export BRAID_AUTHORITY=$work/data/tls/authority.pem
 # psql ends with 2 until the database is open.
 opened() { psql -XAtqc 'select 1' >/dev/null 2>&1; }
 for attempt in $(seq 300); do

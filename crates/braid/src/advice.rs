@@ -10,6 +10,7 @@ use server::ServerError;
 use sql::params::{self, Kind, Param, ParamError, Unit};
 
 use crate::Failure;
+use crate::port_holder::{self, Holder};
 
 /// Files that may be in a directory before it holds a database, or stay after an interrupted
 /// creation.
@@ -31,16 +32,34 @@ const OWN_BEGINNINGS: [&str; 4] = ["guard.json", "guard.log", "instance-", "star
 /// The failure of a port that cannot be had.
 pub fn of_bind(e: ServerError) -> Failure {
     match e {
-        ServerError::InUse(_) => of_port("--port", &e.to_string()),
+        ServerError::InUse(address) => of_port("--port", address),
         e => Failure(e.to_string()),
     }
 }
 
 /// The failure of a port that another program has. `flag` chooses the port.
-pub fn of_port(flag: &str, why: &str) -> Failure {
+pub fn of_port(flag: &str, address: SocketAddr) -> Failure {
+    let (port, ip) = (address.port(), address.ip());
+    let (who, stop) = match port_holder::of(address) {
+        Holder::Instance { k, pid, dir } => (
+            format!(
+                "instance {k} of the database in {} (pid {pid})",
+                dir.display()
+            ),
+            format!(
+                "stop that database with: braid down --data {}",
+                dir.display()
+            ),
+        ),
+        Holder::Program { name, pid } => (
+            format!("another program, {name} (pid {pid})"),
+            "stop that program".to_string(),
+        ),
+        Holder::Unknown => ("another program".into(), "stop that program".into()),
+    };
     Failure(format!(
-        "{why}: choose another with {flag} (that of the first instance; each further one has the \
-         next), or stop that program"
+        "port {port} on {ip} is in use by {who}: choose another with {flag} (that of the first \
+         instance; each further one has the next), or {stop}"
     ))
 }
 

@@ -9,6 +9,9 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 
+/// The database directory of commands that name none.
+pub const DEFAULT_DATA: &str = "braid-data";
+
 const EXAMPLES: &str = "\
 Examples:
   braid demo                                   what two instances of one database do, with what it prints, in ten seconds or so
@@ -202,7 +205,7 @@ Examples:
 #[derive(Args, Clone)]
 pub struct DataArgs {
     /// Database directory
-    #[arg(long, value_name = "DIR", default_value = "braid-data")]
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_DATA)]
     pub data: PathBuf,
 }
 

@@ -29,8 +29,9 @@ pub enum State {
     Open,
     Stopping,
     Stopped,
-    /// The instance's process ended without stopping cleanly, and the next start recovers it. This
-    /// state is never written, only concluded.
+    /// The instance's process ended without stopping cleanly. Another instance that is open
+    /// recovers what it left, or else the next start does. This state is never written, only
+    /// concluded.
     Crashed,
 }
 
@@ -323,12 +324,18 @@ pub fn down(args: &DataArgs) -> Result<ExitCode, Failure> {
     for status in &running {
         stop(status)?;
     }
-    let crashed = Status::read_all(&args.data)?
-        .into_iter()
-        .find(|s| s.state == State::Crashed);
-    match crashed {
+    // Instances that had died before are the others' work, which they have recovered.
+    let was_stopped = |s: &&Status| running.iter().any(|r| r.instance == s.instance);
+    let after = Status::read_all(&args.data)?;
+    ended_well(after.iter().filter(was_stopped))
+}
+
+/// Refuses if one of these instances, which were to stop, has died instead.
+fn ended_well<'a>(mut stopped: impl Iterator<Item = &'a Status>) -> Result<ExitCode, Failure> {
+    match stopped.find(|s| s.state == State::Crashed) {
         Some(s) => Err(Failure(format!(
-            "instance {} ended without a clean stop; its next start recovers it",
+            "instance {} ended without a clean stop; an instance that is open, or else the next \
+             start, recovers what it left",
             s.instance
         ))),
         None => Ok(ExitCode::SUCCESS),
@@ -363,13 +370,7 @@ pub fn stop_one(args: &StopArgs) -> Result<ExitCode, Failure> {
         }
     }
     let after = Status::read_all(&args.data.data)?;
-    match after.iter().find(|s| s.instance == args.instance) {
-        Some(s) if s.state == State::Crashed => Err(Failure(format!(
-            "instance {} ended without a clean stop; its next start recovers it",
-            s.instance
-        ))),
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    ended_well(after.iter().filter(|s| s.instance == args.instance))
 }
 
 /// Asks an instance to stop and waits until its process has ended.

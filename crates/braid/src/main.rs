@@ -20,6 +20,7 @@ mod lab;
 mod log;
 mod outlet;
 mod placement;
+mod port_holder;
 mod ports;
 mod process;
 mod progress;

@@ -45,13 +45,7 @@ pub fn refuse_taken(params: &Instance, dir: &Path, instance: u16) -> Result<(), 
 /// Refuses an address on which another program listens. `flag` chooses its port.
 pub fn refuse_taken_by(flag: &str, address: SocketAddr) -> Result<(), Failure> {
     match TcpListener::bind(address) {
-        Err(e) if e.kind() == ErrorKind::AddrInUse => {
-            let (port, ip) = (address.port(), address.ip());
-            Err(advice::of_port(
-                flag,
-                &format!("port {port} on {ip} is in use by another program"),
-            ))
-        }
+        Err(e) if e.kind() == ErrorKind::AddrInUse => Err(advice::of_port(flag, address)),
         _ => Ok(()),
     }
 }

@@ -132,7 +132,16 @@ fn refuse_directory_in_use(dir: &Path) -> Result<(), Failure> {
             ending.wait(&format!("{name} was killed, and is still ending"))?;
         }
     }
-    Ok(())
+    // A guard none of whose instances runs at the moment starts them again.
+    match GuardFile::running(dir)? {
+        Some(guard) if !process::is_ending(guard.pid) => Err(Failure(format!(
+            "directory {0} is in use by its guard (pid {1}), which starts instances again; stop it \
+             with: braid down --data {0}",
+            dir.display(),
+            guard.pid
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Runs the instance and waits for it. Ctrl-C and the like are passed on to it, and it then stops

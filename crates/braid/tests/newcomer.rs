@@ -64,7 +64,8 @@ fn a_port_in_use_is_named_with_the_flag() {
     let port = taken.local_addr().expect("an address").port().to_string();
     let data = dir.text("db");
     let output = braid(&["up", "--data", &data, "--port", &port, "--detach"]);
-    fails(&output, &[&port, "--port"]);
+    let this = format!("(pid {})", std::process::id());
+    fails(&output, &[&port, "another program", &this, "--port"]);
     assert!(!Path::new(&data).exists(), "a refused start leaves no file");
     // The demo is told so, too, and leaves nothing.
     let output = braid(&["demo", "--data", &data, "--port", &port]);
@@ -153,6 +154,22 @@ fn commands_name_what_runs_and_what_is_there() {
     let data = database.data();
     let verify = braid(&["verify", "--data", &data]);
     fails(&verify, &["in use by instance 1", "braid down --data"]);
+    // A second start of a database that runs.
+    let running = ["in use by instance 1", "braid down --data"];
+    fails(&up(&data), &running);
+    fails(&up_with(&data, &["--instances", "2"]), &running);
+    // A second database at the ports of the first.
+    let other = Path::new(&data).with_extension("other");
+    let other = other.display().to_string();
+    let taken = database.port(2).to_string();
+    let output = braid(&["up", "--data", &other, "--port", &taken, "--detach"]);
+    let holder = format!("in use by instance 2 of the database in {data} (pid ");
+    let stop_it = format!("braid down --data {data}");
+    fails(&output, &[&taken, &holder, "--port", &stop_it]);
+    assert!(
+        !Path::new(&other).exists(),
+        "a refused start leaves no file"
+    );
     let stop = braid(&["stop", "9", "--data", &data]);
     fails(&stop, &["instance 9", "not running", "running: 1, 2"]);
     let remove = braid(&["service", "remove", "nosuch", "--data", &data]);
@@ -179,6 +196,29 @@ fn commands_name_what_runs_and_what_is_there() {
     // One index is the dictionary's own.
     assert!(verify.contains("2 indexes and "), "{verify}");
     assert!(verify.contains("no problem"), "{verify}");
+}
+
+#[test]
+fn down_complains_of_no_death_that_others_have_mended() {
+    let options = ["--buffer-cache", "64MB", "--no-restart"];
+    let database = Database::up("newcomer-deaths", 2, &options);
+    let data = database.data();
+    database.signal(2, "-KILL");
+    while database.status()[1]["state"] != "crashed" {
+        std::thread::yield_now();
+    }
+    // An instance that is open has recovered the dead one by the time it answers.
+    let mut client = database.client(1);
+    client
+        .batch_execute("create table t (i int)")
+        .expect("made");
+    drop(client);
+    let down = braid(&["down", "--data", &data]);
+    let told = said(&down);
+    assert!(down.status.success(), "{told}");
+    assert!(told.contains("instance 1 has stopped"), "{told}");
+    assert!(!told.contains("without a clean stop"), "{told}");
+    database.verify();
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::frame::{Cluster, Lane, Member};
 use block::InstanceId;
 use ring::{hmac, rand};
 use std::io::Write as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use crate::{Error, Result};
@@ -68,12 +68,7 @@ impl Secret {
     /// Reads the secret from a file that only its owner may read.
     pub fn read(path: &Path) -> Result<Secret> {
         let shown = path.display().to_string();
-        let meta = std::fs::metadata(path).map_err(|e| Error::io("read", &shown, e))?;
-        if meta.permissions().mode() & 0o077 != 0 {
-            return Err(Error::Config(format!(
-                "{shown}: the cluster secret may be read by others; chmod 600 it"
-            )));
-        }
+        crate::certs::check_secret(path, "cluster secret")?;
         let bytes = std::fs::read(path).map_err(|e| Error::io("read", &shown, e))?;
         Secret::new(&bytes)
     }
@@ -297,6 +292,7 @@ impl Transcript<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     fn identity() -> Identity {
         Identity {

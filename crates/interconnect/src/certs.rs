@@ -128,14 +128,21 @@ fn authority_key(dir: &Path) -> Result<KeyPair> {
     KeyPair::from_pem(&text).map_err(failed)
 }
 
-/// Refuses a key that others may read: it is nobody's own.
+/// Refuses a key that others than its owner may use: it is nobody's own.
 pub(crate) fn check_private(key: &Path) -> Result<()> {
-    let shown = key.display();
-    let meta = std::fs::metadata(key).map_err(|e| Error::io("read", &shown, e))?;
-    match meta.permissions().mode() & 0o077 {
+    check_secret(key, "key")
+}
+
+/// Refuses a file with a secret, which messages call `what`, if others than its owner may use it.
+pub(crate) fn check_secret(file: &Path, what: &str) -> Result<()> {
+    let shown = file.display().to_string();
+    let meta = std::fs::metadata(file).map_err(|e| Error::io("read", &shown, e))?;
+    let mode = meta.permissions().mode() & 0o777;
+    match mode & 0o077 {
         0 => Ok(()),
         _ => Err(Error::Config(format!(
-            "{shown}: the key may be read by others; chmod 600 it"
+            "{shown}: the {what} has mode {mode:04o}, and users other than its owner may use it; \
+             accepted is 0600 or less: chmod 600 {shown}"
         ))),
     }
 }

@@ -73,16 +73,18 @@ impl RowSink for ResultSink<'_> {
                 }
                 let at = out.len();
                 out.extend_from_slice(&[0; 4]);
-                if formats.of(i) == 0 {
-                    pgtype::text_out(columns[i].ty, value, io, out);
+                // Behind a value that cannot be converted the row is given up.
+                let written = if formats.of(i) != 0 {
+                    pgtype::binary_out(columns[i].ty, value, io.encoding, out)
                 } else {
-                    pgtype::binary_out(columns[i].ty, value, out);
-                }
-                if converts
-                    && (formats.of(i) == 0 || columns[i].ty.is_string())
-                    && converted.is_ok()
-                {
-                    converted = convert(out, at + 4, io.encoding);
+                    pgtype::text_out(columns[i].ty, value, io, out);
+                    match converts {
+                        true => convert(out, at + 4, io.encoding),
+                        false => Ok(()),
+                    }
+                };
+                if converted.is_ok() {
+                    converted = written;
                 }
                 let length = (out.len() - at - 4) as u32;
                 out[at..at + 4].copy_from_slice(&length.to_be_bytes());

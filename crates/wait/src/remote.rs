@@ -287,18 +287,10 @@ pub(crate) fn note(w: &RemoteWait, served: &Served) {
     sums(|s| s.note(w, served));
 }
 
-/// Counts a block that came within a wait for several, and did not end it: its transfer has no time
-/// of its own.
-pub fn came_along(event: Event, served: &Served) {
-    let no_time = RemoteWait {
-        event,
-        instance: served.instance,
-        total_ns: 0,
-        parts_ns: [0; PARTS],
-    };
-    if let Some(t) = &served.transfer {
-        sums(|s| s.transferred(t, served, &no_time));
-    }
+/// Counts the blocks that came within one wait for several, which took `total_ns`. Each answer has
+/// the same share of it, also one with no block.
+pub fn came_together(event: Event, total_ns: u64, answers: &[Served]) {
+    sums(|s| s.together(event, total_ns, answers));
 }
 
 impl Sums {
@@ -318,6 +310,17 @@ impl Sums {
         }
         if let Some(t) = &served.transfer {
             self.transferred(t, served, w);
+        }
+    }
+
+    fn together(&mut self, event: Event, total_ns: u64, answers: &[Served]) {
+        let count = answers.len() as u64;
+        for (before, served) in (0..).zip(answers) {
+            // What a division leaves is shared out, too, so that the shares add up.
+            let share_ns = total_ns * (before + 1) / count - total_ns * before / count;
+            if let Some(t) = &served.transfer {
+                self.transferred(t, served, &RemoteWait::new(event, share_ns, served));
+            }
         }
     }
 
@@ -458,5 +461,27 @@ mod tests {
         assert_eq!(parts, row.total.time_ns);
         let buckets: Vec<_> = row.total.histogram.buckets().collect();
         assert_eq!(buckets, [(2, row.total.waits)]);
+    }
+
+    /// No object whose blocks came is shown without time because another block came last.
+    #[test]
+    fn blocks_that_came_together_share_the_time_of_the_wait() {
+        let of = |object: Option<u32>| Served {
+            instance: 2,
+            transfer: object.map(|object| Transfer {
+                object,
+                current: false,
+                busy: false,
+            }),
+            ..Served::default()
+        };
+        let mut s = Sums::default();
+        let answers = [of(Some(1)), of(Some(7)), of(Some(7)), of(None)];
+        s.together(Event::GcMultiBlockRequest, 4003, &answers);
+        let row = |object| s.transfers[&(object, 2)];
+        assert_eq!((row(1).cr_blocks, row(1).time_ns), (1, 1000));
+        assert_eq!((row(7).cr_blocks, row(7).time_ns), (2, 2002));
+        s.together(Event::GcMultiBlockRequest, 5, &[]);
+        assert_eq!(s.latency.len(), 0, "the wait itself is counted elsewhere");
     }
 }

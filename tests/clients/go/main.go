@@ -1,12 +1,15 @@
-// pgx and lib/pq: each connects and asks. Without TLS, sslmode=require is refused by the client.
+// pgx and lib/pq: each connects and asks, lib/pq in the clear and by TLS, with every sslmode.
 package main
 
 import (
 	"context"
+	"crypto/x509"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log"
 	"os"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	_ "github.com/lib/pq"
@@ -26,17 +29,47 @@ func main() {
 	}
 	conn.Close(ctx)
 
-	where := fmt.Sprintf("host=%s port=%s user=%s dbname=%s sslmode=disable client_encoding=UTF8",
-		os.Getenv("PGHOST"), os.Getenv("PGPORT"), os.Getenv("PGUSER"), os.Getenv("PGDATABASE"))
+	authority := " sslrootcert=" + os.Getenv("BRAID_AUTHORITY")
+	libpq("sslmode=disable")
+	// From here on the client refuses a server that does not encrypt.
+	libpq("sslmode=require")
+	libpq("sslmode=verify-ca" + authority)
+	libpq("sslmode=verify-full" + authority)
+	stranger()
+}
+
+func open(mode string) *sql.DB {
+	where := fmt.Sprintf("host=%s port=%s user=%s dbname=%s client_encoding=UTF8 %s",
+		os.Getenv("PGHOST"), os.Getenv("PGPORT"), os.Getenv("PGUSER"), os.Getenv("PGDATABASE"), mode)
 	db, err := sql.Open("postgres", where)
 	if err != nil {
-		log.Fatal("lib/pq: ", err)
+		log.Fatal("lib/pq, ", mode, ": ", err)
 	}
+	return db
+}
+
+// Asks, also for more than one TLS record holds.
+func libpq(mode string) {
+	db := open(mode)
 	var schema string
 	if err := db.QueryRow("select current_schema from current_schema()").Scan(&schema); err != nil || schema != "public" {
-		log.Fatal("lib/pq: ", err, schema)
+		log.Fatal("lib/pq, ", mode, ": ", err, schema)
+	}
+	var long string
+	if err := db.QueryRow("select repeat($1::text, 20000)", "é€x").Scan(&long); err != nil || long != strings.Repeat("é€x", 20000) {
+		log.Fatal("lib/pq, ", mode, ": ", err, len(long))
 	}
 	if err := db.Close(); err != nil {
-		log.Fatal("lib/pq: ", err)
+		log.Fatal("lib/pq, ", mode, ": ", err)
+	}
+}
+
+// A client that believes other authorities only does not talk to this server.
+func stranger() {
+	db := open("sslmode=verify-full")
+	defer db.Close()
+	var unknown x509.UnknownAuthorityError
+	if err := db.Ping(); !errors.As(err, &unknown) {
+		log.Fatal("lib/pq, an authority that it does not know: ", err)
 	}
 }

@@ -1,4 +1,4 @@
-"""asyncpg: connects, asks and copies. Arrays, json and COPY in binary format wait for later versions."""
+"""asyncpg: connects, asks and copies. JSON and COPY in binary format wait for later versions."""
 
 import asyncio
 import io
@@ -12,6 +12,11 @@ async def main():
     assert connection.get_settings().client_encoding.lower() == "utf8"
     assert await connection.fetchval("select $1::int + 1", 41) == 42
     assert await connection.fetchval("select $1::text", "é€") == "é€"
+    arrays = [[1, None, 3], [[1, 2], [3, 4]], []]
+    assert [await connection.fetchval("select $1::int[]", a) for a in arrays] == arrays
+    assert await connection.fetchval("select $1::text[] || $2::text", ["a", 'q"x'], "é,") == ["a", 'q"x', "é,"]
+    rows = await connection.fetch("select g from generate_series(1, 5) g where g = any($1::int[])", [2, 4, 9])
+    assert [r["g"] for r in rows] == [2, 4]
     await connection.execute("drop table if exists from_asyncpg")
     await connection.execute("create table from_asyncpg (i int primary key, t text)")
     data = io.BytesIO("1,é\n2,b\n".encode())

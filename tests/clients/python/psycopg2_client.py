@@ -1,4 +1,4 @@
-"""psycopg 2: connects in several encodings. Arrays and json wait for later versions."""
+"""psycopg 2: connects in several encodings. JSON waits for later versions."""
 
 import psycopg2
 

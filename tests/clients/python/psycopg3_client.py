@@ -1,4 +1,4 @@
-"""psycopg 3: connects, in UTF-8 and LATIN1, with text and binary values, and copies. Arrays and json wait for later versions."""
+"""psycopg 3: connects, in UTF-8 and LATIN1, with text and binary values, sends and reads arrays, and copies. JSON waits for later versions."""
 
 import psycopg
 
@@ -14,6 +14,9 @@ for encoding in ["utf8", "latin1", "iso-8859-15", "sql_ascii"]:
             row = cursor.execute(f"select {placeholder}::text as \"é\", length({placeholder}::text)", ("éø", "éø")).fetchone()
             assert row == ("éø", 2), (encoding, binary, row)
             assert cursor.description[0].name == "é"
+            arrays = ([1, None, 3], ["a", "é,", None], [[1.5, 2.5]])
+            row = cursor.execute("select %s::int[], %s::text[], %s::float8[]", arrays).fetchone()
+            assert row == arrays, row
         if encoding == "sql_ascii":
             continue
         connection.execute("create table copied_psycopg (t text)")

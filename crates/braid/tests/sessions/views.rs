@@ -71,6 +71,16 @@ fn views_show_sessions_and_locks_of_both_instances() {
         assert_eq!(client.one(&blocking(first.pid)), format!("{{{holder}}}"));
         assert_eq!(client.one(&blocking(holder)), "{}");
         assert_eq!(client.one(&blocking(1)), "{}");
+        // It is an array, of which a monitor takes the elements.
+        let elements = format!(
+            "select b, b + 1 from unnest(pg_blocking_pids({})) b",
+            first.pid
+        );
+        assert_eq!(client.rows(&elements), [format!("{holder}|{}", holder + 1)]);
+        let count = format!(
+            "select pid from pg_stat_activity where cardinality(pg_blocking_pids(pid)) > 0 and {holder} = any (pg_blocking_pids(pid))"
+        );
+        assert_eq!(client.rows(&count), [first.pid.to_string()]);
         let rows = client.rows("select locktype, mode, granted, pid, waitstart is null, inst_id from pg_locks where transactionid in (select transactionid from pg_locks where not granted) order by granted");
         assert_eq!(
             rows,

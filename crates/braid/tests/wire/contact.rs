@@ -159,6 +159,23 @@ fn text_is_converted_both_ways() {
     let answer = c.until(b'Z');
     let row = answer.iter().find(|m| m.0 == b'D').expect("a row");
     assert_eq!(row.1, b"\0\x02\0\0\0\x01\xe4\0\0\0\x01\xe5");
+    // So are the elements of an array in binary: one dimension, no NULL, of type text, two elements
+    // from the first on.
+    let array = b"\0\0\0\x01\0\0\0\0\0\0\0\x19\0\0\0\x02\0\0\0\x01\0\0\0\x01\xe9\0\0\0\x02x\xf8";
+    for result in [0, 1] {
+        c.send(&[
+            parse("", "select $1::text[]", &[]),
+            bind("", "", &[1], &[Some(array)], &[result]),
+            execute("", 0),
+            SYNC,
+        ]);
+        let wanted = if result == 1 {
+            &array[..]
+        } else {
+            b"{\xe9,x\xf8}"
+        };
+        assert_eq!(value(&c.until(b'Z')), wanted, "{result}");
+    }
     // Errors are in the client's encoding, and count its characters.
     let answer = query_bytes(&mut c, b"select '\xe9\xe9', \xe9");
     assert!(
@@ -170,6 +187,7 @@ fn text_is_converted_both_ways() {
     for sql in [
         "select chr(8364)",
         "select 'a', chr(8364)",
+        "select 'a', array[chr(8364)]",
         "select (chr(8364) || 'x')::int",
     ] {
         let answer = c.query(sql);

@@ -182,16 +182,22 @@ impl Slot {
         asked: Asked,
         cancellable: Option<&Session>,
     ) -> Vec<(u64, Told)> {
-        wait::during_remote(event, p, (asked.of.0, asked.at_ns), || {
+        let mut answers: Vec<Served> = Vec::new();
+        let news = wait::during_remote(event, p, (asked.of.0, asked.at_ns), || {
             let news = self.until_due(cancellable);
-            let served = news.iter().filter_map(|(.., how)| how.served_now());
-            let mut served: Vec<Served> = served.collect();
-            served.sort_by_key(|served| std::cmp::Reverse(served.wake_ns));
-            let last = served.pop();
-            served.iter().for_each(|s| remote::came_along(event, s));
+            answers.extend(news.iter().filter_map(|(.., how)| how.served_now()));
+            let last = answers.iter().min_by_key(|served| served.wake_ns);
+            // All blocks are counted together, when the length of the wait is known.
+            let last = last.map(|served| Served {
+                transfer: None,
+                ..*served
+            });
             let news = news.into_iter().map(|(waiter, told, _)| (waiter, told));
             (news.collect(), event, last)
-        })
+        });
+        let total_ns = wait::timestamp_ns().saturating_sub(asked.at_ns);
+        remote::came_together(event, total_ns, &answers);
+        news
     }
 
     /// All news, once the session has to look at it; none if the statement is cancelled.

@@ -11,7 +11,7 @@ pub mod made;
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -114,18 +114,35 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         .map_err(|e| TlsError::file(path, e))
 }
 
-/// Refuses a key that others may read. The group may read a key that belongs to root, as in
-/// PostgreSQL.
+/// Refuses a file that is no file of bytes, or a key that others than its owner may use.
 fn check_private(key: &Path) -> Result<(), TlsError> {
     let meta = std::fs::metadata(key).map_err(|e| TlsError::file(key, e))?;
-    let allowed = if meta.uid() == 0 { 0o640 } else { 0o600 };
-    match meta.permissions().mode() & 0o777 & !allowed {
-        0 => Ok(()),
-        _ => Err(TlsError::file(
-            key,
-            format!("the key may be read by others; chmod {allowed:o} it"),
-        )),
+    if !meta.is_file() {
+        return Err(TlsError::file(key, "a private key must be a regular file"));
     }
+    let me = rustix::process::geteuid().as_raw();
+    check_mode(meta.mode() & 0o777, meta.uid(), me)
+        .map_err(|why| TlsError::file(key, format!("{why} {}", key.display())))
+}
+
+/// Checks who may use a private key that belongs to user `owner`, for a server that user `me` runs.
+/// The rules are PostgreSQL's: what the owner may do does not matter, and the group may read a key
+/// of root. The error ends with a command that lacks the name of the file.
+fn check_mode(mode: u32, owner: u32, me: u32) -> Result<(), String> {
+    if owner != me && owner != 0 {
+        return Err(format!(
+            "the private key belongs to user {owner}; it must belong to root, or to user {me}, who \
+             runs this server: chown {me}"
+        ));
+    }
+    let others_may = if owner == 0 { 0o040 } else { 0 };
+    if mode & 0o077 & !others_may == 0 {
+        return Ok(());
+    }
+    Err(format!(
+        "the private key has mode {mode:04o}, and users other than its owner may use it; accepted \
+         is 0600 or less, or 0640 or less of a key that belongs to root: chmod 600"
+    ))
 }
 
 /// The encrypted side of a connection. Both directions of a session use it in turn.
@@ -259,5 +276,51 @@ impl TlsSession {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    /// Modes of a key as PostgreSQL 15 takes and refuses them (`check_ssl_key_file_permissions`).
+    #[test]
+    fn private_keys_are_taken_with_the_modes_of_postgresql() {
+        const ME: u32 = 1000;
+        let taken = |mode, owner| check_mode(mode, owner, ME).is_ok();
+        for mode in [0o600, 0o400, 0o700, 0o500] {
+            assert!(taken(mode, ME) && taken(mode, 0), "{mode:o}");
+        }
+        assert!(taken(0o640, 0) && taken(0o740, 0) && taken(0o440, 0));
+        for mode in [0o640, 0o440] {
+            assert!(!taken(mode, ME), "{mode:o}");
+        }
+        for mode in [0o644, 0o660, 0o620, 0o650, 0o604, 0o601, 0o777] {
+            assert!(!taken(mode, ME) && !taken(mode, 0), "{mode:o}");
+        }
+        assert!(!taken(0o600, ME + 1) && !taken(0o400, ME + 1));
+    }
+
+    #[test]
+    fn a_key_that_is_refused_is_told_its_mode_and_what_to_do() {
+        let dir = std::env::temp_dir().join(format!("braid-keys-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let key = dir.join("server.key");
+        std::fs::write(&key, "key").unwrap();
+        let with = |mode| {
+            std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).unwrap();
+            check_private(&key).map_err(|e| e.to_string())
+        };
+        assert_eq!(with(0o600), Ok(()));
+        assert_eq!(with(0o700), Ok(()));
+        let refused = with(0o644).unwrap_err();
+        let todo = format!("chmod 600 {}", key.display());
+        for part in ["0644", "0600 or less", "0640 or less", &todo] {
+            assert!(refused.contains(part), "{part:?} is not in: {refused}");
+        }
+        let refused = check_private(&dir).map_err(|e| e.to_string()).unwrap_err();
+        assert!(refused.contains("regular file"), "{refused}");
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -58,7 +58,10 @@ impl SqlSession {
             },
             other => {
                 let text = other.to_string();
-                let words: Vec<&str> = text.split_whitespace().take(2).collect();
+                let words = text.split_whitespace();
+                // What is created may be new or not.
+                let words = words.filter(|word| !matches!(*word, "OR" | "REPLACE"));
+                let words: Vec<&str> = words.take(2).collect();
                 Err(Error::unsupported(words.join(" ").to_uppercase()))
             }
         }

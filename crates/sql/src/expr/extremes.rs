@@ -273,7 +273,9 @@ fn evaluate(what: &str, bound: Result<Typed>, row: &[DatumRef<'_>], session: &mu
     assert!(held, "{what} of {row:?} gives {:?}", value.get());
     let mut shown = Vec::new();
     pgtype::text_out(bound.ty, value.get(), &session.0, &mut shown);
-    pgtype::binary_out(bound.ty, value.get(), &mut shown);
+    let encoding = session.0.encoding;
+    pgtype::binary_out(bound.ty, value.get(), encoding, &mut shown)
+        .unwrap_or_else(|e| panic!("{what} of {row:?}: {e}"));
 }
 
 fn column(at: usize, ty: SqlType) -> Typed {

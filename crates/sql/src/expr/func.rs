@@ -148,6 +148,7 @@ pub enum SessionFunc {
     CancelBackend,
     TerminateBackend,
     BlockingPids,
+    SafeSnapshotBlockingPids,
     AdvisoryLock {
         shared: bool,
         transaction: bool,
@@ -452,6 +453,10 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         args,
         result,
     };
+    let pids = |f: SessionFunc| {
+        let result = Int4.array().into_iter();
+        result.map(|pids| session(f, &[Int4], pids)).collect()
+    };
     let float_and_numeric =
         |f: PureFunc| vec![pure(f, &[Float8], Float8), pure(f, &[Numeric], Numeric)];
     match name {
@@ -641,7 +646,8 @@ pub fn overloads(name: &str) -> Vec<Signature> {
             session(SessionFunc::TerminateBackend, &[Int4], Bool),
             session(SessionFunc::TerminateBackend, &[Int4, Int8], Bool),
         ],
-        "pg_blocking_pids" => vec![session(SessionFunc::BlockingPids, &[Int4], Text)],
+        "pg_blocking_pids" => pids(SessionFunc::BlockingPids),
+        "pg_safe_snapshot_blocking_pids" => pids(SessionFunc::SafeSnapshotBlockingPids),
         "pg_is_in_recovery" => vec![session(SessionFunc::IsInRecovery, &[], Bool)],
         "pg_postmaster_start_time" => vec![session(SessionFunc::PostmasterStart, &[], TimestampTz)],
         "txid_current" | "pg_current_xact_id" => vec![session(SessionFunc::TxidCurrent, &[], Int8)],

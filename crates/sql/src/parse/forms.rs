@@ -8,6 +8,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::tokens::keyword;
 use crate::error::{Error, Result};
+use crate::views::keywords::{Class, class};
 
 /// The first item of GROUP BY DISTINCT.
 const DISTINCT_SETS: &str = "$\u{1}distinct";
@@ -34,11 +35,30 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
             Keyword::PRECEDING | Keyword::FOLLOWING => at += cast_distance(tokens, at),
             Keyword::INTERVAL => interval_digits(tokens, at),
             Keyword::SEARCH | Keyword::CYCLE => refuse_search(tokens, at)?,
+            Keyword::ARRAY => array_type(tokens, at),
             _ => {}
         }
         at += 1;
     }
     Ok(())
+}
+
+/// Writes the standard's `text ARRAY` as `text[]`. What is no type has brackets or a query behind
+/// the word.
+fn array_type(tokens: &mut Vec<TokenWithSpan>, at: usize) {
+    let is_value = is(tokens, at + 1, &Token::LBracket) || is(tokens, at + 1, &Token::LParen);
+    let is_behind_type = at
+        .checked_sub(1)
+        .is_some_and(|before| match &tokens[before].token {
+            Token::Word(w) if w.quote_style.is_none() => {
+                class(&w.value.to_lowercase()) != Some(Class::Reserved)
+            }
+            other => matches!(other, Token::Word(_) | Token::RParen),
+        });
+    if is_behind_type && !is_value {
+        tokens[at].token = Token::LBracket;
+        insert(tokens, at + 1, [Token::RBracket]);
+    }
 }
 
 /// Puts parentheses around the distance of a frame that is a string with its type behind it; the

@@ -338,7 +338,12 @@ fn write_item(text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Writes the binary form.
-pub fn binary_out(ty: SqlType, array: ArrayRef<'_>, out: &mut Vec<u8>) {
+pub fn binary_out(
+    ty: SqlType,
+    array: ArrayRef<'_>,
+    encoding: Encoding,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     let nulls = array.values().any(|v| v.is_null());
     out.extend_from_slice(&(array.dimensions().len() as u32).to_be_bytes());
     out.extend_from_slice(&u32::from(nulls).to_be_bytes());
@@ -354,10 +359,11 @@ pub fn binary_out(ty: SqlType, array: ArrayRef<'_>, out: &mut Vec<u8>) {
         }
         let at = out.len();
         out.extend_from_slice(&[0; 4]);
-        super::binary_out(ty, value, out);
+        super::binary_out(ty, value, encoding, out)?;
         let length = (out.len() - at - 4) as u32;
         out[at..at + 4].copy_from_slice(&length.to_be_bytes());
     }
+    Ok(())
 }
 
 /// Reads the binary form.
@@ -434,7 +440,7 @@ mod tests {
         let element = Element::of(SqlType::Text).unwrap();
         let array = parse(element, text, &|t| Ok(Datum::Text(t.to_string())))?;
         let mut binary = Vec::new();
-        binary_out(SqlType::Text, array.borrow(), &mut binary);
+        binary_out(SqlType::Text, array.borrow(), Encoding::UTF8, &mut binary).unwrap();
         assert_eq!(binary_in(element, &binary, Encoding::UTF8).unwrap(), array);
         for cut in 0..binary.len() {
             assert!(binary_in(element, &binary[..cut], Encoding::UTF8).is_err());

@@ -225,8 +225,13 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
     })
 }
 
-/// Writes the binary form of a value, which is not NULL.
-pub fn binary_out(ty: SqlType, value: DatumRef<'_>, out: &mut Vec<u8>) {
+/// Writes the binary form of a value, which is not NULL, with strings in the client's encoding.
+pub fn binary_out(
+    ty: SqlType,
+    value: DatumRef<'_>,
+    encoding: Encoding,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     match value {
         DatumRef::Null => {}
         DatumRef::Bool(v) => out.push(u8::from(v)),
@@ -240,6 +245,7 @@ pub fn binary_out(ty: SqlType, value: DatumRef<'_>, out: &mut Vec<u8>) {
         DatumRef::Float4(v) => out.extend_from_slice(&v.to_be_bytes()),
         DatumRef::Float8(v) => out.extend_from_slice(&v.to_be_bytes()),
         DatumRef::Numeric(v) => number::write_numeric_binary(out, &v.to_string()),
+        DatumRef::Text(v) if encoding.converts() => out.extend_from_slice(&encoding.encode(v)?),
         DatumRef::Text(v) => out.extend_from_slice(v.as_bytes()),
         DatumRef::Bytea(v) => out.extend_from_slice(v),
         DatumRef::Uuid(v) => out.extend_from_slice(&v),
@@ -248,8 +254,9 @@ pub fn binary_out(ty: SqlType, value: DatumRef<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(&v.days.to_be_bytes());
             out.extend_from_slice(&v.months.to_be_bytes());
         }
-        DatumRef::Array(v) => array::binary_out(element_of(ty), v, out),
+        DatumRef::Array(v) => array::binary_out(element_of(ty), v, encoding, out)?,
     }
+    Ok(())
 }
 
 /// Fits a value to the type's modifier: length of strings, precision and scale of numbers, digits of seconds. An explicit cast cuts a

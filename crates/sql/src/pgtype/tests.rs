@@ -94,7 +94,7 @@ proptest! {
     #[test]
     fn binary_is_read_as_written((ty, datum) in types().prop_flat_map(|ty| (Just(ty), value(ty)))) {
         let mut out = Vec::new();
-        binary_out(ty, datum.borrow(), &mut out);
+        binary_out(ty, datum.borrow(), Encoding::UTF8, &mut out).unwrap();
         prop_assert_eq!(binary_in(ty, &out, Encoding::UTF8).unwrap(), datum);
     }
 

@@ -12,7 +12,8 @@ use crate::orders::Signal;
 use crate::params;
 use crate::parse::transaction::Mode;
 use crate::parse::utility::TableLock;
-use crate::pgtype::IoSettings;
+use crate::pgtype::{IoSettings, array};
+use crate::types::{Element, SqlType};
 use std::sync::Arc;
 
 /// What `version()` says: clients take the beginning for PostgreSQL's version.
@@ -69,8 +70,11 @@ impl Calls for Core {
                 for warning in cx.take_warnings() {
                     self.notice("WARNING", "01000", warning);
                 }
-                Val::text(pids)
+                pid_array(pids)?
             }
+            // Sessions that keep another from a snapshot of SERIALIZABLE READ ONLY DEFERRABLE. There
+            // are no such transactions.
+            SafeSnapshotBlockingPids => pid_array([])?,
             IsInRecovery => Val::bool(false),
             PostmasterStart => Val::Ref(DatumRef::TimestampTz(self.database.started_micros())),
             TxidCurrent => Val::int8(self.engine.transaction_id()?.0 as i64),
@@ -399,6 +403,13 @@ fn mode(name: &str, value: Option<&str>) -> Result<Option<Mode>> {
 
 /// More than anybody waits for, and less than a duration can hold.
 const MAX_SLEEP_S: f64 = 1e9;
+
+fn pid_array(pids: impl IntoIterator<Item = i32>) -> Result<Val<'static>> {
+    let element =
+        Element::of(SqlType::Int4).ok_or_else(|| Error::internal("integers have no arrays"))?;
+    let pids: Vec<Datum> = pids.into_iter().map(Datum::Int4).collect();
+    Ok(Val::Own(Datum::Array(array::list(element, &pids)?)))
+}
 
 /// What a function gives that gives nothing: it is not NULL.
 fn void() -> Val<'static> {

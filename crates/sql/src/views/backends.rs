@@ -16,7 +16,7 @@ use wait::session::{HIDDEN, Kind, Session, State};
 use super::Source::Cluster;
 use super::describe::DATABASE;
 use super::relations::PG_CLASS;
-use super::value::{NULL, array, bool, int2, int4, oid, optional, text, time};
+use super::value::{NULL, bool, int2, int4, oid, optional, text, time};
 use super::{Context, Rows, VirtualTable, everywhere, instance};
 use crate::error::Result;
 use crate::session::NOBODY;
@@ -299,22 +299,16 @@ impl Entry {
     }
 }
 
-/// The process ids of the sessions that keep one from a lock, as the text of an array. None are for
-/// a process that does not wait, or that is none.
-pub fn blocking_pids(cx: &Context, of: i32) -> Result<String> {
+/// The process ids of the sessions that keep one from a lock. None are for a process that does not
+/// wait, or that is none.
+pub fn blocking_pids(cx: &Context, of: i32) -> Result<BTreeSet<i32>> {
     let Some((instance, sid)) = pid::parts(of) else {
-        return Ok("{}".to_string());
+        return Ok(BTreeSet::new());
     };
     let rows = everywhere::rows_of("v$lock", cx)?;
     let entries: Vec<Entry> = rows.iter().filter_map(|row| Entry::of(row)).collect();
     let session = (i64::from(instance), i64::from(sid));
-    let pids = blockers(&entries, session);
-    match array(pids) {
-        Datum::Text(pids) => Ok(pids.to_string()),
-        other => Err(crate::error::Error::internal(format!(
-            "{other:?} is no text"
-        ))),
-    }
+    Ok(blockers(&entries, session))
 }
 
 fn blockers(entries: &[Entry], session: (i64, i64)) -> BTreeSet<i32> {

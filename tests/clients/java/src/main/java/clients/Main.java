@@ -10,7 +10,7 @@ import org.hibernate.cfg.Configuration;
 
 /**
  * pgjdbc and Hibernate: each connects and asks. What Liquibase and Flyway send first is sent through
- * pgjdbc: their own tables need arrays and information_schema views of later versions.
+ * pgjdbc: their own tables need information_schema views of later versions.
  */
 public final class Main {
     private static final String URL =
