@@ -15,7 +15,7 @@ use wait::session::{HIDDEN, Kind, Session, State};
 
 use super::Source::Cluster;
 use super::describe::DATABASE;
-use super::relations::PG_CLASS;
+use crate::dict::PG_CLASS;
 use super::value::{NULL, array, bool, int2, int4, oid, optional, text, time};
 use super::{Context, Rows, VirtualTable, everywhere, instance};
 use crate::error::Result;
