@@ -10,7 +10,7 @@ use crate::api::Tag;
 use crate::bind::names::Qualified;
 use crate::bind::{names, parts};
 use crate::dict::depend::Address;
-use crate::dict::{Object, Relation, Sequence, Table};
+use crate::dict::{Dict, Object, Relation, Sequence, Table};
 use crate::error::{Error, Result};
 use crate::parse::utility::{SequenceOption, TableLock};
 use crate::session::relation_name;
@@ -316,6 +316,26 @@ pub fn pinned(core: &Core, default: &ast::Expr) -> Result<String> {
         }
     });
     Ok(e.to_string())
+}
+
+/// A default as the catalogs show it: with its sequences as they are called now, and their type.
+pub fn shown_default(dict: &Dict, default: &str) -> Result<String> {
+    let mut names = Vec::new();
+    names_of_sequences(&mut crate::parse::expression(default)?, &mut |name| {
+        names.push(name.clone());
+    });
+    let mut text = default.to_string();
+    for name in names {
+        let found = relation_name(&name).ok();
+        let found = found.and_then(|n| dict.sequence(&n).cloned());
+        let shown = found.map_or(name.clone(), |s| dict.shown(s.schema, &s.name));
+        let (name, shown) = (name.replace('\'', "''"), shown.replace('\'', "''"));
+        let shown = format!("('{shown}'::regclass)");
+        for written in ["", "::REGCLASS", "::regclass"] {
+            text = text.replace(&format!("('{name}'{written})"), &shown);
+        }
+    }
+    Ok(text)
 }
 
 /// The names in words that `nextval` is called with.

@@ -256,7 +256,9 @@ fn verify(core: &Core, oid: u32) -> Result<()> {
     let ast::Statement::Query(query) = *statement else {
         return Err(refused());
     };
-    let (columns, notes) = describe(core, &query)?;
+    let Ok((columns, notes)) = describe(core, &query) else {
+        return Err(refused());
+    };
     let types = |columns: &[ViewColumn]| -> Vec<(u32, i32)> {
         columns.iter().map(|c| (c.type_oid, c.typmod)).collect()
     };

@@ -7,6 +7,7 @@ use super::describe::{self, BTREE_AM, DEFAULT_COLLATION, HEAP_AM, OWNER, PG_CATA
 use super::value::{NULL, array, bool, int2, int4, oid, text};
 use super::{Context, Rows, VirtualTable};
 use crate::dict::{Identity, PG_CLASS, Table};
+use crate::ddl::sequence::shown_default;
 use crate::error::Result;
 use crate::types::SqlType::{Bool, Float4, Int2, Int4, Name, Oid, Text};
 
@@ -433,7 +434,10 @@ fn defaults(cx: &Context) -> Result<Rows> {
             let expr = drawn
                 .filter(|_| by_sequence)
                 .map(|s| format!("nextval('{}'::regclass)", cx.dict.shown(s.schema, &s.name)))
-                .or_else(|| c.default.clone());
+                .map_or_else(
+                    || c.default.as_deref().map(|d| shown_default(&cx.dict, d)).transpose(),
+                    |own| Ok(Some(own)),
+                )?;
             if let Some(expr) = expr {
                 let number = default_oid(t.oid, at);
                 rows.push(vec![oid(number), oid(t.oid), int2(at + 1), text(expr)]);

@@ -80,8 +80,14 @@ impl ast::VisitorMut for Naming<'_> {
             }
             if let Some(alias) = alias {
                 alias.name = plain(&names::ident(&alias.name));
-                alias.explicit = false;
             }
+        }
+        if let TableFactor::Table { alias, .. }
+        | TableFactor::Derived { alias, .. }
+        | TableFactor::NestedJoin { alias, .. } = factor
+            && let Some(alias) = alias
+        {
+            alias.explicit = false;
         }
         ControlFlow::Continue(())
     }
@@ -196,10 +202,32 @@ fn laid_out(query: &Query) -> String {
     text
 }
 
+/// A relation, and a line for each of its joins.
+fn joined(from: &ast::TableWithJoins) -> String {
+    let mut text = spaced(from.relation.to_string());
+    for join in &from.joins {
+        let join = spaced(join.to_string());
+        text.push_str(&format!("\n     {}", join.trim()));
+    }
+    text
+}
+
+/// As PostgreSQL writes USING: with a blank behind it, and the alias of the join, which the parser
+/// is given as one more column, behind its columns.
+fn spaced(text: String) -> String {
+    let mut rest = text.replace(" USING(", " USING (");
+    while let Some((before, after)) = rest.split_once(", \"as ")
+        && let Some((alias, after)) = after.split_once("\")")
+    {
+        rest = format!("{before}) AS {alias}{after}");
+    }
+    rest
+}
+
 fn select_lines(select: &Select) -> String {
     let items: Vec<String> = select.projection.iter().map(|i| i.to_string()).collect();
     let mut text = format!(" SELECT {}", items.join(",\n    "));
-    let from: Vec<String> = select.from.iter().map(|f| f.to_string()).collect();
+    let from: Vec<String> = select.from.iter().map(joined).collect();
     if !from.is_empty() {
         text.push_str(&format!("\n   FROM {}", from.join(",\n    ")));
     }
