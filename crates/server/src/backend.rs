@@ -231,13 +231,11 @@ fn try_error_response(
             (b'D', &fields.detail),
             (b'W', &fields.context),
             (b'H', &fields.hint),
+            (b's', &fields.schema),
             (b't', &fields.table),
             (b'c', &fields.column),
             (b'n', &fields.constraint),
         ];
-        if fields.table.is_some() {
-            field(b's', "public");
-        }
         for (code, text) in optional {
             if let Some(text) = text {
                 field(code, text);
@@ -264,6 +262,10 @@ pub fn notice_response(out: &mut Vec<u8>, notice: &Notice, encoding: Encoding) {
         ] {
             out.push(code);
             c_string_lossy(out, text, encoding);
+        }
+        if let Some(detail) = &notice.detail {
+            out.push(b'D');
+            c_string_lossy(out, detail, encoding);
         }
         out.push(0);
     });

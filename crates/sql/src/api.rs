@@ -109,6 +109,7 @@ pub struct Notice {
     pub severity: &'static str,
     pub sqlstate: &'static str,
     pub message: String,
+    pub detail: Option<String>,
 }
 
 /// What happened beside the result; the server drains these after each statement.

@@ -28,6 +28,7 @@ pub struct Fields {
     /// The same while only the syntax tree is at hand; [`Error::located`] makes the position of it.
     place: Option<Place>,
     /// Relation, column and constraint that the error is about, for clients that show them.
+    pub schema: Option<String>,
     pub table: Option<String>,
     pub column: Option<String>,
     pub constraint: Option<String>,
@@ -48,6 +49,7 @@ impl Error {
             context: None,
             position: None,
             place: None,
+            schema: None,
             table: None,
             column: None,
             constraint: None,
@@ -139,6 +141,10 @@ impl Error {
         if let Some(position) = &mut self.0.position {
             *position += characters;
         }
+        self
+    }
+    pub fn schema(mut self, name: impl Into<String>) -> Error {
+        self.0.schema = Some(name.into());
         self
     }
     pub fn table(mut self, name: impl Into<String>) -> Error {

@@ -10,11 +10,23 @@ use crate::session::Statement;
 /// Statements kept. Clients that write values into their texts would fill any cache: what was there longest unused is
 /// not worth finding out, so the cache is emptied and the useful ones come back.
 const MAX_STATEMENTS: usize = 4096;
+/// Statements kept of one text: sessions of a hundred tenants may each have a search path of their own.
+const MAX_VARIANTS: usize = 256;
 /// Longer texts are not worth the memory: they are bulk data, and do not recur.
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
-/// Declared parameter types, and the statement planned for them.
-type Variant<S> = (Vec<u32>, Arc<S>);
+/// Declared parameter types, the schemas in which names were looked up, and the statement planned
+/// for them.
+type Variant<S> = (Vec<u32>, Arc<[u32]>, Arc<S>);
+
+/// What a statement is found by besides its text.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// Declared types of parameters.
+    pub declared: &'a [u32],
+    /// The schemas of the search path.
+    pub path: &'a Arc<[u32]>,
+}
 
 /// **Invariant.** All that is in it was planned with the dictionary of `version` or a later one, or
 /// with one that differs from it in nothing but statistics of tables that it does not read. A
@@ -25,7 +37,7 @@ pub struct PlanCache<S = Statement>(RwLock<Plans<S>>);
 struct Plans<S> {
     /// Of the dictionary.
     version: u64,
-    /// By text; the few variants of one text differ in the types their clients declared.
+    /// By text; its variants differ in the types their clients declared, and in the search path.
     statements: HashMap<Arc<str>, Vec<Variant<S>>>,
     /// Texts with parameters for literals that are not planned for any values.
     apart: HashSet<Box<str>>,
@@ -54,7 +66,7 @@ impl<S> Plans<S> {
 
 impl<S> PlanCache<S> {
     /// A statement planned with the dictionary of this version, or a later one.
-    pub fn get(&self, version: u64, text: &str, declared: &[u32]) -> Option<Arc<S>> {
+    pub fn get(&self, version: u64, text: &str, asked: Asked<'_>) -> Option<Arc<S>> {
         let plans = self.0.read();
         if plans.version < version {
             return None;
@@ -62,12 +74,12 @@ impl<S> PlanCache<S> {
         let variants = plans.statements.get(text)?;
         variants
             .iter()
-            .find(|(types, _)| types == declared)
-            .map(|(_, s)| s.clone())
+            .find(|(types, path, _)| types == asked.declared && path == asked.path)
+            .map(|(_, _, s)| s.clone())
     }
 
     /// Keeps a statement. `version` is one that the dictionary had before the planning began.
-    pub fn put(&self, version: u64, text: &Arc<str>, declared: &[u32], statement: &Arc<S>) {
+    pub fn put(&self, version: u64, text: &Arc<str>, asked: Asked<'_>, statement: &Arc<S>) {
         if text.len() > MAX_TEXT_BYTES {
             return;
         }
@@ -80,8 +92,12 @@ impl<S> PlanCache<S> {
             plans.statements.clear();
         }
         let variants = plans.statements.entry(text.clone()).or_default();
-        variants.retain(|(types, _)| types != declared);
-        variants.push((declared.to_vec(), statement.clone()));
+        variants.retain(|(types, path, _)| types != asked.declared || path != asked.path);
+        if variants.len() >= MAX_VARIANTS {
+            variants.remove(0);
+        }
+        let (declared, path) = (asked.declared.to_vec(), asked.path.clone());
+        variants.push((declared, path, statement.clone()));
     }
 
     /// Whether a text was found not to be planned for any values.
@@ -110,7 +126,7 @@ impl<S> PlanCache<S> {
         let mut plans = self.0.write();
         plans.version = plans.version.max(version);
         plans.statements.retain(|_, variants| {
-            variants.retain(|(_, s)| !reads(s));
+            variants.retain(|(_, _, s)| !reads(s));
             !variants.is_empty()
         });
     }
@@ -122,7 +138,7 @@ impl<S> PlanCache<S> {
             .statements
             .values()
             .flatten()
-            .map(|(_, s)| s.clone())
+            .map(|(_, _, s)| s.clone())
             .collect()
     }
 }
@@ -133,27 +149,53 @@ mod tests {
 
     #[test]
     fn a_plan_made_before_the_dictionary_changed_is_not_kept_after() {
+        let path: Arc<[u32]> = Arc::new([2200]);
+        let asked = Asked {
+            declared: &[],
+            path: &path,
+        };
         let plans = PlanCache::default();
         let text: Arc<str> = "select 1".into();
-        plans.put(1, &text, &[], &Arc::new("old"));
-        assert_eq!(plans.get(1, &text, &[]).as_deref(), Some(&"old"));
+        plans.put(1, &text, asked, &Arc::new("old"));
+        assert_eq!(plans.get(1, &text, asked).as_deref(), Some(&"old"));
         // The planner began before, and comes with its plan after.
         plans.dictionary_changed(2);
-        plans.put(1, &text, &[], &Arc::new("old"));
-        assert_eq!(plans.get(2, &text, &[]), None);
-        plans.put(2, &text, &[], &Arc::new("new"));
-        assert_eq!(plans.get(2, &text, &[]).as_deref(), Some(&"new"));
+        plans.put(1, &text, asked, &Arc::new("old"));
+        assert_eq!(plans.get(2, &text, asked), None);
+        plans.put(2, &text, asked, &Arc::new("new"));
+        assert_eq!(plans.get(2, &text, asked).as_deref(), Some(&"new"));
     }
 
     #[test]
     fn who_sees_the_new_dictionary_finds_no_plan_of_the_old() {
+        let path: Arc<[u32]> = Arc::new([2200]);
+        let asked = Asked {
+            declared: &[],
+            path: &path,
+        };
         let plans = PlanCache::default();
         let text: Arc<str> = "select 1".into();
-        plans.put(1, &text, &[], &Arc::new("old"));
+        plans.put(1, &text, asked, &Arc::new("old"));
         // The new one can be seen; what is kept for the old is about to be let go.
-        assert_eq!(plans.get(2, &text, &[]), None);
-        plans.put(2, &text, &[], &Arc::new("new"));
+        assert_eq!(plans.get(2, &text, asked), None);
+        plans.put(2, &text, asked, &Arc::new("new"));
         plans.dictionary_changed(2);
-        assert_eq!(plans.get(2, &text, &[]).as_deref(), Some(&"new"));
+        assert_eq!(plans.get(2, &text, asked).as_deref(), Some(&"new"));
+    }
+
+    #[test]
+    fn who_looks_names_up_elsewhere_finds_another_plan() {
+        let plans = PlanCache::default();
+        let text: Arc<str> = "select 1".into();
+        let paths: [Arc<[u32]>; 2] = [Arc::new([2200]), Arc::new([16_384, 2200])];
+        let asked = |n: usize| Asked {
+            declared: &[],
+            path: &paths[n],
+        };
+        plans.put(1, &text, asked(0), &Arc::new("public"));
+        assert_eq!(plans.get(1, &text, asked(1)), None);
+        plans.put(1, &text, asked(1), &Arc::new("app"));
+        assert_eq!(plans.get(1, &text, asked(0)).as_deref(), Some(&"public"));
+        assert_eq!(plans.get(1, &text, asked(1)).as_deref(), Some(&"app"));
     }
 }

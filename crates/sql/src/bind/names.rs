@@ -1,7 +1,10 @@
 //! Names: folded to lower case unless quoted, with the schemas there are.
 
+use std::fmt;
+
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 
+use crate::dict::NameRef;
 use crate::error::{Error, Result};
 
 /// PostgreSQL's limit of an identifier; longer ones are cut.
@@ -59,26 +62,39 @@ impl Qualified {
         Ok(Qualified { schema, name: last })
     }
 
-    /// Whether the name may be a relation of schema public.
-    pub fn in_public(&self) -> bool {
-        self.schema.as_deref().is_none_or(|s| s == "public")
+    /// A name without a schema.
+    pub fn bare(name: &str) -> Qualified {
+        Qualified {
+            schema: None,
+            name: name.to_string(),
+        }
     }
 }
 
-/// The name of a user relation: of schema public, the only one there is for now.
-pub fn public(name: &ObjectName) -> Result<String> {
+/// As PostgreSQL's messages show it: not quoted.
+impl fmt::Display for Qualified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.schema {
+            Some(schema) => write!(f, "{schema}.{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// The name of a relation that a user may define, write to or drop.
+pub fn of_user(name: &ObjectName) -> Result<Qualified> {
     let q = Qualified::new(name)?;
     match q.schema.as_deref() {
-        None | Some("public") => Ok(q.name),
         Some("pg_catalog" | "information_schema") => Err(Error::new(
             "42501",
             format!("permission denied: \"{}\" is a system catalog", q.name),
         )),
-        Some(schema) => Err(Error::new(
-            "3F000",
-            format!("schema \"{schema}\" does not exist"),
-        )),
+        _ => Ok(q),
     }
+}
+
+pub fn no_schema(name: &str) -> Error {
+    Error::new("3F000", format!("schema \"{name}\" does not exist"))
 }
 
 /// As it must be written in SQL: quoted unless it is a plain lower-case word.
@@ -106,9 +122,11 @@ pub fn no_column(shown: &str, name: &str) -> Error {
     Error::new("42703", format!("column {shown} does not exist"))
 }
 
-pub fn no_relation(name: &str) -> Error {
-    if crate::views::find(None, name).is_some() {
+pub fn no_relation<'n>(name: impl Into<NameRef<'n>>) -> Error {
+    let NameRef { schema, name } = name.into();
+    if crate::views::find(schema, name).is_some() {
         return Error::unsupported(format!("this statement on the catalog or view \"{name}\""));
     }
-    Error::new("42P01", format!("relation \"{name}\" does not exist"))
+    let shown = schema.map_or(name.to_string(), |schema| format!("{schema}.{name}"));
+    Error::new("42P01", format!("relation \"{shown}\" does not exist"))
 }

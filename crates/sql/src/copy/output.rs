@@ -5,7 +5,7 @@ use charset::Encoding;
 
 use crate::api::RowSink;
 use crate::bind::names;
-use crate::dict::Table;
+use crate::dict::{Relation, Table};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
 use crate::parse::{CopyColumns, CopyFormat, CopyHeader, CopyOptions, CopySpec, CopyWhat};
@@ -78,13 +78,26 @@ fn named(columns: &[&str], given: Option<&CopyColumns>, option: &str) -> Result<
     }
 }
 
+fn is_view(found: Relation) -> bool {
+    matches!(found, Relation::View(_))
+}
+
 /// The query whose rows a COPY TO sends. A table that it names is locked.
 pub fn query(session: &mut SqlSession, spec: &CopySpec) -> Result<String> {
     match &spec.what {
         CopyWhat::Query(text) => Ok(text.clone()),
         CopyWhat::Table { name, columns } => {
             let table = session.core.locked_table(name, TableLock::AccessShare)?;
-            let table = table.ok_or_else(|| names::no_relation(name))?;
+            let table = match table {
+                Some(table) => table,
+                None if session.core.dict().relation(name).is_some_and(is_view) => {
+                    let view = &name.name;
+                    let message = format!("cannot copy from view \"{view}\"");
+                    let hint = "Try the COPY (SELECT ...) TO variant.";
+                    return Err(Error::new("42809", message).hint(hint));
+                }
+                None => return Err(names::no_relation(name)),
+            };
             let columns = chosen_columns(&table, columns)?;
             let list: Vec<String> = columns
                 .iter()
@@ -93,7 +106,7 @@ pub fn query(session: &mut SqlSession, spec: &CopySpec) -> Result<String> {
             Ok(format!(
                 "SELECT {} FROM {}",
                 list.join(", "),
-                names::quote(name)
+                session.core.dict().full_name(table.schema, &table.name)
             ))
         }
     }

@@ -8,10 +8,12 @@ use sqlparser::ast::{
     TableConstraint,
 };
 
+use super::dependence::drop_dependents;
 use super::index::{self, NewIndex};
-use super::{Core, already_exists, name_of, skipping};
+use super::{Core, already_exists, name_of, no_relation, skipping};
 use crate::api::Tag;
 use crate::bind::{Binder, ParamTypes, Scope, names};
+use crate::dict::depend::Address;
 use crate::dict::{Check, Object, Sequence, Table};
 use crate::error::{Error, Result};
 use crate::exec::row::decode;
@@ -30,7 +32,10 @@ pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
             skipping(core, "relation", &name);
             return Ok(tag);
         }
-        return Err(names::no_relation(&name));
+        return Err(match core.dict().relation(&name) {
+            Some(found) => super::wrong_kind(&name, &found, "a table"),
+            None => no_relation(core, &name),
+        });
     };
     for operation in &a.operations {
         if let Some(next) = apply(core, &table, operation)? {
@@ -65,10 +70,23 @@ fn apply(core: &mut Core, table: &Table, operation: &AlterTableOperation) -> Res
         AlterTableOperation::DropColumn {
             column_names,
             if_exists,
+            drop_behavior,
             ..
         } => {
+            let cascade = *drop_behavior == Some(ast::DropBehavior::Cascade);
             for name in column_names {
-                drop_column(core, &mut next, *if_exists, &names::ident(name))?;
+                let name = names::ident(name);
+                if let Some(at) = next.column(&name) {
+                    let column = Address::Column(table.oid, at);
+                    drop_dependents(core, &[column], cascade)?;
+                    // Among them may have been defaults of this table.
+                    if let Some(now) = core.dict().table_by_oid(table.oid) {
+                        next = Table::clone(now);
+                    }
+                }
+                drop_column(core, &mut next, *if_exists, &name)?;
+                next = next.finish()?;
+                core.define(Object::Table(Arc::new(next.clone())))?;
             }
         }
         AlterTableOperation::RenameColumn {
@@ -84,9 +102,9 @@ fn apply(core: &mut Core, table: &Table, operation: &AlterTableOperation) -> Res
         AlterTableOperation::RenameTable {
             table_name: RenameTableNameKind::To(to) | RenameTableNameKind::As(to),
         } => {
-            let to = name_of(to)?;
-            core.claim_name(&to)?;
-            if core.dict().relation(&to).is_some() {
+            let to = name_of(to)?.name;
+            core.claim_relation_name(table.schema, &to)?;
+            if core.dict().is_taken(table.schema, &to) {
                 return Err(already_exists(&to));
             }
             next.name = to;
@@ -546,7 +564,7 @@ fn alter_column(
             table.columns[at].not_null = false;
         }
         AlterColumnOperation::SetDefault { value } => {
-            table.columns[at].default = Some(value.to_string());
+            table.columns[at].default = Some(super::sequence::pinned(core, value)?);
             super::table::check_defaults(&table.columns[at..=at])?;
         }
         AlterColumnOperation::DropDefault => table.columns[at].default = None,

@@ -30,9 +30,10 @@ pub fn create(core: &mut Core, c: &CreateTable, query: &Query) -> Result<Tag> {
     for (column, given) in columns.iter_mut().zip(&c.columns) {
         column.name = names::ident(&given.name);
     }
-    let name = names::Qualified::new(&c.name)?.name;
-    core.claim_name(&name)?;
-    if c.if_not_exists && core.dict().relation(&name).is_some() {
+    let name = super::name_of(&c.name)?;
+    let schema = core.claim_new(&name)?;
+    let name = name.name;
+    if c.if_not_exists && core.dict().is_taken(schema, &name) {
         let message = format!("relation \"{name}\" already exists, skipping");
         core.notice("NOTICE", "42P07", message);
         return Ok(Tag::Plain("CREATE TABLE AS"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use block::{Dba, ObjectId};
 use sqlparser::ast::{self, CreateIndex, IndexType};
 
-use super::{Core, already_exists, missing, name_of, skipping, wrong_kind};
+use super::{Core, already_exists, missing, name_of, no_relation, skipping, wrong_kind};
 use crate::api::Tag;
 use crate::bind::names;
 use crate::dict::{Index, IndexKey, Object, Relation, Table};
@@ -76,15 +76,28 @@ pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
     // Writers wait until the index is whole; readers do not.
     let table = core
         .locked_table(&table_name, TableLock::Share)?
-        .ok_or_else(|| names::no_relation(&table_name))?;
+        .ok_or_else(|| match core.dict().relation(&table_name) {
+            Some(Relation::View(_)) => {
+                let name = &table_name.name;
+                let message = format!("cannot create index on relation \"{name}\"");
+                Error::new("42809", message).detail("This operation is not supported for views.")
+            }
+            _ => no_relation(core, &table_name),
+        })?;
     let keys = c
         .columns
         .iter()
         .map(|k| key(&table, k))
         .collect::<Result<Vec<_>>>()?;
+    // An index is in the schema of its table; PostgreSQL's grammar gives it no other.
+    if let Some(schema) = name.as_ref().and_then(|n| n.schema.as_ref()) {
+        let message = format!("syntax error at or near \".\" behind \"{schema}\"");
+        return Err(Error::new("42601", message));
+    }
+    let name = name.map(|n| n.name);
     if let Some(name) = &name {
-        core.claim_name(name)?;
-        if c.if_not_exists && core.dict().relation(name).is_some() {
+        core.claim_relation_name(table.schema, name)?;
+        if c.if_not_exists && core.dict().is_taken(table.schema, name) {
             core.notice(
                 "NOTICE",
                 "42P07",
@@ -167,7 +180,11 @@ pub fn add_built(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()
     let created = core
         .engine
         .build_index(&def, &index.engine(), memory)
-        .map_err(|e| duplicate_in_build(e, table, &index))?;
+        .map_err(|e| duplicate_in_build(e, table, &index))
+        .map_err(|e| match e.fields().table {
+            Some(_) => e.schema(core.dict().schema_name(table.schema)),
+            None => e,
+        })?;
     // Of rows that nobody else has ever seen there are no versions but this transaction's.
     if !core.is_own_segment(table) {
         index.created = created.0;
@@ -199,11 +216,11 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
         Some(name) => name.clone(),
         None => {
             let own = |n: &str| n == table.name || table.indexes.iter().any(|i| i.name == n);
-            core.claim_free_name(&new.default_name(table), &own)?
+            core.claim_free_name(table.schema, &new.default_name(table), &own)?
         }
     };
-    core.claim_name(&name)?;
-    if core.dict().relation(&name).is_some()
+    core.claim_relation_name(table.schema, &name)?;
+    if core.dict().is_taken(table.schema, &name)
         || table.indexes.iter().any(|i| i.name == name)
         || name == table.name
     {
@@ -243,9 +260,10 @@ pub fn drop(core: &mut Core, names: &[ast::ObjectName], if_exists: bool) -> Resu
                 skipping(core, "index", &name);
                 continue;
             }
-            return Err(missing("index", &name));
+            return Err(missing(core, "index", &name));
         };
         if table.indexes[at].constraint != 0 {
+            let name = &name.name;
             let message = format!(
                 "cannot drop index {name} because constraint {name} on table {} requires it",
                 table.name

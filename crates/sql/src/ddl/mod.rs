@@ -9,12 +9,17 @@
 
 pub mod alter;
 pub mod analyze;
+pub mod comment;
 mod create_as;
+pub mod dependence;
 mod distribution;
 mod index;
+pub mod relation;
 pub mod role;
+pub mod schema;
 pub mod sequence;
 mod table;
+mod view;
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,14 +27,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use sqlparser::ast::{self, ObjectType};
 
 use crate::api::Tag;
-use crate::bind::names;
+use crate::bind::names::{self, Qualified};
 use crate::dict::{Relation, Table};
 use crate::error::{Error, Result};
 use crate::session::{Core, SqlSession};
 
 impl SqlSession {
     /// Runs a statement of the data definition language.
-    pub(crate) fn run_ddl(&mut self, statement: &ast::Statement) -> Result<Tag> {
+    pub(crate) fn run_ddl(&mut self, statement: &ast::Statement, text: &str) -> Result<Tag> {
         if let ast::Statement::CreateIndex(c) = statement
             && c.concurrently
         {
@@ -44,6 +49,7 @@ impl SqlSession {
             ast::Statement::CreateIndex(c) => index::create(core, c),
             ast::Statement::AlterTable(a) => alter::table(core, a),
             ast::Statement::Truncate(t) => table::truncate(core, t),
+            ast::Statement::CreateView(v) => view::create(core, v, text),
             ast::Statement::Drop {
                 object_type,
                 if_exists,
@@ -54,6 +60,8 @@ impl SqlSession {
                 ObjectType::Table => table::drop(core, names, *if_exists, *cascade),
                 ObjectType::Index => index::drop(core, names, *if_exists),
                 ObjectType::Sequence => sequence::drop(core, names, *if_exists, *cascade),
+                ObjectType::Schema => schema::drop(core, names, *if_exists, *cascade),
+                ObjectType::View => view::drop(core, names, *if_exists, *cascade),
                 other => Err(Error::unsupported(format!("DROP {other}"))),
             },
             other => {
@@ -76,10 +84,13 @@ pub fn command(statement: &ast::Statement) -> Option<&'static str> {
         ast::Statement::CreateIndex(_) => "CREATE INDEX",
         ast::Statement::AlterTable(_) => "ALTER TABLE",
         ast::Statement::Truncate(_) => "TRUNCATE TABLE",
+        ast::Statement::CreateView(_) => "CREATE VIEW",
         ast::Statement::Drop { object_type, .. } => match object_type {
             ObjectType::Table => "DROP TABLE",
             ObjectType::Index => "DROP INDEX",
             ObjectType::Sequence => "DROP SEQUENCE",
+            ObjectType::Schema => "DROP SCHEMA",
+            ObjectType::View => "DROP VIEW",
             _ => return None,
         },
         _ => return None,
@@ -87,7 +98,20 @@ pub fn command(statement: &ast::Statement) -> Option<&'static str> {
 }
 
 impl Core {
+    /// Where a relation of this name is to be made: the schema, which stays, in which the name is
+    /// then claimed.
+    pub(crate) fn claim_new(&mut self, name: &Qualified) -> Result<u32> {
+        let schema = self.creation_schema(name)?;
+        self.claim_relation_name(schema, &name.name)?;
+        Ok(schema)
+    }
+
     /// Keeps others from making a relation of this name until the transaction ends.
+    pub(crate) fn claim_relation_name(&mut self, schema: u32, name: &str) -> Result<()> {
+        self.claim_name(&format!("{schema} {name}"))
+    }
+
+    /// Keeps others from making something of this name until the transaction ends.
     pub(crate) fn claim_name(&mut self, name: &str) -> Result<()> {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
@@ -95,13 +119,18 @@ impl Core {
         self.refresh()
     }
 
-    /// A name that no relation has, claimed: `base`, or the first free one with a number behind it.
-    fn claim_free_name(&mut self, base: &str, taken: &dyn Fn(&str) -> bool) -> Result<String> {
+    /// A name that no relation of a schema has, claimed: `base`, or the first free one with a number behind it.
+    fn claim_free_name(
+        &mut self,
+        schema: u32,
+        base: &str,
+        taken: &dyn Fn(&str) -> bool,
+    ) -> Result<String> {
         loop {
-            let name = self.dict().free_name(base, taken);
-            self.claim_name(&name)?;
+            let name = self.dict().free_name(schema, base, taken);
+            self.claim_relation_name(schema, &name)?;
             // Somebody else may have made a relation of this name before the claim was granted.
-            if self.dict().relation(&name).is_none() {
+            if !self.dict().is_taken(schema, &name) {
                 return Ok(name);
             }
         }
@@ -126,32 +155,66 @@ fn already_exists(name: &str) -> Error {
 }
 
 /// A look-up that found another kind of thing.
-fn wrong_kind(name: &str, found: &Relation, wanted: &str) -> Error {
+fn wrong_kind(name: &Qualified, found: &Relation, wanted: &str) -> Error {
+    let name = &name.name;
     let hint = match found {
         Relation::Table(_) => "Use DROP TABLE to remove a table.",
         Relation::Sequence(_) => "Use DROP SEQUENCE to remove a sequence.",
         Relation::Index(..) => "Use DROP INDEX to remove an index.",
+        Relation::View(_) => "Use DROP VIEW to remove a view.",
     };
     Error::new("42809", format!("\"{name}\" is not {wanted}")).hint(hint)
 }
 
-fn missing(kind: &str, name: &str) -> Error {
+/// A relation that is not there, or whose schema is not.
+fn missing(core: &Core, kind: &str, name: &Qualified) -> Error {
+    if let Some(schema) = missing_schema(core, name) {
+        return names::no_schema(schema);
+    }
     Error::new(
-        if kind == "table" { "42P01" } else { "42704" },
-        format!("{kind} \"{name}\" does not exist"),
+        match kind {
+            "index" => "42704",
+            _ => "42P01",
+        },
+        format!("{kind} \"{}\" does not exist", shown_missing(kind, name)),
     )
 }
 
-fn skipping(core: &mut Core, kind: &str, name: &str) {
+/// DROP of a relation says its name alone, but for a table's.
+fn shown_missing(kind: &str, name: &Qualified) -> String {
+    match kind {
+        "relation" => name.to_string(),
+        _ => name.name.clone(),
+    }
+}
+
+fn missing_schema<'n>(core: &Core, name: &'n Qualified) -> Option<&'n str> {
+    let schema = name.schema.as_deref()?;
+    core.dict().schema(schema).is_none().then_some(schema)
+}
+
+/// A relation that is asked for and is not there.
+fn no_relation(core: &Core, name: &Qualified) -> Error {
+    match missing_schema(core, name) {
+        Some(schema) => names::no_schema(schema),
+        None => names::no_relation(name),
+    }
+}
+
+fn skipping(core: &mut Core, kind: &str, name: &Qualified) {
+    let what = match missing_schema(core, name) {
+        Some(schema) => format!("schema \"{schema}\""),
+        None => format!("{kind} \"{}\"", shown_missing(kind, name)),
+    };
     core.notice(
         "NOTICE",
         "00000",
-        format!("{kind} \"{name}\" does not exist, skipping"),
+        format!("{what} does not exist, skipping"),
     );
 }
 
-fn name_of(name: &ast::ObjectName) -> Result<String> {
-    names::public(name)
+fn name_of(name: &ast::ObjectName) -> Result<Qualified> {
+    names::of_user(name)
 }
 
 /// A free name for a check, as PostgreSQL makes it: after the column if it names one.

@@ -147,13 +147,18 @@ fn owned_by(dict: &Dict, role: u32) -> Vec<String> {
     let tables = dict
         .tables()
         .filter(|t| t.owner == role)
-        .map(|t| format!("owner of table {}", t.name));
+        .map(|t| format!("owner of table {}", dict.shown(t.schema, &t.name)));
+    let views = dict.views().filter(|v| v.owner == role);
+    let views = views.map(|v| format!("owner of view {}", dict.shown(v.schema, &v.name)));
+    let schemas = dict.schemas().filter(|s| s.owner == role);
+    let schemas = schemas.map(|s| format!("owner of schema {}", s.name));
     let sequences = dict
         .sequences()
         // Those of a table's columns go with the table.
         .filter(|s| s.role == role && s.owner.is_none())
-        .map(|s| format!("owner of sequence {}", s.name));
-    let mut owned: Vec<String> = tables.chain(sequences).collect();
+        .map(|s| format!("owner of sequence {}", dict.shown(s.schema, &s.name)));
+    let relations = tables.chain(sequences).chain(views);
+    let mut owned: Vec<String> = relations.chain(schemas).collect();
     owned.sort();
     owned
 }
@@ -240,7 +245,7 @@ fn claim(core: &mut Core, name: &str) -> Result<()> {
 }
 
 /// A role by name, locked, as it is once the lock is held.
-fn locked(core: &mut Core, name: &str) -> Result<Option<Arc<Role>>> {
+pub fn locked(core: &mut Core, name: &str) -> Result<Option<Arc<Role>>> {
     loop {
         let Some(before) = core.dict().role(name).cloned() else {
             return Ok(None);
@@ -254,7 +259,7 @@ fn locked(core: &mut Core, name: &str) -> Result<Option<Arc<Role>>> {
     }
 }
 
-fn no_role(name: &str) -> Error {
+pub fn no_role(name: &str) -> Error {
     Error::new("42704", format!("role \"{name}\" does not exist"))
 }
 

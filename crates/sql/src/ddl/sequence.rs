@@ -4,23 +4,28 @@ use std::sync::Arc;
 
 use sqlparser::ast::{self, SequenceOptions, UnaryOperator, Value};
 
-use super::{Core, already_exists, name_of, skipping, wrong_kind};
+use super::dependence::drop_dependents;
+use super::{Core, already_exists, missing, name_of, no_relation, skipping, wrong_kind};
 use crate::api::Tag;
+use crate::bind::names::Qualified;
 use crate::bind::{names, parts};
-use crate::dict::{Object, Relation, Sequence, Table};
+use crate::dict::depend::Address;
+use crate::dict::{Dict, Object, Relation, Sequence, Table};
 use crate::error::{Error, Result};
 use crate::parse::utility::{SequenceOption, TableLock};
+use crate::session::relation_name;
 use crate::types::SqlType;
 
 pub fn create(
     core: &mut Core,
-    name: &str,
+    name: &Qualified,
     if_not_exists: bool,
     data_type: Option<&ast::DataType>,
     options: &[SequenceOption],
 ) -> Result<Tag> {
-    core.claim_name(name)?;
-    if core.dict().relation(name).is_some() {
+    let schema = core.claim_new(name)?;
+    let name = &name.name;
+    if core.dict().is_taken(schema, name) {
         if !if_not_exists {
             return Err(already_exists(name));
         }
@@ -35,7 +40,7 @@ pub fn create(
         None => SqlType::Int8,
         Some(t) => parts::data_type(t)?.0,
     };
-    let sequence = define(core, name.to_string(), ty, options)?;
+    let sequence = define(core, schema, name.to_string(), ty, options)?;
     core.define(Object::Sequence(Arc::new(sequence)))?;
     Ok(Tag::Plain("CREATE SEQUENCE"))
 }
@@ -88,6 +93,7 @@ fn integer(e: &ast::Expr) -> Result<i64> {
 /// Makes a sequence's block and its definition, which is not in the dictionary yet.
 pub fn define(
     core: &mut Core,
+    schema: u32,
     name: String,
     ty: SqlType,
     options: &[SequenceOption],
@@ -96,6 +102,7 @@ pub fn define(
     let object = core.database.engine().allocate_object_id()?;
     let mut sequence = Sequence {
         oid: object.0,
+        schema,
         name,
         header: 0,
         type_oid: ty.oid(),
@@ -107,6 +114,7 @@ pub fn define(
         cycle: false,
         segment: 0,
         order: false,
+        comment: None,
         owner: None,
         role,
     };
@@ -224,18 +232,18 @@ fn apply(
 }
 
 /// The owner's table is locked, so that it is not dropped without the sequence.
-fn find_owner(core: &mut Core, (table, column): &(String, String)) -> Result<(u32, usize)> {
+fn find_owner(core: &mut Core, (table, column): &(Qualified, String)) -> Result<(u32, usize)> {
     let t = core.locked_table(table, TableLock::AccessShare)?;
-    let t = t.ok_or_else(|| names::no_relation(table))?;
+    let t = t.ok_or_else(|| no_relation(core, table))?;
     let at = t
         .column(column)
-        .ok_or_else(|| crate::plan::dml::no_column(column, table))?;
+        .ok_or_else(|| crate::plan::dml::no_column(column, &table.name))?;
     Ok((t.oid, at))
 }
 
 pub fn alter(
     core: &mut Core,
-    name: &str,
+    name: &Qualified,
     if_exists: bool,
     options: &[SequenceOption],
 ) -> Result<Tag> {
@@ -244,14 +252,17 @@ pub fn alter(
     let lock = TableLock::ShareRowExclusive;
     let Some(sequence) = core.locked_relation(name, lock, false, |found| match found {
         Relation::Sequence(sequence) => Ok(Some(sequence.clone())),
-        _ => Err(Error::new("42809", format!("\"{name}\" is not a sequence"))),
+        _ => Err(Error::new(
+            "42809",
+            format!("\"{}\" is not a sequence", name.name),
+        )),
     })?
     else {
         if if_exists {
             skipping(core, "relation", name);
             return Ok(tag);
         }
-        return Err(names::no_relation(name));
+        return Err(no_relation(core, name));
     };
     let mut next = Sequence::clone(&sequence);
     let mut ty = SqlType::from_oid(sequence.type_oid).unwrap_or(SqlType::Int8);
@@ -271,14 +282,15 @@ pub fn alter(
     }
     for o in options {
         if let SequenceOption::Owner(to) = o {
-            next.role = core.new_owner(to, next.role, &format!("sequence {name}"))?;
+            next.role = core.new_owner(to, next.role, &format!("sequence {}", next.name))?;
         }
         if let SequenceOption::Rename(to) = o {
-            core.claim_name(to)?;
-            if core.dict().relation(to).is_some() {
+            core.claim_relation_name(next.schema, to)?;
+            if core.dict().is_taken(next.schema, to) {
                 return Err(already_exists(to));
             }
-            rename_in_defaults(core, &sequence, to)?;
+            let schema = core.dict().schema_name(next.schema).to_string();
+            rename_in_defaults(core, &sequence, (&schema, to))?;
             next.name = to.clone();
         }
     }
@@ -286,28 +298,99 @@ pub fn alter(
     Ok(tag)
 }
 
-/// The default of a serial column that draws from a sequence.
+/// The default of a serial column that draws from a sequence of this full name.
 pub fn serial_default(name: &str) -> String {
-    format!("nextval('{}')", names::quote(name).replace('\'', "''"))
+    format!("nextval('{}')", name.replace('\'', "''"))
 }
 
-/// Columns that draw from a sequence by its name draw from it by its new one.
-fn rename_in_defaults(core: &mut Core, s: &Sequence, to: &str) -> Result<()> {
-    let old = serial_default(&s.name);
+/// The text of a default, in which the sequences that it draws from have their full names, so that
+/// it means the same through any search path.
+pub fn pinned(core: &Core, default: &ast::Expr) -> Result<String> {
     let dict = core.dict();
-    let draws = |t: &&Arc<Table>| t.columns.iter().any(|c| c.default.as_ref() == Some(&old));
-    let tables: Vec<Arc<Table>> = dict.tables().filter(draws).cloned().collect();
-    for table in tables {
-        core.lock_table(table.oid, TableLock::AccessExclusive, false)?;
-        let Some(now) = core.dict().table_by_oid(table.oid).cloned() else {
-            continue;
-        };
-        let mut next = Table::clone(&now);
-        for c in &mut next.columns {
-            if c.default.as_ref() == Some(&old) {
-                c.default = Some(serial_default(to));
+    let mut e = default.clone();
+    names_of_sequences(&mut e, &mut |name| {
+        if let Ok(wanted) = relation_name(name)
+            && let Some(s) = dict.sequence(&wanted)
+        {
+            *name = dict.full_name(s.schema, &s.name);
+        }
+    });
+    Ok(e.to_string())
+}
+
+/// A default as the catalogs show it: with its sequences as they are called now, and their type.
+pub fn shown_default(dict: &Dict, default: &str) -> Result<String> {
+    let mut names = Vec::new();
+    names_of_sequences(&mut crate::parse::expression(default)?, &mut |name| {
+        names.push(name.clone());
+    });
+    let mut text = default.to_string();
+    for name in names {
+        let found = relation_name(&name).ok();
+        let found = found.and_then(|n| dict.sequence(&n).cloned());
+        let shown = found.map_or(name.clone(), |s| dict.shown(s.schema, &s.name));
+        let (name, shown) = (name.replace('\'', "''"), shown.replace('\'', "''"));
+        let shown = format!("('{shown}'::regclass)");
+        for written in ["", "::REGCLASS", "::regclass"] {
+            text = text.replace(&format!("('{name}'{written})"), &shown);
+        }
+    }
+    Ok(text)
+}
+
+/// The names in words that `nextval` is called with.
+fn names_of_sequences(e: &mut ast::Expr, each: &mut dyn FnMut(&mut String)) {
+    let _ = ast::visit_expressions_mut(e, |e| {
+        if let ast::Expr::Function(f) = e
+            && f.name.to_string().eq_ignore_ascii_case("nextval")
+            && let ast::FunctionArguments::List(list) = &mut f.args
+            && let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg))] =
+                list.args.as_mut_slice()
+        {
+            // Perhaps with a cast to regclass.
+            let arg = match arg {
+                ast::Expr::Cast { expr, .. } => expr,
+                arg => arg,
+            };
+            if let ast::Expr::Value(v) = arg
+                && let Value::SingleQuotedString(name) = &mut v.value
+            {
+                each(name);
             }
         }
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+}
+
+/// Defaults that draw from a sequence by its name draw from it by its new one.
+pub fn rename_in_defaults(
+    core: &mut Core,
+    s: &Sequence,
+    (schema, name): (&str, &str),
+) -> Result<()> {
+    let full = format!("{}.{}", names::quote(schema), names::quote(name));
+    for dependent in core.dict().dependents(Address::Sequence(s.oid)) {
+        let Address::Default(table, at) = dependent.what else {
+            continue;
+        };
+        core.lock_table(table, TableLock::AccessExclusive, false)?;
+        let dict = core.dict();
+        let Some(now) = dict.table_by_oid(table) else {
+            continue;
+        };
+        let mut next = Table::clone(now);
+        let Some(default) = &next.columns[at].default else {
+            continue;
+        };
+        let mut e = crate::parse::expression(default)?;
+        names_of_sequences(&mut e, &mut |written| {
+            let of_this = relation_name(written).ok();
+            let of_this = of_this.and_then(|n| dict.sequence(&n).cloned());
+            if of_this.is_some_and(|found| found.oid == s.oid) {
+                written.clone_from(&full);
+            }
+        });
+        next.columns[at].default = Some(e.to_string());
         core.define(Object::Table(Arc::new(next.finish()?)))?;
     }
     Ok(())
@@ -370,6 +453,7 @@ pub fn drop(
     if_exists: bool,
     cascade: bool,
 ) -> Result<Tag> {
+    let mut gone = Vec::with_capacity(names.len());
     for name in names {
         let name = name_of(name)?;
         let wanted = |found: &Relation| match found {
@@ -378,32 +462,38 @@ pub fn drop(
         };
         match core.locked_relation(&name, TableLock::AccessExclusive, false, wanted)? {
             Some(s) => {
-                let used = core
-                    .dict()
-                    .tables()
-                    .any(|t| t.columns.iter().any(|c| c.sequence == Some(s.oid)));
-                if used && !cascade {
-                    return Err(Error::new(
-                        "2BP01",
-                        format!("cannot drop sequence {name} because other objects depend on it"),
-                    )
-                    .hint("Use DROP ... CASCADE to drop the dependent objects too."));
-                }
-                if used {
-                    return Err(Error::unsupported(
-                        "DROP SEQUENCE ... CASCADE of a sequence that a column uses",
-                    ));
-                }
-                drop_one(core, s.oid)?;
+                refuse_identity(core, &s)?;
+                gone.push(Address::Sequence(s.oid));
             }
             None if if_exists => skipping(core, "sequence", &name),
-            None => {
-                let message = format!("sequence \"{name}\" does not exist");
-                return Err(Error::new("42P01", message));
-            }
+            None => return Err(missing(core, "sequence", &name)),
+        }
+    }
+    drop_dependents(core, &gone, cascade)?;
+    for sequence in gone {
+        if let Address::Sequence(oid) = sequence {
+            drop_one(core, oid)?;
         }
     }
     Ok(Tag::Plain("DROP SEQUENCE"))
+}
+
+/// The sequence of an identity column goes with the column only.
+fn refuse_identity(core: &Core, s: &Sequence) -> Result<()> {
+    let dict = core.dict();
+    let Some((table, at)) = s.owner else {
+        return Ok(());
+    };
+    let Some(t) = dict.table_by_oid(table) else {
+        return Ok(());
+    };
+    if t.columns[at].identity.is_none() {
+        return Ok(());
+    }
+    let sequence = dict.describe(Address::Sequence(s.oid));
+    let column = dict.describe(Address::Column(table, at));
+    let message = format!("cannot drop {sequence} because {column} requires it");
+    Err(Error::new("2BP01", message).hint(format!("You can drop {column} instead.")))
 }
 
 /// A sequence as it is once nobody else uses it; `None` if it was dropped before.

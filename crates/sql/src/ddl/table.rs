@@ -8,10 +8,12 @@ use sqlparser::ast::{
     Truncate, TruncateIdentityOption,
 };
 
+use super::dependence::drop_dependents;
 use super::index::{self, NewIndex};
-use super::{Core, already_exists, missing, name_of, sequence, skipping, wrong_kind};
+use super::{Core, already_exists, missing, name_of, no_relation, sequence, skipping, wrong_kind};
 use crate::api::Tag;
 use crate::bind::{Binder, ParamTypes, Scope, names, parts};
+use crate::dict::depend::Address;
 use crate::dict::{Check, Column, Identity, Object, Relation, Sequence, Table};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
@@ -30,8 +32,9 @@ struct Draft {
 pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
     refuse_unknown(c)?;
     let name = name_of(&c.name)?;
-    core.claim_name(&name)?;
-    if core.dict().relation(&name).is_some() {
+    let schema = core.claim_new(&name)?;
+    let name = name.name;
+    if core.dict().is_taken(schema, &name) {
         if !c.if_not_exists {
             return Err(already_exists(&name));
         }
@@ -46,6 +49,7 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
     let object = core.database.engine().allocate_object_id()?;
     let table = Table {
         oid: object.0,
+        schema,
         name,
         columns: Vec::new(),
         checks: Vec::new(),
@@ -53,6 +57,7 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
         segment: object.0,
         header: 0,
         options: storage_options(&c.table_options)?,
+        comments: Vec::new(),
         owner,
         def: None,
     };
@@ -218,7 +223,7 @@ impl Draft {
         let object = ObjectId(self.table.oid);
         self.table.header = core.engine.create_heap(object)?.0;
         for s in self.sequences {
-            core.claim_name(&s.name)?;
+            core.claim_relation_name(s.schema, &s.name)?;
             core.define(Object::Sequence(Arc::new(s)))?;
         }
         for new in self.indexes {
@@ -274,7 +279,9 @@ pub fn column(
     let mut sequence = None;
     if serial.is_some() {
         let s = owned_sequence(core, table, at, &column, ty, &[])?;
-        column.default = Some(sequence::serial_default(&s.name));
+        column.default = Some(sequence::serial_default(
+            &core.dict().full_name(s.schema, &s.name),
+        ));
         column.sequence = Some(s.oid);
         column.not_null = true;
         sequence = Some(s);
@@ -283,7 +290,7 @@ pub fn column(
         match &option.option {
             ColumnOption::Null => {}
             ColumnOption::NotNull => column.not_null = true,
-            ColumnOption::Default(e) => column.default = Some(e.to_string()),
+            ColumnOption::Default(e) => column.default = Some(sequence::pinned(core, e)?),
             ColumnOption::PrimaryKey(_)
             | ColumnOption::Unique(_)
             | ColumnOption::Check(_)
@@ -341,8 +348,8 @@ fn owned_sequence(
     options: &[crate::parse::utility::SequenceOption],
 ) -> Result<Sequence> {
     let base = format!("{}_{}_seq", table.name, column.name);
-    let name = core.claim_free_name(&base, &|n| n == table.name)?;
-    let mut s = sequence::define(core, name, ty, options)?;
+    let name = core.claim_free_name(table.schema, &base, &|n| n == table.name)?;
+    let mut s = sequence::define(core, table.schema, name, ty, options)?;
     s.owner = Some((table.oid, at));
     Ok(s)
 }
@@ -353,8 +360,7 @@ pub fn drop(
     if_exists: bool,
     cascade: bool,
 ) -> Result<Tag> {
-    // Nothing depends on a table but what goes with it, so that CASCADE and RESTRICT come to the same.
-    let _ = cascade;
+    let mut tables = Vec::with_capacity(names.len());
     for name in names {
         let name = name_of(name)?;
         let wanted = |found: &Relation| match found {
@@ -362,15 +368,21 @@ pub fn drop(
             other => Err(wrong_kind(&name, other, "a table")),
         };
         match core.locked_relation(&name, TableLock::AccessExclusive, false, wanted)? {
-            Some(table) => drop_one(core, &table)?,
+            Some(table) => tables.push(Address::Table(table.oid)),
             None if if_exists => skipping(core, "table", &name),
-            None => return Err(missing("table", &name)),
+            None => return Err(missing(core, "table", &name)),
         }
+    }
+    drop_dependents(core, &tables, cascade)?;
+    for gone in tables {
+        let table = core.dict().table_of(gone).cloned();
+        // Named twice it is dropped once.
+        table.map_or(Ok(()), |table| drop_one(core, &table))?;
     }
     Ok(Tag::Plain("DROP TABLE"))
 }
 
-fn drop_one(core: &mut Core, table: &Table) -> Result<()> {
+pub fn drop_one(core: &mut Core, table: &Table) -> Result<()> {
     for s in core.dict().owned_sequences(table.oid) {
         sequence::drop_one(core, s.oid)?;
     }
@@ -395,13 +407,16 @@ pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
         let name = name_of(&target.name)?;
         let wanted = |found: &Relation| match found {
             Relation::Table(table) => Ok(Some(table.clone())),
-            _ => Err(Error::new("42809", format!("\"{name}\" is not a table"))),
+            _ => Err(Error::new(
+                "42809",
+                format!("\"{}\" is not a table", name.name),
+            )),
         };
         let lock = TableLock::AccessExclusive;
         let table = match core.locked_relation(&name, lock, false, wanted)? {
             Some(table) => table,
             None if t.if_exists => continue,
-            None => return Err(names::no_relation(&name)),
+            None => return Err(no_relation(core, &name)),
         };
         let mut next = Table::clone(&table);
         let engine = core.database.engine().clone();

@@ -11,13 +11,22 @@
 //! - A picture is published before the locks of its transaction are released: who gets the lock sees the change.
 //! - Object ids are never reused.
 
+mod comments;
+pub mod depend;
 mod object;
+pub mod path;
 pub mod role;
 mod statistics;
 pub mod store;
+pub mod view;
 
+pub use comments::{
+    Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE,
+};
 pub use object::{Check, Column, Identity, Index, IndexKey, Object, Sequence, Table};
+pub use path::{NameRef, Schema};
 pub use statistics::{ColumnStats, Stats};
+pub use view::{Source, View, ViewColumn};
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -48,6 +57,7 @@ pub enum Relation {
     Sequence(Arc<Sequence>),
     /// The table and the position of the index in it.
     Index(Arc<Table>, usize),
+    View(Arc<View>),
 }
 
 impl Relation {
@@ -56,19 +66,50 @@ impl Relation {
         match self {
             Relation::Table(table) | Relation::Index(table, _) => table.oid,
             Relation::Sequence(sequence) => sequence.oid,
+            Relation::View(view) => view.oid,
+        }
+    }
+
+    pub fn schema(&self) -> u32 {
+        match self {
+            Relation::Table(table) | Relation::Index(table, _) => table.schema,
+            Relation::Sequence(sequence) => sequence.schema,
+            Relation::View(view) => view.schema,
         }
     }
 }
 
-#[derive(Clone, Default)]
+/// A picture of the dictionary, as it is seen through a search path.
+#[derive(Clone)]
 pub struct Dict {
-    entries: HashMap<i64, Entry>,
-    /// Relation name to key of the entry that has it: tables, sequences, and indexes by their table's key.
-    names: HashMap<String, i64>,
-    /// The same of roles, whose names are apart.
-    roles: HashMap<String, i64>,
+    maps: Arc<Maps>,
+    /// The schemas in which a name without one is looked up; of the committed picture that sessions
+    /// share, `public`.
+    path: Arc<[u32]>,
     /// Rises with every publication; a picture with uncommitted changes has that of the one it was made from.
     version: u64,
+}
+
+#[derive(Clone, Default)]
+struct Maps {
+    entries: HashMap<i64, Entry>,
+    /// By schema, relation name to key of the entry that has it: tables, sequences, and indexes by
+    /// their table's key.
+    names: HashMap<u32, HashMap<String, i64>>,
+    /// Object ids of the schemas that users made.
+    schemas: HashMap<String, u32>,
+    /// The keys of roles, whose names are apart.
+    roles: HashMap<String, i64>,
+}
+
+impl Default for Dict {
+    fn default() -> Dict {
+        Dict {
+            maps: Arc::default(),
+            path: Arc::new([path::PUBLIC]),
+            version: 0,
+        }
+    }
 }
 
 /// Statistics of a table are an entry beside the table's, so that ANALYZE makes no plan stale.
@@ -91,8 +132,8 @@ impl Dict {
     /// This picture, read from the dictionary's table, as the one after `before`. What has not
     /// changed is the same object, by which plans know that they are still good.
     pub fn following(mut self, before: &Dict) -> Result<Dict> {
-        for (key, entry) in &mut self.entries {
-            if let Some(known) = before.entries.get(key)
+        for (key, entry) in &mut Arc::make_mut(&mut self.maps).entries {
+            if let Some(known) = before.maps.entries.get(key)
                 && known.object.encode()? == entry.object.encode()?
             {
                 entry.object = known.object.clone();
@@ -118,8 +159,8 @@ impl Dict {
     /// else is.
     pub fn only_statistics_since(&self, before: &Dict) -> Option<HashSet<u32>> {
         let mut tables = HashSet::new();
-        for (key, entry) in &self.entries {
-            let known = before.entries.get(key).map(|e| &e.object);
+        for (key, entry) in &self.maps.entries {
+            let known = before.maps.entries.get(key).map(|e| &e.object);
             match &entry.object {
                 Object::Stats(s) => {
                     if !known.is_some_and(|k| k.is(&entry.object)) {
@@ -131,87 +172,180 @@ impl Dict {
                 }
             }
         }
-        let gone = before.entries.keys().any(|k| !self.entries.contains_key(k));
+        let gone = before
+            .maps
+            .entries
+            .keys()
+            .any(|k| !self.maps.entries.contains_key(k));
         (!gone).then_some(tables)
     }
 
-    pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
-        match &self.entries.get(self.names.get(name)?)?.object {
+    /// This picture through another search path.
+    pub fn seen_by(&self, path: Arc<[u32]>) -> Dict {
+        Dict {
+            maps: self.maps.clone(),
+            path,
+            version: self.version,
+        }
+    }
+
+    /// The schemas in which a name without one is looked up.
+    pub fn path(&self) -> &Arc<[u32]> {
+        &self.path
+    }
+
+    fn has_name(&self, schema: u32, name: &str) -> bool {
+        let names = self.maps.names.get(&schema);
+        names.is_some_and(|names| names.contains_key(name))
+    }
+
+    /// The object of a relation's name: the first on the path, if the name has no schema.
+    fn named<'n>(&self, name: impl Into<NameRef<'n>>) -> Option<&Object> {
+        let key = self.key_in(&self.path, name.into())?;
+        Some(&self.maps.entries.get(&key)?.object)
+    }
+
+    /// The key of the entry that has a name, looked up through a path.
+    pub fn key_in(&self, path: &[u32], name: NameRef<'_>) -> Option<i64> {
+        let key = |schema: &u32| self.maps.names.get(schema)?.get(name.name).copied();
+        match name.schema {
+            Some(schema) => key(&self.schema(schema)?),
+            None => path.iter().find_map(key),
+        }
+    }
+
+    /// The table of a name in a schema.
+    pub fn table_in(&self, schema: u32, name: &str) -> Option<&Arc<Table>> {
+        let key = self.maps.names.get(&schema)?.get(name)?;
+        match &self.maps.entries.get(key)?.object {
             Object::Table(t) if t.name == name => Some(t),
             _ => None,
         }
     }
 
+    /// The table or view of a name in a schema.
+    pub fn table_or_view(&self, schema: u32, name: &str) -> Option<Relation> {
+        let key = self.maps.names.get(&schema)?.get(name)?;
+        match &self.maps.entries.get(key)?.object {
+            Object::Table(t) if t.name == name => Some(Relation::Table(t.clone())),
+            Object::View(v) => Some(Relation::View(v.clone())),
+            _ => None,
+        }
+    }
+
+    /// Whether a schema has a relation of that name.
+    pub fn is_taken(&self, schema: u32, name: &str) -> bool {
+        self.has_name(schema, name)
+    }
+
+    pub fn schema_by_oid(&self, oid: u32) -> Option<&Arc<Schema>> {
+        match &self.maps.entries.get(&i64::from(oid))?.object {
+            Object::Schema(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    pub fn schemas(&self) -> impl Iterator<Item = &Arc<Schema>> {
+        self.maps.entries.values().filter_map(|e| match &e.object {
+            Object::Schema(s) => Some(s),
+            _ => None,
+        })
+    }
+
+    pub fn table<'n>(&self, name: impl Into<NameRef<'n>>) -> Option<&Arc<Table>> {
+        let name = name.into();
+        match self.named(name)? {
+            Object::Table(t) if t.name == name.name => Some(t),
+            _ => None,
+        }
+    }
+
     pub fn table_by_oid(&self, oid: u32) -> Option<&Arc<Table>> {
-        match &self.entries.get(&i64::from(oid))?.object {
+        match &self.maps.entries.get(&i64::from(oid))?.object {
             Object::Table(t) => Some(t),
             _ => None,
         }
     }
 
-    pub fn sequence(&self, name: &str) -> Option<&Arc<Sequence>> {
-        match &self.entries.get(self.names.get(name)?)?.object {
+    pub fn sequence<'n>(&self, name: impl Into<NameRef<'n>>) -> Option<&Arc<Sequence>> {
+        match self.named(name)? {
             Object::Sequence(s) => Some(s),
             _ => None,
         }
     }
 
     pub fn sequence_by_oid(&self, oid: u32) -> Option<&Arc<Sequence>> {
-        match &self.entries.get(&i64::from(oid))?.object {
+        match &self.maps.entries.get(&i64::from(oid))?.object {
             Object::Sequence(s) => Some(s),
             _ => None,
         }
     }
 
-    pub fn relation(&self, name: &str) -> Option<Relation> {
-        match &self.entries.get(self.names.get(name)?)?.object {
-            Object::Table(t) if t.name == name => Some(Relation::Table(t.clone())),
+    pub fn relation<'n>(&self, name: impl Into<NameRef<'n>>) -> Option<Relation> {
+        let name = name.into();
+        match self.named(name)? {
+            Object::Table(t) if t.name == name.name => Some(Relation::Table(t.clone())),
             Object::Table(t) => {
-                let at = t.indexes.iter().position(|i| i.name == name)?;
+                let at = t.indexes.iter().position(|i| i.name == name.name)?;
                 Some(Relation::Index(t.clone(), at))
             }
             Object::Sequence(s) => Some(Relation::Sequence(s.clone())),
-            Object::Stats(_) | Object::Role(_) | Object::Door(_) => None,
+            Object::View(v) => Some(Relation::View(v.clone())),
+            Object::Stats(_) | Object::Role(_) | Object::Door(_) | Object::Schema(_) => None,
         }
     }
 
+    pub fn view_by_oid(&self, oid: u32) -> Option<&Arc<View>> {
+        match &self.maps.entries.get(&i64::from(oid))?.object {
+            Object::View(v) => Some(v),
+            _ => None,
+        }
+    }
+
+    pub fn views(&self) -> impl Iterator<Item = &Arc<View>> {
+        self.maps.entries.values().filter_map(|e| match &e.object {
+            Object::View(v) => Some(v),
+            _ => None,
+        })
+    }
+
     pub fn role(&self, name: &str) -> Option<&Arc<Role>> {
-        match &self.entries.get(self.roles.get(name)?)?.object {
+        match &self.maps.entries.get(self.maps.roles.get(name)?)?.object {
             Object::Role(r) => Some(r),
             _ => None,
         }
     }
 
     pub fn role_by_oid(&self, oid: u32) -> Option<&Arc<Role>> {
-        match &self.entries.get(&i64::from(oid))?.object {
+        match &self.maps.entries.get(&i64::from(oid))?.object {
             Object::Role(r) => Some(r),
             _ => None,
         }
     }
 
     pub fn roles(&self) -> impl Iterator<Item = &Arc<Role>> {
-        self.entries.values().filter_map(|e| match &e.object {
+        self.maps.entries.values().filter_map(|e| match &e.object {
             Object::Role(r) => Some(r),
             _ => None,
         })
     }
 
     pub fn door(&self) -> Option<&Arc<Door>> {
-        match &self.entries.get(&i64::from(DOOR))?.object {
+        match &self.maps.entries.get(&i64::from(DOOR))?.object {
             Object::Door(d) => Some(d),
             _ => None,
         }
     }
 
     pub fn stats(&self, table: u32) -> Option<&Arc<Stats>> {
-        match &self.entries.get(&stats_key(table))?.object {
+        match &self.maps.entries.get(&stats_key(table))?.object {
             Object::Stats(s) => Some(s),
             _ => None,
         }
     }
 
     pub fn entry(&self, key: i64) -> Option<&Entry> {
-        self.entries.get(&key)
+        self.maps.entries.get(&key)
     }
 
     /// All objects that have space of their own.
@@ -225,10 +359,15 @@ impl Dict {
             match &e.object {
                 Object::Table(t) => of_table(t),
                 Object::Sequence(s) => vec![s.engine().object.0],
-                Object::Stats(_) | Object::Role(_) | Object::Door(_) => Vec::new(),
+                Object::Stats(_)
+                | Object::Role(_)
+                | Object::Door(_)
+                | Object::Schema(_)
+                | Object::View(_) => Vec::new(),
             }
         };
-        self.entries
+        self.maps
+            .entries
             .values()
             .flat_map(of_entry)
             .map(block::ObjectId)
@@ -238,20 +377,24 @@ impl Dict {
     /// All objects that can be locked or have space of their own.
     pub fn objects(&self) -> std::collections::BTreeSet<block::ObjectId> {
         let mut all = self.segments();
-        let locked = self.entries.keys().filter_map(|&k| u32::try_from(k).ok());
+        let locked = self
+            .maps
+            .entries
+            .keys()
+            .filter_map(|&k| u32::try_from(k).ok());
         all.extend(locked.map(block::ObjectId));
         all
     }
 
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
-        self.entries.values().filter_map(|e| match &e.object {
+        self.maps.entries.values().filter_map(|e| match &e.object {
             Object::Table(t) => Some(t),
             _ => None,
         })
     }
 
     pub fn sequences(&self) -> impl Iterator<Item = &Arc<Sequence>> {
-        self.entries.values().filter_map(|e| match &e.object {
+        self.maps.entries.values().filter_map(|e| match &e.object {
             Object::Sequence(s) => Some(s),
             _ => None,
         })
@@ -275,28 +418,39 @@ impl Dict {
     }
 
     fn apply(&mut self, change: &Change) {
-        if let Some(old) = self.entries.remove(&change.key) {
+        let maps = Arc::make_mut(&mut self.maps);
+        if let Some(old) = maps.entries.remove(&change.key) {
             for name in old.object.names() {
-                self.names.remove(name);
+                if let Some(names) = maps.names.get_mut(&old.object.schema()) {
+                    names.remove(name);
+                }
             }
-            if let Object::Role(role) = &old.object {
-                self.roles.remove(&role.name);
+            match &old.object {
+                Object::Role(role) => drop(maps.roles.remove(&role.name)),
+                Object::Schema(schema) => drop(maps.schemas.remove(&schema.name)),
+                _ => {}
             }
         }
         if let Some(entry) = &change.entry {
             for name in entry.object.names() {
-                self.names.insert(name.to_string(), change.key);
+                let names = maps.names.entry(entry.object.schema()).or_default();
+                names.insert(name.to_string(), change.key);
             }
-            if let Object::Role(role) = &entry.object {
-                self.roles.insert(role.name.clone(), change.key);
+            match &entry.object {
+                Object::Role(role) => drop(maps.roles.insert(role.name.clone(), change.key)),
+                Object::Schema(schema) => {
+                    maps.schemas.insert(schema.name.clone(), schema.oid);
+                }
+                _ => {}
             }
-            self.entries.insert(change.key, entry.clone());
+            maps.entries.insert(change.key, entry.clone());
         }
     }
 
-    /// A name for an object that was not given one, `table_column_suffix` as PostgreSQL makes it, not taken yet.
-    pub fn free_name(&self, base: &str, taken: &dyn Fn(&str) -> bool) -> String {
-        let is_free = |name: &str| !self.names.contains_key(name) && !taken(name);
+    /// A name in a schema for an object that was not given one, `table_column_suffix` as PostgreSQL
+    /// makes it, not taken yet.
+    pub fn free_name(&self, schema: u32, base: &str, taken: &dyn Fn(&str) -> bool) -> String {
+        let is_free = |name: &str| !self.has_name(schema, name) && !taken(name);
         if is_free(base) {
             return base.to_string();
         }

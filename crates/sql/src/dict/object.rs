@@ -8,7 +8,10 @@ use engine::{IndexColumn, IndexDef, TableDef};
 use serde::{Deserialize, Serialize};
 
 use super::Stats;
+use super::comments::Comment;
+use super::path::{self, Schema};
 use super::role::{self, Door, FIRST_SUPERUSER, Role};
+use super::view::View;
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
 use crate::types::{SqlType, storage_type};
@@ -20,6 +23,8 @@ pub enum Object {
     Stats(Arc<Stats>),
     Role(Arc<Role>),
     Door(Arc<Door>),
+    Schema(Arc<Schema>),
+    View(Arc<View>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -30,6 +35,8 @@ enum Stored {
     Stats(Stats),
     Role(Role),
     Door(Door),
+    Schema(Schema),
+    View(View),
 }
 
 /// The owner of what was made before there were roles.
@@ -41,6 +48,9 @@ fn first_superuser() -> u32 {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Table {
     pub oid: u32,
+    /// Object id of its schema, which is its indexes' too.
+    #[serde(default = "path::public")]
+    pub schema: u32,
     pub name: String,
     pub columns: Vec<Column>,
     #[serde(default)]
@@ -54,6 +64,8 @@ pub struct Table {
     /// WITH (fillfactor = ..) and other storage parameters, kept to be shown.
     #[serde(default)]
     pub options: Vec<(String, String)>,
+    #[serde(default)]
+    pub comments: Vec<Comment>,
     /// Object id of the role that owns it, and its indexes.
     #[serde(default = "first_superuser")]
     pub owner: u32,
@@ -125,6 +137,9 @@ pub struct IndexKey {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sequence {
     pub oid: u32,
+    /// Object id of its schema.
+    #[serde(default = "path::public")]
+    pub schema: u32,
     pub name: String,
     /// Block address of the sequence's block.
     pub header: u64,
@@ -144,6 +159,8 @@ pub struct Sequence {
     /// Table and column (from 0) it is dropped with.
     #[serde(default)]
     pub owner: Option<(u32, usize)>,
+    #[serde(default)]
+    pub comment: Option<String>,
     /// Object id of the role that owns it.
     #[serde(default = "first_superuser")]
     pub role: u32,
@@ -180,6 +197,7 @@ impl Table {
 
     /// Derives the engine's view.
     pub fn finish(mut self) -> Result<Table> {
+        self.prune_comments();
         let columns = self
             .columns
             .iter()
@@ -245,6 +263,8 @@ impl Object {
             Object::Stats(s) => super::stats_key(s.table),
             Object::Role(r) => r.oid.into(),
             Object::Door(_) => role::DOOR.into(),
+            Object::Schema(s) => s.oid.into(),
+            Object::View(v) => v.oid.into(),
         }
     }
 
@@ -256,6 +276,8 @@ impl Object {
             (Object::Stats(a), Object::Stats(b)) => Arc::ptr_eq(a, b),
             (Object::Role(a), Object::Role(b)) => Arc::ptr_eq(a, b),
             (Object::Door(a), Object::Door(b)) => Arc::ptr_eq(a, b),
+            (Object::Schema(a), Object::Schema(b)) => Arc::ptr_eq(a, b),
+            (Object::View(a), Object::View(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
     }
@@ -267,7 +289,18 @@ impl Object {
                 .chain(t.indexes.iter().map(|i| i.name.as_str()))
                 .collect(),
             Object::Sequence(s) => vec![&s.name],
-            Object::Stats(_) | Object::Role(_) | Object::Door(_) => Vec::new(),
+            Object::View(v) => vec![&v.name],
+            Object::Stats(_) | Object::Role(_) | Object::Door(_) | Object::Schema(_) => Vec::new(),
+        }
+    }
+
+    /// The schema of these names; zero if it has none.
+    pub fn schema(&self) -> u32 {
+        match self {
+            Object::Table(t) => t.schema,
+            Object::Sequence(s) => s.schema,
+            Object::View(v) => v.schema,
+            Object::Stats(_) | Object::Role(_) | Object::Door(_) | Object::Schema(_) => 0,
         }
     }
 
@@ -278,6 +311,8 @@ impl Object {
             Object::Stats(s) => Stored::Stats(Stats::clone(s)),
             Object::Role(r) => Stored::Role(Role::clone(r)),
             Object::Door(d) => Stored::Door(Door::clone(d)),
+            Object::Schema(s) => Stored::Schema(Schema::clone(s)),
+            Object::View(v) => Stored::View(View::clone(v)),
         };
         serde_json::to_vec(&stored)
             .map_err(|e| Error::internal(format!("encoding a definition: {e}")))
@@ -296,6 +331,8 @@ impl Object {
             Stored::Stats(s) => Object::Stats(Arc::new(s)),
             Stored::Role(r) => Object::Role(Arc::new(r)),
             Stored::Door(d) => Object::Door(Arc::new(d)),
+            Stored::Schema(s) => Object::Schema(Arc::new(s)),
+            Stored::View(v) => Object::View(Arc::new(v)),
         })
     }
 }

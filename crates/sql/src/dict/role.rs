@@ -35,6 +35,8 @@ pub struct Role {
     /// When the password ends, in microseconds from 2000; `None`: never.
     #[serde(default)]
     pub valid_until: Option<i64>,
+    #[serde(default)]
+    pub comment: Option<String>,
 }
 
 /// The verifier of a password, in PostgreSQL's text form. It is shown to superusers, and in no `Debug` output.
@@ -74,6 +76,7 @@ impl Role {
             connection_limit: -1,
             password: None,
             valid_until: None,
+            comment: None,
         }
     }
 }

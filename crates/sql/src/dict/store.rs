@@ -55,6 +55,8 @@ fn encode(object: &Object) -> Result<[Datum; COLUMNS]> {
         Object::Stats(_) => 3,
         Object::Role(_) => 4,
         Object::Door(_) => 5,
+        Object::Schema(_) => 6,
+        Object::View(_) => 7,
     };
     let name = match object {
         Object::Role(role) => role.name.clone(),

@@ -205,7 +205,7 @@ impl BulkRows {
                 Ok(()) => write_error(e, table, &row, core),
                 Err(e) => e,
             },
-            Ok(false) => Error::from(e).table(&table.name),
+            Ok(false) => of_table(Error::from(e), table, core),
             Err(e) => e.into(),
         };
         (error, number)
@@ -420,9 +420,8 @@ pub fn check_row(
                 "null value in column \"{name}\" of relation \"{}\" violates not-null constraint",
                 table.name
             );
-            return Err(Error::new("23502", message)
+            return Err(of_table(Error::new("23502", message), table, core)
                 .detail(failing_row(table, core, row))
-                .table(&table.name)
                 .column(name));
         }
     }
@@ -433,13 +432,18 @@ pub fn check_row(
                 "new row for relation \"{}\" violates check constraint \"{name}\"",
                 table.name
             );
-            return Err(Error::new("23514", message)
+            return Err(of_table(Error::new("23514", message), table, core)
                 .detail(failing_row(table, core, row))
-                .table(&table.name)
                 .constraint(name));
         }
     }
     Ok(())
+}
+
+/// An error that names its table.
+fn of_table(e: Error, table: &Table, core: &Core) -> Error {
+    e.schema(core.dict().schema_name(table.schema))
+        .table(&table.name)
 }
 
 /// Longest value shown in an error's detail, as PostgreSQL has it.
@@ -472,7 +476,7 @@ pub fn write_error(e: engine::Error, table: &Table, row: &[DatumRef<'_>], core: 
         return e.into();
     };
     let segment = index_object.0;
-    let error = Error::from(e).table(&table.name);
+    let error = of_table(Error::from(e), table, core);
     let Some(index) = table.indexes.iter().find(|i| i.segment == segment) else {
         return error;
     };

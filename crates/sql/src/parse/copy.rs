@@ -5,6 +5,7 @@ use sqlparser::tokenizer::Token;
 use super::tokens::Words;
 use charset::Encoding;
 
+use crate::bind::names::Qualified;
 use crate::error::{Error, Result};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +51,7 @@ pub struct CopyOptions {
 #[derive(Clone, Debug)]
 pub enum CopyWhat {
     Table {
-        name: String,
+        name: Qualified,
         columns: Vec<String>,
     },
     /// The query's text; only to be copied out.

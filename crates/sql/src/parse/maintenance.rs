@@ -7,6 +7,7 @@ use sqlparser::tokenizer::Token;
 use super::dialect::Postgres;
 use super::tokens::Words;
 use super::utility::{SequenceOption, TableLock, Utility};
+use crate::bind::names::Qualified;
 use crate::error::{Error, Result};
 
 /// The options of VACUUM and ANALYZE that have an effect here.
@@ -61,7 +62,7 @@ pub fn vacuum(w: &mut Words<'_>) -> Result<Utility> {
 /// A table of ANALYZE, and the columns that it is for: all, if none is named.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Analyzed {
-    pub table: String,
+    pub table: Qualified,
     pub columns: Vec<String>,
 }
 
@@ -245,7 +246,10 @@ fn sequence_option(w: &mut Words<'_>) -> Result<SequenceOption> {
                 path.push(w.name()?);
             }
             match (path.pop(), path.pop()) {
-                (Some(column), Some(table)) => SequenceOption::OwnedBy(Some((table, column))),
+                (Some(column), Some(name)) if path.len() < 2 => {
+                    let schema = path.pop();
+                    SequenceOption::OwnedBy(Some((Qualified { schema, name }, column)))
+                }
                 _ => return Err(w.unexpected()),
             }
         }

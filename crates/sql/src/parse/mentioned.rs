@@ -9,16 +9,20 @@ use sqlparser::ast::{
 use super::utility::TableLock;
 use crate::bind::names::Qualified;
 
-/// The tables of schema public that a query, INSERT, UPDATE or DELETE names, with the locks that it
-/// takes on them: the one that it writes to first. Names of WITH queries are among them.
-pub fn tables(statement: &Statement) -> Vec<(String, TableLock)> {
-    let mut tables: Vec<(String, TableLock)> = Vec::new();
+/// The tables that a query, INSERT, UPDATE or DELETE names, with the locks that it takes on them: the
+/// one that it writes to first. Names of WITH queries are among them, those of catalogs are not.
+pub fn tables(statement: &Statement) -> Vec<(Qualified, TableLock)> {
+    let mut tables: Vec<(Qualified, TableLock)> = Vec::new();
     let mut add = |name: &ObjectName, lock| {
         let Ok(name) = Qualified::new(name) else {
             return;
         };
-        if name.in_public() && !tables.iter().any(|(known, _)| *known == name.name) {
-            tables.push((name.name, lock));
+        let of_system = matches!(
+            name.schema.as_deref(),
+            Some("pg_catalog" | "information_schema")
+        );
+        if !of_system && !tables.iter().any(|(known, _)| *known == name) {
+            tables.push((name, lock));
         }
     };
     if let Some(name) = target(statement) {
@@ -88,14 +92,20 @@ mod tests {
             panic!("{sql} is no SQL");
         };
         let wanted: Vec<_> = wanted.iter().map(|(n, l)| (n.to_string(), *l)).collect();
-        assert_eq!(tables(&statement), wanted, "{sql}");
+        let found = tables(&statement).into_iter();
+        let found: Vec<_> = found.map(|(n, l)| (n.to_string(), l)).collect();
+        assert_eq!(found, wanted, "{sql}");
     }
 
     #[test]
     fn tables_are_found_with_their_locks() {
         is(
             "select * from a, public.\"B\" join (select 1 from c) s on true where exists (select 1 from a)",
-            &[("a", AccessShare), ("B", AccessShare), ("c", AccessShare)],
+            &[
+                ("a", AccessShare),
+                ("public.B", AccessShare),
+                ("c", AccessShare),
+            ],
         );
         is(
             "with w as (select * from a) insert into t select * from w on conflict (k) do nothing",

@@ -6,6 +6,7 @@ mod clauses;
 mod copy;
 pub mod create_as;
 pub mod cursor;
+pub mod define;
 mod dialect;
 pub mod forms;
 mod inheritance;
@@ -64,6 +65,24 @@ const MAX_DEPTH: usize = 250;
 /// The dialect that statements are taken apart by.
 pub(crate) fn dialect() -> impl sqlparser::dialect::Dialect {
     Postgres
+}
+
+/// Where the query begins in the text of a CREATE VIEW.
+pub(crate) fn view_query(sql: &str) -> Option<usize> {
+    let tokens = plain_tokens(sql);
+    let mut depth = 0usize;
+    for (at, token) in tokens.iter().enumerate() {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            _ if depth == 0 && tokens::keyword(Some(token)) == Keyword::AS => {
+                let next = tokens.get(at + 1)?;
+                return Some(tokens::offset(sql, next.span.start));
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Byte of a place in a text.

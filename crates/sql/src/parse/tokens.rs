@@ -78,6 +78,26 @@ impl<'s> Words<'s> {
         found
     }
 
+    /// Whether these are the last words.
+    pub fn ends_with(&self, keywords: &str) -> bool {
+        let wanted: Vec<&str> = keywords.split(' ').collect();
+        let last = self.tokens.iter().rev().zip(wanted.iter().rev());
+        let same = |(token, wanted): (&TokenWithSpan, &&str)| match &token.token {
+            Token::Word(w) => w.quote_style.is_none() && w.value.eq_ignore_ascii_case(wanted),
+            _ => false,
+        };
+        self.tokens.len() >= wanted.len() && last.into_iter().all(same)
+    }
+
+    /// Where it stands, to come back to.
+    pub fn mark(&self) -> usize {
+        self.at
+    }
+
+    pub fn back_to(&mut self, mark: usize) {
+        self.at = mark;
+    }
+
     pub fn expect(&mut self, keywords: &str) -> Result<()> {
         if self.accept(keywords) {
             Ok(())
@@ -127,19 +147,20 @@ impl<'s> Words<'s> {
         found
     }
 
-    /// A name with an optional schema, which must be public.
-    pub fn relation(&mut self) -> Result<String> {
-        let mut name = self.name()?;
-        while self.accept_token(&Token::Period) {
-            if name != "public" {
-                return Err(Error::new(
-                    "3F000",
-                    format!("schema \"{name}\" does not exist"),
-                ));
-            }
-            name = self.name()?;
+    /// A name with an optional schema.
+    pub fn relation(&mut self) -> Result<names::Qualified> {
+        let first = self.name()?;
+        if !self.accept_token(&Token::Period) {
+            return Ok(names::Qualified::bare(&first));
         }
-        Ok(name)
+        let name = self.name()?;
+        if self.peek() == Some(&Token::Period) {
+            return Err(Error::unsupported("a name with its database"));
+        }
+        Ok(names::Qualified {
+            schema: Some(first),
+            name,
+        })
     }
 
     /// A quoted string.

@@ -6,6 +6,7 @@ use sqlparser::tokenizer::Token;
 
 use super::copy::{self, CopySpec};
 use super::cursor::{self, CursorOptions, Direction};
+use super::define::{self, Definition};
 use super::dialect::Postgres;
 use super::kill::{self, SessionName};
 use super::maintenance::{
@@ -16,6 +17,7 @@ use super::role::{self, RoleName, RoleOption};
 use super::tokens::Words;
 use super::transaction::{self, Mode, modes};
 use super::zone;
+use crate::bind::names::Qualified;
 use crate::error::{Error, Result};
 use crate::params;
 
@@ -57,10 +59,8 @@ pub enum Utility {
         values: Vec<String>,
         local: bool,
     },
-    CreateSchema {
-        name: String,
-        if_not_exists: bool,
-    },
+    /// A definition that the SQL grammar does not read, or not in full.
+    Define(Box<Definition>),
     /// `None`: what the files and the default say.
     AlterSystem {
         name: String,
@@ -112,7 +112,7 @@ pub enum Utility {
     },
     Checkpoint,
     LockTable {
-        tables: Vec<String>,
+        tables: Vec<Qualified>,
         mode: TableLock,
         no_wait: bool,
     },
@@ -121,12 +121,12 @@ pub enum Utility {
         text: String,
     },
     AlterSequence {
-        name: String,
+        name: Qualified,
         if_exists: bool,
         options: Vec<SequenceOption>,
     },
     CreateSequence {
-        name: String,
+        name: Qualified,
         if_not_exists: bool,
         ty: Option<ast::DataType>,
         options: Vec<SequenceOption>,
@@ -191,7 +191,7 @@ pub enum SequenceOption {
     Order(bool),
     Type(ast::DataType),
     /// Table and column; `None`: OWNED BY NONE.
-    OwnedBy(Option<(String, String)>),
+    OwnedBy(Option<(Qualified, String)>),
     Owner(RoleName),
 }
 
@@ -256,6 +256,10 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
             w.bump();
             Utility::Checkpoint
         }
+        "comment" => {
+            w.bump();
+            Utility::Define(Box::new(define::comment(&mut w)?))
+        }
         "lock" => lock_table(&mut w)?,
         "explain" => explain(&mut w)?,
         "unlisten" => {
@@ -265,8 +269,8 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
         }
         "create" => {
             w.bump();
-            if w.accept("schema") {
-                create_schema(&mut w)?
+            if let Some(definition) = define::create(&mut w)? {
+                Utility::Define(Box::new(definition))
             } else if w.accept("sequence") {
                 create_sequence(&mut w)?
             } else if let Some(kind) = role::accept_kind(&mut w) {
@@ -279,6 +283,8 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
             w.bump();
             if w.accept("system") {
                 alter_system(&mut w)?
+            } else if let Some(definition) = define::alter(&mut w)? {
+                Utility::Define(Box::new(definition))
             } else if w.accept("sequence") {
                 alter_sequence(&mut w)?
             } else if let Some(kind) = role::accept_kind(&mut w) {
@@ -432,24 +438,6 @@ fn put_on(w: &mut Words<'_>, name: &str, local: bool) -> Result<Utility> {
         name: name.into(),
         values,
         local,
-    })
-}
-
-/// CREATE SCHEMA, without the definitions that may stand in it.
-fn create_schema(w: &mut Words<'_>) -> Result<Utility> {
-    let if_not_exists = w.accept("if not exists");
-    let owned = w.accept("authorization");
-    let name = w.name()?;
-    if !owned && w.accept("authorization") {
-        // The owner: any role has the same rights.
-        w.name()?;
-    }
-    if !w.at_end() {
-        return Err(Error::unsupported("definitions in CREATE SCHEMA"));
-    }
-    Ok(Utility::CreateSchema {
-        name,
-        if_not_exists,
     })
 }
 

@@ -8,7 +8,7 @@ use sqlparser::ast::{self, Delete, FromTable, SelectItem, TableFactor, TableWith
 use super::path::{Wish, conjuncts};
 use super::{Output, Planner, TableAccess};
 use crate::bind::{Binder, Scope, Typed, names};
-use crate::dict::{Column, Identity, Table};
+use crate::dict::{Column, Identity, Relation, Table};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::func::{Func, SessionFunc};
@@ -44,9 +44,13 @@ pub struct DeletePlan {
 
 impl Planner<'_> {
     pub(super) fn target(&self, name: &ast::ObjectName) -> Result<Arc<Table>> {
-        let public = names::public(name).map_err(|e| e.at_name(name))?;
-        let table = self.dict.table(&public).cloned();
-        table.ok_or_else(|| names::no_relation(&public).at_name(name))
+        let wanted = names::of_user(name).map_err(|e| e.at_name(name))?;
+        let refused = match self.dict.relation(&wanted) {
+            Some(Relation::Table(table)) => return Ok(table),
+            Some(Relation::View(_)) => Error::unsupported(format!("writing to the view {wanted}")),
+            _ => names::no_relation(&wanted),
+        };
+        Err(refused.at_name(name))
     }
 
     /// The value of a column that is not given.
@@ -60,6 +64,12 @@ impl Planner<'_> {
         let Some(text) = &c.default else {
             return Ok(Expr::Const(Datum::Null));
         };
+        // A serial column knows its sequence by number, whatever its name is by now.
+        if let Some(sequence) = c.sequence
+            && text.starts_with("nextval(")
+        {
+            return self.next_value(sequence, c);
+        }
         let scope = Scope::default();
         let binder = Binder::new(&scope, self.params, "DEFAULT");
         let e = parse::expression(text)?;
@@ -77,7 +87,7 @@ impl Planner<'_> {
         let binder = Binder::new(&scope, self.params, "DEFAULT");
         let draw = Expr::Call(
             Func::Session(SessionFunc::NextVal),
-            vec![Expr::Const(Datum::Text(names::quote(&s.name)))],
+            vec![Expr::Const(Datum::Int8(s.oid.into()))],
         );
         Ok(binder
             .assign(Typed::new(draw, SqlType::Int8), c.ty(), c.typmod, &c.name)?

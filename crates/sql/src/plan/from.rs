@@ -127,12 +127,8 @@ impl Planner<'_> {
     /// A user's table; anything else may be a catalog or a view, which the tree lane knows.
     fn known_table(&self, name: &ast::ObjectName) -> Result<Arc<Table>> {
         let q = names::Qualified::new(name)?;
-        let table = if q.in_public() {
-            self.dict.table(&q.name)
-        } else {
-            None
-        };
-        table
+        self.dict
+            .table(&q)
             .cloned()
             .ok_or_else(|| Error::unsupported("this relation in a direct plan"))
     }

@@ -179,7 +179,7 @@ impl Planner<'_> {
                 unique().filter(same).collect()
             }
             Some(ConflictTarget::OnConstraint(name)) => {
-                let name = names::public(name)?;
+                let name = names::Qualified::new(name)?.name;
                 let named = |i: &usize| {
                     let index = &table.indexes[*i];
                     index.name == name && index.constraint != 0

@@ -12,7 +12,7 @@ use sqlparser::ast::{
 };
 
 use crate::bind::{common_type, names};
-use crate::dict::Dict;
+use crate::dict::{Dict, Relation};
 use crate::error::{Error, Result};
 use crate::parse;
 use crate::plan::column_name;
@@ -250,7 +250,11 @@ impl Names<'_> {
                 return Some(columns.into_iter().map(|c| (c, None)).collect());
             }
         }
-        if let Some(table) = self.dict.table(&name.name).filter(|_| name.in_public()) {
+        if let Some(Relation::View(view)) = self.dict.relation(name) {
+            let columns = view.columns.iter();
+            return Some(columns.map(|c| (c.name.clone(), Some(c.ty()))).collect());
+        }
+        if let Some(table) = self.dict.table(name) {
             let columns = table.live_columns();
             return Some(
                 columns

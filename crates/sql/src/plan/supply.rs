@@ -24,8 +24,8 @@ use crate::parse::{self, Command};
 /// A query whose rows feed a write.
 pub type Feed = Arc<crate::query::Plan>;
 
-/// Schema under which a query finds the target of its write with the row ids. No user can have one
-/// of that name.
+/// Schema under which a query finds the target of its write, by object id, with the row ids. No user
+/// can have one of that name.
 pub const TARGET_SCHEMA: &str = "braid$target";
 /// Name of that column, after all others.
 pub const ROW_ID: &str = "braid$row";
@@ -314,7 +314,7 @@ impl Supply<'_> {
         else {
             return Err(Error::internal("a query without a table"));
         };
-        *name = vec![quoted(TARGET_SCHEMA), quoted(&self.table.name)].into();
+        *name = vec![quoted(TARGET_SCHEMA), quoted(&self.table.oid.to_string())].into();
         *alias = Some(TableAlias {
             explicit: true,
             name: quoted(&self.alias),

@@ -17,7 +17,7 @@
 //! - What is not supported is refused by the analysis with 0A000. No clause is dropped.
 
 pub mod aggregate;
-mod analyze;
+pub mod analyze;
 pub(crate) mod optimize;
 pub mod plan;
 pub mod run;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::aggregate::AggregateCall;
 use super::window::WindowCall;
 use crate::api::ColumnDesc;
-use crate::dict::Table;
+use crate::dict::{Table, View};
 use crate::exec::profile::StepKey;
 use crate::expr::Expr;
 use crate::plan::locking::Wanted;
@@ -38,6 +38,8 @@ pub struct Plan {
     pub parameters: usize,
     /// Tables that are read, and those of which rows are locked.
     pub tables: Vec<(Arc<Table>, crate::parse::utility::TableLock)>,
+    /// Views that they are read through.
+    pub views: Vec<Arc<View>>,
 }
 
 impl Plan {

@@ -43,15 +43,21 @@ impl Calls for Core {
                 (self.random_bits() >> 11) as f64 / (1u64 << 53) as f64,
             )),
             GenRandomUuid => Val::Own(Datum::Uuid(self.random_uuid()?)),
-            NextVal => Val::int8(self.next_value(text(args, 0)?)?),
-            CurrVal => Val::int8(self.current_value(text(args, 0)?)?),
+            NextVal => Val::int8(self.next_value(&SequenceName::new(args)?)?),
+            CurrVal => Val::int8(self.current_value(&SequenceName::new(args)?)?),
             LastVal => Val::int8(self.last_value()?),
             SetVal => Val::int8(self.set_value(args)?),
             Version => Val::text(VERSION.to_string()),
             CurrentUser => Val::text(self.user.clone()),
             SessionUser => Val::text(self.session_user.clone()),
             CurrentDatabase => Val::text(self.database_name.clone()),
-            CurrentSchema => Val::text("public".to_string()),
+            CurrentSchema => {
+                let dict = self.dict();
+                match dict.path().first() {
+                    Some(first) => Val::text(dict.schema_name(*first).to_string()),
+                    None => Val::Ref(DatumRef::Null),
+                }
+            }
             BackendPid => Val::int4(self.database.own_pid()),
             CancelBackend => {
                 let pid = pid(args)?;
@@ -125,6 +131,22 @@ fn text<'v>(args: &'v [Val<'_>], i: usize) -> Result<&'v str> {
     }
 }
 
+/// A sequence, as an argument names it: in words, or by object id.
+enum SequenceName<'v> {
+    Text(&'v str),
+    Oid(u32),
+}
+
+impl SequenceName<'_> {
+    fn new<'v>(args: &'v [Val<'_>]) -> Result<SequenceName<'v>> {
+        match args.first().map(Val::get) {
+            // A number beyond all object ids is that of no sequence.
+            Some(DatumRef::Int8(oid)) => Ok(SequenceName::Oid(u32::try_from(oid).unwrap_or(0))),
+            _ => text(args, 0).map(SequenceName::Text),
+        }
+    }
+}
+
 fn integer(args: &[Val<'_>], i: usize) -> Result<i64> {
     args.get(i)
         .and_then(|v| cast::integer(v.get()))
@@ -146,18 +168,17 @@ fn advisory_key(args: &[Val<'_>]) -> Result<engine::AdvisoryKey> {
 }
 
 /// A relation's name as text: quoted parts are kept as they are, others folded.
-pub fn relation_name(text: &str) -> Result<String> {
+pub fn relation_name(text: &str) -> Result<names::Qualified> {
     let e = crate::parse::expression(text)
         .map_err(|_| Error::new("42602", format!("invalid name syntax: \"{text}\"")))?;
     use sqlparser::ast::Expr;
     match e {
-        Expr::Identifier(i) => Ok(names::ident(&i)),
+        Expr::Identifier(i) => Ok(names::Qualified::bare(&names::ident(&i))),
         Expr::CompoundIdentifier(path) => match path.as_slice() {
-            [schema, name] if names::ident(schema) == "public" => Ok(names::ident(name)),
-            [schema, _] => Err(Error::new(
-                "3F000",
-                format!("schema \"{}\" does not exist", names::ident(schema)),
-            )),
+            [schema, name] => Ok(names::Qualified {
+                schema: Some(names::ident(schema)),
+                name: names::ident(name),
+            }),
             _ => Err(Error::new(
                 "42602",
                 format!("invalid name syntax: \"{text}\""),
@@ -224,8 +245,17 @@ impl Core {
         Ok(bytes)
     }
 
-    fn sequence(&self, name: &str) -> Result<Arc<Sequence>> {
+    fn sequence(&self, name: &SequenceName<'_>) -> Result<Arc<Sequence>> {
         let dict = self.dict();
+        let name = match name {
+            SequenceName::Oid(oid) => {
+                let found = dict.sequence_by_oid(*oid).cloned();
+                return found.ok_or_else(|| {
+                    Error::new("42P01", format!("relation with OID {oid} does not exist"))
+                });
+            }
+            SequenceName::Text(name) => *name,
+        };
         // The usual case first: a plain name in lower case.
         if let Some(s) = dict.sequence(name) {
             return Ok(s.clone());
@@ -242,7 +272,7 @@ impl Core {
     }
 
     /// The sequence as it stays until the transaction ends: nobody drops it, or gives it other parameters.
-    fn locked_sequence(&mut self, name: &str) -> Result<Arc<Sequence>> {
+    fn locked_sequence(&mut self, name: &SequenceName<'_>) -> Result<Arc<Sequence>> {
         loop {
             let sequence = self.sequence(name)?;
             self.lock_table(sequence.oid, TableLock::RowExclusive, false)?;
@@ -253,7 +283,7 @@ impl Core {
         }
     }
 
-    fn next_value(&mut self, name: &str) -> Result<i64> {
+    fn next_value(&mut self, name: &SequenceName<'_>) -> Result<i64> {
         let sequence = self.locked_sequence(name)?;
         self.refuse_if_read_only("nextval()")?;
         let value = self
@@ -265,7 +295,7 @@ impl Core {
         Ok(value)
     }
 
-    fn current_value(&mut self, name: &str) -> Result<i64> {
+    fn current_value(&mut self, name: &SequenceName<'_>) -> Result<i64> {
         let sequence = self.sequence(name)?;
         self.drawn.get(&sequence.oid).copied().ok_or_else(|| {
             Error::new(
@@ -286,7 +316,7 @@ impl Core {
     }
 
     fn set_value(&mut self, args: &[Val<'_>]) -> Result<i64> {
-        let sequence = self.locked_sequence(text(args, 0)?)?;
+        let sequence = self.locked_sequence(&SequenceName::new(args)?)?;
         self.refuse_if_read_only("setval()")?;
         let value = integer(args, 1)?;
         let called = match args.get(2).map(Val::get) {

@@ -1,5 +1,6 @@
 //! What the execution of statements works on: the engine's session, the dictionary as this session sees it, settings.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,7 +11,7 @@ use super::cursors::Cursors;
 use super::settings::Settings;
 use crate::api::{Notice, SideMessages};
 use crate::database::{Database, Publication};
-use crate::dict::{Change, Dict, Table};
+use crate::dict::{Change, Dict, Table, path};
 use crate::error::{Error, Result};
 use crate::exec::profile::Profile;
 use crate::exec::with::WithRun;
@@ -38,6 +39,10 @@ pub struct Core {
     published: Option<Publication>,
     /// The dictionary with this transaction's changes, while there are any.
     own_dict: Option<Arc<Dict>>,
+    /// The names of `search_path`.
+    pub searched: Vec<String>,
+    /// The schemas of these names in the committed dictionary of a version.
+    path: RefCell<(u64, Arc<[u32]>)>,
     /// Uncommitted changes of the dictionary, in order.
     changes: Vec<Change>,
     /// Values last drawn by this session, by sequence.
@@ -92,6 +97,8 @@ impl Core {
             messages: SideMessages::default(),
             published: None,
             own_dict: None,
+            searched: Vec::new(),
+            path: RefCell::new((u64::MAX, Arc::new([]))),
             changes: Vec::new(),
             drawn: HashMap::new(),
             last_drawn: None,
@@ -112,15 +119,45 @@ impl Core {
             random: now as u64 ^ (std::process::id() as u64) << 32 | 1,
         };
         core.io = core.settings.io(now)?;
+        core.follow_path();
         Ok(core)
     }
 
-    /// The dictionary as this transaction sees it.
+    /// The dictionary as this transaction sees it, through the session's search path.
     pub fn dict(&self) -> Arc<Dict> {
-        match &self.own_dict {
+        let dict = match &self.own_dict {
             Some(own) => own.clone(),
             None => self.database.dict(),
+        };
+        let path = self.path_in(&dict);
+        match path == *dict.path() {
+            true => dict,
+            false => Arc::new(dict.seen_by(path)),
         }
+    }
+
+    /// The schemas in which names are looked up.
+    pub(super) fn path_in(&self, dict: &Dict) -> Arc<[u32]> {
+        if self.own_dict.is_some() {
+            return dict.path_of(&self.searched);
+        }
+        let mut known = self.path.borrow_mut();
+        if known.0 != dict.version() {
+            *known = (dict.version(), dict.path_of(&self.searched));
+        }
+        known.1.clone()
+    }
+
+    /// The same in the committed dictionary.
+    pub fn path(&self) -> Arc<[u32]> {
+        self.database.with_dict(|dict| self.path_in(dict))
+    }
+
+    /// Takes in what `search_path` says.
+    pub fn follow_path(&mut self) {
+        self.searched = path::names_of(&self.settings.get("search_path"), &self.user);
+        // No picture has this version.
+        *self.path.get_mut() = (u64::MAX, Arc::new([]));
     }
 
     /// Takes in what others have changed in the dictionary, below this transaction's own changes too.
@@ -199,12 +236,23 @@ impl Core {
             severity,
             sqlstate,
             message: message.into(),
+            detail: None,
+        });
+    }
+
+    pub fn notice_with_detail(&mut self, message: String, detail: String) {
+        self.messages.notices.push(Notice {
+            severity: "NOTICE",
+            sqlstate: "00000",
+            message,
+            detail: Some(detail),
         });
     }
 
     /// After changes of parameters: what depends on them, and what the client is told.
     pub fn parameters_changed(&mut self) -> Result<()> {
         self.follow_roles();
+        self.follow_path();
         self.io = self.settings.io(self.transaction_start)?;
         let news = self.settings.news();
         self.messages.parameters.extend(news);

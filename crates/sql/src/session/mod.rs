@@ -6,6 +6,7 @@ pub mod cursors;
 mod kill;
 mod layers;
 mod modes;
+mod names_read;
 mod planning;
 mod resolve;
 mod roles;
@@ -28,6 +29,7 @@ use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
 use crate::prepared::Prepared;
 
+pub use calls::relation_name;
 pub use core::{Core, cancelled, now_micros};
 pub(crate) use roles::NOBODY;
 pub(crate) use run::Keep;
@@ -77,6 +79,7 @@ impl SqlSession {
             core.settings.set_initial(name, value)?;
         }
         core.follow_roles();
+        core.follow_path();
         core.messages.parameters.clear();
         core.io = core.settings.io(now_micros())?;
         Ok(SqlSession::over(core))

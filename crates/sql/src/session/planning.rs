@@ -9,6 +9,7 @@ use super::Core;
 use super::statement::{Kind, Tables};
 use crate::api::ColumnDesc;
 use crate::bind::ParamTypes;
+use crate::dict::View;
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
 use crate::plan::supply::{self, Feed};
@@ -237,6 +238,40 @@ fn refuse_writes_in(with: Option<&ast::With>) -> Result<()> {
         Some(cte) => Err(query::not_at_top(cte)),
         None => Ok(()),
     }
+}
+
+/// The views that a statement is read through.
+pub(super) fn views_of(kind: &Kind) -> Vec<Arc<View>> {
+    fn of_part(part: &Part) -> &[Arc<View>] {
+        match part {
+            Part::Query(plan) => &plan.views,
+            Part::Insert(plan) => of_insert(&plan.source),
+            Part::Supplied(plan) => &plan.query.views,
+            Part::Update(_) | Part::Delete(_) => &[],
+        }
+    }
+    fn of_insert(source: &InsertSource) -> &[Arc<View>] {
+        match source {
+            InsertSource::Fed(query, _) => &query.views,
+            InsertSource::Query(..) | InsertSource::Rows(_) => &[],
+        }
+    }
+    let mut views: Vec<Arc<View>> = match kind {
+        Kind::Tree(plan) => plan.views.clone(),
+        Kind::Insert(plan) => of_insert(&plan.source).to_vec(),
+        Kind::Supplied(plan) => plan.query.views.clone(),
+        Kind::With(plan) => {
+            let parts = plan.items.iter().map(|item| &item.part);
+            let parts = parts.chain([&plan.main]);
+            parts
+                .flat_map(|part| of_part(part).iter().cloned())
+                .collect()
+        }
+        _ => Vec::new(),
+    };
+    views.sort_by_key(|v| v.oid);
+    views.dedup_by_key(|v| v.oid);
+    views
 }
 
 fn columns_of(output: Option<Output>) -> Option<Vec<ColumnDesc>> {

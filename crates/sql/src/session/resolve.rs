@@ -18,16 +18,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use block::ObjectId;
 use sqlparser::ast;
 
-use super::planning::{Planned, plan_alone};
+use super::names_read::NamesRead;
+use super::planning::{Planned, plan_alone, views_of};
 use super::statement::{Portal, Statement, Tables};
 use super::timeout::Timer;
 use super::transaction::State;
 use super::{Core, Kind, SqlSession, now_micros};
 use crate::api::ColumnDesc;
-use crate::dict::{Dict, Relation, Stats, Table};
+use crate::bind::names::Qualified;
+use crate::dict::{Dict, NameRef, Relation, Stats, Table, View};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, Utility, mentioned};
+use crate::plan_cache::Asked;
 
 impl SqlSession {
     /// Parses and plans one statement, and locks its tables until the transaction ends. A zero
@@ -65,7 +68,7 @@ impl SqlSession {
     }
 
     fn revalidated(&mut self, name: &str, statement: Arc<Statement>) -> Result<Arc<Statement>> {
-        if statement.tables.is_empty() {
+        if statement.reads_nothing() {
             return Ok(statement);
         }
         match self.timed(|session| session.renewed(&statement))? {
@@ -136,8 +139,13 @@ impl SqlSession {
     /// one.
     fn planned(&mut self, version: u64, sql: &str, param_oids: &[u32]) -> Result<Arc<Statement>> {
         let shared = !self.core.has_own_dict();
+        let path = self.core.path();
+        let asked = Asked {
+            declared: param_oids,
+            path: &path,
+        };
         let plans = &self.core.database.plans;
-        if shared && let Some(known) = plans.get(version, sql, param_oids) {
+        if shared && let Some(known) = plans.get(version, sql, asked) {
             self.refuse_if_failed(&known)?;
             return Ok(known);
         }
@@ -145,14 +153,14 @@ impl SqlSession {
         let statement = Arc::new(self.plan(sql, param_oids)?);
         if shared && statement.is_cacheable() {
             let plans = &self.core.database.plans;
-            plans.put(version, statement.text(), param_oids, &statement);
+            plans.put(version, statement.text(), asked, &statement);
         }
         Ok(statement)
     }
 
     /// Locks a statement's tables. False: one is not any more what the statement was planned with.
     fn lock_tables(&mut self, statement: &Statement, tries: &Tries) -> Result<bool> {
-        if statement.tables.is_empty() {
+        if statement.reads_nothing() {
             return Ok(true);
         }
         self.ensure_begun()?;
@@ -160,7 +168,9 @@ impl SqlSession {
         self.core.show_sql(&text);
         let planned = PlannedWith {
             tables: &statement.tables,
+            views: &statement.views,
             statistics: &statement.statistics,
+            names: &statement.names,
             verified: &statement.verified,
         };
         self.core.lock_planned(planned, tries)
@@ -238,6 +248,8 @@ fn aborted() -> Error {
 #[derive(Clone, Copy)]
 struct PlannedWith<'p> {
     tables: &'p Tables,
+    views: &'p [Arc<View>],
+    names: &'p NamesRead,
     statistics: &'p [Option<Arc<Stats>>],
     /// Version of the dictionary against which all that was last found current.
     verified: &'p AtomicU64,
@@ -275,9 +287,12 @@ impl Core {
             let version = self.refreshed_version()?;
             match plan_alone(self, statement.clone()) {
                 Ok(planned) => {
+                    let views = views_of(&planned.0);
                     let alone = PlannedWith {
                         tables: &planned.2,
+                        views: &views,
                         statistics: &[],
+                        names: &NamesRead::of(statement, &self.dict()),
                         verified: &AtomicU64::new(0),
                     };
                     if self.lock_planned(alone, &tries)? {
@@ -301,12 +316,16 @@ impl Core {
         &mut self,
         e: Error,
         version: u64,
-        mentioned: Vec<(String, TableLock)>,
+        mentioned: Vec<(Qualified, TableLock)>,
         tries: &mut Tries,
     ) -> Result<()> {
         let mut now = Vec::with_capacity(mentioned.len());
         for (name, lock) in mentioned {
-            now.push(self.locked_table(&name, lock)?.map(|t| t.oid));
+            let locked = self.locked_relation(&name, lock, false, |found| match found {
+                Relation::Table(_) | Relation::View(_) => Ok(Some(found.lock_oid())),
+                _ => Ok(None),
+            });
+            now.push(locked?);
         }
         let unchanged = self.database.with_dict(Dict::version) == version;
         if unchanged || tries.named.as_ref() == Some(&now) {
@@ -323,12 +342,16 @@ impl Core {
         for (table, lock) in tables {
             self.lock_table(table.oid, *lock, false)?;
         }
+        for view in planned.views {
+            self.lock_table(view.oid, TableLock::AccessShare, false)?;
+        }
         if self.is_current(planned) {
             return Ok(true);
         }
         let dict = self.dict();
         for (table, _) in tables {
-            if dict.table(&table.name).is_none_or(|t| t.oid != table.oid) {
+            let named = dict.table_in(table.schema, &table.name);
+            if named.is_none_or(|t| t.oid != table.oid) {
                 self.engine.unlock_table(ObjectId(table.oid), tries.mark);
             }
         }
@@ -340,6 +363,8 @@ impl Core {
     fn is_current(&self, planned: PlannedWith<'_>) -> bool {
         let PlannedWith {
             tables,
+            views,
+            names,
             statistics,
             verified,
         } = planned;
@@ -348,8 +373,15 @@ impl Core {
                 dict.table_by_oid(t.oid)
                     .is_some_and(|now| Arc::ptr_eq(now, t))
             });
+            let views_stay = views.iter().all(|v| {
+                let now = dict.view_by_oid(v.oid);
+                now.is_some_and(|now| Arc::ptr_eq(now, v))
+            });
             let mut each = tables.iter().zip(statistics);
             defined
+                && *self.path_in(dict) == *names.path
+                && views_stay
+                && names.are_same(dict)
                 && each.all(|((t, _), known)| match (dict.stats(t.oid), known) {
                     (Some(now), Some(known)) => Arc::ptr_eq(now, known),
                     (now, known) => now.is_none() == known.is_none(),
@@ -360,7 +392,7 @@ impl Core {
         }
         self.database.with_dict(|dict| {
             if verified.load(Ordering::Relaxed) == dict.version() {
-                return true;
+                return *self.path_in(dict) == *names.path;
             }
             let current = same(dict);
             if current {
@@ -398,13 +430,14 @@ impl Core {
     /// What a name means, locked: it is looked up, locked, and looked up again until it means the
     /// same. An index is locked by its table. `wanted` picks the kind of relation, or says in an
     /// error what is wrong with this one. `None`: there is no relation of the name and kind.
-    pub fn locked_relation<T>(
+    pub fn locked_relation<'n, T>(
         &mut self,
-        name: &str,
+        name: impl Into<NameRef<'n>>,
         lock: TableLock,
         no_wait: bool,
         wanted: impl Fn(&Relation) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
+        let name = name.into();
         loop {
             let Some(found) = self.dict().relation(name) else {
                 return Ok(None);
@@ -425,7 +458,11 @@ impl Core {
 
     /// A table by name, locked, as it is once the lock is held. `None` if the name is that of no
     /// table.
-    pub fn locked_table(&mut self, name: &str, lock: TableLock) -> Result<Option<Arc<Table>>> {
+    pub fn locked_table<'n>(
+        &mut self,
+        name: impl Into<NameRef<'n>>,
+        lock: TableLock,
+    ) -> Result<Option<Arc<Table>>> {
         self.locked_relation(name, lock, false, |found| match found {
             Relation::Table(table) => Ok(Some(table.clone())),
             _ => Ok(None),

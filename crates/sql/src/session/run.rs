@@ -162,7 +162,7 @@ impl SqlSession {
                 |core, params, sink| with::run(plan, core, params, sink),
             ),
             Kind::Ddl(statement) => {
-                let ran = self.run_ddl(statement);
+                let ran = self.run_ddl(statement, portal.statement.text());
                 let tag = ran.map_err(|e| e.located(portal.statement.text()))?;
                 self.end_of_statement();
                 portal.run = Run::Done;

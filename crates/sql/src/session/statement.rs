@@ -7,10 +7,11 @@ use block::value::Datum;
 use sqlparser::ast;
 
 use super::SqlSession;
-use super::planning::plan_sql;
+use super::names_read::NamesRead;
+use super::planning::{plan_sql, views_of};
 use crate::api::{ColumnDesc, Params};
 use crate::bind::ParamTypes;
-use crate::dict::{Dict, Stats, Table};
+use crate::dict::{Dict, Stats, Table, View};
 use crate::error::{Error, Result};
 use crate::exec::select::SelectRun;
 use crate::exec::sort::Rows;
@@ -29,6 +30,10 @@ pub struct Statement {
     columns: Option<Vec<ColumnDesc>>,
     pub(crate) kind: Kind,
     pub(crate) tables: Tables,
+    /// Views that it is read through, which are locked too.
+    pub(crate) views: Vec<Arc<View>>,
+    /// What its names meant. Once they mean something else, it is planned again.
+    pub(crate) names: NamesRead,
     /// Once there are others, the statement is planned again.
     pub(crate) statistics: Statistics,
     /// Version of the dictionary against which the tables were last found current. A hint: zero is never right.
@@ -93,6 +98,10 @@ impl Statement {
     /// What RowDescription says; `None` if the statement returns no rows (NoData).
     pub fn columns(&self) -> Option<&[ColumnDesc]> {
         self.columns.as_deref()
+    }
+    /// Whether it needs no locks, so that nothing can change it.
+    pub(crate) fn reads_nothing(&self) -> bool {
+        self.tables.is_empty() && self.views.is_empty()
     }
     pub(crate) fn params(&self) -> &[SqlType] {
         &self.params
@@ -203,6 +212,11 @@ impl SqlSession {
             _ => sql.into(),
         };
         let mut statement = None;
+        let dict = self.core.dict();
+        let names = match &command {
+            Command::Sql(s) => NamesRead::of(s, &dict),
+            _ => NamesRead::none(&dict),
+        };
         let (kind, columns, tables) = match command {
             Command::Empty => (Kind::Empty, None, Vec::new()),
             Command::Utility(u) => {
@@ -243,8 +257,10 @@ impl SqlSession {
             param_types,
             params,
             columns,
+            views: views_of(&kind),
+            names,
             kind,
-            statistics: statistics(&self.core.dict(), &tables),
+            statistics: statistics(&dict, &tables),
             tables,
             verified: AtomicU64::new(0),
             usage: super::usage::Usage::default(),
@@ -278,6 +294,8 @@ impl SqlSession {
             param_types: statement.param_types.clone(),
             params: statement.params.clone(),
             columns,
+            views: views_of(&kind),
+            names: statement.names.clone(),
             kind,
             statistics: statistics(&self.core.dict(), &tables),
             tables,

@@ -7,6 +7,7 @@ use block::value::Datum;
 use super::SqlSession;
 use super::statement::{Portal, Run, Statement};
 use crate::api::{ColumnDesc, Completion, RowSink, Tag};
+use crate::bind::names::Qualified;
 use crate::bind::{Binder, ParamTypes, Scope, parts};
 use crate::copy;
 use crate::dict::{Relation, Table};
@@ -14,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::exec::sort::Rows;
 use crate::expr::Env;
 use crate::expr::cast::CastContext;
+use crate::parse::define::Definition;
 use crate::parse::maintenance::Analyzed;
 use crate::parse::utility::TableLock;
 use crate::parse::{CopyWhat, Utility};
@@ -146,10 +148,7 @@ impl SqlSession {
             Utility::Release(name) => self.release(name)?,
             Utility::RollbackTo(name) => self.rollback_to(name)?,
             Utility::SetTransaction { modes, session } => self.set_modes(modes, *session)?,
-            Utility::CreateSchema {
-                name,
-                if_not_exists,
-            } => self.create_schema(name, *if_not_exists)?,
+            Utility::Define(definition) => self.run_definition(definition)?,
             Utility::Set {
                 name,
                 values,
@@ -300,27 +299,30 @@ impl SqlSession {
         Ok(vec![vec![Datum::Text(value)]])
     }
 
-    /// CREATE SCHEMA: there are those that every database has.
-    fn create_schema(&mut self, name: &str, if_not_exists: bool) -> Result<Tag> {
-        self.ensure_transaction()?;
-        self.core.refuse_if_read_only("CREATE SCHEMA")?;
-        if name.starts_with("pg_") {
-            let message = format!("unacceptable schema name \"{name}\"");
-            return Err(Error::new("42939", message)
-                .detail("The prefix \"pg_\" is reserved for system schemas."));
-        }
-        if !matches!(name, "public" | "information_schema") {
-            return Err(Error::unsupported(
-                "CREATE SCHEMA of other schemas than public",
-            ));
-        }
-        let exists = format!("schema \"{name}\" already exists");
-        if !if_not_exists {
-            return Err(Error::new("42P06", exists));
-        }
-        self.core.notice("NOTICE", "42P06", exists + ", skipping");
+    fn run_definition(&mut self, definition: &Definition) -> Result<Tag> {
+        use crate::ddl::{comment, relation, schema};
+        self.begin_definition(definition.command())?;
+        let core = &mut self.core;
+        let tag = match definition {
+            Definition::CreateSchema {
+                name,
+                owner,
+                if_not_exists,
+            } => schema::create(core, name.as_deref(), owner.as_ref(), *if_not_exists),
+            Definition::AlterSchema { name, change } => schema::alter(core, name, change),
+            Definition::AlterRelation {
+                kind,
+                name,
+                if_exists,
+                change,
+            } => {
+                let command = definition.command();
+                relation::alter(core, command, *kind, name, *if_exists, change)
+            }
+            Definition::Comment { on, text } => comment::set(core, on, text.as_deref()),
+        }?;
         self.end_of_statement();
-        Ok(Tag::Plain("CREATE SCHEMA"))
+        Ok(tag)
     }
 
     fn alter_system(&mut self, name: &str, value: Option<&str>) -> Result<Tag> {
@@ -505,7 +507,8 @@ impl SqlSession {
         let lock = TableLock::ShareUpdateExclusive;
         self.core.lock_table(oid, lock, true)?;
         if let Some(table) = self.core.dict().table_by_oid(oid) {
-            let shown = format!("autovacuum: ANALYZE public.{}", table.name);
+            let name = self.core.dict().full_name(table.schema, &table.name);
+            let shown = format!("autovacuum: ANALYZE {name}");
             self.core.show_sql(&shown.into());
         }
         crate::ddl::analyze::table(&mut self.core, oid, &[], rest)
@@ -516,10 +519,14 @@ impl SqlSession {
         let mut chosen: Vec<u32> = tables.iter().map(|(t, _)| t.oid).collect();
         if named {
             for (oid, (table, _)) in chosen.iter_mut().zip(tables) {
-                let (name, lock) = (&table.name, TableLock::ShareUpdateExclusive);
-                let locked = self.core.locked_table(name, lock)?;
+                let name = Qualified {
+                    schema: Some(self.core.dict().schema_name(table.schema).to_string()),
+                    name: table.name.clone(),
+                };
+                let lock = TableLock::ShareUpdateExclusive;
+                let locked = self.core.locked_table(&name, lock)?;
                 *oid = locked
-                    .ok_or_else(|| crate::bind::names::no_relation(name))?
+                    .ok_or_else(|| crate::bind::names::no_relation(&table.name))?
                     .oid;
             }
         }
@@ -529,7 +536,7 @@ impl SqlSession {
         Ok(())
     }
 
-    fn lock_table(&mut self, tables: &[String], mode: TableLock, no_wait: bool) -> Result<Tag> {
+    fn lock_table(&mut self, tables: &[Qualified], mode: TableLock, no_wait: bool) -> Result<Tag> {
         if !self.is_in_block() {
             return Err(Error::new(
                 "25P01",
@@ -548,15 +555,16 @@ impl SqlSession {
 }
 
 /// LOCK TABLE is for tables.
-fn lockable(name: &str) -> impl Fn(&Relation) -> Result<Option<()>> {
+fn lockable(name: &Qualified) -> impl Fn(&Relation) -> Result<Option<()>> {
     move |found| {
         let kind = match found {
             Relation::Table(_) => return Ok(Some(())),
             Relation::Index(..) => "indexes",
             Relation::Sequence(_) => "sequences",
+            Relation::View(_) => return Err(Error::unsupported("LOCK TABLE of a view")),
         };
         Err(
-            Error::new("42809", format!("cannot lock relation \"{name}\""))
+            Error::new("42809", format!("cannot lock relation \"{}\"", name.name))
                 .detail(format!("This operation is not supported for {kind}.")),
         )
     }

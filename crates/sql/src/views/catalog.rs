@@ -3,11 +3,10 @@
 use block::value::Datum;
 
 use super::Source::Here;
-use super::describe::{
-    self, DATABASE, DEFAULT_COLLATION, INFORMATION_SCHEMA, OWNER, PG_CATALOG, PUBLIC,
-};
+use super::describe::{self, DATABASE, DEFAULT_COLLATION, OWNER, PG_CATALOG};
 use super::value::{NULL, array, bool, int2, int4, int8, oid, optional, quoted_array, text};
 use super::{Context, Rows, VirtualTable};
+use crate::dict::PG_AUTHID;
 use crate::error::Result;
 use crate::types::SqlType::{Bool, Float4, Int2, Int4, Int8, Name, Oid, Text};
 
@@ -22,15 +21,39 @@ pub const VIEWS: &[VirtualTable] = &[
             ("nspacl", Text),
             ("tableoid", Oid),
         ],
-        rows: Here(|_| {
-            let row = |number: u32, name: &str| {
-                vec![oid(number), text(name), oid(OWNER), NULL, oid(2615)]
+        rows: Here(|cx| {
+            let row = |(number, name, owner): (u32, String, u32)| {
+                vec![oid(number), text(name), oid(owner), NULL, oid(2615)]
             };
-            Ok(vec![
-                row(PG_CATALOG, "pg_catalog"),
-                row(PUBLIC, "public"),
-                row(INFORMATION_SCHEMA, "information_schema"),
-            ])
+            Ok(cx.dict.all_schemas().into_iter().map(row).collect())
+        }),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_description",
+        columns: &[
+            ("objoid", Oid),
+            ("classoid", Oid),
+            ("objsubid", Int4),
+            ("description", Text),
+        ],
+        rows: Here(|cx| {
+            let row = |(object, class, sub, comment): crate::dict::Described| {
+                vec![oid(object), oid(class), int4(sub), text(comment)]
+            };
+            Ok(cx.dict.descriptions().into_iter().map(row).collect())
+        }),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_shdescription",
+        columns: &[("objoid", Oid), ("classoid", Oid), ("description", Text)],
+        rows: Here(|cx| {
+            let roles = cx.dict.roles();
+            let row = |r: &std::sync::Arc<crate::dict::role::Role>| {
+                Some(vec![oid(r.oid), oid(PG_AUTHID), text(r.comment.clone()?)])
+            };
+            Ok(roles.filter_map(row).collect())
         }),
     },
     VirtualTable {
@@ -202,7 +225,7 @@ pub const VIEWS: &[VirtualTable] = &[
         rows: Here(|cx| {
             let row = |t: &std::sync::Arc<crate::dict::Table>| {
                 vec![
-                    text("public"),
+                    text(cx.dict.schema_name(t.schema)),
                     text(t.name.clone()),
                     text(cx.role_name(t.owner)),
                     NULL,
@@ -233,7 +256,16 @@ pub const VIEWS: &[VirtualTable] = &[
                     NULL,
                 ]
             };
-            Ok(super::all().map(row).collect())
+            let mut rows: Rows = super::all().map(row).collect();
+            for v in cx.dict.views() {
+                rows.push(vec![
+                    text(cx.dict.schema_name(v.schema)),
+                    text(v.name.clone()),
+                    text(cx.role_name(v.owner)),
+                    text(super::viewdef::text(&cx.dict, v)?),
+                ]);
+            }
+            Ok(rows)
         }),
     },
     VirtualTable {
@@ -250,9 +282,9 @@ pub const VIEWS: &[VirtualTable] = &[
             let mut rows = Rows::new();
             for t in cx.dict.tables() {
                 for i in &t.indexes {
-                    let def = describe::index(t, i, 0);
+                    let def = describe::index(cx.dict.schema_name(t.schema), t, i, 0);
                     rows.push(vec![
-                        text("public"),
+                        text(cx.dict.schema_name(t.schema)),
                         text(t.name.clone()),
                         text(i.name.clone()),
                         NULL,
@@ -282,7 +314,7 @@ pub const VIEWS: &[VirtualTable] = &[
         rows: Here(|cx| {
             let row = |s: &std::sync::Arc<crate::dict::Sequence>| {
                 Ok(vec![
-                    text("public"),
+                    text(cx.dict.schema_name(s.schema)),
                     text(s.name.clone()),
                     text(cx.role_name(s.role)),
                     optional(describe::type_name(s.type_oid, -1)),
@@ -357,7 +389,7 @@ fn column_stats(cx: &Context) -> Result<Rows> {
             };
             let frequencies = s.frequencies.iter().map(|f| *f as f32);
             rows.push(vec![
-                text("public"),
+                text(cx.dict.schema_name(t.schema)),
                 text(t.name.clone()),
                 text(c.name.clone()),
                 bool(false),

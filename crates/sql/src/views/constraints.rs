@@ -1,14 +1,18 @@
 //! What hangs on relations in the catalogs: indexes, constraints, sequences, and what is dropped with what.
 
 use super::Source::Here;
-use super::describe::{self, PUBLIC};
-use super::relations::PG_CLASS;
+use super::describe;
 use super::value::{NULL, array, bool, int2, int4, int8, oid, optional, text};
 use super::{Context, Rows, VirtualTable};
-use crate::dict::{Index, Sequence, Table};
+use crate::dict::depend::Address;
+use crate::dict::{Index, PG_CLASS, PG_NAMESPACE, Sequence, Table};
 use crate::error::Result;
 use crate::types::SqlType::{Bool, Int2, Int4, Int8, Name, Oid, Text};
 use block::value::Datum;
+
+/// Object ids of catalogs that dependents are rows of.
+const PG_REWRITE: u32 = 2618;
+const PG_ATTRDEF: u32 = 2604;
 
 pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
@@ -138,19 +142,19 @@ fn constraints(cx: &Context) -> Result<Rows> {
     let row = |number: u32,
                name: &str,
                kind: &str,
-               table: u32,
+               t: &Table,
                index: u32,
                columns: Datum,
                text_: Option<&str>| {
         vec![
             oid(number),
             text(name),
-            oid(PUBLIC),
+            oid(t.schema),
             text(kind),
             bool(false),
             bool(false),
             bool(true),
-            oid(table),
+            oid(t.oid),
             oid(0),
             oid(index),
             oid(0),
@@ -174,7 +178,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
                 i.constraint,
                 &i.name,
                 kind,
-                t.oid,
+                t,
                 i.oid,
                 array(i.keys.iter().map(|k| k.column + 1)),
                 None,
@@ -185,7 +189,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
                 describe::check_oid(t.oid, at),
                 &c.name,
                 "c",
-                t.oid,
+                t,
                 0,
                 NULL,
                 Some(&c.text),
@@ -211,7 +215,8 @@ fn sequences(cx: &Context) -> Result<Rows> {
     Ok(cx.dict.sequences().map(row).collect())
 }
 
-/// What drops with what: indexes with their tables, sequences with the columns that own them.
+/// What drops with what: indexes with their tables, sequences with the columns that own them, and
+/// what stops a DROP: views, defaults of sequences, what is in a schema.
 fn dependencies(cx: &Context) -> Result<Rows> {
     let row = |object: u32, table: u32, column: usize, kind: &str| {
         vec![
@@ -249,5 +254,55 @@ fn dependencies(cx: &Context) -> Result<Rows> {
             ));
         }
     }
+    rows.extend(stopping(cx));
     Ok(rows)
+}
+
+/// What a DROP .. RESTRICT is stopped by. A view depends on what it reads by its rule, whose number
+/// is the view's.
+fn stopping(cx: &Context) -> Rows {
+    let row = |(class, object): (u32, u32), (of, referred, sub): (u32, u32, i32)| {
+        vec![
+            oid(class),
+            oid(object),
+            int4(0),
+            oid(of),
+            oid(referred),
+            int4(sub),
+            text("n"),
+        ]
+    };
+    let mut rows = Rows::new();
+    for v in cx.dict.views() {
+        let mut rule = row((PG_REWRITE, v.oid), (PG_CLASS, v.oid, 0));
+        rule[6] = text("i");
+        rows.push(rule);
+        for s in &v.sources {
+            let used = s.used.iter().map(|c| i32::from(*c));
+            let used: Vec<i32> = match s.used.is_empty() {
+                true => vec![0],
+                false => used.collect(),
+            };
+            let each = used.into_iter();
+            rows.extend(each.map(|c| row((PG_REWRITE, v.oid), (PG_CLASS, s.oid, c))));
+        }
+    }
+    for s in cx.dict.sequences() {
+        for dependent in cx.dict.dependents(Address::Sequence(s.oid)) {
+            if let Address::Default(table, at) = dependent.what {
+                let number = super::relations::default_oid(table, at);
+                rows.push(row((PG_ATTRDEF, number), (PG_CLASS, s.oid, 0)));
+            }
+        }
+    }
+    for schema in cx.dict.schemas() {
+        for dependent in cx.dict.dependents(Address::Schema(schema.oid)) {
+            if let Address::Table(oid) | Address::View(oid) | Address::Sequence(oid) =
+                dependent.what
+            {
+                rows.push(row((PG_CLASS, oid), (PG_NAMESPACE, schema.oid, 0)));
+            }
+        }
+    }
+    rows
 }

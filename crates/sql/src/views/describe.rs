@@ -5,9 +5,7 @@ use crate::dict::{Check, Dict, Index, Table};
 use crate::types::SqlType;
 
 /// Object ids of what PostgreSQL gives fixed ones.
-pub const PG_CATALOG: u32 = 11;
-pub const PUBLIC: u32 = 2200;
-pub const INFORMATION_SCHEMA: u32 = 13_000;
+pub use crate::dict::path::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC};
 pub const OWNER: u32 = 10;
 pub const HEAP_AM: u32 = 2;
 pub const BTREE_AM: u32 = 403;
@@ -23,8 +21,8 @@ pub fn check_oid(table: u32, at: usize) -> u32 {
         .wrapping_add(at as u32)
 }
 
-/// The definition of an index, or with `column` (from 1) of one of its columns.
-pub fn index(table: &Table, index: &Index, column: usize) -> String {
+/// The definition of an index, or with `column` (from 1) of one of its columns. `schema`: its name.
+pub fn index(schema: &str, table: &Table, index: &Index, column: usize) -> String {
     let key = |at: usize| {
         let k = index.keys[at];
         let mut s = table
@@ -51,8 +49,9 @@ pub fn index(table: &Table, index: &Index, column: usize) -> String {
     let keys: Vec<String> = (0..index.keys.len()).map(key).collect();
     let unique = if index.unique { "UNIQUE " } else { "" };
     format!(
-        "CREATE {unique}INDEX {} ON public.{} USING btree ({})",
+        "CREATE {unique}INDEX {} ON {}.{} USING btree ({})",
         quote(&index.name),
+        quote(schema),
         quote(&table.name),
         keys.join(", ")
     )

@@ -44,19 +44,6 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
     ),
     pg(
-        "pg_description",
-        &[
-            ("objoid", Oid),
-            ("classoid", Oid),
-            ("objsubid", Int4),
-            ("description", Text),
-        ],
-    ),
-    pg(
-        "pg_shdescription",
-        &[("objoid", Oid), ("classoid", Oid), ("description", Text)],
-    ),
-    pg(
         "pg_policy",
         &[
             ("oid", Oid),
@@ -389,16 +376,6 @@ pub const VIEWS: &[VirtualTable] = &[
             ("version", Text),
             ("cipher", Text),
             ("bits", Int8),
-        ],
-    ),
-    nothing(
-        "information_schema",
-        "views",
-        &[
-            ("table_catalog", Name),
-            ("table_schema", Name),
-            ("table_name", Name),
-            ("view_definition", Text),
         ],
     ),
     nothing(

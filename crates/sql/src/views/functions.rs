@@ -5,12 +5,13 @@ use block::value::Datum;
 use charset::Encoding;
 
 use super::Context;
-use super::describe::{self, PG_CATALOG, PUBLIC};
+use super::describe::{self, PG_CATALOG};
 use super::relations::view_oid;
-use super::value::text;
+use super::value::{quoted_array, text};
 use crate::bind::names::quote;
-use crate::dict::Relation;
+use crate::dict::{PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, Relation};
 use crate::error::{Error, Result};
+use crate::session::relation_name as relation_name_of;
 use crate::types::SqlType::{self, Bool, Int4, Int8, Oid, Text};
 
 pub struct Function {
@@ -56,8 +57,13 @@ pub const ALL: &[Function] = &[
     strict("pg_get_userbyid", (1, 1), Text, |cx, a| {
         Ok(text(cx.role_name(oid(&a[0]))))
     }),
-    strict("pg_table_is_visible", (1, 1), Bool, |_, _| {
-        Ok(Datum::Bool(true))
+    strict("pg_table_is_visible", (1, 1), Bool, |cx, a| {
+        let number = oid(&a[0]);
+        Ok(match relation_of(cx, number) {
+            Some((schema, name)) => Datum::Bool(cx.dict.is_visible(schema, &name)),
+            None if super::all().any(|v| view_oid(v.name) == Some(number)) => Datum::Bool(true),
+            None => Datum::Null,
+        })
     }),
     strict("pg_type_is_visible", (1, 1), Bool, |_, _| {
         Ok(Datum::Bool(true))
@@ -74,9 +80,12 @@ pub const ALL: &[Function] = &[
         Ok(describe::constraint(&cx.dict, oid(&a[0])).map_or(Datum::Null, Datum::Text))
     }),
     strict("pg_get_viewdef", (1, 2), Text, |cx, a| {
-        // No relation is a view with a definition, but one that is not there is told.
-        relation_argument(cx, &a[0])?;
-        Ok(Datum::Null)
+        let number = relation_argument(cx, &a[0])?;
+        let view = cx.dict.view_by_oid(number);
+        let text = view
+            .map(|v| super::viewdef::text(&cx.dict, v))
+            .transpose()?;
+        Ok(text.map_or(Datum::Null, Datum::Text))
     }),
     strict("pg_get_triggerdef", (1, 2), Text, |_, _| Ok(Datum::Null)),
     strict("pg_get_ruledef", (1, 2), Text, |_, _| Ok(Datum::Null)),
@@ -102,9 +111,30 @@ pub const ALL: &[Function] = &[
         Ok(Datum::Int8(oid(&a[0]).into()))
     }),
     lax(FORMAT_TYPE, (2, 2), Text, format_type),
-    lax("obj_description", (1, 2), Text, |_, _| Ok(Datum::Null)),
-    lax("shobj_description", (2, 2), Text, |_, _| Ok(Datum::Null)),
-    lax("col_description", (2, 2), Text, |_, _| Ok(Datum::Null)),
+    strict("obj_description", (1, 2), Text, |cx, a| {
+        let catalog = match a.get(1).map(string) {
+            None => None,
+            Some("pg_class") => Some(PG_CLASS),
+            Some("pg_constraint") => Some(PG_CONSTRAINT),
+            Some("pg_namespace") => Some(PG_NAMESPACE),
+            // Nothing of the other kinds has a comment.
+            Some(_) => return Ok(Datum::Null),
+        };
+        let found = cx.dict.description(oid(&a[0]), catalog, 0);
+        Ok(found.map_or(Datum::Null, Datum::Text))
+    }),
+    strict("shobj_description", (2, 2), Text, |cx, a| {
+        let found = match string(&a[1]) {
+            "pg_authid" => cx.dict.role_description(oid(&a[0])),
+            _ => None,
+        };
+        Ok(found.map_or(Datum::Null, Datum::Text))
+    }),
+    strict("col_description", (2, 2), Text, |cx, a| {
+        let column = i32::try_from(integer(&a[1])).unwrap_or(0);
+        let found = (column > 0).then(|| cx.dict.description(oid(&a[0]), Some(PG_CLASS), column));
+        Ok(found.flatten().map_or(Datum::Null, Datum::Text))
+    }),
     strict("pg_tablespace_location", (1, 1), Text, |_, _| Ok(text(""))),
     strict("pg_relation_size", (1, 2), Int8, relation_size),
     strict("pg_table_size", (1, 1), Int8, relation_size),
@@ -139,12 +169,15 @@ pub const ALL: &[Function] = &[
         let all = elements(&a[1]).unwrap_or_default();
         Ok(Datum::Bool(all.iter().any(|e| e == string(&a[0]))))
     }),
-    strict("current_schemas", (1, 1), Text, |_, a| {
-        Ok(text(if a[0] == Datum::Bool(true) {
-            "{pg_catalog,public}"
-        } else {
-            "{public}"
-        }))
+    strict("current_schemas", (1, 1), Text, |cx, a| {
+        let path = cx.dict.path();
+        let implicit = a[0] == Datum::Bool(true) && !path.contains(&PG_CATALOG);
+        let all = implicit
+            .then_some(&PG_CATALOG)
+            .into_iter()
+            .chain(path.iter());
+        let names: Vec<String> = all.map(|s| cx.dict.schema_name(*s).to_string()).collect();
+        Ok(quoted_array(&names))
     }),
     lax("pg_my_temp_schema", (0, 0), Oid, |_, _| Ok(Datum::Int8(0))),
     strict("pg_is_other_temp_schema", (1, 1), Bool, |_, _| {
@@ -176,7 +209,8 @@ pub const ALL: &[Function] = &[
     }),
     strict("pg_has_role", (2, 3), Bool, |_, _| Ok(Datum::Bool(true))),
     strict("to_regclass", (1, 1), Text, |cx, a| {
-        Ok(find_relation(cx, string(&a[0])).map_or(Datum::Null, |o| text(relation_name(cx, o))))
+        let found = find_relation(cx, string(&a[0]))?;
+        Ok(found.map_or(Datum::Null, |o| text(relation_name(cx, o))))
     }),
     strict("to_regtype", (1, 1), Text, |_, a| {
         Ok(find_type(string(&a[0]))
@@ -194,8 +228,12 @@ pub const ALL: &[Function] = &[
     }),
     strict(REGCLASS_OID, (1, 1), Oid, regclass_oid),
     strict(REGTYPE_OID, (1, 1), Oid, regtype_oid),
-    strict(REGNAMESPACE_NAME, (1, 1), Text, |_, a| {
-        Ok(text(namespace_name(oid(&a[0]))))
+    strict(REGNAMESPACE_NAME, (1, 1), Text, |cx, a| {
+        let number = oid(&a[0]);
+        Ok(text(match cx.dict.schema_name(number) {
+            "" => number.to_string(),
+            name => quote(name),
+        }))
     }),
     strict(REGNAMESPACE_OID, (1, 1), Oid, regnamespace_oid),
 ];
@@ -242,17 +280,20 @@ fn index_def(cx: &Context, a: &[Datum]) -> Result<Datum> {
     let (number, column) = (oid(&a[0]), a.get(1).map_or(0, integer));
     let found = cx.dict.tables().find_map(|t| {
         let i = t.indexes.iter().find(|i| i.oid == number)?;
-        Some(describe::index(t, i, usize::try_from(column).unwrap_or(0)))
+        let schema = cx.dict.schema_name(t.schema);
+        let column = usize::try_from(column).unwrap_or(0);
+        Some(describe::index(schema, t, i, column))
     });
     Ok(found.map_or(Datum::Null, Datum::Text))
 }
 
 fn serial_sequence(cx: &Context, a: &[Datum]) -> Result<Datum> {
-    let name = unqualified(string(&a[0]));
+    let name = relation_name_of(string(&a[0]))?;
     let table = cx
         .dict
         .table(&name)
         .ok_or_else(|| crate::bind::names::no_relation(&name))?;
+    let name = &table.name;
     let column = string(&a[1]);
     let at = table.column(column).ok_or_else(|| {
         Error::new(
@@ -263,7 +304,7 @@ fn serial_sequence(cx: &Context, a: &[Datum]) -> Result<Datum> {
     let sequence = table.columns[at]
         .sequence
         .and_then(|s| cx.dict.sequence_by_oid(s));
-    Ok(sequence.map_or(Datum::Null, |s| text(format!("public.{}", quote(&s.name)))))
+    Ok(sequence.map_or(Datum::Null, |s| text(cx.dict.full_name(s.schema, &s.name))))
 }
 
 fn format_type(_: &Context, a: &[Datum]) -> Result<Datum> {
@@ -296,7 +337,7 @@ fn total_size(cx: &Context, a: &[Datum]) -> Result<Datum> {
 fn relation_argument(cx: &Context, d: &Datum) -> Result<u32> {
     match d {
         Datum::Text(s) if s.parse::<u32>().is_err() => {
-            find_relation(cx, s).ok_or_else(|| crate::bind::names::no_relation(s))
+            find_relation(cx, s)?.ok_or_else(|| no_relation(s))
         }
         other => Ok(oid(other)),
     }
@@ -409,49 +450,64 @@ fn unqualified(name: &str) -> String {
     }
 }
 
-pub fn find_relation(cx: &Context, name: &str) -> Option<u32> {
-    let name = unqualified(name);
-    match cx.dict.relation(&name) {
+/// The relation of a name, as it may be written in SQL.
+pub fn find_relation(cx: &Context, name: &str) -> Result<Option<u32>> {
+    let name = relation_name_of(name)?;
+    Ok(match cx.dict.relation(&name) {
         Some(Relation::Table(t)) => Some(t.oid),
         Some(Relation::Sequence(s)) => Some(s.oid),
         Some(Relation::Index(t, at)) => Some(t.indexes[at].oid),
-        None => view_oid(&name),
+        Some(Relation::View(v)) => Some(v.oid),
+        None => super::find(name.schema.as_deref(), &name.name).and_then(|v| view_oid(v.name)),
+    })
+}
+
+fn no_relation(name: &str) -> Error {
+    match relation_name_of(name) {
+        Ok(name) => crate::bind::names::no_relation(&name),
+        Err(e) => e,
     }
+}
+
+/// Schema and name of a relation that users made.
+fn relation_of(cx: &Context, number: u32) -> Option<(u32, String)> {
+    let dict = &cx.dict;
+    if let Some(t) = dict.table_by_oid(number) {
+        return Some((t.schema, t.name.clone()));
+    }
+    if let Some(s) = dict.sequence_by_oid(number) {
+        return Some((s.schema, s.name.clone()));
+    }
+    if let Some(v) = dict.view_by_oid(number) {
+        return Some((v.schema, v.name.clone()));
+    }
+    dict.tables().find_map(|t| {
+        let index = t.indexes.iter().find(|i| i.oid == number)?;
+        Some((t.schema, index.name.clone()))
+    })
 }
 
 fn relation_name(cx: &Context, number: u32) -> String {
     if number == 0 {
         return "-".to_string();
     }
-    if let Some(t) = cx.dict.table_by_oid(number) {
-        return quote(&t.name);
+    if let Some((schema, name)) = relation_of(cx, number) {
+        return cx.dict.shown(schema, &name);
     }
-    if let Some(s) = cx.dict.sequence_by_oid(number) {
-        return quote(&s.name);
-    }
-    let index = cx
-        .dict
-        .tables()
-        .flat_map(|t| &t.indexes)
-        .find(|i| i.oid == number);
-    let view = || {
-        super::all()
-            .find(|v| view_oid(v.name) == Some(number))
-            .map(|v| v.name.to_string())
-    };
-    index
-        .map(|i| quote(&i.name))
-        .or_else(view)
-        .unwrap_or_else(|| number.to_string())
+    let view = super::all().find(|v| view_oid(v.name) == Some(number));
+    view.map_or(number.to_string(), |v| match v.schema {
+        "pg_catalog" => v.name.to_string(),
+        schema => format!("{schema}.{}", v.name),
+    })
 }
 
 fn regclass_oid(cx: &Context, a: &[Datum]) -> Result<Datum> {
     match &a[0] {
         Datum::Text(s) => match s.parse::<u32>() {
             Ok(number) => Ok(Datum::Int8(number.into())),
-            Err(_) => find_relation(cx, s)
+            Err(_) => find_relation(cx, s)?
                 .map(|n| Datum::Int8(n.into()))
-                .ok_or_else(|| crate::bind::names::no_relation(s)),
+                .ok_or_else(|| no_relation(s)),
         },
         other => Ok(Datum::Int8(integer(other))),
     }
@@ -490,22 +546,9 @@ fn regtype_oid(_: &Context, a: &[Datum]) -> Result<Datum> {
     }
 }
 
-fn namespace_name(number: u32) -> &'static str {
-    match number {
-        PG_CATALOG => "pg_catalog",
-        PUBLIC => "public",
-        _ => "information_schema",
-    }
-}
-
-fn regnamespace_oid(_: &Context, a: &[Datum]) -> Result<Datum> {
-    match string(&a[0]) {
-        name @ ("pg_catalog" | "public" | "information_schema") => {
-            Ok(Datum::Int8(super::relations::namespace_of(name).into()))
-        }
-        other => Err(Error::new(
-            "3F000",
-            format!("schema \"{other}\" does not exist"),
-        )),
-    }
+fn regnamespace_oid(cx: &Context, a: &[Datum]) -> Result<Datum> {
+    let name = unqualified(string(&a[0]));
+    let found = cx.dict.schema(&name).or_else(|| name.parse().ok());
+    let found = found.ok_or_else(|| crate::bind::names::no_schema(&name))?;
+    Ok(Datum::Int8(found.into()))
 }

@@ -28,6 +28,7 @@ mod roles;
 mod schema;
 mod services;
 mod types;
+mod viewdef;
 
 pub use keywords::needs_quotes;
 
@@ -100,7 +101,6 @@ impl std::fmt::Debug for VirtualTable {
 pub struct Context {
     pub database: Arc<Database>,
     pub dict: Arc<Dict>,
-    pub user: String,
     /// By whose rights the statement runs.
     pub authority: Authority,
     pub database_name: String,
@@ -117,7 +117,6 @@ impl Context {
         Context {
             database: core.database.clone(),
             dict: core.dict(),
-            user: core.user.clone(),
             authority: core.authority(),
             database_name: core.database_name.clone(),
             settings: core.seen_settings().collect(),
@@ -132,7 +131,6 @@ impl Context {
         Context {
             database: database.clone(),
             dict: database.dict(),
-            user: String::new(),
             authority,
             database_name: String::new(),
             settings: Settings::new(database.params())

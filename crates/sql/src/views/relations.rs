@@ -6,8 +6,8 @@ use super::Source::Here;
 use super::describe::{self, BTREE_AM, DEFAULT_COLLATION, HEAP_AM, OWNER, PG_CATALOG, PUBLIC};
 use super::value::{NULL, array, bool, int2, int4, oid, text};
 use super::{Context, Rows, VirtualTable};
-use crate::bind::names::quote;
-use crate::dict::{Identity, Table};
+use crate::ddl::sequence::shown_default;
+use crate::dict::{Identity, PG_CLASS, Table};
 use crate::error::Result;
 use crate::types::SqlType::{Bool, Float4, Int2, Int4, Name, Oid, Text};
 
@@ -96,9 +96,6 @@ pub const VIEWS: &[VirtualTable] = &[
     },
 ];
 
-/// Object id of pg_class itself, in `classid` columns.
-pub const PG_CLASS: u32 = 1259;
-
 /// Virtual tables have object ids by their place, below those of users' objects.
 pub fn view_oid(name: &str) -> Option<u32> {
     if name == "pg_class" {
@@ -174,6 +171,7 @@ fn classes(cx: &Context) -> Result<Rows> {
                 oid: i.oid,
                 name: &i.name,
                 owner: t.owner,
+                namespace: t.schema,
                 am: BTREE_AM,
                 kind: "i",
                 columns: i.keys.len(),
@@ -188,6 +186,7 @@ fn classes(cx: &Context) -> Result<Rows> {
                 oid: s.oid,
                 name: &s.name,
                 owner: s.role,
+                namespace: s.schema,
                 kind: "S",
                 columns: 3,
                 tuples: 1.0,
@@ -196,6 +195,18 @@ fn classes(cx: &Context) -> Result<Rows> {
             }
             .row(),
         );
+    }
+    for v in cx.dict.views() {
+        let class = Class {
+            oid: v.oid,
+            name: &v.name,
+            owner: v.owner,
+            namespace: v.schema,
+            kind: "v",
+            columns: v.columns.len(),
+            ..plain()
+        };
+        rows.push(class.row());
     }
     for v in super::all() {
         let class = Class {
@@ -238,6 +249,7 @@ fn table_class<'a>(cx: &Context, t: &'a Table) -> Class<'a> {
         oid: t.oid,
         name: &t.name,
         owner: t.owner,
+        namespace: t.schema,
         am: HEAP_AM,
         columns: t.columns.len(),
         checks: t.checks.len(),
@@ -355,6 +367,21 @@ fn attributes(cx: &Context) -> Result<Rows> {
             }
         }
     }
+    for v in cx.dict.views() {
+        for (at, c) in v.columns.iter().enumerate() {
+            rows.push(attribute(
+                v.oid,
+                &c.name,
+                c.ty(),
+                c.typmod,
+                at,
+                false,
+                false,
+                "",
+                false,
+            ));
+        }
+    }
     for v in super::all() {
         for (at, (name, ty)) in v.columns.iter().enumerate() {
             rows.push(attribute(
@@ -399,6 +426,11 @@ fn attribute(
     .row()
 }
 
+/// A default has a number by its table and column.
+pub fn default_oid(table: u32, at: usize) -> u32 {
+    table.wrapping_mul(64).wrapping_add(at as u32)
+}
+
 fn defaults(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
     for t in cx.dict.tables() {
@@ -408,10 +440,18 @@ fn defaults(cx: &Context) -> Result<Rows> {
             let by_sequence = c.default.as_ref().is_none_or(|d| d.starts_with("nextval("));
             let expr = drawn
                 .filter(|_| by_sequence)
-                .map(|s| format!("nextval('{}'::regclass)", quote(&s.name)))
-                .or_else(|| c.default.clone());
+                .map(|s| format!("nextval('{}'::regclass)", cx.dict.shown(s.schema, &s.name)))
+                .map_or_else(
+                    || {
+                        c.default
+                            .as_deref()
+                            .map(|d| shown_default(&cx.dict, d))
+                            .transpose()
+                    },
+                    |own| Ok(Some(own)),
+                )?;
             if let Some(expr) = expr {
-                let number = t.oid.wrapping_mul(64).wrapping_add(at as u32);
+                let number = default_oid(t.oid, at);
                 rows.push(vec![oid(number), oid(t.oid), int2(at + 1), text(expr)]);
             }
         }

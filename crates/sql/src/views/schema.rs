@@ -18,18 +18,14 @@ pub const VIEWS: &[VirtualTable] = &[
             ("schema_owner", Name),
         ],
         rows: Here(|cx| {
-            let row = |name: &str| {
+            let row = |(_, name, owner): (u32, String, u32)| {
                 vec![
                     text(cx.database_name.clone()),
                     text(name),
-                    text(cx.user.clone()),
+                    text(cx.role_name(owner)),
                 ]
             };
-            Ok(vec![
-                row("pg_catalog"),
-                row("public"),
-                row("information_schema"),
-            ])
+            Ok(cx.dict.all_schemas().into_iter().map(row).collect())
         }),
     },
     VirtualTable {
@@ -43,6 +39,23 @@ pub const VIEWS: &[VirtualTable] = &[
             ("is_insertable_into", Text),
         ],
         rows: Here(tables),
+    },
+    VirtualTable {
+        schema: "information_schema",
+        name: "views",
+        columns: &[
+            ("table_catalog", Name),
+            ("table_schema", Name),
+            ("table_name", Name),
+            ("view_definition", Text),
+            ("check_option", Text),
+            ("is_updatable", Text),
+            ("is_insertable_into", Text),
+            ("is_trigger_updatable", Text),
+            ("is_trigger_deletable", Text),
+            ("is_trigger_insertable_into", Text),
+        ],
+        rows: Here(views),
     },
     VirtualTable {
         schema: "information_schema",
@@ -118,7 +131,7 @@ pub const VIEWS: &[VirtualTable] = &[
             let row = |s: &std::sync::Arc<crate::dict::Sequence>| {
                 vec![
                     text(cx.database_name.clone()),
-                    text("public"),
+                    text(cx.dict.schema_name(s.schema)),
                     text(s.name.clone()),
                     optional(super::describe::type_name(s.type_oid, -1)),
                     text(s.start.to_string()),
@@ -146,10 +159,38 @@ fn tables(cx: &Context) -> Result<Rows> {
     let users = cx
         .dict
         .tables()
-        .map(|t| row("public", &t.name, "BASE TABLE", "YES"));
+        .map(|t| row(cx.dict.schema_name(t.schema), &t.name, "BASE TABLE", "YES"));
+    let made = cx.dict.views();
+    let made = made.map(|v| row(cx.dict.schema_name(v.schema), &v.name, "VIEW", "NO"));
     Ok(users
+        .chain(made)
         .chain(super::all().map(|v| row(v.schema, v.name, "VIEW", "NO")))
         .collect())
+}
+
+fn views(cx: &Context) -> Result<Rows> {
+    let row = |schema: &str, name: &str, definition| {
+        let mut row = vec![
+            text(cx.database_name.clone()),
+            text(schema),
+            text(name),
+            definition,
+            text("NONE"),
+        ];
+        row.extend(std::iter::repeat_n(text("NO"), 5));
+        row
+    };
+    let mut rows = Rows::new();
+    for v in cx.dict.views() {
+        let definition = super::viewdef::text(&cx.dict, v)?;
+        rows.push(row(
+            cx.dict.schema_name(v.schema),
+            &v.name,
+            text(definition),
+        ));
+    }
+    rows.extend(super::all().map(|v| row(v.schema, v.name, NULL)));
+    Ok(rows)
 }
 
 fn columns(cx: &Context) -> Result<Rows> {
@@ -171,10 +212,9 @@ fn columns(cx: &Context) -> Result<Rows> {
                 .sequence
                 .filter(|_| c.identity.is_none())
                 .and_then(|s| cx.dict.sequence_by_oid(s));
-            let default = c
-                .default
-                .clone()
-                .or_else(|| drawn.map(|s| format!("nextval('{}'::regclass)", s.name)));
+            let default = c.default.clone().or_else(|| {
+                drawn.map(|s| format!("nextval('{}'::regclass)", cx.dict.shown(s.schema, &s.name)))
+            });
             let length = if c.ty().is_string() && c.typmod >= 4 {
                 int4(c.typmod - 4)
             } else {
@@ -189,7 +229,7 @@ fn columns(cx: &Context) -> Result<Rows> {
             });
             rows.push(vec![
                 text(cx.database_name.clone()),
-                text("public"),
+                text(cx.dict.schema_name(t.schema)),
                 text(t.name.clone()),
                 text(c.name.clone()),
                 int4(position + 1),
@@ -205,6 +245,34 @@ fn columns(cx: &Context) -> Result<Rows> {
                 optional(generation),
                 text("NEVER"),
                 text("YES"),
+            ]);
+        }
+    }
+    for v in cx.dict.views() {
+        for (position, c) in v.columns.iter().enumerate() {
+            let (precision, scale) = number(c.ty(), c.typmod);
+            let length = match c.ty().is_string() && c.typmod >= 4 {
+                true => int4(c.typmod - 4),
+                false => NULL,
+            };
+            rows.push(vec![
+                text(cx.database_name.clone()),
+                text(cx.dict.schema_name(v.schema)),
+                text(v.name.clone()),
+                text(c.name.clone()),
+                int4(position + 1),
+                NULL,
+                text("YES"),
+                text(c.ty().name()),
+                length,
+                precision,
+                scale,
+                text("pg_catalog"),
+                text(c.ty().internal_name()),
+                text("NO"),
+                NULL,
+                text("NEVER"),
+                text("NO"),
             ]);
         }
     }
@@ -237,7 +305,8 @@ fn columns(cx: &Context) -> Result<Rows> {
 
 fn constraints(cx: &Context) -> Result<Rows> {
     let row = |t: &Table, name: &str, kind: &str| {
-        let (catalog, schema) = (text(cx.database_name.clone()), text("public"));
+        let schema = text(cx.dict.schema_name(t.schema));
+        let catalog = text(cx.database_name.clone());
         vec![
             catalog.clone(),
             schema.clone(),
@@ -272,7 +341,8 @@ fn keys(cx: &Context) -> Result<Rows> {
                 let Some(c) = t.columns.get(k.column) else {
                     continue;
                 };
-                let (catalog, schema) = (text(cx.database_name.clone()), text("public"));
+                let schema = text(cx.dict.schema_name(t.schema));
+                let catalog = text(cx.database_name.clone());
                 rows.push(vec![
                     catalog.clone(),
                     schema.clone(),

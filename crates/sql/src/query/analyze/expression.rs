@@ -82,12 +82,18 @@ impl<'c> Clause<'c> {
     fn column(&self, table: Option<&str>, name: &str) -> Result<Option<Typed>> {
         let (column, depth) = self.scope.resolve(table, name)?;
         self.analyzer.note_level(depth);
+        self.analyzer.note_used(column.origin);
         Ok(Some(column.value))
     }
 
     fn identifier(&self, i: &ast::Ident) -> Result<Option<Typed>> {
         let name = names::ident(i);
-        match self.column(None, &name) {
+        let found = self.column(None, &name);
+        if found.is_ok() {
+            let (column, _) = self.scope.resolve(None, &name)?;
+            self.analyzer.note_bare(i, &column);
+        }
+        match found {
             Err(e) if e.sqlstate() == "42703" => {
                 // The binder knows the functions that are called without parentheses.
                 let function = i.quote_style.is_none()
@@ -130,17 +136,11 @@ impl<'c> Clause<'c> {
     }
 
     fn path(&self, path: &[ast::Ident]) -> Result<Option<Typed>> {
+        self.analyzer.note_schema(path);
         let path: Vec<String> = path.iter().map(names::ident).collect();
         let (table, name) = match path.as_slice() {
             [table, name] => (table, name),
-            [schema, table, name]
-                if matches!(
-                    schema.as_str(),
-                    "public" | "pg_catalog" | "information_schema"
-                ) =>
-            {
-                (table, name)
-            }
+            [schema, table, name] if self.analyzer.dict.schema(schema).is_some() => (table, name),
             _ => return Err(Error::unsupported(format!("name {}", path.join(".")))),
         };
         match self.column(Some(table), name) {

@@ -1,6 +1,7 @@
 //! FROM: relations, joins, and the names they bring.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableAlias, TableFactor, TableWithJoins};
 
@@ -9,8 +10,11 @@ use super::expression::Clause;
 use super::joins::{check_full, common, kind_of, name_join, one_of, registers_of};
 use super::scope::{Column, Names, Scope};
 use super::tree::{From, JoinKind, Relation, RelationKind};
+use super::view::Noted;
 use super::with::Known;
 use crate::bind::{Typed, chosen_type, names};
+use crate::dict::view::SOURCES;
+use crate::dict::{self, Table};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::{CmpOp, Expr};
@@ -120,6 +124,10 @@ impl Analyzer<'_> {
         let mut both = Names::default();
         let mut on = Vec::new();
         for name in columns {
+            let both_sides = left_names.columns.iter().chain(&right_names.columns);
+            for c in both_sides.filter(|c| !c.merged && c.name == *name) {
+                self.note_used(c.origin);
+            }
             let (l, r) = (
                 one_of(&left_names, name, "left")?,
                 one_of(&right_names, name, "right")?,
@@ -218,7 +226,7 @@ impl Analyzer<'_> {
                 sample: None,
                 index_hints,
             } if with_hints.is_empty() && partitions.is_empty() && index_hints.is_empty() => {
-                self.table(name, alias.as_ref(), scope, known)
+                self.table(name, alias.as_ref(), scope, known, nullable)
             }
             TableFactor::Table {
                 name,
@@ -289,6 +297,7 @@ impl Analyzer<'_> {
         alias: Option<&TableAlias>,
         scope: &Scope<'_>,
         known: &Known<'_>,
+        nullable: bool,
     ) -> Result<Item> {
         let q = names::Qualified::new(name)?;
         if q.schema.is_none()
@@ -298,67 +307,120 @@ impl Analyzer<'_> {
         }
         // As the target of a write, a table has its row ids as one more column.
         let with_id = q.schema.as_deref() == Some(supply::TARGET_SCHEMA);
-        let own = q.in_public() || with_id;
-        if let Some(table) = own.then(|| self.dict.table(&q.name)).flatten() {
-            let table = table.clone();
-            self.note_table(&table, TableLock::AccessShare);
-            let registers = scope.file.registers(table.columns.len());
-            let row_id = scope.file.register();
-            let mut found = Names {
-                tables: vec![q.name.clone()],
-                rows: vec![(q.name.clone(), Expr::Column(row_id))],
-                ..Names::default()
+        if with_id {
+            let table = q
+                .name
+                .parse()
+                .ok()
+                .and_then(|oid| self.dict.table_by_oid(oid));
+            let table = table.ok_or_else(|| Error::internal("the target of a write is gone"))?;
+            return self.stored_table(table, true, None, alias, scope);
+        }
+        if q.schema.as_deref() == Some(SOURCES) {
+            let source = self.source(&q.name)?;
+            let columns = Some(source.columns.as_slice());
+            return match self.dict.view_by_oid(source.oid) {
+                Some(view) => self.stored_view(view, columns, alias, scope, nullable),
+                None => {
+                    let table = self.dict.table_by_oid(source.oid);
+                    let table = table.ok_or_else(|| {
+                        Error::internal(format!("relation {} of a view is gone", source.oid))
+                    })?;
+                    self.stored_table(table, false, columns, alias, scope)
+                }
             };
-            for (at, c) in table.live_columns() {
-                found.columns.push(Column {
-                    table: q.name.clone(),
-                    name: c.name.clone(),
-                    value: Typed {
-                        expr: Expr::Column(registers[at]),
-                        ty: c.ty(),
-                        typmod: c.typmod,
-                    },
-                    origin: (table.oid, at as i16 + 1),
-                    merged: false,
-                });
+        }
+        match self.dict.relation(&q) {
+            Some(dict::Relation::Table(table)) => {
+                let columns = table.live_columns();
+                let columns = columns.map(|(at, c)| (at as i16 + 1, c.name.clone()));
+                let noted = Noted::Stored(table.oid, columns.collect());
+                self.note_relation(name, alias, noted)?;
+                return self.stored_table(&table, false, None, alias, scope);
             }
-            if with_id {
-                found.columns.push(Column {
-                    table: q.name.clone(),
-                    name: supply::ROW_ID.to_string(),
-                    value: Typed::new(Expr::Column(row_id), SqlType::Int8),
-                    origin: (0, 0),
-                    merged: false,
-                });
+            Some(dict::Relation::View(view)) => {
+                let columns = view.columns.iter().enumerate();
+                let columns = columns.map(|(at, c)| (at as i16 + 1, c.name.clone()));
+                let noted = Noted::Stored(view.oid, columns.collect());
+                self.note_relation(name, alias, noted)?;
+                return self.stored_view(&view, None, alias, scope, nullable);
             }
-            if let Some(key) = table.primary_key() {
-                let key = key.keys.iter().map(|k| registers[k.column]).collect();
-                found.keys.push((key, registers.clone()));
-            }
-            if let Some(alias) = alias {
-                rename(&mut found, alias)?;
-            }
-            let relation = Relation {
-                alias: found.tables[0].clone(),
-                registers: registers.iter().copied().chain([row_id]).collect(),
-                kind: RelationKind::Table {
-                    table,
-                    columns: registers,
-                    row_id: Some(row_id),
-                },
-            };
-            return Ok((From::Relation(relation), found));
+            _ => {}
         }
         match views::find(q.schema.as_deref(), &q.name) {
-            Some(view) => self.view(view, &q.name, alias, scope),
-            None => {
-                let shown = match q.schema {
-                    Some(schema) => format!("{schema}.{}", q.name),
-                    None => q.name,
-                };
-                Err(names::no_relation(&shown).at_name(name))
+            Some(view) => {
+                let noted = Noted::System(view.schema, view.name);
+                self.note_relation(name, alias, noted)?;
+                self.view(view, &q.name, alias, scope)
             }
+            None => Err(names::no_relation(&q).at_name(name)),
         }
+    }
+
+    /// A table; `columns`, if given, are those that are seen of it, by number, and their names.
+    fn stored_table(
+        &self,
+        table: &Arc<Table>,
+        with_id: bool,
+        columns: Option<&[(i16, String)]>,
+        alias: Option<&TableAlias>,
+        scope: &Scope<'_>,
+    ) -> Result<Item> {
+        self.note_table(table, TableLock::AccessShare);
+        let registers = scope.file.registers(table.columns.len());
+        let row_id = scope.file.register();
+        let name = &table.name;
+        let mut found = Names {
+            tables: vec![name.clone()],
+            rows: vec![(name.clone(), Expr::Column(row_id))],
+            ..Names::default()
+        };
+        for (at, c) in table.live_columns() {
+            let number = at as i16 + 1;
+            let shown = match columns.map(|all| all.iter().find(|(n, _)| *n == number)) {
+                None => &c.name,
+                Some(Some((_, name))) => name,
+                // It has come since.
+                Some(None) => continue,
+            };
+            found.columns.push(Column {
+                table: name.clone(),
+                name: shown.clone(),
+                value: Typed {
+                    expr: Expr::Column(registers[at]),
+                    ty: c.ty(),
+                    typmod: c.typmod,
+                },
+                origin: (table.oid, number),
+                merged: false,
+            });
+        }
+        if with_id {
+            found.columns.push(Column {
+                table: name.clone(),
+                name: supply::ROW_ID.to_string(),
+                value: Typed::new(Expr::Column(row_id), SqlType::Int8),
+                origin: (0, 0),
+                merged: false,
+            });
+        }
+        if let Some(key) = table.primary_key() {
+            let key = key.keys.iter().map(|k| registers[k.column]).collect();
+            found.keys.push((key, registers.clone()));
+        }
+        if let Some(alias) = alias {
+            rename(&mut found, alias)?;
+        }
+        let relation = Relation {
+            alias: found.tables[0].clone(),
+            registers: registers.iter().copied().chain([row_id]).collect(),
+            kind: RelationKind::Table {
+                table: table.clone(),
+                columns: registers,
+                row_id: Some(row_id),
+            },
+        };
+        Ok((From::Relation(relation), found))
     }
 
     pub(super) fn view(

@@ -19,10 +19,11 @@ mod select;
 mod set;
 mod subquery;
 pub mod tree;
+pub mod view;
 mod window;
 mod with;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ use sqlparser::ast;
 
 use super::plan::Plan;
 use crate::bind::ParamTypes;
-use crate::dict::{Dict, Table};
+use crate::dict::{Dict, Table, View};
 use crate::error::Result;
 use crate::parse::utility::TableLock;
 use crate::session::Core;
@@ -58,14 +59,7 @@ pub fn plan(
     items: &[WithItem],
 ) -> Result<Plan> {
     let dict = core.dict();
-    let analyzer = Analyzer {
-        dict: &dict,
-        params,
-        subqueries: RefCell::default(),
-        shared: RefCell::default(),
-        tables: RefCell::default(),
-        calls: RefCell::default(),
-    };
+    let analyzer = Analyzer::new(&dict, params);
     let file = File::new(None);
     let outermost = Scope::new(None, &file);
     let mut level = analyzer.query(q, &outermost, &with::Known::of_statement(items))?;
@@ -85,8 +79,29 @@ pub struct Analyzer<'a> {
     pub subqueries: RefCell<Vec<Option<tree::Subquery>>>,
     pub shared: RefCell<Vec<Option<tree::Shared>>>,
     pub tables: RefCell<Vec<(Arc<Table>, TableLock)>>,
+    pub views: RefCell<Vec<Arc<View>>>,
+    /// For CREATE VIEW: what the query names.
+    notes: RefCell<Option<view::Notes>>,
+    /// How many views are around what is being analysed.
+    nested: Cell<usize>,
     /// Calls of aggregates whose arguments are being bound, to see which level they are of.
     calls: RefCell<Vec<home::Call>>,
+}
+
+impl<'a> Analyzer<'a> {
+    fn new(dict: &'a Dict, params: &'a ParamTypes) -> Analyzer<'a> {
+        Analyzer {
+            dict,
+            params,
+            subqueries: RefCell::default(),
+            shared: RefCell::default(),
+            tables: RefCell::default(),
+            views: RefCell::default(),
+            notes: RefCell::default(),
+            nested: Cell::default(),
+            calls: RefCell::default(),
+        }
+    }
 }
 
 impl Analyzer<'_> {

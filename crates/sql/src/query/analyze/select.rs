@@ -6,6 +6,8 @@ use sqlparser::ast::{
     self, Distinct, LimitClause, OrderByKind, Query, SelectItemQualifiedWildcardKind, SetExpr,
 };
 
+use sqlparser::tokenizer::Span;
+
 use super::Analyzer;
 use super::expression::Clause;
 use super::group::Groups;
@@ -346,7 +348,10 @@ impl Analyzer<'_> {
                         "SELECT * with no tables specified is not valid",
                     ));
                 }
-                for c in clause.scope.columns.iter().filter(|c| !c.merged) {
+                let shown = || clause.scope.columns.iter().filter(|c| !c.merged);
+                self.note_star(options.wildcard_token.0.span, shown());
+                for c in shown() {
+                    self.note_used(c.origin);
                     push(c.name.clone(), c.value.clone());
                 }
             }
@@ -355,7 +360,7 @@ impl Analyzer<'_> {
                 options,
             ) if is_plain_star(options) => {
                 let table = names::Qualified::new(name)?.name;
-                self.star_of(&table, clause, &mut push)?;
+                self.star_of(&table, (name, options), clause, &mut push)?;
             }
             other => return Err(Error::unsupported(format!("select item {other}"))),
         }
@@ -366,13 +371,20 @@ impl Analyzer<'_> {
     fn star_of(
         &self,
         table: &str,
+        (name, options): (&ast::ObjectName, &ast::WildcardAdditionalOptions),
         clause: &Clause<'_>,
         push: &mut dyn FnMut(String, Typed),
     ) -> Result<()> {
         let mut at = Some(clause.scope);
         while let Some(scope) = at {
             if scope.has_table(table) {
-                for c in scope.columns.iter().filter(|c| c.table == table) {
+                let shown = || scope.columns.iter().filter(|c| c.table == table);
+                if let Some(ast::ObjectNamePart::Identifier(first)) = name.0.first() {
+                    let end = options.wildcard_token.0.span.end;
+                    self.note_star(Span::new(first.span.start, end), shown());
+                }
+                for c in shown() {
+                    self.note_used(c.origin);
                     let mut value = c.value.clone();
                     value.expr = clause.scope.file.import(&scope.file, value.expr)?;
                     push(c.name.clone(), value);

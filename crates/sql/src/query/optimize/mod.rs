@@ -83,6 +83,7 @@ pub fn plan(core: &Core, analyzer: Analyzer<'_>, file: &Rc<File>, level: Level) 
         subqueries,
         shared,
         tables: analyzer.tables.into_inner(),
+        views: analyzer.views.into_inner(),
     })
 }
 

@@ -1,0 +1,181 @@
+//! DROP of what others depend on: RESTRICT names them, CASCADE drops them first.
+//!
+//! **Invariant.** Everything that goes is locked before anything is changed, and what depends on it
+//! is looked for again after each lock that had to be waited for.
+
+use std::sync::Arc;
+
+use super::Core;
+use crate::dict::depend::Address;
+use crate::dict::{Dict, Object, Table};
+use crate::error::{Error, Result};
+use crate::parse::utility::TableLock;
+
+/// So many dependents are told of one by one, as in PostgreSQL.
+const MAX_TOLD: usize = 100;
+
+/// A dependent that a DROP has found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Found {
+    what: Address,
+    /// What it depends on, by which it was found.
+    on: Address,
+    auto: bool,
+}
+
+/// Dependents of dependents, each after what depends on it.
+fn collect(dict: &Dict, roots: &[Address]) -> Vec<Found> {
+    fn visit(
+        dict: &Dict,
+        on: Address,
+        roots: &[Address],
+        found: &mut Vec<Found>,
+        seen: &mut Vec<Address>,
+    ) {
+        for dependent in dict.dependents(on) {
+            let what = dependent.what;
+            if roots.contains(&what) {
+                continue;
+            }
+            if seen.contains(&what) {
+                // Reached in both ways it goes without a word.
+                if let Some(known) = found.iter_mut().find(|f| f.what == what) {
+                    known.auto |= dependent.auto;
+                }
+                continue;
+            }
+            seen.push(what);
+            visit(dict, what, roots, found, seen);
+            found.push(Found {
+                what,
+                on,
+                auto: dependent.auto,
+            });
+        }
+    }
+    let (mut found, mut seen) = (Vec::new(), Vec::new());
+    for root in roots {
+        visit(dict, *root, roots, &mut found, &mut seen);
+    }
+    // A default goes with the table or the column that has it.
+    let gone = |f: &Found, all: &[Found]| match f.what {
+        Address::Default(table, at) => {
+            let goes =
+                |a: &Address| [Address::Table(table), Address::Column(table, at)].contains(a);
+            roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
+        }
+        _ => false,
+    };
+    let all = found.clone();
+    found.retain(|f| !gone(f, &all));
+    found
+}
+
+/// Drops what depends on the roots, which are locked, or says what it is. The roots stay.
+pub fn drop_dependents(core: &mut Core, roots: &[Address], cascade: bool) -> Result<()> {
+    let mut found = collect(&core.dict(), roots);
+    loop {
+        if !cascade && found.iter().any(|f| !f.auto) {
+            // Nothing is waited for in order to refuse.
+            return Err(restricted(&core.dict(), roots, &found));
+        }
+        for f in &found {
+            if let Some(oid) = lock_of(f.what) {
+                core.lock_table(oid, TableLock::AccessExclusive, false)?;
+            }
+        }
+        let now = collect(&core.dict(), roots);
+        if now == found {
+            break;
+        }
+        found = now;
+    }
+    tell(core, &found);
+    found.iter().try_for_each(|f| drop_one(core, f.what))
+}
+
+fn lock_of(what: Address) -> Option<u32> {
+    match what {
+        Address::Table(oid)
+        | Address::View(oid)
+        | Address::Sequence(oid)
+        | Address::Column(oid, _)
+        | Address::Default(oid, _) => Some(oid),
+        Address::Schema(_) => None,
+    }
+}
+
+fn restricted(dict: &Dict, roots: &[Address], found: &[Found]) -> Error {
+    let line = |f: &Found| {
+        format!(
+            "{} depends on {}",
+            dict.describe(f.what),
+            dict.describe(f.on)
+        )
+    };
+    let message = match roots {
+        [root] => format!(
+            "cannot drop {} because other objects depend on it",
+            dict.describe(*root)
+        ),
+        _ => "cannot drop desired object(s) because other objects depend on them".to_string(),
+    };
+    Error::new("2BP01", message)
+        .detail(lines(found, line).join("\n"))
+        .hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}
+
+/// A line for each that is told of: what depends on others after these.
+fn lines(found: &[Found], line: impl Fn(&Found) -> String) -> Vec<String> {
+    let told: Vec<&Found> = found.iter().rev().filter(|f| !f.auto).collect();
+    let mut lines: Vec<String> = told.iter().take(MAX_TOLD).map(|f| line(f)).collect();
+    let more = told.len().saturating_sub(MAX_TOLD);
+    if more > 0 {
+        let objects = if more == 1 { "object" } else { "objects" };
+        lines.push(format!(
+            "and {more} other {objects} (see server log for list)"
+        ));
+    }
+    lines
+}
+
+/// The NOTICE of a CASCADE.
+fn tell(core: &mut Core, found: &[Found]) {
+    let dict = core.dict();
+    let told = found.iter().filter(|f| !f.auto).count();
+    let lines = lines(found, |f| {
+        format!("drop cascades to {}", dict.describe(f.what))
+    });
+    match (told, lines.first()) {
+        (0, _) | (_, None) => {}
+        (1, Some(line)) => core.notice("NOTICE", "00000", line),
+        _ => core.notice_with_detail(
+            format!("drop cascades to {told} other objects"),
+            lines.join("\n"),
+        ),
+    }
+}
+
+fn drop_one(core: &mut Core, what: Address) -> Result<()> {
+    let dict = core.dict();
+    match what {
+        Address::Table(oid) => match dict.table_by_oid(oid) {
+            Some(table) => super::table::drop_one(core, &table.clone()),
+            None => Ok(()),
+        },
+        Address::View(oid) => core.undefine(oid.into()),
+        Address::Sequence(oid) => super::sequence::drop_one(core, oid),
+        Address::Default(oid, at) => {
+            let Some(table) = dict.table_by_oid(oid) else {
+                return Ok(());
+            };
+            let mut next = Table::clone(table);
+            next.columns[at].default = None;
+            next.columns[at].sequence = None;
+            core.define(Object::Table(Arc::new(next.finish()?)))
+        }
+        Address::Column(..) | Address::Schema(_) => {
+            Err(Error::internal("a dependent that depends on nothing"))
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! ALTER of what relations have in common: name, schema, owner.
+
+use std::sync::Arc;
+
+use super::{Core, already_exists, no_relation, skipping};
+use crate::api::Tag;
+use crate::bind::names::{self, Qualified};
+use crate::dict::{Object, Relation, Sequence, Table, View};
+use crate::error::{Error, Result};
+use crate::parse::define::{Change, Kind};
+use crate::parse::utility::TableLock;
+
+pub fn alter(
+    core: &mut Core,
+    command: &'static str,
+    kind: Kind,
+    name: &Qualified,
+    if_exists: bool,
+    change: &Change,
+) -> Result<Tag> {
+    let tag = Tag::Plain(command);
+    let wanted = |found: &Relation| match (kind, found) {
+        (Kind::Sequence, Relation::Sequence(_))
+        | (Kind::View, Relation::View(_))
+        | (Kind::Index, Relation::Index(..))
+        // ALTER TABLE is for the others too.
+        | (Kind::Table, _) => Ok(Some(found.clone())),
+        _ => Err(Error::new("42809", format!("\"{}\" is not {}", name.name, word(kind)))),
+    };
+    let Some(found) = core.locked_relation(name, TableLock::AccessExclusive, false, wanted)? else {
+        if if_exists {
+            skipping(core, "relation", name);
+            return Ok(tag);
+        }
+        return Err(no_relation(core, name));
+    };
+    match change {
+        Change::Rename(to) => rename(core, &found, to)?,
+        Change::RenameColumn(from, to) => rename_column(core, &found, from, to)?,
+        Change::Owner(to) => match &found {
+            Relation::View(view) => {
+                let mut next = View::clone(view);
+                next.owner = core.new_owner(to, view.owner, &format!("view {}", view.name))?;
+                core.define(Object::View(Arc::new(next)))?;
+            }
+            _ => {
+                return Err(Error::unsupported(format!(
+                    "{command} OWNER TO of this relation"
+                )));
+            }
+        },
+        Change::Schema(to) => set_schema(core, &found, to)?,
+    }
+    Ok(tag)
+}
+
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Table => "a table",
+        Kind::Sequence => "a sequence",
+        Kind::View => "a view",
+        Kind::Index => "an index",
+    }
+}
+
+fn rename(core: &mut Core, found: &Relation, to: &str) -> Result<()> {
+    let schema = found.schema();
+    core.claim_relation_name(schema, to)?;
+    if core.dict().is_taken(schema, to) {
+        return Err(already_exists(to));
+    }
+    match found {
+        Relation::View(view) => {
+            let mut next = View::clone(view);
+            next.name = to.to_string();
+            core.define(Object::View(Arc::new(next)))
+        }
+        Relation::Index(table, at) => {
+            let mut next = Table::clone(table);
+            next.indexes[*at].name = to.to_string();
+            core.define(Object::Table(Arc::new(next.finish()?)))
+        }
+        Relation::Table(_) | Relation::Sequence(_) => {
+            Err(Error::internal("a rename that is read elsewhere"))
+        }
+    }
+}
+
+fn rename_column(core: &mut Core, found: &Relation, from: &str, to: &str) -> Result<()> {
+    let Relation::View(view) = found else {
+        return Err(Error::internal("a rename that is read elsewhere"));
+    };
+    let mut next = View::clone(view);
+    let at = next.column(from);
+    let at = at.ok_or_else(|| Error::new("42703", format!("column \"{from}\" does not exist")))?;
+    if next.column(to).is_some() {
+        let message = format!(
+            "column \"{to}\" of relation \"{}\" already exists",
+            view.name
+        );
+        return Err(Error::new("42701", message));
+    }
+    next.columns[at].name = to.to_string();
+    core.define(Object::View(Arc::new(next)))
+}
+
+/// Puts a relation into another schema, and with a table its indexes and the sequences of its
+/// columns.
+fn set_schema(core: &mut Core, found: &Relation, to: &str) -> Result<()> {
+    let target = Qualified {
+        schema: Some(to.to_string()),
+        name: String::new(),
+    };
+    if core.dict().schema(to).is_none() {
+        return Err(names::no_schema(to));
+    }
+    match found {
+        Relation::Index(..) => {
+            return Err(Error::new("42809", "cannot change schema of an index"));
+        }
+        Relation::Sequence(s) => {
+            if let Some((table, _)) = s.owner {
+                let message = "cannot move an owned sequence into another schema";
+                let dict = core.dict();
+                let table = dict.table_by_oid(table).map_or("", |t| &t.name);
+                let detail = format!("Sequence \"{}\" is linked to table \"{table}\".", s.name);
+                return Err(Error::new("0A000", message).detail(detail));
+            }
+        }
+        Relation::Table(_) | Relation::View(_) => {}
+    }
+    let to = core.creation_schema(&target)?;
+    if to == found.schema() {
+        return Ok(());
+    }
+    match found {
+        Relation::Table(table) => {
+            let mut next = Table::clone(table);
+            next.schema = to;
+            claim(core, to, &next.name)?;
+            for index in &next.indexes {
+                claim(core, to, &index.name)?;
+            }
+            core.define(Object::Table(Arc::new(next.finish()?)))?;
+            for s in core.dict().owned_sequences(table.oid) {
+                move_sequence(core, &s, to)?;
+            }
+            Ok(())
+        }
+        Relation::Sequence(s) => move_sequence(core, s, to),
+        Relation::View(view) => {
+            let mut next = View::clone(view);
+            next.schema = to;
+            claim(core, to, &next.name)?;
+            core.define(Object::View(Arc::new(next)))
+        }
+        Relation::Index(..) => Ok(()),
+    }
+}
+
+fn move_sequence(core: &mut Core, s: &Sequence, to: u32) -> Result<()> {
+    claim(core, to, &s.name)?;
+    core.lock_table(s.oid, TableLock::AccessExclusive, false)?;
+    let schema = core.dict().schema_name(to).to_string();
+    super::sequence::rename_in_defaults(core, s, (&schema, &s.name))?;
+    let mut next = Sequence::clone(s);
+    next.schema = to;
+    core.define(Object::Sequence(Arc::new(next)))
+}
+
+fn claim(core: &mut Core, schema: u32, name: &str) -> Result<()> {
+    core.claim_relation_name(schema, name)?;
+    if core.dict().is_taken(schema, name) {
+        let schema = core.dict().schema_name(schema).to_string();
+        let message = format!("relation \"{name}\" already exists in schema \"{schema}\"");
+        return Err(Error::new("42P07", message));
+    }
+    Ok(())
+}

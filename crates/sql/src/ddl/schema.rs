@@ -1,0 +1,205 @@
+//! CREATE, ALTER and DROP SCHEMA, and the schema that a new relation goes to.
+//!
+//! **Invariant.** Who makes a relation in a schema holds a shared lock on the schema until its
+//! transaction ends, and who drops or renames the schema an exclusive one. Those that every database
+//! has are never dropped, and are not locked.
+
+use std::sync::Arc;
+
+use sqlparser::ast;
+
+use super::Core;
+use super::dependence::drop_dependents;
+use crate::api::Tag;
+use crate::bind::names::{self, Qualified};
+use crate::dict::depend::Address;
+use crate::dict::path::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC};
+use crate::dict::{Object, Schema};
+use crate::error::{Error, Result};
+use crate::parse::define::Change;
+use crate::parse::role::RoleName;
+use crate::parse::utility::TableLock;
+
+pub fn create(
+    core: &mut Core,
+    name: Option<&str>,
+    owner: Option<&RoleName>,
+    if_not_exists: bool,
+) -> Result<Tag> {
+    let tag = Tag::Plain("CREATE SCHEMA");
+    let own = core.owner()?;
+    let owner = match owner {
+        Some(role) => core.new_owner(role, own, "schema")?,
+        None => own,
+    };
+    let name = match name {
+        Some(name) => name.to_string(),
+        None => core
+            .dict()
+            .role_by_oid(owner)
+            .map(|r| r.name.clone())
+            .unwrap_or_default(),
+    };
+    check_name(&name)?;
+    core.claim_name(&format!("schema {name}"))?;
+    if core.dict().schema(&name).is_some() {
+        let exists = exists(&name);
+        if !if_not_exists {
+            return Err(exists);
+        }
+        core.notice(
+            "NOTICE",
+            "42P06",
+            format!("schema \"{name}\" already exists, skipping"),
+        );
+        return Ok(tag);
+    }
+    let oid = core.database.engine().allocate_object_id()?.0;
+    core.lock_table(oid, TableLock::AccessExclusive, false)?;
+    core.define(Object::Schema(Arc::new(Schema {
+        oid,
+        name,
+        owner,
+        comment: None,
+    })))?;
+    Ok(tag)
+}
+
+fn exists(name: &str) -> Error {
+    Error::new("42P06", format!("schema \"{name}\" already exists"))
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if name.starts_with("pg_") {
+        return Err(
+            Error::new("42939", format!("unacceptable schema name \"{name}\""))
+                .detail("The prefix \"pg_\" is reserved for system schemas."),
+        );
+    }
+    Ok(())
+}
+
+pub fn alter(core: &mut Core, name: &str, change: &Change) -> Result<Tag> {
+    let found = core.locked_schema(name, TableLock::AccessExclusive)?;
+    let found = found.ok_or_else(|| names::no_schema(name))?;
+    let mut next = Schema::clone(&found);
+    match change {
+        Change::Rename(to) => {
+            core.claim_name(&format!("schema {to}"))?;
+            if core.dict().schema(to).is_some() {
+                return Err(exists(to));
+            }
+            check_name(to)?;
+            let dict = core.dict();
+            for s in dict.sequences().filter(|s| s.schema == next.oid) {
+                super::sequence::rename_in_defaults(core, s, (to, &s.name))?;
+            }
+            next.name.clone_from(to);
+        }
+        Change::Owner(to) => {
+            next.owner = core.new_owner(to, next.owner, &format!("schema {name}"))?;
+        }
+        Change::RenameColumn(..) | Change::Schema(_) => {
+            return Err(Error::internal("a change that no schema has"));
+        }
+    }
+    core.define(Object::Schema(Arc::new(next)))?;
+    Ok(Tag::Plain("ALTER SCHEMA"))
+}
+
+pub fn drop(
+    core: &mut Core,
+    names: &[ast::ObjectName],
+    if_exists: bool,
+    cascade: bool,
+) -> Result<Tag> {
+    let mut gone = Vec::with_capacity(names.len());
+    for name in names {
+        let parts = names::parts(name)?;
+        let [name] = parts.as_slice() else {
+            return Err(Error::unsupported("a name with its database"));
+        };
+        match core.locked_schema(name, TableLock::AccessExclusive)? {
+            Some(schema) => gone.push(Address::Schema(schema.oid)),
+            None if if_exists => core.notice(
+                "NOTICE",
+                "00000",
+                format!("schema \"{name}\" does not exist, skipping"),
+            ),
+            None => return Err(names::no_schema(name)),
+        }
+    }
+    drop_dependents(core, &gone, cascade)?;
+    for schema in gone {
+        if let Address::Schema(oid) = schema {
+            core.undefine(oid.into())?;
+        }
+    }
+    Ok(Tag::Plain("DROP SCHEMA"))
+}
+
+impl Core {
+    /// A schema that a user made, locked, as it is once the lock is held. `None`: there is none.
+    pub(super) fn locked_schema(
+        &mut self,
+        name: &str,
+        lock: TableLock,
+    ) -> Result<Option<Arc<Schema>>> {
+        loop {
+            let Some(oid) = self.dict().schema(name) else {
+                return Ok(None);
+            };
+            if oid == PUBLIC {
+                return Err(Error::unsupported("dropping or altering the schema public"));
+            }
+            if self.dict().schema_by_oid(oid).is_none() {
+                let message = format!("permission denied for schema {name}");
+                return Err(Error::new("42501", message));
+            }
+            let mark = self.engine.table_locks();
+            self.lock_table(oid, lock, false)?;
+            match self.dict().schema(name) {
+                Some(now) if now == oid => return Ok(self.dict().schema_by_oid(oid).cloned()),
+                _ => self.engine.unlock_table(block::ObjectId(oid), mark),
+            }
+            wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+        }
+    }
+
+    /// The schema where a new relation of this name goes. It stays until the transaction ends.
+    pub(crate) fn creation_schema(&mut self, name: &Qualified) -> Result<u32> {
+        loop {
+            let wanted = self.wanted_schema(name)?;
+            if wanted == PUBLIC {
+                return Ok(wanted);
+            }
+            if [PG_CATALOG, INFORMATION_SCHEMA].contains(&wanted) {
+                let schema = self.dict().schema_name(wanted).to_string();
+                let message = format!("permission denied to create \"{schema}.{}\"", name.name);
+                return Err(Error::new("42501", message)
+                    .detail("System catalog modifications are currently disallowed."));
+            }
+            let mark = self.engine.table_locks();
+            self.lock_table(wanted, TableLock::AccessShare, false)?;
+            match self.wanted_schema(name) {
+                Ok(now) if now == wanted => return Ok(wanted),
+                // It was dropped or renamed, or another one comes before it now.
+                _ => self.engine.unlock_table(block::ObjectId(wanted), mark),
+            }
+            wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+        }
+    }
+
+    fn wanted_schema(&self, name: &Qualified) -> Result<u32> {
+        let dict = self.dict();
+        match &name.schema {
+            Some(schema) if schema == "pg_temp" => Err(Error::unsupported("temporary relations")),
+            Some(schema) => dict.schema(schema).ok_or_else(|| names::no_schema(schema)),
+            None => dict
+                .path()
+                .first()
+                .copied()
+                .ok_or_else(|| Error::new("3F000", "no schema has been selected to create in")),
+        }
+    }
+}

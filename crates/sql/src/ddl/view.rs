@@ -1,0 +1,307 @@
+//! CREATE VIEW and DROP VIEW.
+//!
+//! A view is kept as the text of its query, in which relations stand by object id, `*` is written
+//! out, and columns have their tables' names ([`crate::dict::view`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sqlparser::ast::{self, CreateTableOptions};
+
+use super::dependence::drop_dependents;
+use super::{Core, already_exists, missing, name_of, skipping, wrong_kind};
+use crate::api::Tag;
+use crate::bind::names::{self, quote};
+use crate::dict::depend::Address;
+use crate::dict::view::SOURCES;
+use crate::dict::{Dict, Object, Relation, Source, View, ViewColumn};
+use crate::error::{Error, Result};
+use crate::parse::utility::TableLock;
+use crate::parse::{self, Command};
+use crate::query::analyze::view::{Noted, Notes, describe};
+
+pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
+    let tag = Tag::Plain("CREATE VIEW");
+    refuse_unknown(v)?;
+    // The tables that are read are locked before the new name is claimed.
+    core.analyse_part(&ast::Statement::Query(v.query.clone()))?;
+    let name = name_of(&v.name)?;
+    let schema = core.claim_new(&name)?;
+    let (mut columns, notes) = described(core, &v.query)?;
+    rename_columns(&mut columns, v)?;
+    let old = match core.dict().table_or_view(schema, &name.name) {
+        None if core.dict().is_taken(schema, &name.name) => return Err(already_exists(&name.name)),
+        None => None,
+        Some(Relation::View(old)) if v.or_replace => Some(old),
+        Some(found) if v.or_replace => {
+            let found = wrong_kind(&name, &found, "a view");
+            return Err(Error::new("42809", found.message()));
+        }
+        Some(_) => return Err(already_exists(&name.name)),
+    };
+    let (oid, owner) = match &old {
+        Some(old) => (old.oid, old.owner),
+        None => (
+            core.database.engine().allocate_object_id()?.0,
+            core.owner()?,
+        ),
+    };
+    core.lock_table(oid, TableLock::AccessExclusive, false)?;
+    // Its comments, too, are those that it has under the lock.
+    let old = core.dict().view_by_oid(oid).cloned();
+    let (query, sources) = pinned(text, oid, notes)?;
+    let view = View {
+        oid,
+        schema,
+        name: name.name,
+        owner,
+        columns,
+        query,
+        sources,
+        comments: old.map_or(Vec::new(), |v| v.comments.clone()),
+    };
+    if let Some(old) = core.dict().view_by_oid(oid) {
+        check_replacement(&core.dict(), old, &view)?;
+    }
+    core.define(Object::View(Arc::new(view)))?;
+    verify(core, oid)?;
+    Ok(tag)
+}
+
+fn refuse_unknown(v: &ast::CreateView) -> Result<()> {
+    let what = match v {
+        _ if v.materialized => "materialized views",
+        _ if v.temporary => "temporary views",
+        _ if v.options != CreateTableOptions::None => "options of views",
+        _ if v.or_alter
+            || v.secure
+            || v.if_not_exists
+            || v.with_no_schema_binding
+            || v.copy_grants
+            || v.to.is_some()
+            || v.comment.is_some()
+            || v.params.is_some()
+            || !v.cluster_by.is_empty() =>
+        {
+            "this form of CREATE VIEW"
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::unsupported(what))
+}
+
+/// The columns of a query, and what it names, which is locked and stays until the transaction ends.
+fn described(core: &mut Core, query: &ast::Query) -> Result<(Vec<ViewColumn>, Notes)> {
+    loop {
+        let version = core.dict().version();
+        let (columns, notes) = describe(core, query)?;
+        for relation in &notes.relations {
+            if let Noted::Stored(oid, _) = relation.what {
+                core.lock_table(oid, TableLock::AccessShare, false)?;
+            }
+        }
+        if core.dict().version() == version {
+            return Ok((columns, notes));
+        }
+        wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+    }
+}
+
+fn rename_columns(columns: &mut [ViewColumn], v: &ast::CreateView) -> Result<()> {
+    if v.columns.len() > columns.len() {
+        let message = "CREATE VIEW specifies more column names than columns";
+        return Err(Error::new("42601", message));
+    }
+    for (column, given) in columns.iter_mut().zip(&v.columns) {
+        if given.data_type.is_some() || given.options.is_some() {
+            return Err(Error::unsupported("a type or an option of a view's column"));
+        }
+        column.name = names::ident(&given.name);
+    }
+    for (at, column) in columns.iter().enumerate() {
+        if columns[..at].iter().any(|c| c.name == column.name) {
+            let message = format!("column \"{}\" specified more than once", column.name);
+            return Err(Error::new("42701", message));
+        }
+    }
+    Ok(())
+}
+
+/// OR REPLACE keeps the columns, and may add some.
+fn check_replacement(dict: &Dict, old: &View, new: &View) -> Result<()> {
+    let invalid = |message: String| Err(Error::new("42P16", message));
+    if new.columns.len() < old.columns.len() {
+        return invalid("cannot drop columns from view".to_string());
+    }
+    for (was, is) in old.columns.iter().zip(&new.columns) {
+        if was.name != is.name {
+            let message = format!(
+                "cannot change name of view column \"{}\" to \"{}\"",
+                was.name, is.name
+            );
+            let hint =
+                "Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead.";
+            return Err(Error::new("42P16", message).hint(hint));
+        }
+        if (was.type_oid, was.typmod) != (is.type_oid, is.typmod) {
+            return invalid(format!(
+                "cannot change data type of view column \"{}\" from {} to {}",
+                was.name,
+                was.ty().format(was.typmod),
+                is.ty().format(is.typmod)
+            ));
+        }
+    }
+    if reaches(dict, new, new.oid) {
+        let message = format!(
+            "infinite recursion detected in rules for relation \"{}\"",
+            new.name
+        );
+        return Err(Error::new("42P17", message));
+    }
+    Ok(())
+}
+
+/// Whether a view reads another one, perhaps through others.
+fn reaches(dict: &Dict, view: &View, wanted: u32) -> bool {
+    let mut views = view.sources.iter().map(|s| s.oid);
+    views.any(|oid| {
+        oid == wanted
+            || dict
+                .view_by_oid(oid)
+                .is_some_and(|v| reaches(dict, v, wanted))
+    })
+}
+
+/// The text of a view's query, from that of its statement.
+fn pinned(text: &str, view: u32, notes: Notes) -> Result<(String, Vec<Source>)> {
+    let begin =
+        parse::view_query(text).ok_or_else(|| Error::internal("a CREATE VIEW without a query"))?;
+    let mut sources: Vec<Source> = Vec::new();
+    // By place, so that what was analysed twice is written once.
+    let mut edits: BTreeMap<usize, (usize, String)> = BTreeMap::new();
+    for relation in notes.relations {
+        let name = match relation.what {
+            Noted::System(schema, name) => format!("{}.{}", quote(schema), quote(name)),
+            Noted::Stored(oid, columns) => {
+                let known = sources.iter().position(|s| s.oid == oid);
+                let at = known.unwrap_or(sources.len());
+                if known.is_none() {
+                    let used = notes.used.get(&oid);
+                    sources.push(Source {
+                        oid,
+                        columns,
+                        used: used.into_iter().flatten().copied().collect(),
+                    });
+                }
+                format!("\"{SOURCES}\".\"{view}.{at}\"")
+            }
+        };
+        let alias = relation
+            .alias
+            .map_or(String::new(), |a| format!(" AS {}", quoted(&a)));
+        let (from, to) = bytes(text, relation.place.start, relation.place.end);
+        edits.insert(from, (to, name + &alias));
+    }
+    for (place, columns) in notes.stars {
+        let (from, to) = bytes(text, place.start, place.end);
+        if !text.get(from..to).is_some_and(|t| t.ends_with('*')) {
+            return Err(Error::unsupported("TABLE in a view"));
+        }
+        let names = columns.into_iter().map(|(table, name)| match table {
+            Some(table) => format!("{}.{}", quoted(&table), quoted(&name)),
+            None => quoted(&name),
+        });
+        edits.insert(from, (to, names.collect::<Vec<_>>().join(", ")));
+    }
+    for (place, table) in notes.bare {
+        let (from, _) = bytes(text, place, place);
+        edits.insert(from, (from, format!("{}.", quoted(&table))));
+    }
+    for (start, end) in notes.schemas {
+        let (from, to) = bytes(text, start, end);
+        edits.insert(from, (to, String::new()));
+    }
+    let mut query = String::with_capacity(text.len());
+    let mut at = begin;
+    for (from, (to, new)) in edits {
+        if from < at || to < from {
+            return Err(Error::unsupported("this query in a view"));
+        }
+        query.push_str(&text[at..from]);
+        query.push_str(&new);
+        at = to;
+    }
+    query.push_str(&text[at..]);
+    let query = query.trim().trim_end_matches(';').trim_end();
+    Ok((query.to_string(), sources))
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn bytes(
+    text: &str,
+    start: sqlparser::tokenizer::Location,
+    end: sqlparser::tokenizer::Location,
+) -> (usize, usize) {
+    (parse::byte_of(text, start), parse::byte_of(text, end))
+}
+
+/// Whether a view's text means what its statement did: where it does not, the view is refused.
+fn verify(core: &Core, oid: u32) -> Result<()> {
+    let dict = core.dict();
+    let Some(view) = dict.view_by_oid(oid) else {
+        return Err(Error::internal("a view that was defined is not there"));
+    };
+    let refused = || Error::unsupported("this query in a view");
+    let Ok(Command::Sql(statement)) = parse::statement(&view.query) else {
+        return Err(refused());
+    };
+    let ast::Statement::Query(query) = *statement else {
+        return Err(refused());
+    };
+    let Ok((columns, notes)) = describe(core, &query) else {
+        return Err(refused());
+    };
+    let types = |columns: &[ViewColumn]| -> Vec<(u32, i32)> {
+        columns.iter().map(|c| (c.type_oid, c.typmod)).collect()
+    };
+    let all_pinned = !notes
+        .relations
+        .iter()
+        .any(|r| matches!(r.what, Noted::Stored(..)));
+    match types(&columns) == types(&view.columns) && all_pinned {
+        true => Ok(()),
+        false => Err(refused()),
+    }
+}
+
+pub fn drop(
+    core: &mut Core,
+    names: &[ast::ObjectName],
+    if_exists: bool,
+    cascade: bool,
+) -> Result<Tag> {
+    let mut gone = Vec::with_capacity(names.len());
+    for name in names {
+        let name = name_of(name)?;
+        let wanted = |found: &Relation| match found {
+            Relation::View(view) => Ok(Some(view.oid)),
+            other => Err(wrong_kind(&name, other, "a view")),
+        };
+        match core.locked_relation(&name, TableLock::AccessExclusive, false, wanted)? {
+            Some(oid) => gone.push(Address::View(oid)),
+            None if if_exists => skipping(core, "view", &name),
+            None => return Err(missing(core, "view", &name)),
+        }
+    }
+    drop_dependents(core, &gone, cascade)?;
+    for view in gone {
+        if let Address::View(oid) = view {
+            core.undefine(oid.into())?;
+        }
+    }
+    Ok(Tag::Plain("DROP VIEW"))
+}

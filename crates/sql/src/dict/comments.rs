@@ -1,0 +1,110 @@
+//! Comments, as definitions have them.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Dict, Table};
+use crate::views::describe;
+
+/// Object ids of the catalogs that comments are on rows of.
+pub const PG_CLASS: u32 = 1259;
+pub const PG_AUTHID: u32 = 1260;
+pub const PG_CONSTRAINT: u32 = 2606;
+pub const PG_NAMESPACE: u32 = 2615;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Comment {
+    pub on: CommentOn,
+    pub text: String,
+}
+
+/// What of a table or view a comment is on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum CommentOn {
+    Relation,
+    /// A column by its place, from 0.
+    Column(usize),
+    Index(u32),
+    Constraint(String),
+}
+
+/// A row of `pg_description`: object, catalog, column, text.
+pub type Described = (u32, u32, i32, String);
+
+impl Table {
+    /// Names of its constraints.
+    pub fn constraint_names(&self) -> impl Iterator<Item = &str> {
+        let keys = self.indexes.iter().filter(|i| i.constraint != 0);
+        let keys = keys.map(|i| i.name.as_str());
+        keys.chain(self.checks.iter().map(|c| c.name.as_str()))
+    }
+
+    /// Lets go the comments on what it does not have any more, so that nothing new of the same name
+    /// has them.
+    pub(super) fn prune_comments(&mut self) {
+        let mut comments = std::mem::take(&mut self.comments);
+        comments.retain(|c| match &c.on {
+            CommentOn::Relation => true,
+            CommentOn::Column(at) => self.columns.get(*at).is_some_and(|c| !c.dropped),
+            CommentOn::Index(oid) => self.indexes.iter().any(|i| i.oid == *oid),
+            CommentOn::Constraint(name) => self.constraint_names().any(|n| n == name),
+        });
+        self.comments = comments;
+    }
+
+    fn described(&self, c: &Comment) -> Option<Described> {
+        let text = c.text.clone();
+        Some(match &c.on {
+            CommentOn::Relation => (self.oid, PG_CLASS, 0, text),
+            CommentOn::Column(at) => (self.oid, PG_CLASS, *at as i32 + 1, text),
+            CommentOn::Index(oid) => (*oid, PG_CLASS, 0, text),
+            CommentOn::Constraint(name) => {
+                let key = self
+                    .indexes
+                    .iter()
+                    .find(|i| i.constraint != 0 && i.name == *name);
+                let check = self.checks.iter().position(|c| c.name == *name);
+                let check = check.map(|at| describe::check_oid(self.oid, at));
+                (key.map(|i| i.constraint).or(check)?, PG_CONSTRAINT, 0, text)
+            }
+        })
+    }
+}
+
+impl Dict {
+    /// All comments of this database.
+    pub fn descriptions(&self) -> Vec<Described> {
+        let tables = self.tables();
+        let mut all: Vec<Described> = tables
+            .flat_map(|t| t.comments.iter().filter_map(|c| t.described(c)))
+            .collect();
+        for v in self.views() {
+            all.extend(v.comments.iter().map(|c| {
+                let column = match c.on {
+                    CommentOn::Column(at) => at as i32 + 1,
+                    _ => 0,
+                };
+                (v.oid, PG_CLASS, column, c.text.clone())
+            }));
+        }
+        let sequences = self.sequences();
+        all.extend(sequences.filter_map(|s| Some((s.oid, PG_CLASS, 0, s.comment.clone()?))));
+        let schemas = self.schemas();
+        all.extend(schemas.filter_map(|s| Some((s.oid, PG_NAMESPACE, 0, s.comment.clone()?))));
+        all
+    }
+
+    /// The comment on an object, or on a column of it; `catalog`: of which kind it is, if that is
+    /// known.
+    pub fn description(&self, oid: u32, catalog: Option<u32>, column: i32) -> Option<String> {
+        let all = self.descriptions().into_iter();
+        let mut found = all.filter(|(object, class, sub, _)| {
+            *object == oid && *sub == column && catalog.is_none_or(|c| c == *class)
+        });
+        found.next().map(|(_, _, _, text)| text)
+    }
+
+    /// The comment on a role.
+    pub fn role_description(&self, oid: u32) -> Option<String> {
+        self.role_by_oid(oid)?.comment.clone()
+    }
+}

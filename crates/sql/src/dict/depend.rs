@@ -1,0 +1,170 @@
+//! What depends on what: the graph that DROP follows, and that `pg_depend` shows.
+//!
+//! It is not stored, but read from the definitions, which name what they need by object id. So no
+//! edge can be missing, or be left over. **Invariant:** who makes a definition that needs another
+//! one holds a lock on that until its transaction ends, and who drops something looks for what
+//! depends on it under the exclusive lock: neither misses the other.
+
+use super::path::PUBLIC;
+use super::{Dict, Table};
+use crate::bind::names::quote;
+
+/// A thing that can depend, or be depended on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Address {
+    Table(u32),
+    View(u32),
+    Sequence(u32),
+    Schema(u32),
+    /// A column by its place, from 0.
+    Column(u32, usize),
+    /// A column's default.
+    Default(u32, usize),
+}
+
+impl Address {
+    /// By which dependents are put in order: as in PostgreSQL, the newest goes first.
+    fn age(self) -> (u32, usize) {
+        match self {
+            Address::Table(oid)
+            | Address::View(oid)
+            | Address::Sequence(oid)
+            | Address::Schema(oid) => (oid, 0),
+            Address::Column(oid, at) | Address::Default(oid, at) => (oid, at + 1),
+        }
+    }
+}
+
+/// A dependent. One that goes with what it depends on without a word is `auto`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Dependent {
+    pub what: Address,
+    pub auto: bool,
+}
+
+impl Dict {
+    /// What depends on a thing directly, the newest first.
+    pub fn dependents(&self, of: Address) -> Vec<Dependent> {
+        let mut found = match of {
+            Address::Table(oid) => {
+                let mut found = self.readers(oid, None);
+                found.extend(self.owned(oid, None));
+                found
+            }
+            Address::View(oid) => self.readers(oid, None),
+            Address::Column(oid, at) => {
+                let mut found = self.readers(oid, Some(at));
+                found.extend(self.owned(oid, Some(at)));
+                found
+            }
+            Address::Sequence(oid) => self.drawing(oid),
+            Address::Schema(oid) => self.members(oid),
+            Address::Default(..) => Vec::new(),
+        };
+        found.sort_by_key(|d| std::cmp::Reverse(d.what.age()));
+        found
+    }
+
+    /// Views that read a relation, or a column of it.
+    fn readers(&self, oid: u32, column: Option<usize>) -> Vec<Dependent> {
+        let column = column.map(|at| at as i16 + 1);
+        let views = self.views().filter(|v| v.reads(oid, column));
+        let each = views.map(|v| Dependent {
+            what: Address::View(v.oid),
+            auto: false,
+        });
+        each.collect()
+    }
+
+    /// Sequences that go with a table, or a column of it.
+    fn owned(&self, table: u32, column: Option<usize>) -> Vec<Dependent> {
+        let own = |owner: (u32, usize)| owner.0 == table && column.is_none_or(|c| c == owner.1);
+        let sequences = self.sequences().filter(|s| s.owner.is_some_and(own));
+        let each = sequences.map(|s| Dependent {
+            what: Address::Sequence(s.oid),
+            auto: true,
+        });
+        each.collect()
+    }
+
+    /// Defaults that draw from a sequence.
+    fn drawing(&self, sequence: u32) -> Vec<Dependent> {
+        let mut found = Vec::new();
+        for t in self.tables() {
+            let draws = |(at, c): (usize, &super::Column)| {
+                let own = c.sequence == Some(sequence);
+                let named = c.default.as_deref();
+                let named = named.is_some_and(|d| self.draws_from(d, sequence));
+                (own || named).then_some(Dependent {
+                    what: Address::Default(t.oid, at),
+                    auto: false,
+                })
+            };
+            found.extend(t.live_columns().filter_map(draws));
+        }
+        found
+    }
+
+    /// Whether the text of a default names a sequence, as [`crate::ddl`] writes it.
+    fn draws_from(&self, default: &str, sequence: u32) -> bool {
+        let Some(s) = self.sequence_by_oid(sequence) else {
+            return false;
+        };
+        let mut forms = vec![self.full_name(s.schema, &s.name)];
+        if s.schema == PUBLIC {
+            // Older definitions, which knew no schema.
+            forms.push(quote(&s.name));
+        }
+        let written = |form: String| format!("nextval('{}'", form.replace('\'', "''"));
+        forms
+            .into_iter()
+            .any(|form| default.contains(&written(form)))
+    }
+
+    fn members(&self, schema: u32) -> Vec<Dependent> {
+        let tables = self.tables().filter(|t| t.schema == schema);
+        let views = self.views().filter(|v| v.schema == schema);
+        // A sequence that goes with its table is not told of.
+        let sequences = self.sequences().filter(|s| s.schema == schema);
+        let all = tables.map(|t| (Address::Table(t.oid), false));
+        let all = all.chain(views.map(|v| (Address::View(v.oid), false)));
+        let all = all.chain(sequences.map(|s| (Address::Sequence(s.oid), s.owner.is_some())));
+        all.map(|(what, auto)| Dependent { what, auto }).collect()
+    }
+
+    /// A thing in the words of PostgreSQL's messages.
+    pub fn describe(&self, what: Address) -> String {
+        let table = |oid: u32| match self.table_by_oid(oid) {
+            Some(t) => format!("table {}", self.shown(t.schema, &t.name)),
+            None => match self.view_by_oid(oid) {
+                Some(v) => format!("view {}", self.shown(v.schema, &v.name)),
+                None => format!("table {oid}"),
+            },
+        };
+        let column = |oid: u32, at: usize| {
+            let name = self.table_by_oid(oid).and_then(|t| t.columns.get(at));
+            let name = name.map_or(String::new(), |c| quote(&c.name));
+            format!("column {name} of {}", table(oid))
+        };
+        match what {
+            Address::Table(oid) | Address::View(oid) => table(oid),
+            Address::Sequence(oid) => match self.sequence_by_oid(oid) {
+                Some(s) => format!("sequence {}", self.shown(s.schema, &s.name)),
+                None => format!("sequence {oid}"),
+            },
+            Address::Schema(oid) => format!("schema {}", quote(self.schema_name(oid))),
+            Address::Column(oid, at) => column(oid, at),
+            Address::Default(oid, at) => format!("default value for {}", column(oid, at)),
+        }
+    }
+
+    /// The table that has a part.
+    pub fn table_of(&self, what: Address) -> Option<&std::sync::Arc<Table>> {
+        match what {
+            Address::Table(oid) | Address::Column(oid, _) | Address::Default(oid, _) => {
+                self.table_by_oid(oid)
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Schemas, and the search path: where a name without a schema is looked up.
+//!
+//! **Invariant.** A path has only schemas that there are, by object id, and no name twice over: two
+//! sessions whose settings differ in schemas that do not exist have the same path.
+
+use serde::{Deserialize, Serialize};
+
+use super::Dict;
+use super::role::FIRST_SUPERUSER;
+use crate::bind::names::Qualified;
+
+/// Object ids of the schemas that every database has.
+pub const PG_CATALOG: u32 = 11;
+pub const PUBLIC: u32 = 2200;
+pub const INFORMATION_SCHEMA: u32 = 13_000;
+
+const BUILT_IN: [(u32, &str); 3] = [
+    (PG_CATALOG, "pg_catalog"),
+    (PUBLIC, "public"),
+    (INFORMATION_SCHEMA, "information_schema"),
+];
+
+/// A schema that a user made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Schema {
+    pub oid: u32,
+    pub name: String,
+    /// Object id of the role that owns it.
+    pub owner: u32,
+    #[serde(default)]
+    pub comment: Option<String>,
+}
+
+/// The schema of what was made before there were any.
+pub fn public() -> u32 {
+    PUBLIC
+}
+
+/// The name of a relation, as a look-up needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct NameRef<'n> {
+    pub schema: Option<&'n str>,
+    pub name: &'n str,
+}
+
+impl<'n> From<&'n str> for NameRef<'n> {
+    fn from(name: &'n str) -> NameRef<'n> {
+        NameRef { schema: None, name }
+    }
+}
+
+impl<'n> From<&'n String> for NameRef<'n> {
+    fn from(name: &'n String) -> NameRef<'n> {
+        NameRef::from(name.as_str())
+    }
+}
+
+impl<'n> From<&'n Qualified> for NameRef<'n> {
+    fn from(name: &'n Qualified) -> NameRef<'n> {
+        NameRef {
+            schema: name.schema.as_deref(),
+            name: &name.name,
+        }
+    }
+}
+
+/// The names of a `search_path`, with the session's role in the place of `"$user"`.
+pub fn names_of(setting: &str, user: &str) -> Vec<String> {
+    let name = |part: &str| {
+        let part = part.trim();
+        match part.strip_prefix('"').and_then(|p| p.strip_suffix('"')) {
+            Some(quoted) => quoted.replace("\"\"", "\""),
+            None => part.to_lowercase(),
+        }
+    };
+    let names = split(setting).into_iter().map(name);
+    let names = names.map(|name| match name == "$user" {
+        true => user.to_string(),
+        false => name,
+    });
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+/// The parts between commas outside of quotes.
+fn split(list: &str) -> Vec<&str> {
+    let (mut quoted, mut from) = (false, 0);
+    let mut parts = Vec::new();
+    for (at, c) in list.char_indices() {
+        match c {
+            '"' => quoted = !quoted,
+            ',' if !quoted => {
+                parts.push(&list[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&list[from..]);
+    parts
+}
+
+impl Dict {
+    /// The object id of a schema.
+    pub fn schema(&self, name: &str) -> Option<u32> {
+        let built_in = BUILT_IN.iter().find(|(_, n)| *n == name);
+        built_in
+            .map(|(oid, _)| *oid)
+            .or_else(|| self.maps.schemas.get(name).copied())
+    }
+
+    pub fn schema_name(&self, oid: u32) -> &str {
+        let built_in = BUILT_IN.iter().find(|(o, _)| *o == oid);
+        match (built_in, self.schema_by_oid(oid)) {
+            (Some((_, name)), _) => name,
+            (None, Some(schema)) => &schema.name,
+            // Nobody drops a schema with something in it.
+            (None, None) => "",
+        }
+    }
+
+    /// Every schema: object id, name, owner.
+    pub fn all_schemas(&self) -> Vec<(u32, String, u32)> {
+        let built_in = BUILT_IN.iter();
+        let built_in = built_in.map(|(oid, name)| (*oid, name.to_string(), FIRST_SUPERUSER));
+        let made = self.schemas().map(|s| (s.oid, s.name.clone(), s.owner));
+        built_in.chain(made).collect()
+    }
+
+    /// The schemas of these names that there are.
+    pub fn path_of(&self, names: &[String]) -> std::sync::Arc<[u32]> {
+        let mut path: Vec<u32> = Vec::with_capacity(names.len());
+        for oid in names.iter().filter_map(|name| self.schema(name)) {
+            if !path.contains(&oid) {
+                path.push(oid);
+            }
+        }
+        path.into()
+    }
+
+    /// Whether a name without its schema finds the relation of this one.
+    pub fn is_visible(&self, schema: u32, name: &str) -> bool {
+        let found = self.path.iter().find(|s| self.has_name(**s, name));
+        found == Some(&schema)
+    }
+
+    /// A relation's name, with its schema if the path does not lead to it, as it is written in SQL.
+    pub fn shown(&self, schema: u32, name: &str) -> String {
+        let quote = crate::bind::names::quote;
+        match self.is_visible(schema, name) {
+            true => quote(name),
+            false => format!("{}.{}", quote(self.schema_name(schema)), quote(name)),
+        }
+    }
+
+    /// The same with its schema in any case.
+    pub fn full_name(&self, schema: u32, name: &str) -> String {
+        let quote = crate::bind::names::quote;
+        format!("{}.{}", quote(self.schema_name(schema)), quote(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_of;
+
+    #[test]
+    fn a_path_is_a_list_of_names() {
+        let is = |setting: &str, wanted: &[&str]| {
+            assert_eq!(names_of(setting, "ann"), wanted, "{setting}");
+        };
+        is("\"$user\", public", &["ann", "public"]);
+        is("App,\"B, \"\"c\"", &["app", "B, \"c"]);
+        is("", &[]);
+        is("\"\"", &[]);
+    }
+}

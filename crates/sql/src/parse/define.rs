@@ -1,0 +1,241 @@
+//! Definitions that the SQL grammar does not read, or not in full: schemas, what has one, comments.
+
+use sqlparser::tokenizer::Token;
+
+use super::role::{RoleName, role_name};
+use super::tokens::Words;
+use crate::bind::names::Qualified;
+use crate::error::{Error, Result};
+
+#[derive(Clone, Debug)]
+pub enum Definition {
+    CreateSchema {
+        /// `None`: the owner's name.
+        name: Option<String>,
+        owner: Option<RoleName>,
+        if_not_exists: bool,
+    },
+    AlterSchema {
+        name: String,
+        change: Change,
+    },
+    /// ALTER of a relation, in what relations have in common.
+    AlterRelation {
+        kind: Kind,
+        name: Qualified,
+        if_exists: bool,
+        change: Change,
+    },
+    Comment {
+        on: Commented,
+        text: Option<String>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub enum Change {
+    Rename(String),
+    RenameColumn(String, String),
+    Owner(RoleName),
+    Schema(String),
+}
+
+/// The word by which a statement calls a relation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Table,
+    Sequence,
+    View,
+    Index,
+}
+
+/// What a comment is on.
+#[derive(Clone, Debug)]
+pub enum Commented {
+    Relation(Kind, Qualified),
+    Column(Qualified, String),
+    Constraint(String, Qualified),
+    Schema(String),
+    Role(String),
+}
+
+impl Definition {
+    pub fn command(&self) -> &'static str {
+        match self {
+            Definition::CreateSchema { .. } => "CREATE SCHEMA",
+            Definition::AlterSchema { .. } => "ALTER SCHEMA",
+            Definition::AlterRelation { kind, .. } => match kind {
+                Kind::Table => "ALTER TABLE",
+                Kind::Sequence => "ALTER SEQUENCE",
+                Kind::View => "ALTER VIEW",
+                Kind::Index => "ALTER INDEX",
+            },
+            Definition::Comment { .. } => "COMMENT",
+        }
+    }
+}
+
+/// After the word CREATE.
+pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
+    refuse_views(w)?;
+    if !w.accept("schema") {
+        return Ok(None);
+    }
+    let if_not_exists = w.accept("if not exists");
+    let mut name = None;
+    if !w.precedes("authorization") {
+        name = Some(w.name()?);
+    }
+    let owner = match w.accept("authorization") {
+        true => Some(role_name(w)?),
+        false => None,
+    };
+    if !w.at_end() {
+        if ["create", "grant"].iter().any(|word| w.precedes(word)) {
+            return Err(Error::unsupported("definitions in CREATE SCHEMA"));
+        }
+        return Err(w.unexpected());
+    }
+    Ok(Some(Definition::CreateSchema {
+        name,
+        owner,
+        if_not_exists,
+    }))
+}
+
+/// What CREATE VIEW has that the SQL grammar does not read.
+fn refuse_views(w: &mut Words<'_>) -> Result<()> {
+    let begin = w.mark();
+    w.accept("or replace");
+    let refused = match () {
+        () if w.precedes("recursive view") => Some("CREATE RECURSIVE VIEW"),
+        () if w.precedes("view") && w.ends_with("check option") => Some("WITH CHECK OPTION"),
+        () => None,
+    };
+    w.back_to(begin);
+    refused.map_or(Ok(()), |what| Err(Error::unsupported(what)))
+}
+
+/// After the word ALTER. What other forms there are is left to those who read them.
+pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
+    if w.accept("schema") {
+        let name = w.name()?;
+        let change = match change(w, Kind::Table)? {
+            Some(change @ (Change::Rename(_) | Change::Owner(_))) => change,
+            _ => return Err(w.unexpected()),
+        };
+        return Ok(Some(Definition::AlterSchema { name, change }));
+    }
+    let begin = w.mark();
+    let Some(kind) = kind(w) else {
+        return Ok(None);
+    };
+    let if_exists = w.accept("if exists");
+    if kind == Kind::Table {
+        w.accept("only");
+    }
+    let found = match w.relation() {
+        Ok(name) => change(w, kind)?.map(|change| Definition::AlterRelation {
+            kind,
+            name,
+            if_exists,
+            change,
+        }),
+        Err(_) => None,
+    };
+    // RENAME and OWNER of tables and sequences are read elsewhere.
+    let read_here = |d: &Definition| match d {
+        Definition::AlterRelation { change, .. } => {
+            matches!(change, Change::Schema(_)) || matches!(kind, Kind::View | Kind::Index)
+        }
+        _ => true,
+    };
+    match found.filter(read_here) {
+        Some(found) => Ok(Some(found)),
+        None if kind == Kind::View => match w.word().as_deref() {
+            Some("alter" | "set" | "reset") => Err(Error::unsupported(
+                "ALTER VIEW other than RENAME, OWNER and SET SCHEMA",
+            )),
+            _ => Err(w.unexpected()),
+        },
+        None => {
+            w.back_to(begin);
+            Ok(None)
+        }
+    }
+}
+
+fn kind(w: &mut Words<'_>) -> Option<Kind> {
+    let kinds = [
+        ("table", Kind::Table),
+        ("sequence", Kind::Sequence),
+        ("view", Kind::View),
+        ("index", Kind::Index),
+    ];
+    let found = kinds.into_iter().find(|(word, _)| w.accept(word));
+    found.map(|(_, kind)| kind)
+}
+
+/// SET SCHEMA of any, RENAME and OWNER of what the SQL grammar does not read them of.
+fn change(w: &mut Words<'_>, kind: Kind) -> Result<Option<Change>> {
+    if w.accept("set schema") {
+        return Ok(Some(Change::Schema(w.name()?)));
+    }
+    let begin = w.mark();
+    if w.accept("rename to") {
+        return Ok(Some(Change::Rename(w.name()?)));
+    }
+    if w.accept("owner to") {
+        return Ok(Some(Change::Owner(role_name(w)?)));
+    }
+    if kind == Kind::View && w.accept("rename") {
+        w.accept("column");
+        let from = w.name()?;
+        w.expect("to")?;
+        return Ok(Some(Change::RenameColumn(from, w.name()?)));
+    }
+    w.back_to(begin);
+    Ok(None)
+}
+
+/// After the word COMMENT.
+pub fn comment(w: &mut Words<'_>) -> Result<Definition> {
+    w.expect("on")?;
+    let on = if let Some(kind) = kind(w) {
+        Commented::Relation(kind, w.relation()?)
+    } else if w.accept("column") {
+        let mut path = vec![w.name()?];
+        while w.accept_token(&Token::Period) {
+            path.push(w.name()?);
+        }
+        let column = path.pop();
+        match (column, path.pop()) {
+            (Some(column), Some(name)) if path.len() < 2 => {
+                let schema = path.pop();
+                Commented::Column(Qualified { schema, name }, column)
+            }
+            (column, _) if path.is_empty() => {
+                let message = "column name must be qualified";
+                return Err(column.map_or(w.unexpected(), |_| Error::new("42601", message)));
+            }
+            _ => return Err(Error::unsupported("a name with its database")),
+        }
+    } else if w.accept("constraint") {
+        let name = w.name()?;
+        w.expect("on")?;
+        Commented::Constraint(name, w.relation()?)
+    } else if w.accept("schema") {
+        Commented::Schema(w.name()?)
+    } else if w.accept("role") {
+        Commented::Role(w.name()?)
+    } else {
+        let kind = w.word().unwrap_or_default().to_uppercase();
+        return Err(Error::unsupported(format!("COMMENT ON {kind}")));
+    };
+    w.expect("is")?;
+    let text = match w.accept("null") {
+        true => None,
+        false => Some(w.string()?),
+    };
+    Ok(Definition::Comment { on, text })
+}
