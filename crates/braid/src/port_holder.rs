@@ -14,7 +14,7 @@ use crate::control::Status;
 /// The state of a socket that listens, in the kernel's tables.
 const LISTEN: &str = "0A";
 
-/// Who has a port.
+/// The process that has a port.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Holder {
     /// An instance of Braid with its database directory.

@@ -64,7 +64,8 @@ impl Wanted {
     }
 }
 
-/// Who had it, in the order in which they did, if all were sessions of one instance.
+/// The marks of those who had it, in the order in which they did if all were sessions of one
+/// instance.
 fn marks(client: &mut postgres::Client) -> String {
     let asked = "select string_agg(mark, '' order by n) from had";
     let marks: Option<String> = client.query_one(asked, &[]).expect("the marks").get(0);
@@ -109,7 +110,7 @@ fn line_up(
     running
 }
 
-/// Who has it dies with its instance, and so do sessions in the middle of the line.
+/// The holder dies with its instance, and so do sessions in the middle of the line.
 #[test]
 fn the_line_goes_on_when_the_instance_that_has_it_dies() {
     for wanted in [Wanted::Row, Wanted::Key] {
@@ -316,7 +317,7 @@ fn an_index_is_made_between_those_in_line_and_those_who_come_later() {
 }
 
 /// Sessions of both instances put keys, commit and roll back, while unique indexes come and go. A
-/// text goes with one key alone, so no two sessions wait for each other, and no index is in the way.
+/// text goes with one key alone: no two sessions wait for each other, and no index is in the way.
 #[test]
 fn unique_indexes_come_and_go_beside_sessions_that_wait_for_keys() {
     const ROUNDS: usize = 16;
