@@ -112,12 +112,19 @@ fn nothing_is_left_without_what_it_depends_on() {
                 value(client, &sql) == 1
             };
             if is(client, "needs") {
-                assert!(is(client, "base"), "round {round}: a view without its table");
+                assert!(
+                    is(client, "base"),
+                    "round {round}: a view without its table"
+                );
                 assert_eq!(value(client, "select v from needs"), 1);
             }
             let schemas = "select count(*) from pg_namespace where nspname = 's'";
             if is(client, "inside") {
-                assert_eq!(value(client, schemas), 1, "round {round}: a table without its schema");
+                assert_eq!(
+                    value(client, schemas),
+                    1,
+                    "round {round}: a table without its schema"
+                );
                 client.batch_execute("select * from s.inside").unwrap();
             }
             let dangling = "select count(*) from pg_depend d where d.refclassid = 1259
@@ -147,7 +154,10 @@ fn drops_name_what_depends() {
     let words = |e: postgres::Error| {
         let e = e.as_db_error().expect("of the server").clone();
         let hint = e.hint().unwrap_or("").to_string();
-        assert_eq!(hint, "Use DROP ... CASCADE to drop the dependent objects too.");
+        assert_eq!(
+            hint,
+            "Use DROP ... CASCADE to drop the dependent objects too."
+        );
         format!("{}\n{}", e.message(), e.detail().unwrap_or(""))
     };
     let refused = |client: &mut Client, sql: &str| words(client.batch_execute(sql).unwrap_err());
@@ -176,7 +186,8 @@ fn drops_name_what_depends() {
         "cannot drop desired object(s) because other objects depend on them\n\
          view w depends on view s.v"
     );
-    two.batch_execute("drop sequence q cascade; drop table t cascade").unwrap();
+    two.batch_execute("drop sequence q cascade; drop table t cascade")
+        .unwrap();
     let left = "select count(*) from pg_class where relname in ('v', 'w', 'x', 'q')";
     assert_eq!(value(&mut one, left), 0);
     one.batch_execute("insert into d default values").unwrap();

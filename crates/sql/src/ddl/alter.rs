@@ -8,8 +8,8 @@ use sqlparser::ast::{
     TableConstraint,
 };
 
-use super::index::{self, NewIndex};
 use super::dependence::drop_dependents;
+use super::index::{self, NewIndex};
 use super::{Core, already_exists, name_of, no_relation, skipping};
 use crate::api::Tag;
 use crate::bind::{Binder, ParamTypes, Scope, names};

@@ -37,7 +37,10 @@ pub fn set(core: &mut Core, on: &Commented, text: Option<&str>) -> Result<Tag> {
         },
         Commented::Constraint(constraint, name) => {
             let Relation::Table(table) = locked(core, Kind::Table, name)? else {
-                return Err(Error::new("42809", format!("\"{}\" is not a table", name.name)));
+                return Err(Error::new(
+                    "42809",
+                    format!("\"{}\" is not a table", name.name),
+                ));
             };
             if !table.constraint_names().any(|n| n == constraint) {
                 return Err(Error::new(

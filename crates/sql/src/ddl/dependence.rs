@@ -25,7 +25,13 @@ struct Found {
 
 /// Dependents of dependents, each after what depends on it.
 fn collect(dict: &Dict, roots: &[Address]) -> Vec<Found> {
-    fn visit(dict: &Dict, on: Address, roots: &[Address], found: &mut Vec<Found>, seen: &mut Vec<Address>) {
+    fn visit(
+        dict: &Dict,
+        on: Address,
+        roots: &[Address],
+        found: &mut Vec<Found>,
+        seen: &mut Vec<Address>,
+    ) {
         for dependent in dict.dependents(on) {
             let what = dependent.what;
             if roots.contains(&what) {
@@ -54,7 +60,8 @@ fn collect(dict: &Dict, roots: &[Address]) -> Vec<Found> {
     // A default goes with the table or the column that has it.
     let gone = |f: &Found, all: &[Found]| match f.what {
         Address::Default(table, at) => {
-            let goes = |a: &Address| [Address::Table(table), Address::Column(table, at)].contains(a);
+            let goes =
+                |a: &Address| [Address::Table(table), Address::Column(table, at)].contains(a);
             roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
         }
         _ => false,

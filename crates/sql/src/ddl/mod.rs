@@ -203,7 +203,11 @@ fn skipping(core: &mut Core, kind: &str, name: &Qualified) {
         Some(schema) => format!("schema \"{schema}\""),
         None => format!("{kind} \"{}\"", shown_missing(kind, name)),
     };
-    core.notice("NOTICE", "00000", format!("{what} does not exist, skipping"));
+    core.notice(
+        "NOTICE",
+        "00000",
+        format!("{what} does not exist, skipping"),
+    );
 }
 
 fn name_of(name: &ast::ObjectName) -> Result<Qualified> {

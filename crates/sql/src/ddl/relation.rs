@@ -43,7 +43,11 @@ pub fn alter(
                 next.owner = core.new_owner(to, view.owner, &format!("view {}", view.name))?;
                 core.define(Object::View(Arc::new(next)))?;
             }
-            _ => return Err(Error::unsupported(format!("{command} OWNER TO of this relation"))),
+            _ => {
+                return Err(Error::unsupported(format!(
+                    "{command} OWNER TO of this relation"
+                )));
+            }
         },
         Change::Schema(to) => set_schema(core, &found, to)?,
     }

@@ -20,13 +20,13 @@ use crate::parse::define::Change;
 use crate::parse::role::RoleName;
 use crate::parse::utility::TableLock;
 
+/// The name of the schema, if it was made.
 pub fn create(
     core: &mut Core,
     name: Option<&str>,
     owner: Option<&RoleName>,
     if_not_exists: bool,
-) -> Result<Tag> {
-    let tag = Tag::Plain("CREATE SCHEMA");
+) -> Result<Option<String>> {
     let own = core.owner()?;
     let owner = match owner {
         Some(role) => core.new_owner(role, own, "schema")?,
@@ -34,7 +34,11 @@ pub fn create(
     };
     let name = match name {
         Some(name) => name.to_string(),
-        None => core.dict().role_by_oid(owner).map(|r| r.name.clone()).unwrap_or_default(),
+        None => core
+            .dict()
+            .role_by_oid(owner)
+            .map(|r| r.name.clone())
+            .unwrap_or_default(),
     };
     check_name(&name)?;
     core.claim_name(&format!("schema {name}"))?;
@@ -43,18 +47,22 @@ pub fn create(
         if !if_not_exists {
             return Err(exists);
         }
-        core.notice("NOTICE", "42P06", format!("schema \"{name}\" already exists, skipping"));
-        return Ok(tag);
+        core.notice(
+            "NOTICE",
+            "42P06",
+            format!("schema \"{name}\" already exists, skipping"),
+        );
+        return Ok(None);
     }
     let oid = core.database.engine().allocate_object_id()?.0;
     core.lock_table(oid, TableLock::AccessExclusive, false)?;
     core.define(Object::Schema(Arc::new(Schema {
         oid,
-        name,
+        name: name.clone(),
         owner,
         comment: None,
     })))?;
-    Ok(tag)
+    Ok(Some(name))
 }
 
 fn exists(name: &str) -> Error {
@@ -132,7 +140,11 @@ pub fn drop(
 
 impl Core {
     /// A schema that a user made, locked, as it is once the lock is held. `None`: there is none.
-    pub(super) fn locked_schema(&mut self, name: &str, lock: TableLock) -> Result<Option<Arc<Schema>>> {
+    pub(super) fn locked_schema(
+        &mut self,
+        name: &str,
+        lock: TableLock,
+    ) -> Result<Option<Arc<Schema>>> {
         loop {
             let Some(oid) = self.dict().schema(name) else {
                 return Ok(None);
@@ -183,9 +195,11 @@ impl Core {
         match &name.schema {
             Some(schema) if schema == "pg_temp" => Err(Error::unsupported("temporary relations")),
             Some(schema) => dict.schema(schema).ok_or_else(|| names::no_schema(schema)),
-            None => dict.path().first().copied().ok_or_else(|| {
-                Error::new("3F000", "no schema has been selected to create in")
-            }),
+            None => dict
+                .path()
+                .first()
+                .copied()
+                .ok_or_else(|| Error::new("3F000", "no schema has been selected to create in")),
         }
     }
 }

@@ -8,11 +8,9 @@ use sqlparser::ast::{
     Truncate, TruncateIdentityOption,
 };
 
-use super::index::{self, NewIndex};
 use super::dependence::drop_dependents;
-use super::{
-    Core, already_exists, missing, name_of, no_relation, sequence, skipping, wrong_kind,
-};
+use super::index::{self, NewIndex};
+use super::{Core, already_exists, missing, name_of, no_relation, sequence, skipping, wrong_kind};
 use crate::api::Tag;
 use crate::bind::{Binder, ParamTypes, Scope, names, parts};
 use crate::dict::depend::Address;
@@ -281,7 +279,9 @@ pub fn column(
     let mut sequence = None;
     if serial.is_some() {
         let s = owned_sequence(core, table, at, &column, ty, &[])?;
-        column.default = Some(sequence::serial_default(&core.dict().full_name(s.schema, &s.name)));
+        column.default = Some(sequence::serial_default(
+            &core.dict().full_name(s.schema, &s.name),
+        ));
         column.sequence = Some(s.oid);
         column.not_null = true;
         sequence = Some(s);

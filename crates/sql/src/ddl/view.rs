@@ -41,7 +41,10 @@ pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
     };
     let (oid, owner) = match &old {
         Some(old) => (old.oid, old.owner),
-        None => (core.database.engine().allocate_object_id()?.0, core.owner()?),
+        None => (
+            core.database.engine().allocate_object_id()?.0,
+            core.owner()?,
+        ),
     };
     core.lock_table(oid, TableLock::AccessExclusive, false)?;
     // Its comments, too, are those that it has under the lock.
@@ -136,7 +139,8 @@ fn check_replacement(dict: &Dict, old: &View, new: &View) -> Result<()> {
                 "cannot change name of view column \"{}\" to \"{}\"",
                 was.name, is.name
             );
-            let hint = "Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead.";
+            let hint =
+                "Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead.";
             return Err(Error::new("42P16", message).hint(hint));
         }
         if (was.type_oid, was.typmod) != (is.type_oid, is.typmod) {
@@ -171,8 +175,8 @@ fn reaches(dict: &Dict, view: &View, wanted: u32) -> bool {
 
 /// The text of a view's query, from that of its statement.
 fn pinned(text: &str, view: u32, notes: Notes) -> Result<(String, Vec<Source>)> {
-    let begin = parse::view_query(text)
-        .ok_or_else(|| Error::internal("a CREATE VIEW without a query"))?;
+    let begin =
+        parse::view_query(text).ok_or_else(|| Error::internal("a CREATE VIEW without a query"))?;
     let mut sources: Vec<Source> = Vec::new();
     // By place, so that what was analysed twice is written once.
     let mut edits: BTreeMap<usize, (usize, String)> = BTreeMap::new();
@@ -193,20 +197,26 @@ fn pinned(text: &str, view: u32, notes: Notes) -> Result<(String, Vec<Source>)> 
                 format!("\"{SOURCES}\".\"{view}.{at}\"")
             }
         };
-        let alias = relation.alias.map_or(String::new(), |a| format!(" AS {}", quoted(&a)));
+        let alias = relation
+            .alias
+            .map_or(String::new(), |a| format!(" AS {}", quoted(&a)));
         let (from, to) = bytes(text, relation.place.start, relation.place.end);
         edits.insert(from, (to, name + &alias));
     }
     for (place, columns) in notes.stars {
         let (from, to) = bytes(text, place.start, place.end);
-        if !text.get(from..to).is_some_and(|t| t.ends_with('*')) {
-            return Err(Error::unsupported("TABLE in a view"));
-        }
         let names = columns.into_iter().map(|(table, name)| match table {
             Some(table) => format!("{}.{}", quoted(&table), quoted(&name)),
             None => quoted(&name),
         });
-        edits.insert(from, (to, names.collect::<Vec<_>>().join(", ")));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let names = match text.get(from..to) {
+            Some(star) if star.ends_with('*') => names,
+            // `TABLE t` was read as `SELECT * FROM t`.
+            Some(word) if word.eq_ignore_ascii_case("table") => format!("SELECT {names} FROM"),
+            _ => return Err(Error::unsupported("this query in a view")),
+        };
+        edits.insert(from, (to, names));
     }
     for (place, table) in notes.bare {
         let (from, _) = bytes(text, place, place);
@@ -262,7 +272,10 @@ fn verify(core: &Core, oid: u32) -> Result<()> {
     let types = |columns: &[ViewColumn]| -> Vec<(u32, i32)> {
         columns.iter().map(|c| (c.type_oid, c.typmod)).collect()
     };
-    let all_pinned = !notes.relations.iter().any(|r| matches!(r.what, Noted::Stored(..)));
+    let all_pinned = !notes
+        .relations
+        .iter()
+        .any(|r| matches!(r.what, Noted::Stored(..)));
     match types(&columns) == types(&view.columns) && all_pinned {
         true => Ok(()),
         false => Err(refused()),

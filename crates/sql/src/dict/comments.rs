@@ -58,7 +58,10 @@ impl Table {
             CommentOn::Column(at) => (self.oid, PG_CLASS, *at as i32 + 1, text),
             CommentOn::Index(oid) => (*oid, PG_CLASS, 0, text),
             CommentOn::Constraint(name) => {
-                let key = self.indexes.iter().find(|i| i.constraint != 0 && i.name == *name);
+                let key = self
+                    .indexes
+                    .iter()
+                    .find(|i| i.constraint != 0 && i.name == *name);
                 let check = self.checks.iter().position(|c| c.name == *name);
                 let check = check.map(|at| describe::check_oid(self.oid, at));
                 (key.map(|i| i.constraint).or(check)?, PG_CONSTRAINT, 0, text)

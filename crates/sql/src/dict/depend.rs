@@ -116,7 +116,9 @@ impl Dict {
             forms.push(quote(&s.name));
         }
         let written = |form: String| format!("nextval('{}'", form.replace('\'', "''"));
-        forms.into_iter().any(|form| default.contains(&written(form)))
+        forms
+            .into_iter()
+            .any(|form| default.contains(&written(form)))
     }
 
     fn members(&self, schema: u32) -> Vec<Dependent> {

@@ -20,11 +20,13 @@ mod statistics;
 pub mod store;
 pub mod view;
 
-pub use comments::{Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE};
+pub use comments::{
+    Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE,
+};
 pub use object::{Check, Column, Identity, Index, IndexKey, Object, Sequence, Table};
-pub use view::{Source, View, ViewColumn};
 pub use path::{NameRef, Schema};
 pub use statistics::{ColumnStats, Stats};
+pub use view::{Source, View, ViewColumn};
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -170,7 +172,11 @@ impl Dict {
                 }
             }
         }
-        let gone = before.maps.entries.keys().any(|k| !self.maps.entries.contains_key(k));
+        let gone = before
+            .maps
+            .entries
+            .keys()
+            .any(|k| !self.maps.entries.contains_key(k));
         (!gone).then_some(tables)
     }
 
@@ -360,7 +366,8 @@ impl Dict {
                 | Object::View(_) => Vec::new(),
             }
         };
-        self.maps.entries
+        self.maps
+            .entries
             .values()
             .flat_map(of_entry)
             .map(block::ObjectId)
@@ -370,7 +377,11 @@ impl Dict {
     /// All objects that can be locked or have space of their own.
     pub fn objects(&self) -> std::collections::BTreeSet<block::ObjectId> {
         let mut all = self.segments();
-        let locked = self.maps.entries.keys().filter_map(|&k| u32::try_from(k).ok());
+        let locked = self
+            .maps
+            .entries
+            .keys()
+            .filter_map(|&k| u32::try_from(k).ok());
         all.extend(locked.map(block::ObjectId));
         all
     }

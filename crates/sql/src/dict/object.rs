@@ -8,9 +8,9 @@ use engine::{IndexColumn, IndexDef, TableDef};
 use serde::{Deserialize, Serialize};
 
 use super::Stats;
+use super::comments::Comment;
 use super::path::{self, Schema};
 use super::role::{self, Door, FIRST_SUPERUSER, Role};
-use super::comments::Comment;
 use super::view::View;
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;

@@ -64,8 +64,8 @@ impl View {
 
     /// Whether it reads a relation, or a column of it.
     pub fn reads(&self, oid: u32, column: Option<i16>) -> bool {
-        self.sources.iter().any(|s| {
-            s.oid == oid && column.is_none_or(|c| s.used.contains(&c))
-        })
+        self.sources
+            .iter()
+            .any(|s| s.oid == oid && column.is_none_or(|c| s.used.contains(&c)))
     }
 }

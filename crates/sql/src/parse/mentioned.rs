@@ -101,7 +101,11 @@ mod tests {
     fn tables_are_found_with_their_locks() {
         is(
             "select * from a, public.\"B\" join (select 1 from c) s on true where exists (select 1 from a)",
-            &[("a", AccessShare), ("public.B", AccessShare), ("c", AccessShare)],
+            &[
+                ("a", AccessShare),
+                ("public.B", AccessShare),
+                ("c", AccessShare),
+            ],
         );
         is(
             "with w as (select * from a) insert into t select * from w on conflict (k) do nothing",

@@ -263,7 +263,9 @@ pub(super) fn views_of(kind: &Kind) -> Vec<Arc<View>> {
         Kind::With(plan) => {
             let parts = plan.items.iter().map(|item| &item.part);
             let parts = parts.chain([&plan.main]);
-            parts.flat_map(|part| of_part(part).iter().cloned()).collect()
+            parts
+                .flat_map(|part| of_part(part).iter().cloned())
+                .collect()
         }
         _ => Vec::new(),
     };

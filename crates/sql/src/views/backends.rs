@@ -15,9 +15,9 @@ use wait::session::{HIDDEN, Kind, Session, State};
 
 use super::Source::Cluster;
 use super::describe::DATABASE;
-use crate::dict::PG_CLASS;
 use super::value::{NULL, array, bool, int2, int4, oid, optional, text, time};
 use super::{Context, Rows, VirtualTable, everywhere, instance};
+use crate::dict::PG_CLASS;
 use crate::error::Result;
 use crate::session::NOBODY;
 use crate::types::SqlType::{Bool, Int2, Int4, Int8, Name, Oid, Text, TimestampTz};

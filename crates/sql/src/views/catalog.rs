@@ -3,9 +3,7 @@
 use block::value::Datum;
 
 use super::Source::Here;
-use super::describe::{
-    self, DATABASE, DEFAULT_COLLATION, OWNER, PG_CATALOG,
-};
+use super::describe::{self, DATABASE, DEFAULT_COLLATION, OWNER, PG_CATALOG};
 use super::value::{NULL, array, bool, int2, int4, int8, oid, optional, quoted_array, text};
 use super::{Context, Rows, VirtualTable};
 use crate::dict::PG_AUTHID;

@@ -10,8 +10,8 @@ use super::relations::view_oid;
 use super::value::{quoted_array, text};
 use crate::bind::names::quote;
 use crate::dict::{PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, Relation};
-use crate::session::relation_name as relation_name_of;
 use crate::error::{Error, Result};
+use crate::session::relation_name as relation_name_of;
 use crate::types::SqlType::{self, Bool, Int4, Int8, Oid, Text};
 
 pub struct Function {
@@ -82,7 +82,9 @@ pub const ALL: &[Function] = &[
     strict("pg_get_viewdef", (1, 2), Text, |cx, a| {
         let number = relation_argument(cx, &a[0])?;
         let view = cx.dict.view_by_oid(number);
-        let text = view.map(|v| super::viewdef::text(&cx.dict, v)).transpose()?;
+        let text = view
+            .map(|v| super::viewdef::text(&cx.dict, v))
+            .transpose()?;
         Ok(text.map_or(Datum::Null, Datum::Text))
     }),
     strict("pg_get_triggerdef", (1, 2), Text, |_, _| Ok(Datum::Null)),
@@ -170,7 +172,10 @@ pub const ALL: &[Function] = &[
     strict("current_schemas", (1, 1), Text, |cx, a| {
         let path = cx.dict.path();
         let implicit = a[0] == Datum::Bool(true) && !path.contains(&PG_CATALOG);
-        let all = implicit.then_some(&PG_CATALOG).into_iter().chain(path.iter());
+        let all = implicit
+            .then_some(&PG_CATALOG)
+            .into_iter()
+            .chain(path.iter());
         let names: Vec<String> = all.map(|s| cx.dict.schema_name(*s).to_string()).collect();
         Ok(quoted_array(&names))
     }),

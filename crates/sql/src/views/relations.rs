@@ -6,8 +6,8 @@ use super::Source::Here;
 use super::describe::{self, BTREE_AM, DEFAULT_COLLATION, HEAP_AM, OWNER, PG_CATALOG, PUBLIC};
 use super::value::{NULL, array, bool, int2, int4, oid, text};
 use super::{Context, Rows, VirtualTable};
-use crate::dict::{Identity, PG_CLASS, Table};
 use crate::ddl::sequence::shown_default;
+use crate::dict::{Identity, PG_CLASS, Table};
 use crate::error::Result;
 use crate::types::SqlType::{Bool, Float4, Int2, Int4, Name, Oid, Text};
 
@@ -95,7 +95,6 @@ pub const VIEWS: &[VirtualTable] = &[
         rows: Here(defaults),
     },
 ];
-
 
 /// Virtual tables have object ids by their place, below those of users' objects.
 pub fn view_oid(name: &str) -> Option<u32> {
@@ -371,7 +370,15 @@ fn attributes(cx: &Context) -> Result<Rows> {
     for v in cx.dict.views() {
         for (at, c) in v.columns.iter().enumerate() {
             rows.push(attribute(
-                v.oid, &c.name, c.ty(), c.typmod, at, false, false, "", false,
+                v.oid,
+                &c.name,
+                c.ty(),
+                c.typmod,
+                at,
+                false,
+                false,
+                "",
+                false,
             ));
         }
     }
@@ -435,7 +442,12 @@ fn defaults(cx: &Context) -> Result<Rows> {
                 .filter(|_| by_sequence)
                 .map(|s| format!("nextval('{}'::regclass)", cx.dict.shown(s.schema, &s.name)))
                 .map_or_else(
-                    || c.default.as_deref().map(|d| shown_default(&cx.dict, d)).transpose(),
+                    || {
+                        c.default
+                            .as_deref()
+                            .map(|d| shown_default(&cx.dict, d))
+                            .transpose()
+                    },
                     |own| Ok(Some(own)),
                 )?;
             if let Some(expr) = expr {

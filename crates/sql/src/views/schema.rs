@@ -183,7 +183,11 @@ fn views(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
     for v in cx.dict.views() {
         let definition = super::viewdef::text(&cx.dict, v)?;
-        rows.push(row(cx.dict.schema_name(v.schema), &v.name, text(definition)));
+        rows.push(row(
+            cx.dict.schema_name(v.schema),
+            &v.name,
+            text(definition),
+        ));
     }
     rows.extend(super::all().map(|v| row(v.schema, v.name, NULL)));
     Ok(rows)
@@ -208,10 +212,9 @@ fn columns(cx: &Context) -> Result<Rows> {
                 .sequence
                 .filter(|_| c.identity.is_none())
                 .and_then(|s| cx.dict.sequence_by_oid(s));
-            let default = c
-                .default
-                .clone()
-                .or_else(|| drawn.map(|s| format!("nextval('{}'::regclass)", cx.dict.shown(s.schema, &s.name))));
+            let default = c.default.clone().or_else(|| {
+                drawn.map(|s| format!("nextval('{}'::regclass)", cx.dict.shown(s.schema, &s.name)))
+            });
             let length = if c.ty().is_string() && c.typmod >= 4 {
                 int4(c.typmod - 4)
             } else {

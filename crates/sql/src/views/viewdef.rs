@@ -43,8 +43,10 @@ fn name_outputs(body: &mut SetExpr, view: &View) {
                 };
                 let expr = expr.clone();
                 *item = match crate::plan::column_name(&expr) == column.name
-                    && matches!(expr, ast::Expr::CompoundIdentifier(_) | ast::Expr::Identifier(_))
-                {
+                    && matches!(
+                        expr,
+                        ast::Expr::CompoundIdentifier(_) | ast::Expr::Identifier(_)
+                    ) {
                     true => SelectItem::UnnamedExpr(expr),
                     false => SelectItem::ExprWithAlias {
                         expr,
@@ -108,14 +110,21 @@ impl Naming<'_> {
     fn relation(&self, name: &mut ObjectName, alias: &mut Option<TableAlias>) -> Result<()> {
         let stored = names::Qualified::new(name)?;
         let system = stored.schema.as_deref() == Some("pg_catalog");
-        if system && alias.as_ref().is_some_and(|a| names::ident(&a.name) == stored.name) {
+        if system
+            && alias
+                .as_ref()
+                .is_some_and(|a| names::ident(&a.name) == stored.name)
+        {
             *name = vec![plain(&stored.name)].into();
             *alias = None;
         }
         if stored.schema.as_deref() != Some(SOURCES) {
             return Ok(());
         }
-        let at = stored.name.split_once('.').and_then(|(_, at)| at.parse::<usize>().ok());
+        let at = stored
+            .name
+            .split_once('.')
+            .and_then(|(_, at)| at.parse::<usize>().ok());
         let source = at.and_then(|at| self.view.sources.get(at));
         let source = source.ok_or_else(|| Error::internal("a relation of a view is gone"))?;
         let (schema, now, columns) = self.as_it_is(source)?;

@@ -308,7 +308,11 @@ impl Analyzer<'_> {
         // As the target of a write, a table has its row ids as one more column.
         let with_id = q.schema.as_deref() == Some(supply::TARGET_SCHEMA);
         if with_id {
-            let table = q.name.parse().ok().and_then(|oid| self.dict.table_by_oid(oid));
+            let table = q
+                .name
+                .parse()
+                .ok()
+                .and_then(|oid| self.dict.table_by_oid(oid));
             let table = table.ok_or_else(|| Error::internal("the target of a write is gone"))?;
             return self.stored_table(table, true, None, alias, scope);
         }

@@ -178,7 +178,10 @@ impl Analyzer<'_> {
         self.settle(&mut level)?;
         let own = TableAlias {
             explicit: true,
-            name: Ident::with_quote('"', alias.map_or(view.name.clone(), |a| names::ident(&a.name))),
+            name: Ident::with_quote(
+                '"',
+                alias.map_or(view.name.clone(), |a| names::ident(&a.name)),
+            ),
             columns: Vec::new(),
             at: None,
         };
