@@ -265,3 +265,59 @@ pub fn comment(w: &mut Words<'_>) -> Result<Definition> {
     };
     Ok(Definition::Comment { on, text })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(sql: &str) -> Result<Option<Definition>> {
+        let mut w = Words::new(sql)?;
+        match w.word().as_deref() {
+            Some("create") => {
+                w.bump();
+                create(&mut w)
+            }
+            _ => {
+                w.bump();
+                alter(&mut w)
+            }
+        }
+    }
+
+    #[test]
+    fn the_statements_of_a_schema_are_told_apart() {
+        let sql = "create schema s create table t (a int, b text default 'create') \
+                   create view v as select (select 1) as x;";
+        let Ok(Some(Definition::CreateSchema { elements, .. })) = parsed(sql) else {
+            panic!("{sql} is none");
+        };
+        let wanted = [
+            "create table t (a int, b text default 'create')",
+            "create view v as select (select 1) as x",
+        ];
+        let found: Vec<&str> = elements.iter().map(|e| e.trim_end_matches(';')).collect();
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn what_others_read_is_left_to_them() {
+        for sql in [
+            "alter table t rename to u",
+            "alter table t add column c int",
+            "alter sequence s restart",
+            "create table t (a int)",
+        ] {
+            assert!(matches!(parsed(sql), Ok(None)), "{sql}");
+        }
+        let moved = parsed("alter table if exists a.t set schema b");
+        assert!(matches!(
+            moved,
+            Ok(Some(Definition::AlterRelation {
+                change: Change::Schema(_),
+                if_exists: true,
+                ..
+            }))
+        ));
+        assert!(parsed("alter view v alter column a set default 1").is_err());
+    }
+}
