@@ -90,9 +90,8 @@ pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
         .map(|k| key(&table, k))
         .collect::<Result<Vec<_>>>()?;
     // An index is in the schema of its table; PostgreSQL's grammar gives it no other.
-    if let Some(schema) = name.as_ref().and_then(|n| n.schema.as_ref()) {
-        let message = format!("syntax error at or near \".\" behind \"{schema}\"");
-        return Err(Error::new("42601", message));
+    if name.as_ref().is_some_and(|n| n.schema.is_some()) {
+        return Err(Error::new("42601", "syntax error at or near \".\""));
     }
     let name = name.map(|n| n.name);
     if let Some(name) = &name {

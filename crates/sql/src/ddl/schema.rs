@@ -20,13 +20,13 @@ use crate::parse::define::Change;
 use crate::parse::role::RoleName;
 use crate::parse::utility::TableLock;
 
+/// The name of the schema, if it was made.
 pub fn create(
     core: &mut Core,
     name: Option<&str>,
     owner: Option<&RoleName>,
     if_not_exists: bool,
-) -> Result<Tag> {
-    let tag = Tag::Plain("CREATE SCHEMA");
+) -> Result<Option<String>> {
     let own = core.owner()?;
     let owner = match owner {
         Some(role) => core.new_owner(role, own, "schema")?,
@@ -52,17 +52,17 @@ pub fn create(
             "42P06",
             format!("schema \"{name}\" already exists, skipping"),
         );
-        return Ok(tag);
+        return Ok(None);
     }
     let oid = core.database.engine().allocate_object_id()?.0;
     core.lock_table(oid, TableLock::AccessExclusive, false)?;
     core.define(Object::Schema(Arc::new(Schema {
         oid,
-        name,
+        name: name.clone(),
         owner,
         comment: None,
     })))?;
-    Ok(tag)
+    Ok(Some(name))
 }
 
 fn exists(name: &str) -> Error {

@@ -10,7 +10,7 @@ use crate::api::Tag;
 use crate::bind::names::Qualified;
 use crate::bind::{names, parts};
 use crate::dict::depend::Address;
-use crate::dict::{Dict, Object, Relation, Sequence, Table};
+use crate::dict::{Column, Dict, Object, Relation, Sequence, Table};
 use crate::error::{Error, Result};
 use crate::parse::utility::{SequenceOption, TableLock};
 use crate::session::relation_name;
@@ -318,8 +318,16 @@ pub fn pinned(core: &Core, default: &ast::Expr) -> Result<String> {
     Ok(e.to_string())
 }
 
-/// A default as the catalogs show it: with its sequences as they are called now, and their type.
-pub fn shown_default(dict: &Dict, default: &str) -> Result<String> {
+/// The default of a column as the catalogs show it: with its sequences as they are called now, and
+/// their type, by which clients know a serial column.
+pub fn default_of(dict: &Dict, c: &Column) -> Result<Option<String>> {
+    match (&c.identity, &c.default) {
+        (Some(_), _) | (_, None) => Ok(None),
+        (None, Some(default)) => shown_default(dict, default).map(Some),
+    }
+}
+
+fn shown_default(dict: &Dict, default: &str) -> Result<String> {
     let mut names = Vec::new();
     names_of_sequences(&mut crate::parse::expression(default)?, &mut |name| {
         names.push(name.clone());

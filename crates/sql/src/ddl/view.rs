@@ -205,14 +205,18 @@ fn pinned(text: &str, view: u32, notes: Notes) -> Result<(String, Vec<Source>)> 
     }
     for (place, columns) in notes.stars {
         let (from, to) = bytes(text, place.start, place.end);
-        if !text.get(from..to).is_some_and(|t| t.ends_with('*')) {
-            return Err(Error::unsupported("TABLE in a view"));
-        }
         let names = columns.into_iter().map(|(table, name)| match table {
             Some(table) => format!("{}.{}", quoted(&table), quoted(&name)),
             None => quoted(&name),
         });
-        edits.insert(from, (to, names.collect::<Vec<_>>().join(", ")));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let names = match text.get(from..to) {
+            Some(star) if star.ends_with('*') => names,
+            // `TABLE t` was read as `SELECT * FROM t`.
+            Some(word) if word.eq_ignore_ascii_case("table") => format!("SELECT {names} FROM"),
+            _ => return Err(Error::unsupported("this query in a view")),
+        };
+        edits.insert(from, (to, names));
     }
     for (place, table) in notes.bare {
         let (from, _) = bytes(text, place, place);

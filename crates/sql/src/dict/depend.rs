@@ -6,7 +6,7 @@
 //! depends on it under the exclusive lock: neither misses the other.
 
 use super::path::PUBLIC;
-use super::{Dict, Table};
+use super::{Dict, Sequence, Table};
 use crate::bind::names::quote;
 
 /// A thing that can depend, or be depended on.
@@ -93,6 +93,7 @@ impl Dict {
         for t in self.tables() {
             let draws = |(at, c): (usize, &super::Column)| {
                 let own = c.sequence == Some(sequence);
+                let own = own && c.identity.is_some();
                 let named = c.default.as_deref();
                 let named = named.is_some_and(|d| self.draws_from(d, sequence));
                 (own || named).then_some(Dependent {
@@ -110,15 +111,30 @@ impl Dict {
         let Some(s) = self.sequence_by_oid(sequence) else {
             return false;
         };
-        let mut forms = vec![self.full_name(s.schema, &s.name)];
+        // Most defaults name none, and are not looked at closer.
+        let plain = !s.name.contains(['\'', '"']);
+        if !default.contains("nextval(") || plain && !default.contains(&s.name) {
+            return false;
+        }
+        let mut forms = self.draws(s).into_iter();
+        forms.any(|form| default.contains(form.trim_end_matches(')')))
+    }
+
+    /// Whether a default draws from a sequence and does nothing else.
+    pub fn is_serial_default(&self, default: &str, sequence: u32) -> bool {
+        let s = self.sequence_by_oid(sequence);
+        s.is_some_and(|s| self.draws(s).iter().any(|form| form == default))
+    }
+
+    /// The calls that draw from a sequence.
+    fn draws(&self, s: &Sequence) -> Vec<String> {
+        let mut names = vec![self.full_name(s.schema, &s.name)];
         if s.schema == PUBLIC {
             // Older definitions, which knew no schema.
-            forms.push(quote(&s.name));
+            names.push(quote(&s.name));
         }
-        let written = |form: String| format!("nextval('{}'", form.replace('\'', "''"));
-        forms
-            .into_iter()
-            .any(|form| default.contains(&written(form)))
+        let call = |name: String| format!("nextval('{}')", name.replace('\'', "''"));
+        names.into_iter().map(call).collect()
     }
 
     fn members(&self, schema: u32) -> Vec<Dependent> {

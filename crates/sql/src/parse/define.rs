@@ -14,6 +14,8 @@ pub enum Definition {
         name: Option<String>,
         owner: Option<RoleName>,
         if_not_exists: bool,
+        /// The statements that stand in it.
+        elements: Vec<String>,
     },
     AlterSchema {
         name: String,
@@ -90,17 +92,41 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
         true => Some(role_name(w)?),
         false => None,
     };
-    if !w.at_end() {
-        if ["create", "grant"].iter().any(|word| w.precedes(word)) {
-            return Err(Error::unsupported("definitions in CREATE SCHEMA"));
-        }
-        return Err(w.unexpected());
+    let elements = elements(w)?;
+    if if_not_exists && !elements.is_empty() {
+        let message = "CREATE SCHEMA IF NOT EXISTS cannot include schema elements";
+        return Err(Error::new("0A000", message));
     }
     Ok(Some(Definition::CreateSchema {
         name,
         owner,
         if_not_exists,
+        elements,
     }))
+}
+
+/// The statements behind CREATE SCHEMA: each begins with CREATE or GRANT.
+fn elements(w: &mut Words<'_>) -> Result<Vec<String>> {
+    let begins = |w: &mut Words<'_>| ["create", "grant"].iter().any(|word| w.precedes(word));
+    if !w.at_end() && !begins(w) {
+        return Err(w.unexpected());
+    }
+    let (mut depth, mut rests) = (0usize, Vec::new());
+    while !w.at_end() {
+        if depth == 0 && begins(w) {
+            let here = w.mark();
+            rests.push(w.rest().to_string());
+            w.back_to(here);
+        }
+        match w.bump() {
+            Some(Token::LParen) => depth += 1,
+            Some(Token::RParen) => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    let lengths: Vec<usize> = rests.iter().skip(1).map(String::len).chain([0]).collect();
+    let cut = |(rest, after): (String, usize)| rest[..rest.len() - after].trim().to_string();
+    Ok(rests.into_iter().zip(lengths).map(cut).collect())
 }
 
 /// What CREATE VIEW has that the SQL grammar does not read.
@@ -238,4 +264,60 @@ pub fn comment(w: &mut Words<'_>) -> Result<Definition> {
         false => Some(w.string()?),
     };
     Ok(Definition::Comment { on, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(sql: &str) -> Result<Option<Definition>> {
+        let mut w = Words::new(sql)?;
+        match w.word().as_deref() {
+            Some("create") => {
+                w.bump();
+                create(&mut w)
+            }
+            _ => {
+                w.bump();
+                alter(&mut w)
+            }
+        }
+    }
+
+    #[test]
+    fn the_statements_of_a_schema_are_told_apart() {
+        let sql = "create schema s create table t (a int, b text default 'create') \
+                   create view v as select (select 1) as x;";
+        let Ok(Some(Definition::CreateSchema { elements, .. })) = parsed(sql) else {
+            panic!("{sql} is none");
+        };
+        let wanted = [
+            "create table t (a int, b text default 'create')",
+            "create view v as select (select 1) as x",
+        ];
+        let found: Vec<&str> = elements.iter().map(|e| e.trim_end_matches(';')).collect();
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn what_others_read_is_left_to_them() {
+        for sql in [
+            "alter table t rename to u",
+            "alter table t add column c int",
+            "alter sequence s restart",
+            "create table t (a int)",
+        ] {
+            assert!(matches!(parsed(sql), Ok(None)), "{sql}");
+        }
+        let moved = parsed("alter table if exists a.t set schema b");
+        assert!(matches!(
+            moved,
+            Ok(Some(Definition::AlterRelation {
+                change: Change::Schema(_),
+                if_exists: true,
+                ..
+            }))
+        ));
+        assert!(parsed("alter view v alter column a set default 1").is_err());
+    }
 }

@@ -66,7 +66,7 @@ impl Planner<'_> {
         };
         // A serial column knows its sequence by number, whatever its name is by now.
         if let Some(sequence) = c.sequence
-            && text.starts_with("nextval(")
+            && self.dict.is_serial_default(text, sequence)
         {
             return self.next_value(sequence, c);
         }

@@ -153,6 +153,14 @@ impl Core {
         self.database.with_dict(|dict| self.path_in(dict))
     }
 
+    /// Looks names up in a schema first. The names of the path as it was, to be put back by who has
+    /// changes of the dictionary of its own, so that nothing was kept of the path.
+    pub fn search_first(&mut self, schema: String) -> Vec<String> {
+        let outside = self.searched.clone();
+        self.searched.insert(0, schema);
+        outside
+    }
+
     /// Takes in what `search_path` says.
     pub fn follow_path(&mut self) {
         self.searched = path::names_of(&self.settings.get("search_path"), &self.user);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use block::value::Datum;
+use sqlparser::ast;
 
 use super::SqlSession;
 use super::statement::{Portal, Run, Statement};
@@ -18,7 +19,7 @@ use crate::expr::cast::CastContext;
 use crate::parse::define::Definition;
 use crate::parse::maintenance::Analyzed;
 use crate::parse::utility::TableLock;
-use crate::parse::{CopyWhat, Utility};
+use crate::parse::{self, Command, CopyWhat, Utility};
 use crate::types::SqlType;
 use crate::{explain, params};
 
@@ -299,6 +300,36 @@ impl SqlSession {
         Ok(vec![vec![Datum::Text(value)]])
     }
 
+    /// The statements of a CREATE SCHEMA, in PostgreSQL's order, which look names up in it first.
+    fn define_in(&mut self, schema: String, elements: &[String]) -> Result<()> {
+        let mut commands = Vec::with_capacity(elements.len());
+        for text in elements {
+            let command = parse::statement(text)?;
+            let rank = match &command {
+                Command::Utility(u) if matches!(**u, Utility::CreateSequence { .. }) => 0,
+                Command::Sql(s) => match **s {
+                    ast::Statement::CreateTable(_) => 1,
+                    ast::Statement::CreateView(_) => 2,
+                    ast::Statement::CreateIndex(_) => 3,
+                    _ => return Err(Error::unsupported("this statement in CREATE SCHEMA")),
+                },
+                _ => return Err(Error::unsupported("this statement in CREATE SCHEMA")),
+            };
+            commands.push((rank, command, text));
+        }
+        commands.sort_by_key(|(rank, ..)| *rank);
+        let outside = self.core.search_first(schema);
+        let done = commands
+            .iter()
+            .try_for_each(|(_, command, text)| match command {
+                Command::Sql(statement) => self.run_ddl(statement, text).map(drop),
+                Command::Utility(u) => self.run_plain(u).map(drop),
+                Command::Empty => Ok(()),
+            });
+        self.core.searched = outside;
+        done
+    }
+
     fn run_definition(&mut self, definition: &Definition) -> Result<Tag> {
         use crate::ddl::{comment, relation, schema};
         self.begin_definition(definition.command())?;
@@ -308,7 +339,14 @@ impl SqlSession {
                 name,
                 owner,
                 if_not_exists,
-            } => schema::create(core, name.as_deref(), owner.as_ref(), *if_not_exists),
+                elements,
+            } => {
+                let made = schema::create(core, name.as_deref(), owner.as_ref(), *if_not_exists)?;
+                if let Some(name) = made.filter(|_| !elements.is_empty()) {
+                    self.define_in(name, elements)?;
+                }
+                Ok(Tag::Plain("CREATE SCHEMA"))
+            }
             Definition::AlterSchema { name, change } => schema::alter(core, name, change),
             Definition::AlterRelation {
                 kind,

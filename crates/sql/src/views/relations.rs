@@ -6,7 +6,7 @@ use super::Source::Here;
 use super::describe::{self, BTREE_AM, DEFAULT_COLLATION, HEAP_AM, OWNER, PG_CATALOG, PUBLIC};
 use super::value::{NULL, array, bool, int2, int4, oid, text};
 use super::{Context, Rows, VirtualTable};
-use crate::ddl::sequence::shown_default;
+use crate::ddl::sequence::default_of;
 use crate::dict::{Identity, PG_CLASS, Table};
 use crate::error::Result;
 use crate::types::SqlType::{Bool, Float4, Int2, Int4, Name, Oid, Text};
@@ -435,21 +435,7 @@ fn defaults(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
     for t in cx.dict.tables() {
         for (at, c) in t.live_columns().filter(|(_, c)| c.identity.is_none()) {
-            // A column's own sequence is shown as PostgreSQL writes it, by which clients know a serial column.
-            let drawn = c.sequence.and_then(|s| cx.dict.sequence_by_oid(s));
-            let by_sequence = c.default.as_ref().is_none_or(|d| d.starts_with("nextval("));
-            let expr = drawn
-                .filter(|_| by_sequence)
-                .map(|s| format!("nextval('{}'::regclass)", cx.dict.shown(s.schema, &s.name)))
-                .map_or_else(
-                    || {
-                        c.default
-                            .as_deref()
-                            .map(|d| shown_default(&cx.dict, d))
-                            .transpose()
-                    },
-                    |own| Ok(Some(own)),
-                )?;
+            let expr = default_of(&cx.dict, c)?;
             if let Some(expr) = expr {
                 let number = default_oid(t.oid, at);
                 rows.push(vec![oid(number), oid(t.oid), int2(at + 1), text(expr)]);

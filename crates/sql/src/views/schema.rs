@@ -3,6 +3,7 @@
 use super::Source::Here;
 use super::value::{NULL, int4, optional, text};
 use super::{Context, Rows, VirtualTable};
+use crate::ddl::sequence::default_of;
 use crate::dict::{Identity, Table};
 use crate::error::Result;
 use crate::types::SqlType::{Int4, Name, Text};
@@ -208,13 +209,7 @@ fn columns(cx: &Context) -> Result<Rows> {
     for t in cx.dict.tables() {
         for (position, (_, c)) in t.live_columns().enumerate() {
             let (precision, scale) = number(c.ty(), c.typmod);
-            let drawn = c
-                .sequence
-                .filter(|_| c.identity.is_none())
-                .and_then(|s| cx.dict.sequence_by_oid(s));
-            let default = c.default.clone().or_else(|| {
-                drawn.map(|s| format!("nextval('{}'::regclass)", cx.dict.shown(s.schema, &s.name)))
-            });
+            let default = default_of(&cx.dict, c)?;
             let length = if c.ty().is_string() && c.typmod >= 4 {
                 int4(c.typmod - 4)
             } else {

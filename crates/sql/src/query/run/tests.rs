@@ -513,5 +513,6 @@ fn empty_plan() -> Plan {
         subqueries: Vec::new(),
         shared: Vec::new(),
         tables: Vec::new(),
+        views: Vec::new(),
     }
 }
