@@ -18,7 +18,7 @@ use crate::dict::{Dict, Object, Relation, Source, View, ViewColumn};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
 use crate::parse::{self, Command};
-use crate::query::analyze::view::{Noted, Notes, describe};
+use crate::query::analyze::view::{Noted, NotedStar, Notes, describe};
 
 pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
     let tag = Tag::Plain("CREATE VIEW");
@@ -203,7 +203,7 @@ fn pinned(text: &str, view: u32, notes: Notes) -> Result<(String, Vec<Source>)> 
         let (from, to) = bytes(text, relation.place.start, relation.place.end);
         edits.insert(from, (to, name + &alias));
     }
-    for (place, columns) in notes.stars {
+    for NotedStar { place, columns } in notes.stars {
         let (from, to) = bytes(text, place.start, place.end);
         let names = columns.into_iter().map(|(table, name)| match table {
             Some(table) => format!("{}.{}", quoted(&table), quoted(&name)),

@@ -27,14 +27,19 @@ const MAX_NESTED: usize = 64;
 #[derive(Default)]
 pub struct Notes {
     pub relations: Vec<NotedRelation>,
-    /// `*`, and the columns that it is: alias, if it needs one, and name.
-    pub stars: Vec<(Span, Vec<(Option<String>, String)>)>,
+    pub stars: Vec<NotedStar>,
     /// Columns without the name of their table: where, and that.
     pub bare: Vec<(Location, String)>,
     /// Names of columns with a schema: from where to where that stands.
     pub schemas: Vec<(Location, Location)>,
     /// Columns that are used, by relation.
     pub used: BTreeMap<u32, BTreeSet<i16>>,
+}
+
+/// A `*`, and the columns that it is: the name of their table, if it has one, and theirs.
+pub struct NotedStar {
+    pub place: Span,
+    pub columns: Vec<(Option<String>, String)>,
 }
 
 pub struct NotedRelation {
@@ -109,7 +114,10 @@ impl Analyzer<'_> {
                 let table = (!c.table.is_empty()).then(|| c.table.clone());
                 (table, c.name.clone())
             };
-            notes.stars.push((place, columns.map(name).collect()));
+            notes.stars.push(NotedStar {
+                place,
+                columns: columns.map(name).collect(),
+            });
         }
     }
 
