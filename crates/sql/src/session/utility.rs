@@ -319,11 +319,13 @@ impl SqlSession {
         }
         commands.sort_by_key(|(rank, ..)| *rank);
         let outside = self.core.search_first(schema);
-        let done = commands.iter().try_for_each(|(_, command, text)| match command {
-            Command::Sql(statement) => self.run_ddl(statement, text).map(drop),
-            Command::Utility(u) => self.run_plain(u).map(drop),
-            Command::Empty => Ok(()),
-        });
+        let done = commands
+            .iter()
+            .try_for_each(|(_, command, text)| match command {
+                Command::Sql(statement) => self.run_ddl(statement, text).map(drop),
+                Command::Utility(u) => self.run_plain(u).map(drop),
+                Command::Empty => Ok(()),
+            });
         self.core.searched = outside;
         done
     }
