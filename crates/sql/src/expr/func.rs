@@ -148,6 +148,8 @@ pub enum SessionFunc {
     CancelBackend,
     TerminateBackend,
     BlockingPids,
+    TraceEnable,
+    TraceDisable,
     AdvisoryLock {
         shared: bool,
         transaction: bool,
@@ -640,6 +642,19 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "pg_terminate_backend" => vec![
             session(SessionFunc::TerminateBackend, &[Int4], Bool),
             session(SessionFunc::TerminateBackend, &[Int4, Int8], Bool),
+        ],
+        "session_trace_enable" => vec![
+            session(SessionFunc::TraceEnable, &[Int4, Int8], Void),
+            session(SessionFunc::TraceEnable, &[Int4, Int8, Bool, Bool], Void),
+            session(
+                SessionFunc::TraceEnable,
+                &[Int4, Int8, Bool, Bool, Int4],
+                Void,
+            ),
+        ],
+        "session_trace_disable" => vec![
+            session(SessionFunc::TraceDisable, &[Int4, Int8], Void),
+            session(SessionFunc::TraceDisable, &[Int4, Int8, Int4], Void),
         ],
         "pg_blocking_pids" => vec![session(SessionFunc::BlockingPids, &[Int4], Text)],
         "pg_is_in_recovery" => vec![session(SessionFunc::IsInRecovery, &[], Bool)],
