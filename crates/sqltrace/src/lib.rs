@@ -11,6 +11,7 @@
 //! - What is this product's own stands in lines that begin with `***`, which other readers of the
 //!   format skip.
 
+mod lines;
 mod profile;
 mod read;
 mod record;

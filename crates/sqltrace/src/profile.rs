@@ -220,7 +220,7 @@ impl Profile {
         let mut file = File::default();
         file.source.name = name.to_string();
         let mut reader = Reader::new(input);
-        while let Some(entry) = reader.next() {
+        for entry in reader.by_ref() {
             match entry {
                 Ok(Entry { record, .. }) => self.note(&mut file, record),
                 Err(e @ Error::Damaged { .. }) if self.options.skip_damaged => {

@@ -17,7 +17,7 @@ pub enum Record {
     },
     /// `*** 2026-11-26T09:00:00.000000+00:00`, maybe with something behind it.
     Time(String),
-    /// Another line that begins with `***`, without these.
+    /// A line that begins with `***` and is none of the other records, without these.
     Comment(String),
     /// What an instance that served a wait says of it. It follows its [`Wait`] and is this
     /// product's own.

@@ -235,7 +235,7 @@ proptest! {
         let mut before_text = false;
         records.retain(|r| {
             let goes_on = before_text && matches!(r, Record::Text(_) | Record::Header { .. });
-            before_text = matches!(r, Record::ParseError(_));
+            before_text = goes_on || matches!(r, Record::ParseError(_));
             !goes_on
         });
         let bytes = written(&records);
