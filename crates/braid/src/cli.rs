@@ -80,6 +80,9 @@ pub enum Command {
     /// if there is one
     #[command(after_help = "Example:\n  braid verify --data /db")]
     Verify(VerifyArgs),
+    /// Add up SQL trace files by statement: this product's, and Oracle's of event 10046
+    #[command(after_help = TKPROF_EXAMPLES)]
+    Tkprof(TkprofArgs),
     /// Show on throw-away data what two instances of one database do, and check every claim; exit
     /// code 1 if one does not hold
     #[command(after_help = DEMO_EXAMPLES)]
@@ -87,6 +90,40 @@ pub enum Command {
     /// Run an experiment of the papers (docs/design.md) and print its figures beside theirs
     #[command(after_help = LAB_EXAMPLES)]
     Lab(LabCommand),
+}
+
+const TKPROF_EXAMPLES: &str = "\
+Examples:
+  braid tkprof braid-data/trace/braid1_ora_5.trc
+  braid tkprof --sort exeela,fchela --print 10 braid-data/trace/*.trc
+  braid tkprof --aggregate no braid1_ora_5.trc braid2_ora_9.trc      users and instances kept apart
+
+Sort keys: prs, exe or fch (parse, execute, fetch) with cnt, cpu, ela, dsk, qry, cu, mis or row;
+userid. Exit code 1, without a table, if a file is no trace, or damaged.";
+
+#[derive(Args)]
+pub struct TkprofArgs {
+    /// Trace files, of one instance or several
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Statements with the greatest sum of these come first [default: in order of appearance]
+    #[arg(long, value_name = "KEY,...", value_delimiter = ',')]
+    pub sort: Vec<sqltrace::SortKey>,
+    /// Whether a statement of several users or instances is one
+    #[arg(long, value_name = "yes|no", default_value = "yes")]
+    pub aggregate: YesNo,
+    /// The most statements to print; the totals are of all
+    #[arg(long, value_name = "N")]
+    pub print: Option<usize>,
+    /// Leave damaged lines out, and name them, instead of refusing their file
+    #[arg(long)]
+    pub skip_damaged: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum YesNo {
+    Yes,
+    No,
 }
 
 const DEMO_EXAMPLES: &str = "\

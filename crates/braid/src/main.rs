@@ -1,5 +1,5 @@
 //! The command line: starts and stops instances, asks how they are, verifies a database offline,
-//! and runs the demo and the papers' experiments.
+//! adds up SQL traces, and runs the demo and the papers' experiments.
 //!
 //! `up` starts one `instance` process for each instance. It waits for a single instance, and guards
 //! several. An instance tells about itself in a status file in the database directory, which
@@ -28,6 +28,7 @@ mod report;
 mod service;
 mod settings;
 mod start;
+mod tkprof;
 mod up;
 mod user;
 mod verify;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         cli::Command::Service(args) => service::run(&args.command),
         cli::Command::Certificates(args) => certificates::run(&args),
         cli::Command::Verify(args) => verify::run(&args),
+        cli::Command::Tkprof(args) => tkprof::run(&args),
         cli::Command::Demo(args) => demo::run(&args),
         cli::Command::Lab(args) => lab::run(&args),
     };

@@ -18,6 +18,7 @@ use crate::params::Instance;
 use crate::plan_cache::PlanCache;
 use crate::presence;
 use crate::session::{SqlSession, now_micros};
+use crate::trace::Switches;
 
 pub struct Database {
     engine: Arc<Engine>,
@@ -30,6 +31,7 @@ pub struct Database {
     making: Mutex<()>,
     pub(crate) plans: PlanCache,
     pub(crate) orders: Orders,
+    pub(crate) switches: Switches,
     pub(crate) changes: Changes,
     started_micros: i64,
 }
@@ -56,6 +58,7 @@ impl Database {
             making: Mutex::default(),
             plans: PlanCache::default(),
             orders: Orders::default(),
+            switches: Switches::default(),
             changes: Changes::default(),
             started_micros: now_micros(),
         });
@@ -73,6 +76,12 @@ impl Database {
             }));
         }
         Ok(database)
+    }
+
+    /// A number that rises whenever a session may have to be traced that was not, or not any more.
+    #[inline]
+    pub(crate) fn trace_changes(&self) -> u64 {
+        self.switches.changes().wrapping_add(self.params.changes())
     }
 
     /// The dictionary is read again if another instance has changed it. One load if none has. To be called at the beginning of a statement, and when a lock was got; not in a

@@ -34,6 +34,7 @@ mod presence;
 mod query;
 mod service;
 mod session;
+mod trace;
 pub mod types;
 mod views;
 

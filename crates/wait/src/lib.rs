@@ -29,6 +29,7 @@ pub mod session;
 pub mod stat;
 mod state;
 pub mod thread;
+pub mod trace;
 pub mod views;
 mod waiter;
 mod waits;

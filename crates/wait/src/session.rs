@@ -7,6 +7,7 @@ use crate::pid::MAX_SID;
 use crate::priority::Got;
 use crate::remote::{self, RemoteWait, Served};
 pub use crate::state::State;
+use crate::trace::Tracing;
 use crate::{Event, Stat};
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -161,6 +162,7 @@ pub struct Session {
     pub(crate) wait_seq: AtomicU64,
     /// The instance that the wait under way, or the last one, asked. Zero for none.
     pub(crate) asked: AtomicU32,
+    pub(crate) tracing: Tracing,
     /// The session's waits that other instances served. The session's own thread writes them.
     remote: Mutex<remote::OfSession>,
     /// The priority and CPUs of the session's thread, if it asked for some.
@@ -218,7 +220,7 @@ impl Session {
         let event = self.event.load(Relaxed);
         (event != NO_EVENT).then(|| Waiting {
             event: Event::ALL[event as usize],
-            params: std::array::from_fn(|i| self.params[i].load(Relaxed)),
+            params: self.params(),
             for_ns: now_ns().saturating_sub(self.since_ns.load(Relaxed)),
             asked: match self.asked.load(Relaxed) {
                 0 => None,
@@ -267,12 +269,21 @@ impl Session {
         bump(&self.wait_seq, 1);
         let ns = now.saturating_sub(started);
         self.counters.add_wait(event, ns);
-        if let Some(served) = served {
+        let remote = served.map(|served| {
             let began = served.since_ns.unwrap_or(started);
             let wait = RemoteWait::new(event, now.saturating_sub(began), served);
             self.remote.lock().note(self.wait_seq(), began, wait);
             remote::note(&wait, served);
+            wait
+        });
+        if self.tracing.wants_waits() {
+            let transfer = served.and_then(|s| s.transfer);
+            self.trace_wait(event, started, now, transfer.map(|t| t.object), remote);
         }
+    }
+    /// The parameters of the wait under way, or of the last one.
+    pub(crate) fn params(&self) -> [u64; 3] {
+        std::array::from_fn(|i| self.params[i].load(Relaxed))
     }
     /// The priority and CPUs that the session's thread got, if it asked for its own.
     pub fn priority(&self) -> Option<&Got> {
@@ -399,6 +410,7 @@ fn new_session(sid: u32, serial: u32, kind: Kind, name: &str) -> Session {
         since_ns: AtomicU64::new(now_ns()),
         wait_seq: AtomicU64::new(0),
         asked: AtomicU32::new(0),
+        tracing: Tracing::default(),
         remote: Mutex::default(),
         priority: OnceLock::new(),
         cancel: AtomicU8::new(CANCEL_NONE),

@@ -137,6 +137,9 @@ pub fn during_both<R>(
         let ended = ended.max(charge.started);
         bump(&session.wait_seq, 1);
         session.counters.add_wait(first, ended - charge.started);
+        if session.tracing.wants_waits() {
+            session.trace_wait(first, charge.started, ended, None, None);
+        }
         (charge.event, charge.started) = (second, ended);
         charge.served = served;
     }

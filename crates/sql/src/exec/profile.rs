@@ -22,7 +22,7 @@ impl StepKey {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Profile {
     steps: HashMap<StepKey, Step>,
     /// How the steps ran that could be vectorized.

@@ -1,5 +1,6 @@
 //! EXPLAIN [ANALYZE]: the steps of a plan; with ANALYZE, rows, buffer gets and time.
 
+mod traced;
 mod tree;
 
 use std::collections::HashMap;
@@ -24,6 +25,8 @@ use crate::plan::{
 use crate::session::{Core, Kind, Portal, SqlSession, Statement};
 use crate::types::SqlType;
 
+pub(crate) use traced::{TracedStep, plan_hash, steps};
+
 /// The lines of the answer, as rows of one text column.
 pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Vec<Datum>>> {
     let mut statement = session.parse(text, &[])?;
@@ -34,11 +37,7 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
     if !analyze {
         session.ensure_transaction()?;
     }
-    let mut lines = Lines {
-        lines: Vec::new(),
-        names: Names::new(),
-        measured: measured.as_ref(),
-    };
+    let mut lines = Lines::new(measured.as_ref());
     lines.statement(&statement, &mut session.core)?;
     let mut lines = lines.lines;
     if let Some(m) = &measured {
@@ -84,7 +83,7 @@ fn measure(session: &mut SqlSession, statement: &mut Arc<Statement>) -> Result<M
     })
 }
 
-fn can_run(kind: &Kind) -> bool {
+pub(crate) fn can_run(kind: &Kind) -> bool {
     !matches!(kind, Kind::Empty | Kind::Utility(_) | Kind::Ddl(_))
 }
 
@@ -138,6 +137,19 @@ struct Lines<'m> {
     /// What the registers of the tree lane's plan are.
     names: Names,
     measured: Option<&'m Measured>,
+    /// The steps apart, if they are for a trace.
+    steps: Option<traced::Steps>,
+}
+
+impl<'m> Lines<'m> {
+    fn new(measured: Option<&'m Measured>) -> Lines<'m> {
+        Lines {
+            lines: Vec::new(),
+            names: Names::new(),
+            measured,
+            steps: None,
+        }
+    }
 }
 
 impl Lines<'_> {
@@ -207,6 +219,9 @@ impl Lines<'_> {
 
     /// A step of the plan at its depth: the first bare, the others behind an arrow.
     fn step(&mut self, depth: usize, text: String) {
+        if let Some(steps) = &mut self.steps {
+            return steps.step(depth, text);
+        }
         self.lines.push(match depth {
             0 => text,
             n => format!("{}->  {text}", "  ".repeat(n * 3 - 2)),
@@ -220,17 +235,24 @@ impl Lines<'_> {
 
     /// What the whole statement took, for its topmost step.
     fn total(&self) -> String {
-        self.measured
-            .map(|m| actual(m.rows, 1, m.total))
-            .unwrap_or_default()
+        let Some(m) = self.measured else {
+            return String::new();
+        };
+        match &self.steps {
+            Some(steps) => steps.took(m.rows, 1, m.total),
+            None => actual(m.rows, 1, m.total),
+        }
     }
 
     /// What a step took.
     fn took(&self, key: StepKey) -> String {
-        self.measured
-            .map(|m| m.profile.step(key))
-            .map(|s| actual(s.rows, s.loops, s.took))
-            .unwrap_or_default()
+        let Some(s) = self.measured.map(|m| m.profile.step(key)) else {
+            return String::new();
+        };
+        match &self.steps {
+            Some(steps) => steps.took(s.rows, s.loops, s.took),
+            None => actual(s.rows, s.loops, s.took),
+        }
     }
 
     fn write(&mut self, verb: &str, table: &Table, depth: usize) {

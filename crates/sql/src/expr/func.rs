@@ -149,6 +149,8 @@ pub enum SessionFunc {
     TerminateBackend,
     BlockingPids,
     SafeSnapshotBlockingPids,
+    TraceEnable,
+    TraceDisable,
     AdvisoryLock {
         shared: bool,
         transaction: bool,
@@ -648,6 +650,19 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         ],
         "pg_blocking_pids" => pids(SessionFunc::BlockingPids),
         "pg_safe_snapshot_blocking_pids" => pids(SessionFunc::SafeSnapshotBlockingPids),
+        "session_trace_enable" => vec![
+            session(SessionFunc::TraceEnable, &[Int4, Int8], Void),
+            session(SessionFunc::TraceEnable, &[Int4, Int8, Bool, Bool], Void),
+            session(
+                SessionFunc::TraceEnable,
+                &[Int4, Int8, Bool, Bool, Int4],
+                Void,
+            ),
+        ],
+        "session_trace_disable" => vec![
+            session(SessionFunc::TraceDisable, &[Int4, Int8], Void),
+            session(SessionFunc::TraceDisable, &[Int4, Int8, Int4], Void),
+        ],
         "pg_is_in_recovery" => vec![session(SessionFunc::IsInRecovery, &[], Bool)],
         "pg_postmaster_start_time" => vec![session(SessionFunc::PostmasterStart, &[], TimestampTz)],
         "txid_current" | "pg_current_xact_id" => vec![session(SessionFunc::TxidCurrent, &[], Int8)],

@@ -10,6 +10,12 @@ const ROTATE: [[u32; 4]; 4] = [
 
 /// The digest in hexadecimal.
 pub fn hex(data: &[u8]) -> String {
+    let bytes = words(data).into_iter().flat_map(u32::to_le_bytes);
+    bytes.map(|b| format!("{b:02x}")).collect()
+}
+
+/// The digest as four numbers, of which each is four bytes, the lowest first.
+pub fn words(data: &[u8]) -> [u32; 4] {
     let mut state = [0x6745_2301_u32, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
     let (whole, rest) = data.as_chunks::<64>();
     whole.iter().for_each(|block| step(&mut state, block));
@@ -21,8 +27,7 @@ pub fn hex(data: &[u8]) -> String {
     tail[end - 8..end].copy_from_slice(&(data.len() as u64).wrapping_mul(8).to_le_bytes());
     let (last, _) = tail[..end].as_chunks::<64>();
     last.iter().for_each(|block| step(&mut state, block));
-    let bytes = state.iter().flat_map(|word| word.to_le_bytes());
-    bytes.map(|b| format!("{b:02x}")).collect()
+    state
 }
 
 fn step(state: &mut [u32; 4], block: &[u8; 64]) {

@@ -18,7 +18,7 @@ mod eval;
 mod extremes;
 pub mod func;
 pub mod like;
-mod md5;
+pub(crate) mod md5;
 pub mod moments;
 pub mod number;
 pub mod regex;

@@ -20,6 +20,9 @@ pub enum Act {
     End { by: Authority },
     /// Nothing: is it there?
     Look,
+    /// It is to be traced at this level of event 10046, or not any more (zero), by a role that may
+    /// end it.
+    Trace { by: Authority, level: u8 },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,6 +42,7 @@ tagged! { impl Act: u8 {
     Cancel = 2 { by },
     End = 3 { by },
     Look = 4,
+    Trace = 5 { by, level },
 } }
 
 /// What an instance says to an order.
@@ -122,17 +126,22 @@ mod tests {
             order(Act::Cancel { by: by(false) }),
             order(Act::End { by: by(true) }),
             order(Act::Look),
+            order(Act::Trace {
+                by: by(true),
+                level: 12,
+            }),
         ]
     }
 
     #[test]
     fn the_bytes_of_orders_are_pinned() {
         let head = b"\x02\x02\0\x03\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x05\0\0\0\x06\0\0\0";
-        let acts: [&[u8]; 4] = [
+        let acts: [&[u8]; 5] = [
             b"\x01\x03\0\0\0key",
             b"\x02\x07\0\0\0\0",
             b"\x03\x07\0\0\0\x01",
             b"\x04",
+            b"\x05\x07\0\0\0\x01\x0c",
         ];
         for (order, act) in samples().iter().zip(acts) {
             let bytes = [&head[..], act].concat();

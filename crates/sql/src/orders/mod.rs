@@ -179,6 +179,18 @@ impl Database {
         self.order(target, Act::End { by }, patience)
     }
 
+    /// Has a session traced, of any instance, from its next call on; with level zero, not any
+    /// more. An error if this is not for the role.
+    pub fn trace_session(
+        &self,
+        target: Target,
+        by: Authority,
+        level: u8,
+        patience: Duration,
+    ) -> Result<Outcome> {
+        self.order(target, Act::Trace { by, level }, patience)
+    }
+
     /// Waits until a session that was told to end is gone, for `limit` at most. Whether it is.
     pub fn await_end(&self, target: Target, limit: Duration, patience: Duration) -> Result<bool> {
         let deadline = Instant::now() + limit;
@@ -258,7 +270,7 @@ impl Database {
                 return Answer::NotFound;
             }
             Act::Look => None,
-            Act::Cancel { by } | Act::End { by } => Some(by),
+            Act::Cancel { by } | Act::End { by } | Act::Trace { by, .. } => Some(by),
         };
         let Some(role) = proved_role(target) else {
             return Answer::NotFound;
@@ -270,12 +282,29 @@ impl Database {
             Act::Cancel { .. } => wait::session::cancel(target.sid),
             Act::End { .. } => clients.is_some_and(|c| c.terminate(target.sid)),
             Act::Look => true,
+            Act::Trace { level, .. } => self.switch_trace(target, *level),
             Act::Request { .. } => false,
         };
         match found {
             true => Answer::Found,
             false => Answer::NotFound,
         }
+    }
+}
+
+impl Database {
+    /// Has a session of this instance traced or not. False if it is gone.
+    fn switch_trace(&self, target: Target, level: u8) -> bool {
+        let session = wait::session::find(target.sid);
+        let session = session.filter(|s| target.serial.is_none_or(|serial| serial == s.serial));
+        let Some(session) = session else { return false };
+        self.switches.set((session.sid, session.serial), level);
+        // Should it have ended in between, nobody else forgets its entry.
+        let is_there = wait::session::find(session.sid).is_some_and(|s| s.serial == session.serial);
+        if !is_there {
+            self.switches.forget((session.sid, session.serial));
+        }
+        is_there
     }
 }
 
@@ -291,6 +320,18 @@ fn proved_role(target: Target) -> Option<u32> {
 
 /// A refused order in PostgreSQL's words.
 fn refusal(act: &Act, is_superuser: bool) -> Error {
+    if let Act::Trace { .. } = act {
+        return Error::new(
+            "42501",
+            match is_superuser {
+                true => "must be a superuser to trace superuser session",
+                false => {
+                    "must be a member of the role whose session is to be traced or member of \
+                 pg_signal_backend"
+                }
+            },
+        );
+    }
     let is_end = matches!(act, Act::End { .. });
     let why = match (is_superuser, is_end) {
         (true, true) => "must be a superuser to terminate superuser process",

@@ -10,6 +10,7 @@ use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -74,6 +75,8 @@ pub struct Instance {
     seen: Mutex<Option<Stamp>>,
     /// The database directory; `None` in tests that have none.
     dir: Option<PathBuf>,
+    /// Rises whenever values that are in effect may have changed.
+    changes: AtomicU64,
     start_check: OnceLock<StartCheck>,
 }
 
@@ -83,6 +86,7 @@ impl Instance {
             values: RwLock::default(),
             seen: Mutex::default(),
             dir: dir.map(Path::to_path_buf),
+            changes: AtomicU64::new(0),
             start_check: OnceLock::new(),
         }
     }
@@ -115,6 +119,17 @@ impl Instance {
         debug_assert!(find(name).is_some());
         let fact = BTreeMap::from([(Source::Default, value)]);
         self.values.write().insert(name, fact);
+    }
+
+    /// A number that rises whenever values have changed after the start.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Relaxed)
+    }
+
+    /// The database directory, if there is one.
+    pub fn dir(&self) -> Option<&Path> {
+        self.dir.as_deref()
     }
 
     /// The value in canonical form.
@@ -253,6 +268,7 @@ impl Instance {
         change(&mut lines, &mut changed);
         write_auto_file(dir, &lines).map_err(failed)?;
         *values = changed;
+        self.changes.fetch_add(1, Relaxed);
         Ok(())
     }
 
@@ -294,6 +310,7 @@ impl Instance {
                 of_param.insert(Source::AlterSystem, value);
             }
         }
+        self.changes.fetch_add(1, Relaxed);
         Ok(true)
     }
 

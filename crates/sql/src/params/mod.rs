@@ -109,6 +109,8 @@ const LISTS: &[(&str, bool)] = &[
     ("trusted_clients", false),
     ("access_rules", false),
     ("interconnect_peers", false),
+    ("sql_trace_services", false),
+    ("sql_trace_statements", false),
 ];
 
 /// The value of a parameter that SET gives as a list of values.
@@ -209,7 +211,12 @@ impl Param {
                         .hint(format!("Available values: {}.", words.join(", ")))
                 }),
             Kind::Encoding => self.encoding(text),
-            Kind::Text => Ok(text.to_string()),
+            Kind::Text => {
+                if self.name.starts_with("sql_trace_") {
+                    crate::trace::Listed::parse(self.name, text)?;
+                }
+                Ok(text.to_string())
+            }
         }
     }
 

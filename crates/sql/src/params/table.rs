@@ -39,6 +39,15 @@ const fn session(
     param(name, kind, default, Context::Session, description)
 }
 
+const fn superuser(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    description: &'static str,
+) -> Param {
+    param(name, kind, default, Context::Superuser, description)
+}
+
 const fn system(
     name: &'static str,
     kind: Kind,
@@ -118,6 +127,8 @@ const KEEPALIVE_SECONDS: Kind = Kind::Int {
     max: i32::MAX as i64,
     unit: Unit::Seconds,
 };
+/// Levels of event 10046.
+const TRACE_LEVEL: Kind = Kind::Word(&["1", "4", "8", "12"]);
 const LOG_LEVEL: Kind = Kind::Word(&["error", "warn", "info", "debug"]);
 const VECTORIZED: Kind = Kind::Word(&["auto", "on", "off"]);
 const PRIORITY: Kind = Kind::Word(&["realtime", "nice", "slice", "ordinary"]);
@@ -207,6 +218,11 @@ pub const PARAMS: &[Param] = &[
     reported(session("default_transaction_read_only", Kind::Bool, "off", "Whether new transactions are read-only.")),
     session("default_transaction_deferrable", Kind::Bool, "off", "Whether new transactions are DEFERRABLE, which means nothing below SERIALIZABLE."),
     session("default_transaction_isolation", ISOLATION, "read committed", "Isolation level of new transactions."),
+    session("sql_trace", Kind::Bool, "off", "Whether what the session does is written to its trace file."),
+    session("sql_trace_level", TRACE_LEVEL, "1", "What sql_trace writes: 1 calls, statements and plans; 4 bind values besides, 8 waits besides, 12 both."),
+    superuser("max_dump_file_size", bytes(0, TERABYTE), "104857600", "Size at which a session's trace file ends; 0: none."),
+    system("sql_trace_services", Kind::Text, "", "Services whose sessions are traced, on every instance: name or name:level, with commas between them."),
+    system("sql_trace_statements", Kind::Text, "", "Statements that are traced in every session, by the sqlid of a trace file: id or id:level, with commas between them."),
     session("gv_view_timeout", PATIENCE, "2000", "Longest silence of an instance that is asked for its rows of a gv$ view, or given an order for one of its sessions."),
     session("idle_in_transaction_session_timeout", TIMEOUT, "0", "Time a transaction may be idle; 0: no limit."),
     session("idle_session_timeout", TIMEOUT, "0", "Time a session may be idle outside a transaction; 0: no limit."),

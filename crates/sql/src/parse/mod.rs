@@ -1,6 +1,7 @@
 //! Text to syntax: cutting a message into statements, the SQL grammar (sqlparser's), and the utility statements whose
 //! PostgreSQL forms sqlparser does not read.
 
+pub mod alter_session;
 pub mod arrays;
 mod clauses;
 mod copy;

@@ -4,6 +4,7 @@ use sqlparser::ast;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
+use super::alter_session;
 use super::copy::{self, CopySpec};
 use super::cursor::{self, CursorOptions, Direction};
 use super::define::{self, Definition};
@@ -68,6 +69,10 @@ pub enum Utility {
     },
     AlterSystemResetAll,
     /// `immediate`: its end is not waited for.
+    /// Event 10046: the session's trace at a level; zero: off.
+    TraceEvent {
+        level: u8,
+    },
     KillSession {
         session: SessionName,
         immediate: bool,
@@ -285,6 +290,8 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
                 alter_system(&mut w)?
             } else if let Some(definition) = define::alter(&mut w)? {
                 Utility::Define(Box::new(definition))
+            } else if w.accept("session") {
+                alter_session::parse(&mut w)?
             } else if w.accept("sequence") {
                 alter_sequence(&mut w)?
             } else if let Some(kind) = role::accept_kind(&mut w) {
@@ -354,7 +361,7 @@ fn alter_system(w: &mut Words<'_>) -> Result<Utility> {
     }
 }
 
-fn set(w: &mut Words<'_>) -> Result<Utility> {
+pub(super) fn set(w: &mut Words<'_>) -> Result<Utility> {
     w.bump();
     if w.accept("session characteristics as transaction") {
         return Ok(Utility::SetTransaction {

@@ -81,6 +81,15 @@ impl Calls for Core {
             // Sessions that keep another from a snapshot of SERIALIZABLE READ ONLY DEFERRABLE. There
             // are no such transactions.
             SafeSnapshotBlockingPids => pid_array([])?,
+            TraceEnable => {
+                let flag = |i: usize, default| match args.get(i).map(Val::get) {
+                    Some(DatumRef::Bool(b)) => b,
+                    _ => default,
+                };
+                let level = crate::trace::level_of(flag(2, true), flag(3, false));
+                self.trace_other(args, 4, level)?
+            }
+            TraceDisable => self.trace_other(args, 2, 0)?,
             IsInRecovery => Val::bool(false),
             PostmasterStart => Val::Ref(DatumRef::TimestampTz(self.database.started_micros())),
             TxidCurrent => Val::int8(self.engine.transaction_id()?.0 as i64),
@@ -219,6 +228,33 @@ impl Core {
     fn local_now(&self) -> i64 {
         self.transaction_start
             + i64::from(self.io.time_zone.offset_at(self.transaction_start)) * 1_000_000
+    }
+
+    /// Switches the trace of the session with this number and serial; the argument at `instance`
+    /// names its instance, if it is not this one.
+    fn trace_other(
+        &mut self,
+        args: &[Val<'_>],
+        instance: usize,
+        level: u8,
+    ) -> Result<Val<'static>> {
+        let none = || Error::new("22023", "there is no session of such a number");
+        let unsigned = |i| -> Result<u32> {
+            let number = u32::try_from(integer(args, i)?).ok();
+            number.filter(|n| *n > 0).ok_or_else(none)
+        };
+        let target = crate::orders::Target {
+            instance: match args.len() > instance {
+                true => u16::try_from(integer(args, instance)?).map_err(|_| none())?,
+                false => self.database.engine().instance(),
+            },
+            sid: unsigned(0)?,
+            serial: Some(unsigned(1)?),
+        };
+        let (by, patience) = (self.authority(), self.settings.patience());
+        let outcome = self.database.trace_session(target, by, level, patience)?;
+        super::kill::found(&target, outcome)?;
+        Ok(void())
     }
 
     /// Gives an order to a session; what there is to be said of it is told to the client.

@@ -17,6 +17,7 @@ use crate::exec::profile::Profile;
 use crate::exec::with::WithRun;
 use crate::pgtype::IoSettings;
 use crate::prepared::Prepared;
+use crate::trace::SessionTrace;
 
 /// Microseconds between 1970 and 2000.
 const UNIX_TO_PG_MICROS: i64 = 946_684_800_000_000;
@@ -61,8 +62,9 @@ pub struct Core {
     pub(super) shown: Option<Arc<str>>,
     /// Since when `shown` is shown: the start of its statement.
     pub(super) shown_since: i64,
-    /// While EXPLAIN ANALYZE runs a statement.
+    /// While EXPLAIN ANALYZE runs a statement, or one runs whose plan is traced.
     pub profile: Option<Box<Profile>>,
+    pub(super) trace: SessionTrace,
     /// What the running statement's subqueries have come to.
     pub running: crate::query::run::Running,
     /// What the items of the running statement's WITH have come to, if it has parts that write.
@@ -111,6 +113,7 @@ impl Core {
             shown: None,
             shown_since: 0,
             profile: None,
+            trace: SessionTrace::default(),
             running: Default::default(),
             with: None,
             held: None,

@@ -44,7 +44,7 @@ impl SqlSession {
     }
 }
 
-fn found(target: &Target, outcome: Outcome) -> Result<()> {
+pub(super) fn found(target: &Target, outcome: Outcome) -> Result<()> {
     match outcome {
         Outcome::Found => Ok(()),
         Outcome::NotFound => {

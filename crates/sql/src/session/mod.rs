@@ -15,6 +15,7 @@ mod settings;
 mod shared;
 mod statement;
 mod timeout;
+mod traced;
 mod transaction;
 mod usage;
 mod utility;
@@ -171,5 +172,6 @@ impl Drop for SqlSession {
         // A client that left in the middle of a transaction has not committed it.
         // If even that fails the instance is going down, and recovery does it.
         let _ = self.end(false);
+        self.core.end_trace();
     }
 }

@@ -43,6 +43,18 @@ impl SqlSession {
     /// The same of a text that may not be the client's own.
     pub(super) fn analysed(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Statement>> {
         wait::stat::add(wait::Stat::ParseCount, 1);
+        match self.core.is_trace_due() {
+            true => self.analysed_traced(sql, param_oids),
+            false => self.analysed_plain(sql, param_oids),
+        }
+    }
+
+    /// The same without a look at tracing.
+    pub(super) fn analysed_plain(
+        &mut self,
+        sql: &str,
+        param_oids: &[u32],
+    ) -> Result<Arc<Statement>> {
         self.timed(|session| session.analyse(sql, param_oids))
     }
 

@@ -25,6 +25,19 @@ impl SqlSession {
         max_rows: usize,
         sink: &mut dyn RowSink,
     ) -> Result<Completion> {
+        match self.core.is_trace_due() {
+            true => self.execute_traced(portal, max_rows, sink),
+            false => self.execute_plain(portal, max_rows, sink),
+        }
+    }
+
+    /// The same without a look at tracing.
+    pub(super) fn execute_plain(
+        &mut self,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<Completion> {
         let hot = self.core.settings.hot();
         let timer = Timer::start(hot.statement_timeout_ms)?;
         self.core.engine.set_lock_timeout(hot.lock_timeout());
@@ -93,6 +106,7 @@ impl SqlSession {
         self.refuse_writes(&statement)?;
         match &statement.kind {
             Kind::Select(plan) => {
+                self.core.trace_executed();
                 if let Some(sent) = run_point(plan, &mut self.core, &portal.params, sink)? {
                     self.end_of_statement();
                     portal.run = Run::Done;
@@ -180,6 +194,7 @@ impl SqlSession {
                 let snapshot = self.core.engine.snapshot()?;
                 let run = query::Run::start(plan, &self.core, &portal.params, snapshot)?;
                 portal.run = Run::Tree(Box::new(run));
+                self.core.trace_executed();
                 self.resume(portal, max_rows, sink)
             }
             Kind::Utility(_) | Kind::Empty => {

@@ -49,6 +49,8 @@ pub struct Hot {
     pub work_mem_bytes: usize,
     pub vectorized: Vectorized,
     pub connection: ConnectionSettings,
+    /// Level at which the session traces itself; zero: not.
+    pub trace_level: u8,
 }
 
 /// What a session wants of its client's connection. Zero: no check and no timeout; of keepalives,
@@ -102,6 +104,12 @@ impl Settings {
         self.hot
     }
 
+    /// Level at which the session traces itself; zero: not.
+    #[inline]
+    pub fn trace_level(&self) -> u8 {
+        self.hot.trace_level
+    }
+
     /// After every change of a value.
     fn refresh(&mut self) {
         self.hot = Hot {
@@ -127,6 +135,10 @@ impl Settings {
                 keepalives_interval_s: self.number("tcp_keepalives_interval"),
                 keepalives_count: self.number("tcp_keepalives_count"),
                 user_timeout_ms: self.number("tcp_user_timeout"),
+            },
+            trace_level: match self.get("sql_trace").as_str() {
+                "on" => self.number("sql_trace_level") as u8,
+                _ => 0,
             },
         };
         wait::session::set_program(&self.get("application_name"));

@@ -121,6 +121,32 @@ impl Statement {
             _ => "direct",
         }
     }
+    /// The command's number in a trace file, as in `v$sqlcommand` of the field; zero for what has
+    /// none there.
+    pub(crate) fn command_number(&self) -> u32 {
+        let write = |word: &str| match word {
+            "INSERT" => 2,
+            "UPDATE" => 6,
+            "DELETE" => 7,
+            _ => 3,
+        };
+        match &self.kind {
+            Kind::Select(_) | Kind::Tree(_) => 3,
+            Kind::Insert(_) => 2,
+            Kind::Update(_) => 6,
+            Kind::Delete(_) => 7,
+            Kind::Supplied(plan) => write(plan.command()),
+            Kind::With(plan) => write(plan.main.command()),
+            Kind::Utility(Utility::Commit { .. }) => 44,
+            Kind::Utility(Utility::Rollback { .. }) => 45,
+            Kind::Utility(Utility::Savepoint(_)) => 46,
+            Kind::Utility(Utility::LockTable { .. }) => 26,
+            Kind::Utility(Utility::Set { .. } | Utility::TraceEvent { .. }) => 42,
+            Kind::Utility(Utility::AlterSystem { .. }) => 49,
+            Kind::Utility(Utility::Explain { .. }) => 50,
+            Kind::Ddl(_) | Kind::Utility(_) | Kind::Empty => 0,
+        }
+    }
     /// The command, if it writes or locks rows, which a read-only transaction may not do.
     pub(crate) fn writing_command(&self) -> Option<&'static str> {
         const LOCKS: &str = "SELECT FOR UPDATE";
@@ -171,6 +197,8 @@ pub struct Portal {
     pub(crate) hold: Option<engine::HeldSnapshot>,
     /// [`Core::mark`] when it was bound, or began to run.
     pub(crate) mark: u64,
+    /// What its steps have taken so far, if it is traced.
+    pub(crate) traced: Option<Box<super::traced::TracedRun>>,
 }
 
 pub(crate) enum Run {
@@ -368,6 +396,7 @@ impl Portal {
             sent: 0,
             hold: None,
             mark: 0,
+            traced: None,
         }
     }
 }

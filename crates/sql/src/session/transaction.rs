@@ -144,6 +144,7 @@ impl SqlSession {
         if state == State::Idle {
             return Ok(());
         }
+        let traced = self.core.trace_transaction();
         let published = match commit {
             true => match self.core.engine.secure_draws() {
                 Ok(()) => self.core.publish_changes(),
@@ -164,6 +165,10 @@ impl SqlSession {
             self.core.forget_changes(0);
             self.core.engine.rollback().map_err(Error::from)
         };
+        if let Some(wrote) = traced {
+            let rolled_back = !commit || done.is_err();
+            self.core.trace_transaction_end(rolled_back, !wrote);
+        }
         let mut changed = false;
         while self.core.settings.levels() > 0 {
             changed |= self.core.settings.close_level(commit && done.is_ok());

@@ -175,6 +175,7 @@ impl SqlSession {
                 s.core.database.params().alter_system_reset_all()?;
                 Ok(Tag::Plain("ALTER SYSTEM"))
             })?,
+            Utility::TraceEvent { level } => self.trace_event(*level)?,
             Utility::KillSession { session, immediate } => {
                 self.kill_session(session, *immediate)?
             }

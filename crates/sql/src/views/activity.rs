@@ -54,6 +54,10 @@ pub const VIEWS: &[VirtualTable] = &[
             ("blocking_session", Int4),
             ("blocking_transaction", Int8),
             ("pid", Int4),
+            ("sql_trace", Text),
+            ("sql_trace_waits", Text),
+            ("sql_trace_binds", Text),
+            ("tracefile", Text),
         ],
         rows: Here(sessions),
     },
@@ -233,6 +237,8 @@ fn sessions(cx: &Context) -> Result<Rows> {
         };
         let [p1text, p1, p2text, p2, p3text, p3] = w.params;
         let transaction = s.transaction.load(std::sync::atomic::Ordering::Relaxed);
+        let [trace, trace_waits, trace_binds] = trace_of(s.trace_level());
+        let pid = wait::pid::of(me.0, s.sid);
         vec![
             int4(s.sid),
             int8(s.serial),
@@ -267,7 +273,14 @@ fn sessions(cx: &Context) -> Result<Rows> {
             blocking_instance,
             blocking_session,
             blocking_transaction,
-            int4(wait::pid::of(me.0, s.sid)),
+            int4(pid),
+            text(trace),
+            text(trace_waits),
+            text(trace_binds),
+            match s.kind {
+                Kind::User => optional(crate::trace::path(cx.database.params(), me.0, pid)),
+                Kind::Background => NULL,
+            },
         ]
     });
     let mut rows = rows.collect();
@@ -275,6 +288,16 @@ fn sessions(cx: &Context) -> Result<Rows> {
         blockers::find_sessions(cx, &mut rows, BLOCKERS)?;
     }
     Ok(rows)
+}
+
+/// Whether a session is traced, with waits, and with bind values, in the field's words.
+fn trace_of(level: u8) -> [&'static str; 3] {
+    let word = |on: bool| if on { "TRUE" } else { "FALSE" };
+    [
+        if level == 0 { "DISABLED" } else { "ENABLED" },
+        word(level & wait::trace::WAITS != 0),
+        word(level & wait::trace::BINDS != 0),
+    ]
 }
 
 fn session_waits(_: &Context) -> Result<Rows> {

@@ -1,10 +1,10 @@
 //! What a session has made for itself, and no other can see: its cursors and prepared statements.
 
 use super::Source::Session;
-use super::value::{array, bool, int8, text};
+use super::value::{array, bool, int4, int8, optional, text};
 use super::{Rows, VirtualTable};
 use crate::session::Core;
-use crate::types::SqlType::{self, Bool, Int8, Text, TimestampTz};
+use crate::types::SqlType::{self, Bool, Int4, Int8, Text, TimestampTz};
 use block::value::Datum;
 
 pub const VIEWS: &[VirtualTable] = &[
@@ -35,7 +35,25 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
         rows: Session(prepared_statements),
     },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "v$diag_info",
+        columns: &[("inst_id", Int4), ("name", Text), ("value", Text)],
+        rows: Session(diag_info),
+    },
 ];
+
+/// Where this session's trace file is.
+fn diag_info(core: &Core) -> Rows {
+    let (instance, params) = (core.database.engine().instance(), core.database.params());
+    let file = crate::trace::path(params, instance, core.database.own_pid());
+    let dir = params.dir().map(crate::trace::directory);
+    let row = |name: &str, value: Option<String>| vec![int4(instance), text(name), optional(value)];
+    vec![
+        row("Diag Trace", dir.map(|d| d.display().to_string())),
+        row("Default Trace File", file),
+    ]
+}
 
 fn cursors(core: &Core) -> Rows {
     let row = |(name, declared): (&str, &crate::session::cursors::Declared)| {

@@ -1,0 +1,397 @@
+//! What a session does for its SQL trace: finds out whether it is traced, and measures its calls.
+
+use std::sync::Arc;
+
+use sqltrace::CallKind;
+
+use super::statement::{Portal, Run, Statement};
+use super::{Core, SqlSession, now_micros};
+use crate::api::{Completion, RowSink, Tag};
+use crate::error::Result;
+use crate::exec::profile::{Mark, Profile, Took};
+use crate::explain;
+use crate::parse;
+use crate::trace::{CallMark, Ended, Head, Listed, Tracer};
+use block::value::DatumRef;
+
+/// Microseconds between 1970 and 2000.
+const UNIX_TO_PG_MICROS: i64 = 946_684_800_000_000;
+
+/// What the steps of a traced execution have taken so far.
+#[derive(Default)]
+pub(crate) struct TracedRun {
+    profile: Box<Profile>,
+    total: Took,
+    rows: u64,
+}
+
+/// A sink that counts.
+struct Counting<'s> {
+    sink: &'s mut dyn RowSink,
+    rows: u64,
+}
+
+impl RowSink for Counting<'_> {
+    fn row(&mut self, row: &[DatumRef<'_>]) -> Result<()> {
+        self.rows += 1;
+        self.sink.row(row)
+    }
+    fn copy_data(&mut self, data: &[u8]) -> Result<()> {
+        self.sink.copy_data(data)
+    }
+    fn copy_out_begin(&mut self, formats: &[i16]) -> Result<()> {
+        self.sink.copy_out_begin(formats)
+    }
+}
+
+impl SqlSession {
+    /// Parses a statement of a session that may be traced.
+    #[cold]
+    pub(super) fn analysed_traced(
+        &mut self,
+        sql: &str,
+        param_oids: &[u32],
+    ) -> Result<Arc<Statement>> {
+        if !self.core.follow_trace(sql) {
+            return self.analysed_plain(sql, param_oids);
+        }
+        self.core.with_tracer(|t, _| {
+            t.begin(None);
+            t.deeper();
+        });
+        let from = CallMark::now();
+        let parsed = self.analysed_plain(sql, param_oids);
+        let to = CallMark::now();
+        self.core.with_tracer(|t, core| {
+            t.less_deep();
+            let statement = match &parsed {
+                Ok(statement) => statement,
+                Err(e) => {
+                    let text = parse::role::without_passwords(sql);
+                    let text = text.as_deref().unwrap_or(sql);
+                    return t.error(None, text, core.roles.current, e);
+                }
+            };
+            core.open_cursor(t, statement, &from);
+            t.call(&Ended {
+                kind: CallKind::Parse,
+                statement,
+                from,
+                to,
+                rows: 0,
+            });
+        });
+        parsed
+    }
+
+    /// `ALTER SESSION SET EVENTS '10046 ..'`: the parameters that say the same.
+    pub(super) fn trace_event(&mut self, level: u8) -> Result<Tag> {
+        self.ensure_transaction()?;
+        let core = &mut self.core;
+        match level {
+            0 => core.set_parameter("sql_trace", Some("off"), false)?,
+            level => {
+                core.set_parameter("sql_trace_level", Some(&level.to_string()), false)?;
+                core.set_parameter("sql_trace", Some("on"), false)?;
+            }
+        }
+        Ok(Tag::Plain("ALTER SESSION"))
+    }
+
+    /// Executes a portal of a session that may be traced.
+    #[cold]
+    pub(super) fn execute_traced(
+        &mut self,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<Completion> {
+        let statement = portal.statement.clone();
+        if matches!(portal.run, Run::Done) || !self.core.follow_trace(statement.text()) {
+            return self.execute_plain(portal, max_rows, sink);
+        }
+        let outer = self.core.trace.executed.take();
+        let is_first = matches!(portal.run, Run::New);
+        let wants_plan = self.core.begin_traced(portal, is_first);
+        let from = CallMark::now();
+        let mark = wants_plan.then(Mark::now);
+        let mut counting = Counting { sink, rows: 0 };
+        let done = self.execute_plain(portal, max_rows, &mut counting);
+        let call = TracedCall {
+            statement,
+            from,
+            executed: self.core.trace.executed.take(),
+            to: CallMark::now(),
+            rows: counting.rows,
+            is_first,
+        };
+        if let Some(mark) = mark {
+            self.core.keep_traced(portal, mark.took(), &call, &done);
+        }
+        self.core.end_traced(portal, &call, &done);
+        self.core.trace.executed = outer;
+        self.core.end_trace_if_off();
+        done
+    }
+}
+
+/// A call that is over.
+struct TracedCall {
+    statement: Arc<Statement>,
+    from: CallMark,
+    executed: Option<CallMark>,
+    to: CallMark,
+    rows: u64,
+    is_first: bool,
+}
+
+impl Core {
+    /// Whether the session is traced, or has to find out.
+    #[inline]
+    pub(super) fn is_trace_due(&self) -> bool {
+        self.trace.is_armed
+            | (self.settings.trace_level() != 0)
+            | (self.trace.seen != self.database.trace_changes())
+    }
+
+    /// Begins, changes or ends the trace as it is wanted now. Whether a call of this statement is
+    /// traced.
+    fn follow_trace(&mut self, text: &str) -> bool {
+        let changes = self.database.trace_changes();
+        if self.trace.seen != changes {
+            self.trace.seen = changes;
+            self.look_at_switches();
+        }
+        let of_statement = self.trace.statements.level_of_text(text);
+        let level = self.trace.level | self.settings.trace_level() | of_statement;
+        let stays = level != 0 || !self.trace.statements.is_empty();
+        self.trace.is_refused &= stays;
+        match &mut self.trace.tracer {
+            Some(tracer) if stays => tracer.set_level(level),
+            Some(_) => self.trace.tracer = None,
+            None if level != 0 && !self.trace.is_refused => self.begin_trace(level),
+            None => {}
+        }
+        self.trace.is_armed = self.trace.tracer.is_some() || !self.trace.statements.is_empty();
+        level != 0 && self.trace.tracer.is_some()
+    }
+
+    /// What others want traced.
+    fn look_at_switches(&mut self) {
+        let listed = |name: &str| {
+            let text = self.database.params().text(name);
+            // It was checked when it was set.
+            Listed::parse(name, &text).unwrap_or_default()
+        };
+        let by_service = listed("sql_trace_services").level(&self.database_name);
+        self.trace.statements = listed("sql_trace_statements");
+        let by_order = own_session().map_or(0, |own| self.database.switches.level(own));
+        self.trace.level = by_service | by_order;
+    }
+
+    fn begin_trace(&mut self, level: u8) {
+        let head = Head {
+            instance: self.database.engine().instance(),
+            pid: self.database.own_pid(),
+            session: own_session().unwrap_or_default(),
+            service: self.database_name.clone(),
+            program: self.settings.get("application_name"),
+            now: now_utc(),
+        };
+        let limit = self.settings.get("max_dump_file_size");
+        let limit = limit.parse().unwrap_or(0);
+        let begun = match self.database.params().dir() {
+            Some(dir) => Tracer::begin_file(dir, limit, &head).map_err(|e| e.to_string()),
+            None => Err("there is no database directory".to_string()),
+        };
+        match begun {
+            Ok(mut tracer) => {
+                tracer.set_level(level);
+                self.trace.tracer = Some(Box::new(tracer));
+            }
+            Err(why) => {
+                self.trace.is_refused = true;
+                let told = format!("could not open the session's trace file: {why}");
+                self.notice("WARNING", "58030", told);
+            }
+        }
+    }
+
+    /// Ends the trace if the call that is over has switched it off.
+    fn end_trace_if_off(&mut self) {
+        let of_session = self.trace.level | self.settings.trace_level();
+        if of_session == 0 && self.trace.statements.is_empty() {
+            self.trace.tracer = None;
+            self.trace.is_armed = false;
+        }
+    }
+
+    /// The session ends: its trace with it, and what others wanted of it.
+    pub(super) fn end_trace(&mut self) {
+        self.trace.tracer = None;
+        if let Some(own) = own_session() {
+            self.database.switches.forget(own);
+        }
+    }
+
+    /// Works with the tracer, if there is one and it is on; afterwards the client is told if its
+    /// file has failed.
+    fn with_tracer(&mut self, work: impl FnOnce(&mut Tracer, &mut Core)) {
+        let Some(mut tracer) = self.trace.tracer.take() else {
+            return;
+        };
+        if tracer.level() != 0 {
+            work(&mut tracer, self);
+        }
+        if let Some(why) = tracer.take_failure() {
+            self.notice("WARNING", "58030", why);
+        }
+        self.trace.tracer = Some(tracer);
+    }
+
+    /// Makes sure that the file knows the statement.
+    fn open_cursor(&mut self, t: &mut Tracer, statement: &Arc<Statement>, at: &CallMark) {
+        if t.cursor(statement).is_none() {
+            let users = (self.roles.current, self.roles.session);
+            let hash = explain::plan_hash(statement, self);
+            t.open(statement, hash, users, at.at_ns());
+        }
+    }
+
+    /// A call of the portal begins. Whether its plan is to be measured.
+    fn begin_traced(&mut self, portal: &Portal, is_first: bool) -> bool {
+        let mut wants_plan = false;
+        self.with_tracer(|t, core| {
+            t.begin(None);
+            core.open_cursor(t, &portal.statement, &CallMark::now());
+            t.begin(Some(&portal.statement));
+            if let Some(cursor) = t.cursor(&portal.statement) {
+                let number = cursor.number;
+                wants_plan = core.profile.is_none()
+                    && explain::can_run(&portal.statement.kind)
+                    && !cursor.has_plan
+                    && (is_first || portal.traced.is_some());
+                if is_first && t.wants_binds() && !portal.params.is_empty() {
+                    t.binds(number, portal.statement.params(), &portal.params, &core.io);
+                }
+            }
+            t.deeper();
+        });
+        if wants_plan {
+            let kept = portal.traced.as_ref().map(|run| run.profile.clone());
+            self.profile = Some(kept.unwrap_or_default());
+        }
+        wants_plan
+    }
+
+    /// The execution is over, and its fetch begins.
+    #[inline]
+    pub(super) fn trace_executed(&mut self) {
+        if self.trace.tracer.is_some() {
+            self.trace.executed = Some(CallMark::now());
+        }
+    }
+
+    /// Adds what a call took to what its portal's steps have taken.
+    fn keep_traced(
+        &mut self,
+        portal: &mut Portal,
+        took: Took,
+        call: &TracedCall,
+        done: &Result<Completion>,
+    ) {
+        let mut run = portal.traced.take().unwrap_or_default();
+        run.profile = self.profile.take().unwrap_or_default();
+        run.total.time += took.time;
+        run.total.gets += took.gets;
+        run.total.reads += took.reads;
+        run.rows += rows_of(done).unwrap_or(call.rows);
+        portal.traced = Some(run);
+    }
+
+    fn end_traced(&mut self, portal: &mut Portal, call: &TracedCall, done: &Result<Completion>) {
+        self.with_tracer(|t, core| {
+            t.less_deep();
+            let ended = |kind, from, to, rows| Ended {
+                kind,
+                statement: &call.statement,
+                from,
+                to,
+                rows,
+            };
+            let fetch_from = match (call.is_first, call.executed) {
+                (true, None) => {
+                    let rows = rows_of(done).unwrap_or(call.rows);
+                    t.call(&ended(CallKind::Exec, call.from, call.to, rows));
+                    None
+                }
+                (true, Some(executed)) => {
+                    t.call(&ended(CallKind::Exec, call.from, executed, 0));
+                    Some(executed)
+                }
+                (false, _) => Some(call.from),
+            };
+            if let Some(from) = fetch_from {
+                t.call(&ended(CallKind::Fetch, from, call.to, call.rows));
+            }
+            if let Err(e) = done {
+                let user = core.roles.current;
+                t.error(Some(&call.statement), call.statement.text(), user, e);
+            }
+            if !matches!(done, Ok(Completion::Suspended))
+                && let Some(run) = portal.traced.take()
+            {
+                core.trace_plan(t, portal, &call.statement, *run);
+            }
+            t.flush();
+        });
+    }
+
+    fn trace_plan(
+        &mut self,
+        t: &mut Tracer,
+        portal: &Portal,
+        known: &Arc<Statement>,
+        run: TracedRun,
+    ) {
+        let statement = portal.statement.clone();
+        let steps = explain::steps(&statement, self, run.profile, run.total, run.rows);
+        if let (Some(cursor), Ok(steps)) = (t.cursor(known), steps) {
+            cursor.has_plan = true;
+            let number = cursor.number;
+            t.plan(number, &steps);
+        }
+    }
+
+    /// A transaction is about to end. If that is traced: whether it has written.
+    pub(super) fn trace_transaction(&self) -> Option<bool> {
+        self.trace.tracer.as_ref()?;
+        let id =
+            |s: &wait::session::Session| s.transaction.load(std::sync::atomic::Ordering::Relaxed);
+        Some(wait::session::with(id).unwrap_or(0) != 0)
+    }
+
+    pub(super) fn trace_transaction_end(&mut self, rolled_back: bool, read_only: bool) {
+        self.with_tracer(|t, _| t.transaction_end(rolled_back, read_only));
+    }
+}
+
+/// Rows that a write has changed; `None` for what gives its rows to a client.
+fn rows_of(done: &Result<Completion>) -> Option<u64> {
+    match done {
+        Ok(Completion::Complete(Tag::Insert(n))) => Some(*n),
+        Ok(Completion::Complete(Tag::Rows(tag, n))) if *tag != "SELECT" => Some(*n),
+        _ => None,
+    }
+}
+
+fn own_session() -> Option<(u32, u32)> {
+    wait::session::with(|s| (s.sid, s.serial))
+}
+
+/// The time as trace files have it, in UTC.
+fn now_utc() -> String {
+    let micros = now_micros().saturating_add(UNIX_TO_PG_MICROS);
+    let time = chrono::DateTime::from_timestamp_micros(micros).unwrap_or_default();
+    time.format("%Y-%m-%dT%H:%M:%S%.6f+00:00").to_string()
+}
