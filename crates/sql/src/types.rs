@@ -30,11 +30,33 @@ pub enum SqlType {
     Interval,
     Uuid,
     Oid,
+    /// The number of an object, written as its name.
+    Reg(Reg),
+    /// Of a transaction.
+    Xid,
+    /// PostgreSQL's `"char"`, one byte, of which catalogs have many.
+    InternalChar,
+    /// Arrays of one dimension that count from zero, which catalogs have.
+    Int2Vector,
+    OidVector,
     Name,
     Unknown,
     Void,
+    /// A row of an element and its place, `x` and `n`, both integers.
+    Expanded,
     /// Of elements of another type, in any number of dimensions.
     Array(Element),
+}
+
+/// What an object is whose number is written as its name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Reg {
+    Class,
+    Type,
+    Proc,
+    Procedure,
+    Namespace,
+    Role,
 }
 
 /// The type of the elements of arrays: any but arrays themselves, by its place in [`SqlType::ALL`].
@@ -44,7 +66,7 @@ pub struct Element(u8);
 impl Element {
     /// `None` if there are no arrays of the type.
     pub fn of(ty: SqlType) -> Option<Element> {
-        let has_arrays = !matches!(ty, SqlType::Array(_) | SqlType::Void | SqlType::Unknown);
+        let has_arrays = ty.array_oid() != 0 && ty != SqlType::Unknown;
         let at = SqlType::ALL.iter().position(|t| *t == ty);
         at.filter(|_| has_arrays).map(|at| Element(at as u8))
     }
@@ -67,7 +89,7 @@ impl Element {
 
 impl SqlType {
     /// All but arrays.
-    pub const ALL: [SqlType; 21] = [
+    pub const ALL: [SqlType; 31] = [
         SqlType::Bool,
         SqlType::Int2,
         SqlType::Int4,
@@ -86,12 +108,41 @@ impl SqlType {
         SqlType::Interval,
         SqlType::Uuid,
         SqlType::Oid,
+        SqlType::Reg(Reg::Class),
+        SqlType::Reg(Reg::Type),
+        SqlType::Reg(Reg::Proc),
+        SqlType::Reg(Reg::Procedure),
+        SqlType::Reg(Reg::Namespace),
+        SqlType::Reg(Reg::Role),
+        SqlType::Xid,
+        SqlType::InternalChar,
+        SqlType::Int2Vector,
+        SqlType::OidVector,
         SqlType::Name,
         SqlType::Unknown,
         SqlType::Void,
     ];
 
-    pub fn oid(self) -> u32 {
+    /// Arrays that columns of catalogs are of.
+    pub const TEXTS: SqlType = SqlType::arrays_of(SqlType::Text);
+    pub const NAMES: SqlType = SqlType::arrays_of(SqlType::Name);
+    pub const OIDS: SqlType = SqlType::arrays_of(SqlType::Oid);
+    pub const REGTYPES: SqlType = SqlType::arrays_of(SqlType::Reg(Reg::Type));
+    pub const INT2S: SqlType = SqlType::arrays_of(SqlType::Int2);
+    pub const INT4S: SqlType = SqlType::arrays_of(SqlType::Int4);
+
+    pub const FLOAT4S: SqlType = SqlType::arrays_of(SqlType::Float4);
+    pub const INTERNAL_CHARS: SqlType = SqlType::arrays_of(SqlType::InternalChar);
+
+    const fn arrays_of(ty: SqlType) -> SqlType {
+        let mut at = 0;
+        while SqlType::ALL[at].oid() != ty.oid() {
+            at += 1;
+        }
+        SqlType::Array(Element(at as u8))
+    }
+
+    pub const fn oid(self) -> u32 {
         match self {
             SqlType::Bool => 16,
             SqlType::Bytea => 17,
@@ -101,6 +152,16 @@ impl SqlType {
             SqlType::Int4 => 23,
             SqlType::Text => 25,
             SqlType::Oid => 26,
+            SqlType::InternalChar => 18,
+            SqlType::Int2Vector => 22,
+            SqlType::Reg(Reg::Proc) => 24,
+            SqlType::Xid => 28,
+            SqlType::OidVector => 30,
+            SqlType::Reg(Reg::Procedure) => 2202,
+            SqlType::Reg(Reg::Class) => 2205,
+            SqlType::Reg(Reg::Type) => 2206,
+            SqlType::Reg(Reg::Namespace) => 4089,
+            SqlType::Reg(Reg::Role) => 4096,
             SqlType::Float4 => 700,
             SqlType::Float8 => 701,
             SqlType::Unknown => 705,
@@ -113,13 +174,14 @@ impl SqlType {
             SqlType::Interval => 1186,
             SqlType::Numeric => 1700,
             SqlType::Void => 2278,
+            SqlType::Expanded => 2249,
             SqlType::Uuid => 2950,
-            SqlType::Array(element) => element.ty().array_oid(),
+            SqlType::Array(element) => SqlType::ALL[element.0 as usize].array_oid(),
         }
     }
 
     /// The OID of the type's arrays; zero if it has none.
-    pub fn array_oid(self) -> u32 {
+    pub const fn array_oid(self) -> u32 {
         match self {
             SqlType::Bool => 1000,
             SqlType::Bytea => 1001,
@@ -140,7 +202,17 @@ impl SqlType {
             SqlType::Interval => 1187,
             SqlType::Numeric => 1231,
             SqlType::Uuid => 2951,
-            SqlType::Void | SqlType::Array(_) => 0,
+            SqlType::InternalChar => 1002,
+            SqlType::Reg(Reg::Proc) => 1008,
+            SqlType::Xid => 1011,
+            SqlType::Reg(Reg::Procedure) => 2207,
+            SqlType::Reg(Reg::Class) => 2210,
+            SqlType::Reg(Reg::Type) => 2211,
+            SqlType::Reg(Reg::Namespace) => 4090,
+            SqlType::Reg(Reg::Role) => 4097,
+            SqlType::Void | SqlType::Array(_) | SqlType::Expanded => 0,
+            // Arrays of arrays are not stored.
+            SqlType::Int2Vector | SqlType::OidVector => 0,
         }
     }
 
@@ -165,8 +237,9 @@ impl SqlType {
     /// Bytes of the type in PostgreSQL's catalog; -1 for variable length, -2 for a C string.
     pub fn typlen(self) -> i16 {
         match self {
-            SqlType::Bool => 1,
+            SqlType::Bool | SqlType::InternalChar => 1,
             SqlType::Int2 => 2,
+            SqlType::Reg(_) | SqlType::Xid => 4,
             SqlType::Int4 | SqlType::Oid | SqlType::Float4 | SqlType::Date | SqlType::Void => 4,
             SqlType::Int8 | SqlType::Float8 => 8,
             SqlType::Timestamp | SqlType::TimestampTz | SqlType::Time => 8,
@@ -198,9 +271,20 @@ impl SqlType {
             SqlType::Interval => "interval",
             SqlType::Uuid => "uuid",
             SqlType::Oid => "oid",
+            SqlType::Reg(Reg::Class) => "regclass",
+            SqlType::Reg(Reg::Type) => "regtype",
+            SqlType::Reg(Reg::Proc) => "regproc",
+            SqlType::Reg(Reg::Procedure) => "regprocedure",
+            SqlType::Reg(Reg::Namespace) => "regnamespace",
+            SqlType::Reg(Reg::Role) => "regrole",
+            SqlType::Xid => "xid",
+            SqlType::InternalChar => "\"char\"",
+            SqlType::Int2Vector => "int2vector",
+            SqlType::OidVector => "oidvector",
             SqlType::Name => "name",
             SqlType::Unknown => "unknown",
             SqlType::Void => "void",
+            SqlType::Expanded => "record",
             SqlType::Array(element) => element.array_names().0,
         }
     }
@@ -219,6 +303,7 @@ impl SqlType {
             SqlType::Timestamp => "timestamp",
             SqlType::TimestampTz => "timestamptz",
             SqlType::Time => "time",
+            SqlType::InternalChar => "char",
             SqlType::Array(element) => element.array_names().1,
             other => other.name(),
         }
@@ -247,11 +332,27 @@ impl SqlType {
         )
     }
 
+    /// Whether its values are integers, which compare with each other in any width.
     pub fn is_integer(self) -> bool {
         matches!(
             self,
-            SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Oid
+            SqlType::Int2
+                | SqlType::Int4
+                | SqlType::Int8
+                | SqlType::Oid
+                | SqlType::Reg(_)
+                | SqlType::Xid
         )
+    }
+
+    /// The type of the elements, also of a vector.
+    pub fn element(self) -> Option<SqlType> {
+        match self {
+            SqlType::Array(element) => Some(element.ty()),
+            SqlType::Int2Vector => Some(SqlType::Int2),
+            SqlType::OidVector => Some(SqlType::Oid),
+            _ => None,
+        }
     }
 
     /// Place in PostgreSQL's order of implicit promotion among numbers.
@@ -307,11 +408,12 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Int2 => ColType::Int2,
         SqlType::Int4 => ColType::Int4,
         SqlType::Int8 | SqlType::Oid | SqlType::Time => ColType::Int8,
+        SqlType::Reg(_) | SqlType::Xid => ColType::Int8,
         SqlType::Interval => ColType::Interval,
         SqlType::Float4 => ColType::Float4,
         SqlType::Float8 => ColType::Float8,
         SqlType::Numeric => ColType::Numeric,
-        SqlType::Text | SqlType::Name => ColType::Text,
+        SqlType::Text | SqlType::Name | SqlType::InternalChar => ColType::Text,
         SqlType::Varchar => ColType::Varchar,
         SqlType::Char => ColType::Char,
         SqlType::Bytea => ColType::Bytea,
@@ -319,8 +421,8 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Timestamp => ColType::Timestamp,
         SqlType::TimestampTz => ColType::TimestampTz,
         SqlType::Uuid => ColType::Uuid,
-        SqlType::Array(_) => ColType::Array,
-        SqlType::Unknown | SqlType::Void => {
+        SqlType::Array(_) | SqlType::Int2Vector | SqlType::OidVector => ColType::Array,
+        SqlType::Unknown | SqlType::Void | SqlType::Expanded => {
             return Err(Error::new(
                 "42P16",
                 format!("a column cannot have pseudo-type {}", ty.name()),

@@ -18,12 +18,9 @@ fn call(func: ArrayFunc, args: Vec<Expr>, ty: SqlType) -> Result<Typed> {
     Ok(Typed::new(fold(call)?, ty))
 }
 
-/// The element type of an array.
+/// The element type of an array, also of one that is a vector of the catalogs.
 pub fn element_of(ty: SqlType) -> Option<Element> {
-    match ty {
-        SqlType::Array(element) => Some(element),
-        _ => None,
-    }
+    ty.element().and_then(Element::of)
 }
 
 fn arrays_of(ty: SqlType) -> Result<Element> {
@@ -131,6 +128,20 @@ impl Binder<'_> {
             true => call(ArrayFunc::Slice { omitted }, args, array.ty),
             false => call(ArrayFunc::Subscript, args, element.ty()),
         }
+    }
+
+    /// `x` or `n` of an element with its place.
+    pub(super) fn field(&self, row: Typed, name: &str) -> Result<Typed> {
+        let at = match name {
+            "x" => 1,
+            "n" => 2,
+            _ => {
+                let message = format!("column \"{name}\" not found in data type record");
+                return Err(Error::new("42703", message));
+            }
+        };
+        let args = vec![row.expr, Expr::Const(Datum::Int4(at))];
+        call(ArrayFunc::Subscript, args, SqlType::Int4)
     }
 
     /// `left op ANY (array)` and ALL.

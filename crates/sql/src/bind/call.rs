@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::expr::cast::{CastContext, castable};
 use crate::expr::func::{PureFunc, Signature, overloads};
 use crate::expr::{Expr, Func};
-use crate::types::SqlType;
+use crate::types::{Reg, SqlType};
 use crate::views::functions;
 
 /// Names that are aggregates: met where none is allowed, they are not "unknown functions".
@@ -113,12 +113,24 @@ impl Binder<'_> {
                 return self.quoted(name, args);
             }
             "pg_typeof" if args.len() == 1 => {
-                let name = Datum::Text(args[0].ty.name().to_string());
-                return Ok(Typed::literal(name, SqlType::Text));
+                let number = Datum::Int8(args[0].ty.oid().into());
+                return Ok(Typed::literal(number, SqlType::Reg(Reg::Type)));
             }
             "localtime" if args.is_empty() => {
                 let now = self.call("localtimestamp", args)?;
                 return self.coerce(now, SqlType::Time, -1, CastContext::Explicit);
+            }
+            "format" if !args.is_empty() => return self.concat_all(PureFunc::Format, args),
+            "num_nulls" | "num_nonnulls" if !args.is_empty() => {
+                let func = match name {
+                    "num_nulls" => PureFunc::CountNulls,
+                    _ => PureFunc::CountOthers,
+                };
+                let args = args.into_iter().map(|a| a.expr).collect();
+                return Ok(Typed::new(
+                    Expr::Call(Func::Pure(func), args),
+                    SqlType::Int4,
+                ));
             }
             "concat" => return self.concat_all(PureFunc::Concat, args),
             "concat_ws" if !args.is_empty() => return self.concat_all(PureFunc::ConcatWs, args),
@@ -138,15 +150,17 @@ impl Binder<'_> {
         if let (true, Some(ty), [arg]) = (candidates.is_empty(), type_called(name), &args[..]) {
             return self.coerce(arg.clone(), ty, -1, CastContext::Explicit);
         }
-        for (at, arg) in args.iter_mut().enumerate() {
-            if candidates
-                .iter()
-                .any(|c| c.args.get(at) == Some(&SqlType::Text))
-            {
-                *arg = self.name_as_argument(arg.clone());
-            }
-        }
-        let chosen = choose(&candidates, &args).ok_or_else(|| {
+        self.call_one_of(name, &candidates, args)
+    }
+
+    /// A call of the function among several that fits best.
+    pub fn call_one_of(
+        &self,
+        name: &str,
+        candidates: &[Signature],
+        args: Vec<Typed>,
+    ) -> Result<Typed> {
+        let chosen = choose(candidates, &args).ok_or_else(|| {
             let types: Vec<&str> = args.iter().map(|a| a.ty.name()).collect();
             Error::new("42883", format!("function {name}({}) does not exist", types.join(", ")))
                 .hint("No function matches the given name and argument types. You might need to add explicit type casts.")

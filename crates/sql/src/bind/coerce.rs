@@ -227,7 +227,7 @@ fn is_time_and_interval(a: SqlType, b: SqlType) -> bool {
 }
 
 fn wider(a: SqlType, b: SqlType) -> Option<SqlType> {
-    let arrays = matches!(a, SqlType::Array(_)) || matches!(b, SqlType::Array(_));
+    let arrays = a.element().is_some() || b.element().is_some();
     if arrays || is_time_and_interval(a, b) {
         return None;
     }
@@ -239,6 +239,14 @@ fn wider(a: SqlType, b: SqlType) -> Option<SqlType> {
     }
     if a.is_string() && b.is_string() {
         return Some(SqlType::Text);
+    }
+    // Of one category, in which oid is preferred; a string is not of it, though it converts.
+    match (a, b) {
+        (SqlType::Oid, SqlType::Reg(_)) | (SqlType::Reg(_), SqlType::Oid) => {
+            return Some(SqlType::Oid);
+        }
+        (SqlType::Reg(_), t) | (t, SqlType::Reg(_)) if t.is_string() => return None,
+        _ => {}
     }
     if castable(a, b) == Some(CastContext::Implicit) {
         return Some(b);

@@ -4,7 +4,7 @@ use block::value::Datum;
 use sqlparser::ast::{self, BinaryOperator, UnaryOperator, Value};
 
 use super::array::element_of;
-use super::catalog::{custom_operator, is_array};
+use super::catalog::custom_operator;
 use super::coerce::{common_padding, fold, promote};
 use super::days::day_compared;
 use super::simplify::simplified;
@@ -261,9 +261,6 @@ impl Binder<'_> {
     }
 
     fn cast(&self, e: &ast::Expr, data_type: &ast::DataType) -> Result<Typed> {
-        if let Some(of_catalog) = self.catalog_cast(e, data_type)? {
-            return Ok(of_catalog);
-        }
         let (ty, typmod) = parts::data_type(data_type)?;
         let value = match (e, ty) {
             (ast::Expr::Array(list), SqlType::Array(element)) => {
@@ -289,10 +286,7 @@ impl Binder<'_> {
                 if element_of(l.ty).is_some() || element_of(r.ty).is_some() {
                     return self.joined_arrays(l, r);
                 }
-                return match is_array(left) || is_array(right) {
-                    true => self.array_concat(l, r),
-                    false => self.concat(l, r),
-                };
+                return self.concat(l, r);
             }
             BinaryOperator::AtArrow => {
                 let (l, r) = (self.expr(left)?, self.expr(right)?);
@@ -363,11 +357,12 @@ impl Binder<'_> {
             Error::new("42883", format!("operator does not exist: {} {} {}", l.ty.name(), op.symbol(), r.ty.name()))
                 .hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
         };
+        let shown = no_operator(&left, &right);
+        let (left, right) = (as_number(left), as_number(right));
         // Integers are compared whatever their widths, so that a column stays usable as an index key.
         let (left, right) = if left.ty.is_integer() && right.ty.is_integer() {
             (left, right)
         } else {
-            let shown = no_operator(&left, &right);
             let (lt, rt) = (left.ty, right.ty);
             let (left, right) = (self.unpadded(left, rt)?, self.unpadded(right, lt)?);
             self.unify(left, right, "")
@@ -605,6 +600,14 @@ impl Binder<'_> {
             .collect::<Result<_>>()?;
         let expr = Expr::Call(Func::Pure(func), args);
         Ok(Typed { expr, ty, typmod })
+    }
+}
+
+/// What stands for an object is its number to an operator.
+pub(super) fn as_number(t: Typed) -> Typed {
+    match t.ty {
+        SqlType::Reg(_) => Typed::new(t.expr, SqlType::Oid),
+        _ => t,
     }
 }
 

@@ -10,7 +10,7 @@ use super::{Typed, names};
 use crate::error::{Error, Result};
 use crate::pgtype::interval::{Modifier, Unit};
 use crate::pgtype::{self, IoSettings};
-use crate::types::{MICROSECOND_DIGITS, SqlType};
+use crate::types::{MICROSECOND_DIGITS, Reg, SqlType};
 
 /// Longest `varchar(n)`, PostgreSQL's limit.
 const MAX_CHARACTERS: u64 = 10_485_760;
@@ -63,8 +63,7 @@ fn known_type(ty: &DataType) -> Result<(SqlType, i32)> {
         DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => {
             array_type(known_type(element)?, ty)?
         }
-        // The value is the relation's name; functions that take one look it up.
-        DataType::Regclass => return Err(Error::unsupported("type regclass")),
+        DataType::Regclass => (SqlType::Reg(Reg::Class), -1),
         DataType::Custom(name, modifiers) => custom(&names::Qualified::new(name)?.name, modifiers)?,
         other => return Err(Error::unsupported(format!("type {other}"))),
     })
@@ -85,6 +84,17 @@ fn array_type((element, typmod): (SqlType, i32), ty: &DataType) -> Result<(SqlTy
 pub fn plain_type(name: &str) -> Option<SqlType> {
     Some(match name {
         "oid" => SqlType::Oid,
+        "regclass" => SqlType::Reg(Reg::Class),
+        "regtype" => SqlType::Reg(Reg::Type),
+        "regproc" => SqlType::Reg(Reg::Proc),
+        "regprocedure" => SqlType::Reg(Reg::Procedure),
+        "regnamespace" => SqlType::Reg(Reg::Namespace),
+        "regrole" => SqlType::Reg(Reg::Role),
+        "xid" => SqlType::Xid,
+        // Unquoted, the name is another type's.
+        "char" => SqlType::InternalChar,
+        "int2vector" => SqlType::Int2Vector,
+        "oidvector" => SqlType::OidVector,
         "name" => SqlType::Name,
         "bool" => SqlType::Bool,
         "int2" => SqlType::Int2,
@@ -139,8 +149,9 @@ fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
                 length(&n, -1)?,
             ));
         }
-        "jsonb" | "json" | "timetz" | "inet" | "regproc" | "regtype" | "regclass" | "xml"
-        | "money" | "point" => {
+        "jsonb" | "json" | "timetz" | "inet" | "xml" | "money" | "point" | "regoper"
+        | "regoperator" | "regcollation" | "regconfig" | "regdictionary" | "aclitem" | "cid"
+        | "tid" => {
             return Err(Error::unsupported(format!("type {name}")));
         }
         _ => {

@@ -7,7 +7,7 @@ use super::{Val, arith, moments, number, spans};
 use crate::error::{Error, Result};
 use crate::pgtype;
 use crate::pgtype::IoSettings;
-use crate::types::SqlType;
+use crate::types::{self, SqlType};
 
 /// One conversion: from a type to a type with its modifier.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,6 +47,9 @@ pub fn castable(from: SqlType, to: SqlType) -> Option<CastContext> {
     if let (Array(from), Array(to)) = (from, to) {
         return castable(from.ty(), to.ty());
     }
+    if let (Int2Vector | OidVector, Array(to)) = (from, to) {
+        return castable(from.element()?, to.ty());
+    }
     if let (Some(f), Some(t)) = (from.number_rank(), to.number_rank()) {
         return Some(match (from, to) {
             (Oid, Int8) | (Int2 | Int4 | Int8, Oid) => Implicit,
@@ -59,8 +62,16 @@ pub fn castable(from: SqlType, to: SqlType) -> Option<CastContext> {
     Some(match (from, to) {
         (Text | Varchar | Char | Name, Text | Varchar | Char) => Implicit,
         (Text | Varchar | Char, Name) => Implicit,
+        (InternalChar, Text) => Implicit,
+        (Text | Varchar | Char, InternalChar) => Assignment,
+        (Text | Varchar, Reg(types::Reg::Class)) => Implicit,
         (_, Text | Varchar | Char | Name) if from != Void => Assignment,
         (Text | Varchar | Char | Name, _) if to != Void => Explicit,
+        (Oid | Int2 | Int4 | Int8, Reg(_)) | (Reg(_), Oid) => Implicit,
+        (Reg(types::Reg::Proc), Reg(types::Reg::Procedure))
+        | (Reg(types::Reg::Procedure), Reg(types::Reg::Proc)) => Implicit,
+        (Reg(_), Int4 | Int8) => Assignment,
+        (InternalChar, Int4) | (Int4, InternalChar) => Explicit,
         (Date, Timestamp | TimestampTz) | (Timestamp, TimestampTz) => Implicit,
         (Timestamp | TimestampTz, Date) | (TimestampTz, Timestamp) => Assignment,
         (Time, Interval) => Implicit,
@@ -78,12 +89,13 @@ impl Cast {
             let (from, to) = (from.ty(), to.ty());
             return Cast { from, to, ..*self }.is_immutable();
         }
-        let element = |t: SqlType| match t {
-            Array(element) => element.ty(),
-            other => other,
-        };
+        let element = |t: SqlType| t.element().unwrap_or(t);
         let (from, to) = (element(self.from), element(self.to));
         let zoned = |t: SqlType| matches!(t, TimestampTz | Timestamp | Date | Time);
+        let named = |t: SqlType| matches!(t, Reg(_));
+        if from.is_string() && named(to) || named(from) && to.is_string() {
+            return false;
+        }
         !(from == TimestampTz || to == TimestampTz || from.is_string() && zoned(to))
     }
 
@@ -118,9 +130,6 @@ impl Cast {
         }
         if self.from.is_string() {
             return match value.get() {
-                DatumRef::Text(text) if self.is_of_vector(text) => {
-                    Ok(Val::Own(pgtype::array::of_vector(self.to, text, io)?))
-                }
                 DatumRef::Text(text) => Ok(Val::Own(pgtype::text_in_typmod(
                     self.to,
                     self.typmod,
@@ -142,18 +151,6 @@ impl Cast {
             });
         }
         self.convert_scalar(value.get(), io)
-    }
-
-    /// Whether a text is a vector of the catalogs, such as `indkey`, which becomes an array.
-    fn is_of_vector(&self, text: &str) -> bool {
-        let element = match self.to {
-            SqlType::Array(element) => element.ty(),
-            _ => return false,
-        };
-        let numbers = matches!(element, SqlType::Int2 | SqlType::Oid);
-        let digits = |b: u8| b.is_ascii_digit() || b == b' ';
-        let plain = !text.is_empty() && text.bytes().all(digits);
-        self.from != SqlType::Unknown && numbers && plain
     }
 
     fn convert_scalar(&self, value: DatumRef<'_>, io: &IoSettings) -> Result<Val<'static>> {
@@ -180,11 +177,11 @@ impl Cast {
                 Val::Ref(DatumRef::Date(moments::date_of_timestamptz(t, io)))
             }
             (DatumRef::Array(a), Array(to)) => {
-                let Array(from) = self.from else {
+                let Some(from) = self.from.element() else {
                     return Err(Error::internal("elements of no array"));
                 };
                 let cast = Cast {
-                    from: from.ty(),
+                    from,
                     to: to.ty(),
                     typmod: -1,
                     how: self.how,
@@ -204,6 +201,16 @@ impl Cast {
             (DatumRef::TimestampTz(t), Time) => {
                 Val::int8(spans::time_of_day(moments::to_local(t, io)?))
             }
+            (DatumRef::Text(c), Int4) => Val::int4(c.bytes().next().unwrap_or(0).into()),
+            (DatumRef::Int4(c), InternalChar) => match u8::try_from(c) {
+                Ok(0) => Val::text(String::new()),
+                Ok(c) if c.is_ascii() => Val::text(char::from(c).to_string()),
+                Ok(_) => return Err(Error::unsupported("a \"char\" beyond ASCII")),
+                Err(_) => return Err(Error::new("22003", "\"char\" out of range")),
+            },
+            (v, Oid | Reg(_)) if matches!(self.from, Reg(_)) => Val::Own(v.to_datum()),
+            (v, Reg(_)) => number_to(v, Oid)?,
+            (v, Int4 | Int8) if matches!(self.from, Reg(_)) => number_to(v, self.to)?,
             (DatumRef::Bool(b), Int4) => Val::int4(b.into()),
             (DatumRef::Int4(i), Bool) => Val::bool(i != 0),
             (v, to) if to.is_number() => number_to(v, to)?,

@@ -213,7 +213,10 @@ fn texts(ty: SqlType) -> &'static [&'static str] {
             "1 mon -30 days",
         ],
         SqlType::Uuid => &["00000000-0000-0000-0000-000000000000"],
-        SqlType::Void => &[],
+        SqlType::Void | SqlType::Expanded => &[],
+        SqlType::Reg(_) | SqlType::Xid => &["0", "4294967295"],
+        SqlType::InternalChar => &["", "a"],
+        SqlType::Int2Vector | SqlType::OidVector => &["", "1 2"],
         SqlType::Array(_) => &["{}", "{NULL}"],
     }
 }

@@ -3,11 +3,13 @@
 use block::value::{Datum, DatumRef};
 
 use super::array::ArrayFunc;
+use super::made::{self, MadeFunc};
+use super::matches::{self, MatchFunc};
 use super::trigonometry::Angle;
 use super::{Env, Expr, Val, arith, number, text};
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
-use crate::types::SqlType;
+use crate::types::{Reg, SqlType};
 
 /// Answers functions whose value is not a matter of their arguments alone.
 pub trait Calls {
@@ -114,6 +116,15 @@ pub enum PureFunc {
     JustifyInterval,
     MakeInterval,
     Array(ArrayFunc),
+    /// What regular expressions find.
+    Match(MatchFunc),
+    Format,
+    ToChar,
+    /// Times made of their fields, bins and buckets.
+    Made(MadeFunc),
+    /// How many of any arguments are NULL, or are not.
+    CountNulls,
+    CountOthers,
     IsFinite,
     QuoteLiteral,
     SimilarToEscape,
@@ -172,7 +183,13 @@ pub enum SessionFunc {
 
 impl Func {
     pub fn is_immutable(self) -> bool {
-        matches!(self, Func::Pure(_))
+        use PureFunc::{Made, ToChar};
+        match self {
+            // They depend on the session's time zone.
+            Func::Pure(ToChar | Made(MadeFunc::TimestampTz)) => false,
+            Func::Pure(_) => true,
+            Func::Session(_) => false,
+        }
     }
 
     /// Whether two evaluations in one statement may differ or act.
@@ -232,8 +249,13 @@ impl Func {
 impl PureFunc {
     /// Functions of arrays say each by itself what NULL means to it.
     fn is_strict(self) -> bool {
-        use PureFunc::{Array, Concat, ConcatWs, Greatest, Least};
-        !matches!(self, Greatest | Least | Concat | ConcatWs | Array(_))
+        use PureFunc::{Array, Concat, ConcatWs, CountNulls, CountOthers, Format, Greatest, Least};
+        let counts = matches!(self, CountNulls | CountOthers);
+        !counts
+            && !matches!(
+                self,
+                Greatest | Least | Concat | ConcatWs | Format | Array(_)
+            )
     }
 
     fn call<'a>(self, args: &'a [Expr], env: &Env<'a>, calls: &mut dyn Calls) -> Result<Val<'a>> {
@@ -243,6 +265,17 @@ impl PureFunc {
             PureFunc::ConcatWs => return text::concat_ws(args, env, calls),
             PureFunc::MakeInterval => return super::spans::make(args, env, calls),
             PureFunc::Array(func) => return super::array::call(func, args, env, calls),
+            PureFunc::Match(func) => return super::matches::call(func, args, env, calls),
+            PureFunc::Format => return super::format::call(args, env, calls),
+            PureFunc::Made(func) => return super::made::call(func, args, env, calls),
+            PureFunc::CountNulls | PureFunc::CountOthers => {
+                let mut found = 0;
+                for arg in args {
+                    let is_null = arg.eval(env, calls)?.is_null();
+                    found += i32::from(is_null == (self == PureFunc::CountNulls));
+                }
+                return Ok(Val::int4(found));
+            }
             _ => debug_assert!(self.is_strict(), "{self:?} is called without its NULLs"),
         }
         let mut values: [Val<'a>; 4] = [Val::NULL, Val::NULL, Val::NULL, Val::NULL];
@@ -253,6 +286,9 @@ impl PureFunc {
             }
         }
         let values = &values[..args.len()];
+        if let PureFunc::ToChar = self {
+            return super::to_char::call(values, calls.io());
+        }
         if let PureFunc::AtZone = self {
             return super::calendar::at_zone(values);
         }
@@ -438,6 +474,8 @@ pub struct Signature {
     pub result: SqlType,
 }
 
+const RELATION: SqlType = SqlType::Reg(Reg::Class);
+
 /// The overloads of a function by name, in the order in which they are tried. Variadic functions are the binder's.
 pub fn overloads(name: &str) -> Vec<Signature> {
     use PureFunc::*;
@@ -479,18 +517,35 @@ pub fn overloads(name: &str) -> Vec<Signature> {
             pure(OctetLength, &[Char], Int4),
             pure(ByteaLength, &[Bytea], Int4),
         ],
-        "substr" | "substring" => vec![
-            pure(Substr, &[Text, Int4], Text),
-            pure(Substr, &[Text, Int4, Int4], Text),
-            pure(Substr, &[Bytea, Int4], Bytea),
-            pure(Substr, &[Bytea, Int4, Int4], Bytea),
-        ],
+        "substr" | "substring" => {
+            let mut all = vec![
+                pure(Substr, &[Text, Int4], Text),
+                pure(Substr, &[Text, Int4, Int4], Text),
+                pure(Substr, &[Bytea, Int4], Bytea),
+                pure(Substr, &[Bytea, Int4, Int4], Bytea),
+            ];
+            if name == "substring" {
+                // Of two literals, the second is a pattern.
+                all.insert(0, pure(Match(MatchFunc::Part), &[Text, Text], Text));
+            }
+            all
+        }
         "similar_to_escape" => vec![
             pure(SimilarToEscape, &[Text], Text),
             pure(SimilarToEscape, &[Text, Text], Text),
         ],
         "quote_literal" => vec![pure(QuoteLiteral, &[Text], Text)],
         "quote_ident" => vec![pure(QuoteIdent, &[Text], Text)],
+        "date_bin" | "to_timestamp" | "width_bucket" => made::overloads(name),
+        "to_char" => vec![
+            pure(ToChar, &[TimestampTz, Text], Text),
+            pure(ToChar, &[Timestamp, Text], Text),
+            pure(ToChar, &[Interval, Text], Text),
+            pure(ToChar, &[Int4, Text], Text),
+            pure(ToChar, &[Int8, Text], Text),
+            pure(ToChar, &[Numeric, Text], Text),
+            pure(ToChar, &[Float8, Text], Text),
+        ],
         "isfinite" => vec![
             pure(IsFinite, &[Date], Bool),
             pure(IsFinite, &[Timestamp], Bool),
@@ -540,10 +595,14 @@ pub fn overloads(name: &str) -> Vec<Signature> {
             pure(Overlay, &[Text, Text, Int4], Text),
             pure(Overlay, &[Text, Text, Int4, Int4], Text),
         ],
-        "regexp_replace" => vec![
-            pure(RegexReplace, &[Text, Text, Text], Text),
-            pure(RegexReplace, &[Text, Text, Text, Text], Text),
-        ],
+        "regexp_replace" => {
+            let mut all = vec![
+                pure(RegexReplace, &[Text, Text, Text], Text),
+                pure(RegexReplace, &[Text, Text, Text, Text], Text),
+            ];
+            all.extend(matches::overloads(name));
+            all
+        }
         "abs" => vec![
             pure(Abs, &[Int4], Int4),
             pure(Abs, &[Int2], Int2),
@@ -626,12 +685,20 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "current_date" => vec![session(SessionFunc::CurrentDate, &[], Date)],
         "random" => vec![session(SessionFunc::Random, &[], Float8)],
         "gen_random_uuid" => vec![session(SessionFunc::GenRandomUuid, &[], Uuid)],
-        "nextval" => vec![session(SessionFunc::NextVal, &[Text], Int8)],
-        "currval" => vec![session(SessionFunc::CurrVal, &[Text], Int8)],
+        "nextval" => vec![
+            session(SessionFunc::NextVal, &[Text], Int8),
+            session(SessionFunc::NextVal, &[RELATION], Int8),
+        ],
+        "currval" => vec![
+            session(SessionFunc::CurrVal, &[Text], Int8),
+            session(SessionFunc::CurrVal, &[RELATION], Int8),
+        ],
         "lastval" => vec![session(SessionFunc::LastVal, &[], Int8)],
         "setval" => vec![
             session(SessionFunc::SetVal, &[Text, Int8], Int8),
             session(SessionFunc::SetVal, &[Text, Int8, Bool], Int8),
+            session(SessionFunc::SetVal, &[RELATION, Int8], Int8),
+            session(SessionFunc::SetVal, &[RELATION, Int8, Bool], Int8),
         ],
         "version" => vec![session(SessionFunc::Version, &[], Text)],
         "current_user" | "user" | "current_role" => {
@@ -675,6 +742,8 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "pg_advisory_unlock_all" => vec![session(SessionFunc::AdvisoryUnlockAll, &[], Void)],
         _ => match crate::expr::trigonometry::Angle::named(name) {
             Some(angle) => vec![pure(PureFunc::Angle(angle), &[Float8], Float8)],
+            None if name.starts_with("regexp_") => matches::overloads(name),
+            None if name.starts_with("make_") => made::overloads(name),
             None => advisory(name),
         },
     }

@@ -16,8 +16,11 @@ mod encoding;
 mod eval;
 #[cfg(test)]
 mod extremes;
+mod format;
 pub mod func;
 pub mod like;
+mod made;
+pub mod matches;
 pub(crate) mod md5;
 pub mod moments;
 pub mod number;
@@ -25,6 +28,8 @@ pub mod regex;
 mod similar;
 pub mod spans;
 mod text;
+mod to_char;
+mod to_char_number;
 mod transcendental;
 mod trigonometry;
 
@@ -371,6 +376,8 @@ impl Expr {
         self.visit(&mut |e| {
             constant &= match e {
                 Expr::Column(_) | Expr::Param(_) | Expr::Subquery { .. } => false,
+                // What is made of it may depend on the session's time zone.
+                Expr::Const(Datum::TimestampTz(_)) => false,
                 Expr::Call(func, _) => func.is_immutable(),
                 Expr::Cast(cast, e) => cast.is_immutable() || is_dated(cast, e),
                 _ => true,

@@ -16,6 +16,7 @@ use std::rc::Rc;
 
 use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::meta::{Config, Regex as Engine};
+use regex_automata::util::captures::Captures;
 use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input, MatchKind};
 
@@ -98,32 +99,84 @@ pub fn matches(text: &str, pattern: &str, fold_case: bool) -> Result<bool> {
 
 /// The text with the first match replaced, or with all of them.
 pub fn replace(text: &str, pattern: &str, with: &str, flags: Flags) -> Result<String> {
+    let which = usize::from(!flags.everywhere);
+    replace_from(text, pattern, with, flags, 0, which)
+}
+
+/// The text with the match of that number from there on replaced; zero means all of them.
+pub fn replace_from(
+    text: &str,
+    pattern: &str,
+    with: &str,
+    flags: Flags,
+    from: usize,
+    which: usize,
+) -> Result<String> {
     let compiled = compiled(pattern, flags)?;
-    if compiled.is_lazy {
-        return Err(Error::unsupported(
-            "regexp_replace with a pattern that prefers short matches",
-        ));
-    }
+    compiled.refuse_lazy()?;
     let parts = replacement(with);
     let mut result = String::with_capacity(text.len());
-    let (mut at, mut copied) = (0, 0);
+    let (mut at, mut copied, mut number) = (from, 0, 0);
     while at <= text.len()
         && let Some((start, end)) = compiled.find(text, at)?
     {
-        result.push_str(&text[copied..start]);
-        compiled.expand(&parts, text, (start, end), &mut result)?;
-        copied = end;
-        if !flags.everywhere {
+        number += 1;
+        if which == 0 || which == number {
+            result.push_str(&text[copied..start]);
+            compiled.expand(&parts, text, (start, end), &mut result)?;
+            copied = end;
+        }
+        if which == number {
             break;
         }
-        // After an empty match the next one begins behind the next character.
-        at = match end > start {
-            true => end,
-            false => end + text[end..].chars().next().map_or(1, char::len_utf8),
-        };
+        at = behind(text, start, end);
     }
     result.push_str(&text[copied..]);
     Ok(result)
+}
+
+/// Where the next match may begin: after an empty one behind the next character.
+fn behind(text: &str, start: usize, end: usize) -> usize {
+    match end > start {
+        true => end,
+        false => end + text[end..].chars().next().map_or(1, char::len_utf8),
+    }
+}
+
+/// A match with its groups, in bytes.
+pub struct Found {
+    pub start: usize,
+    pub end: usize,
+    pub groups: Vec<Option<(usize, usize)>>,
+}
+
+/// The matches from there on, as many as are wanted.
+pub fn all(
+    text: &str,
+    pattern: &str,
+    flags: Flags,
+    from: usize,
+    most: usize,
+) -> Result<Vec<Found>> {
+    let compiled = compiled(pattern, flags)?;
+    compiled.refuse_lazy()?;
+    let (mut found, mut at) = (Vec::new(), from);
+    while found.len() < most
+        && at <= text.len()
+        && let Some((start, end)) = compiled.find(text, at)?
+    {
+        let groups = match compiled.groups {
+            0 => Vec::new(),
+            groups => {
+                let captures = compiled.captures(text, start, end)?;
+                let part = |n| captures.get_group(n).map(|g| (g.start, g.end));
+                (1..=groups).map(part).collect()
+            }
+        };
+        found.push(Found { start, end, groups });
+        at = behind(text, start, end);
+    }
+    Ok(found)
 }
 
 /// A part of what replaces a match.
@@ -178,6 +231,28 @@ impl Compiled {
         Ok(Some((first.start(), end)))
     }
 
+    fn refuse_lazy(&self) -> Result<()> {
+        match self.is_lazy {
+            false => Ok(()),
+            true => Err(Error::unsupported(
+                "what a pattern that prefers short matches finds",
+            )),
+        }
+    }
+
+    /// The groups of a match.
+    fn captures(&self, text: &str, start: usize, end: usize) -> Result<Captures> {
+        let mut found = self.engine.create_captures();
+        let input = Input::new(text).range(start..).anchored(Anchored::Yes);
+        self.engine.search_captures(&input, &mut found);
+        match found.get_match().is_some_and(|m| m.end() == end) {
+            true => Ok(found),
+            false => Err(Error::unsupported(
+                "groups of a match that is not the first alternative's",
+            )),
+        }
+    }
+
     fn expand(
         &self,
         parts: &[Part],
@@ -193,15 +268,7 @@ impl Compiled {
                 Part::Group(n) if *n > self.groups => {}
                 Part::Group(n) => {
                     if captures.is_none() {
-                        let mut found = self.engine.create_captures();
-                        let input = Input::new(text).range(start..).anchored(Anchored::Yes);
-                        self.engine.search_captures(&input, &mut found);
-                        if found.get_match().is_none_or(|m| m.end() != end) {
-                            return Err(Error::unsupported(
-                                "groups of a match that is not the first alternative's",
-                            ));
-                        }
-                        captures = Some(found);
+                        captures = Some(self.captures(text, start, end)?);
                     }
                     if let Some(group) = captures.as_ref().and_then(|c| c.get_group(*n)) {
                         out.push_str(&text[group.start..group.end]);

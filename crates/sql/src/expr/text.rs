@@ -7,7 +7,7 @@ use super::{Env, Expr, Val, regex, similar};
 use crate::error::{Error, Result};
 
 /// Longest string a function builds, PostgreSQL's limit of a value: 1 GB less what headers take.
-const MAX_RESULT_BYTES: usize = 0x3fff_ff00;
+pub const MAX_RESULT_BYTES: usize = 0x3fff_ff00;
 
 pub fn call<'a>(func: PureFunc, values: &[Val<'_>]) -> Result<Val<'a>> {
     let first = values[0].get();
@@ -61,8 +61,7 @@ pub fn call<'a>(func: PureFunc, values: &[Val<'_>]) -> Result<Val<'a>> {
             similar::to_regex(s, escape)?
         }
         PureFunc::QuoteLiteral => quote_literal(s),
-        PureFunc::QuoteIdent if crate::views::needs_quotes(s) => format!("\"{s}\""),
-        PureFunc::QuoteIdent => crate::bind::names::quote(s),
+        PureFunc::QuoteIdent => quote_ident(s),
         PureFunc::Trim => trim(s, values, true, true)?,
         PureFunc::LTrim => trim(s, values, true, false)?,
         PureFunc::RTrim => trim(s, values, false, true)?,
@@ -102,6 +101,13 @@ pub fn call<'a>(func: PureFunc, values: &[Val<'_>]) -> Result<Val<'a>> {
         other => return Err(Error::internal(format!("{other:?} of a string"))),
     };
     Ok(Val::text(result))
+}
+
+pub fn quote_ident(s: &str) -> String {
+    match crate::views::needs_quotes(s) {
+        true => format!("\"{s}\""),
+        false => crate::bind::names::quote(s),
+    }
 }
 
 pub fn concat<'a>(args: &'a [Expr], env: &Env<'a>, calls: &mut dyn Calls) -> Result<Val<'a>> {
@@ -261,7 +267,7 @@ fn part(values: &[Val<'_>]) -> Result<(usize, usize)> {
 }
 
 /// A literal that reads back as the string: backslashes need the form that has escapes.
-fn quote_literal(s: &str) -> String {
+pub fn quote_literal(s: &str) -> String {
     let quoted = s.replace('\'', "''");
     match s.contains('\\') {
         true => format!("E'{}'", quoted.replace('\\', "\\\\")),

@@ -157,16 +157,17 @@ fn array(e: &Expr) -> Result<Option<Array>> {
             expr,
             data_type,
             ..
-        } => match (element(data_type), array(expr)?) {
-            (Some(ty), Some(Array::Items(items))) => {
-                let items = items.into_iter().map(|i| cast(i, ty.clone()));
-                Some(Array::Items(items.collect()))
-            }
-            (Some(ty), Some(Array::Parameter(n, None))) => {
-                Some(Array::Parameter(n, Some(ty.clone())))
-            }
-            (Some(_), Some(Array::Null)) => Some(Array::Null),
-            _ => None,
+        } => match element(data_type) {
+            None => None,
+            Some(ty) => match array(expr)? {
+                Some(Array::Items(items)) => {
+                    let items = items.into_iter().map(|i| cast(i, ty.clone()));
+                    Some(Array::Items(items.collect()))
+                }
+                Some(Array::Parameter(n, None)) => Some(Array::Parameter(n, Some(ty.clone()))),
+                Some(Array::Null) => Some(Array::Null),
+                _ => None,
+            },
         },
         _ => None,
     })

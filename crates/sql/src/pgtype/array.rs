@@ -87,19 +87,6 @@ pub fn parse(element: Element, text: &str, read: &dyn Fn(&str) -> Result<Datum>)
     make(element, &dimensions, &reader.values)
 }
 
-/// `1 2`, as the vectors of catalogs are written: they count from 0.
-pub fn of_vector(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
-    let SqlType::Array(element) = ty else {
-        return Err(Error::internal("a vector that becomes no array"));
-    };
-    let values = text.split_whitespace();
-    let values = values.map(|item| super::text_in(element.ty(), item, io));
-    let values = values.collect::<Result<Vec<_>>>()?;
-    let length = i32::try_from(values.len()).map_err(|_| too_large())?;
-    let dimension = Dimension { length, lower: 0 };
-    Ok(Datum::Array(make(element, &[dimension], &values)?))
-}
-
 struct Reader<'t> {
     text: &'t str,
     rest: &'t str,

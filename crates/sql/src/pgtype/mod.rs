@@ -14,20 +14,22 @@ mod iso_interval;
 mod number;
 #[cfg(test)]
 mod tests;
+mod vectors;
 pub mod zone;
 
 use block::interval::Interval;
 use block::numeric::Numeric;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use block::value::{Datum, DatumRef};
 use charset::Encoding;
 
 use crate::error::{Error, Result};
-use crate::types::{SqlType, numeric_typmod};
+use crate::types::{Reg, SqlType, numeric_typmod};
 use zone::TimeZone;
 
-pub use float::parse_float8;
+pub use float::{parse_float8, write_rounded};
 pub use number::parse_integer;
 
 /// Longest text of a numeric that is read at all: reading takes time with the square of the length. Sign, digits before and after the point, exponent.
@@ -44,8 +46,42 @@ pub enum DateOrder {
     Ymd,
 }
 
-/// What the text forms of a session depend on. Small and `Copy`: pass it by reference, keep it where it is handy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Knows the objects whose numbers are written as names, as a session sees them now.
+pub trait ObjectNames: Send + Sync {
+    /// The number of the object that a text names, or PostgreSQL's error.
+    fn find(&self, kind: Reg, text: &str) -> Result<u32>;
+    /// The name of the object as it may be read again; its number, if there is none.
+    fn name(&self, kind: Reg, number: u32) -> String;
+}
+
+/// Where names come from; nowhere, if there is no session.
+#[derive(Clone, Default)]
+pub struct Objects(pub Option<Arc<dyn ObjectNames>>);
+
+impl std::fmt::Debug for Objects {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Objects")
+    }
+}
+
+impl Objects {
+    fn find(&self, kind: Reg, text: &str) -> Result<u32> {
+        match &self.0 {
+            Some(names) => names.find(kind, text),
+            None => number::parse_integer(text),
+        }
+    }
+
+    fn name(&self, kind: Reg, number: u32) -> String {
+        match &self.0 {
+            Some(names) => names.name(kind, number),
+            None => number.to_string(),
+        }
+    }
+}
+
+/// What the text forms of a session depend on.
+#[derive(Clone, Debug)]
 pub struct IoSettings {
     pub time_zone: TimeZone,
     pub date_order: DateOrder,
@@ -57,6 +93,7 @@ pub struct IoSettings {
     pub now_micros: i64,
     /// Encoding of the client.
     pub encoding: Encoding,
+    pub objects: Objects,
 }
 
 impl Default for IoSettings {
@@ -68,6 +105,7 @@ impl Default for IoSettings {
             extra_float_digits: 1,
             now_micros: 0,
             encoding: Encoding::UTF8,
+            objects: Objects::default(),
         }
     }
 }
@@ -120,6 +158,10 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::Int4 => Datum::Int4(number::parse_integer(text)?),
         SqlType::Int8 => Datum::Int8(number::parse_integer(text)?),
         SqlType::Oid => oid_datum(number::parse_integer(text)?),
+        SqlType::Xid => oid_datum(vectors::parse_xid(text)),
+        SqlType::Reg(kind) => oid_datum(io.objects.find(kind, text)?),
+        SqlType::InternalChar => Datum::Text(vectors::internal_char(text)?),
+        SqlType::Int2Vector | SqlType::OidVector => vectors::parse(ty, text, io)?,
         SqlType::Float4 => Datum::Float4(float::parse_float4(text)?),
         SqlType::Float8 => Datum::Float8(float::parse_float8(text)?),
         SqlType::Numeric => Datum::Numeric(parse_numeric(text)?),
@@ -139,6 +181,7 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         }
         SqlType::Uuid => Datum::Uuid(bytes::parse_uuid(text)?),
         SqlType::Void => Datum::Null,
+        SqlType::Expanded => return Err(vectors::no_input_of_rows()),
     })
 }
 
@@ -163,8 +206,14 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Int2(v) => number::write_integer(out, i64::from(v)),
         DatumRef::Int4(v) if ty == SqlType::Oid => number::write_integer(out, i64::from(v as u32)),
         DatumRef::Int4(v) => number::write_integer(out, i64::from(v)),
-        DatumRef::Int8(v) if ty == SqlType::Time => calendar::write_time(out, v),
-        DatumRef::Int8(v) => number::write_integer(out, v),
+        DatumRef::Int8(v) => match ty {
+            SqlType::Time => calendar::write_time(out, v),
+            SqlType::Reg(kind) => {
+                let name = io.objects.name(kind, u32::try_from(v).unwrap_or(0));
+                out.extend_from_slice(name.as_bytes());
+            }
+            _ => number::write_integer(out, v),
+        },
         DatumRef::Float4(v) if io.extra_float_digits <= 0 => {
             float::write_rounded(out, f64::from(v), 6 + io.extra_float_digits);
         }
@@ -190,6 +239,8 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         }
         DatumRef::Uuid(v) => bytes::write_uuid(out, &v),
         DatumRef::Interval(v) => interval::write(out, v),
+        DatumRef::Array(v) if vectors::is_vector(ty) => vectors::write(v, out),
+        DatumRef::Array(v) if ty == SqlType::Expanded => vectors::write_row(v, out),
         DatumRef::Array(v) => array::write(element_of(ty), v, io, out),
     }
 }
@@ -201,7 +252,11 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::Int2 => Datum::Int2(i16::from_be_bytes(fixed(bytes)?)),
         SqlType::Int4 => Datum::Int4(i32::from_be_bytes(fixed(bytes)?)),
         SqlType::Int8 => Datum::Int8(i64::from_be_bytes(fixed(bytes)?)),
-        SqlType::Oid => oid_datum(u32::from_be_bytes(fixed(bytes)?)),
+        SqlType::Oid | SqlType::Reg(_) | SqlType::Xid => {
+            oid_datum(u32::from_be_bytes(fixed(bytes)?))
+        }
+        SqlType::InternalChar => Datum::Text(vectors::internal_char(utf8(&fixed::<1>(bytes)?)?)?),
+        SqlType::Int2Vector | SqlType::OidVector => vectors::binary_in(ty, bytes, encoding)?,
         SqlType::Float4 => Datum::Float4(f32::from_be_bytes(fixed(bytes)?)),
         SqlType::Float8 => Datum::Float8(f64::from_be_bytes(fixed(bytes)?)),
         SqlType::Numeric => Datum::Numeric(parse_numeric(&number::read_numeric_binary(bytes)?)?),
@@ -222,6 +277,7 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::Array(element) => Datum::Array(array::binary_in(element, bytes, encoding)?),
         SqlType::Uuid => Datum::Uuid(fixed(bytes)?),
         SqlType::Void => Datum::Null,
+        SqlType::Expanded => return Err(vectors::no_input_of_rows()),
     })
 }
 
@@ -238,13 +294,17 @@ pub fn binary_out(
         DatumRef::Int2(v) => out.extend_from_slice(&v.to_be_bytes()),
         DatumRef::Int4(v) | DatumRef::Date(v) => out.extend_from_slice(&v.to_be_bytes()),
         // An OID has 32 bits without sign and may travel in a wider integer inside.
-        DatumRef::Int8(v) if ty == SqlType::Oid => out.extend_from_slice(&(v as u32).to_be_bytes()),
+        DatumRef::Int8(v) if matches!(ty, SqlType::Oid | SqlType::Reg(_) | SqlType::Xid) => {
+            out.extend_from_slice(&(v as u32).to_be_bytes())
+        }
         DatumRef::Int8(v) | DatumRef::Timestamp(v) | DatumRef::TimestampTz(v) => {
             out.extend_from_slice(&v.to_be_bytes())
         }
         DatumRef::Float4(v) => out.extend_from_slice(&v.to_be_bytes()),
         DatumRef::Float8(v) => out.extend_from_slice(&v.to_be_bytes()),
         DatumRef::Numeric(v) => number::write_numeric_binary(out, &v.to_string()),
+        // The character of a byte that is zero has no text.
+        DatumRef::Text("") if ty == SqlType::InternalChar => out.push(0),
         DatumRef::Text(v) if encoding.converts() => out.extend_from_slice(&encoding.encode(v)?),
         DatumRef::Text(v) => out.extend_from_slice(v.as_bytes()),
         DatumRef::Bytea(v) => out.extend_from_slice(v),
@@ -254,6 +314,7 @@ pub fn binary_out(
             out.extend_from_slice(&v.days.to_be_bytes());
             out.extend_from_slice(&v.months.to_be_bytes());
         }
+        DatumRef::Array(v) if ty == SqlType::Expanded => vectors::row_binary_out(v, out),
         DatumRef::Array(v) => array::binary_out(element_of(ty), v, encoding, out)?,
     }
     Ok(())
@@ -394,10 +455,7 @@ fn binary_date(days: i32) -> Result<i32> {
 
 /// The type of an array's elements.
 fn element_of(ty: SqlType) -> SqlType {
-    match ty {
-        SqlType::Array(element) => element.ty(),
-        other => other,
-    }
+    ty.element().unwrap_or(ty)
 }
 
 fn time_in_range(micros: i64) -> Result<i64> {

@@ -23,7 +23,16 @@ fn value(ty: SqlType) -> BoxedStrategy<Datum> {
         SqlType::Int2 => any::<i16>().prop_map(Datum::Int2).boxed(),
         SqlType::Int4 => any::<i32>().prop_map(Datum::Int4).boxed(),
         SqlType::Int8 => any::<i64>().prop_map(Datum::Int8).boxed(),
-        SqlType::Oid => any::<u32>().prop_map(|v| Datum::Int8(v.into())).boxed(),
+        SqlType::InternalChar => "[a-z]?".prop_map(Datum::Text).boxed(),
+        SqlType::Int2Vector | SqlType::OidVector => proptest::collection::vec(0..9999_u16, 0..5)
+            .prop_map(move |items| {
+                let items: Vec<String> = items.iter().map(u16::to_string).collect();
+                vectors::parse(ty, &items.join(" "), &IoSettings::default()).unwrap()
+            })
+            .boxed(),
+        SqlType::Oid | SqlType::Reg(_) | SqlType::Xid => {
+            any::<u32>().prop_map(|v| Datum::Int8(v.into())).boxed()
+        }
         // Bit patterns rather than numbers: every exponent is as likely.
         SqlType::Float4 => any::<u32>()
             .prop_map(f32::from_bits)

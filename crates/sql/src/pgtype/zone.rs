@@ -1,6 +1,7 @@
 //! Session time zones: a fixed offset or a zone of the IANA database, asked for offsets at instants PostgreSQL can hold.
 
 use chrono::{NaiveDate, NaiveDateTime, Offset, TimeZone as _};
+use chrono_tz::OffsetName as _;
 
 use super::calendar::{self, Civil, MICROS_PER_DAY, MICROS_PER_SECOND};
 
@@ -97,6 +98,24 @@ impl TimeZone {
         }
     }
 
+    /// What the zone calls its offset at a finite instant: `CET`, `+05`.
+    pub fn abbreviation_at(&self, micros: i64) -> String {
+        match self {
+            TimeZone::Fixed(seconds) => {
+                let mut out = Vec::new();
+                calendar::write_offset(&mut out, *seconds);
+                String::from_utf8_lossy(&out).into_owned()
+            }
+            TimeZone::Named(zone) => {
+                let offset = zone.offset_from_utc_datetime(&in_table_range(micros));
+                match offset.abbreviation() {
+                    Some(name) => name.to_string(),
+                    None => digits(offset.fix().local_minus_utc()),
+                }
+            }
+        }
+    }
+
     /// Seconds east of Greenwich for a local time. Of a time that occurs twice the later (standard) one is taken; a
     /// time that is skipped is read with the offset before the gap.
     pub fn offset_at_local(&self, local_micros: i64) -> i32 {
@@ -118,6 +137,16 @@ impl TimeZone {
                 }
             }
         }
+    }
+}
+
+/// What a zone without letters calls an offset: `+0545`.
+fn digits(seconds: i32) -> String {
+    let sign = if seconds < 0 { '-' } else { '+' };
+    let (hours, minutes) = (seconds.abs() / 3600, seconds.abs() / 60 % 60);
+    match minutes {
+        0 => format!("{sign}{hours:02}"),
+        _ => format!("{sign}{hours:02}{minutes:02}"),
     }
 }
 

@@ -19,12 +19,12 @@ impl Planner<'_> {
         for item in items {
             match item {
                 SelectItem::UnnamedExpr(e) => {
-                    let value = binder.named(binder.settle(binder.expr(e)?)?)?;
+                    let value = binder.settle(binder.expr(e)?)?;
                     let origin = origin(scope, &value.expr);
                     output.push(column_name(e), value, origin);
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
-                    let value = binder.named(binder.settle(binder.expr(expr)?)?)?;
+                    let value = binder.settle(binder.expr(expr)?)?;
                     let origin = origin(scope, &value.expr);
                     output.push(names::ident(alias), value, origin);
                 }

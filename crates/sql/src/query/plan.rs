@@ -171,6 +171,12 @@ pub enum SeriesOf {
     Times,
     /// `unnest(array)`, the array in text form; its elements are of the series' type.
     Elements,
+    /// Of an array of two dimensions each row, as an array.
+    Rows,
+    /// `_pg_expandarray(array)`: each element with its place, as a row.
+    Expanded,
+    /// `generate_subscripts(array, dimension[, backwards])`.
+    Subscripts,
     /// `unnest(array[..])`: the elements.
     List,
 }

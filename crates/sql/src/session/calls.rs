@@ -13,7 +13,7 @@ use crate::params;
 use crate::parse::transaction::Mode;
 use crate::parse::utility::TableLock;
 use crate::pgtype::{IoSettings, array};
-use crate::types::{Element, SqlType};
+use crate::types::{Element, Reg, SqlType};
 use std::sync::Arc;
 
 /// What `version()` says: clients take the beginning for PostgreSQL's version.
@@ -286,8 +286,12 @@ impl Core {
         let name = match name {
             SequenceName::Oid(oid) => {
                 let found = dict.sequence_by_oid(*oid).cloned();
-                return found.ok_or_else(|| {
-                    Error::new("42P01", format!("relation with OID {oid} does not exist"))
+                return found.ok_or_else(|| match dict.table_by_oid(*oid) {
+                    Some(_) => {
+                        let name = crate::views::objects::name(&dict, Reg::Class, *oid);
+                        Error::new("42809", format!("\"{name}\" is not a sequence"))
+                    }
+                    None => Error::new("42P01", format!("relation with OID {oid} does not exist")),
                 });
             }
             SequenceName::Text(name) => *name,

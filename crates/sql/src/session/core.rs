@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use block::value::DatumRef;
 
 use super::cursors::Cursors;
+use super::objects::SessionObjects;
 use super::settings::Settings;
 use crate::api::{Notice, SideMessages};
 use crate::database::{Database, Publication};
@@ -15,7 +16,7 @@ use crate::dict::{Change, Dict, Table, path};
 use crate::error::{Error, Result};
 use crate::exec::profile::Profile;
 use crate::exec::with::WithRun;
-use crate::pgtype::IoSettings;
+use crate::pgtype::{IoSettings, Objects};
 use crate::prepared::Prepared;
 use crate::trace::SessionTrace;
 
@@ -40,6 +41,8 @@ pub struct Core {
     published: Option<Publication>,
     /// The dictionary with this transaction's changes, while there are any.
     own_dict: Option<Arc<Dict>>,
+    /// The same for who writes and reads the names of objects.
+    objects: Arc<SessionObjects>,
     /// The names of `search_path`.
     pub searched: Vec<String>,
     /// The schemas of these names in the committed dictionary of a version.
@@ -99,6 +102,7 @@ impl Core {
             messages: SideMessages::default(),
             published: None,
             own_dict: None,
+            objects: Arc::new(SessionObjects::new(database)),
             searched: Vec::new(),
             path: RefCell::new((u64::MAX, Arc::new([]))),
             changes: Vec::new(),
@@ -121,7 +125,7 @@ impl Core {
             row_buffer: Vec::new(),
             random: now as u64 ^ (std::process::id() as u64) << 32 | 1,
         };
-        core.io = core.settings.io(now)?;
+        core.io = core.settings.io(now, core.objects())?;
         core.follow_path();
         Ok(core)
     }
@@ -137,6 +141,16 @@ impl Core {
             true => dict,
             false => Arc::new(dict.seen_by(path)),
         }
+    }
+
+    fn set_own_dict(&mut self, own: Option<Arc<Dict>>) {
+        self.objects.set_own(own.clone());
+        self.own_dict = own;
+    }
+
+    /// The names of objects as this session sees them, from now on.
+    pub fn objects(&self) -> Objects {
+        Objects(Some(self.objects.clone()))
     }
 
     /// The schemas in which names are looked up.
@@ -167,6 +181,7 @@ impl Core {
     /// Takes in what `search_path` says.
     pub fn follow_path(&mut self) {
         self.searched = path::names_of(&self.settings.get("search_path"), &self.user);
+        self.objects.set_searched(self.searched.clone());
         // No picture has this version.
         *self.path.get_mut() = (u64::MAX, Arc::new([]));
     }
@@ -177,7 +192,8 @@ impl Core {
         if let Some(own) = &self.own_dict {
             let committed = self.database.dict();
             if own.version() != committed.version() {
-                self.own_dict = Some(Arc::new(committed.with(&self.changes)));
+                let own = committed.with(&self.changes);
+                self.set_own_dict(Some(Arc::new(own)));
             }
         }
         Ok(())
@@ -198,7 +214,7 @@ impl Core {
     /// Takes in a change that was just written to the dictionary's table.
     pub fn changed(&mut self, change: Change) {
         let next = self.dict().with(std::slice::from_ref(&change));
-        self.own_dict = Some(Arc::new(next));
+        self.set_own_dict(Some(Arc::new(next)));
         self.changes.push(change);
     }
 
@@ -213,10 +229,11 @@ impl Core {
             return;
         }
         self.changes.truncate(keep);
-        self.own_dict = None;
-        if !self.changes.is_empty() {
-            self.own_dict = Some(Arc::new(self.database.dict().with(&self.changes)));
-        }
+        let own = match self.changes.is_empty() {
+            true => None,
+            false => Some(Arc::new(self.database.dict().with(&self.changes))),
+        };
+        self.set_own_dict(own);
     }
 
     /// Makes the changes everybody's. Called at commit while the transaction's locks are held. After an error nothing is published.
@@ -225,7 +242,7 @@ impl Core {
             self.engine.dictionary_changes()?;
             let changes = std::mem::take(&mut self.changes);
             self.published = Some(self.database.publish(&changes));
-            self.own_dict = None;
+            self.set_own_dict(None);
         }
         Ok(())
     }
@@ -263,8 +280,8 @@ impl Core {
     /// After changes of parameters: what depends on them, and what the client is told.
     pub fn parameters_changed(&mut self) -> Result<()> {
         self.follow_roles();
+        self.io = self.settings.io(self.transaction_start, self.objects())?;
         self.follow_path();
-        self.io = self.settings.io(self.transaction_start)?;
         let news = self.settings.news();
         self.messages.parameters.extend(news);
         Ok(())

@@ -7,6 +7,7 @@ mod kill;
 mod layers;
 mod modes;
 mod names_read;
+mod objects;
 mod planning;
 mod resolve;
 mod roles;
@@ -82,7 +83,7 @@ impl SqlSession {
         core.follow_roles();
         core.follow_path();
         core.messages.parameters.clear();
-        core.io = core.settings.io(now_micros())?;
+        core.io = core.settings.io(now_micros(), core.objects())?;
         Ok(SqlSession::over(core))
     }
 
@@ -129,7 +130,7 @@ impl SqlSession {
 
     /// What text forms of results depend on, now.
     pub fn io_settings(&self) -> IoSettings {
-        self.core.io
+        self.core.io.clone()
     }
 
     /// The encoding that the client sends text in, and takes it in, now.

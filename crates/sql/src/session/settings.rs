@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::params::{self, Context, Instance, Param};
 use crate::parse::transaction::IsolationLevel;
 use crate::pgtype::zone::TimeZone;
-use crate::pgtype::{DateOrder, IoSettings};
+use crate::pgtype::{DateOrder, IoSettings, Objects};
 
 pub struct Settings {
     instance: Arc<Instance>,
@@ -341,7 +341,7 @@ impl Settings {
     }
 
     /// What text forms of values depend on.
-    pub fn io(&self, now_micros: i64) -> Result<IoSettings> {
+    pub fn io(&self, now_micros: i64, objects: Objects) -> Result<IoSettings> {
         let zone = self.get("TimeZone");
         let style = self.get("DateStyle").to_uppercase();
         let date_order =
@@ -359,6 +359,7 @@ impl Settings {
             extra_float_digits: self.get("extra_float_digits").parse().unwrap_or(1),
             now_micros,
             encoding: Encoding::find(&self.get("client_encoding")).unwrap_or_default(),
+            objects,
         })
     }
 }

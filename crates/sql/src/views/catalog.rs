@@ -4,11 +4,14 @@ use block::value::Datum;
 
 use super::Source::Here;
 use super::describe::{self, DATABASE, DEFAULT_COLLATION, OWNER, PG_CATALOG};
-use super::value::{NULL, array, bool, int2, int4, int8, oid, optional, quoted_array, text};
+use super::value::{NULL, bool, float4s, int4, int8, oid, optional, quoted_array, text};
 use super::{Context, Rows, VirtualTable};
 use crate::dict::PG_AUTHID;
 use crate::error::Result;
-use crate::types::SqlType::{Bool, Float4, Int2, Int4, Int8, Name, Oid, Text};
+use crate::types::Reg::Proc;
+use crate::types::SqlType::{
+    self, Bool, Float4, Int2, Int4, Int8, InternalChar, Name, Oid, OidVector, Reg, Text,
+};
 
 pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
@@ -18,7 +21,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("oid", Oid),
             ("nspname", Name),
             ("nspowner", Oid),
-            ("nspacl", Text),
+            ("nspacl", SqlType::TEXTS),
             ("tableoid", Oid),
         ],
         rows: Here(|cx| {
@@ -66,25 +69,32 @@ pub const VIEWS: &[VirtualTable] = &[
             ("typowner", Oid),
             ("typlen", Int2),
             ("typbyval", Bool),
-            ("typtype", Text),
-            ("typcategory", Text),
+            ("typtype", InternalChar),
+            ("typcategory", InternalChar),
             ("typispreferred", Bool),
             ("typisdefined", Bool),
-            ("typdelim", Text),
+            ("typdelim", InternalChar),
             ("typrelid", Oid),
-            ("typsubscript", Text),
+            ("typsubscript", Reg(Proc)),
             ("typelem", Oid),
             ("typarray", Oid),
-            ("typinput", Text),
-            ("typoutput", Text),
-            ("typreceive", Text),
-            ("typsend", Text),
+            ("typinput", Reg(Proc)),
+            ("typoutput", Reg(Proc)),
+            ("typreceive", Reg(Proc)),
+            ("typsend", Reg(Proc)),
+            ("typmodin", Reg(Proc)),
+            ("typmodout", Reg(Proc)),
+            ("typanalyze", Reg(Proc)),
+            ("typalign", InternalChar),
+            ("typstorage", InternalChar),
             ("typnotnull", Bool),
             ("typbasetype", Oid),
             ("typtypmod", Int4),
             ("typndims", Int4),
             ("typcollation", Oid),
+            ("typdefaultbin", Text),
             ("typdefault", Text),
+            ("typacl", SqlType::TEXTS),
         ],
         rows: Here(super::types::rows),
     },
@@ -94,23 +104,13 @@ pub const VIEWS: &[VirtualTable] = &[
         columns: &[
             ("oid", Oid),
             ("amname", Name),
-            ("amhandler", Text),
-            ("amtype", Text),
+            ("amhandler", Reg(Proc)),
+            ("amtype", InternalChar),
         ],
         rows: Here(|_| {
             Ok(vec![
-                vec![
-                    oid(describe::HEAP_AM),
-                    text("heap"),
-                    text("heap_tableam_handler"),
-                    text("t"),
-                ],
-                vec![
-                    oid(describe::BTREE_AM),
-                    text("btree"),
-                    text("bthandler"),
-                    text("i"),
-                ],
+                vec![oid(describe::HEAP_AM), text("heap"), oid(3), text("t")],
+                vec![oid(describe::BTREE_AM), text("btree"), oid(330), text("i")],
             ])
         }),
     },
@@ -122,7 +122,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("datname", Name),
             ("datdba", Oid),
             ("encoding", Int4),
-            ("datlocprovider", Text),
+            ("datlocprovider", InternalChar),
             ("datistemplate", Bool),
             ("datallowconn", Bool),
             ("datconnlimit", Int4),
@@ -132,7 +132,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("daticulocale", Text),
             ("daticurules", Text),
             ("datcollversion", Text),
-            ("datacl", Text),
+            ("datacl", SqlType::TEXTS),
         ],
         rows: Here(|cx| {
             Ok(vec![vec![
@@ -161,8 +161,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("oid", Oid),
             ("spcname", Name),
             ("spcowner", Oid),
-            ("spcacl", Text),
-            ("spcoptions", Text),
+            ("spcacl", SqlType::TEXTS),
+            ("spcoptions", SqlType::TEXTS),
         ],
         rows: Here(|_| {
             Ok(vec![vec![
@@ -182,7 +182,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("collname", Name),
             ("collnamespace", Oid),
             ("collowner", Oid),
-            ("collprovider", Text),
+            ("collprovider", InternalChar),
             ("collisdeterministic", Bool),
             ("collencoding", Int4),
             ("collcollate", Text),
@@ -282,7 +282,7 @@ pub const VIEWS: &[VirtualTable] = &[
             let mut rows = Rows::new();
             for t in cx.dict.tables() {
                 for i in &t.indexes {
-                    let def = describe::index(cx.dict.schema_name(t.schema), t, i, 0);
+                    let def = describe::index(Some(cx.dict.schema_name(t.schema)), t, i, 0);
                     rows.push(vec![
                         text(cx.dict.schema_name(t.schema)),
                         text(t.name.clone()),
@@ -342,12 +342,12 @@ pub const VIEWS: &[VirtualTable] = &[
             ("avg_width", Int4),
             ("n_distinct", Float4),
             ("most_common_vals", Text),
-            ("most_common_freqs", Text),
+            ("most_common_freqs", SqlType::FLOAT4S),
             ("histogram_bounds", Text),
             ("correlation", Float4),
             ("most_common_elems", Text),
-            ("most_common_elem_freqs", Text),
-            ("elem_count_histogram", Text),
+            ("most_common_elem_freqs", SqlType::FLOAT4S),
+            ("elem_count_histogram", SqlType::FLOAT4S),
         ],
         rows: Here(column_stats),
     },
@@ -360,16 +360,31 @@ pub const VIEWS: &[VirtualTable] = &[
             ("pronamespace", Oid),
             ("proowner", Oid),
             ("prolang", Oid),
-            ("prokind", Text),
+            ("procost", Float4),
+            ("prorows", Float4),
+            ("provariadic", Oid),
+            ("prosupport", Reg(Proc)),
+            ("prokind", InternalChar),
+            ("prosecdef", Bool),
+            ("proleakproof", Bool),
             ("proisstrict", Bool),
             ("proretset", Bool),
-            ("provolatile", Text),
+            ("provolatile", InternalChar),
+            ("proparallel", InternalChar),
             ("pronargs", Int2),
+            ("pronargdefaults", Int2),
             ("prorettype", Oid),
-            ("proargtypes", Text),
+            ("proargtypes", OidVector),
+            ("proallargtypes", SqlType::OIDS),
+            ("proargmodes", SqlType::INTERNAL_CHARS),
+            ("proargnames", SqlType::TEXTS),
+            ("proargdefaults", Text),
             ("prosrc", Text),
+            ("probin", Text),
+            ("proconfig", SqlType::TEXTS),
+            ("proacl", SqlType::TEXTS),
         ],
-        rows: Here(procedures),
+        rows: Here(super::procedures::rows),
     },
 ];
 
@@ -399,7 +414,7 @@ fn column_stats(cx: &Context) -> Result<Rows> {
                 list(&s.common),
                 match s.common.is_empty() {
                     true => NULL,
-                    false => array(frequencies),
+                    false => float4s(frequencies),
                 },
                 list(&s.bounds),
                 s.correlation.map_or(NULL, |c| Datum::Float4(c as f32)),
@@ -410,28 +425,6 @@ fn column_stats(cx: &Context) -> Result<Rows> {
         }
     }
     Ok(rows)
-}
-
-/// The functions over the catalogs; those of the language are not listed.
-fn procedures(_: &Context) -> Result<Rows> {
-    let row = |(at, f): (usize, &super::functions::Function)| {
-        vec![
-            oid(9_000 + at as u32),
-            text(f.name),
-            oid(PG_CATALOG),
-            oid(OWNER),
-            oid(12),
-            text("f"),
-            bool(false),
-            bool(false),
-            text("s"),
-            int2(f.args.1),
-            oid(f.returns.oid()),
-            text(""),
-            text(f.name),
-        ]
-    };
-    Ok(super::functions::ALL.iter().enumerate().map(row).collect())
 }
 
 /// The last value that an instance has drawn or put into its cache: Oracle's `SEQ$.HIGHWATER`.

@@ -1,13 +1,17 @@
 //! What hangs on relations in the catalogs: indexes, constraints, sequences, and what is dropped with what.
 
 use super::Source::Here;
-use super::describe;
-use super::value::{NULL, array, bool, int2, int4, int8, oid, optional, text};
+use super::describe::{self, collation};
+use super::value::{
+    NULL, bool, int2, int2s, int2vector, int4, int8, oid, oidvector, optional, text,
+};
 use super::{Context, Rows, VirtualTable};
 use crate::dict::depend::Address;
 use crate::dict::{Index, PG_CLASS, PG_NAMESPACE, Sequence, Table};
 use crate::error::Result;
-use crate::types::SqlType::{Bool, Int2, Int4, Int8, Name, Oid, Text};
+use crate::types::SqlType::{
+    self, Bool, Int2, Int2Vector, Int4, Int8, InternalChar, Name, Oid, OidVector, Text,
+};
 use block::value::Datum;
 
 /// Object ids of catalogs that dependents are rows of.
@@ -34,10 +38,10 @@ pub const VIEWS: &[VirtualTable] = &[
             ("indisready", Bool),
             ("indislive", Bool),
             ("indisreplident", Bool),
-            ("indkey", Text),
-            ("indcollation", Text),
-            ("indclass", Text),
-            ("indoption", Text),
+            ("indkey", Int2Vector),
+            ("indcollation", OidVector),
+            ("indclass", OidVector),
+            ("indoption", Int2Vector),
             ("indexprs", Text),
             ("indpred", Text),
         ],
@@ -50,7 +54,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("oid", Oid),
             ("conname", Name),
             ("connamespace", Oid),
-            ("contype", Text),
+            ("contype", InternalChar),
             ("condeferrable", Bool),
             ("condeferred", Bool),
             ("convalidated", Bool),
@@ -59,14 +63,14 @@ pub const VIEWS: &[VirtualTable] = &[
             ("conindid", Oid),
             ("conparentid", Oid),
             ("confrelid", Oid),
-            ("confupdtype", Text),
-            ("confdeltype", Text),
-            ("confmatchtype", Text),
+            ("confupdtype", InternalChar),
+            ("confdeltype", InternalChar),
+            ("confmatchtype", InternalChar),
             ("conislocal", Bool),
             ("coninhcount", Int2),
             ("connoinherit", Bool),
-            ("conkey", Text),
-            ("confkey", Text),
+            ("conkey", SqlType::INT2S),
+            ("confkey", SqlType::INT2S),
             ("conbin", Text),
         ],
         rows: Here(constraints),
@@ -96,7 +100,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("refclassid", Oid),
             ("refobjid", Oid),
             ("refobjsubid", Int4),
-            ("deptype", Text),
+            ("deptype", InternalChar),
         ],
         rows: Here(dependencies),
     },
@@ -104,9 +108,13 @@ pub const VIEWS: &[VirtualTable] = &[
 
 fn indexes(cx: &Context) -> Result<Rows> {
     let row = |t: &Table, i: &Index| {
-        let words = |f: &dyn Fn(&crate::dict::IndexKey) -> String| {
-            text(i.keys.iter().map(f).collect::<Vec<_>>().join(" "))
-        };
+        let columns = || i.keys.iter().map(|k| t.columns.get(k.column));
+        let classes: Vec<u32> = columns()
+            .map(|c| c.map_or(0, |c| operator_class(c.ty())))
+            .collect();
+        let collations: Vec<u32> = columns()
+            .map(|c| c.map_or(0, |c| collation(c.ty())))
+            .collect();
         vec![
             oid(i.oid),
             oid(t.oid),
@@ -123,10 +131,14 @@ fn indexes(cx: &Context) -> Result<Rows> {
             bool(true),
             bool(true),
             bool(false),
-            words(&|k| (k.column + 1).to_string()),
-            words(&|_| "0".to_string()),
-            words(&|_| "0".to_string()),
-            words(&|k| (u8::from(k.descending) | u8::from(k.nulls_first) << 1).to_string()),
+            int2vector(i.keys.iter().map(|k| k.column + 1)),
+            oidvector(&collations),
+            oidvector(&classes),
+            int2vector(
+                i.keys
+                    .iter()
+                    .map(|k| usize::from(k.descending) | usize::from(k.nulls_first) << 1),
+            ),
             NULL,
             NULL,
         ]
@@ -136,6 +148,34 @@ fn indexes(cx: &Context) -> Result<Rows> {
         .tables()
         .flat_map(|t| t.indexes.iter().map(move |i| row(t, i)))
         .collect())
+}
+
+/// The operator class that PostgreSQL's B-trees take for a type by default.
+fn operator_class(ty: SqlType) -> u32 {
+    match ty {
+        SqlType::Bool => 10_003,
+        SqlType::Bytea => 10_006,
+        SqlType::InternalChar => 10_007,
+        SqlType::Name => 10_028,
+        SqlType::Int2 => 1979,
+        SqlType::Int4 => 1978,
+        SqlType::Int8 => 3124,
+        SqlType::Oid | SqlType::Reg(_) => 1981,
+        SqlType::Float4 => 10_012,
+        SqlType::Float8 => 3123,
+        SqlType::Numeric => 3125,
+        SqlType::Text | SqlType::Varchar => 3126,
+        SqlType::Char => 10_004,
+        SqlType::Date => 3122,
+        SqlType::Time => 10_038,
+        SqlType::Timestamp => 3128,
+        SqlType::TimestampTz => 3127,
+        SqlType::Interval => 10_022,
+        SqlType::Uuid => 10_065,
+        SqlType::Array(_) => 10_000,
+        SqlType::OidVector => 10_032,
+        _ => 0,
+    }
 }
 
 fn constraints(cx: &Context) -> Result<Rows> {
@@ -180,7 +220,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
                 kind,
                 t,
                 i.oid,
-                array(i.keys.iter().map(|k| k.column + 1)),
+                int2s(i.keys.iter().map(|k| k.column + 1)),
                 None,
             ));
         }

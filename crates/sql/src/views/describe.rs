@@ -11,6 +11,7 @@ pub const HEAP_AM: u32 = 2;
 pub const BTREE_AM: u32 = 403;
 pub const DATABASE: u32 = 5;
 pub const DEFAULT_COLLATION: u32 = 100;
+pub const C_COLLATION: u32 = 950;
 
 /// A constraint is numbered by its index or, for a check, by table and place, in a range no object id reaches.
 const CHECKS_FROM: u32 = 3_000_000_000;
@@ -21,8 +22,9 @@ pub fn check_oid(table: u32, at: usize) -> u32 {
         .wrapping_add(at as u32)
 }
 
-/// The definition of an index, or with `column` (from 1) of one of its columns. `schema`: its name.
-pub fn index(schema: &str, table: &Table, index: &Index, column: usize) -> String {
+/// The definition of an index, or with `column` (from 1) of one of its columns. `schema` is the name
+/// of its table's, if it is to be shown.
+pub fn index(schema: Option<&str>, table: &Table, index: &Index, column: usize) -> String {
     let key = |at: usize| {
         let k = index.keys[at];
         let mut s = table
@@ -48,10 +50,10 @@ pub fn index(schema: &str, table: &Table, index: &Index, column: usize) -> Strin
     }
     let keys: Vec<String> = (0..index.keys.len()).map(key).collect();
     let unique = if index.unique { "UNIQUE " } else { "" };
+    let schema = schema.map_or(String::new(), |s| format!("{}.", quote(s)));
     format!(
-        "CREATE {unique}INDEX {} ON {}.{} USING btree ({})",
+        "CREATE {unique}INDEX {} ON {schema}{} USING btree ({})",
         quote(&index.name),
-        quote(schema),
         quote(&table.name),
         keys.join(", ")
     )
@@ -109,41 +111,25 @@ pub fn type_name(oid: u32, typmod: i32) -> Option<String> {
 
 /// Types that catalogs mention and values cannot have: object id, internal name, name in messages.
 pub const OTHER_TYPES: &[(u32, &str, &str)] = &[
-    (18, "char", "\"char\""),
-    (22, "int2vector", "int2vector"),
-    (24, "regproc", "regproc"),
-    (30, "oidvector", "oidvector"),
     (114, "json", "json"),
-    (1000, "_bool", "boolean[]"),
-    (1001, "_bytea", "bytea[]"),
-    (1003, "_name", "name[]"),
-    (1005, "_int2", "smallint[]"),
-    (1007, "_int4", "integer[]"),
-    (1009, "_text", "text[]"),
-    (1014, "_bpchar", "character[]"),
-    (1015, "_varchar", "character varying[]"),
-    (1016, "_int8", "bigint[]"),
-    (1021, "_float4", "real[]"),
-    (1022, "_float8", "double precision[]"),
-    (1028, "_oid", "oid[]"),
-    (1115, "_timestamp", "timestamp without time zone[]"),
-    (1182, "_date", "date[]"),
-    (1183, "_time", "time without time zone[]"),
-    (1185, "_timestamptz", "timestamp with time zone[]"),
-    (1187, "_interval", "interval[]"),
-    (1231, "_numeric", "numeric[]"),
-    (2205, "regclass", "regclass"),
-    (2206, "regtype", "regtype"),
-    (2951, "_uuid", "uuid[]"),
+    (199, "_json", "json[]"),
+    (2275, "cstring", "cstring"),
+    (2276, "any", "\"any\""),
+    (2277, "anyarray", "anyarray"),
+    (2281, "internal", "internal"),
+    (2283, "anyelement", "anyelement"),
+    (2776, "anynonarray", "anynonarray"),
     (3802, "jsonb", "jsonb"),
-    (4089, "regnamespace", "regnamespace"),
+    (3807, "_jsonb", "jsonb[]"),
+    (5077, "anycompatible", "anycompatible"),
+    (5078, "anycompatiblearray", "anycompatiblearray"),
 ];
 
-/// The object id of the array type over a type; zero if there is none.
-pub fn array_of(ty: SqlType) -> u32 {
-    let name = format!("_{}", ty.internal_name());
-    OTHER_TYPES
-        .iter()
-        .find(|(_, n, _)| *n == name)
-        .map_or(0, |(oid, _, _)| *oid)
+/// The collation of a type; zero if it has none.
+pub fn collation(ty: SqlType) -> u32 {
+    match ty.element().unwrap_or(ty) {
+        SqlType::Text | SqlType::Varchar | SqlType::Char => DEFAULT_COLLATION,
+        SqlType::Name => C_COLLATION,
+        _ => 0,
+    }
 }

@@ -3,7 +3,9 @@
 
 use super::Source::Here;
 use super::VirtualTable;
-use crate::types::SqlType::{self, Bool, Float8, Int2, Int4, Int8, Name, Oid, Text, TimestampTz};
+use crate::types::SqlType::{
+    self, Bool, Float8, Int2, Int2Vector, Int4, Int8, InternalChar, Name, Oid, Text, TimestampTz,
+};
 
 const fn nothing(
     schema: &'static str,
@@ -36,10 +38,10 @@ pub const VIEWS: &[VirtualTable] = &[
         "pg_partitioned_table",
         &[
             ("partrelid", Oid),
-            ("partstrat", Text),
+            ("partstrat", InternalChar),
             ("partnatts", Int2),
             ("partdefid", Oid),
-            ("partattrs", Text),
+            ("partattrs", Int2Vector),
             ("partexprs", Text),
         ],
     ),
@@ -49,9 +51,9 @@ pub const VIEWS: &[VirtualTable] = &[
             ("oid", Oid),
             ("polname", Name),
             ("polrelid", Oid),
-            ("polcmd", Text),
+            ("polcmd", InternalChar),
             ("polpermissive", Bool),
-            ("polroles", Text),
+            ("polroles", SqlType::OIDS),
             ("polqual", Text),
             ("polwithcheck", Text),
         ],
@@ -65,7 +67,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("tgname", Name),
             ("tgfoid", Oid),
             ("tgtype", Int2),
-            ("tgenabled", Text),
+            ("tgenabled", InternalChar),
             ("tgisinternal", Bool),
             ("tgconstrrelid", Oid),
             ("tgconstrindid", Oid),
@@ -82,7 +84,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("evtname", Name),
             ("evtevent", Name),
             ("evtowner", Oid),
-            ("evtenabled", Text),
+            ("evtenabled", InternalChar),
         ],
     ),
     pg(
@@ -91,8 +93,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("oid", Oid),
             ("rulename", Name),
             ("ev_class", Oid),
-            ("ev_type", Text),
-            ("ev_enabled", Text),
+            ("ev_type", InternalChar),
+            ("ev_enabled", InternalChar),
             ("is_instead", Bool),
         ],
     ),
@@ -105,8 +107,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("stxnamespace", Oid),
             ("stxowner", Oid),
             ("stxstattarget", Int4),
-            ("stxkeys", Text),
-            ("stxkind", Text),
+            ("stxkeys", Int2Vector),
+            ("stxkind", SqlType::INTERNAL_CHARS),
         ],
     ),
     pg(
@@ -130,7 +132,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("prpubid", Oid),
             ("prrelid", Oid),
             ("prqual", Text),
-            ("prattrs", Text),
+            ("prattrs", Int2Vector),
         ],
     ),
     pg(
@@ -161,7 +163,11 @@ pub const VIEWS: &[VirtualTable] = &[
     ),
     pg(
         "pg_db_role_setting",
-        &[("setdatabase", Oid), ("setrole", Oid), ("setconfig", Text)],
+        &[
+            ("setdatabase", Oid),
+            ("setrole", Oid),
+            ("setconfig", SqlType::TEXTS),
+        ],
     ),
     pg(
         "pg_range",
@@ -195,7 +201,11 @@ pub const VIEWS: &[VirtualTable] = &[
     ),
     pg(
         "pg_foreign_table",
-        &[("ftrelid", Oid), ("ftserver", Oid), ("ftoptions", Text)],
+        &[
+            ("ftrelid", Oid),
+            ("ftserver", Oid),
+            ("ftoptions", SqlType::TEXTS),
+        ],
     ),
     pg(
         "pg_foreign_server",
@@ -204,7 +214,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("srvname", Name),
             ("srvowner", Oid),
             ("srvfdw", Oid),
-            ("srvoptions", Text),
+            ("srvoptions", SqlType::TEXTS),
         ],
     ),
     pg(
@@ -213,7 +223,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("oid", Oid),
             ("fdwname", Name),
             ("fdwowner", Oid),
-            ("fdwoptions", Text),
+            ("fdwoptions", SqlType::TEXTS),
         ],
     ),
     pg(
@@ -222,7 +232,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("oid", Oid),
             ("umuser", Oid),
             ("umserver", Oid),
-            ("umoptions", Text),
+            ("umoptions", SqlType::TEXTS),
         ],
     ),
     pg(
@@ -243,7 +253,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("objid", Oid),
             ("refclassid", Oid),
             ("refobjid", Oid),
-            ("deptype", Text),
+            ("deptype", InternalChar),
         ],
     ),
     pg(
@@ -252,8 +262,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("oid", Oid),
             ("defaclrole", Oid),
             ("defaclnamespace", Oid),
-            ("defaclobjtype", Text),
-            ("defaclacl", Text),
+            ("defaclobjtype", InternalChar),
+            ("defaclacl", SqlType::TEXTS),
         ],
     ),
     pg(
@@ -262,8 +272,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("objoid", Oid),
             ("classoid", Oid),
             ("objsubid", Int4),
-            ("privtype", Text),
-            ("initprivs", Text),
+            ("privtype", InternalChar),
+            ("initprivs", SqlType::TEXTS),
         ],
     ),
     pg(
@@ -278,7 +288,7 @@ pub const VIEWS: &[VirtualTable] = &[
     ),
     pg(
         "pg_largeobject_metadata",
-        &[("oid", Oid), ("lomowner", Oid), ("lomacl", Text)],
+        &[("oid", Oid), ("lomowner", Oid), ("lomacl", SqlType::TEXTS)],
     ),
     pg(
         "pg_conversion",
@@ -296,8 +306,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("castsource", Oid),
             ("casttarget", Oid),
             ("castfunc", Oid),
-            ("castcontext", Text),
-            ("castmethod", Text),
+            ("castcontext", InternalChar),
+            ("castmethod", InternalChar),
         ],
     ),
     pg(
@@ -326,7 +336,7 @@ pub const VIEWS: &[VirtualTable] = &[
         "pg_aggregate",
         &[
             ("aggfnoid", Oid),
-            ("aggkind", Text),
+            ("aggkind", InternalChar),
             ("aggnumdirectargs", Int2),
         ],
     ),

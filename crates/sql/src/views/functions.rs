@@ -6,13 +6,12 @@ use charset::Encoding;
 
 use super::Context;
 use super::describe::{self, PG_CATALOG};
-use super::relations::view_oid;
-use super::value::{quoted_array, text};
-use crate::bind::names::quote;
-use crate::dict::{PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, Relation};
+use super::value::{optional, text, texts};
+use super::{objects, privileges, procedures};
+use crate::dict::{PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE};
 use crate::error::{Error, Result};
-use crate::session::relation_name as relation_name_of;
-use crate::types::SqlType::{self, Bool, Int4, Int8, Oid, Text};
+use crate::types::Reg::{self as Kind, Class, Namespace, Proc, Procedure, Role, Type};
+use crate::types::SqlType::{self, Bool, Int4, Int8, Name, Oid, Reg, Text};
 
 pub struct Function {
     pub name: &'static str,
@@ -54,14 +53,17 @@ const fn lax(
 }
 
 pub const ALL: &[Function] = &[
-    strict("pg_get_userbyid", (1, 1), Text, |cx, a| {
+    strict("pg_get_userbyid", (1, 1), Name, |cx, a| {
         Ok(text(cx.role_name(oid(&a[0]))))
     }),
     strict("pg_table_is_visible", (1, 1), Bool, |cx, a| {
         let number = oid(&a[0]);
-        Ok(match relation_of(cx, number) {
+        Ok(match objects::relation_of(&cx.dict, number) {
             Some((schema, name)) => Datum::Bool(cx.dict.is_visible(schema, &name)),
-            None if super::all().any(|v| view_oid(v.name) == Some(number)) => Datum::Bool(true),
+            None if objects::is_relation(&cx.dict, number) => {
+                let name = objects::name(&cx.dict, Class, number);
+                Datum::Bool(!name.contains('.'))
+            }
             None => Datum::Null,
         })
     }),
@@ -89,18 +91,26 @@ pub const ALL: &[Function] = &[
     }),
     strict("pg_get_triggerdef", (1, 2), Text, |_, _| Ok(Datum::Null)),
     strict("pg_get_ruledef", (1, 2), Text, |_, _| Ok(Datum::Null)),
-    strict("pg_get_functiondef", (1, 1), Text, |_, _| Ok(Datum::Null)),
-    strict("pg_get_function_result", (1, 1), Text, |_, _| {
-        Ok(text("text"))
+    strict(
+        "pg_get_functiondef",
+        (1, 1),
+        Text,
+        |_, a| match procedures::result(oid(&a[0])) {
+            Some(_) => Err(Error::unsupported("the definition of a built-in function")),
+            None => Ok(Datum::Null),
+        },
+    ),
+    strict("pg_get_function_result", (1, 1), Text, |_, a| {
+        Ok(optional(procedures::result(oid(&a[0]))))
     }),
-    strict("pg_get_function_arguments", (1, 1), Text, |_, _| {
-        Ok(text(""))
+    strict("pg_get_function_arguments", (1, 1), Text, |_, a| {
+        Ok(optional(procedures::arguments(oid(&a[0]))))
     }),
     strict(
         "pg_get_function_identity_arguments",
         (1, 1),
         Text,
-        |_, _| Ok(text("")),
+        |_, a| Ok(optional(procedures::arguments(oid(&a[0])))),
     ),
     strict("pg_get_partkeydef", (1, 1), Text, |_, _| Ok(Datum::Null)),
     strict("pg_get_statisticsobjdef_columns", (1, 1), Text, |_, _| {
@@ -110,7 +120,7 @@ pub const ALL: &[Function] = &[
     strict("pg_partition_ancestors", (1, 1), Oid, |_, a| {
         Ok(Datum::Int8(oid(&a[0]).into()))
     }),
-    lax(FORMAT_TYPE, (2, 2), Text, format_type),
+    lax("format_type", (2, 2), Text, format_type),
     strict("obj_description", (1, 2), Text, |cx, a| {
         let catalog = match a.get(1).map(string) {
             None => None,
@@ -146,7 +156,7 @@ pub const ALL: &[Function] = &[
     strict("pg_size_pretty", (1, 1), Text, |_, a| {
         Ok(text(size_pretty(integer(&a[0]))))
     }),
-    strict("pg_encoding_to_char", (1, 1), Text, |_, a| {
+    strict("pg_encoding_to_char", (1, 1), Name, |_, a| {
         Ok(text(
             Encoding::from_number(integer(&a[0])).map_or("", Encoding::name),
         ))
@@ -155,101 +165,66 @@ pub const ALL: &[Function] = &[
         let found = Encoding::find(string(&a[0]));
         Ok(Datum::Int4(found.map_or(-1, |e| e.number().into())))
     }),
-    strict("array_to_string", (2, 3), Text, array_to_string),
-    strict("array_position", (2, 2), Int4, array_position),
-    strict("array_upper", (2, 2), Int4, |_, a| {
-        Ok(elements(&a[0]).map_or(Datum::Null, |e| Datum::Int4(e.len() as i32)))
-    }),
-    strict("array_lower", (2, 2), Int4, |_, a| {
-        Ok(elements(&a[0]).map_or(Datum::Null, |_| Datum::Int4(1)))
-    }),
-    lax(ARRAY_CAT, (2, 2), Text, array_cat),
-    strict(ARRAY_ELEMENT, (2, 2), Text, array_element),
-    strict(ARRAY_HAS, (2, 2), Bool, |_, a| {
-        let all = elements(&a[1]).unwrap_or_default();
-        Ok(Datum::Bool(all.iter().any(|e| e == string(&a[0]))))
-    }),
-    strict("current_schemas", (1, 1), Text, |cx, a| {
+    strict("current_schemas", (1, 1), SqlType::NAMES, |cx, a| {
         let path = cx.dict.path();
         let implicit = a[0] == Datum::Bool(true) && !path.contains(&PG_CATALOG);
         let all = implicit
             .then_some(&PG_CATALOG)
             .into_iter()
             .chain(path.iter());
-        let names: Vec<String> = all.map(|s| cx.dict.schema_name(*s).to_string()).collect();
-        Ok(quoted_array(&names))
+        Ok(texts(all.map(|s| cx.dict.schema_name(*s).to_string())))
     }),
     lax("pg_my_temp_schema", (0, 0), Oid, |_, _| Ok(Datum::Int8(0))),
     strict("pg_is_other_temp_schema", (1, 1), Bool, |_, _| {
         Ok(Datum::Bool(false))
     }),
-    strict("has_table_privilege", (2, 3), Bool, |_, _| {
-        Ok(Datum::Bool(true))
+    strict("has_table_privilege", (2, 3), Bool, privileges::of_table),
+    strict("has_schema_privilege", (2, 3), Bool, privileges::of_schema),
+    strict(
+        "has_database_privilege",
+        (2, 3),
+        Bool,
+        privileges::of_database,
+    ),
+    strict("has_column_privilege", (3, 4), Bool, privileges::of_column),
+    strict(
+        "has_any_column_privilege",
+        (2, 3),
+        Bool,
+        privileges::of_any_column,
+    ),
+    strict(
+        "has_sequence_privilege",
+        (2, 3),
+        Bool,
+        privileges::of_sequence,
+    ),
+    strict(
+        "has_function_privilege",
+        (2, 3),
+        Bool,
+        privileges::of_function,
+    ),
+    strict(
+        "has_tablespace_privilege",
+        (2, 3),
+        Bool,
+        privileges::of_tablespace,
+    ),
+    strict("pg_has_role", (2, 3), Bool, privileges::of_role),
+    strict("to_regclass", (1, 1), Reg(Class), |cx, a| {
+        to_reg(cx, Class, a)
     }),
-    strict("has_schema_privilege", (2, 3), Bool, |_, _| {
-        Ok(Datum::Bool(true))
+    strict("to_regtype", (1, 1), Reg(Type), |cx, a| to_reg(cx, Type, a)),
+    strict("to_regproc", (1, 1), Reg(Proc), |cx, a| to_reg(cx, Proc, a)),
+    strict("to_regprocedure", (1, 1), Reg(Procedure), |cx, a| {
+        to_reg(cx, Procedure, a)
     }),
-    strict("has_database_privilege", (2, 3), Bool, |_, _| {
-        Ok(Datum::Bool(true))
+    strict("to_regnamespace", (1, 1), Reg(Namespace), |cx, a| {
+        to_reg(cx, Namespace, a)
     }),
-    strict("has_column_privilege", (3, 4), Bool, |_, _| {
-        Ok(Datum::Bool(true))
-    }),
-    strict("has_any_column_privilege", (2, 3), Bool, |_, _| {
-        Ok(Datum::Bool(true))
-    }),
-    strict("has_sequence_privilege", (2, 3), Bool, |_, _| {
-        Ok(Datum::Bool(true))
-    }),
-    strict("has_function_privilege", (2, 3), Bool, |_, _| {
-        Ok(Datum::Bool(true))
-    }),
-    strict("has_tablespace_privilege", (2, 3), Bool, |_, _| {
-        Ok(Datum::Bool(true))
-    }),
-    strict("pg_has_role", (2, 3), Bool, |_, _| Ok(Datum::Bool(true))),
-    strict("to_regclass", (1, 1), Text, |cx, a| {
-        let found = find_relation(cx, string(&a[0]))?;
-        Ok(found.map_or(Datum::Null, |o| text(relation_name(cx, o))))
-    }),
-    strict("to_regtype", (1, 1), Text, |_, a| {
-        Ok(find_type(string(&a[0]))
-            .and_then(|o| describe::type_name(o, -1))
-            .map_or(Datum::Null, Datum::Text))
-    }),
-    strict("quote_ident", (1, 1), Text, |_, a| {
-        Ok(text(quote(string(&a[0]))))
-    }),
-    strict("quote_literal", (1, 1), Text, |_, a| {
-        Ok(text(format!("'{}'", string(&a[0]).replace('\'', "''"))))
-    }),
-    strict(REGCLASS_NAME, (1, 1), Text, |cx, a| {
-        Ok(text(relation_name(cx, oid(&a[0]))))
-    }),
-    strict(REGCLASS_OID, (1, 1), Oid, regclass_oid),
-    strict(REGTYPE_OID, (1, 1), Oid, regtype_oid),
-    strict(REGNAMESPACE_NAME, (1, 1), Text, |cx, a| {
-        let number = oid(&a[0]);
-        Ok(text(match cx.dict.schema_name(number) {
-            "" => number.to_string(),
-            name => quote(name),
-        }))
-    }),
-    strict(REGNAMESPACE_OID, (1, 1), Oid, regnamespace_oid),
+    strict("to_regrole", (1, 1), Reg(Role), |cx, a| to_reg(cx, Role, a)),
 ];
-
-/// What casts to the `reg` types become: the name of a number, or the number of a name.
-pub const REGCLASS_NAME: &str = "pg_regclass_name";
-pub const REGCLASS_OID: &str = "pg_regclass_oid";
-pub const REGTYPE_OID: &str = "pg_regtype_oid";
-pub const REGNAMESPACE_NAME: &str = "pg_regnamespace_name";
-pub const REGNAMESPACE_OID: &str = "pg_regnamespace_oid";
-pub const FORMAT_TYPE: &str = "format_type";
-/// What `||` and `= ANY` of arrays in text form become.
-pub const ARRAY_CAT: &str = "pg_array_cat";
-pub const ARRAY_HAS: &str = "pg_array_has";
-/// What a subscript becomes.
-pub const ARRAY_ELEMENT: &str = "pg_array_element";
 
 /// A function and its place in [`ALL`].
 pub fn find(name: &str) -> Option<(usize, &'static Function)> {
@@ -280,7 +255,12 @@ fn index_def(cx: &Context, a: &[Datum]) -> Result<Datum> {
     let (number, column) = (oid(&a[0]), a.get(1).map_or(0, integer));
     let found = cx.dict.tables().find_map(|t| {
         let i = t.indexes.iter().find(|i| i.oid == number)?;
-        let schema = cx.dict.schema_name(t.schema);
+        // A pretty definition has the schema only if it is not searched.
+        let pretty = a.get(2) == Some(&Datum::Bool(true));
+        let schema = match pretty && cx.dict.is_visible(t.schema, &t.name) {
+            true => None,
+            false => Some(cx.dict.schema_name(t.schema)),
+        };
         let column = usize::try_from(column).unwrap_or(0);
         Some(describe::index(schema, t, i, column))
     });
@@ -288,7 +268,7 @@ fn index_def(cx: &Context, a: &[Datum]) -> Result<Datum> {
 }
 
 fn serial_sequence(cx: &Context, a: &[Datum]) -> Result<Datum> {
-    let name = relation_name_of(string(&a[0]))?;
+    let name = crate::session::relation_name(string(&a[0]))?;
     let table = cx
         .dict
         .table(&name)
@@ -336,9 +316,7 @@ fn total_size(cx: &Context, a: &[Datum]) -> Result<Datum> {
 /// A relation by number or name.
 fn relation_argument(cx: &Context, d: &Datum) -> Result<u32> {
     match d {
-        Datum::Text(s) if s.parse::<u32>().is_err() => {
-            find_relation(cx, s)?.ok_or_else(|| no_relation(s))
-        }
+        Datum::Text(s) if s.parse::<u32>().is_err() => objects::find(&cx.dict, Class, s),
         other => Ok(oid(other)),
     }
 }
@@ -388,167 +366,8 @@ fn size_pretty(bytes: i64) -> String {
     format!("{size} {}", UNITS[unit])
 }
 
-/// The elements of an array in text form, without quotes; `None` for an empty one.
-fn elements(d: &Datum) -> Option<Vec<String>> {
-    let inner = string(d).strip_prefix('{')?.strip_suffix('}')?;
-    (!inner.is_empty()).then(|| {
-        inner
-            .split(',')
-            .map(|e| e.trim_matches('"').to_string())
-            .collect()
-    })
-}
-
-/// Arrays count from 1, vectors of the catalogs (`1 2`) from 0.
-fn array_element(_: &Context, a: &[Datum]) -> Result<Datum> {
-    let (all, first) = match string(&a[0]).starts_with('{') {
-        true => (elements(&a[0]).unwrap_or_default(), 1),
-        false => {
-            let parts = string(&a[0]).split_whitespace().map(str::to_string);
-            (parts.collect(), 0)
-        }
-    };
-    let found = integer(&a[1]).checked_sub(first);
-    let found = found.and_then(|i| all.get(usize::try_from(i).ok()?));
-    Ok(found.map_or(Datum::Null, text))
-}
-
-fn array_to_string(_: &Context, a: &[Datum]) -> Result<Datum> {
-    Ok(text(
-        elements(&a[0]).unwrap_or_default().join(string(&a[1])),
-    ))
-}
-
-fn array_position(_: &Context, a: &[Datum]) -> Result<Datum> {
-    let at = elements(&a[0])
-        .unwrap_or_default()
-        .iter()
-        .position(|e| e == string(&a[1]));
-    Ok(at.map_or(Datum::Null, |i| Datum::Int4(i as i32 + 1)))
-}
-
-fn array_cat(_: &Context, a: &[Datum]) -> Result<Datum> {
-    Ok(match (&a[0], &a[1]) {
-        (Datum::Null, other) | (other, Datum::Null) => other.clone(),
-        (left, right) => {
-            let mut all = elements(left).unwrap_or_default();
-            all.extend(elements(right).unwrap_or_default());
-            text(format!("{{{}}}", all.join(",")))
-        }
-    })
-}
-
-/// The name of a relation as it may be written in SQL, without schema and quotes.
-fn unqualified(name: &str) -> String {
-    let last = name
-        .strip_prefix("public.")
-        .or_else(|| name.strip_prefix("pg_catalog."))
-        .unwrap_or(name);
-    match last.strip_prefix('"').and_then(|n| n.strip_suffix('"')) {
-        Some(quoted) => quoted.replace("\"\"", "\""),
-        None => last.to_lowercase(),
-    }
-}
-
-/// The relation of a name, as it may be written in SQL.
-pub fn find_relation(cx: &Context, name: &str) -> Result<Option<u32>> {
-    let name = relation_name_of(name)?;
-    Ok(match cx.dict.relation(&name) {
-        Some(Relation::Table(t)) => Some(t.oid),
-        Some(Relation::Sequence(s)) => Some(s.oid),
-        Some(Relation::Index(t, at)) => Some(t.indexes[at].oid),
-        Some(Relation::View(v)) => Some(v.oid),
-        None => super::find(name.schema.as_deref(), &name.name).and_then(|v| view_oid(v.name)),
-    })
-}
-
-fn no_relation(name: &str) -> Error {
-    match relation_name_of(name) {
-        Ok(name) => crate::bind::names::no_relation(&name),
-        Err(e) => e,
-    }
-}
-
-/// Schema and name of a relation that users made.
-fn relation_of(cx: &Context, number: u32) -> Option<(u32, String)> {
-    let dict = &cx.dict;
-    if let Some(t) = dict.table_by_oid(number) {
-        return Some((t.schema, t.name.clone()));
-    }
-    if let Some(s) = dict.sequence_by_oid(number) {
-        return Some((s.schema, s.name.clone()));
-    }
-    if let Some(v) = dict.view_by_oid(number) {
-        return Some((v.schema, v.name.clone()));
-    }
-    dict.tables().find_map(|t| {
-        let index = t.indexes.iter().find(|i| i.oid == number)?;
-        Some((t.schema, index.name.clone()))
-    })
-}
-
-fn relation_name(cx: &Context, number: u32) -> String {
-    if number == 0 {
-        return "-".to_string();
-    }
-    if let Some((schema, name)) = relation_of(cx, number) {
-        return cx.dict.shown(schema, &name);
-    }
-    let view = super::all().find(|v| view_oid(v.name) == Some(number));
-    view.map_or(number.to_string(), |v| match v.schema {
-        "pg_catalog" => v.name.to_string(),
-        schema => format!("{schema}.{}", v.name),
-    })
-}
-
-fn regclass_oid(cx: &Context, a: &[Datum]) -> Result<Datum> {
-    match &a[0] {
-        Datum::Text(s) => match s.parse::<u32>() {
-            Ok(number) => Ok(Datum::Int8(number.into())),
-            Err(_) => find_relation(cx, s)?
-                .map(|n| Datum::Int8(n.into()))
-                .ok_or_else(|| no_relation(s)),
-        },
-        other => Ok(Datum::Int8(integer(other))),
-    }
-}
-
-pub fn find_type(name: &str) -> Option<u32> {
-    let name = unqualified(name);
-    let plain = SqlType::ALL
-        .into_iter()
-        .find(|t| t.internal_name() == name || t.name() == name)
-        .map(SqlType::oid);
-    let other = || {
-        describe::OTHER_TYPES
-            .iter()
-            .find(|(_, n, shown)| *n == name || *shown == name)
-            .map(|(o, _, _)| *o)
-    };
-    plain.or_else(other).or(match name.as_str() {
-        "int" => Some(SqlType::Int4.oid()),
-        "decimal" => Some(SqlType::Numeric.oid()),
-        "char" => Some(SqlType::Char.oid()),
-        _ => None,
-    })
-}
-
-fn regtype_oid(_: &Context, a: &[Datum]) -> Result<Datum> {
-    match &a[0] {
-        Datum::Text(s) => match s.parse::<u32>() {
-            Ok(number) => Ok(Datum::Int8(number.into())),
-            Err(_) => match find_type(s) {
-                Some(number) => Ok(Datum::Int8(number.into())),
-                None => Err(Error::new("42704", format!("type \"{s}\" does not exist"))),
-            },
-        },
-        other => Ok(Datum::Int8(integer(other))),
-    }
-}
-
-fn regnamespace_oid(cx: &Context, a: &[Datum]) -> Result<Datum> {
-    let name = unqualified(string(&a[0]));
-    let found = cx.dict.schema(&name).or_else(|| name.parse().ok());
-    let found = found.ok_or_else(|| crate::bind::names::no_schema(&name))?;
-    Ok(Datum::Int8(found.into()))
+/// The object of a name, NULL if there is none.
+fn to_reg(cx: &Context, kind: Kind, a: &[Datum]) -> Result<Datum> {
+    let found = objects::find_if_any(&cx.dict, kind, string(&a[0]))?;
+    Ok(found.map_or(Datum::Null, |number| Datum::Int8(number.into())))
 }

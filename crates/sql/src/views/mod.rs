@@ -21,7 +21,10 @@ pub mod functions;
 mod instance;
 pub mod keywords;
 mod mastering;
+pub mod objects;
 mod own;
+mod privileges;
+mod procedures;
 mod relations;
 mod remote;
 mod roles;
@@ -224,7 +227,8 @@ pub use everywhere::respond;
 
 /// Shorthands for values of rows.
 mod value {
-    use block::value::Datum;
+    use block::array::{Array, Dimension};
+    use block::value::{ColType, Datum};
 
     pub fn text(s: impl Into<String>) -> Datum {
         Datum::Text(s.into())
@@ -254,6 +258,36 @@ mod value {
         const UNIX_TO_PG_MICROS: i64 = 946_684_800_000_000;
         let since = t.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Datum::TimestampTz(since.as_micros() as i64 - UNIX_TO_PG_MICROS)
+    }
+
+    /// Arrays of one dimension, and vectors.
+    pub fn texts(items: impl IntoIterator<Item = String>) -> Datum {
+        list(ColType::Text, items.into_iter().map(Datum::Text), 1)
+    }
+    pub fn oids(items: impl IntoIterator<Item = u32>) -> Datum {
+        list(ColType::Int8, items.into_iter().map(oid), 1)
+    }
+    pub fn int2s(items: impl IntoIterator<Item = usize>) -> Datum {
+        list(ColType::Int2, items.into_iter().map(int2), 1)
+    }
+    pub fn float4s(items: impl IntoIterator<Item = f32>) -> Datum {
+        list(ColType::Float4, items.into_iter().map(Datum::Float4), 1)
+    }
+    pub fn int2vector(items: impl IntoIterator<Item = usize>) -> Datum {
+        list(ColType::Int2, items.into_iter().map(int2), 0)
+    }
+    pub fn oidvector(items: &[u32]) -> Datum {
+        list(ColType::Int8, items.iter().copied().map(oid), 0)
+    }
+
+    fn list(element: ColType, items: impl Iterator<Item = Datum>, lower: i32) -> Datum {
+        let items: Vec<Datum> = items.collect();
+        let length = items.len() as i32;
+        let dimensions: &[Dimension] = match items.is_empty() {
+            true => &[],
+            false => &[Dimension { length, lower }],
+        };
+        Datum::Array(Array::new(element, dimensions, &items))
     }
 
     /// PostgreSQL's text form of an array of any texts.

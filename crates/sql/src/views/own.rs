@@ -1,7 +1,7 @@
 //! What a session has made for itself, and no other can see: its cursors and prepared statements.
 
 use super::Source::Session;
-use super::value::{array, bool, int4, int8, optional, text};
+use super::value::{bool, int4, int8, oids, optional, text};
 use super::{Rows, VirtualTable};
 use crate::session::Core;
 use crate::types::SqlType::{self, Bool, Int4, Int8, Text, TimestampTz};
@@ -28,7 +28,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("name", Text),
             ("statement", Text),
             ("prepare_time", TimestampTz),
-            ("parameter_types", Text),
+            ("parameter_types", SqlType::REGTYPES),
             ("from_sql", Bool),
             ("generic_plans", Int8),
             ("custom_plans", Int8),
@@ -72,15 +72,11 @@ fn cursors(core: &Core) -> Rows {
 fn prepared_statements(core: &Core) -> Rows {
     let row = |(name, named): (&str, &crate::prepared::Named)| {
         let statement = &named.statement;
-        let type_name = |oid: &u32| {
-            let known = super::describe::type_name(*oid, -1);
-            known.unwrap_or_else(|| SqlType::Unknown.name().to_string())
-        };
         vec![
             text(name),
             text(&**named.declaration.as_ref().unwrap_or(statement.text())),
             Datum::TimestampTz(named.since),
-            array(statement.param_types().iter().map(type_name)),
+            oids(statement.param_types().iter().copied()),
             bool(named.declaration.is_some()),
             // Every statement is planned once, for whatever values it is executed with.
             int8(named.bound),

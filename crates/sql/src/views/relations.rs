@@ -3,13 +3,13 @@
 use block::value::Datum;
 
 use super::Source::Here;
-use super::describe::{self, BTREE_AM, DEFAULT_COLLATION, HEAP_AM, OWNER, PG_CATALOG, PUBLIC};
-use super::value::{NULL, array, bool, int2, int4, oid, text};
-use super::{Context, Rows, VirtualTable};
+use super::describe::{self, BTREE_AM, HEAP_AM, OWNER, PG_CATALOG, PUBLIC};
+use super::value::{NULL, bool, int2, int4, oid, text, texts};
+use super::{Context, Rows, VirtualTable, types};
 use crate::ddl::sequence::default_of;
 use crate::dict::{Identity, PG_CLASS, Table};
 use crate::error::Result;
-use crate::types::SqlType::{Bool, Float4, Int2, Int4, Name, Oid, Text};
+use crate::types::SqlType::{self, Bool, Float4, Int2, Int4, InternalChar, Name, Oid, Text};
 
 pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
@@ -31,8 +31,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("reltoastrelid", Oid),
             ("relhasindex", Bool),
             ("relisshared", Bool),
-            ("relpersistence", Text),
-            ("relkind", Text),
+            ("relpersistence", InternalChar),
+            ("relkind", InternalChar),
             ("relnatts", Int2),
             ("relchecks", Int2),
             ("relhasrules", Bool),
@@ -41,11 +41,11 @@ pub const VIEWS: &[VirtualTable] = &[
             ("relrowsecurity", Bool),
             ("relforcerowsecurity", Bool),
             ("relispopulated", Bool),
-            ("relreplident", Text),
+            ("relreplident", InternalChar),
             ("relispartition", Bool),
             ("relrewrite", Oid),
-            ("relacl", Text),
-            ("reloptions", Text),
+            ("relacl", SqlType::TEXTS),
+            ("reloptions", SqlType::TEXTS),
             ("relpartbound", Text),
             ("tableoid", Oid),
         ],
@@ -64,22 +64,22 @@ pub const VIEWS: &[VirtualTable] = &[
             ("atttypmod", Int4),
             ("attndims", Int2),
             ("attbyval", Bool),
-            ("attalign", Text),
-            ("attstorage", Text),
-            ("attcompression", Text),
+            ("attalign", InternalChar),
+            ("attstorage", InternalChar),
+            ("attcompression", InternalChar),
             ("attnotnull", Bool),
             ("atthasdef", Bool),
             ("atthasmissing", Bool),
-            ("attidentity", Text),
-            ("attgenerated", Text),
+            ("attidentity", InternalChar),
+            ("attgenerated", InternalChar),
             ("attisdropped", Bool),
             ("attislocal", Bool),
             ("attinhcount", Int2),
             ("attcollation", Oid),
             ("attstattarget", Int4),
-            ("attacl", Text),
-            ("attoptions", Text),
-            ("attfdwoptions", Text),
+            ("attacl", SqlType::TEXTS),
+            ("attoptions", SqlType::TEXTS),
+            ("attfdwoptions", SqlType::TEXTS),
         ],
         rows: Here(attributes),
     },
@@ -97,12 +97,12 @@ pub const VIEWS: &[VirtualTable] = &[
 ];
 
 /// Virtual tables have object ids by their place, below those of users' objects.
-pub fn view_oid(name: &str) -> Option<u32> {
-    if name == "pg_class" {
+pub fn view_oid(schema: &str, name: &str) -> Option<u32> {
+    if schema == "pg_catalog" && name == "pg_class" {
         return Some(PG_CLASS);
     }
     super::all()
-        .position(|v| v.name == name)
+        .position(|v| v.name == name && v.schema == schema)
         .map(|at| 12_000 + at as u32)
 }
 
@@ -210,7 +210,7 @@ fn classes(cx: &Context) -> Result<Rows> {
     }
     for v in super::all() {
         let class = Class {
-            oid: view_oid(v.name).unwrap_or(0),
+            oid: view_oid(v.schema, v.name).unwrap_or(0),
             name: v.name,
             namespace: namespace_of(v.schema),
             kind: "v",
@@ -243,7 +243,7 @@ fn table_class<'a>(cx: &Context, t: &'a Table) -> Class<'a> {
     let stats = cx.dict.stats(t.oid);
     let options = match t.options.is_empty() {
         true => NULL,
-        false => array(t.options.iter().map(|(k, v)| format!("{k}={v}"))),
+        false => texts(t.options.iter().map(|(k, v)| format!("{k}={v}"))),
     };
     Class {
         oid: t.oid,
@@ -284,18 +284,7 @@ struct Attribute<'a> {
 
 impl Attribute<'_> {
     fn row(self) -> Vec<Datum> {
-        let collation = if self.ty.is_string() {
-            DEFAULT_COLLATION
-        } else {
-            0
-        };
-        let storage = if self.ty.typlen() > 0 {
-            "p"
-        } else if self.ty == crate::SqlType::Numeric {
-            "m"
-        } else {
-            "x"
-        };
+        let collation = describe::collation(self.ty);
         let by_value = matches!(self.ty.typlen(), 1 | 2 | 4 | 8);
         vec![
             oid(self.relation),
@@ -305,10 +294,10 @@ impl Attribute<'_> {
             int2(self.number),
             int4(-1),
             int4(self.typmod),
-            int2(0),
+            int2(i16::from(matches!(self.ty, crate::SqlType::Array(_)))),
             bool(by_value),
-            text("i"),
-            text(storage),
+            text(types::align(self.ty)),
+            text(types::storage(self.ty)),
             text(""),
             bool(self.not_null),
             bool(self.has_default),
@@ -385,7 +374,7 @@ fn attributes(cx: &Context) -> Result<Rows> {
     for v in super::all() {
         for (at, (name, ty)) in v.columns.iter().enumerate() {
             rows.push(attribute(
-                view_oid(v.name).unwrap_or(0),
+                view_oid(v.schema, v.name).unwrap_or(0),
                 name,
                 *ty,
                 -1,

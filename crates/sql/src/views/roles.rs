@@ -4,7 +4,7 @@
 use block::value::Datum;
 
 use super::Source::Here;
-use super::value::{NULL, bool, int4, oid, optional, text};
+use super::value::{NULL, bool, int4, oid, oids, optional, text};
 use super::{Context, Rows, VirtualTable};
 use crate::dict::role::Role;
 use crate::error::{Error, Result};
@@ -44,11 +44,15 @@ pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_group",
-        columns: &[("groname", Name), ("grosysid", Oid), ("grolist", Text)],
+        columns: &[
+            ("groname", Name),
+            ("grosysid", Oid),
+            ("grolist", SqlType::OIDS),
+        ],
         rows: Here(|cx| {
             let groups = sorted(cx).into_iter().filter(|r| !r.login);
             Ok(groups
-                .map(|r| vec![text(r.name.clone()), oid(r.oid), text("{}")])
+                .map(|r| vec![text(r.name.clone()), oid(r.oid), oids([])])
                 .collect())
         }),
     },
@@ -67,7 +71,7 @@ const ROLE_COLUMNS: &[(&str, SqlType)] = &[
     ("rolconnlimit", Int4),
     ("rolpassword", Text),
     ("rolvaliduntil", TimestampTz),
-    ("rolconfig", Text),
+    ("rolconfig", SqlType::TEXTS),
 ];
 
 const USER_COLUMNS: &[(&str, SqlType)] = &[
@@ -79,7 +83,7 @@ const USER_COLUMNS: &[(&str, SqlType)] = &[
     ("usebypassrls", Bool),
     ("passwd", Text),
     ("valuntil", TimestampTz),
-    ("useconfig", Text),
+    ("useconfig", SqlType::TEXTS),
 ];
 
 fn superusers_only(cx: &Context, view: &str) -> Result<()> {

@@ -1,12 +1,16 @@
-//! `pg_type`: the types of values, and those that only catalogs mention.
+//! `pg_type`: the types of values, their arrays, and those that only catalogs mention.
 
 use block::value::Datum;
 
-use super::describe::{self, DEFAULT_COLLATION, OWNER, PG_CATALOG};
+use super::describe::{self, OWNER, PG_CATALOG};
 use super::value::{NULL, bool, int2, int4, oid, text};
-use super::{Context, Rows};
+use super::{Context, Rows, procedures};
 use crate::error::Result;
 use crate::types::SqlType;
+
+/// The subscript handlers of arrays, and of `name`.
+const ARRAY_SUBSCRIPTS: u32 = 6179;
+const RAW_SUBSCRIPTS: u32 = 6180;
 
 /// What pg_type says of one type.
 struct Type<'a> {
@@ -14,16 +18,21 @@ struct Type<'a> {
     name: &'a str,
     len: i16,
     category: &'a str,
+    preferred: bool,
+    subscripts: u32,
     element: u32,
     array: u32,
+    functions: [u32; 4],
+    align: &'a str,
+    storage: &'a str,
     collation: u32,
 }
 
 impl Type<'_> {
     fn row(self) -> Vec<Datum> {
         let by_value = matches!(self.len, 1 | 2 | 4 | 8);
-        let function = |suffix: &str| text(format!("{}{suffix}", self.name));
         let kind = if self.category == "P" { "p" } else { "b" };
+        let [input, output, receive, send] = self.functions;
         vec![
             oid(self.oid),
             text(self.name),
@@ -33,44 +42,64 @@ impl Type<'_> {
             bool(by_value),
             text(kind),
             text(self.category),
-            bool(false),
+            bool(self.preferred),
             bool(true),
             text(","),
             oid(0),
-            text(if self.category == "A" {
-                "array_subscript_handler"
-            } else {
-                "-"
-            }),
+            oid(self.subscripts),
             oid(self.element),
             oid(self.array),
-            if self.category == "A" {
-                text("array_in")
-            } else {
-                function("in")
-            },
-            if self.category == "A" {
-                text("array_out")
-            } else {
-                function("out")
-            },
-            if self.category == "A" {
-                text("array_recv")
-            } else {
-                function("recv")
-            },
-            if self.category == "A" {
-                text("array_send")
-            } else {
-                function("send")
-            },
+            oid(input),
+            oid(output),
+            oid(receive),
+            oid(send),
+            oid(0),
+            oid(0),
+            oid(0),
+            text(self.align),
+            text(self.storage),
             bool(false),
             oid(0),
             int4(-1),
             int4(0),
             oid(self.collation),
             NULL,
+            NULL,
+            NULL,
         ]
+    }
+
+    fn of(ty: SqlType) -> Type<'static> {
+        let (subscripts, element) = match ty {
+            SqlType::Name => (RAW_SUBSCRIPTS, SqlType::InternalChar.oid()),
+            ty => match ty.element() {
+                Some(element) => (ARRAY_SUBSCRIPTS, element.oid()),
+                None => (0, 0),
+            },
+        };
+        let preferred = matches!(
+            ty,
+            SqlType::Bool
+                | SqlType::Text
+                | SqlType::Oid
+                | SqlType::Float8
+                | SqlType::TimestampTz
+                | SqlType::Interval
+        );
+        Type {
+            oid: ty.oid(),
+            name: ty.internal_name(),
+            len: ty.typlen(),
+            category: category(ty),
+            preferred,
+            subscripts,
+            element,
+            array: ty.array().map_or(0, SqlType::oid),
+            functions: procedures::of_type(ty),
+            align: align(ty),
+            storage: storage(ty),
+            collation: describe::collation(ty),
+        }
     }
 }
 
@@ -79,55 +108,77 @@ fn category(ty: SqlType) -> &'static str {
         SqlType::Bool => "B",
         SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Time => "D",
         SqlType::Interval => "T",
-        SqlType::Bytea | SqlType::Uuid => "U",
+        SqlType::Bytea | SqlType::Uuid | SqlType::Xid => "U",
+        SqlType::InternalChar => "Z",
         SqlType::Unknown => "X",
-        SqlType::Void => "P",
+        SqlType::Void | SqlType::Expanded => "P",
+        SqlType::Reg(_) => "N",
+        t if t.element().is_some() => "A",
         t if t.is_number() => "N",
         _ => "S",
+    }
+}
+
+/// How PostgreSQL aligns values: to 1, 2, 4 or 8 bytes.
+pub fn align(ty: SqlType) -> &'static str {
+    match ty {
+        SqlType::Array(element) if align(element.ty()) == "d" => "d",
+        SqlType::Bool | SqlType::InternalChar | SqlType::Name | SqlType::Uuid => "c",
+        SqlType::Unknown => "c",
+        SqlType::Int2 => "s",
+        SqlType::Int8 | SqlType::Float8 | SqlType::Time | SqlType::Interval => "d",
+        SqlType::Timestamp | SqlType::TimestampTz => "d",
+        _ => "i",
+    }
+}
+
+/// `p`lain, `m`ain or e`x`tended.
+pub fn storage(ty: SqlType) -> &'static str {
+    match ty {
+        SqlType::Numeric => "m",
+        SqlType::Int2Vector | SqlType::OidVector | SqlType::Unknown => "p",
+        ty if ty.typlen() > 0 => "p",
+        _ => "x",
     }
 }
 
 pub fn rows(_: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
     for ty in SqlType::ALL {
-        let collation = if ty.is_string() && ty != SqlType::Unknown {
-            DEFAULT_COLLATION
-        } else {
-            0
-        };
-        let name = ty.internal_name();
-        let array = describe::array_of(ty);
-        rows.push(
-            Type {
-                oid: ty.oid(),
-                name,
-                len: ty.typlen(),
-                category: category(ty),
-                element: 0,
-                array,
-                collation,
-            }
-            .row(),
-        );
+        rows.push(Type::of(ty).row());
+        rows.extend(ty.array().map(|array| Type::of(array).row()));
     }
     for (number, name, _) in describe::OTHER_TYPES {
-        let element = SqlType::ALL
-            .into_iter()
-            .find(|t| describe::array_of(*t) == *number)
-            .map_or(0, SqlType::oid);
-        let category = if name.starts_with('_') { "A" } else { "U" };
-        rows.push(
-            Type {
-                oid: *number,
-                name,
-                len: -1,
-                category,
-                element,
-                array: 0,
-                collation: 0,
-            }
-            .row(),
-        );
+        let of_element = describe::OTHER_TYPES
+            .iter()
+            .find(|(_, other, _)| name.strip_prefix('_') == Some(other));
+        let array = describe::OTHER_TYPES
+            .iter()
+            .find(|(_, other, _)| other.strip_prefix('_') == Some(name));
+        let (category, functions) = match (of_element, name.starts_with("json")) {
+            (Some(_), _) => ("A", procedures::of_type(SqlType::TEXTS)),
+            (None, true) => ("U", [0; 4]),
+            (None, false) => ("P", [0; 4]),
+        };
+        let other = Type {
+            oid: *number,
+            name,
+            len: -1,
+            category,
+            preferred: false,
+            subscripts: if of_element.is_some() {
+                ARRAY_SUBSCRIPTS
+            } else {
+                0
+            },
+            element: of_element.map_or(0, |(number, ..)| *number),
+            array: array.map_or(0, |(number, ..)| *number),
+            functions,
+            align: "i",
+            storage: "x",
+            collation: 0,
+        };
+        rows.push(other.row());
     }
     Ok(rows)
 }

@@ -186,6 +186,11 @@ fn ordered_type(ty: SqlType) -> Option<SqlType> {
         Date | Timestamp | TimestampTz | Time | Interval | Char => Some(ty),
         Text | Varchar | Name | Unknown => Some(Text),
         Array(_) => Some(ty),
+        // By their implicit conversions.
+        Reg(_) => Some(Oid),
+        InternalChar => Some(Text),
+        OidVector => Some(ty),
+        Int2Vector | Xid | Expanded => None,
         Bool | Uuid | Bytea | Void => None,
     }
 }

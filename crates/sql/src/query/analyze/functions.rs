@@ -13,14 +13,33 @@ use crate::bind::{self, Typed, call_of, common_type, names, parts};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
+use crate::expr::matches;
 use crate::parse::arrays;
 use crate::query::plan::SeriesOf;
 use crate::types::SqlType;
 use crate::views;
 
+/// The function of information_schema by which drivers read the columns of an index.
+const EXPAND_ARRAY: &str = "_pg_expandarray";
+
+/// How the array is taken apart that a function of several rows makes at once.
+fn array_of(name: &str) -> Option<SeriesOf> {
+    Some(match name {
+        "regexp_matches" => SeriesOf::Rows,
+        "regexp_split_to_table" | "string_to_table" => SeriesOf::Elements,
+        _ => return None,
+    })
+}
+
 /// Whether a function gives several rows.
 pub fn is_series(name: &str) -> bool {
-    matches!(name, "generate_series" | "unnest")
+    let plain = [
+        "generate_series",
+        "unnest",
+        "generate_subscripts",
+        EXPAND_ARRAY,
+    ];
+    plain.contains(&name) || array_of(name).is_some()
 }
 
 impl Analyzer<'_> {
@@ -42,6 +61,9 @@ impl Analyzer<'_> {
         }
         let clause = Clause::new(self, scope, known, "functions in FROM");
         let (relation, value) = match q.name.as_str() {
+            EXPAND_ARRAY => {
+                return Err(Error::unsupported(format!("{EXPAND_ARRAY} in FROM")));
+            }
             function if is_series(function) => {
                 let series = self.series(&clause, function, args)?;
                 let value = Typed::new(Expr::Column(series.into), series.ty);
@@ -132,6 +154,27 @@ impl Analyzer<'_> {
             .into_iter()
             .map(|e| binder.expr(e))
             .collect::<Result<Vec<_>>>()?;
+        if let Some(of) = array_of(name) {
+            let array = match name {
+                "string_to_table" => binder.call("string_to_array", args)?,
+                "regexp_matches" => binder.call_one_of(name, &matches::all_at_once(), args)?,
+                _ => {
+                    let split = matches::overloads("regexp_split_to_array");
+                    binder.call_one_of(name, &split, args)?
+                }
+            };
+            let ty = match of {
+                SeriesOf::Rows => array.ty,
+                _ => array.ty.element().unwrap_or(array.ty),
+            };
+            return Ok(Series {
+                of,
+                args: vec![array.expr],
+                ty,
+                into: clause.scope.file.register(),
+                ordinality: None,
+            });
+        }
         let types: Vec<SqlType> = args.iter().map(|a| a.ty).collect();
         let missing = || {
             let types: Vec<&str> = types.iter().map(|t| t.name()).collect();
@@ -153,7 +196,7 @@ impl Analyzer<'_> {
         let (of, ty) = match (name, types.len(), types.last()) {
             ("unnest", 0, _) if listed.is_some() => (SeriesOf::List, element),
             ("unnest", _, _) if listed.is_some() => (SeriesOf::List, common_type(&types, "ARRAY")?),
-            ("unnest", 1, Some(SqlType::Array(of))) => (SeriesOf::Elements, of.ty()),
+            ("unnest", 1, Some(of)) if let Some(of) = of.element() => (SeriesOf::Elements, of),
             ("unnest", 1, _) if types[0].is_string() => (SeriesOf::Elements, element),
             ("unnest", 1, _) => return Err(Error::unsupported("unnest of this array")),
             // Of dates, PostgreSQL takes the function of timestamps with time zone.
@@ -164,6 +207,18 @@ impl Analyzer<'_> {
                     true => (SeriesOf::Times, SqlType::Timestamp),
                     false => (SeriesOf::Times, SqlType::TimestampTz),
                 }
+            }
+            (EXPAND_ARRAY, 1, Some(SqlType::Int2Vector | SqlType::Array(_)))
+                if matches!(types[0].element(), Some(SqlType::Int2 | SqlType::Int4)) =>
+            {
+                (SeriesOf::Expanded, SqlType::Expanded)
+            }
+            (EXPAND_ARRAY, 1, _) => {
+                let message = format!("{EXPAND_ARRAY} of {}", types[0].name());
+                return Err(Error::unsupported(message));
+            }
+            ("generate_subscripts", 2 | 3, _) if types[0].element().is_some() => {
+                (SeriesOf::Subscripts, SqlType::Int4)
             }
             ("generate_series", 2 | 3, _) if types.iter().all(number) => {
                 let ty = match () {
@@ -184,6 +239,8 @@ impl Analyzer<'_> {
         let args = args.into_iter().enumerate().map(|(at, a)| {
             let to = match (of, at) {
                 (SeriesOf::Times, 2) => SqlType::Interval,
+                (SeriesOf::Subscripts | SeriesOf::Expanded, 0) => types[0],
+                (SeriesOf::Subscripts, 2) => SqlType::Bool,
                 _ => to,
             };
             Ok(binder.coerce(a, to, -1, CastContext::Implicit)?.expr)

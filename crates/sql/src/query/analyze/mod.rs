@@ -66,9 +66,7 @@ pub fn plan(
     if reader != Reader::Step {
         analyzer.settle(&mut level)?;
     }
-    if reader == Reader::Client {
-        analyzer.show_names(&mut level)?;
-    }
+    if reader == Reader::Client {}
     super::optimize::plan(core, analyzer, &file, level)
 }
 
@@ -113,16 +111,6 @@ impl Analyzer<'_> {
             Some(_) => {}
             None => tables.push((table.clone(), lock)),
         }
-    }
-
-    /// A client is shown the names of objects, not their numbers.
-    fn show_names(&self, level: &mut tree::Level) -> Result<()> {
-        let empty = crate::bind::Scope::default();
-        let binder = crate::bind::Binder::new(&empty, self.params, "SELECT");
-        for output in &mut level.outputs {
-            output.value = binder.named(output.value.clone())?;
-        }
-        Ok(())
     }
 
     /// A literal of the result that nothing gave a type is text.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use block::array::{Array, Dimension};
 use block::interval::Interval;
-use block::value::{Datum, DatumRef};
+use block::value::{ColType, Datum, DatumRef};
 
 use super::{Frame, Operator};
 use crate::error::{Error, Result};
@@ -53,8 +54,12 @@ impl Counter {
         let mut arg = || args.next();
         let missing = || Error::internal("a series without its bounds");
         let start = arg().ok_or_else(missing)?;
-        if plan.of == SeriesOf::Elements {
-            return elements(&start, plan.ty, core);
+        match plan.of {
+            SeriesOf::Elements => return elements(&start, plan.ty, core),
+            SeriesOf::Rows => return rows(&start),
+            SeriesOf::Expanded => return expanded(&start),
+            SeriesOf::Subscripts => return Ok(subscripts(&start, arg(), arg())),
+            _ => {}
         }
         let stop = arg().ok_or_else(missing)?;
         if plan.of == SeriesOf::Times {
@@ -185,6 +190,73 @@ fn times(start: Datum, stop: Datum, step: Interval) -> Result<Counter> {
     })
 }
 
+fn no_array() -> Error {
+    Error::internal("parts of what is no array")
+}
+
+/// Of an array of two dimensions each row, as an array.
+fn rows(array: &Datum) -> Result<Counter> {
+    let Datum::Array(array) = array else {
+        return Err(no_array());
+    };
+    let array = array.borrow();
+    let width = array.dimensions().nth(1).map_or(0, |d| d.length);
+    let values: Vec<Datum> = array.values().map(|v| v.to_datum()).collect();
+    let dimension = Dimension {
+        length: width,
+        lower: 1,
+    };
+    let row = |values: &[Datum]| Datum::Array(Array::new(array.element(), &[dimension], values));
+    let rows = values.chunks(usize::try_from(width).unwrap_or(0).max(1));
+    Ok(Counter::Elements(rows.rev().map(row).collect()))
+}
+
+/// The elements of an array with their places, from 1.
+fn expanded(array: &Datum) -> Result<Counter> {
+    let Datum::Array(array) = array else {
+        return Err(no_array());
+    };
+    let dimension = Dimension {
+        length: 2,
+        lower: 1,
+    };
+    let row = |(at, value): (usize, DatumRef<'_>)| {
+        let value = cast::integer(value).and_then(|v| i32::try_from(v).ok());
+        let fields = [
+            value.map_or(Datum::Null, Datum::Int4),
+            Datum::Int4(at as i32 + 1),
+        ];
+        Datum::Array(Array::new(ColType::Int4, &[dimension], &fields))
+    };
+    let rows: Vec<Datum> = array.borrow().values().enumerate().map(row).collect();
+    Ok(Counter::Elements(rows.into_iter().rev().collect()))
+}
+
+/// The subscripts of a dimension of an array, maybe backwards.
+fn subscripts(array: &Datum, dimension: Option<Datum>, backwards: Option<Datum>) -> Counter {
+    let (Datum::Array(array), Some(Datum::Int4(dimension))) = (array, dimension) else {
+        return Counter::Nothing;
+    };
+    let at = usize::try_from(dimension)
+        .ok()
+        .and_then(|d| d.checked_sub(1));
+    let bounds = at.and_then(|at| array.borrow().dimensions().nth(at));
+    let Some(bounds) = bounds else {
+        return Counter::Nothing;
+    };
+    let (first, last) = (bounds.lower, bounds.lower + (bounds.length - 1));
+    let (start, stop, step) = match backwards {
+        Some(Datum::Bool(true)) => (last, first, -1),
+        _ => (first, last, 1),
+    };
+    Counter::Integer {
+        next: Some(start.into()),
+        stop: stop.into(),
+        step,
+        ty: SqlType::Int4,
+    }
+}
+
 fn elements(array: &Datum, ty: SqlType, core: &Core) -> Result<Counter> {
     if let Datum::Array(array) = array {
         let mut values: Vec<Datum> = array.borrow().values().map(|v| v.to_datum()).collect();
@@ -192,7 +264,7 @@ fn elements(array: &Datum, ty: SqlType, core: &Core) -> Result<Counter> {
         return Ok(Counter::Elements(values));
     }
     let Datum::Text(text) = array else {
-        return Err(Error::internal("elements of what is no array"));
+        return Err(no_array());
     };
     let elements = crate::parse::arrays::read(text)?.into_iter().rev();
     let elements = elements.map(|element| match element {

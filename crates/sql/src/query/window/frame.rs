@@ -147,7 +147,7 @@ impl FrameRun {
         end: Option<Datum>,
         io: &IoSettings,
     ) -> Result<()> {
-        self.io = *io;
+        self.io = io.clone();
         self.check_distance(start.as_ref(), "starting")?;
         self.check_distance(end.as_ref(), "ending")?;
         (self.start, self.end) = (start.unwrap_or_default(), end.unwrap_or_default());

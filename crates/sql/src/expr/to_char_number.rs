@@ -1,0 +1,438 @@
+//! `to_char` of numbers: a template of digits, a point, groups and signs.
+//!
+//! The digits are written one by one as the template has places for them. Blanks and zeros go where
+//! the number has no digit, and the sign before the first that it has.
+
+use block::value::DatumRef;
+
+use super::{Val, number};
+use crate::error::{Error, Result};
+
+/// Digits that a double is sure of.
+const DOUBLE_DIGITS: usize = 15;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Node {
+    Nine,
+    Zero,
+    Point,
+    Group,
+    Minus,
+    Plus,
+    Sign,
+    Literal(char),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SignPlace {
+    None,
+    Before,
+    Behind,
+}
+
+/// A template, read.
+struct Template {
+    nodes: Vec<Node>,
+    /// Places before and behind the point.
+    before: usize,
+    behind: usize,
+    has_point: bool,
+    /// Blanks are left out.
+    fill: bool,
+    /// The place from which on zeros are written, and the last one of a zero.
+    first_zero: Option<usize>,
+    last_zero: usize,
+    /// Where `S` stands, and behind how many places.
+    sign: SignPlace,
+    places_before_sign: usize,
+    minus: bool,
+    plus: bool,
+    brackets: bool,
+}
+
+const PATTERNS: [&str; 18] = [
+    "EEEE", "FM", "MI", "PL", "PR", "RN", "SG", "SP", "TH", "B", "C", "D", "G", "L", "S", "V", "9",
+    "0",
+];
+
+fn syntax(message: &str) -> Error {
+    Error::new("42601", message)
+}
+
+fn pattern(text: &str) -> Option<(&'static str, &str)> {
+    if let Some(rest) = text.strip_prefix('.') {
+        return Some((".", rest));
+    }
+    if let Some(rest) = text.strip_prefix(',') {
+        return Some((",", rest));
+    }
+    PATTERNS.iter().find_map(|p| {
+        let small = p.to_ascii_lowercase();
+        let rest = text.strip_prefix(p).or_else(|| text.strip_prefix(&small))?;
+        Some((*p, rest))
+    })
+}
+
+impl Template {
+    fn read(format: &str) -> Result<Template> {
+        let mut template = Template {
+            nodes: Vec::new(),
+            before: 0,
+            behind: 0,
+            has_point: false,
+            fill: false,
+            first_zero: None,
+            last_zero: 0,
+            sign: SignPlace::None,
+            places_before_sign: 0,
+            minus: false,
+            plus: false,
+            brackets: false,
+        };
+        let mut rest = format;
+        while !rest.is_empty() {
+            if let Some((name, after)) = pattern(rest) {
+                template.take(name)?;
+                rest = after;
+                continue;
+            }
+            let mut chars = rest.chars();
+            match chars.next() {
+                Some('"') => {
+                    while let Some(c) = chars.next() {
+                        match c {
+                            '"' => break,
+                            '\\' => template.literal(chars.next().unwrap_or('\\')),
+                            c => template.literal(c),
+                        }
+                    }
+                }
+                Some('\\') if chars.as_str().starts_with('"') => {
+                    template.literal('"');
+                    chars.next();
+                }
+                Some(c) => template.literal(c),
+                None => {}
+            }
+            rest = chars.as_str();
+        }
+        Ok(template)
+    }
+
+    fn literal(&mut self, c: char) {
+        self.nodes.push(Node::Literal(c));
+    }
+
+    fn take(&mut self, name: &'static str) -> Result<()> {
+        let signs = self.plus || self.minus || self.brackets;
+        match name {
+            "9" | "0" if self.brackets => {
+                return Err(syntax(&format!("\"{name}\" must be ahead of \"PR\"")));
+            }
+            "9" => {
+                *self.places() += 1;
+                self.nodes.push(Node::Nine);
+            }
+            "0" => {
+                if self.first_zero.is_none() && !self.has_point {
+                    self.first_zero = Some(self.before + 1);
+                }
+                *self.places() += 1;
+                self.last_zero = self.before + self.behind;
+                self.nodes.push(Node::Zero);
+            }
+            "." | "D" if self.has_point => return Err(syntax("multiple decimal points")),
+            "." | "D" => {
+                self.has_point = true;
+                self.nodes.push(Node::Point);
+            }
+            "," | "G" => self.nodes.push(Node::Group),
+            "FM" => self.fill = true,
+            "S" if self.sign != SignPlace::None => return Err(syntax("cannot use \"S\" twice")),
+            "S" if signs => {
+                let message = "cannot use \"S\" and \"PL\"/\"MI\"/\"SG\"/\"PR\" together";
+                return Err(syntax(message));
+            }
+            "S" if self.has_point => self.sign = SignPlace::Behind,
+            "S" => {
+                self.sign = SignPlace::Before;
+                self.places_before_sign = self.before;
+            }
+            "MI" | "PL" | "SG" | "PR" if self.sign != SignPlace::None => {
+                return Err(syntax(&format!("cannot use \"S\" and \"{name}\" together")));
+            }
+            "MI" => {
+                self.minus = true;
+                self.nodes.push(Node::Minus);
+            }
+            "PL" => {
+                self.plus = true;
+                self.nodes.push(Node::Plus);
+            }
+            "SG" => {
+                (self.minus, self.plus) = (true, true);
+                self.nodes.push(Node::Sign);
+            }
+            "PR" if self.plus || self.minus => {
+                return Err(syntax(
+                    "cannot use \"PR\" and \"S\"/\"PL\"/\"MI\"/\"SG\" together",
+                ));
+            }
+            "PR" => self.brackets = true,
+            other => return Err(Error::unsupported(format!("to_char with \"{other}\""))),
+        }
+        Ok(())
+    }
+
+    fn places(&mut self) -> &mut usize {
+        match self.has_point {
+            true => &mut self.behind,
+            false => &mut self.before,
+        }
+    }
+}
+
+/// `to_char(number, format)`; NULL for an empty format.
+pub fn call(value: DatumRef<'_>, format: &str) -> Result<Val<'static>> {
+    if format.is_empty() {
+        return Ok(Val::NULL);
+    }
+    let mut template = Template::read(format)?;
+    let text = match value {
+        DatumRef::Float8(f) => double(f, &mut template),
+        DatumRef::Numeric(n) => rounded(n, template.behind),
+        other => match super::arith::integer(other) {
+            Some(i) => rounded(number::from_i64(i).borrow(), template.behind),
+            None => return Err(Error::internal(format!("to_char of {other:?}"))),
+        },
+    };
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.as_str()),
+    };
+    Ok(Val::text(Writer::new(template, negative, digits).write()))
+}
+
+fn rounded(n: block::numeric::NumericRef<'_>, behind: usize) -> String {
+    match n.is_nan() || n.is_infinite() {
+        true => n.to_string(),
+        false => n.to_numeric().round(behind as i32).to_string(),
+    }
+}
+
+fn double(f: f64, template: &mut Template) -> String {
+    if !f.is_finite() {
+        return match (f.is_nan(), f > 0.0) {
+            (true, _) => "NaN".to_string(),
+            (false, true) => "Infinity".to_string(),
+            (false, false) => "-Infinity".to_string(),
+        };
+    }
+    let whole = format!("{:.0}", f.abs()).len();
+    template.behind = match whole {
+        whole if whole >= DOUBLE_DIGITS => 0,
+        whole => template.behind.min(DOUBLE_DIGITS - whole),
+    };
+    format!("{f:.*}", template.behind)
+}
+
+struct Writer {
+    template: Template,
+    negative: bool,
+    digits: Vec<u8>,
+    /// The digit that is next, and the place of the template.
+    next: usize,
+    place: usize,
+    /// Places that the number has no digits for.
+    blanks: usize,
+    /// How many places are counted.
+    count: usize,
+    /// The last digit that is not left out.
+    last: Option<usize>,
+    sign_written: bool,
+    /// Whether a digit was written by the place before.
+    inside: bool,
+    out: String,
+}
+
+impl Writer {
+    fn new(mut template: Template, negative: bool, digits: &str) -> Writer {
+        let whole = digits.find('.').unwrap_or(digits.len());
+        let blanks = template.before.saturating_sub(whole);
+        let digits: Vec<u8> = match whole > template.before {
+            true => {
+                let hashes = |n: usize| std::iter::repeat_n(b'#', n);
+                let point = std::iter::once(b'.');
+                hashes(template.before)
+                    .chain(point)
+                    .chain(hashes(template.behind))
+                    .collect()
+            }
+            false => digits.bytes().collect(),
+        };
+        let has_own = template.plus || template.minus;
+        let sign_written = match has_own {
+            true => template.minus,
+            false => !negative && template.fill && template.sign == SignPlace::None,
+        };
+        if !has_own {
+            if !negative && template.fill {
+                template.brackets = false;
+            }
+            let at_end = template.places_before_sign == template.before;
+            if template.sign == SignPlace::Before && at_end {
+                template.sign = SignPlace::Behind;
+            }
+        }
+        let mut writer = Writer {
+            count: template.before + template.behind,
+            template,
+            negative,
+            digits,
+            next: 0,
+            place: 0,
+            blanks,
+            last: None,
+            sign_written,
+            inside: false,
+            out: String::new(),
+        };
+        writer.find_last();
+        if sign_written || blanks > 0 {
+            writer.count = writer.count.wrapping_sub(1);
+        }
+        writer
+    }
+
+    /// Trailing zeros are left out, unless the template says zero.
+    fn find_last(&mut self) {
+        if !(self.template.fill && self.template.has_point) {
+            return;
+        }
+        let Some(point) = self.digits.iter().position(|d| *d == b'.') else {
+            return;
+        };
+        let behind = self.digits[point..].iter().rposition(|d| *d != b'0');
+        let mut last = point + behind.unwrap_or(0);
+        if self.template.last_zero > self.blanks {
+            let end = self.digits.len() - 1;
+            last = last.max(end.min(self.template.last_zero - self.blanks));
+        }
+        self.last = Some(last);
+    }
+
+    fn write(mut self) -> String {
+        for node in std::mem::take(&mut self.template.nodes) {
+            let fill = self.template.fill;
+            let blank = |out: &mut String| {
+                if !fill {
+                    out.push(' ');
+                }
+            };
+            match node {
+                Node::Nine | Node::Zero | Node::Point => self.digit(node == Node::Zero),
+                Node::Group if self.inside => self.out.push(','),
+                Node::Group => blank(&mut self.out),
+                Node::Minus if self.negative => self.out.push('-'),
+                Node::Plus if !self.negative => self.out.push('+'),
+                Node::Minus | Node::Plus => blank(&mut self.out),
+                Node::Sign => self.out.push(if self.negative { '-' } else { '+' }),
+                Node::Literal(c) => self.out.push(c),
+            }
+        }
+        self.out
+    }
+
+    fn last_is_point(&self) -> bool {
+        self.last.is_some_and(|l| self.digits[l] == b'.')
+    }
+
+    /// Whether a zero before the point gives way to a blank: `0.1` by `9.9` is ` .1`.
+    fn is_zero_before_point(&self) -> bool {
+        let first = self.next == 0 && self.digits.first() == Some(&b'0');
+        self.template.first_zero.is_none() && first && self.template.behind > 0
+    }
+
+    /// The place from which on zeros are written.
+    fn zeros_from(&self) -> Option<usize> {
+        self.template.first_zero.map(|at| at - 1)
+    }
+
+    fn write_sign(&mut self) {
+        let begins = self.place >= self.blanks || self.zeros_from() == Some(self.place);
+        let gives_way = self.is_zero_before_point() && !self.last_is_point();
+        if self.sign_written || !begins || gives_way {
+            return;
+        }
+        match (self.template.sign, self.template.brackets, self.negative) {
+            (SignPlace::Behind, ..) => return,
+            (SignPlace::Before, _, true) => self.out.push('-'),
+            (SignPlace::Before, _, false) => self.out.push('+'),
+            (_, true, true) => self.out.push('<'),
+            (_, true, false) => self.out.push(' '),
+            (_, false, true) => self.out.push('-'),
+            (_, false, false) if !self.template.fill => self.out.push(' '),
+            _ => {}
+        }
+        self.sign_written = true;
+    }
+
+    fn digit(&mut self, is_zero: bool) {
+        self.inside = false;
+        self.write_sign();
+        let has_digit = self.place >= self.blanks;
+        match self.zeros_from() {
+            Some(from) if !has_digit && from <= self.place => {
+                self.out.push('0');
+                self.inside = true;
+            }
+            _ if !has_digit => {
+                if !self.template.fill {
+                    self.out.push(' ');
+                }
+            }
+            _ => self.next_digit(is_zero),
+        }
+        let end = match self.last == Some(self.next) && self.next > 0 {
+            true => self.place,
+            false => {
+                let counted = self.count + usize::from(self.blanks > 0);
+                counted + usize::from(self.template.has_point)
+            }
+        };
+        if self.place + 1 == end {
+            let behind = self.template.sign == SignPlace::Behind;
+            match (self.sign_written && self.template.brackets, behind) {
+                (true, _) => self.out.push(if self.negative { '>' } else { ' ' }),
+                (false, true) => self.out.push(if self.negative { '-' } else { '+' }),
+                _ => {}
+            }
+        }
+        self.place += 1;
+    }
+
+    fn next_digit(&mut self, is_zero: bool) {
+        let left_out = self.last.is_some_and(|last| self.next > last);
+        match self.digits.get(self.next) {
+            None => return,
+            Some(b'.') => {
+                if !self.last_is_point() || self.template.fill {
+                    self.out.push('.');
+                }
+            }
+            Some(_) if left_out && !is_zero => {}
+            Some(_) if self.is_zero_before_point() => {
+                if !self.template.fill {
+                    self.out.push(' ');
+                } else if self.last_is_point() {
+                    self.out.push('0');
+                }
+            }
+            Some(digit) => {
+                self.out.push(char::from(*digit));
+                self.inside = true;
+            }
+        }
+        self.next += 1;
+    }
+}

@@ -1,0 +1,197 @@
+//! The functions that there are, under the numbers and with the types that PostgreSQL gives them:
+//! `pg_proc`, and what `regproc` and `regprocedure` mean.
+//!
+//! `procedures.tsv` has a line for each: number, name, kind (`f`, `a`, `w`), whether it gives rows,
+//! type of the result, types of the arguments, volatility, whether it is strict, type of what is
+//! variadic.
+
+use std::sync::LazyLock;
+
+use block::value::Datum;
+
+use super::describe::{self, OWNER, PG_CATALOG};
+use super::objects;
+use super::value::{NULL, bool, int2, oid, oidvector, text};
+use super::{Context, Rows};
+use crate::bind::names::quote;
+use crate::error::{Error, Result};
+use crate::types::SqlType;
+
+/// A function, aggregate or window function.
+struct Procedure {
+    oid: u32,
+    name: &'static str,
+    kind: &'static str,
+    gives_rows: bool,
+    result: u32,
+    arguments: Vec<u32>,
+    volatility: &'static str,
+    strict: bool,
+    variadic: u32,
+}
+
+static ALL: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
+    let lines = include_str!("procedures.tsv").lines();
+    lines
+        .map(|line| read(line).unwrap_or_else(|| panic!("procedures.tsv: {line}")))
+        .collect()
+});
+
+fn read(line: &'static str) -> Option<Procedure> {
+    let mut fields = line.split('\t');
+    let mut next = || fields.next();
+    Some(Procedure {
+        oid: next()?.parse().ok()?,
+        name: next()?,
+        kind: next()?,
+        gives_rows: next()? == "t",
+        result: next()?.parse().ok()?,
+        arguments: next()?
+            .split(' ')
+            .filter(|a| *a != "-")
+            .map(|a| a.parse().ok())
+            .collect::<Option<_>>()?,
+        volatility: next()?,
+        strict: next()? == "t",
+        variadic: next()?.parse().ok()?,
+    })
+}
+
+pub fn missing(text: &str) -> Error {
+    Error::new("42883", format!("function \"{text}\" does not exist"))
+}
+
+/// The only function of that name.
+pub fn find(name: &str, text: &str) -> Result<u32> {
+    let mut found = ALL.iter().filter(|p| p.name == name);
+    match (found.next(), found.next()) {
+        (Some(only), None) => Ok(only.oid),
+        (Some(_), Some(_)) => {
+            let message = format!("more than one function named \"{text}\"");
+            Err(Error::new("42725", message))
+        }
+        (None, _) => Err(missing(text)),
+    }
+}
+
+/// The function of `name(types)`.
+pub fn find_with_arguments(text: &str) -> Result<u32> {
+    let Some((name, rest)) = text.split_once('(') else {
+        return Err(Error::new("22P02", "expected a left parenthesis"));
+    };
+    let Some(list) = rest.trim_end().strip_suffix(')') else {
+        return Err(Error::new("22P02", "expected a right parenthesis"));
+    };
+    let mut path = objects::path(name)?;
+    let name = path.pop().unwrap_or_default();
+    let types = list.split(',').map(str::trim).filter(|t| !t.is_empty());
+    let types = types
+        .map(objects::type_called)
+        .collect::<Result<Vec<_>>>()?;
+    let in_catalog = path.is_empty() || path == ["pg_catalog"];
+    let found = ALL
+        .iter()
+        .find(|p| in_catalog && p.name == name && p.arguments == types);
+    found.map(|p| p.oid).ok_or_else(|| missing(text))
+}
+
+fn by_number(number: u32) -> Option<&'static Procedure> {
+    ALL.iter().find(|p| p.oid == number)
+}
+
+/// As `regproc` is written: with its schema, if several have the name.
+pub fn name(number: u32) -> Option<String> {
+    let found = by_number(number)?;
+    let quoted = quote(found.name);
+    Some(match find(found.name, found.name) {
+        Ok(_) => quoted,
+        Err(_) => format!("pg_catalog.{quoted}"),
+    })
+}
+
+/// As `regprocedure` is written.
+pub fn signature(number: u32) -> Option<String> {
+    let found = by_number(number)?;
+    let types: Vec<String> = found.arguments.iter().map(|t| type_name(*t)).collect();
+    Some(format!("{}({})", quote(found.name), types.join(",")))
+}
+
+fn type_name(number: u32) -> String {
+    describe::type_name(number, -1).unwrap_or_else(|| "???".to_string())
+}
+
+/// What `pg_get_function_arguments` says.
+pub fn arguments(number: u32) -> Option<String> {
+    let found = by_number(number)?;
+    let last = found.arguments.len().checked_sub(1);
+    let argument = |(at, ty): (usize, &u32)| match found.variadic != 0 && Some(at) == last {
+        true => format!("VARIADIC {}", type_name(*ty)),
+        false => type_name(*ty),
+    };
+    let types: Vec<String> = found.arguments.iter().enumerate().map(argument).collect();
+    Some(types.join(", "))
+}
+
+/// What `pg_get_function_result` says.
+pub fn result(number: u32) -> Option<String> {
+    let found = by_number(number)?;
+    let ty = type_name(found.result);
+    Some(match found.gives_rows {
+        true => format!("SETOF {ty}"),
+        false => ty,
+    })
+}
+
+/// The functions by which values of a type are read and written: input, output, receive, send.
+pub fn of_type(ty: SqlType) -> [u32; 4] {
+    let name = match ty {
+        SqlType::Array(_) => "array",
+        ty => ty.internal_name(),
+    };
+    ["in", "out", "recv", "send"].map(|way| {
+        let called = |p: &&Procedure| {
+            let rest = p.name.strip_prefix(name);
+            rest.is_some_and(|rest| rest.strip_prefix('_').unwrap_or(rest) == way)
+        };
+        ALL.iter().find(called).map_or(0, |p| p.oid)
+    })
+}
+
+/// The rows of `pg_proc`.
+pub fn rows(_: &Context) -> Result<Rows> {
+    Ok(ALL.iter().map(row).collect())
+}
+
+fn row(p: &Procedure) -> Vec<Datum> {
+    let internal = 12;
+    vec![
+        oid(p.oid),
+        text(p.name),
+        oid(PG_CATALOG),
+        oid(OWNER),
+        oid(internal),
+        Datum::Float4(1.0),
+        Datum::Float4(if p.gives_rows { 1000.0 } else { 0.0 }),
+        oid(p.variadic),
+        oid(0),
+        text(p.kind),
+        bool(false),
+        bool(false),
+        bool(p.strict),
+        bool(p.gives_rows),
+        text(p.volatility),
+        text("s"),
+        int2(p.arguments.len()),
+        int2(0_u16),
+        oid(p.result),
+        oidvector(&p.arguments),
+        NULL,
+        NULL,
+        NULL,
+        NULL,
+        text(p.name),
+        NULL,
+        NULL,
+        NULL,
+    ]
+}
