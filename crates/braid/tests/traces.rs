@@ -315,9 +315,9 @@ fn a_file_has_a_limit_and_its_failure_is_no_statements() {
 }
 
 fn waits(records: &[Record], cursor: u64) -> Vec<(&str, u64)> {
-    let of = |r| match r {
-        &Record::Wait(ref w) if w.cursor == cursor => Some((w.event.as_str(), w.elapsed_us)),
+    let waits = records.iter().filter_map(|r| match r {
+        Record::Wait(w) if w.cursor == cursor => Some((w.event.as_str(), w.elapsed_us)),
         _ => None,
-    };
-    records.iter().filter_map(of).collect()
+    });
+    waits.collect()
 }

@@ -155,7 +155,7 @@ pub struct Session {
     /// none.
     transaction_start: AtomicI64,
     event: AtomicU64,
-    params: [AtomicU64; 3],
+    pub(crate) params: [AtomicU64; 3],
     /// When the wait began or, if the session does not wait, when the last one ended: nanoseconds
     /// since [`epoch`].
     since_ns: AtomicU64,
@@ -220,7 +220,7 @@ impl Session {
         let event = self.event.load(Relaxed);
         (event != NO_EVENT).then(|| Waiting {
             event: Event::ALL[event as usize],
-            params: self.params(),
+            params: std::array::from_fn(|i| self.params[i].load(Relaxed)),
             for_ns: now_ns().saturating_sub(self.since_ns.load(Relaxed)),
             asked: match self.asked.load(Relaxed) {
                 0 => None,
@@ -277,13 +277,8 @@ impl Session {
             wait
         });
         if self.tracing.wants_waits() {
-            let transfer = served.and_then(|s| s.transfer);
-            self.trace_wait(event, started, now, transfer.map(|t| t.object), remote);
+            self.trace_wait(event, started, now, served, remote);
         }
-    }
-    /// The parameters of the wait under way, or of the last one.
-    pub(crate) fn params(&self) -> [u64; 3] {
-        std::array::from_fn(|i| self.params[i].load(Relaxed))
     }
     /// The priority and CPUs that the session's thread got, if it asked for its own.
     pub fn priority(&self) -> Option<&Got> {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use parking_lot::Mutex;
 
 use crate::Event;
-use crate::remote::RemoteWait;
+use crate::remote::{RemoteWait, Served};
 use crate::session::{self, Session};
 
 /// The most waits that are kept between two calls: 65,536 of about 150 bytes are 10 MB.
@@ -76,15 +76,16 @@ impl Session {
         event: Event,
         started_ns: u64,
         ended_ns: u64,
-        object: Option<u32>,
+        served: Option<&Served>,
         remote: Option<RemoteWait>,
     ) {
+        let transfer = served.and_then(|s| s.transfer);
         self.tracing.note(TracedWait {
             event,
-            params: self.params(),
+            params: std::array::from_fn(|i| self.params[i].load(Relaxed)),
             elapsed_ns: ended_ns.saturating_sub(started_ns),
             ended_ns,
-            object,
+            object: transfer.map(|t| t.object),
             remote,
         });
     }

@@ -8,6 +8,10 @@ use crate::session::Statement;
 /// Statements that have a number at a time. Beyond it the one is closed that was opened first.
 const CURSORS_MAX: usize = 256;
 
+/// Cursors are numbered from here on. In files of Oracle they are addresses, and a reader may take a
+/// number of one or two digits for a damaged line.
+const FIRST: u64 = 1001;
+
 /// A statement with what is written of it once.
 pub(crate) struct Traceable {
     /// Keeps it where it is, as it is known by that.
@@ -21,7 +25,7 @@ pub(crate) struct Traceable {
 #[derive(Default)]
 pub(super) struct Cursors {
     open: VecDeque<Traceable>,
-    last: u64,
+    opened: u64,
 }
 
 impl Cursors {
@@ -36,13 +40,14 @@ impl Cursors {
             true => self.open.pop_front().map(|c| c.number),
             false => None,
         };
-        self.last += 1;
+        let number = FIRST + self.opened;
+        self.opened += 1;
         self.open.push_back(Traceable {
             statement: statement.clone(),
-            number: self.last,
+            number,
             plan_hash,
             has_plan: false,
         });
-        (self.last, closed)
+        (number, closed)
     }
 }
