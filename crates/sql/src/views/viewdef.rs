@@ -67,6 +67,9 @@ fn plain(name: &str) -> Ident {
     }
 }
 
+/// A column's name in the view's text, and its name now.
+type Renamed = (String, String);
+
 struct Naming<'d> {
     dict: &'d Dict,
     view: &'d View,
@@ -138,7 +141,7 @@ impl Naming<'_> {
         };
         let renamed = columns.iter().any(|(was, is)| was != is);
         if renamed && given.columns.is_empty() {
-            let column = |(was, _): &(String, String)| TableAliasColumnDef {
+            let column = |(was, _): &Renamed| TableAliasColumnDef {
                 name: plain(was),
                 data_type: None,
             };
@@ -152,8 +155,7 @@ impl Naming<'_> {
 
     /// Schema, name and columns of a relation now, these beside the names that the view has for
     /// them.
-    #[allow(clippy::type_complexity)]
-    fn as_it_is(&self, source: &Source) -> Result<(u32, String, Vec<(String, String)>)> {
+    fn as_it_is(&self, source: &Source) -> Result<(u32, String, Vec<Renamed>)> {
         let named = |number: i16| {
             let known = source.columns.iter().find(|(n, _)| *n == number);
             known.map(|(_, name)| name.clone())
