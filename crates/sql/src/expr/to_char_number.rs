@@ -192,10 +192,10 @@ impl Template {
     }
 }
 
-/// `to_char(number, format)`; NULL for an empty format.
+/// `to_char(number, format)`; of an empty format nothing, where times are NULL.
 pub fn call(value: DatumRef<'_>, format: &str) -> Result<Val<'static>> {
     if format.is_empty() {
-        return Ok(Val::NULL);
+        return Ok(Val::text(String::new()));
     }
     let mut template = Template::read(format)?;
     let text = match value {
