@@ -230,7 +230,12 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
     })
 }
 
-pub fn drop(core: &mut Core, names: &[ast::ObjectName], if_exists: bool) -> Result<Tag> {
+pub fn drop(
+    core: &mut Core,
+    names: &[ast::ObjectName],
+    if_exists: bool,
+    cascade: bool,
+) -> Result<Tag> {
     for name in names {
         let name = name_of(name)?;
         let wanted = |found: &Relation| match found {
@@ -255,7 +260,12 @@ pub fn drop(core: &mut Core, names: &[ast::ObjectName], if_exists: bool) -> Resu
                 table.name
             )));
         }
-        remove(core, &table, at)?;
+        let (what, index) = (format!("index {name}"), table.indexes[at].oid);
+        let wanted = |k: &crate::dict::ForeignKey| k.index == index;
+        super::foreign::release(core, table.oid, (&what, &what), cascade, &[], &wanted)?;
+        let now = core.dict().table_by_oid(table.oid).cloned();
+        let now = now.ok_or_else(|| Error::internal("a locked table is gone"))?;
+        remove(core, &now, at)?;
     }
     Ok(Tag::Plain("DROP INDEX"))
 }

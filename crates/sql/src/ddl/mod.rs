@@ -11,6 +11,7 @@ pub mod alter;
 pub mod analyze;
 mod create_as;
 mod distribution;
+mod foreign;
 mod index;
 pub mod role;
 pub mod sequence;
@@ -52,7 +53,7 @@ impl SqlSession {
                 ..
             } => match object_type {
                 ObjectType::Table => table::drop(core, names, *if_exists, *cascade),
-                ObjectType::Index => index::drop(core, names, *if_exists),
+                ObjectType::Index => index::drop(core, names, *if_exists, *cascade),
                 ObjectType::Sequence => sequence::drop(core, names, *if_exists, *cascade),
                 other => Err(Error::unsupported(format!("DROP {other}"))),
             },

@@ -11,11 +11,13 @@
 //! - A picture is published before the locks of its transaction are released: who gets the lock sees the change.
 //! - Object ids are never reused.
 
+mod foreign;
 mod object;
 pub mod role;
 mod statistics;
 pub mod store;
 
+pub use foreign::{Action, ForeignKey};
 pub use object::{Check, Column, Identity, Index, IndexKey, Object, Sequence, Table};
 pub use statistics::{ColumnStats, Stats};
 
@@ -67,6 +69,8 @@ pub struct Dict {
     names: HashMap<String, i64>,
     /// The same of roles, whose names are apart.
     roles: HashMap<String, i64>,
+    /// The tables with foreign keys that reference a table, by its object id.
+    referenced: HashMap<u32, Vec<u32>>,
     /// Rises with every publication; a picture with uncommitted changes has that of the one it was made from.
     version: u64,
 }
@@ -147,6 +151,18 @@ impl Dict {
             Object::Table(t) => Some(t),
             _ => None,
         }
+    }
+
+    /// The foreign keys that reference a table, each with the table that has it.
+    pub fn referencing(&self, table: u32) -> Vec<(u32, ForeignKey)> {
+        let Some(children) = self.referenced.get(&table) else {
+            return Vec::new();
+        };
+        let tables = children.iter().filter_map(|oid| self.table_by_oid(*oid));
+        let keys = tables.flat_map(|t| t.foreign_keys.iter().map(|k| (t.oid, k)));
+        keys.filter(|(_, k)| k.parent == table)
+            .map(|(oid, k)| (oid, k.clone()))
+            .collect()
     }
 
     pub fn sequence(&self, name: &str) -> Option<&Arc<Sequence>> {
@@ -282,6 +298,16 @@ impl Dict {
             if let Object::Role(role) = &old.object {
                 self.roles.remove(&role.name);
             }
+            if let Object::Table(t) = &old.object {
+                for key in &t.foreign_keys {
+                    if let Some(children) = self.referenced.get_mut(&key.parent) {
+                        children.retain(|child| *child != t.oid);
+                        if children.is_empty() {
+                            self.referenced.remove(&key.parent);
+                        }
+                    }
+                }
+            }
         }
         if let Some(entry) = &change.entry {
             for name in entry.object.names() {
@@ -289,6 +315,14 @@ impl Dict {
             }
             if let Object::Role(role) = &entry.object {
                 self.roles.insert(role.name.clone(), change.key);
+            }
+            if let Object::Table(t) = &entry.object {
+                for key in &t.foreign_keys {
+                    let children = self.referenced.entry(key.parent).or_default();
+                    if !children.contains(&t.oid) {
+                        children.push(t.oid);
+                    }
+                }
             }
             self.entries.insert(change.key, entry.clone());
         }

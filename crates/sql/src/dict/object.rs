@@ -7,8 +7,8 @@ use block::{Dba, ObjectId, Scn};
 use engine::{IndexColumn, IndexDef, TableDef};
 use serde::{Deserialize, Serialize};
 
-use super::Stats;
 use super::role::{self, Door, FIRST_SUPERUSER, Role};
+use super::{ForeignKey, Stats};
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
 use crate::types::{SqlType, storage_type};
@@ -47,6 +47,8 @@ pub struct Table {
     pub checks: Vec<Check>,
     #[serde(default)]
     pub indexes: Vec<Index>,
+    #[serde(default)]
+    pub foreign_keys: Vec<ForeignKey>,
     /// Object id of the heap's segment; another than `oid` after TRUNCATE.
     pub segment: u32,
     /// Block address of the heap's segment header.

@@ -5,7 +5,10 @@ use std::time::Duration;
 use super::SqlSession;
 use super::modes::TransactionModes;
 use crate::api::{Tag, TxStatus};
+use crate::dict::ForeignKey;
 use crate::error::{Error, Result};
+use crate::exec::events::{Event, Modes};
+use crate::exec::foreign;
 use crate::parse::transaction::Mode;
 
 /// Where the session stands.
@@ -27,6 +30,9 @@ pub struct Savepoint {
     engine: engine::Savepoint,
     /// Number of dictionary changes before it.
     changes: usize,
+    /// Number of deferred checks before it, and what SET CONSTRAINTS had said.
+    deferred: usize,
+    constraint_modes: Modes,
     /// Of portals begun after it.
     mark: u64,
 }
@@ -145,10 +151,7 @@ impl SqlSession {
             return Ok(());
         }
         let published = match commit {
-            true => match self.core.engine.secure_draws() {
-                Ok(()) => self.core.publish_changes(),
-                Err(e) => Err(e.into()),
-            },
+            true => self.before_commit(),
             false => Ok(()),
         };
         let done = if let Err(e) = published {
@@ -164,6 +167,7 @@ impl SqlSession {
             self.core.forget_changes(0);
             self.core.engine.rollback().map_err(Error::from)
         };
+        self.core.events.end();
         let mut changed = false;
         while self.core.settings.levels() > 0 {
             changed |= self.core.settings.close_level(commit && done.is_ok());
@@ -172,6 +176,65 @@ impl SqlSession {
             self.core.parameters_changed()?;
         }
         done
+    }
+
+    /// What may still refuse the commit.
+    fn before_commit(&mut self) -> Result<()> {
+        foreign::fire_deferred(&mut self.core, &|_| true)?;
+        foreign::fire(&mut self.core)?;
+        self.core.engine.secure_draws()?;
+        self.core.publish_changes()
+    }
+
+    /// SET CONSTRAINTS: the checks of these constraints, or of all, wait for the end of the transaction or do not.
+    pub(super) fn set_constraints(
+        &mut self,
+        names: Option<&[String]>,
+        deferred: bool,
+    ) -> Result<Tag> {
+        self.warn_outside_block("SET CONSTRAINTS", false);
+        self.ensure_transaction()?;
+        self.core.refresh()?;
+        let mut chosen = Vec::new();
+        for name in names.unwrap_or_default() {
+            let dict = self.core.dict();
+            let keys = dict.tables().flat_map(|t| &t.foreign_keys);
+            let found: Vec<&ForeignKey> = keys.filter(|k| k.name == *name).collect();
+            if found.is_empty() {
+                let other = dict.tables().any(|t| {
+                    t.checks.iter().any(|c| c.name == *name)
+                        || t.indexes
+                            .iter()
+                            .any(|i| i.constraint != 0 && i.name == *name)
+                });
+                return Err(match other {
+                    true => not_deferrable(name),
+                    false => Error::new("42704", format!("constraint \"{name}\" does not exist")),
+                });
+            }
+            if let Some(fixed) = found.iter().find(|k| !k.deferrable) {
+                return Err(not_deferrable(&fixed.name));
+            }
+            chosen.extend(found.iter().map(|k| k.oid));
+        }
+        let modes = &mut self.core.events.modes;
+        match names {
+            None => {
+                modes.all = Some(deferred);
+                modes.named.clear();
+            }
+            Some(_) => modes
+                .named
+                .extend(chosen.iter().map(|oid| (*oid, deferred))),
+        }
+        if !deferred {
+            let all = names.is_none();
+            let wanted = |e: &Event| all || chosen.contains(&e.constraint);
+            foreign::fire_deferred(&mut self.core, &wanted)?;
+            foreign::fire(&mut self.core)?;
+            self.end_of_statement();
+        }
+        Ok(Tag::Plain("SET CONSTRAINTS"))
     }
 
     /// After an error: what the transaction has done since its last savepoint is undone, and its locks are given back, at once. Its end, or the return to
@@ -208,10 +271,14 @@ impl SqlSession {
             self.core.lose_since(0);
             self.core.cursors.end_transaction(false);
             self.core.forget_changes(0);
+            self.core.events.end();
             return Ok(self.core.engine.rollback()?);
         };
         self.core.lose_since(savepoint.mark);
         self.core.cursors.forget(&self.core.lost);
+        self.core
+            .events
+            .rolled_back(savepoint.deferred, &savepoint.constraint_modes);
         self.core.engine.rollback_to(&savepoint.engine)?;
         self.core.forget_changes(savepoint.changes);
         Ok(())
@@ -310,6 +377,8 @@ impl SqlSession {
             name,
             engine,
             changes,
+            deferred: self.core.events.deferred.len(),
+            constraint_modes: self.core.events.modes.clone(),
         });
         Ok(Tag::Plain("SAVEPOINT"))
     }
@@ -339,6 +408,9 @@ impl SqlSession {
         // Their locks are given back, and what they read may be gone.
         self.core.lose_since(savepoint.mark);
         self.core.cursors.forget(&self.core.lost);
+        self.core
+            .events
+            .rolled_back(savepoint.deferred, &savepoint.constraint_modes);
         self.core.engine.rollback_to(&savepoint.engine)?;
         self.core.forget_changes(savepoint.changes);
         let mut changed = false;
@@ -357,4 +429,8 @@ impl SqlSession {
     pub fn is_lost(&self, portal: &super::Portal) -> bool {
         self.core.lost.contains(&portal.mark)
     }
+}
+
+fn not_deferrable(name: &str) -> Error {
+    Error::new("42809", format!("constraint \"{name}\" is not deferrable"))
 }

@@ -146,6 +146,9 @@ impl SqlSession {
             Utility::Release(name) => self.release(name)?,
             Utility::RollbackTo(name) => self.rollback_to(name)?,
             Utility::SetTransaction { modes, session } => self.set_modes(modes, *session)?,
+            Utility::SetConstraints { names, deferred } => {
+                self.set_constraints(names.as_deref(), *deferred)?
+            }
             Utility::CreateSchema {
                 name,
                 if_not_exists,

@@ -192,6 +192,33 @@ fn constraints(cx: &Context) -> Result<Rows> {
             ));
         }
     }
+    for t in cx.dict.tables() {
+        for k in &t.foreign_keys {
+            rows.push(vec![
+                oid(k.oid),
+                text(k.name.clone()),
+                oid(PUBLIC),
+                text("f"),
+                bool(k.deferrable),
+                bool(k.initially_deferred),
+                bool(k.validated),
+                oid(t.oid),
+                oid(0),
+                oid(k.index),
+                oid(0),
+                oid(k.parent),
+                text(k.on_update.letter()),
+                text(k.on_delete.letter()),
+                text(if k.full { "f" } else { "s" }),
+                bool(true),
+                int2(0),
+                bool(true),
+                array(k.columns.iter().map(|c| c + 1)),
+                array(k.parent_columns.iter().map(|c| c + 1)),
+                NULL,
+            ]);
+        }
+    }
     Ok(rows)
 }
 
