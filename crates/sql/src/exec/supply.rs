@@ -10,6 +10,7 @@ use engine::{Snapshot, WriteOutcome};
 
 use super::dml::{check_row, returned, write_error};
 use super::drive::Flow;
+use super::events;
 use super::row::decode;
 use super::sort::Spool;
 use crate::api::RowSink;
@@ -45,6 +46,7 @@ pub fn restarted(
     sink: &mut dyn RowSink,
     attempt: &mut Attempt<'_>,
 ) -> Result<u64> {
+    let events = core.events.statement.len();
     for _ in 0..MAX_RESTARTS {
         let before = core.engine.savepoint()?;
         let snapshot = core.engine.snapshot()?;
@@ -60,6 +62,7 @@ pub fn restarted(
         }
         wait::stat::add(wait::Stat::StatementRestarts, 1);
         core.engine.rollback_to(&before)?;
+        core.events.keep(events);
     }
     Err(Error::new(
         "40001",
@@ -123,6 +126,7 @@ fn change(
     let Some(set) = &plan.set else {
         let outcome = core.engine.delete(table.engine(), rid, Some(snapshot))?;
         if outcome == WriteOutcome::Done {
+            events::deleted(core, table, &both[..columns.len()]);
             returned(plan.returning.as_deref(), core, &both, params, kept)?;
         }
         return Ok(outcome);
@@ -143,6 +147,7 @@ fn change(
         .update(table.engine(), rid, new, Some(snapshot))
         .map_err(|e| write_error(e, table, new, core))?;
     if outcome == WriteOutcome::Done {
+        events::updated(core, table, &both[..columns.len()], new);
         returned(plan.returning.as_deref(), core, &row, params, kept)?;
     }
     Ok(outcome)
