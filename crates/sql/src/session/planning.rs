@@ -175,6 +175,7 @@ fn plan_part(
             }
             Err(e) => return Err(e),
         },
+        ast::Statement::Merge(m) => supplied((planner.merge(&m, with, &feed)?, None)),
         other => (Kind::Ddl(Box::new(other)), None, Vec::new()),
     })
 }
