@@ -182,7 +182,7 @@ fn insert(
 /// A row that this very statement has changed is not changed by it again: which of the two came
 /// first would decide.
 fn refuse_own(plan: &SuppliedWrite, core: &mut Core, rid: RowId) -> Result<()> {
-    if !core.engine.is_own(plan.table.engine(), rid)? {
+    if !core.engine.is_changed_by_own(plan.table.engine(), rid)? {
         return Ok(());
     }
     let message = "MERGE command cannot affect row a second time";

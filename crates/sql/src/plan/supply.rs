@@ -313,7 +313,8 @@ impl Supply<'_> {
         let mut extras = Vec::new();
         let items = returning.unwrap_or_default();
         let star = |i: &SelectItem| matches!(i, SelectItem::Wildcard(_));
-        if !self.from.is_empty() && items.iter().any(star) {
+        // The queries of the SET list are items of FROM, but not the statement's.
+        if self.from.len() > self.rows.len() && items.iter().any(star) {
             return Err(Error::unsupported("RETURNING * of several tables")
                 .hint("Name the columns, or one table's as table.*."));
         }

@@ -11,6 +11,7 @@ use crate::api::ColumnDesc;
 use crate::bind::ParamTypes;
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
+use crate::place::Place;
 use crate::plan::supply::{self, Feed};
 use crate::plan::with::{Item, Part, WithPlan};
 use crate::plan::{InsertSource, Output, Planner, SelectPlan, SuppliedWrite, merged};
@@ -48,6 +49,11 @@ fn plan_with(
     let mut known: Vec<WithItem> = Vec::new();
     let (mut items, mut others) = (Vec::new(), Vec::new());
     for cte in query::items_in_order(with)? {
+        if let ast::SetExpr::Merge(_) = &*cte.query.body {
+            let place = Place::of_span(cte.alias.name.span);
+            let refused = Error::new("0A000", "MERGE not supported in WITH query");
+            return Err(refused.placed(place));
+        }
         let (part, item) = if query::writes(cte) {
             let write = ast::Statement::Query(cte.query.clone());
             let (kind, columns, tables) = plan_part(core, write, params, &known)?;
