@@ -19,7 +19,7 @@ pub const ROW_NUMBER: &str = "braid$number";
 /// What a column is given.
 #[derive(Clone)]
 pub enum Given {
-    Value(ast::Expr),
+    Value(Box<ast::Expr>),
     /// A column of the row that a query gives: the query's place among those of the list, and the
     /// column's place.
     OfRow(usize, usize),
@@ -45,7 +45,7 @@ impl Planner<'_> {
         for a in list {
             let columns = match &a.target {
                 AssignmentTarget::ColumnName(name) => {
-                    all.add(table, name, Given::Value(a.value.clone()))?;
+                    all.add(table, name, Given::Value(Box::new(a.value.clone())))?;
                     continue;
                 }
                 AssignmentTarget::Tuple(columns) => columns,
@@ -63,7 +63,7 @@ impl Planner<'_> {
                 return Err(other_count());
             }
             for (name, value) in columns.iter().zip(values) {
-                all.add(table, name, Given::Value(value))?;
+                all.add(table, name, Given::Value(Box::new(value)))?;
             }
         }
         Ok(all)

@@ -177,7 +177,7 @@ impl Planner<'_> {
                     };
                     set.push((
                         at,
-                        self.merged_value(merged, number, Part::Update, at, value)?,
+                        self.merged_value(merged, number, Part::Update, at, *value)?,
                     ));
                 }
                 Ok(Action::Update(set))

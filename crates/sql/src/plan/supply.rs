@@ -117,7 +117,7 @@ impl Planner<'_> {
         supply.rows = assigned.queries.iter().map(|(_, width)| *width).collect();
         for (at, value) in assigned.columns {
             let value = match value {
-                Given::Value(value) => value,
+                Given::Value(value) => *value,
                 Given::OfRow(number, column) => {
                     refuse_always(&supply.table.columns[at])?;
                     values.push((at, Value::OfRow(number, column)));
