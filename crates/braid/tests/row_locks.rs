@@ -72,7 +72,7 @@ impl Db {
     fn blocked(&self, mut c: Client, sql: String, meanwhile: impl FnOnce()) -> (Client, String) {
         let asked = sql.clone();
         let running = std::thread::spawn(move || {
-            let found = ids(&mut c, &sql);
+            let found = outcome(&mut c, &sql);
             (c, found)
         });
         let mut watcher = self.connect();
@@ -94,10 +94,24 @@ fn run(c: &mut Client, sql: &str) {
         .unwrap_or_else(|e| panic!("{sql}: {e}"));
 }
 
+/// The rows, or the SQLSTATE of the error.
+fn outcome(c: &mut Client, sql: &str) -> String {
+    match c.simple_query(sql) {
+        Ok(answer) => shown(&answer),
+        Err(e) => match e.code() {
+            Some(code) => code.code().to_string(),
+            None => panic!("{sql}: {e}"),
+        },
+    }
+}
+
 /// The rows in the order in which they came, with columns beside each other.
 fn ids(c: &mut Client, sql: &str) -> String {
-    let rows = c.simple_query(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
-    let rows = rows.iter().filter_map(|m| match m {
+    shown(&c.simple_query(sql).unwrap_or_else(|e| panic!("{sql}: {e}")))
+}
+
+fn shown(answer: &[SimpleQueryMessage]) -> String {
+    let rows = answer.iter().filter_map(|m| match m {
         SimpleQueryMessage::Row(r) => {
             let values: Vec<&str> = (0..r.len()).map(|i| r.get(i).unwrap_or("-")).collect();
             Some(values.join("."))
@@ -428,4 +442,59 @@ fn a_statement_whose_with_writes_locks_and_begins_again() {
     assert_eq!(found, format!("{noted}.131"));
     let written = format!("select id from {name}_owner where name = 'rank'");
     assert_eq!(ids(&mut c, &written), noted.to_string());
+}
+
+#[test]
+fn a_merge_judges_anew_what_has_changed_under_it() {
+    let db = Db::new("merged");
+    let merge = "merge into merged_job j using (values (1, 'm'), (2, 'n')) s(id, note) on j.id = s.id \
+         when matched and j.rank > 35 then update set rank = j.rank + 100, note = j.note || s.note \
+         when matched then update set note = 'low' \
+         when not matched then insert values (s.id, 0, null, s.note)";
+    let after = |a_does: &str| {
+        let (mut a, b) = (db.begin(), db.begin());
+        run(&mut a, a_does);
+        let (mut b, found) = db.blocked(b, merge.to_string(), || run(&mut a, "commit"));
+        assert_eq!(found, "", "{a_does}");
+        let rows = ids(
+            &mut b,
+            "select id, rank, note from merged_job where id < 3 order by id",
+        );
+        run(&mut b, "rollback");
+        rows
+    };
+    // Another value of the row, which its first condition still holds for.
+    let changed = after("update merged_job set rank = 41, note = 'z' where id = 1");
+    assert_eq!(changed, "1.141.zm 2.30.low");
+    // One that another WHEN clause takes.
+    let other = after("update merged_job set rank = 50 where id = 2");
+    assert_eq!(other, "1.141.zm 2.150.bn");
+    // A row that is gone has no match any more, and neither has one with another key.
+    assert_eq!(
+        after("delete from merged_job where id = 2"),
+        "1.141.zm 2.0.n"
+    );
+    let moved = after("update merged_job set id = 20 where id = 1");
+    assert_eq!(moved, "1.0.m 2.0.n");
+    // What another has inserted meanwhile was no match, and is in the way.
+    let (mut a, b) = (db.begin(), db.begin());
+    run(
+        &mut a,
+        "insert into merged_job values (2, 1, null, 'first')",
+    );
+    let (_, found) = db.blocked(b, merge.to_string(), || run(&mut a, "commit"));
+    assert_eq!(found, "23505");
+    // What was rolled back was never there.
+    let (mut a, b) = (db.begin(), db.begin());
+    run(
+        &mut a,
+        "update merged_job set rank = 1000, id = 30 where id = 2",
+    );
+    let (mut b, found) = db.blocked(b, merge.to_string(), || run(&mut a, "rollback"));
+    assert_eq!(found, "");
+    let rows = ids(
+        &mut b,
+        "select id, note from merged_job where id < 3 order by id",
+    );
+    assert_eq!(rows, "1.m 2.low");
 }

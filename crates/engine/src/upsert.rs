@@ -152,4 +152,15 @@ impl Session {
             }
         })
     }
+
+    /// Whether this transaction was the last to change or delete a row.
+    pub fn is_changed_by_own(&mut self, table: &TableDef, rid: RowId) -> Result<bool> {
+        let heap = self.engine.heap(table.object, table.header);
+        Ok(match heap.newest(rid)? {
+            Newest::Nothing => false,
+            Newest::Row { head, .. } => {
+                matches!(head.stamp.kind(), StampKind::Txn(id) if id == self.txn.id())
+            }
+        })
+    }
 }

@@ -163,6 +163,11 @@ impl Error {
         self.0.routine = Some(name);
         self
     }
+    /// The same error in other words.
+    pub fn with_message(mut self, message: impl Into<String>) -> Error {
+        self.0.message = message.into();
+        self
+    }
     pub fn sqlstate(&self) -> &str {
         &self.0.sqlstate
     }

@@ -13,6 +13,7 @@ use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::exec::dml::{BulkRows, check_row};
 use crate::exec::row::recycle;
+use crate::exec::{events, foreign};
 use crate::expr::{Env, Expr, Val};
 use crate::parse::utility::TableLock;
 use crate::parse::{CopyFormat, CopyHeader, CopyOptions, CopySpec, CopyWhat};
@@ -203,6 +204,7 @@ impl CopyIn {
         self.bulk
             .finish(&self.input.table, core)
             .map_err(|(e, line)| self.input.at(e, line))?;
+        foreign::fire(core)?;
         Ok(self.rows)
     }
 }
@@ -261,6 +263,7 @@ impl Input {
         }
         bulk.push(&self.table, core, &refs, number)
             .map_err(|(e, line)| self.at(e, line))?;
+        events::inserted(core, &self.table, &refs);
         self.refs = recycle(refs);
         self.values = recycle_values(values);
         Ok(())

@@ -9,6 +9,7 @@ use sqlparser::ast::{
 };
 
 use super::dependence::drop_dependents;
+use super::foreign::{self, NewKey};
 use super::index::{self, NewIndex};
 use super::{Core, already_exists, name_of, no_relation, skipping};
 use crate::api::Tag;
@@ -59,14 +60,37 @@ fn apply(core: &mut Core, table: &Table, operation: &AlterTableOperation) -> Res
             constraint,
             not_valid: false,
         } => add_constraint(core, &mut next, constraint)?,
+        AlterTableOperation::AddConstraint {
+            constraint: TableConstraint::ForeignKey(f),
+            not_valid: true,
+        } => {
+            let new = NewKey::of_table(&next, f, true)?;
+            foreign::add(core, &mut next, new, true)?;
+        }
+        AlterTableOperation::ValidateConstraint { name } => {
+            let name = names::ident(name);
+            if !foreign::validate(core, &mut next, &name)? {
+                let known = next.checks.iter().any(|c| c.name == name);
+                return match known {
+                    // No check is ever added without.
+                    true => Ok(None),
+                    false => Err(no_constraint(&next, &name)),
+                };
+            }
+        }
         AlterTableOperation::AddColumn {
             if_not_exists,
             column_def,
             ..
         } => return add_column(core, next, *if_not_exists, column_def),
         AlterTableOperation::DropConstraint {
-            if_exists, name, ..
-        } => return drop_constraint(core, next, *if_exists, &names::ident(name)),
+            if_exists,
+            name,
+            drop_behavior,
+        } => {
+            let cascade = *drop_behavior == Some(ast::DropBehavior::Cascade);
+            return drop_constraint(core, next, *if_exists, &names::ident(name), cascade);
+        }
         AlterTableOperation::DropColumn {
             column_names,
             if_exists,
@@ -159,7 +183,10 @@ fn add_constraint(core: &mut Core, table: &mut Table, constraint: &TableConstrai
         TableConstraint::Check(c) => {
             add_check(core, table, c.name.as_ref().map(names::ident), &c.expr)
         }
-        TableConstraint::ForeignKey(_) => Err(Error::unsupported("FOREIGN KEY")),
+        TableConstraint::ForeignKey(f) => {
+            let new = NewKey::of_table(table, f, false)?;
+            foreign::add(core, table, new, true)
+        }
         other => Err(Error::unsupported(format!("constraint {other}"))),
     }
 }
@@ -196,7 +223,9 @@ fn add_check(
     expr: &ast::Expr,
 ) -> Result<()> {
     let base = name.unwrap_or_else(|| super::check_name(table, expr));
-    if table.checks.iter().any(|k| k.name == base) {
+    if table.checks.iter().any(|k| k.name == base)
+        || table.foreign_keys.iter().any(|k| k.name == base)
+    {
         return Err(Error::new(
             "42710",
             format!(
@@ -317,7 +346,10 @@ fn add_column(
             ast::ColumnOption::PrimaryKey(_) => add_key(core, &mut table, name, vec![at], true)?,
             ast::ColumnOption::Unique(_) => add_key(core, &mut table, name, vec![at], false)?,
             ast::ColumnOption::Check(c) => add_check(core, &mut table, name, &c.expr)?,
-            ast::ColumnOption::ForeignKey(_) => return Err(Error::unsupported("FOREIGN KEY")),
+            ast::ColumnOption::ForeignKey(f) => {
+                let new = NewKey::of_column(name, at, f);
+                foreign::add(core, &mut table, new, true)?;
+            }
             _ => {}
         }
     }
@@ -398,7 +430,12 @@ fn drop_constraint(
     mut table: Table,
     if_exists: bool,
     name: &str,
+    cascade: bool,
 ) -> Result<Option<Table>> {
+    if let Some(at) = table.foreign_keys.iter().position(|k| k.name == name) {
+        table.foreign_keys.remove(at);
+        return Ok(Some(table));
+    }
     if let Some(at) = table.checks.iter().position(|c| c.name == name) {
         table.checks.remove(at);
         return Ok(Some(table));
@@ -408,7 +445,12 @@ fn drop_constraint(
         .iter()
         .position(|i| i.constraint != 0 && i.name == name)
     {
-        index::remove(core, &table, at)?;
+        let index = Address::Index(table.oid, table.indexes[at].oid);
+        drop_dependents(core, &[index], cascade)?;
+        // The table may reference itself.
+        let now = core.dict().table_by_oid(table.oid).cloned();
+        let now = now.ok_or_else(|| Error::internal("a locked table is gone"))?;
+        index::remove(core, &now, at)?;
         return Ok(None);
     }
     if if_exists {
@@ -422,13 +464,17 @@ fn drop_constraint(
         );
         return Ok(None);
     }
-    Err(Error::new(
+    Err(no_constraint(&table, name))
+}
+
+fn no_constraint(table: &Table, name: &str) -> Error {
+    Error::new(
         "42704",
         format!(
             "constraint \"{name}\" of relation \"{}\" does not exist",
             table.name
         ),
-    ))
+    )
 }
 
 /// A dropped column keeps its place in the rows; its values stay until the rows are written again.
@@ -447,6 +493,11 @@ fn drop_column(core: &mut Core, table: &mut Table, if_exists: bool, name: &str) 
         }
         return Err(no_column(name, &table.name));
     };
+    // Its own foreign keys that name the column go with it, on either side.
+    let oid = table.oid;
+    table.foreign_keys.retain(|k| {
+        !k.columns.contains(&at) && !(k.parent == oid && k.parent_columns.contains(&at))
+    });
     // Indexes and checks that name the column go with it.
     while let Some(i) = table
         .indexes

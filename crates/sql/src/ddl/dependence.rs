@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Core;
 use crate::dict::depend::Address;
-use crate::dict::{Dict, Object, Table};
+use crate::dict::{Dict, ForeignKey, Object, Table};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
 
@@ -64,6 +64,19 @@ fn collect(dict: &Dict, roots: &[Address]) -> Vec<Found> {
                 |a: &Address| [Address::Table(table), Address::Column(table, at)].contains(a);
             roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
         }
+        // As does a foreign key.
+        Address::ForeignKey(table, key) => {
+            let goes = |a: &Address| match *a {
+                Address::Table(oid) => oid == table,
+                Address::Column(oid, at) => {
+                    let key = dict.table_by_oid(table).and_then(|t| t.foreign_key(key));
+                    let own = |k: &ForeignKey| k.parent == table || k.columns.contains(&at);
+                    oid == table && key.is_some_and(own)
+                }
+                _ => false,
+            };
+            roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
+        }
         _ => false,
     };
     let all = found.clone();
@@ -100,7 +113,9 @@ fn lock_of(what: Address) -> Option<u32> {
         | Address::View(oid)
         | Address::Sequence(oid)
         | Address::Column(oid, _)
-        | Address::Default(oid, _) => Some(oid),
+        | Address::Default(oid, _)
+        | Address::Index(oid, _)
+        | Address::ForeignKey(oid, _) => Some(oid),
         Address::Schema(_) => None,
     }
 }
@@ -116,7 +131,7 @@ fn restricted(dict: &Dict, roots: &[Address], found: &[Found]) -> Error {
     let message = match roots {
         [root] => format!(
             "cannot drop {} because other objects depend on it",
-            dict.describe(*root)
+            dict.describe_root(*root)
         ),
         _ => "cannot drop desired object(s) because other objects depend on them".to_string(),
     };
@@ -174,7 +189,15 @@ fn drop_one(core: &mut Core, what: Address) -> Result<()> {
             next.columns[at].sequence = None;
             core.define(Object::Table(Arc::new(next.finish()?)))
         }
-        Address::Column(..) | Address::Schema(_) => {
+        Address::ForeignKey(oid, key) => {
+            let Some(table) = dict.table_by_oid(oid) else {
+                return Ok(());
+            };
+            let mut next = Table::clone(table);
+            next.foreign_keys.retain(|k| k.oid != key);
+            core.define(Object::Table(Arc::new(next.finish()?)))
+        }
+        Address::Column(..) | Address::Schema(_) | Address::Index(..) => {
             Err(Error::internal("a dependent that depends on nothing"))
         }
     }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use block::{Dba, ObjectId};
 use sqlparser::ast::{self, CreateIndex, IndexType};
 
+use super::dependence::drop_dependents;
 use super::{Core, already_exists, missing, name_of, no_relation, skipping, wrong_kind};
 use crate::api::Tag;
 use crate::bind::names;
+use crate::dict::depend::Address;
 use crate::dict::{Index, IndexKey, Object, Relation, Table};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
@@ -246,7 +248,12 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
     })
 }
 
-pub fn drop(core: &mut Core, names: &[ast::ObjectName], if_exists: bool) -> Result<Tag> {
+pub fn drop(
+    core: &mut Core,
+    names: &[ast::ObjectName],
+    if_exists: bool,
+    cascade: bool,
+) -> Result<Tag> {
     for name in names {
         let name = name_of(name)?;
         let wanted = |found: &Relation| match found {
@@ -272,7 +279,11 @@ pub fn drop(core: &mut Core, names: &[ast::ObjectName], if_exists: bool) -> Resu
                 table.name
             )));
         }
-        remove(core, &table, at)?;
+        let index = Address::Index(table.oid, table.indexes[at].oid);
+        drop_dependents(core, &[index], cascade)?;
+        let now = core.dict().table_by_oid(table.oid).cloned();
+        let now = now.ok_or_else(|| Error::internal("a locked table is gone"))?;
+        remove(core, &now, at)?;
     }
     Ok(Tag::Plain("DROP INDEX"))
 }

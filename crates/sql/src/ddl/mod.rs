@@ -13,6 +13,7 @@ pub mod comment;
 mod create_as;
 pub mod dependence;
 mod distribution;
+mod foreign;
 mod index;
 pub mod relation;
 pub mod role;
@@ -58,7 +59,7 @@ impl SqlSession {
                 ..
             } => match object_type {
                 ObjectType::Table => table::drop(core, names, *if_exists, *cascade),
-                ObjectType::Index => index::drop(core, names, *if_exists),
+                ObjectType::Index => index::drop(core, names, *if_exists, *cascade),
                 ObjectType::Sequence => sequence::drop(core, names, *if_exists, *cascade),
                 ObjectType::Schema => schema::drop(core, names, *if_exists, *cascade),
                 ObjectType::View => view::drop(core, names, *if_exists, *cascade),

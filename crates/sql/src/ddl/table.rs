@@ -9,6 +9,7 @@ use sqlparser::ast::{
 };
 
 use super::dependence::drop_dependents;
+use super::foreign::{self, NewKey};
 use super::index::{self, NewIndex};
 use super::{Core, already_exists, missing, name_of, no_relation, sequence, skipping, wrong_kind};
 use crate::api::Tag;
@@ -23,8 +24,9 @@ use crate::types::{SqlType, storage_type};
 pub const MAX_COLUMNS: usize = 1600;
 
 /// A table while its statement is read.
-struct Draft {
+struct Draft<'a> {
     table: Table,
+    keys: Vec<NewKey<'a>>,
     indexes: Vec<NewIndex>,
     sequences: Vec<Sequence>,
 }
@@ -54,6 +56,7 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
         columns: Vec::new(),
         checks: Vec::new(),
         indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         segment: object.0,
         header: 0,
         options: storage_options(&c.table_options)?,
@@ -63,6 +66,7 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
     };
     let mut draft = Draft {
         table,
+        keys: Vec::new(),
         indexes: Vec::new(),
         sequences: Vec::new(),
     };
@@ -70,7 +74,7 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
         draft.add_column(core, column)?;
     }
     for constraint in &c.constraints {
-        draft.add_constraint(core, constraint)?;
+        draft.add_constraint(constraint)?;
     }
     draft.check_expressions()?;
     core.lock_table(object.0, TableLock::AccessExclusive, false)?;
@@ -121,8 +125,8 @@ fn storage_options(options: &CreateTableOptions) -> Result<Vec<(String, String)>
         .collect()
 }
 
-impl Draft {
-    fn add_column(&mut self, core: &mut Core, def: &ast::ColumnDef) -> Result<()> {
+impl<'a> Draft<'a> {
+    fn add_column(&mut self, core: &mut Core, def: &'a ast::ColumnDef) -> Result<()> {
         let name = names::ident(&def.name);
         if self.table.column(&name).is_some() {
             return Err(Error::new(
@@ -149,15 +153,16 @@ impl Draft {
                 ColumnOption::PrimaryKey(_) => self.add_key(given, vec![at], true)?,
                 ColumnOption::Unique(_) => self.add_key(given, vec![at], false)?,
                 ColumnOption::Check(c) => self.add_check(given, &c.expr),
-                ColumnOption::ForeignKey(_) => return Err(Error::unsupported("FOREIGN KEY")),
+                ColumnOption::ForeignKey(f) => {
+                    self.keys.push(NewKey::of_column(given, at, f));
+                }
                 _ => {}
             }
         }
         Ok(())
     }
 
-    fn add_constraint(&mut self, core: &mut Core, constraint: &TableConstraint) -> Result<()> {
-        let _ = core;
+    fn add_constraint(&mut self, constraint: &'a TableConstraint) -> Result<()> {
         match constraint {
             TableConstraint::PrimaryKey(p) => {
                 let columns = index::plain_columns(&self.table, &p.columns)?;
@@ -171,7 +176,10 @@ impl Draft {
                 self.add_check(c.name.as_ref().map(names::ident), &c.expr);
                 Ok(())
             }
-            TableConstraint::ForeignKey(_) => Err(Error::unsupported("FOREIGN KEY")),
+            TableConstraint::ForeignKey(f) => {
+                self.keys.push(NewKey::of_table(&self.table, f, false)?);
+                Ok(())
+            }
             other => Err(Error::unsupported(format!("constraint {other}"))),
         }
     }
@@ -228,6 +236,9 @@ impl Draft {
         }
         for new in self.indexes {
             index::add(core, &mut self.table, new)?;
+        }
+        for new in self.keys {
+            foreign::add(core, &mut self.table, new, false)?;
         }
         core.define(Object::Table(Arc::new(self.table.finish()?)))
     }
@@ -403,6 +414,7 @@ fn drop_segments(core: &mut Core, table: &Table) -> Result<()> {
 
 /// Gives the tables new, empty segments; the old ones go at commit.
 pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
+    let mut tables: Vec<Arc<Table>> = Vec::new();
     for target in &t.table_names {
         let name = name_of(&target.name)?;
         let wanted = |found: &Relation| match found {
@@ -418,6 +430,13 @@ pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
             None if t.if_exists => continue,
             None => return Err(no_relation(core, &name)),
         };
+        if !tables.iter().any(|known| known.oid == table.oid) {
+            tables.push(table);
+        }
+    }
+    let cascade = t.cascade == Some(ast::CascadeOption::Cascade);
+    with_referencing(core, &mut tables, cascade)?;
+    for table in tables {
         let mut next = Table::clone(&table);
         let engine = core.database.engine().clone();
         let object = engine.allocate_object_id()?;
@@ -441,4 +460,35 @@ pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
         }
     }
     Ok(Tag::Plain("TRUNCATE TABLE"))
+}
+
+/// Adds the tables whose foreign keys reference those to be emptied; without CASCADE there must be none.
+fn with_referencing(core: &mut Core, tables: &mut Vec<Arc<Table>>, cascade: bool) -> Result<()> {
+    let mut at = 0;
+    while let Some(table) = tables.get(at).cloned() {
+        at += 1;
+        for (child, _) in core.dict().referencing(table.oid) {
+            if tables.iter().any(|t| t.oid == child) {
+                continue;
+            }
+            if cascade {
+                core.lock_table(child, TableLock::AccessExclusive, false)?;
+            }
+            let Some(child) = core.dict().table_by_oid(child).cloned() else {
+                continue;
+            };
+            if !cascade {
+                let message = "cannot truncate a table referenced in a foreign key constraint";
+                let detail = format!("Table \"{}\" references \"{}\".", child.name, table.name);
+                return Err(Error::new("0A000", message).detail(detail).hint(format!(
+                    "Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.",
+                    child.name
+                )));
+            }
+            let notice = format!("truncate cascades to table \"{}\"", child.name);
+            core.notice("NOTICE", "00000", notice);
+            tables.push(child);
+        }
+    }
+    Ok(())
 }

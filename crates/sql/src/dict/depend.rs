@@ -6,7 +6,7 @@
 //! depends on it under the exclusive lock: neither misses the other.
 
 use super::path::PUBLIC;
-use super::{Dict, Sequence, Table};
+use super::{Dict, ForeignKey, Sequence, Table};
 use crate::bind::names::quote;
 
 /// A thing that can depend, or be depended on.
@@ -20,6 +20,9 @@ pub enum Address {
     Column(u32, usize),
     /// A column's default.
     Default(u32, usize),
+    /// Of a table, by their own object ids.
+    Index(u32, u32),
+    ForeignKey(u32, u32),
 }
 
 impl Address {
@@ -29,7 +32,9 @@ impl Address {
             Address::Table(oid)
             | Address::View(oid)
             | Address::Sequence(oid)
-            | Address::Schema(oid) => (oid, 0),
+            | Address::Schema(oid)
+            | Address::Index(_, oid)
+            | Address::ForeignKey(_, oid) => (oid, 0),
             Address::Column(oid, at) | Address::Default(oid, at) => (oid, at + 1),
         }
     }
@@ -49,17 +54,20 @@ impl Dict {
             Address::Table(oid) => {
                 let mut found = self.readers(oid, None);
                 found.extend(self.owned(oid, None));
+                found.extend(self.foreign_keys(oid, &|_| true));
                 found
             }
             Address::View(oid) => self.readers(oid, None),
             Address::Column(oid, at) => {
                 let mut found = self.readers(oid, Some(at));
                 found.extend(self.owned(oid, Some(at)));
+                found.extend(self.foreign_keys(oid, &|k| k.parent_columns.contains(&at)));
                 found
             }
+            Address::Index(table, oid) => self.foreign_keys(table, &|k| k.index == oid),
             Address::Sequence(oid) => self.drawing(oid),
             Address::Schema(oid) => self.members(oid),
-            Address::Default(..) => Vec::new(),
+            Address::Default(..) | Address::ForeignKey(..) => Vec::new(),
         };
         found.sort_by_key(|d| std::cmp::Reverse(d.what.age()));
         found
@@ -83,6 +91,17 @@ impl Dict {
         let each = sequences.map(|s| Dependent {
             what: Address::Sequence(s.oid),
             auto: true,
+        });
+        each.collect()
+    }
+
+    /// Foreign keys that reference a table.
+    fn foreign_keys(&self, parent: u32, wanted: &dyn Fn(&ForeignKey) -> bool) -> Vec<Dependent> {
+        let keys = self.referencing(parent).into_iter();
+        let keys = keys.filter(|(_, key)| wanted(key));
+        let each = keys.map(|(child, key)| Dependent {
+            what: Address::ForeignKey(child, key.oid),
+            auto: false,
         });
         each.collect()
     }
@@ -148,6 +167,24 @@ impl Dict {
         all.map(|(what, auto)| Dependent { what, auto }).collect()
     }
 
+    /// What a DROP names: an index that makes a constraint is one.
+    pub fn describe_root(&self, what: Address) -> String {
+        let Address::Index(oid, index) = what else {
+            return self.describe(what);
+        };
+        let found = self.table_by_oid(oid).and_then(|t| {
+            let found = t.indexes.iter().find(|i| i.oid == index)?;
+            (found.constraint != 0).then(|| (t, quote(&found.name)))
+        });
+        match found {
+            Some((t, name)) => {
+                let table = self.shown(t.schema, &t.name);
+                format!("constraint {name} on table {table}")
+            }
+            None => self.describe(what),
+        }
+    }
+
     /// A thing in the words of PostgreSQL's messages.
     pub fn describe(&self, what: Address) -> String {
         let table = |oid: u32| match self.table_by_oid(oid) {
@@ -171,15 +208,30 @@ impl Dict {
             Address::Schema(oid) => format!("schema {}", quote(self.schema_name(oid))),
             Address::Column(oid, at) => column(oid, at),
             Address::Default(oid, at) => format!("default value for {}", column(oid, at)),
+            Address::Index(oid, index) => {
+                let found = self.table_by_oid(oid).and_then(|t| {
+                    let found = t.indexes.iter().find(|i| i.oid == index)?;
+                    Some((t.schema, &found.name))
+                });
+                let name = found.map_or(String::new(), |(schema, name)| self.shown(schema, name));
+                format!("index {name}")
+            }
+            Address::ForeignKey(oid, key) => {
+                let found = self.table_by_oid(oid).and_then(|t| t.foreign_key(key));
+                let name = found.map_or(String::new(), |k| quote(&k.name));
+                format!("constraint {name} on {}", table(oid))
+            }
         }
     }
 
     /// The table that has a part.
     pub fn table_of(&self, what: Address) -> Option<&std::sync::Arc<Table>> {
         match what {
-            Address::Table(oid) | Address::Column(oid, _) | Address::Default(oid, _) => {
-                self.table_by_oid(oid)
-            }
+            Address::Table(oid)
+            | Address::Column(oid, _)
+            | Address::Default(oid, _)
+            | Address::Index(oid, _)
+            | Address::ForeignKey(oid, _) => self.table_by_oid(oid),
             _ => None,
         }
     }

@@ -13,6 +13,7 @@
 
 mod comments;
 pub mod depend;
+mod foreign;
 mod object;
 pub mod path;
 pub mod role;
@@ -23,6 +24,7 @@ pub mod view;
 pub use comments::{
     Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE,
 };
+pub use foreign::{Action, ForeignKey};
 pub use object::{Check, Column, Identity, Index, IndexKey, Object, Sequence, Table};
 pub use path::{NameRef, Schema};
 pub use statistics::{ColumnStats, Stats};
@@ -100,6 +102,8 @@ struct Maps {
     schemas: HashMap<String, u32>,
     /// The keys of roles, whose names are apart.
     roles: HashMap<String, i64>,
+    /// The tables with foreign keys that reference a table, by its object id.
+    referenced: HashMap<u32, Vec<u32>>,
 }
 
 impl Default for Dict {
@@ -267,6 +271,18 @@ impl Dict {
         }
     }
 
+    /// The foreign keys that reference a table, each with the table that has it.
+    pub fn referencing(&self, table: u32) -> Vec<(u32, ForeignKey)> {
+        let Some(children) = self.maps.referenced.get(&table) else {
+            return Vec::new();
+        };
+        let tables = children.iter().filter_map(|oid| self.table_by_oid(*oid));
+        let keys = tables.flat_map(|t| t.foreign_keys.iter().map(|k| (t.oid, k)));
+        keys.filter(|(_, k)| k.parent == table)
+            .map(|(oid, k)| (oid, k.clone()))
+            .collect()
+    }
+
     pub fn sequence<'n>(&self, name: impl Into<NameRef<'n>>) -> Option<&Arc<Sequence>> {
         match self.named(name)? {
             Object::Sequence(s) => Some(s),
@@ -430,6 +446,16 @@ impl Dict {
                 Object::Schema(schema) => drop(maps.schemas.remove(&schema.name)),
                 _ => {}
             }
+            if let Object::Table(t) = &old.object {
+                for key in &t.foreign_keys {
+                    if let Some(children) = maps.referenced.get_mut(&key.parent) {
+                        children.retain(|child| *child != t.oid);
+                        if children.is_empty() {
+                            maps.referenced.remove(&key.parent);
+                        }
+                    }
+                }
+            }
         }
         if let Some(entry) = &change.entry {
             for name in entry.object.names() {
@@ -442,6 +468,14 @@ impl Dict {
                     maps.schemas.insert(schema.name.clone(), schema.oid);
                 }
                 _ => {}
+            }
+            if let Object::Table(t) = &entry.object {
+                for key in &t.foreign_keys {
+                    let children = maps.referenced.entry(key.parent).or_default();
+                    if !children.contains(&t.oid) {
+                        children.push(t.oid);
+                    }
+                }
             }
             maps.entries.insert(change.key, entry.clone());
         }

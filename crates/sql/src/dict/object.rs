@@ -7,11 +7,11 @@ use block::{Dba, ObjectId, Scn};
 use engine::{IndexColumn, IndexDef, TableDef};
 use serde::{Deserialize, Serialize};
 
-use super::Stats;
 use super::comments::Comment;
 use super::path::{self, Schema};
 use super::role::{self, Door, FIRST_SUPERUSER, Role};
 use super::view::View;
+use super::{ForeignKey, Stats};
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
 use crate::types::{SqlType, storage_type};
@@ -57,6 +57,8 @@ pub struct Table {
     pub checks: Vec<Check>,
     #[serde(default)]
     pub indexes: Vec<Index>,
+    #[serde(default)]
+    pub foreign_keys: Vec<ForeignKey>,
     /// Object id of the heap's segment; another than `oid` after TRUNCATE.
     pub segment: u32,
     /// Block address of the heap's segment header.
@@ -182,6 +184,11 @@ impl Table {
 
     pub fn live_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
         self.columns.iter().enumerate().filter(|(_, c)| !c.dropped)
+    }
+
+    /// The foreign key of an object id.
+    pub fn foreign_key(&self, oid: u32) -> Option<&ForeignKey> {
+        self.foreign_keys.iter().find(|k| k.oid == oid)
     }
 
     pub fn primary_key(&self) -> Option<&Index> {

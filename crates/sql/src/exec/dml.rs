@@ -9,6 +9,7 @@ use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, LockWait, RowLock, Snapshot, WriteOutcome};
 
 use super::drive::{Flow, holds, passes};
+use super::events;
 use super::lock::lock;
 use super::row::{decode, recycle};
 use super::select::SelectRun;
@@ -89,6 +90,7 @@ fn insert_row(
     core.engine
         .insert(plan.table.engine(), &refs)
         .map_err(|e| write_error(e, &plan.table, &refs, core))?;
+    events::inserted(core, &plan.table, &refs);
     returned(plan.returning.as_deref(), core, &refs, env.params, sink)
 }
 
@@ -146,6 +148,7 @@ impl<'f> Feed<'f> {
         self.bulk
             .push(&plan.table, core, &refs, self.count)
             .map_err(|(e, _)| e)?;
+        events::inserted(core, &plan.table, &refs);
         returned(plan.returning.as_deref(), core, &refs, self.params, sink)?;
         self.refs = recycle(refs);
         Ok(())
@@ -326,6 +329,7 @@ fn write_update(
         .update(table.engine(), rid, &row, snapshot)
         .map_err(|e| write_error(e, table, &row, core))?;
     if outcome == WriteOutcome::Done {
+        events::updated(core, table, old, &row);
         returned(plan.returning.as_deref(), core, &row, params, sink)?;
     }
     Ok(outcome)
@@ -360,6 +364,7 @@ pub fn delete(
         )? {
             let mut outcome = core.engine.delete(table.engine(), rid, Some(&snapshot))?;
             if outcome == WriteOutcome::Done {
+                events::deleted(core, table, &values);
                 returned(plan.returning.as_deref(), core, &values, params, sink)?;
             } else if outcome == WriteOutcome::Changed
                 && lock_newest(
@@ -381,6 +386,7 @@ pub fn delete(
                     },
                 )? {
                     outcome = core.engine.delete(table.engine(), rid, None)?;
+                    events::deleted(core, table, &current);
                     returned(plan.returning.as_deref(), core, &current, params, sink)?;
                 }
             }

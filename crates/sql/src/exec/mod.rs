@@ -3,6 +3,8 @@
 pub(crate) mod aggregate;
 pub mod dml;
 pub(crate) mod drive;
+pub mod events;
+pub mod foreign;
 pub(crate) mod lock;
 pub mod profile;
 pub mod row;

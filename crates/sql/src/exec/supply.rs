@@ -10,12 +10,15 @@ use engine::{Snapshot, WriteOutcome};
 
 use super::dml::{check_row, returned, write_error};
 use super::drive::Flow;
+use super::events;
 use super::row::decode;
 use super::sort::Spool;
 use crate::api::RowSink;
 use crate::error::{Error, Result};
-use crate::expr::{Env, Val};
+use crate::expr::{Env, Expr, Val};
 use crate::plan::SuppliedWrite;
+use crate::plan::merge::MergeAction;
+use crate::plan::supply::Change;
 use crate::query;
 use crate::query::run::lock::is_changed;
 use crate::session::Core;
@@ -45,6 +48,7 @@ pub fn restarted(
     sink: &mut dyn RowSink,
     attempt: &mut Attempt<'_>,
 ) -> Result<u64> {
+    let events = core.events.statement.len();
     for _ in 0..MAX_RESTARTS {
         let before = core.engine.savepoint()?;
         let snapshot = core.engine.snapshot()?;
@@ -60,6 +64,7 @@ pub fn restarted(
         }
         wait::stat::add(wait::Stat::StatementRestarts, 1);
         core.engine.rollback_to(&before)?;
+        core.events.keep(events);
     }
     Err(Error::new(
         "40001",
@@ -77,12 +82,30 @@ pub fn attempt(
     kept: &mut dyn RowSink,
 ) -> Result<Option<u64>> {
     let (mut count, mut stored) = (0, Vec::new());
+    let merges = matches!(plan.change, Change::Merge(_));
     let flow = query::Run::start(&plan.query, core, params, *snapshot)?.each(
         core,
         &mut |core, given| {
+            let set = match action(plan, given)? {
+                Wanted::Nothing => return Ok(Flow::More),
+                Wanted::Insert(row) => {
+                    insert(plan, row, core, params, given)?;
+                    count += 1;
+                    return Ok(Flow::More);
+                }
+                Wanted::Update(set) => Some(set),
+                Wanted::Delete => None,
+            };
             let Some(DatumRef::Int8(id)) = given.first().copied() else {
                 return Err(Error::internal("a row to be written has no id"));
             };
+            let second = |at: &usize| matches!(given[*at], DatumRef::Int8(number) if number > 1);
+            if plan.numbers.iter().any(second) {
+                return Err(Error::new(
+                    "21000",
+                    "more than one row returned by a subquery used as an expression",
+                ));
+            }
             let rid = RowId(id as u64);
             let engine = plan.table.engine();
             if !core
@@ -91,8 +114,12 @@ pub fn attempt(
             {
                 return Err(Error::internal("a row to be written is not there"));
             }
-            match change(plan, core, params, snapshot, rid, &stored, given, kept)? {
+            match change(plan, set, core, params, snapshot, rid, &stored, given, kept)? {
                 WriteOutcome::Done => count += 1,
+                WriteOutcome::Gone if merges => {
+                    refuse_own(plan, core, rid)?;
+                    return Ok(Flow::Stop);
+                }
                 // Deleted meanwhile, or found by the query more than once: the first time counts.
                 WriteOutcome::Gone => {}
                 WriteOutcome::Changed => return Ok(Flow::Stop),
@@ -103,9 +130,74 @@ pub fn attempt(
     Ok((flow == Flow::More).then_some(count))
 }
 
+/// What a row that the query gives calls for.
+enum Wanted<'p> {
+    Nothing,
+    Insert(&'p [Expr]),
+    Update(&'p [(usize, Expr)]),
+    Delete,
+}
+
+fn action<'p>(plan: &'p SuppliedWrite, given: &[DatumRef<'_>]) -> Result<Wanted<'p>> {
+    let actions = match &plan.change {
+        Change::Update(set) => return Ok(Wanted::Update(set)),
+        Change::Delete => return Ok(Wanted::Delete),
+        Change::Merge(actions) => actions,
+    };
+    let number = match given.get(1).copied() {
+        Some(DatumRef::Null) => return Ok(Wanted::Nothing),
+        Some(DatumRef::Int4(number)) => usize::try_from(number).ok(),
+        _ => None,
+    };
+    let action = number.and_then(|n| actions.get(n.checked_sub(1)?));
+    match action.ok_or_else(|| Error::internal("an action of MERGE that is none"))? {
+        MergeAction::Nothing => Ok(Wanted::Nothing),
+        MergeAction::Update(set) => Ok(Wanted::Update(set)),
+        MergeAction::Delete => Ok(Wanted::Delete),
+        MergeAction::Insert(row) => Ok(Wanted::Insert(row)),
+    }
+}
+
+/// The row of a source's row without a match.
+fn insert(
+    plan: &SuppliedWrite,
+    row: &[Expr],
+    core: &mut Core,
+    params: &[Datum],
+    given: &[DatumRef<'_>],
+) -> Result<()> {
+    let table = &plan.table;
+    let mut both = vec![DatumRef::Null; table.engine().columns.len()];
+    both.extend_from_slice(given);
+    let env = Env { row: &both, params };
+    let mut values: Vec<Val<'_>> = Vec::with_capacity(row.len());
+    for e in row {
+        values.push(e.eval(&env, core)?);
+    }
+    let new: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
+    check_row(table, &plan.rules, core, &new)?;
+    core.engine
+        .insert(table.engine(), &new)
+        .map_err(|e| write_error(e, table, &new, core))?;
+    events::inserted(core, table, &new);
+    Ok(())
+}
+
+/// A row that this very statement has changed is not changed by it again: which of the two came
+/// first would decide.
+fn refuse_own(plan: &SuppliedWrite, core: &mut Core, rid: RowId) -> Result<()> {
+    if !core.engine.is_changed_by_own(plan.table.engine(), rid)? {
+        return Ok(());
+    }
+    let message = "MERGE command cannot affect row a second time";
+    Err(Error::new("21000", message)
+        .hint("Ensure that not more than one source row matches any one target row."))
+}
+
 #[allow(clippy::too_many_arguments)]
 fn change(
     plan: &SuppliedWrite,
+    set: Option<&[(usize, Expr)]>,
     core: &mut Core,
     params: &[Datum],
     snapshot: &Snapshot,
@@ -120,9 +212,10 @@ fn change(
     let mut both = Vec::with_capacity(columns.len() + given.len());
     decode(stored, def, columns.len(), &mut both)?;
     both.extend_from_slice(given);
-    let Some(set) = &plan.set else {
+    let Some(set) = set else {
         let outcome = core.engine.delete(table.engine(), rid, Some(snapshot))?;
         if outcome == WriteOutcome::Done {
+            events::deleted(core, table, &both[..columns.len()]);
             returned(plan.returning.as_deref(), core, &both, params, kept)?;
         }
         return Ok(outcome);
@@ -143,6 +236,7 @@ fn change(
         .update(table.engine(), rid, new, Some(snapshot))
         .map_err(|e| write_error(e, table, new, core))?;
     if outcome == WriteOutcome::Done {
+        events::updated(core, table, &both[..columns.len()], new);
         returned(plan.returning.as_deref(), core, &row, params, kept)?;
     }
     Ok(outcome)

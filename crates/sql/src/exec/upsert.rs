@@ -5,6 +5,7 @@ use engine::{LockOutcome, LockWait, Snapshot, Upsert};
 
 use super::dml::{check_row, returned, write_error};
 use super::drive::holds;
+use super::events;
 use super::row::decode;
 use crate::api::RowSink;
 use crate::error::{Error, Result};
@@ -37,6 +38,7 @@ impl Upserted<'_> {
                 .map_err(|e| write_error(e, table, self.row, core))?;
             let rid = match met {
                 Upsert::Inserted(_) => {
+                    events::inserted(core, table, self.row);
                     let returning = self.plan.returning.as_deref();
                     returned(returning, core, self.row, self.params, sink)?;
                     return Ok(true);
@@ -132,6 +134,7 @@ impl Upserted<'_> {
         core.engine
             .update(table.engine(), rid, &row, None)
             .map_err(|e| write_error(e, table, &row, core))?;
+        events::updated(core, table, &both[..columns.len()], &row);
         returned(self.plan.returning.as_deref(), core, &row, params, sink)?;
         Ok(true)
     }

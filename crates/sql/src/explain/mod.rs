@@ -17,6 +17,7 @@ use crate::exec::profile::{Mark, Profile, StepKey, Took};
 use crate::expr::Expr;
 use crate::parse::Utility;
 use crate::pgtype::{IoSettings, text_out};
+use crate::plan::supply::Change;
 use crate::plan::with::Part;
 use crate::plan::{
     DeletePlan, InsertPlan, InsertSource, Path, SelectPlan, Source, SuppliedWrite, TableAccess,
@@ -209,9 +210,10 @@ impl Lines<'_> {
     }
 
     fn supplied(&mut self, plan: &SuppliedWrite, depth: usize, core: &mut Core) -> Result<()> {
-        let verb = match plan.set {
-            Some(_) => "Update",
-            None => "Delete",
+        let verb = match plan.change {
+            Change::Update(_) => "Update",
+            Change::Delete => "Delete",
+            Change::Merge(_) => "Merge",
         };
         self.write(verb, &plan.table, depth);
         self.tree(&plan.query, depth + 1, core)

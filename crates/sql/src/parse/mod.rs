@@ -17,10 +17,12 @@ pub mod literals;
 mod locking;
 pub mod maintenance;
 pub mod mentioned;
+pub mod merge;
 mod overriding;
 mod reserved;
 pub mod role;
 mod rows;
+mod select_into;
 mod split;
 mod strings;
 mod table;
@@ -137,6 +139,7 @@ fn grammar(sql: &str) -> Result<Command> {
     reserved::refuse(&statement, sql)?;
     strings::refuse_aliases(&mut statement, sql)?;
     regroup(&mut statement)?;
+    select_into::write_out(&mut statement)?;
     settle_queries(&mut statement)?;
     while parser.consume_token(&Token::SemiColon) {}
     let rest = parser.peek_token();
@@ -147,13 +150,16 @@ fn grammar(sql: &str) -> Result<Command> {
     Ok(Command::Sql(Box::new(statement)))
 }
 
-/// Each query's `FETCH FIRST` becomes a LIMIT, and its lists are not too long.
+/// Each query's `FETCH FIRST` becomes a LIMIT, its lists are not too long, and it has no INTO.
 fn settle_queries(statement: &mut ast::Statement) -> Result<()> {
     struct Queries;
     impl ast::VisitorMut for Queries {
         type Break = Error;
         fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Error> {
-            match clauses::merge(query).and_then(|()| check_width(&query.body)) {
+            let settled = clauses::merge(query)
+                .and_then(|()| check_width(&query.body))
+                .and_then(|()| select_into::refuse(query));
+            match settled {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(e) => ControlFlow::Break(e),
             }
@@ -312,6 +318,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     inheritance::take_out(&mut tokens);
     table::write_out(&mut tokens);
     forms::write_out(&mut tokens)?;
+    merge::write_out(&mut tokens)?;
     joins::put_parentheses(&mut tokens);
     let mut at = 0;
     while at < tokens.len() {

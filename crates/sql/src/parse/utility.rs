@@ -54,6 +54,11 @@ pub enum Utility {
         modes: Vec<Mode>,
         session: bool,
     },
+    /// `None`: all that can be deferred.
+    SetConstraints {
+        names: Option<Vec<Qualified>>,
+        deferred: bool,
+    },
     /// No value: to the default.
     Set {
         name: String,
@@ -361,6 +366,24 @@ fn alter_system(w: &mut Words<'_>) -> Result<Utility> {
     }
 }
 
+fn set_constraints(w: &mut Words<'_>) -> Result<Utility> {
+    let names = match w.accept("all") {
+        true => None,
+        false => {
+            let mut names = vec![w.relation()?];
+            while w.accept_token(&Token::Comma) {
+                names.push(w.relation()?);
+            }
+            Some(names)
+        }
+    };
+    let deferred = w.accept("deferred");
+    if !deferred {
+        w.expect("immediate")?;
+    }
+    Ok(Utility::SetConstraints { names, deferred })
+}
+
 pub(super) fn set(w: &mut Words<'_>) -> Result<Utility> {
     w.bump();
     if w.accept("session characteristics as transaction") {
@@ -370,7 +393,7 @@ pub(super) fn set(w: &mut Words<'_>) -> Result<Utility> {
         });
     }
     if w.accept("constraints") {
-        return Err(Error::unsupported("SET CONSTRAINTS"));
+        return set_constraints(w);
     }
     let local = w.accept("local");
     if !local && w.accept("session authorization") {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use block::value::Datum;
 use sqlparser::ast::{self, Delete, FromTable, SelectItem, TableFactor, TableWithJoins, Update};
 
+use super::assign::Given;
 use super::path::{Wish, conjuncts};
 use super::{Output, Planner, TableAccess};
 use crate::bind::{Binder, Scope, Typed, names};
@@ -152,10 +153,12 @@ impl Planner<'_> {
         scope: &Scope,
         list: &[ast::Assignment],
     ) -> Result<Vec<(usize, Expr)>> {
-        self.assigned(table, list)?
-            .into_iter()
-            .map(|(at, value)| Ok((at, self.assignment(table, scope, at, &value)?)))
-            .collect()
+        let assigned = self.assigned(table, list)?;
+        let value = |(at, value): (usize, Given)| match value {
+            Given::Value(value) => Ok((at, self.assignment(table, scope, at, &value)?)),
+            Given::OfRow(..) => Err(Error::unsupported("SET (columns) = (SELECT ..) here")),
+        };
+        assigned.columns.into_iter().map(value).collect()
     }
 
     /// The new value of a column.
@@ -170,16 +173,7 @@ impl Planner<'_> {
         if is_default(value) {
             return self.default(c);
         }
-        if c.identity == Some(Identity::Always) {
-            let name = &c.name;
-            return Err(Error::new(
-                "428C9",
-                format!("column \"{name}\" can only be updated to DEFAULT"),
-            )
-            .detail(format!(
-                "Column \"{name}\" is an identity column defined as GENERATED ALWAYS."
-            )));
-        }
+        refuse_always(c)?;
         let binder = Binder::new(scope, self.params, "UPDATE");
         let assigned = binder.assign(binder.expr(value)?, c.ty(), c.typmod, &c.name);
         Ok(assigned.map_err(|e| e.in_expr(value))?.expr)
@@ -250,6 +244,18 @@ impl Planner<'_> {
 
 /// Rows of a table from which on it is worth it that a query finds those to be written.
 const LARGE: f64 = 10_000.0;
+
+/// Refuses to give a column a value that only its sequence may give.
+pub(super) fn refuse_always(c: &Column) -> Result<()> {
+    if c.identity != Some(Identity::Always) {
+        return Ok(());
+    }
+    let name = &c.name;
+    let message = format!("column \"{name}\" can only be updated to DEFAULT");
+    Err(Error::new("428C9", message).detail(format!(
+        "Column \"{name}\" is an identity column defined as GENERATED ALWAYS."
+    )))
+}
 
 pub(super) fn is_default(e: &ast::Expr) -> bool {
     matches!(e, ast::Expr::Identifier(i) if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default"))

@@ -281,7 +281,11 @@ impl Planner<'_> {
     }
 
     /// Values for all columns: the given ones, and defaults for the others.
-    fn full_row(&self, table: &Table, mut given: Vec<(usize, Expr)>) -> Result<Vec<Expr>> {
+    pub(super) fn full_row(
+        &self,
+        table: &Table,
+        mut given: Vec<(usize, Expr)>,
+    ) -> Result<Vec<Expr>> {
         let mut row = Vec::with_capacity(table.columns.len());
         for (at, c) in table.columns.iter().enumerate() {
             row.push(match given.iter().position(|(column, _)| *column == at) {
@@ -390,16 +394,16 @@ struct Supplied {
 }
 
 /// What an INSERT gives values for.
-struct Target {
+pub(super) struct Target {
     /// Columns, in the order of the values.
-    columns: Vec<usize>,
+    pub columns: Vec<usize>,
     /// They are not named: there may be fewer values.
-    implicit: bool,
-    overriding: Option<Overriding>,
+    pub implicit: bool,
+    pub overriding: Option<Overriding>,
 }
 
 impl Target {
-    fn check_count(&self, values: usize) -> Result<()> {
+    pub fn check_count(&self, values: usize) -> Result<()> {
         if values > self.columns.len() {
             return Err(Error::new(
                 "42601",
@@ -416,7 +420,7 @@ impl Target {
     }
 
     /// Whether the value given for a column does not count.
-    fn is_overridden(&self, c: &Column) -> Result<bool> {
+    pub fn is_overridden(&self, c: &Column) -> Result<bool> {
         match (self.overriding, c.identity) {
             (Some(Overriding::User), Some(_)) => Ok(true),
             (Some(Overriding::System), _) => Ok(false),

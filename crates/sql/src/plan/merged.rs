@@ -200,6 +200,18 @@ impl Names<'_> {
                 let given = alias.iter().flat_map(|a| &a.columns).map(|c| &c.name);
                 (table, with_names(columns, given))
             }
+            // A join with a name hides the names of its tables.
+            TableFactor::NestedJoin {
+                table_with_joins,
+                alias: Some(alias),
+            } => {
+                let Some(columns) = self.of_joins(&mut table_with_joins.clone())? else {
+                    return Ok(None);
+                };
+                let columns = columns.into_iter().map(|c| (c.name, c.ty)).collect();
+                let given = alias.columns.iter().map(|c| &c.name);
+                (alias.name.clone(), with_names(columns, given))
+            }
             // A series is a table of one column.
             TableFactor::Table {
                 name,

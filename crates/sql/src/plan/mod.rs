@@ -6,6 +6,7 @@
 
 pub mod aggregate;
 mod alternatives;
+mod assign;
 pub mod dml;
 pub mod estimate;
 mod from;
@@ -13,6 +14,7 @@ mod insert;
 mod keys;
 pub mod lockable;
 pub mod locking;
+pub mod merge;
 pub mod merged;
 mod output;
 pub mod path;

@@ -8,11 +8,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use sqlparser::ast::{
-    self, Delete, FromTable, Ident, Query, SelectItem, SetExpr, TableAlias, TableFactor,
-    TableWithJoins, Update, UpdateTableFromKind, With,
+    self, Delete, FromTable, Ident, Query, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+    TableAlias, TableFactor, TableWithJoins, Update, UpdateTableFromKind, With,
 };
 
-use super::dml::no_column;
+use super::assign::{self, Given};
+use super::dml::refuse_always;
+use super::merge::MergeAction;
 use super::{Output, Planner, RowRules};
 use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, ScopeColumn, Typed, names};
@@ -33,24 +35,35 @@ pub const ROW_ID: &str = "braid$row";
 /// Plans a query that feeds another step.
 pub type FeedPlanner<'g> = dyn Fn(&Query) -> Result<(Feed, Vec<ColumnDesc>)> + 'g;
 
-/// An UPDATE or DELETE of rows that a query finds.
+/// An UPDATE, DELETE or MERGE of rows that a query finds.
 pub struct SuppliedWrite {
     pub table: Arc<Table>,
     /// Gives the row id first.
     pub query: Feed,
-    /// Column and its new value, over the old row and what the query gives; `None`: the row is deleted.
-    pub set: Option<Vec<(usize, Expr)>>,
+    pub change: Change,
     pub rules: RowRules,
     /// Over the new row, or the deleted one, and what the query gives.
     pub returning: Option<Vec<Expr>>,
+    /// Places in what the query gives of the numbers of rows of which there may be one only.
+    pub numbers: Vec<usize>,
+}
+
+/// What is done to the rows that a query finds.
+pub enum Change {
+    /// Column and its new value, over the old row and what the query gives.
+    Update(Vec<(usize, Expr)>),
+    Delete,
+    /// The query gives the number of an action, from 1, or NULL for none, after the row id.
+    Merge(Vec<MergeAction>),
 }
 
 impl SuppliedWrite {
     /// The command's name, as in its tag.
     pub fn command(&self) -> &'static str {
-        match self.set {
-            Some(_) => "UPDATE",
-            None => "DELETE",
+        match self.change {
+            Change::Update(_) => "UPDATE",
+            Change::Delete => "DELETE",
+            Change::Merge(_) => "MERGE",
         }
     }
 }
@@ -62,6 +75,8 @@ struct Supply<'a> {
     scope: Scope,
     /// What it gives after the row id.
     items: Vec<ast::Expr>,
+    /// The widths of the rows that queries of the SET list give, which it gives after that.
+    rows: Vec<usize>,
     with: Option<With>,
     from: Vec<TableWithJoins>,
     /// The columns that FROM brings beside the target's, as far as they can be told.
@@ -95,17 +110,30 @@ impl Planner<'_> {
         let width = supply.table.columns.len();
         // Each value: computed from the old row, or the place of what the query gives.
         let mut values = Vec::new();
-        for (at, value) in self.assigned(&supply.table, &u.assignments)? {
+        let assigned = self.assigned(&supply.table, &u.assignments)?;
+        for (number, (query, _)) in assigned.queries.iter().enumerate() {
+            supply.from.push(assign::in_from(query, number)?);
+        }
+        supply.rows = assigned.queries.iter().map(|(_, width)| *width).collect();
+        for (at, value) in assigned.columns {
+            let value = match value {
+                Given::Value(value) => *value,
+                Given::OfRow(number, column) => {
+                    refuse_always(&supply.table.columns[at])?;
+                    values.push((at, Value::OfRow(number, column)));
+                    continue;
+                }
+            };
             let direct = self.assignment(&supply.table, &supply.scope, at, &value);
             values.push((
                 at,
                 match direct {
                     Ok(e) => {
                         supply.unambiguous(&value)?;
-                        Ok(e)
+                        Value::Direct(e)
                     }
                     Err(e) if is_left_to_tree(&e) || matches!(e.sqlstate(), "42703" | "42P01") => {
-                        Err(supply.item(value))
+                        Value::Item(supply.item(value))
                     }
                     Err(e) => return Err(e),
                 },
@@ -113,30 +141,34 @@ impl Planner<'_> {
         }
         let extras = supply.extras(u.returning.as_deref())?;
         let (query, given) = supply.plan(feed)?;
+        let rows = supply.places_of_rows(&given)?;
         let binder = Binder::new(&supply.scope, self.params, "UPDATE");
         let mut set = Vec::new();
         for (at, value) in values {
             let c = &supply.table.columns[at];
-            let value = match value {
-                Ok(e) => e,
-                Err(item) => {
-                    let desc = &given[item + 1];
-                    let value = Typed {
-                        expr: Expr::Column(width + item + 1),
-                        ty: desc.ty,
-                        typmod: desc.typmod,
-                    };
-                    binder.assign(value, c.ty(), c.typmod, &c.name)?.expr
+            let place = match value {
+                Value::Direct(e) => {
+                    set.push((at, e));
+                    continue;
                 }
+                Value::Item(item) => item + 1,
+                Value::OfRow(number, column) => rows[number] + 1 + column,
             };
-            set.push((at, value));
+            let desc = &given[place];
+            let value = Typed {
+                expr: Expr::Column(width + place),
+                ty: desc.ty,
+                typmod: desc.typmod,
+            };
+            let value = binder.assign(value, c.ty(), c.typmod, &c.name)?;
+            set.push((at, value.expr));
         }
         self.supplied(
             supply,
             query,
             &given,
             extras,
-            Some(set),
+            Change::Update(set),
             u.returning.as_deref(),
         )
     }
@@ -159,7 +191,14 @@ impl Planner<'_> {
         let mut supply = self.supply(target, with, using, d.selection.as_ref())?;
         let extras = supply.extras(d.returning.as_deref())?;
         let (query, given) = supply.plan(feed)?;
-        self.supplied(supply, query, &given, extras, None, d.returning.as_deref())
+        self.supplied(
+            supply,
+            query,
+            &given,
+            extras,
+            Change::Delete,
+            d.returning.as_deref(),
+        )
     }
 
     fn supply<'a>(
@@ -176,6 +215,7 @@ impl Planner<'_> {
             table,
             alias,
             items: Vec::new(),
+            rows: Vec::new(),
             with,
             from,
             beside: beside.unwrap_or_default(),
@@ -189,10 +229,11 @@ impl Planner<'_> {
         query: Feed,
         given: &[ColumnDesc],
         extras: Vec<Extra>,
-        set: Option<Vec<(usize, Expr)>>,
+        change: Change,
         returning: Option<&[SelectItem]>,
     ) -> Result<(SuppliedWrite, Option<Output>)> {
         let width = supply.table.columns.len();
+        let numbers = supply.places_of_rows(given)?;
         for extra in extras {
             let desc = &given[extra.item + 1];
             supply.scope.columns.push(ScopeColumn {
@@ -213,12 +254,23 @@ impl Planner<'_> {
         let plan = SuppliedWrite {
             table: supply.table,
             query,
-            set,
+            change,
             rules,
             returning: output.as_ref().map(|o| o.exprs.clone()),
+            numbers,
         };
         Ok((plan, output))
     }
+}
+
+/// The new value of a column.
+enum Value {
+    /// Over the old row.
+    Direct(Expr),
+    /// What the query gives, by its place after the row id.
+    Item(usize),
+    /// As of [`Given::OfRow`].
+    OfRow(usize, usize),
 }
 
 /// A column of another table that RETURNING names, and its place among what the query gives.
@@ -261,7 +313,8 @@ impl Supply<'_> {
         let mut extras = Vec::new();
         let items = returning.unwrap_or_default();
         let star = |i: &SelectItem| matches!(i, SelectItem::Wildcard(_));
-        if !self.from.is_empty() && items.iter().any(star) {
+        // The queries of the SET list are items of FROM, but not the statement's.
+        if self.from.len() > self.rows.len() && items.iter().any(star) {
             return Err(Error::unsupported("RETURNING * of several tables")
                 .hint("Name the columns, or one table's as table.*."));
         }
@@ -295,6 +348,21 @@ impl Supply<'_> {
         Ok(extras)
     }
 
+    /// Where the rows of the SET list's queries begin, with their numbers, in what the query gives.
+    fn places_of_rows(&self, given: &[ColumnDesc]) -> Result<Vec<usize>> {
+        let numbers = |at: &usize| given[*at].name == assign::ROW_NUMBER;
+        let places: Vec<usize> = (1 + self.items.len()..given.len())
+            .filter(numbers)
+            .collect();
+        let ends = places.iter().skip(1).copied().chain([given.len()]);
+        for ((place, end), width) in places.iter().zip(ends).zip(&self.rows) {
+            if end - place - 1 != *width {
+                return Err(assign::other_count());
+            }
+        }
+        Ok(places)
+    }
+
     /// Puts the query together and plans it.
     fn plan(&self, feed: &FeedPlanner<'_>) -> Result<(Feed, Vec<ColumnDesc>)> {
         let quoted = |name: &str| Ident::with_quote('"', name);
@@ -306,6 +374,13 @@ impl Supply<'_> {
         select.projection = std::iter::once(ast::Expr::CompoundIdentifier(row_id))
             .chain(self.items.iter().cloned())
             .map(SelectItem::UnnamedExpr)
+            .chain((0..self.rows.len()).map(|number| {
+                let name = vec![quoted(&assign::alias_of(number))].into();
+                SelectItem::QualifiedWildcard(
+                    SelectItemQualifiedWildcardKind::ObjectName(name),
+                    Default::default(),
+                )
+            }))
             .collect();
         let Some(TableWithJoins {
             relation: TableFactor::Table { name, alias, .. },
@@ -352,62 +427,9 @@ fn empty_query() -> Result<Query> {
 /// The write in a WITH statement, and the WITH.
 pub fn write_after_with(q: &Query) -> Option<(&ast::Statement, Option<With>)> {
     match &*q.body {
-        SetExpr::Insert(s) | SetExpr::Update(s) | SetExpr::Delete(s) => Some((s, q.with.clone())),
+        SetExpr::Insert(s) | SetExpr::Update(s) | SetExpr::Delete(s) | SetExpr::Merge(s) => {
+            Some((s, q.with.clone()))
+        }
         _ => None,
-    }
-}
-
-/// Name and value of each assignment, rows of columns taken apart.
-pub fn assignments(list: &[ast::Assignment]) -> Result<Vec<(&ast::ObjectName, ast::Expr)>> {
-    let mut all = Vec::new();
-    for a in list {
-        match (&a.target, &a.value) {
-            (ast::AssignmentTarget::ColumnName(name), value) => {
-                all.push((name, value.clone()));
-            }
-            (ast::AssignmentTarget::Tuple(columns), ast::Expr::Tuple(values)) => {
-                if columns.len() != values.len() {
-                    return Err(Error::new(
-                        "42601",
-                        "number of columns does not match number of values",
-                    ));
-                }
-                for (name, value) in columns.iter().zip(values) {
-                    all.push((name, value.clone()));
-                }
-            }
-            (ast::AssignmentTarget::Tuple(columns), ast::Expr::Nested(value))
-                if columns.len() == 1 =>
-            {
-                all.push((&columns[0], (**value).clone()));
-            }
-            _ => return Err(Error::unsupported("SET (columns) = (SELECT ...)")),
-        }
-    }
-    Ok(all)
-}
-
-impl Planner<'_> {
-    /// Column and value of each assignment of a table, each column once.
-    pub(super) fn assigned(
-        &self,
-        table: &Table,
-        list: &[ast::Assignment],
-    ) -> Result<Vec<(usize, ast::Expr)>> {
-        let mut all: Vec<(usize, ast::Expr)> = Vec::new();
-        for (written, value) in assignments(list)? {
-            let name = names::parts(written)?.pop().unwrap_or_default();
-            let at = table
-                .column(&name)
-                .ok_or_else(|| no_column(&name, &table.name).at_name(written))?;
-            if all.iter().any(|(seen, _)| *seen == at) {
-                return Err(Error::new(
-                    "42601",
-                    format!("multiple assignments to same column \"{name}\""),
-                ));
-            }
-            all.push((at, value));
-        }
-        Ok(all)
     }
 }

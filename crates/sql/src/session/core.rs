@@ -14,6 +14,7 @@ use crate::api::{Notice, SideMessages};
 use crate::database::{Database, Publication};
 use crate::dict::{Change, Dict, Table, path};
 use crate::error::{Error, Result};
+use crate::exec::events::RowEvents;
 use crate::exec::profile::Profile;
 use crate::exec::with::WithRun;
 use crate::pgtype::{IoSettings, Objects};
@@ -72,6 +73,8 @@ pub struct Core {
     pub running: crate::query::run::Running,
     /// What the items of the running statement's WITH have come to, if it has parts that write.
     pub with: Option<Box<WithRun>>,
+    /// What rows that were changed leave to be done.
+    pub events: RowEvents,
     /// While a suspended portal goes on: what keeps its snapshot, since the session no longer does.
     pub held: Option<engine::HeldSnapshot>,
     spare: Vec<DatumRef<'static>>,
@@ -120,6 +123,7 @@ impl Core {
             trace: SessionTrace::default(),
             running: Default::default(),
             with: None,
+            events: RowEvents::default(),
             held: None,
             spare: Vec::new(),
             row_buffer: Vec::new(),

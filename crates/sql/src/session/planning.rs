@@ -12,6 +12,7 @@ use crate::bind::ParamTypes;
 use crate::dict::View;
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
+use crate::place::Place;
 use crate::plan::supply::{self, Feed};
 use crate::plan::with::{Item, Part, WithPlan};
 use crate::plan::{InsertSource, Output, Planner, SelectPlan, SuppliedWrite, merged};
@@ -49,6 +50,11 @@ fn plan_with(
     let mut known: Vec<WithItem> = Vec::new();
     let (mut items, mut others) = (Vec::new(), Vec::new());
     for cte in query::items_in_order(with)? {
+        if let ast::SetExpr::Merge(_) = &*cte.query.body {
+            let place = Place::of_span(cte.alias.name.span);
+            let refused = Error::new("0A000", "MERGE not supported in WITH query");
+            return Err(refused.placed(place));
+        }
         let (part, item) = if query::writes(cte) {
             let write = ast::Statement::Query(cte.query.clone());
             let (kind, columns, tables) = plan_part(core, write, params, &known)?;
@@ -176,6 +182,7 @@ fn plan_part(
             }
             Err(e) => return Err(e),
         },
+        ast::Statement::Merge(m) => supplied((planner.merge(&m, with, &feed)?, None)),
         other => (Kind::Ddl(Box::new(other)), None, Vec::new()),
     })
 }

@@ -12,7 +12,7 @@ use crate::api::{Completion, RowSink, Tag};
 use crate::error::{Error, Result};
 use crate::exec::select::{SelectRun, run_point};
 use crate::exec::sort::Spool;
-use crate::exec::{dml, supply, with};
+use crate::exec::{dml, foreign, supply, with};
 use crate::plan::with::Part;
 use crate::plan::{InsertSource, SelectPlan};
 use crate::query;
@@ -236,12 +236,14 @@ impl SqlSession {
         if returning && max_rows > 0 {
             let mut kept = Spool::new(&self.core);
             let count = work(&mut self.core, &portal.params, &mut kept)?;
+            foreign::fire(&mut self.core)?;
             self.count_changes(portal, count);
             self.end_of_statement();
             portal.run = Run::Rows(kept.finish()?, tag(count));
             return self.resume(portal, max_rows, sink);
         }
         let count = work(&mut self.core, &portal.params, sink)?;
+        foreign::fire(&mut self.core)?;
         self.count_changes(portal, count);
         self.end_of_statement();
         portal.run = Run::Done;

@@ -5,7 +5,11 @@ use std::time::Duration;
 use super::SqlSession;
 use super::modes::TransactionModes;
 use crate::api::{Tag, TxStatus};
+use crate::bind::names::Qualified;
+use crate::dict::{Dict, ForeignKey};
 use crate::error::{Error, Result};
+use crate::exec::events::{Event, Modes};
+use crate::exec::foreign;
 use crate::parse::transaction::Mode;
 
 /// Where the session stands.
@@ -27,6 +31,9 @@ pub struct Savepoint {
     engine: engine::Savepoint,
     /// Number of dictionary changes before it.
     changes: usize,
+    /// Number of deferred checks before it, and what SET CONSTRAINTS had said.
+    deferred: usize,
+    constraint_modes: Modes,
     /// Of portals begun after it.
     mark: u64,
 }
@@ -146,10 +153,7 @@ impl SqlSession {
         }
         let traced = self.core.trace_transaction();
         let published = match commit {
-            true => match self.core.engine.secure_draws() {
-                Ok(()) => self.core.publish_changes(),
-                Err(e) => Err(e.into()),
-            },
+            true => self.before_commit(),
             false => Ok(()),
         };
         let done = if let Err(e) = published {
@@ -169,6 +173,7 @@ impl SqlSession {
             let rolled_back = !commit || done.is_err();
             self.core.trace_transaction_end(rolled_back, !wrote);
         }
+        self.core.events.end();
         let mut changed = false;
         while self.core.settings.levels() > 0 {
             changed |= self.core.settings.close_level(commit && done.is_ok());
@@ -177,6 +182,74 @@ impl SqlSession {
             self.core.parameters_changed()?;
         }
         done
+    }
+
+    /// What may still refuse the commit.
+    fn before_commit(&mut self) -> Result<()> {
+        foreign::fire_deferred(&mut self.core, &|_| true)?;
+        foreign::fire(&mut self.core)?;
+        self.core.engine.secure_draws()?;
+        self.core.publish_changes()
+    }
+
+    /// SET CONSTRAINTS: the checks of these constraints, or of all, wait for the end of the transaction or do not.
+    pub(super) fn set_constraints(
+        &mut self,
+        names: Option<&[Qualified]>,
+        deferred: bool,
+    ) -> Result<Tag> {
+        self.warn_outside_block("SET CONSTRAINTS", false);
+        self.ensure_transaction()?;
+        self.core.refresh()?;
+        let mut chosen = Vec::new();
+        for name in names.unwrap_or_default() {
+            let dict = self.core.dict();
+            let schemas = constraint_schemas(&dict, name)?;
+            let name = &name.name;
+            let mut found: Vec<&ForeignKey> = Vec::new();
+            let mut other = false;
+            for schema in schemas {
+                let within = || dict.tables().filter(|t| t.schema == schema);
+                let keys = within().flat_map(|t| &t.foreign_keys);
+                found.extend(keys.filter(|k| k.name == *name));
+                other |= within().any(|t| {
+                    let mut indexes = t.indexes.iter().filter(|i| i.constraint != 0);
+                    t.checks.iter().any(|c| c.name == *name) || indexes.any(|i| i.name == *name)
+                });
+                // The first schema of the path that has one decides.
+                if other || !found.is_empty() {
+                    break;
+                }
+            }
+            if found.is_empty() {
+                return Err(match other {
+                    true => not_deferrable(name),
+                    false => Error::new("42704", format!("constraint \"{name}\" does not exist")),
+                });
+            }
+            if let Some(fixed) = found.iter().find(|k| !k.deferrable) {
+                return Err(not_deferrable(&fixed.name));
+            }
+            chosen.extend(found.iter().map(|k| k.oid));
+        }
+        let modes = &mut self.core.events.modes;
+        match names {
+            None => {
+                modes.all = Some(deferred);
+                modes.named.clear();
+            }
+            Some(_) => modes
+                .named
+                .extend(chosen.iter().map(|oid| (*oid, deferred))),
+        }
+        if !deferred {
+            let all = names.is_none();
+            let wanted = |e: &Event| all || chosen.contains(&e.constraint);
+            foreign::fire_deferred(&mut self.core, &wanted)?;
+            foreign::fire(&mut self.core)?;
+            self.end_of_statement();
+        }
+        Ok(Tag::Plain("SET CONSTRAINTS"))
     }
 
     /// After an error: what the transaction has done since its last savepoint is undone, and its locks are given back, at once. Its end, or the return to
@@ -213,10 +286,14 @@ impl SqlSession {
             self.core.lose_since(0);
             self.core.cursors.end_transaction(false);
             self.core.forget_changes(0);
+            self.core.events.end();
             return Ok(self.core.engine.rollback()?);
         };
         self.core.lose_since(savepoint.mark);
         self.core.cursors.forget(&self.core.lost);
+        self.core
+            .events
+            .rolled_back(savepoint.deferred, &savepoint.constraint_modes);
         self.core.engine.rollback_to(&savepoint.engine)?;
         self.core.forget_changes(savepoint.changes);
         Ok(())
@@ -315,6 +392,8 @@ impl SqlSession {
             name,
             engine,
             changes,
+            deferred: self.core.events.deferred.len(),
+            constraint_modes: self.core.events.modes.clone(),
         });
         Ok(Tag::Plain("SAVEPOINT"))
     }
@@ -344,6 +423,9 @@ impl SqlSession {
         // Their locks are given back, and what they read may be gone.
         self.core.lose_since(savepoint.mark);
         self.core.cursors.forget(&self.core.lost);
+        self.core
+            .events
+            .rolled_back(savepoint.deferred, &savepoint.constraint_modes);
         self.core.engine.rollback_to(&savepoint.engine)?;
         self.core.forget_changes(savepoint.changes);
         let mut changed = false;
@@ -362,4 +444,19 @@ impl SqlSession {
     pub fn is_lost(&self, portal: &super::Portal) -> bool {
         self.core.lost.contains(&portal.mark)
     }
+}
+
+/// The schemas in which a constraint of that name is looked up, in order.
+fn constraint_schemas(dict: &Dict, name: &Qualified) -> Result<Vec<u32>> {
+    let Some(schema) = &name.schema else {
+        return Ok(dict.path().to_vec());
+    };
+    let found = dict
+        .schema(schema)
+        .ok_or_else(|| Error::new("3F000", format!("schema \"{schema}\" does not exist")))?;
+    Ok(vec![found])
+}
+
+fn not_deferrable(name: &str) -> Error {
+    Error::new("42809", format!("constraint \"{name}\" is not deferrable"))
 }

@@ -150,6 +150,9 @@ impl SqlSession {
             Utility::RollbackTo(name) => self.rollback_to(name)?,
             Utility::SetTransaction { modes, session } => self.set_modes(modes, *session)?,
             Utility::Define(definition) => self.run_definition(definition)?,
+            Utility::SetConstraints { names, deferred } => {
+                self.set_constraints(names.as_deref(), *deferred)?
+            }
             Utility::Set {
                 name,
                 values,

@@ -236,6 +236,33 @@ fn constraints(cx: &Context) -> Result<Rows> {
             ));
         }
     }
+    for t in cx.dict.tables() {
+        for k in &t.foreign_keys {
+            rows.push(vec![
+                oid(k.oid),
+                text(k.name.clone()),
+                oid(t.schema),
+                text("f"),
+                bool(k.deferrable),
+                bool(k.initially_deferred),
+                bool(k.validated),
+                oid(t.oid),
+                oid(0),
+                oid(k.index),
+                oid(0),
+                oid(k.parent),
+                text(k.on_update.letter()),
+                text(k.on_delete.letter()),
+                text(if k.full { "f" } else { "s" }),
+                bool(true),
+                int2(0),
+                bool(true),
+                int2s(k.columns.iter().map(|c| c + 1)),
+                int2s(k.parent_columns.iter().map(|c| c + 1)),
+                NULL,
+            ]);
+        }
+    }
     Ok(rows)
 }
 

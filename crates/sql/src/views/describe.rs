@@ -87,6 +87,11 @@ pub fn constraint(dict: &Dict, oid: u32) -> Option<String> {
             .iter()
             .find(|i| i.constraint != 0 && i.constraint == oid)
             .map(|i| key_constraint(t, i));
+        let key = key.or_else(|| {
+            let key = t.foreign_keys.iter().find(|k| k.oid == oid)?;
+            let parent = dict.table_by_oid(key.parent)?;
+            Some(crate::exec::foreign::definition(t, parent, key))
+        });
         key.or_else(|| {
             (0..t.checks.len())
                 .find(|at| check_oid(t.oid, *at) == oid)

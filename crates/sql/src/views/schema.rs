@@ -8,6 +8,7 @@ use crate::dict::{Identity, Table};
 use crate::error::Result;
 use crate::types::SqlType::{Int4, Name, Text};
 use crate::types::{SqlType, numeric_typmod};
+use block::value::Datum;
 
 pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
@@ -113,6 +114,36 @@ pub const VIEWS: &[VirtualTable] = &[
             ("position_in_unique_constraint", Int4),
         ],
         rows: Here(keys),
+    },
+    VirtualTable {
+        schema: "information_schema",
+        name: "referential_constraints",
+        columns: &[
+            ("constraint_catalog", Name),
+            ("constraint_schema", Name),
+            ("constraint_name", Name),
+            ("unique_constraint_catalog", Name),
+            ("unique_constraint_schema", Name),
+            ("unique_constraint_name", Name),
+            ("match_option", Text),
+            ("update_rule", Text),
+            ("delete_rule", Text),
+        ],
+        rows: Here(references),
+    },
+    VirtualTable {
+        schema: "information_schema",
+        name: "constraint_column_usage",
+        columns: &[
+            ("table_catalog", Name),
+            ("table_schema", Name),
+            ("table_name", Name),
+            ("column_name", Name),
+            ("constraint_catalog", Name),
+            ("constraint_schema", Name),
+            ("constraint_name", Name),
+        ],
+        rows: Here(used_columns),
     },
     VirtualTable {
         schema: "information_schema",
@@ -299,7 +330,7 @@ fn columns(cx: &Context) -> Result<Rows> {
 }
 
 fn constraints(cx: &Context) -> Result<Rows> {
-    let row = |t: &Table, name: &str, kind: &str| {
+    let row = |t: &Table, name: &str, kind: &str, (deferrable, deferred): (bool, bool)| {
         let schema = text(cx.dict.schema_name(t.schema));
         let catalog = text(cx.database_name.clone());
         vec![
@@ -310,8 +341,8 @@ fn constraints(cx: &Context) -> Result<Rows> {
             schema,
             text(t.name.clone()),
             text(kind),
-            text("NO"),
-            text("NO"),
+            text(yes_or_no(deferrable)),
+            text(yes_or_no(deferred)),
         ]
     };
     let mut rows = Rows::new();
@@ -321,16 +352,53 @@ fn constraints(cx: &Context) -> Result<Rows> {
                 t,
                 &i.name,
                 if i.primary { "PRIMARY KEY" } else { "UNIQUE" },
+                (false, false),
             ));
         }
-        rows.extend(t.checks.iter().map(|c| row(t, &c.name, "CHECK")));
+        let never = (false, false);
+        rows.extend(t.checks.iter().map(|c| row(t, &c.name, "CHECK", never)));
+        rows.extend(t.foreign_keys.iter().map(|k| {
+            let when = (k.deferrable, k.initially_deferred);
+            row(t, &k.name, "FOREIGN KEY", when)
+        }));
     }
     Ok(rows)
 }
 
+fn yes_or_no(yes: bool) -> &'static str {
+    match yes {
+        true => "YES",
+        false => "NO",
+    }
+}
+
+/// The columns of primary keys, of unique constraints and of foreign keys.
 fn keys(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
     for t in cx.dict.tables() {
+        for k in &t.foreign_keys {
+            let index = cx.dict.table_by_oid(k.parent);
+            let index = index.and_then(|p| p.indexes.iter().find(|i| i.oid == k.index));
+            for (at, (&column, parent_column)) in
+                k.columns.iter().zip(&k.parent_columns).enumerate()
+            {
+                let place =
+                    index.and_then(|i| i.keys.iter().position(|key| key.column == *parent_column));
+                let schema = text(cx.dict.schema_name(t.schema));
+                let catalog = text(cx.database_name.clone());
+                rows.push(vec![
+                    catalog.clone(),
+                    schema.clone(),
+                    text(k.name.clone()),
+                    catalog,
+                    schema,
+                    text(t.name.clone()),
+                    text(t.columns[column].name.clone()),
+                    int4(at + 1),
+                    place.map_or(NULL, |p| int4(p + 1)),
+                ]);
+            }
+        }
         for i in t.indexes.iter().filter(|i| i.constraint != 0) {
             for (at, k) in i.keys.iter().enumerate() {
                 let Some(c) = t.columns.get(k.column) else {
@@ -349,6 +417,65 @@ fn keys(cx: &Context) -> Result<Rows> {
                     int4(at + 1),
                     NULL,
                 ]);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn references(cx: &Context) -> Result<Rows> {
+    let mut rows = Rows::new();
+    for t in cx.dict.tables() {
+        for k in &t.foreign_keys {
+            let parent = cx.dict.table_by_oid(k.parent);
+            let index = parent.and_then(|p| p.indexes.iter().find(|i| i.oid == k.index));
+            // A unique index that is no constraint has no name here.
+            let index = index.filter(|i| i.constraint != 0);
+            let of_index = |value: Datum| match index {
+                Some(_) => value,
+                None => NULL,
+            };
+            let schema = text(cx.dict.schema_name(t.schema));
+            let catalog = text(cx.database_name.clone());
+            let of_parent = parent.map_or(NULL, |p| text(cx.dict.schema_name(p.schema)));
+            rows.push(vec![
+                catalog.clone(),
+                schema,
+                text(k.name.clone()),
+                of_index(catalog),
+                of_index(of_parent),
+                optional(index.map(|i| i.name.clone())),
+                text(if k.full { "FULL" } else { "NONE" }),
+                text(k.on_update.name()),
+                text(k.on_delete.name()),
+            ]);
+        }
+    }
+    Ok(rows)
+}
+
+/// The columns that a constraint is about; of a foreign key, those that are referenced.
+fn used_columns(cx: &Context) -> Result<Rows> {
+    let row = |t: &Table, column: usize, owner: &Table, constraint: &str| {
+        let catalog = text(cx.database_name.clone());
+        vec![
+            catalog.clone(),
+            text(cx.dict.schema_name(t.schema)),
+            text(t.name.clone()),
+            text(t.columns[column].name.clone()),
+            catalog,
+            text(cx.dict.schema_name(owner.schema)),
+            text(constraint),
+        ]
+    };
+    let mut rows = Rows::new();
+    for t in cx.dict.tables() {
+        for i in t.indexes.iter().filter(|i| i.constraint != 0) {
+            rows.extend(i.keys.iter().map(|k| row(t, k.column, t, &i.name)));
+        }
+        for k in &t.foreign_keys {
+            if let Some(parent) = cx.dict.table_by_oid(k.parent) {
+                rows.extend(k.parent_columns.iter().map(|c| row(parent, *c, t, &k.name)));
             }
         }
     }

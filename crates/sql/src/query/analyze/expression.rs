@@ -15,6 +15,7 @@ use super::with::Known;
 use crate::bind::{self, Binder, Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::{CmpOp, Expr};
+use crate::plan::supply;
 use crate::query::aggregate;
 use crate::types::SqlType;
 
@@ -303,6 +304,9 @@ impl<'c> Clause<'c> {
 
     fn function(&self, f: &ast::Function) -> Result<Option<Typed>> {
         let q = names::Qualified::new(&f.name)?;
+        if q.schema.as_deref() == Some(supply::TARGET_SCHEMA) {
+            return self.of_merge(&q.name, f).map(Some);
+        }
         let name = q.name.as_str();
         let is_known = match q.schema.as_deref() {
             Some("information_schema") => name.starts_with("_pg_") && is_series(name),

@@ -12,6 +12,7 @@ mod home;
 mod hypothetical;
 mod joins;
 mod keys;
+mod merge;
 mod recursion;
 mod row_locks;
 pub mod scope;

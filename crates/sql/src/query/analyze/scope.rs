@@ -157,6 +157,18 @@ impl<'s> Scope<'s> {
         }
     }
 
+    /// The same without the names of a table.
+    pub fn without(&self, table: &str) -> Scope<'s> {
+        let other = |name: &str| name != table;
+        Scope {
+            columns: (self.columns.iter().filter(|c| other(&c.table)).cloned()).collect(),
+            tables: (self.tables.iter().filter(|t| other(t)).cloned()).collect(),
+            keys: self.keys.clone(),
+            rows: (self.rows.iter().filter(|(t, _)| other(t)).cloned()).collect(),
+            ..self.beside()
+        }
+    }
+
     /// How many levels are around it.
     pub fn depth(&self) -> usize {
         self.parent.map_or(0, |parent| parent.depth() + 1)

@@ -543,7 +543,7 @@ fn refuse_foreign_clauses(s: &ast::Select) -> Result<()> {
         return Err(Error::unsupported("this form of SELECT"));
     }
     match &s.into {
-        Some(_) => Err(Error::unsupported("SELECT INTO")),
+        Some(_) => Err(Error::new("42601", "SELECT ... INTO is not allowed here")),
         None => Ok(()),
     }
 }

@@ -1,0 +1,270 @@
+//! Definitions of foreign keys, and what else their tables' definitions may not lose.
+
+use std::sync::Arc;
+
+use sqlparser::ast::{
+    ConstraintReferenceMatchKind, DeferrableInitial, ForeignKeyConstraint, Ident, ReferentialAction,
+};
+
+use super::{Core, name_of, no_relation};
+use crate::bind::names::{self, Qualified};
+use crate::dict::{Action, Dict, ForeignKey, Table};
+use crate::error::{Error, Result};
+use crate::exec::foreign;
+use crate::expr::cast::{CastContext, castable};
+use crate::parse::utility::TableLock;
+
+/// A foreign key while its statement is read.
+pub struct NewKey<'a> {
+    pub name: Option<String>,
+    pub columns: Vec<usize>,
+    pub syntax: &'a ForeignKeyConstraint,
+    pub not_valid: bool,
+}
+
+impl<'a> NewKey<'a> {
+    /// Of a column's definition.
+    pub fn of_column(
+        name: Option<String>,
+        column: usize,
+        syntax: &'a ForeignKeyConstraint,
+    ) -> NewKey<'a> {
+        NewKey {
+            name,
+            columns: vec![column],
+            syntax,
+            not_valid: false,
+        }
+    }
+
+    /// Of a table's constraint.
+    pub fn of_table(
+        table: &Table,
+        syntax: &'a ForeignKeyConstraint,
+        not_valid: bool,
+    ) -> Result<NewKey<'a>> {
+        Ok(NewKey {
+            name: syntax.name.as_ref().map(names::ident),
+            columns: columns_of(table, &syntax.columns)?,
+            syntax,
+            not_valid,
+        })
+    }
+}
+
+fn columns_of(table: &Table, names: &[Ident]) -> Result<Vec<usize>> {
+    let column = |name: &Ident| {
+        let name = names::ident(name);
+        table.column(&name).ok_or_else(|| {
+            let message =
+                format!("column \"{name}\" referenced in foreign key constraint does not exist");
+            Error::new("42703", message)
+        })
+    };
+    names.iter().map(column).collect()
+}
+
+/// Adds a foreign key to a table's definition. Its rows, if there may be any, are checked.
+pub fn add(core: &mut Core, table: &mut Table, new: NewKey<'_>, has_rows: bool) -> Result<()> {
+    let syntax = new.syntax;
+    let parent_name = name_of(&syntax.foreign_table)?;
+    let parent = match is_own(&core.dict(), table, &parent_name) {
+        true => Arc::new(table.clone().finish()?),
+        false => core
+            .locked_table(&parent_name, TableLock::ShareRowExclusive)?
+            .ok_or_else(|| no_relation(core, &parent_name))?,
+    };
+    let name = name_for(table, &new)?;
+    let (parent_columns, index) = referenced_key(&parent, &syntax.referred_columns)?;
+    if parent_columns.len() != new.columns.len() {
+        return Err(Error::new(
+            "42830",
+            "number of referencing and referenced columns for foreign key disagree",
+        ));
+    }
+    check_types(table, &parent, &name, &new.columns, &parent_columns)?;
+    let full = match syntax.match_kind {
+        Some(ConstraintReferenceMatchKind::Full) => true,
+        Some(ConstraintReferenceMatchKind::Partial) => {
+            return Err(Error::new("0A000", "MATCH PARTIAL not yet implemented"));
+        }
+        Some(ConstraintReferenceMatchKind::Simple) | None => false,
+    };
+    let (deferrable, initially_deferred) = characteristics(syntax)?;
+    let key = ForeignKey {
+        oid: core.database.engine().clone().allocate_object_id()?.0,
+        name,
+        columns: new.columns,
+        parent: parent.oid,
+        parent_columns,
+        index,
+        on_delete: action(syntax.on_delete),
+        on_update: action(syntax.on_update),
+        full,
+        deferrable,
+        initially_deferred,
+        validated: !new.not_valid,
+    };
+    if has_rows && !new.not_valid {
+        let child = Arc::new(table.clone().finish()?);
+        foreign::validate(core, &child, &parent, &key)?;
+    }
+    table.foreign_keys.push(key);
+    Ok(())
+}
+
+/// Whether a name is that of the table itself, which may be about to be made.
+fn is_own(dict: &Dict, table: &Table, name: &Qualified) -> bool {
+    let schema = match &name.schema {
+        Some(schema) => dict.schema(schema),
+        None => {
+            let mut path = dict.path().iter().copied();
+            path.find(|s| *s == table.schema || dict.is_taken(*s, &name.name))
+        }
+    };
+    name.name == table.name && schema == Some(table.schema)
+}
+
+fn characteristics(syntax: &ForeignKeyConstraint) -> Result<(bool, bool)> {
+    let Some(c) = &syntax.characteristics else {
+        return Ok((false, false));
+    };
+    if c.enforced.is_some() {
+        return Err(Error::unsupported("ENFORCED of a constraint"));
+    }
+    let deferred = c.initially == Some(DeferrableInitial::Deferred);
+    if deferred && c.deferrable == Some(false) {
+        return Err(Error::new(
+            "42601",
+            "constraint declared INITIALLY DEFERRED must be DEFERRABLE",
+        ));
+    }
+    Ok((c.deferrable == Some(true) || deferred, deferred))
+}
+
+fn action(syntax: Option<ReferentialAction>) -> Action {
+    match syntax {
+        None | Some(ReferentialAction::NoAction) => Action::NoAction,
+        Some(ReferentialAction::Restrict) => Action::Restrict,
+        Some(ReferentialAction::Cascade) => Action::Cascade,
+        Some(ReferentialAction::SetNull) => Action::SetNull,
+        Some(ReferentialAction::SetDefault) => Action::SetDefault,
+    }
+}
+
+fn name_for(table: &Table, new: &NewKey<'_>) -> Result<String> {
+    let taken = |name: &str| {
+        table.checks.iter().any(|c| c.name == name)
+            || table.foreign_keys.iter().any(|k| k.name == name)
+            || table
+                .indexes
+                .iter()
+                .any(|i| i.constraint != 0 && i.name == name)
+    };
+    match &new.name {
+        Some(name) if taken(name) => Err(Error::new(
+            "42710",
+            format!(
+                "constraint \"{name}\" for relation \"{}\" already exists",
+                table.name
+            ),
+        )),
+        Some(name) => Ok(name.clone()),
+        None => {
+            let columns: Vec<&str> = new
+                .columns
+                .iter()
+                .map(|&c| table.columns[c].name.as_str())
+                .collect();
+            let base = format!("{}_{}_fkey", table.name, columns.join("_"));
+            let numbered = (1..).map(|n: u64| format!("{base}{n}"));
+            let free = std::iter::once(base.clone())
+                .chain(numbered)
+                .find(|n| !taken(n));
+            Ok(free.unwrap_or(base))
+        }
+    }
+}
+
+/// The referenced columns, and the object id of the unique index that makes them a key.
+fn referenced_key(parent: &Table, names: &[Ident]) -> Result<(Vec<usize>, u32)> {
+    if names.is_empty() {
+        let primary = parent.primary_key().ok_or_else(|| {
+            let name = &parent.name;
+            Error::new(
+                "42704",
+                format!("there is no primary key for referenced table \"{name}\""),
+            )
+        })?;
+        return Ok((primary.keys.iter().map(|k| k.column).collect(), primary.oid));
+    }
+    let columns = columns_of(parent, names)?;
+    if (1..columns.len()).any(|at| columns[..at].contains(&columns[at])) {
+        return Err(Error::new(
+            "42830",
+            "foreign key referenced-columns list must not contain duplicates",
+        ));
+    }
+    let is_key = |i: &&crate::dict::Index| {
+        i.unique
+            && i.keys.len() == columns.len()
+            && i.keys.iter().all(|k| columns.contains(&k.column))
+    };
+    let index = parent.indexes.iter().find(is_key).ok_or_else(|| {
+        let name = &parent.name;
+        let message = format!(
+            "there is no unique constraint matching given keys for referenced table \"{name}\""
+        );
+        Error::new("42830", message)
+    })?;
+    let index = index.oid;
+    Ok((columns, index))
+}
+
+fn check_types(
+    child: &Table,
+    parent: &Table,
+    name: &str,
+    columns: &[usize],
+    parent_columns: &[usize],
+) -> Result<()> {
+    for (&c, &p) in columns.iter().zip(parent_columns) {
+        let (c, p) = (&child.columns[c], &parent.columns[p]);
+        if foreign::comparable(c.ty(), p.ty()) {
+            continue;
+        }
+        if castable(c.ty(), p.ty()) == Some(CastContext::Implicit) {
+            return Err(Error::unsupported(format!(
+                "a foreign key from {} to {}",
+                c.ty().name(),
+                p.ty().name()
+            )));
+        }
+        let message = format!("foreign key constraint \"{name}\" cannot be implemented");
+        return Err(Error::new("42804", message).detail(format!(
+            "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
+            c.name,
+            p.name,
+            c.ty().name(),
+            p.ty().name()
+        )));
+    }
+    Ok(())
+}
+
+/// VALIDATE CONSTRAINT; false if the table has no foreign key of the name.
+pub fn validate(core: &mut Core, table: &mut Table, name: &str) -> Result<bool> {
+    let Some(at) = table.foreign_keys.iter().position(|k| k.name == name) else {
+        return Ok(false);
+    };
+    let key = table.foreign_keys[at].clone();
+    if !key.validated {
+        core.lock_table(key.parent, TableLock::ShareRowExclusive, false)?;
+        let parent = core.dict().table_by_oid(key.parent).cloned();
+        let parent = parent.ok_or_else(|| Error::internal("a referenced table is gone"))?;
+        let child = Arc::new(table.clone().finish()?);
+        foreign::validate(core, &child, &parent, &key)?;
+        table.foreign_keys[at].validated = true;
+    }
+    Ok(true)
+}

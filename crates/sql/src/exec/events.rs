@@ -1,0 +1,199 @@
+//! Row events: what a changed row leaves to be done once the statement, or the transaction, is over.
+//!
+//! The operators that write rows queue them; the end of the statement fires them in their order
+//! ([`super::foreign::fire`]). What an event itself writes queues more, behind the others.
+//!
+//! **Invariants.**
+//! - An event names a key, not a row: it asks about the rows that have the key when it is fired. So it may be
+//!   fired more than once, and one event stands for all rows of a key.
+//! - The statement's queue is empty between statements. A deferred check stays queued until the transaction, or the
+//!   savepoint after which it came, ends; SET CONSTRAINTS .. IMMEDIATE fires it and leaves it there, as
+//!   the rollback of a savepoint may make it matter again.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use block::value::{Datum, DatumRef};
+
+use crate::dict::{ForeignKey, Table};
+use crate::session::Core;
+
+#[derive(Clone)]
+pub struct Event {
+    /// The referencing table, and its constraint.
+    pub table: u32,
+    pub constraint: u32,
+    pub what: What,
+}
+
+#[derive(Clone)]
+pub enum What {
+    /// The referencing table got a row with this key.
+    Referencing(Vec<Datum>),
+    /// The referenced table lost the row with this key.
+    Deleted(Vec<Datum>),
+    /// A row of the referenced table got another key.
+    Updated { old: Vec<Datum>, new: Vec<Datum> },
+}
+
+/// Which constraints SET CONSTRAINTS has made deferred in this transaction.
+#[derive(Clone, Default)]
+pub struct Modes {
+    pub all: Option<bool>,
+    pub named: HashMap<u32, bool>,
+}
+
+#[derive(Default)]
+pub struct RowEvents {
+    pub statement: VecDeque<Event>,
+    pub deferred: Vec<Event>,
+    pub modes: Modes,
+    /// Keys of rows that reference, in the statement's queue.
+    queued: HashSet<(u32, Vec<u8>)>,
+    /// The same of the deferred ones, since the last that were taken away.
+    queued_deferred: HashSet<(u32, Vec<u8>)>,
+}
+
+impl RowEvents {
+    fn queue(&mut self, event: Event) {
+        if let Some(key) = same_as(&event)
+            && !self.queued.insert(key)
+        {
+            return;
+        }
+        self.statement.push_back(event);
+    }
+
+    pub fn defer(&mut self, event: Event) {
+        if let Some(key) = same_as(&event)
+            && !self.queued_deferred.insert(key)
+        {
+            return;
+        }
+        self.deferred.push(event);
+    }
+
+    /// Forgets the statement's events but the first ones: it begins again.
+    pub fn keep(&mut self, events: usize) {
+        self.statement.truncate(events);
+        self.queued.clear();
+    }
+
+    /// The next event of the statement.
+    pub fn next(&mut self) -> Option<Event> {
+        let event = self.statement.pop_front()?;
+        // From now on it stands for no other: what follows it may make the same check necessary again.
+        if let Some(key) = same_as(&event) {
+            self.queued.remove(&key);
+        }
+        Some(event)
+    }
+
+    /// After an error or the rollback of a savepoint: what came since is as if it had not been.
+    pub fn rolled_back(&mut self, deferred: usize, modes: &Modes) {
+        self.keep(0);
+        self.deferred.truncate(deferred);
+        self.queued_deferred.clear();
+        self.modes = modes.clone();
+    }
+
+    /// The transaction has ended.
+    pub fn end(&mut self) {
+        self.rolled_back(0, &Modes::default());
+    }
+
+    pub fn is_deferred(&self, key: &ForeignKey) -> bool {
+        let named = self.modes.named.get(&key.oid).copied();
+        key.deferrable && named.or(self.modes.all).unwrap_or(key.initially_deferred)
+    }
+}
+
+/// What two events of rows that reference have in common if one is enough.
+fn same_as(event: &Event) -> Option<(u32, Vec<u8>)> {
+    let What::Referencing(key) = &event.what else {
+        return None;
+    };
+    let mut bytes = Vec::new();
+    let refs: Vec<DatumRef<'_>> = key.iter().map(Datum::borrow).collect();
+    block::row::encode(&refs, &mut bytes);
+    Some((event.constraint, bytes))
+}
+
+pub fn values(row: &[DatumRef<'_>], columns: &[usize]) -> Vec<Datum> {
+    columns.iter().map(|&c| row[c].to_datum()).collect()
+}
+
+/// Whether a row with this key has to have a referenced one, or is wrong by itself.
+pub fn matters(key: &ForeignKey, row: &[DatumRef<'_>]) -> bool {
+    let is_null = |c: &usize| matches!(row[*c], DatumRef::Null);
+    let nulls = key.columns.iter().filter(|c| is_null(c)).count();
+    nulls == 0 || key.full && nulls < key.columns.len()
+}
+
+/// A row was inserted.
+pub fn inserted(core: &mut Core, table: &Table, row: &[DatumRef<'_>]) {
+    for key in &table.foreign_keys {
+        if matters(key, row) {
+            core.events.queue(Event {
+                table: table.oid,
+                constraint: key.oid,
+                what: What::Referencing(values(row, &key.columns)),
+            });
+        }
+    }
+}
+
+/// A row was replaced by another version.
+pub fn updated(core: &mut Core, table: &Table, old: &[DatumRef<'_>], new: &[DatumRef<'_>]) {
+    for key in &table.foreign_keys {
+        if matters(key, new) && !super::foreign::same_key(table, &key.columns, old, new) {
+            core.events.queue(Event {
+                table: table.oid,
+                constraint: key.oid,
+                what: What::Referencing(values(new, &key.columns)),
+            });
+        }
+    }
+    for (child, key) in core.referencing(table.oid) {
+        let columns = &key.parent_columns;
+        if has_nulls(old, columns) || super::foreign::same_key(table, columns, old, new) {
+            continue;
+        }
+        core.events.queue(Event {
+            table: child,
+            constraint: key.oid,
+            what: What::Updated {
+                old: values(old, columns),
+                new: values(new, columns),
+            },
+        });
+    }
+}
+
+/// A row was deleted.
+pub fn deleted(core: &mut Core, table: &Table, old: &[DatumRef<'_>]) {
+    for (child, key) in core.referencing(table.oid) {
+        if has_nulls(old, &key.parent_columns) {
+            continue;
+        }
+        core.events.queue(Event {
+            table: child,
+            constraint: key.oid,
+            what: What::Deleted(values(old, &key.parent_columns)),
+        });
+    }
+}
+
+fn has_nulls(row: &[DatumRef<'_>], columns: &[usize]) -> bool {
+    columns.iter().any(|&c| matches!(row[c], DatumRef::Null))
+}
+
+impl Core {
+    /// The foreign keys that reference a table, and the tables that have them. Whoever writes to
+    /// the table has locked it, so that none is added or taken away meanwhile.
+    fn referencing(&self, table: u32) -> Vec<(u32, ForeignKey)> {
+        match self.has_own_dict() {
+            true => self.dict().referencing(table),
+            false => self.database.with_dict(|dict| dict.referencing(table)),
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! MERGE: a query joins the source with the target and says of each row which action it calls for,
+//! with the values that the action needs ([decision
+//! 0063](../../../../docs/decisions/0063-merge-as-a-fed-write.md)).
+//!
+//! The query gives the row id, NULL where the source's row has no match, the number of the action
+//! from 1, NULL for none, and the values. A value is computed only in rows of its action.
+
+use sqlparser::ast::helpers::attached_token::AttachedToken;
+use sqlparser::ast::{
+    self, Ident, JoinConstraint, JoinOperator, Merge, MergeClauseKind, MergeInsertExpr,
+    MergeInsertKind, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, With,
+};
+
+use super::assign::Given;
+use super::dml::{is_default, refuse_always};
+use super::insert::{Target, target_columns};
+use super::supply::{Change, FeedPlanner, ROW_ID, SuppliedWrite, TARGET_SCHEMA, is_left_to_tree};
+use super::{Planner, RowRules};
+use crate::api::ColumnDesc;
+use crate::bind::{Binder, Scope, Typed, names};
+use crate::dict::Table;
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+use crate::parse::{self, Command};
+use crate::place::Place;
+
+/// What happens to a row that the query gives. Expressions are over the old row, or as many NULLs,
+/// and what the query gives.
+pub enum MergeAction {
+    Nothing,
+    /// Column and its new value.
+    Update(Vec<(usize, Expr)>),
+    Delete,
+    /// Values for all columns.
+    Insert(Vec<Expr>),
+}
+
+/// Which part of an action an expression is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    WhenMatched,
+    WhenNotMatched,
+    Update,
+    Values,
+}
+
+impl Part {
+    const ALL: [Part; 4] = [
+        Part::WhenMatched,
+        Part::WhenNotMatched,
+        Part::Update,
+        Part::Values,
+    ];
+
+    /// The call that it stands in for the analysis; its schema is [`TARGET_SCHEMA`].
+    fn call(self) -> &'static str {
+        match self {
+            Part::WhenMatched => "when_matched",
+            Part::WhenNotMatched => "when_not_matched",
+            Part::Update => "update",
+            Part::Values => "values",
+        }
+    }
+
+    pub fn of(call: &str) -> Option<Part> {
+        Part::ALL.into_iter().find(|part| part.call() == call)
+    }
+
+    /// What errors call it.
+    pub fn clause(self) -> &'static str {
+        match self {
+            Part::WhenMatched | Part::WhenNotMatched => "MERGE WHEN conditions",
+            Part::Update => "UPDATE",
+            Part::Values => "VALUES",
+        }
+    }
+
+    /// There is no row of the target.
+    pub fn sees_source_only(self) -> bool {
+        matches!(self, Part::WhenNotMatched | Part::Values)
+    }
+}
+
+/// The alias of the row that has the action's number.
+const ACTION: &str = "braid$action";
+
+/// The statement as it is planned: what its query is to compute.
+struct Merged<'m> {
+    table: &'m Table,
+    /// For each value the number of its action, what it is for, and the value.
+    items: Vec<(usize, Part, ast::Expr)>,
+}
+
+/// The new value of a column.
+enum Value {
+    Direct(Expr),
+    /// What the query computes, by its place among the items.
+    Item(usize),
+}
+
+/// An action whose values are not settled.
+enum Action {
+    Nothing,
+    Update(Vec<(usize, Value)>),
+    Delete,
+    Insert(Vec<(usize, Value)>),
+}
+
+impl Planner<'_> {
+    pub fn merge(
+        &self,
+        m: &Merge,
+        with: Option<With>,
+        feed: &FeedPlanner<'_>,
+    ) -> Result<SuppliedWrite> {
+        check_form(m, with.as_ref())?;
+        let target = TableWithJoins {
+            relation: m.table.clone(),
+            joins: Vec::new(),
+        };
+        let (table, alias) = self.written_table(&target)?;
+        refuse_same_name(&alias, &m.source)?;
+        let mut merged = Merged {
+            table: &table,
+            items: Vec::new(),
+        };
+        let mut actions = Vec::new();
+        for (at, clause) in m.clauses.iter().enumerate() {
+            actions.push(self.action(&mut merged, at + 1, &clause.action)?);
+        }
+        let (query, given) = feed(&query_of(m, with, &table, &alias, &merged.items)?)?;
+        let items: Vec<&ast::Expr> = merged.items.iter().map(|(_, _, value)| value).collect();
+        let settled = Settled {
+            table: &table,
+            given: &given,
+            items: &items,
+        };
+        let actions = actions.into_iter().map(|action| {
+            Ok(match action {
+                Action::Nothing => MergeAction::Nothing,
+                Action::Delete => MergeAction::Delete,
+                Action::Update(set) => MergeAction::Update(settled.values(self, set)?),
+                Action::Insert(values) => {
+                    MergeAction::Insert(self.full_row(&table, settled.values(self, values)?)?)
+                }
+            })
+        });
+        let change = Change::Merge(actions.collect::<Result<_>>()?);
+        let rules: RowRules = self.rules(&table)?;
+        Ok(SuppliedWrite {
+            table,
+            query,
+            change,
+            rules,
+            returning: None,
+            numbers: Vec::new(),
+        })
+    }
+
+    fn action(
+        &self,
+        merged: &mut Merged<'_>,
+        number: usize,
+        action: &ast::MergeAction,
+    ) -> Result<Action> {
+        if parse::merge::is_nothing(action) {
+            return Ok(Action::Nothing);
+        }
+        match action {
+            ast::MergeAction::Delete { .. } => Ok(Action::Delete),
+            ast::MergeAction::Update(update) => {
+                let assigned = self.assigned(merged.table, &update.assignments)?;
+                let mut set = Vec::new();
+                for (at, value) in assigned.columns {
+                    let Given::Value(value) = value else {
+                        return Err(Error::unsupported("SET (columns) = (SELECT ..) in MERGE"));
+                    };
+                    set.push((
+                        at,
+                        self.merged_value(merged, number, Part::Update, at, *value)?,
+                    ));
+                }
+                Ok(Action::Update(set))
+            }
+            ast::MergeAction::Insert(insert) => self.insertion(merged, number, insert),
+        }
+    }
+
+    fn insertion(
+        &self,
+        merged: &mut Merged<'_>,
+        number: usize,
+        insert: &MergeInsertExpr,
+    ) -> Result<Action> {
+        if parse::merge::is_defaults(insert) {
+            return Ok(Action::Insert(Vec::new()));
+        }
+        let MergeInsertKind::Values(values) = &insert.kind else {
+            return Err(Error::unsupported("INSERT ROW"));
+        };
+        let [row] = values.rows.as_slice() else {
+            return Err(Error::new("42601", "syntax error at or near \",\""));
+        };
+        let (overriding, columns) = parse::merge::columns(insert);
+        let target = Target {
+            columns: target_columns(merged.table, columns)?,
+            implicit: columns.is_empty(),
+            overriding,
+        };
+        target.check_count(row.content.len()).map_err(|e| {
+            let extra = row.content.get(target.columns.len());
+            e.placed(extra.and_then(Place::of_expr))
+        })?;
+        let mut given = Vec::new();
+        for (value, &at) in row.content.iter().zip(&target.columns) {
+            let c = &merged.table.columns[at];
+            let value = match is_default(value) || target.is_overridden(c)? {
+                true => Value::Direct(self.default(c)?),
+                false => self.merged_value(merged, number, Part::Values, at, value.clone())?,
+            };
+            given.push((at, value));
+        }
+        Ok(Action::Insert(given))
+    }
+
+    /// The value of a column: what names nothing is computed by the write, so that literals take
+    /// the column's type; the rest by the query.
+    fn merged_value(
+        &self,
+        merged: &mut Merged<'_>,
+        number: usize,
+        part: Part,
+        at: usize,
+        value: ast::Expr,
+    ) -> Result<Value> {
+        let c = &merged.table.columns[at];
+        if is_default(&value) {
+            return Ok(Value::Direct(self.default(c)?));
+        }
+        if part == Part::Update {
+            refuse_always(c)?;
+        }
+        let scope = Scope::default();
+        let binder = Binder::new(&scope, self.params, part.clause());
+        let direct = binder
+            .expr(&value)
+            .and_then(|bound| binder.assign(bound, c.ty(), c.typmod, &c.name));
+        match direct {
+            Ok(value) => Ok(Value::Direct(value.expr)),
+            Err(e) if is_left_to_tree(&e) || matches!(e.sqlstate(), "42703" | "42P01") => {
+                merged.items.push((number, part, value));
+                Ok(Value::Item(merged.items.len() - 1))
+            }
+            Err(e) => Err(e.in_expr(&value)),
+        }
+    }
+}
+
+/// What the query gives, once it is planned.
+struct Settled<'s> {
+    table: &'s Table,
+    given: &'s [ColumnDesc],
+    items: &'s [&'s ast::Expr],
+}
+
+impl Settled<'_> {
+    fn values(
+        &self,
+        planner: &Planner<'_>,
+        values: Vec<(usize, Value)>,
+    ) -> Result<Vec<(usize, Expr)>> {
+        let scope = Scope::default();
+        let binder = Binder::new(&scope, planner.params, "MERGE");
+        let value = |(at, value): (usize, Value)| match value {
+            Value::Direct(e) => Ok((at, e)),
+            Value::Item(item) => {
+                let (c, desc) = (&self.table.columns[at], &self.given[item + 2]);
+                let value = Typed {
+                    expr: Expr::Column(self.table.columns.len() + item + 2),
+                    ty: desc.ty,
+                    typmod: desc.typmod,
+                };
+                let assigned = binder.assign(value, c.ty(), c.typmod, &c.name);
+                Ok((at, assigned.map_err(|e| e.in_expr(self.items[item]))?.expr))
+            }
+        };
+        values.into_iter().map(value).collect()
+    }
+}
+
+fn is_match(kind: MergeClauseKind) -> bool {
+    kind == MergeClauseKind::Matched
+}
+
+fn check_form(m: &Merge, with: Option<&With>) -> Result<()> {
+    if with.is_some_and(|with| with.recursive) {
+        let message = "WITH RECURSIVE is not supported for MERGE statement";
+        return Err(Error::new("42601", message));
+    }
+    if let Some(output) = &m.output {
+        let (token, word) = match output {
+            ast::OutputClause::Output { output_token, .. } => (output_token, "OUTPUT"),
+            ast::OutputClause::Returning {
+                returning_token, ..
+            } => (returning_token, "RETURNING"),
+        };
+        let message = format!("syntax error at or near \"{word}\"");
+        return Err(Error::new("42601", message).placed(Place::of_span(token.0.span)));
+    }
+    if m.clauses.is_empty() {
+        return Err(Error::new("42601", "syntax error at end of input"));
+    }
+    let mut always = [false; 2];
+    for clause in &m.clauses {
+        let conditional = match &clause.action {
+            ast::MergeAction::Update(u) => {
+                u.update_predicate.is_some() || u.delete_predicate.is_some()
+            }
+            ast::MergeAction::Insert(i) => i.insert_predicate.is_some(),
+            ast::MergeAction::Delete { .. } => false,
+        };
+        if conditional {
+            return Err(Error::new("42601", "syntax error at or near \"WHERE\""));
+        }
+        let always = &mut always[usize::from(is_match(clause.clause_kind))];
+        if *always {
+            let message = "unreachable WHEN clause specified after unconditional WHEN clause";
+            return Err(Error::new("42601", message));
+        }
+        *always = clause.predicate.is_none();
+    }
+    Ok(())
+}
+
+fn refuse_same_name(target: &str, source: &TableFactor) -> Result<()> {
+    let name = match source {
+        TableFactor::Table { alias: Some(a), .. } | TableFactor::Derived { alias: Some(a), .. } => {
+            names::ident(&a.name)
+        }
+        TableFactor::Table { name, .. } => names::Qualified::new(name)?.name,
+        _ => return Ok(()),
+    };
+    if name != target {
+        return Ok(());
+    }
+    let message = format!("name \"{target}\" specified more than once");
+    Err(Error::new("42712", message)
+        .detail("The name is used both as MERGE target table and data source."))
+}
+
+/// The query that feeds the write.
+fn query_of(
+    m: &Merge,
+    with: Option<With>,
+    table: &Table,
+    alias: &str,
+    items: &[(usize, Part, ast::Expr)],
+) -> Result<ast::Query> {
+    let quoted = |name: &str| Ident::with_quote('"', name);
+    let row_id = ast::Expr::CompoundIdentifier(vec![quoted(alias), quoted(ROW_ID)]);
+    let number = ast::Expr::CompoundIdentifier(vec![quoted(ACTION), quoted("n")]);
+    let unexpected = || Error::internal("a template of MERGE's query that is none");
+    let template =
+        format!("SELECT 1 FROM a JOIN b ON true CROSS JOIN LATERAL (SELECT 1) AS \"{ACTION}\"(n)");
+    let Command::Sql(statement) = parse::statement(&template)? else {
+        return Err(unexpected());
+    };
+    let ast::Statement::Query(mut query) = *statement else {
+        return Err(unexpected());
+    };
+    query.with = with;
+    let SetExpr::Select(select) = &mut *query.body else {
+        return Err(unexpected());
+    };
+    let [from] = select.from.as_mut_slice() else {
+        return Err(unexpected());
+    };
+    let [target, action] = from.joins.as_mut_slice() else {
+        return Err(unexpected());
+    };
+    from.relation = m.source.clone();
+    target.relation = target_factor(table, alias);
+    let on = JoinConstraint::On((*m.on).clone());
+    let not_matched = m.clauses.iter().any(|c| !is_match(c.clause_kind));
+    target.join_operator = match not_matched {
+        true => JoinOperator::LeftOuter(on),
+        false => JoinOperator::Inner(on),
+    };
+    let TableFactor::Derived { subquery, .. } = &mut action.relation else {
+        return Err(unexpected());
+    };
+    let SetExpr::Select(chosen) = &mut *subquery.body else {
+        return Err(unexpected());
+    };
+    chosen.projection = vec![SelectItem::UnnamedExpr(chosen_action(m, &row_id)?)];
+    let mut all = vec![row_id, number.clone()];
+    for (of, part, value) in items {
+        let own = equal(number.clone(), *of)?;
+        all.push(case(vec![(own, call(*part, value)?)], None));
+    }
+    select.projection = all.into_iter().map(SelectItem::UnnamedExpr).collect();
+    Ok(*query)
+}
+
+/// The target with its row ids.
+fn target_factor(table: &Table, alias: &str) -> TableFactor {
+    let quoted = |name: &str| Ident::with_quote('"', name);
+    TableFactor::Table {
+        name: vec![quoted(TARGET_SCHEMA), quoted(&table.oid.to_string())].into(),
+        alias: Some(TableAlias {
+            explicit: true,
+            name: quoted(alias),
+            columns: Vec::new(),
+            at: None,
+        }),
+        args: None,
+        with_hints: Vec::new(),
+        version: None,
+        with_ordinality: false,
+        partitions: Vec::new(),
+        json_path: None,
+        sample: None,
+        index_hints: Vec::new(),
+    }
+}
+
+/// The number of the first action whose condition holds.
+fn chosen_action(m: &Merge, row_id: &ast::Expr) -> Result<ast::Expr> {
+    let of = |matched: bool| -> Result<ast::Expr> {
+        let part = match matched {
+            true => Part::WhenMatched,
+            false => Part::WhenNotMatched,
+        };
+        let (mut conditions, mut otherwise) = (Vec::new(), None);
+        for (at, clause) in m.clauses.iter().enumerate() {
+            if is_match(clause.clause_kind) != matched {
+                continue;
+            }
+            let number = parse::expression(&(at + 1).to_string())?;
+            match &clause.predicate {
+                Some(condition) => conditions.push((call(part, condition)?, number)),
+                None => otherwise = Some(number),
+            }
+        }
+        Ok(match (conditions.is_empty(), otherwise) {
+            (true, Some(number)) => number,
+            (true, None) => parse::expression("NULL::int4")?,
+            (false, otherwise) => case(conditions, otherwise),
+        })
+    };
+    let there = ast::Expr::IsNotNull(Box::new(row_id.clone()));
+    Ok(case(vec![(there, of(true)?)], Some(of(false)?)))
+}
+
+fn equal(left: ast::Expr, number: usize) -> Result<ast::Expr> {
+    Ok(ast::Expr::BinaryOp {
+        left: Box::new(left),
+        op: ast::BinaryOperator::Eq,
+        right: Box::new(parse::expression(&number.to_string())?),
+    })
+}
+
+fn case(conditions: Vec<(ast::Expr, ast::Expr)>, otherwise: Option<ast::Expr>) -> ast::Expr {
+    let when = |(condition, result)| ast::CaseWhen { condition, result };
+    ast::Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: conditions.into_iter().map(when).collect(),
+        else_result: otherwise.map(Box::new),
+    }
+}
+
+/// An expression of an action, for the analysis.
+fn call(part: Part, e: &ast::Expr) -> Result<ast::Expr> {
+    let template = format!("\"{TARGET_SCHEMA}\".\"{}\"(1)", part.call());
+    let mut call = parse::expression(&template)?;
+    if let ast::Expr::Function(f) = &mut call
+        && let ast::FunctionArguments::List(list) = &mut f.args
+    {
+        let arg = ast::FunctionArgExpr::Expr(e.clone());
+        list.args = vec![ast::FunctionArg::Unnamed(arg)];
+    }
+    Ok(call)
+}
