@@ -39,15 +39,20 @@ fn asked(question: &[u8]) -> std::result::Result<(&'static VirtualTable, Authori
     let name = r.rest(MAX_NAME_BYTES).map_err(|bad| bad.to_string())?;
     let name = String::from_utf8_lossy(name);
     let is_asked_for =
-        |v: &&VirtualTable| v.name.starts_with("v$") || matches!(v.rows, Source::Cluster(_));
+        |v: &&VirtualTable| is_of_instance(v) || matches!(v.rows, Source::Cluster(_));
     let view = super::here().filter(is_asked_for).find(|v| v.name == name);
     let view = view.ok_or_else(|| format!("it has no view {name:?}"))?;
     Ok((view, authority))
 }
 
+/// Whether a view shows an instance. What a session has for itself, no other instance can tell of.
+fn is_of_instance(view: &VirtualTable) -> bool {
+    view.name.starts_with("v$") && !matches!(view.rows, Source::Session(_))
+}
+
 static VIEWS: LazyLock<Vec<VirtualTable>> = LazyLock::new(|| {
     super::here()
-        .filter(|v| v.name.starts_with("v$"))
+        .filter(|v| is_of_instance(v))
         .map(everywhere)
         .collect()
 });
