@@ -496,7 +496,8 @@ fn drop_column(core: &mut Core, table: &mut Table, if_exists: bool, name: &str) 
     // Its own foreign keys that name the column go with it, on either side.
     let oid = table.oid;
     table.foreign_keys.retain(|k| {
-        !k.columns.contains(&at) && !(k.parent == oid && k.parent_columns.contains(&at))
+        let references_it = k.parent == oid && k.parent_columns.contains(&at);
+        !k.columns.contains(&at) && !references_it
     });
     // Indexes and checks that name the column go with it.
     while let Some(i) = table

@@ -43,11 +43,10 @@ pub use with::{WithItem, items_in_order, not_at_top, plan_item, writes};
 /// Who takes a query's rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
+    /// A client, or the queries that name it as an item of the statement's WITH.
     Client,
     /// Another step, which gives literals without a type their types.
     Step,
-    /// The queries that name it as an item of the statement's WITH.
-    Queries,
 }
 
 /// Plans a query. What it cannot express answers 0A000. `items` are those of the statement's WITH
@@ -67,7 +66,6 @@ pub fn plan(
     if reader != Reader::Step {
         analyzer.settle(&mut level)?;
     }
-    if reader == Reader::Client {}
     super::optimize::plan(core, analyzer, &file, level)
 }
 

@@ -508,7 +508,7 @@ pub fn plan_item(
 ) -> Result<Plan> {
     let name = names::ident(&cte.alias.name);
     if !(recursive && recursion::names_it(&cte.query, &name)?) {
-        return super::plan(core, &cte.query, params, Reader::Queries, items);
+        return super::plan(core, &cte.query, params, Reader::Client, items);
     }
     let mut query = every_row_of(&name)?;
     query.with = Some(ast::With {
@@ -516,7 +516,7 @@ pub fn plan_item(
         recursive,
         cte_tables: vec![cte.clone()],
     });
-    super::plan(core, &query, params, Reader::Queries, items)
+    super::plan(core, &query, params, Reader::Client, items)
 }
 
 /// `SELECT * FROM name`.
