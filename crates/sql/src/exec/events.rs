@@ -5,13 +5,11 @@
 //! ([`super::foreign::fire`]). What an event itself writes queues more, behind the others.
 //!
 //! **Invariants.**
-//! - An event names a key, not a row: it asks about the rows that have the key when it is fired. So
-//! it may be
-//!   fired more than once, and one event stands for all rows of a key.
+//! - An event names a key, not a row: it asks about the rows that have the key when it is fired.
+//!   So it may be fired more than once, and one event stands for all rows of a key.
 //! - The statement's queue is empty between statements. A deferred check stays queued until the
-//! transaction, or the savepoint after which it came, ends; SET CONSTRAINTS .. IMMEDIATE fires it
-//! and leaves it there, as
-//!   the rollback of a savepoint may make it matter again.
+//!   transaction, or the savepoint after which it came, ends; SET CONSTRAINTS .. IMMEDIATE fires
+//!   it and leaves it there, as the rollback of a savepoint may make it matter again.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
