@@ -18,6 +18,7 @@ pub mod merge;
 pub mod merged;
 mod output;
 pub mod path;
+pub mod returning;
 pub mod select;
 pub mod supply;
 pub mod with;
@@ -79,5 +80,10 @@ impl Output {
             typmod: value.typmod,
         });
         self.exprs.push(value.expr);
+    }
+
+    fn append(&mut self, other: Output) {
+        self.columns.extend(other.columns);
+        self.exprs.extend(other.exprs);
     }
 }

@@ -77,6 +77,8 @@ struct Supply<'a> {
     items: Vec<ast::Expr>,
     /// The widths of the rows that queries of the SET list give, which it gives after that.
     rows: Vec<usize>,
+    /// The stars of RETURNING that bring columns of FROM, one table's or all.
+    stars: Vec<Star>,
     with: Option<With>,
     from: Vec<TableWithJoins>,
     /// The columns that FROM brings beside the target's, as far as they can be told.
@@ -216,6 +218,7 @@ impl Planner<'_> {
             alias,
             items: Vec::new(),
             rows: Vec::new(),
+            stars: Vec::new(),
             with,
             from,
             beside: beside.unwrap_or_default(),
@@ -248,7 +251,7 @@ impl Planner<'_> {
             });
         }
         let output = returning
-            .map(|items| self.projection(&supply.scope, items))
+            .map(|items| self.returned(&supply, given, items))
             .transpose()?;
         let rules = self.rules(&supply.table)?;
         let plan = SuppliedWrite {
@@ -273,6 +276,63 @@ enum Value {
     OfRow(usize, usize),
 }
 
+/// A star of RETURNING.
+struct Star {
+    item: SelectItem,
+    /// It begins with the target's columns.
+    of_all: bool,
+}
+
+/// What the query calls the column before those of a star.
+fn star_mark(number: usize) -> String {
+    format!("braid$star{number}")
+}
+
+impl Planner<'_> {
+    /// What RETURNING gives, the columns that its stars bring from FROM included.
+    fn returned(
+        &self,
+        supply: &Supply<'_>,
+        given: &[ColumnDesc],
+        items: &[SelectItem],
+    ) -> Result<Output> {
+        let mut all = Output {
+            columns: Vec::new(),
+            exprs: Vec::new(),
+        };
+        let width = supply.table.columns.len();
+        let own = Scope::of_table(&supply.table, &supply.alias);
+        let mut number = 0;
+        for item in items {
+            let Some(star) = supply.star(item) else {
+                all.append(self.projection(&supply.scope, std::slice::from_ref(item))?);
+                continue;
+            };
+            let mark = |n: usize| given.iter().position(|d| d.name == star_mark(n));
+            let begin = mark(number)
+                .ok_or_else(|| Error::internal("a star of RETURNING that the query has not"))?;
+            let end = mark(number + 1).unwrap_or(given.len());
+            number += 1;
+            let mut skipped = 1;
+            if star.of_all {
+                all.append(self.projection(&own, std::slice::from_ref(item))?);
+                // The target's columns in the query, and its row id.
+                skipped += supply.table.live_columns().count() + 1;
+            }
+            for (at, desc) in given.iter().enumerate().take(end).skip(begin + skipped) {
+                let value = Typed {
+                    expr: Expr::Column(width + at),
+                    ty: desc.ty,
+                    typmod: desc.typmod,
+                };
+                let origin = (desc.table_oid != 0).then_some((desc.table_oid, desc.attnum));
+                all.push(desc.name.clone(), value, origin);
+            }
+        }
+        Ok(all)
+    }
+}
+
 /// A column of another table that RETURNING names, and its place among what the query gives.
 struct Extra {
     table: String,
@@ -281,6 +341,25 @@ struct Extra {
 }
 
 impl Supply<'_> {
+    /// An item of RETURNING as a star that brings columns of FROM.
+    fn star(&self, item: &SelectItem) -> Option<Star> {
+        let of_all = match item {
+            SelectItem::Wildcard(_) => true,
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                let table = names::parts(name).ok().and_then(|mut parts| parts.pop());
+                if table.as_deref() == Some(&self.alias) {
+                    return None;
+                }
+                false
+            }
+            _ => return None,
+        };
+        (!self.from.is_empty()).then(|| Star {
+            item: item.clone(),
+            of_all,
+        })
+    }
+
     fn item(&mut self, e: ast::Expr) -> usize {
         self.items.push(e);
         self.items.len() - 1
@@ -312,11 +391,10 @@ impl Supply<'_> {
     fn extras(&mut self, returning: Option<&[SelectItem]>) -> Result<Vec<Extra>> {
         let mut extras = Vec::new();
         let items = returning.unwrap_or_default();
-        let star = |i: &SelectItem| matches!(i, SelectItem::Wildcard(_));
-        // The queries of the SET list are items of FROM, but not the statement's.
-        if self.from.len() > self.rows.len() && items.iter().any(star) {
-            return Err(Error::unsupported("RETURNING * of several tables")
-                .hint("Name the columns, or one table's as table.*."));
+        self.stars = items.iter().filter_map(|item| self.star(item)).collect();
+        if !self.stars.is_empty() && !self.rows.is_empty() {
+            let what = "RETURNING * of several tables beside SET (columns) = (SELECT ..)";
+            return Err(Error::unsupported(what));
         }
         let mut named: Vec<ast::Expr> = Vec::new();
         let _ = ast::visit_expressions(&items.to_vec(), |e| {
@@ -370,6 +448,7 @@ impl Supply<'_> {
         let SetExpr::Select(select) = &mut *query.body else {
             return Err(Error::internal("a query that is no SELECT"));
         };
+        let mark = parse::expression("1")?;
         let row_id = vec![quoted(&self.alias), quoted(ROW_ID)];
         select.projection = std::iter::once(ast::Expr::CompoundIdentifier(row_id))
             .chain(self.items.iter().cloned())
@@ -380,6 +459,13 @@ impl Supply<'_> {
                     SelectItemQualifiedWildcardKind::ObjectName(name),
                     Default::default(),
                 )
+            }))
+            .chain(self.stars.iter().enumerate().flat_map(|(number, star)| {
+                let mark = SelectItem::ExprWithAlias {
+                    expr: mark.clone(),
+                    alias: quoted(&star_mark(number)),
+                };
+                [mark, star.item.clone()]
             }))
             .collect();
         let Some(TableWithJoins {

@@ -12,6 +12,18 @@ use crate::query;
 pub struct WithPlan {
     pub items: Vec<Item>,
     pub main: Part,
+    /// The main part only reads what the last item, a write, returns: that item gives the tag.
+    pub reads_written: bool,
+}
+
+impl WithPlan {
+    /// The part whose command the statement is for the client.
+    pub fn told(&self) -> &Part {
+        match self.items.last() {
+            Some(item) if self.reads_written => &item.part,
+            _ => &self.main,
+        }
+    }
 }
 
 /// An item of WITH.

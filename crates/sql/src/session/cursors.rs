@@ -261,7 +261,7 @@ impl SqlSession {
         let locks = match &statement.kind {
             super::Kind::Select(plan) => !plan.locks.is_empty(),
             super::Kind::Tree(plan) => plan.locks_rows(),
-            super::Kind::With(plan) if plan.main.target().is_none() => {
+            super::Kind::With(plan) if plan.told().target().is_none() => {
                 let what = "DECLARE CURSOR must not contain data-modifying statements in WITH";
                 return Err(Error::new("0A000", what));
             }

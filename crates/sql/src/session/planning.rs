@@ -15,7 +15,7 @@ use crate::parse::utility::TableLock;
 use crate::place::Place;
 use crate::plan::supply::{self, Feed};
 use crate::plan::with::{Item, Part, WithPlan};
-use crate::plan::{InsertSource, Output, Planner, SelectPlan, SuppliedWrite, merged};
+use crate::plan::{InsertSource, Output, Planner, SelectPlan, SuppliedWrite, merged, returning};
 use crate::query::{self, Reader, WithItem};
 
 pub(crate) type Planned = (Kind, Option<Vec<ColumnDesc>>, Tables);
@@ -30,22 +30,31 @@ pub(crate) fn plan_sql(
     mut statement: ast::Statement,
     params: &ParamTypes,
 ) -> Result<Planned> {
+    let unfolded = returning::unfold(&statement)?;
+    let reads_written = unfolded.is_some();
+    if let Some(query) = unfolded {
+        statement = ast::Statement::Query(Box::new(query));
+    }
     if let ast::Statement::Query(q) = &mut statement
         && let Some(with) = q
             .with
             .take_if(|with| with.cte_tables.iter().any(query::writes))
     {
-        return plan_with(core, statement, &with, params);
+        let unfolded = returning::unfold_items(&with)?;
+        let with = unfolded.unwrap_or(with);
+        return plan_with(core, statement, &with, params, reads_written);
     }
     plan_part(core, statement, params, &[])
 }
 
-/// Plans a statement whose WITH, taken off it, has parts that write.
+/// Plans a statement whose WITH, taken off it, has parts that write. `reads_written`: it only reads
+/// what the last one of these returns, and is that write for the client.
 fn plan_with(
     core: &Core,
     statement: ast::Statement,
     with: &ast::With,
     params: &ParamTypes,
+    reads_written: bool,
 ) -> Result<Planned> {
     let mut known: Vec<WithItem> = Vec::new();
     let (mut items, mut others) = (Vec::new(), Vec::new());
@@ -80,7 +89,11 @@ fn plan_with(
     others
         .iter()
         .for_each(|other| add_tables(other, &mut tables));
-    let plan = WithPlan { items, main };
+    let plan = WithPlan {
+        items,
+        main,
+        reads_written,
+    };
     Ok((Kind::With(Arc::new(plan)), columns, tables))
 }
 

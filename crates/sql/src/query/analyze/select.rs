@@ -20,6 +20,7 @@ use crate::expr::Expr;
 use crate::expr::cast::CastContext;
 use crate::plan::lockable::check_lockable;
 use crate::plan::path::conjuncts;
+use crate::plan::returning::is_over_written;
 use crate::plan::{SortKey, column_name, position, within_parentheses};
 use crate::types::SqlType;
 
@@ -181,7 +182,10 @@ impl Analyzer<'_> {
         let clause = |name| Clause::new(self, scope, known, name).grouped(&groups);
         clause("WINDOW").define_windows(&s.named_window)?;
         let mut outputs = Vec::new();
-        let targets = clause("SELECT").with_series(&series);
+        let targets = match is_over_written(s) {
+            true => Clause::new(self, scope, known, "RETURNING"),
+            false => clause("SELECT").with_series(&series),
+        };
         for item in &s.projection {
             self.target(item, &targets, &mut outputs)?;
         }
