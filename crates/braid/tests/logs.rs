@@ -104,3 +104,54 @@ fn a_level_is_changed_for_all_processes_while_they_run() {
         "it starts at that level"
     );
 }
+
+#[test]
+fn a_slow_statement_is_logged_with_what_it_waited_for() {
+    let database = Database::up("log-slow", 2, &["--buffer-cache", "32MB"]);
+    let mut holder = database.client(1);
+    let made = "create table s (id int primary key, n int); insert into s values (1, 0)";
+    holder.batch_execute(made).expect("a table");
+    holder
+        .batch_execute("begin; update s set n = 1")
+        .expect("it holds the row");
+    let mut waiter = database.client(2);
+    waiter
+        .batch_execute("set log_min_duration_statement = '100ms'")
+        .expect("set");
+    waiter.batch_execute("select 40 + 2").expect("select");
+    let waits = std::thread::spawn(move || waiter.batch_execute("update s set n = 2 where id = 1"));
+    let long = "select from v$session where event = 'enq: TX - row lock contention' \
+                and wait_time_micro > 200000";
+    let mut looks = database.client(2);
+    waiting::until("the update has waited for 200 ms", || {
+        !looks.query(long, &[]).expect("the view").is_empty()
+    });
+    holder.batch_execute("commit").expect("commit");
+    waits.join().expect("no panic").expect("it has the row");
+    let log = file(&database, "instance-2.log");
+    let line = log.lines().find(|l| l.contains("duration: "));
+    let line = line.unwrap_or_else(|| panic!("no slow statement: {log}"));
+    for part in [
+        " ms  statement: update s set n = 2 where id = 1  (UPDATE 1; cpu ",
+        "; enq: TX - row lock contention ",
+        "[instance 1: ",
+        ", of it in use ",
+        "; log file sync ",
+    ] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+    assert!(!log.contains("select 40 + 2"), "it was quick: {log}");
+    // For all sessions to come, whatever a statement takes; passwords stay hidden.
+    looks
+        .batch_execute("alter system set log_min_duration_statement = 0")
+        .expect("alter system");
+    let mut all = database.client(2);
+    all.batch_execute("create role r password 'unspeakable'")
+        .expect("a role");
+    all.batch_execute("select 1 / 0").expect_err("an error");
+    let log = file(&database, "instance-2.log");
+    assert!(log.contains("statement: create role r"), "{log}");
+    assert!(!log.contains("unspeakable"), "{log}");
+    assert!(log.contains("statement: select 1 / 0  (failed; "), "{log}");
+    database.verify();
+}

@@ -63,6 +63,23 @@ fn statements_of_one_message_are_a_block_but_for_savepoints_and_chains() {
         ),
         ("rollback", &["ROLLBACK", "I"]),
         (
+            "explain select 1; begin isolation level repeatable read",
+            &["EXPLAIN", "25001", "I"],
+        ),
+        (
+            "prepare q as select 1; begin isolation level repeatable read",
+            &["PREPARE", "25001", "I"],
+        ),
+        (
+            "deallocate all; begin isolation level repeatable read",
+            &["DEALLOCATE ALL", "25001", "I"],
+        ),
+        (
+            "set constraints all deferred; begin isolation level repeatable read",
+            &["SET CONSTRAINTS", "BEGIN", "T"],
+        ),
+        ("rollback", &["ROLLBACK", "I"]),
+        (
             "select 1; set local lock_timeout = 5",
             &["SELECT 1", "SET", "I"],
         ),

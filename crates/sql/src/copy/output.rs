@@ -117,10 +117,14 @@ pub fn run(session: &mut SqlSession, spec: &CopySpec, sink: &mut dyn RowSink) ->
     let text = query(session, spec)?;
     let statement = session.parse(&text, &[])?;
     let Some(columns) = statement.columns() else {
-        return Err(Error::new(
-            "42601",
-            "COPY query must have a RETURNING clause",
-        ));
+        let (code, message) = match statement.writing_command() {
+            Some("MERGE") => ("0A000", "MERGE not supported in COPY"),
+            Some("INSERT" | "UPDATE" | "DELETE") => {
+                ("0A000", "COPY query must have a RETURNING clause")
+            }
+            _ => ("42601", "COPY query must have a RETURNING clause"),
+        };
+        return Err(Error::new(code, message));
     };
     let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
     let quoted = named(&names, spec.options.force_quote.as_ref(), "FORCE_QUOTE")?;

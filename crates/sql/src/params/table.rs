@@ -116,6 +116,12 @@ const TIMEOUT: Kind = Kind::Int {
     max: i32::MAX as i64,
     unit: Unit::Milliseconds,
 };
+/// -1: never.
+const LOGGED_FROM: Kind = Kind::Int {
+    min: -1,
+    max: i32::MAX as i64,
+    unit: Unit::Milliseconds,
+};
 const SECONDS: Kind = Kind::Int {
     min: 1,
     max: 600,
@@ -227,6 +233,7 @@ pub const PARAMS: &[Param] = &[
     session("idle_in_transaction_session_timeout", TIMEOUT, "0", "Time a transaction may be idle; 0: no limit."),
     session("idle_session_timeout", TIMEOUT, "0", "Time a session may be idle outside a transaction; 0: no limit."),
     reported(session("IntervalStyle", Kind::Word(&["postgres", "postgres_verbose", "sql_standard", "iso_8601"]), "postgres", "Text form of intervals.")),
+    superuser("log_min_duration_statement", LOGGED_FROM, "-1", "Time from which on a statement is logged, with what it waited for; 0: all are, -1: none."),
     session("lock_timeout", TIMEOUT, "0", "Longest wait for a lock; 0: no limit."),
     session("default_statistics_target", count(1, 10_000), "100", "Entries of the lists that ANALYZE makes of a column's values; it reads 300 blocks and keeps 300 rows for each."),
     session("maintenance_work_mem", KILOBYTES, "262144", "Memory of an index build; more than that is sorted in a temporary file."),
@@ -325,7 +332,6 @@ pub const PARAMS: &[Param] = &[
     ignored("lc_time", Kind::Text, "C"),
     ignored_guarded("lo_compat_privileges", Kind::Bool, "off"),
     ignored_guarded("log_duration", Kind::Bool, "off"),
-    ignored_guarded("log_min_duration_statement", count(-1, i32::MAX as i64), "-1"),
     ignored_guarded("log_min_messages", MESSAGES, "warning"),
     ignored_guarded("log_statement", Kind::Word(&["none", "ddl", "mod", "all"]), "none"),
     ignored("max_parallel_maintenance_workers", count(0, 1024), "2"),

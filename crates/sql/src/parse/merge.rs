@@ -22,13 +22,25 @@ const USER: &str = "\u{1}user";
 
 /// Writes out the forms of a statement that is, or ends in, a MERGE.
 pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
+    let has_into = |at: usize| keyword(tokens.get(at + 1)) == Keyword::INTO;
+    // It is the first word, or that after the last item of WITH.
     let begins = |at: usize| {
         keyword(tokens.get(at)) == Keyword::MERGE
-            && (at == 0 || keyword(tokens.get(at + 1)) == Keyword::INTO)
+            && (at == 0 || has_into(at) || is(tokens, at - 1, &Token::RParen))
     };
     let Some(merge) = (0..tokens.len()).find(|at| begins(*at)) else {
         return Ok(());
     };
+    if !has_into(merge) {
+        return match tokens.get(merge + 1) {
+            Some(_) => Err(misplaced(tokens, merge + 1)),
+            None => Ok(()),
+        };
+    }
+    // No table has others below it.
+    if keyword(tokens.get(merge + 2)) == Keyword::ONLY {
+        replace(tokens, merge + 2, 1, Vec::new());
+    }
     join_in_parentheses(tokens, merge);
     let mut matched = None;
     let mut at = merge;

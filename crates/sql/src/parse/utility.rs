@@ -173,6 +173,7 @@ impl Utility {
                 | Utility::Release(_)
                 | Utility::RollbackTo(_)
                 | Utility::SetTransaction { .. }
+                | Utility::SetConstraints { .. }
                 | Utility::Set { .. }
                 | Utility::Show(_)
                 | Utility::Reset(_)

@@ -14,6 +14,7 @@ mod roles;
 mod run;
 mod settings;
 mod shared;
+mod slow;
 mod statement;
 mod timeout;
 mod traced;
@@ -55,6 +56,8 @@ pub struct SqlSession {
     pipelined: bool,
     /// The statement as its client sent it, if it runs as one with parameters.
     client_text: Option<Arc<str>>,
+    /// The statement under way, or the last one until its transaction ends, if slow ones are logged.
+    slow: Option<slow::Watch>,
 }
 
 impl SqlSession {
@@ -95,6 +98,7 @@ impl SqlSession {
             multi: false,
             pipelined: false,
             client_text: None,
+            slow: None,
         }
     }
 

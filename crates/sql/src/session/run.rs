@@ -42,6 +42,7 @@ impl SqlSession {
         let timer = Timer::start(hot.statement_timeout_ms)?;
         self.core.engine.set_lock_timeout(hot.lock_timeout());
         let (first, begun) = (matches!(portal.run, Run::New), super::now_micros());
+        self.watch(&portal.statement);
         let mut done = self.try_execute(portal, max_rows, sink);
         if let Ok(done) = &done {
             portal
@@ -59,6 +60,7 @@ impl SqlSession {
                 self.failed_by(e);
             }
         }
+        self.watch_ran(&done);
         done
     }
 
@@ -93,6 +95,13 @@ impl SqlSession {
             self.core.refresh()?;
             let statement = portal.statement.clone();
             let ran = self.run_utility(portal, max_rows, sink);
+            // The statement may itself have begun the transaction that others now share.
+            if let Kind::Utility(u) = &statement.kind
+                && u.takes_snapshot()
+                && self.state == State::Implicit
+            {
+                self.core.engine.settle();
+            }
             return ran.map_err(|e| utility::outside(e, &statement));
         }
         if let Kind::Empty = portal.statement.kind {
@@ -169,9 +178,9 @@ impl SqlSession {
                 plan.main.returns_rows(),
                 max_rows,
                 sink,
-                |n| match plan.main {
+                |n| match plan.told() {
                     Part::Insert(_) => Tag::Insert(n),
-                    _ => Tag::Rows(plan.main.command(), n),
+                    part => Tag::Rows(part.command(), n),
                 },
                 |core, params, sink| with::run(plan, core, params, sink),
             ),

@@ -44,6 +44,8 @@ pub struct Hot {
     /// Zero: none.
     pub statement_timeout_ms: u64,
     pub lock_timeout_ms: u64,
+    /// Statements that take so long are logged; `None`: none is.
+    pub log_min_duration: Option<Duration>,
     pub idle_in_transaction_ms: u64,
     pub idle_session_ms: u64,
     pub work_mem_bytes: usize,
@@ -121,6 +123,11 @@ impl Settings {
             },
             statement_timeout_ms: self.milliseconds("statement_timeout"),
             lock_timeout_ms: self.milliseconds("lock_timeout"),
+            log_min_duration: self
+                .get("log_min_duration_statement")
+                .parse()
+                .ok()
+                .map(Duration::from_millis),
             idle_in_transaction_ms: self.milliseconds("idle_in_transaction_session_timeout"),
             idle_session_ms: self.milliseconds("idle_session_timeout"),
             work_mem_bytes: self.kilobytes("work_mem"),

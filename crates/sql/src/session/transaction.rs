@@ -333,6 +333,7 @@ impl SqlSession {
             State::ImplicitFailed => self.end(false)?,
             _ => {}
         }
+        self.end_watch();
         Ok(self.status())
     }
 

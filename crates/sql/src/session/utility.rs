@@ -119,6 +119,7 @@ impl SqlSession {
                 text,
             } => self.declare(name, *options, portal.statement.text(), text)?,
             Utility::Prepare { name, types, text } => {
+                self.ensure_transaction()?;
                 self.prepare(name, types, portal.statement.text(), text)?
             }
             other => self.run_plain(other)?,
@@ -195,12 +196,17 @@ impl SqlSession {
                 Tag::Plain("RESET")
             }
             Utility::DiscardAll => self.by_itself("DISCARD ALL", SqlSession::discard_all)?,
-            Utility::Discard(tag) => Tag::Plain(tag),
+            Utility::Discard(tag) => {
+                self.ensure_transaction()?;
+                Tag::Plain(tag)
+            }
             Utility::Deallocate(None) => {
+                self.ensure_transaction()?;
                 self.core.prepared.clear();
                 Tag::Plain("DEALLOCATE ALL")
             }
             Utility::Deallocate(Some(name)) => {
+                self.ensure_transaction()?;
                 self.core.prepared.deallocate(name)?;
                 Tag::Plain("DEALLOCATE")
             }
