@@ -324,10 +324,33 @@ impl Engine {
     }
 }
 
+/// The address of an undo record in 32 bits, each of which depends on all of its 64. Numbers below
+/// three have a meaning of their own in PostgreSQL.
+fn number_of_version(at: u64) -> u32 {
+    let mut bits = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits ^= bits >> 32;
+    bits = bits.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    ((bits >> 32) as u32).max(3)
+}
+
 impl Session {
     /// Notes, from now on, what walks through indexes take. [`Session::index_times`] ends that.
     pub fn time_indexes(&mut self) {
         self.index_times = Some(IndexTimes::default());
+    }
+
+    /// A number that tells the version of a row that the snapshot sees from the row's other
+    /// versions, or without a snapshot the newest version; zero if there is none. See
+    /// [`Heap::version`].
+    pub fn row_version(
+        &mut self,
+        table: &TableDef,
+        rid: RowId,
+        snapshot: Option<&Snapshot>,
+    ) -> Result<u32> {
+        let heap = self.engine.heap(table.object, table.header);
+        let version = cancellable(|| heap.version(rid, snapshot))?;
+        Ok(version.map_or(0, |at| number_of_version(at.0)))
     }
 
     pub fn index_times(&mut self) -> IndexTimes {

@@ -34,6 +34,8 @@ pub enum SqlType {
     Reg(Reg),
     /// Of a transaction.
     Xid,
+    /// The place of a row: `block << 16 | slot`.
+    Tid,
     /// PostgreSQL's `"char"`, one byte, of which catalogs have many.
     InternalChar,
     /// Arrays of one dimension that count from zero, which catalogs have.
@@ -89,7 +91,7 @@ impl Element {
 
 impl SqlType {
     /// All but arrays.
-    pub const ALL: [SqlType; 31] = [
+    pub const ALL: [SqlType; 32] = [
         SqlType::Bool,
         SqlType::Int2,
         SqlType::Int4,
@@ -115,6 +117,7 @@ impl SqlType {
         SqlType::Reg(Reg::Namespace),
         SqlType::Reg(Reg::Role),
         SqlType::Xid,
+        SqlType::Tid,
         SqlType::InternalChar,
         SqlType::Int2Vector,
         SqlType::OidVector,
@@ -156,6 +159,7 @@ impl SqlType {
             SqlType::Int2Vector => 22,
             SqlType::Reg(Reg::Proc) => 24,
             SqlType::Xid => 28,
+            SqlType::Tid => 27,
             SqlType::OidVector => 30,
             SqlType::Reg(Reg::Procedure) => 2202,
             SqlType::Reg(Reg::Class) => 2205,
@@ -205,6 +209,7 @@ impl SqlType {
             SqlType::InternalChar => 1002,
             SqlType::Reg(Reg::Proc) => 1008,
             SqlType::Xid => 1011,
+            SqlType::Tid => 1010,
             SqlType::Reg(Reg::Procedure) => 2207,
             SqlType::Reg(Reg::Class) => 2210,
             SqlType::Reg(Reg::Type) => 2211,
@@ -240,6 +245,7 @@ impl SqlType {
             SqlType::Bool | SqlType::InternalChar => 1,
             SqlType::Int2 => 2,
             SqlType::Reg(_) | SqlType::Xid => 4,
+            SqlType::Tid => 6,
             SqlType::Int4 | SqlType::Oid | SqlType::Float4 | SqlType::Date | SqlType::Void => 4,
             SqlType::Int8 | SqlType::Float8 => 8,
             SqlType::Timestamp | SqlType::TimestampTz | SqlType::Time => 8,
@@ -278,6 +284,7 @@ impl SqlType {
             SqlType::Reg(Reg::Namespace) => "regnamespace",
             SqlType::Reg(Reg::Role) => "regrole",
             SqlType::Xid => "xid",
+            SqlType::Tid => "tid",
             SqlType::InternalChar => "\"char\"",
             SqlType::Int2Vector => "int2vector",
             SqlType::OidVector => "oidvector",
@@ -408,7 +415,7 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Int2 => ColType::Int2,
         SqlType::Int4 => ColType::Int4,
         SqlType::Int8 | SqlType::Oid | SqlType::Time => ColType::Int8,
-        SqlType::Reg(_) | SqlType::Xid => ColType::Int8,
+        SqlType::Reg(_) | SqlType::Xid | SqlType::Tid => ColType::Int8,
         SqlType::Interval => ColType::Interval,
         SqlType::Float4 => ColType::Float4,
         SqlType::Float8 => ColType::Float8,

@@ -20,6 +20,7 @@ mod scan;
 mod share;
 mod undo;
 mod verify;
+mod version;
 mod write;
 
 pub use read::{Newest, Sight};

@@ -259,7 +259,7 @@ impl Heap {
         Ok(true)
     }
 
-    fn sees(&self, snap: &Snapshot, stamp: Stamp, undo: UndoPtr) -> Result<bool> {
+    pub(super) fn sees(&self, snap: &Snapshot, stamp: Stamp, undo: UndoPtr) -> Result<bool> {
         loop {
             return Ok(match self.txns.verdict(stamp, snap) {
                 Verdict::Visible => true,

@@ -23,6 +23,7 @@ use sqlparser::ast;
 use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+use crate::query::analyze::system::SystemColumn;
 use crate::types::SqlType;
 
 pub use array::element_of;
@@ -64,7 +65,7 @@ pub struct ScopeColumn {
     /// Where it comes from, for RowDescription; zeros if computed.
     pub table_oid: u32,
     pub attnum: i16,
-    /// Not part of `*`: `ctid`-like columns, and the second copy of a column merged by USING.
+    /// Not part of `*`: the second copy of a column merged by USING.
     pub hidden: bool,
 }
 
@@ -72,6 +73,8 @@ pub struct ScopeColumn {
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     pub columns: Vec<ScopeColumn>,
+    /// Those that tables have besides their own, which are found where no other is.
+    pub system: Vec<ScopeColumn>,
 }
 
 impl Scope {
@@ -91,6 +94,25 @@ impl Scope {
         }
     }
 
+    /// Adds what a table has besides its columns, from a place of the row on; `xmax` only of rows
+    /// that are inserted.
+    pub fn add_system(&mut self, alias: &str, from: usize, inserted: bool) {
+        let known = SystemColumn::ALL.map(|c| (c.name(), c.ty()));
+        let xmax = inserted.then_some(("xmax", SqlType::Xid));
+        for (at, (name, ty)) in known.into_iter().chain(xmax).enumerate() {
+            self.system.push(ScopeColumn {
+                table: alias.to_string(),
+                name: name.to_string(),
+                ty,
+                typmod: -1,
+                slot: from + at,
+                table_oid: 0,
+                attnum: 0,
+                hidden: false,
+            });
+        }
+    }
+
     pub fn of_table(table: &Table, alias: &str) -> Scope {
         let mut scope = Scope::default();
         scope.add_table(table, alias, 0);
@@ -102,8 +124,22 @@ impl Scope {
     }
 
     pub fn resolve(&self, table: Option<&str>, name: &str) -> Result<&ScopeColumn> {
+        let found = self.found(&self.columns, table, name)?;
+        let found = match found {
+            None => self.found(&self.system, table, name)?,
+            found => found,
+        };
+        found.ok_or_else(|| self.missing(table, name))
+    }
+
+    fn found<'c>(
+        &self,
+        columns: &'c [ScopeColumn],
+        table: Option<&str>,
+        name: &str,
+    ) -> Result<Option<&'c ScopeColumn>> {
         let mut found = None;
-        for c in &self.columns {
+        for c in columns {
             if c.name == name
                 && table.is_none_or(|t| t == c.table)
                 && !(c.hidden && table.is_none())
@@ -122,7 +158,11 @@ impl Scope {
                 found = Some(c);
             }
         }
-        found.ok_or_else(|| match table {
+        Ok(found)
+    }
+
+    fn missing(&self, table: Option<&str>, name: &str) -> Error {
+        match table {
             Some(t) if !self.has_table(t) => Error::new(
                 "42P01",
                 format!("missing FROM-clause entry for table \"{t}\""),
@@ -132,7 +172,7 @@ impl Scope {
             None if self.has_table(name) => Error::unsupported(format!("the whole row {name}")),
             None => names::no_column(&format!("\"{name}\""), name)
                 .hint_if_any(self.similar(table, name)),
-        })
+        }
     }
 
     fn similar(&self, table: Option<&str>, name: &str) -> Option<String> {

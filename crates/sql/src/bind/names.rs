@@ -110,13 +110,26 @@ pub fn quote(name: &str) -> String {
     }
 }
 
-/// A column that is not there, as messages show it. Those that PostgreSQL's tables have besides
-/// their own are not supported.
-pub fn no_column(shown: &str, name: &str) -> Error {
-    if matches!(
+/// Names that no column of a user's table can have, since every table has a column of that name.
+pub fn is_system_column(name: &str) -> bool {
+    matches!(
         name,
         "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid"
-    ) {
+    )
+}
+
+/// A column that is not there, as messages show it. Of those that tables have besides their own,
+/// queries of the tree lane know some.
+pub fn no_column_of_query(shown: &str, name: &str) -> Error {
+    match name {
+        "xmax" | "cmin" | "cmax" => no_column(shown, name),
+        _ => Error::new("42703", format!("column {shown} does not exist")),
+    }
+}
+
+/// The same where no system column is known.
+pub fn no_column(shown: &str, name: &str) -> Error {
+    if is_system_column(name) {
         return Error::unsupported(format!("the system column {name}"));
     }
     Error::new("42703", format!("column {shown} does not exist"))

@@ -91,6 +91,7 @@ pub fn plain_type(name: &str) -> Option<SqlType> {
         "regnamespace" => SqlType::Reg(Reg::Namespace),
         "regrole" => SqlType::Reg(Reg::Role),
         "xid" => SqlType::Xid,
+        "tid" => SqlType::Tid,
         // Unquoted, the name is another type's.
         "char" => SqlType::InternalChar,
         "int2vector" => SqlType::Int2Vector,
@@ -150,8 +151,7 @@ fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
             ));
         }
         "jsonb" | "json" | "timetz" | "inet" | "xml" | "money" | "point" | "regoper"
-        | "regoperator" | "regcollation" | "regconfig" | "regdictionary" | "aclitem" | "cid"
-        | "tid" => {
+        | "regoperator" | "regcollation" | "regconfig" | "regdictionary" | "aclitem" | "cid" => {
             return Err(Error::unsupported(format!("type {name}")));
         }
         _ => {

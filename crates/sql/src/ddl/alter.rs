@@ -11,6 +11,7 @@ use sqlparser::ast::{
 use super::dependence::drop_dependents;
 use super::foreign::{self, NewKey};
 use super::index::{self, NewIndex};
+use super::table::refuse_system_name;
 use super::{Core, already_exists, name_of, no_relation, skipping};
 use crate::api::Tag;
 use crate::bind::{Binder, ParamTypes, Scope, names};
@@ -289,6 +290,7 @@ fn add_column(
     def: &ast::ColumnDef,
 ) -> Result<Option<Table>> {
     let name = names::ident(&def.name);
+    refuse_system_name(&name)?;
     if table.column(&name).is_some() {
         if if_not_exists {
             core.notice(
@@ -527,6 +529,7 @@ fn rename_column(table: &mut Table, from: &str, to: String) -> Result<()> {
     let at = table
         .column(from)
         .ok_or_else(|| Error::new("42703", format!("column \"{from}\" does not exist")))?;
+    refuse_system_name(&to)?;
     if table.column(&to).is_some() {
         return Err(Error::new(
             "42701",

@@ -125,6 +125,17 @@ fn storage_options(options: &CreateTableOptions) -> Result<Vec<(String, String)>
         .collect()
 }
 
+/// Refuses the names of the columns that every table has.
+pub(super) fn refuse_system_name(name: &str) -> Result<()> {
+    match names::is_system_column(name) {
+        false => Ok(()),
+        true => Err(Error::new(
+            "42701",
+            format!("column name \"{name}\" conflicts with a system column name"),
+        )),
+    }
+}
+
 impl<'a> Draft<'a> {
     fn add_column(&mut self, core: &mut Core, def: &'a ast::ColumnDef) -> Result<()> {
         let name = names::ident(&def.name);
@@ -134,15 +145,7 @@ impl<'a> Draft<'a> {
                 format!("column \"{name}\" specified more than once"),
             ));
         }
-        if matches!(
-            name.as_str(),
-            "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid"
-        ) {
-            return Err(Error::new(
-                "42701",
-                format!("column name \"{name}\" conflicts with a system column name"),
-            ));
-        }
+        refuse_system_name(&name)?;
         let at = self.table.columns.len();
         let (column, sequence) = column(core, &self.table, at, name, def)?;
         self.table.columns.push(column);

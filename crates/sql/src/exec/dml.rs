@@ -11,6 +11,7 @@ use engine::{LockOutcome, LockWait, RowLock, Snapshot, WriteOutcome};
 use super::drive::{Flow, holds, passes};
 use super::events;
 use super::lock::lock;
+use super::returning::{Returning, Written, Wrote};
 use super::row::{decode, recycle};
 use super::select::SelectRun;
 use super::source::TableCursor;
@@ -87,11 +88,25 @@ fn insert_row(
     }
     let refs: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
     check_row(&plan.table, &plan.rules, core, &refs)?;
-    core.engine
-        .insert(plan.table.engine(), &refs)
-        .map_err(|e| write_error(e, &plan.table, &refs, core))?;
-    events::inserted(core, &plan.table, &refs)?;
-    returned(plan.returning.as_deref(), core, &refs, env.params, sink)
+    insert_values(plan, &refs, core, env.params, sink)
+}
+
+/// Inserts a checked row.
+fn insert_values(
+    plan: &InsertPlan,
+    row: &[DatumRef<'_>],
+    core: &mut Core,
+    params: &[Datum],
+    sink: &mut dyn RowSink,
+) -> Result<()> {
+    let table = &plan.table;
+    let rid = core
+        .engine
+        .insert(table.engine(), row)
+        .map_err(|e| write_error(e, table, row, core))?;
+    events::inserted(core, table, row)?;
+    let returning = plan.returning.as_ref();
+    returned(returning, core, (table, rid), row, params, sink)
 }
 
 /// Rows of an INSERT on their way into the table.
@@ -145,11 +160,18 @@ impl<'f> Feed<'f> {
             return Ok(());
         }
         self.count += 1;
+        // A row in bulk has no place yet.
+        if plan.returning.as_ref().is_some_and(|r| r.system.is_some()) {
+            insert_values(plan, &refs, core, self.params, sink)?;
+            self.refs = recycle(refs);
+            return Ok(());
+        }
         self.bulk
             .push(&plan.table, core, &refs, self.count)
             .map_err(|(e, _)| e)?;
         events::inserted(core, &plan.table, &refs)?;
-        returned(plan.returning.as_deref(), core, &refs, self.params, sink)?;
+        let at = (&*plan.table, RowId(0));
+        returned(plan.returning.as_ref(), core, at, &refs, self.params, sink)?;
         self.refs = recycle(refs);
         Ok(())
     }
@@ -336,7 +358,8 @@ fn write_update(
         .map_err(|e| write_error(e, table, &row, core))?;
     if outcome == WriteOutcome::Done {
         events::updated(core, table, old, &row)?;
-        returned(plan.returning.as_deref(), core, &row, params, sink)?;
+        let returning = plan.returning.as_ref();
+        returned(returning, core, (table, rid), &row, params, sink)?;
     }
     Ok(outcome)
 }
@@ -371,7 +394,8 @@ pub fn delete(
             let mut outcome = core.engine.delete(table.engine(), rid, Some(&snapshot))?;
             if outcome == WriteOutcome::Done {
                 events::deleted(core, table, &values);
-                returned(plan.returning.as_deref(), core, &values, params, sink)?;
+                let returning = plan.returning.as_ref();
+                returned(returning, core, (table, rid), &values, params, sink)?;
             } else if outcome == WriteOutcome::Changed
                 && lock_newest(
                     &plan.access,
@@ -393,7 +417,8 @@ pub fn delete(
                 )? {
                     outcome = core.engine.delete(table.engine(), rid, None)?;
                     events::deleted(core, table, &current);
-                    returned(plan.returning.as_deref(), core, &current, params, sink)?;
+                    let returning = plan.returning.as_ref();
+                    returned(returning, core, (table, rid), &current, params, sink)?;
                 }
             }
             count += u64::from(outcome == WriteOutcome::Done);
@@ -405,16 +430,20 @@ pub fn delete(
     Ok(count)
 }
 
+/// What RETURNING gives of a row that is new, has another version, or is gone.
 pub fn returned(
-    returning: Option<&[Expr]>,
+    returning: Option<&Returning>,
     core: &mut Core,
+    (table, rid): (&Table, RowId),
     row: &[DatumRef<'_>],
     params: &[Datum],
     sink: &mut dyn RowSink,
 ) -> Result<()> {
+    let wrote = Wrote::Row;
+    let written = Written { table, rid, wrote };
     match returning {
         None => Ok(()),
-        Some(output) => super::select::project(output, core, &Env { row, params }, sink),
+        Some(returning) => returning.give(written, core, row, params, sink),
     }
 }
 

@@ -8,6 +8,7 @@ pub mod events;
 pub mod foreign;
 pub(crate) mod lock;
 pub mod profile;
+pub mod returning;
 pub mod row;
 pub mod select;
 pub mod sort;

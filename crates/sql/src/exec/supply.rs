@@ -216,7 +216,8 @@ fn change(
         let outcome = core.engine.delete(table.engine(), rid, Some(snapshot))?;
         if outcome == WriteOutcome::Done {
             events::deleted(core, table, &both[..columns.len()]);
-            returned(plan.returning.as_deref(), core, &both, params, kept)?;
+            let returning = plan.returning.as_ref();
+            returned(returning, core, (table, rid), &both, params, kept)?;
         }
         return Ok(outcome);
     };
@@ -237,7 +238,8 @@ fn change(
         .map_err(|e| write_error(e, table, new, core))?;
     if outcome == WriteOutcome::Done {
         events::updated(core, table, &both[..columns.len()], new)?;
-        returned(plan.returning.as_deref(), core, &row, params, kept)?;
+        let returning = plan.returning.as_ref();
+        returned(returning, core, (table, rid), &row, params, kept)?;
     }
     Ok(outcome)
 }

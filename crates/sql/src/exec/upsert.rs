@@ -6,6 +6,7 @@ use engine::{LockOutcome, LockWait, Snapshot, Upsert};
 use super::dml::{check_row, returned, write_error};
 use super::drive::holds;
 use super::events;
+use super::returning::{Written, Wrote};
 use super::row::decode;
 use crate::api::RowSink;
 use crate::error::{Error, Result};
@@ -37,10 +38,10 @@ impl Upserted<'_> {
                 .insert_unless(table.engine(), self.row, arbiters)
                 .map_err(|e| write_error(e, table, self.row, core))?;
             let rid = match met {
-                Upsert::Inserted(_) => {
+                Upsert::Inserted(rid) => {
                     events::inserted(core, table, self.row)?;
-                    let returning = self.plan.returning.as_deref();
-                    returned(returning, core, self.row, self.params, sink)?;
+                    let returning = self.plan.returning.as_ref();
+                    returned(returning, core, (table, rid), self.row, self.params, sink)?;
                     return Ok(true);
                 }
                 Upsert::Conflict(rid) => rid,
@@ -135,7 +136,11 @@ impl Upserted<'_> {
             .update(table.engine(), rid, &row, None)
             .map_err(|e| write_error(e, table, &row, core))?;
         events::updated(core, table, &both[..columns.len()], &row)?;
-        returned(self.plan.returning.as_deref(), core, &row, params, sink)?;
+        if let Some(returning) = &self.plan.returning {
+            let wrote = Wrote::Conflicting;
+            let written = Written { table, rid, wrote };
+            returning.give(written, core, &row, params, sink)?;
+        }
         Ok(true)
     }
 }

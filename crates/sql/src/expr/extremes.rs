@@ -215,6 +215,7 @@ fn texts(ty: SqlType) -> &'static [&'static str] {
         SqlType::Uuid => &["00000000-0000-0000-0000-000000000000"],
         SqlType::Void | SqlType::Expanded => &[],
         SqlType::Reg(_) | SqlType::Xid => &["0", "4294967295"],
+        SqlType::Tid => &["(0,0)", "(4294967295,65535)"],
         SqlType::InternalChar => &["", "a"],
         SqlType::Int2Vector | SqlType::OidVector => &["", "1 2"],
         SqlType::Array(_) => &["{}", "{NULL}"],

@@ -14,6 +14,7 @@ mod iso_interval;
 mod number;
 #[cfg(test)]
 mod tests;
+mod tid;
 mod vectors;
 pub mod zone;
 
@@ -159,6 +160,7 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::Int8 => Datum::Int8(number::parse_integer(text)?),
         SqlType::Oid => oid_datum(number::parse_integer(text)?),
         SqlType::Xid => oid_datum(vectors::parse_xid(text)),
+        SqlType::Tid => Datum::Int8(tid::parse(text)?),
         SqlType::Reg(kind) => oid_datum(io.objects.find(kind, text)?),
         SqlType::InternalChar => Datum::Text(vectors::internal_char(text)?),
         SqlType::Int2Vector | SqlType::OidVector => vectors::parse(ty, text, io)?,
@@ -208,6 +210,7 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Int4(v) => number::write_integer(out, i64::from(v)),
         DatumRef::Int8(v) => match ty {
             SqlType::Time => calendar::write_time(out, v),
+            SqlType::Tid => tid::write(out, v),
             SqlType::Reg(kind) => {
                 let name = io.objects.name(kind, u32::try_from(v).unwrap_or(0));
                 out.extend_from_slice(name.as_bytes());
@@ -255,6 +258,7 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::Oid | SqlType::Reg(_) | SqlType::Xid => {
             oid_datum(u32::from_be_bytes(fixed(bytes)?))
         }
+        SqlType::Tid => Datum::Int8(tid::from_binary(fixed(bytes)?)),
         SqlType::InternalChar => Datum::Text(match fixed::<1>(bytes)? {
             // As it is written.
             [0] => String::new(),
@@ -301,6 +305,7 @@ pub fn binary_out(
         DatumRef::Int8(v) if matches!(ty, SqlType::Oid | SqlType::Reg(_) | SqlType::Xid) => {
             out.extend_from_slice(&(v as u32).to_be_bytes())
         }
+        DatumRef::Int8(v) if ty == SqlType::Tid => out.extend_from_slice(&tid::to_binary(v)),
         DatumRef::Int8(v) | DatumRef::Timestamp(v) | DatumRef::TimestampTz(v) => {
             out.extend_from_slice(&v.to_be_bytes())
         }

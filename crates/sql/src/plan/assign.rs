@@ -70,12 +70,20 @@ impl Planner<'_> {
     }
 }
 
+fn cannot_assign(system: &str) -> Error {
+    let message = format!("cannot assign to system column \"{system}\"");
+    Error::new("0A000", message)
+}
+
 impl Assigned<'_> {
     fn add(&mut self, table: &Table, written: &ast::ObjectName, value: Given) -> Result<()> {
         let name = names::parts(written)?.pop().unwrap_or_default();
         let at = table
             .column(&name)
-            .ok_or_else(|| no_column(&name, &table.name).at_name(written))?;
+            .ok_or_else(|| match names::is_system_column(&name) {
+                true => cannot_assign(&name).at_name(written),
+                false => no_column(&name, &table.name).at_name(written),
+            })?;
         if self.columns.iter().any(|(seen, _)| *seen == at) {
             return Err(Error::new(
                 "42601",

@@ -11,6 +11,7 @@ use super::{Output, Planner, TableAccess};
 use crate::bind::{Binder, Scope, Typed, names};
 use crate::dict::{Column, Identity, Relation, Table};
 use crate::error::{Error, Result};
+use crate::exec::returning::Returning;
 use crate::expr::Expr;
 use crate::expr::func::{Func, SessionFunc};
 use crate::parse;
@@ -33,14 +34,14 @@ pub struct UpdatePlan {
     /// Column and its new value over the old row.
     pub set: Vec<(usize, Expr)>,
     pub rules: RowRules,
-    pub returning: Option<Vec<Expr>>,
+    pub returning: Option<Returning>,
 }
 
 #[derive(Clone, Debug)]
 pub struct DeletePlan {
     pub access: TableAccess,
     pub condition: Option<Expr>,
-    pub returning: Option<Vec<Expr>>,
+    pub returning: Option<Returning>,
 }
 
 impl Planner<'_> {
@@ -118,9 +119,12 @@ impl Planner<'_> {
         table: &Table,
         alias: &str,
         items: Option<&[SelectItem]>,
+        inserted: bool,
     ) -> Result<Option<Output>> {
+        let mut scope = Scope::of_table(table, alias);
+        scope.add_system(alias, table.columns.len(), inserted);
         items
-            .map(|items| self.projection(&Scope::of_table(table, alias), items))
+            .map(|items| self.projection(&scope, items))
             .transpose()
     }
 
@@ -132,15 +136,16 @@ impl Planner<'_> {
         let scope = Scope::of_table(&table, &alias);
         let set = self.set_list(&table, &scope, &u.assignments)?;
         let (access, condition) = self.found_rows(&table, &scope, u.selection.as_ref())?;
-        let returning = self.returning(&table, &alias, u.returning.as_deref())?;
+        let returning = self.returning(&table, &alias, u.returning.as_deref(), false)?;
         let rules = self.rules(&table)?;
+        let table_width = table.columns.len();
         Ok((
             UpdatePlan {
                 access,
                 condition,
                 set,
                 rules,
-                returning: returning.as_ref().map(|o| o.exprs.clone()),
+                returning: returning.as_ref().map(|o| o.of_rows(table_width)),
             },
             returning,
         ))
@@ -191,12 +196,13 @@ impl Planner<'_> {
         let (table, alias) = self.written_table(from)?;
         let scope = Scope::of_table(&table, &alias);
         let (access, condition) = self.found_rows(&table, &scope, d.selection.as_ref())?;
-        let returning = self.returning(&table, &alias, d.returning.as_deref())?;
+        let returning = self.returning(&table, &alias, d.returning.as_deref(), false)?;
+        let table_width = table.columns.len();
         Ok((
             DeletePlan {
                 access,
                 condition,
-                returning: returning.as_ref().map(|o| o.exprs.clone()),
+                returning: returning.as_ref().map(|o| o.of_rows(table_width)),
             },
             returning,
         ))

@@ -13,6 +13,7 @@ use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, Typed, names};
 use crate::dict::{Column, Identity, Table};
 use crate::error::{Error, Result};
+use crate::exec::returning::Returning;
 use crate::expr::Expr;
 use crate::parse::Overriding;
 use crate::place::Place;
@@ -24,7 +25,7 @@ pub struct InsertPlan {
     pub source: InsertSource,
     pub rules: RowRules,
     /// Over the new row.
-    pub returning: Option<Vec<Expr>>,
+    pub returning: Option<Returning>,
 }
 
 #[derive(Debug)]
@@ -117,20 +118,21 @@ impl Planner<'_> {
             .table_alias
             .as_ref()
             .map_or(table.name.clone(), |a| names::ident(&a.alias));
-        let returning = self.returning(&table, &alias, i.returning.as_deref())?;
+        let returning = self.returning(&table, &alias, i.returning.as_deref(), true)?;
         let rules = self.rules(&table)?;
         let conflict = match &i.on {
             None => None,
             Some(OnInsert::OnConflict(on)) => Some(self.conflict(&table, &alias, on)?),
             Some(other) => return Err(Error::unsupported(format!("INSERT ...{other}"))),
         };
+        let table_width = table.columns.len();
         Ok((
             InsertPlan {
                 conflict,
                 table,
                 source,
                 rules,
-                returning: returning.as_ref().map(|o| o.exprs.clone()),
+                returning: returning.as_ref().map(|o| o.of_rows(table_width)),
             },
             returning,
         ))

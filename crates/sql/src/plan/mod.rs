@@ -28,6 +28,7 @@ use std::sync::Arc;
 use crate::api::ColumnDesc;
 use crate::bind::{ParamTypes, Typed};
 use crate::dict::{Dict, Table};
+use crate::exec::returning::Returning;
 use crate::expr::Expr;
 use crate::query::WithItem;
 
@@ -70,6 +71,15 @@ pub struct Output {
 }
 
 impl Output {
+    /// The same as RETURNING of rows that have `width` values before the system columns.
+    fn of_rows(&self, width: usize) -> Returning {
+        let needed = self.exprs.iter().map(Expr::columns_needed).max();
+        Returning {
+            exprs: self.exprs.clone(),
+            system: needed.filter(|n| *n > width).map(|_| width),
+        }
+    }
+
     fn push(&mut self, name: String, value: Typed, origin: Option<(u32, i16)>) {
         let (table_oid, attnum) = origin.unwrap_or((0, 0));
         self.columns.push(ColumnDesc {

@@ -20,6 +20,7 @@ use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, ScopeColumn, Typed, names};
 use crate::dict::Table;
 use crate::error::{Error, Result};
+use crate::exec::returning::Returning;
 use crate::expr::Expr;
 use crate::parse::{self, Command};
 
@@ -43,7 +44,7 @@ pub struct SuppliedWrite {
     pub change: Change,
     pub rules: RowRules,
     /// Over the new row, or the deleted one, and what the query gives.
-    pub returning: Option<Vec<Expr>>,
+    pub returning: Option<Returning>,
     /// Places in what the query gives of the numbers of rows of which there may be one only.
     pub numbers: Vec<usize>,
 }
@@ -250,6 +251,9 @@ impl Planner<'_> {
                 hidden: false,
             });
         }
+        let width = width + given.len();
+        let alias = supply.alias.clone();
+        supply.scope.add_system(&alias, width, false);
         let output = returning
             .map(|items| self.returned(&supply, given, items))
             .transpose()?;
@@ -259,7 +263,7 @@ impl Planner<'_> {
             query,
             change,
             rules,
-            returning: output.as_ref().map(|o| o.exprs.clone()),
+            returning: output.as_ref().map(|o| o.of_rows(width)),
             numbers,
         };
         Ok((plan, output))
@@ -416,7 +420,8 @@ impl Supply<'_> {
                 ast::Expr::Identifier(name) => (String::new(), names::ident(name)),
                 _ => continue,
             };
-            let own = table == self.alias || table.is_empty() && self.table.column(&name).is_some();
+            let has = self.table.column(&name).is_some() || names::is_system_column(&name);
+            let own = table == self.alias || table.is_empty() && has;
             let known = |x: &Extra| x.table == table && x.name == name;
             if !own && !extras.iter().any(known) {
                 let item = self.item(e);

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::aggregate::AggregateCall;
+use super::analyze::system::SystemColumn;
 use super::window::WindowCall;
 use crate::api::ColumnDesc;
 use crate::dict::{Table, View};
@@ -205,6 +206,8 @@ pub struct TableScan {
     pub columns: Vec<(usize, Register)>,
     /// Where the row's id goes, as an int8.
     pub row_id: Option<Register>,
+    /// What the table has besides its columns, in a row after these: see `SystemColumn::ALL`.
+    pub system: Vec<(SystemColumn, Register)>,
     /// Another way, if a subquery turns out to give few rows.
     pub listed: Option<Listed>,
 }
@@ -223,6 +226,8 @@ pub struct Listed {
 #[derive(Debug)]
 pub struct ViewScan {
     pub view: &'static VirtualTable,
+    /// Where the number of the view goes.
+    pub tableoid: Option<Register>,
     pub alias: String,
     pub columns: Vec<(usize, Register)>,
 }

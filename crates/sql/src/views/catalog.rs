@@ -22,11 +22,10 @@ pub const VIEWS: &[VirtualTable] = &[
             ("nspname", Name),
             ("nspowner", Oid),
             ("nspacl", SqlType::TEXTS),
-            ("tableoid", Oid),
         ],
         rows: Here(|cx| {
             let row = |(number, name, owner): (u32, String, u32)| {
-                vec![oid(number), text(name), oid(owner), NULL, oid(2615)]
+                vec![oid(number), text(name), oid(owner), NULL]
             };
             Ok(cx.dict.all_schemas().into_iter().map(row).collect())
         }),

@@ -35,6 +35,7 @@ mod types;
 mod viewdef;
 
 pub use keywords::needs_quotes;
+pub use relations::view_oid;
 
 use std::sync::Arc;
 

@@ -115,9 +115,6 @@ impl<'c> Clause<'c> {
                 }
                 match self.names_a_row(&name) {
                     true => Err(Error::unsupported(format!("the whole row {name}"))),
-                    false if is_system_column(&name) => {
-                        Err(Error::unsupported(format!("system column {name}")))
-                    }
                     false => Err(e),
                 }
             }
@@ -144,12 +141,7 @@ impl<'c> Clause<'c> {
             [schema, table, name] if self.analyzer.dict.schema(schema).is_some() => (table, name),
             _ => return Err(Error::unsupported(format!("name {}", path.join(".")))),
         };
-        match self.column(Some(table), name) {
-            Err(e) if e.sqlstate() == "42703" && is_system_column(name) => {
-                Err(Error::unsupported(format!("system column {name}")))
-            }
-            found => found,
-        }
+        self.column(Some(table), name)
     }
 
     /// Two rows of values, compared.
@@ -431,13 +423,6 @@ pub fn subquery_in(e: &ast::Expr) -> Option<&ast::Query> {
 
 fn is_row_constructor(f: &ast::Function) -> bool {
     matches!(names::Qualified::new(&f.name), Ok(q) if q.name == "row" && q.schema.is_none())
-}
-
-fn is_system_column(name: &str) -> bool {
-    matches!(
-        name,
-        "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid"
-    )
 }
 
 /// Functions that are not there yet: those that read what was formatted.

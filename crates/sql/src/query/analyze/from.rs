@@ -9,6 +9,7 @@ use super::Analyzer;
 use super::expression::Clause;
 use super::joins::{check_full, common, kind_of, name_join, one_of, registers_of};
 use super::scope::{Column, Names, Scope};
+use super::system::SystemColumn;
 use super::tree::{From, JoinKind, Relation, RelationKind};
 use super::view::Noted;
 use super::with::Known;
@@ -72,17 +73,20 @@ impl Analyzer<'_> {
             beside.columns = scope.columns.clone();
             beside.tables = scope.tables.clone();
             beside.rows = scope.rows.clone();
+            beside.system = scope.system.clone();
             let (from, names) = left;
             let mut seen = Names {
                 columns: names.columns.clone(),
                 tables: names.tables.clone(),
                 keys: Vec::new(),
                 rows: names.rows.clone(),
+                system: names.system.clone(),
             };
             if !flipped && kind != JoinKind::Full {
                 beside.columns.append(&mut seen.columns);
                 beside.tables.append(&mut seen.tables);
                 beside.rows.append(&mut seen.rows);
+                beside.system.append(&mut seen.system);
             } else {
                 beside.refused = seen;
             }
@@ -148,6 +152,7 @@ impl Analyzer<'_> {
             both.tables.extend(side.tables);
             both.keys.extend(side.keys);
             both.rows.extend(side.rows);
+            both.system.extend(side.system);
             both.columns.extend(side.columns.into_iter().map(|mut c| {
                 c.merged |= columns.contains(&c.name) && !c.merged;
                 c
@@ -161,6 +166,7 @@ impl Analyzer<'_> {
             inside.columns = both.columns.clone();
             inside.tables = both.tables.clone();
             inside.rows = both.rows.clone();
+            inside.system = both.system.clone();
             let clause = Clause::new(self, &inside, known, "JOIN conditions");
             on.extend(crate::plan::path::conjuncts(Some(
                 clause.binder().condition(e)?,
@@ -283,6 +289,7 @@ impl Analyzer<'_> {
                 if let Some(alias) = alias {
                     names.columns.retain(|c| !c.merged);
                     names.rows.clear();
+                    names.system.clear();
                     rename(&mut names, alias)?;
                 }
                 Ok((from, names))
@@ -375,6 +382,10 @@ impl Analyzer<'_> {
             rows: vec![(name.clone(), Expr::Column(row_id))],
             ..Names::default()
         };
+        let system = scope.file.registers(SystemColumn::ALL.len());
+        for (column, register) in SystemColumn::ALL.into_iter().zip(&system) {
+            found.system.push(column.named(name, *register));
+        }
         for (at, c) in table.live_columns() {
             let number = at as i16 + 1;
             let shown = match columns.map(|all| all.iter().find(|(n, _)| *n == number)) {
@@ -413,10 +424,13 @@ impl Analyzer<'_> {
         }
         let relation = Relation {
             alias: found.tables[0].clone(),
-            registers: registers.iter().copied().chain([row_id]).collect(),
+            registers: (registers.iter().chain(&system).copied())
+                .chain([row_id])
+                .collect(),
             kind: RelationKind::Table {
                 table: table.clone(),
                 columns: registers,
+                system,
                 row_id: Some(row_id),
             },
         };
@@ -439,9 +453,11 @@ impl Analyzer<'_> {
             origin: (0, 0),
             merged: false,
         });
+        let tableoid = scope.file.register();
         let mut found = Names {
             columns: columns.collect(),
             tables: vec![name.to_string()],
+            system: vec![SystemColumn::TableOid.named(name, tableoid)],
             ..Names::default()
         };
         if let Some(alias) = alias {
@@ -449,10 +465,11 @@ impl Analyzer<'_> {
         }
         let relation = Relation {
             alias: found.tables[0].clone(),
-            registers: registers.clone(),
+            registers: registers.iter().copied().chain([tableoid]).collect(),
             kind: RelationKind::View {
                 view,
                 columns: registers,
+                tableoid,
             },
         };
         Ok((From::Relation(relation), found))
@@ -594,6 +611,9 @@ pub fn rename(found: &mut Names, alias: &TableAlias) -> Result<()> {
     }
     for (table, _) in &mut found.rows {
         table.clone_from(&name);
+    }
+    for column in &mut found.system {
+        column.table.clone_from(&name);
     }
     found.tables = vec![name];
     Ok(())

@@ -19,6 +19,7 @@ pub mod scope;
 mod select;
 mod set;
 mod subquery;
+pub mod system;
 pub mod tree;
 pub mod view;
 mod window;

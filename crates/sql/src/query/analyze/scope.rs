@@ -116,6 +116,8 @@ pub struct Scope<'s> {
     pub keys: Vec<(Vec<Register>, Vec<Register>)>,
     /// Whole rows: alias, and what is NULL if and only if an outer join has no row of it.
     pub rows: Vec<(String, Expr)>,
+    /// Columns that tables have besides their own, of which no `*` is.
+    pub system: Vec<Column>,
     /// What stands before, but may be missing where this is, so that LATERAL does not reach it.
     pub refused: Names,
     /// Grouping sets have some of the columns and not others, so that two columns of a subquery
@@ -142,6 +144,7 @@ impl<'s> Scope<'s> {
             tables: Vec::new(),
             keys: Vec::new(),
             rows: Vec::new(),
+            system: Vec::new(),
             refused: Names::default(),
             apart: false,
             within: None,
@@ -165,6 +168,7 @@ impl<'s> Scope<'s> {
             tables: (self.tables.iter().filter(|t| other(t)).cloned()).collect(),
             keys: self.keys.clone(),
             rows: (self.rows.iter().filter(|(t, _)| other(t)).cloned()).collect(),
+            system: (self.system.iter().filter(|c| other(&c.table)).cloned()).collect(),
             ..self.beside()
         }
     }
@@ -188,6 +192,7 @@ impl<'s> Scope<'s> {
         self.columns.extend(item.columns);
         self.keys.extend(item.keys);
         self.rows.extend(item.rows);
+        self.system.extend(item.system);
         Ok(())
     }
 
@@ -211,7 +216,7 @@ impl<'s> Scope<'s> {
             if let Some(t) = table
                 && scope.tables.iter().any(|known| known == t)
             {
-                return Err(names::no_column(&format!("{t}.{name}"), name)
+                return Err(names::no_column_of_query(&format!("{t}.{name}"), name)
                     .hint_if_any(self.similar(table, name)));
             }
             at = scope.parent;
@@ -221,7 +226,7 @@ impl<'s> Scope<'s> {
                 "42P01",
                 format!("missing FROM-clause entry for table \"{t}\""),
             ),
-            None => names::no_column(&format!("\"{name}\""), name)
+            None => names::no_column_of_query(&format!("\"{name}\""), name)
                 .hint_if_any(self.similar(table, name)),
         })
     }
@@ -279,15 +284,21 @@ impl<'s> Scope<'s> {
                 format!("table reference \"{t}\" is ambiguous"),
             ));
         }
-        let mut found = self.columns.iter().filter(|c| {
+        let named = |c: &&Column| {
             c.name == name
                 && match table {
                     Some(t) => c.table == t,
                     None => !c.merged,
                 }
-        });
-        let first = found.next();
-        if found.next().is_some() {
+        };
+        let mut found = self.columns.iter().filter(named);
+        let mut first = found.next();
+        let mut second = found.next();
+        if first.is_none() {
+            let mut found = self.system.iter().filter(named);
+            (first, second) = (found.next(), found.next());
+        }
+        if second.is_some() {
             return Err(Error::new(
                 "42702",
                 format!("column reference \"{name}\" is ambiguous"),
@@ -315,4 +326,5 @@ pub struct Names {
     pub tables: Vec<String>,
     pub keys: Vec<(Vec<Register>, Vec<Register>)>,
     pub rows: Vec<(String, Expr)>,
+    pub system: Vec<Column>,
 }

@@ -172,11 +172,14 @@ pub enum RelationKind {
         table: Arc<Table>,
         /// By column, deleted ones included.
         columns: Vec<Register>,
+        /// By the order of `SystemColumn::ALL`.
+        system: Vec<Register>,
         row_id: Option<Register>,
     },
     View {
         view: &'static VirtualTable,
         columns: Vec<Register>,
+        tableoid: Register,
     },
     /// A subquery, and which of its columns are computed into which registers.
     Level {

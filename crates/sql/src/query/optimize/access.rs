@@ -12,6 +12,7 @@ use crate::expr::Expr;
 use crate::plan::estimate::Estimate;
 use crate::plan::path::{BATCHED_ROW, BATCHED_ROWS, Wish, conjoin, conjuncts};
 use crate::plan::{self as direct, Path, SortKey, TableAccess};
+use crate::query::analyze::system::SystemColumn;
 use crate::query::analyze::tree::{Relation, RelationKind, Series};
 use crate::query::plan::SeriesOf;
 use crate::query::plan::{
@@ -36,6 +37,7 @@ struct Read<'r> {
     /// The columns, and where each goes.
     used: Vec<(usize, Register)>,
     row_id: Option<Register>,
+    system: Vec<(SystemColumn, Register)>,
     analyzed: bool,
     /// Rows that meet the conditions.
     passing: f64,
@@ -55,10 +57,11 @@ impl Planner<'_> {
             RelationKind::Table {
                 table,
                 columns,
+                system,
                 row_id,
             } => self.table(
                 relation,
-                (table, columns, *row_id),
+                (table, columns, system, *row_id),
                 conditions,
                 order,
                 limited,
@@ -73,15 +76,16 @@ impl Planner<'_> {
     fn table(
         &mut self,
         relation: &Relation,
-        (table, columns, row_id): (&Arc<Table>, &[Register], Option<Register>),
+        (table, columns, system, row_id): (&Arc<Table>, &[Register], &[Register], Option<Register>),
         mut conditions: Vec<Expr>,
         order: &[SortKey],
         limited: bool,
     ) -> Result<(Built, bool)> {
         cheapest_first(&mut conditions);
         self.note_origins(table, columns);
-        let by_register: HashMap<Register, usize> =
-            columns.iter().enumerate().map(|(at, r)| (*r, at)).collect();
+        let by_register: HashMap<Register, usize> = (columns.iter().chain(system).enumerate())
+            .map(|(at, r)| (*r, at))
+            .collect();
         let local = |e: &Expr| {
             let mut e = e.clone();
             e.replace(&mut |e| match e {
@@ -127,6 +131,10 @@ impl Planner<'_> {
             relation,
             used,
             row_id,
+            system: (SystemColumn::ALL.into_iter().zip(system))
+                .filter(|(_, r)| self.uses.contains(r))
+                .map(|(column, r)| (column, self.at(*r)))
+                .collect(),
             analyzed: stats.is_some(),
             passing,
         };
@@ -189,6 +197,7 @@ impl Planner<'_> {
             alias: read.relation.alias.clone(),
             columns: read.used.clone(),
             row_id: (read.row_id.filter(|r| self.uses.contains(r))).map(|r| self.at(r)),
+            system: read.system.clone(),
             listed,
         };
         Ok(Built {
@@ -289,9 +298,15 @@ impl Planner<'_> {
                     "a table read as another relation",
                 ));
             }
-            RelationKind::View { view, columns } => {
+            RelationKind::View {
+                view,
+                columns,
+                tableoid,
+            } => {
+                let wanted = self.uses.contains(tableoid);
                 let scan = ViewScan {
                     view,
+                    tableoid: wanted.then(|| self.at(*tableoid)),
                     alias,
                     columns: places(columns),
                 };

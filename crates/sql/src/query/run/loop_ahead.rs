@@ -124,6 +124,7 @@ fn steady_registers(node: &Node, registers: &mut Vec<Register>) -> bool {
         Node::Table(table) => {
             registers.extend(table.columns.iter().map(|(_, register)| *register));
             registers.extend(table.row_id);
+            registers.extend(table.system.iter().map(|(_, register)| *register));
             !table.access.filter.as_ref().is_some_and(Expr::is_volatile)
         }
         Node::Loop(join) => {

@@ -13,7 +13,7 @@ use crate::expr::{Env, compare};
 use crate::plan::TableAccess;
 use crate::query::plan::{TableScan, ViewScan};
 use crate::session::Core;
-use crate::views::Context;
+use crate::views::{Context, view_oid};
 
 pub struct TableRun {
     plan: Arc<TableScan>,
@@ -100,6 +100,10 @@ impl Operator for TableRun {
             };
             let mut values = recycle(std::mem::take(&mut self.spare));
             decode(self.cursor.row(), def, access.needed, &mut values)?;
+            if !self.plan.system.is_empty() {
+                self.plan
+                    .system_values(core, rid, &frame.snapshot, &mut values)?;
+            }
             let env = Env {
                 row: &values,
                 params: &frame.registers,
@@ -108,6 +112,10 @@ impl Operator for TableRun {
             if passed {
                 for (column, register) in &self.plan.columns {
                     set(&mut frame.registers[*register], values[*column]);
+                }
+                for (column, register) in &self.plan.system {
+                    let value = values[def.columns.len() + *column as usize];
+                    frame.set(*register, value.to_datum());
                 }
                 if let Some(register) = self.plan.row_id {
                     frame.set(register, Datum::Int8(rid.0 as i64));
@@ -170,6 +178,10 @@ impl Operator for ViewRun {
         self.at += 1;
         for (column, register) in &self.plan.columns {
             frame.registers[*register] = row[*column].clone();
+        }
+        if let Some(register) = self.plan.tableoid {
+            let number = view_oid(self.plan.view.schema, self.plan.view.name);
+            frame.set(register, Datum::Int8(number.unwrap_or(0).into()));
         }
         Ok(true)
     }

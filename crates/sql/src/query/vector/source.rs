@@ -58,7 +58,8 @@ pub fn source(node: &Node) -> Option<Source<'_>> {
     match node {
         Node::Table(scan) => {
             let whole = matches!(scan.access.path, Path::Full);
-            (whole && scan.listed.is_none() && scan.row_id.is_none()).then(|| Source {
+            let plain = scan.row_id.is_none() && scan.system.is_empty();
+            (whole && scan.listed.is_none() && plain).then(|| Source {
                 scan,
                 computed: Vec::new(),
                 joined: Vec::new(),
