@@ -79,7 +79,9 @@ pub fn is_over_written(select: &ast::Select) -> bool {
     match select.from.as_slice() {
         [from] => match &from.relation {
             TableFactor::Table { name, .. } => match name.0.as_slice() {
-                [part] => part.as_ident().is_some_and(|i| i.value.starts_with(WRITTEN)),
+                [part] => part
+                    .as_ident()
+                    .is_some_and(|i| i.value.starts_with(WRITTEN)),
                 _ => false,
             },
             _ => false,

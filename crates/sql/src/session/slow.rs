@@ -104,7 +104,10 @@ impl Watch {
         }
         let profile = self.profile(elapsed, waited);
         let took = ms(elapsed.as_nanos() as u64);
-        let (sql, tag) = (&self.sql, self.tag.map_or(String::from("failed"), |t| t.to_string()));
+        let (sql, tag) = (
+            &self.sql,
+            self.tag.map_or(String::from("failed"), |t| t.to_string()),
+        );
         tracing::warn!("duration: {took} ms  statement: {sql}  ({tag}; {profile})");
     }
 
@@ -134,7 +137,13 @@ impl Watch {
         );
         let remote = remote();
         for w in waited.iter().take(EVENTS) {
-            let _ = write!(text, "; {} {} ms, {}", w.event.name(), ms(w.ns), times(w.waits));
+            let _ = write!(
+                text,
+                "; {} {} ms, {}",
+                w.event.name(),
+                ms(w.ns),
+                times(w.waits)
+            );
             self.add_parts(&mut text, w.event, &remote);
         }
         if let Some(rest) = waited.get(EVENTS..).filter(|rest| !rest.is_empty()) {
