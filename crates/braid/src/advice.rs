@@ -250,11 +250,20 @@ pub fn no_database(dir: &Path) -> Failure {
     if has_lost_control(dir) {
         return lost_control(dir);
     }
-    Failure(format!(
-        "no database in {0}: name the directory of one with --data, or create one there with \
-         braid up --data {0}",
-        dir.display()
-    ))
+    let here = Path::new(".");
+    let (shown, name) = (dir.display(), "name the directory of one with --data");
+    Failure(match () {
+        () if dir.is_relative() && engine::exists(here) => {
+            format!("no database in {shown}, but the directory you are in is one: add --data .")
+        }
+        // A database could not be created there either.
+        () if dir.exists() && check_directory(dir).is_err() => {
+            format!("no database in {shown}: {name}")
+        }
+        () => format!(
+            "no database in {shown}: {name}, or create one there with braid up --data {shown}"
+        ),
+    })
 }
 
 /// Tells how to reach an instance, also to a person without psql.

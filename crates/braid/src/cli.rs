@@ -164,10 +164,10 @@ pub struct LabCommand {
 #[derive(Subcommand)]
 pub enum Lab {
     /// 10,000 inserts with a sequence on one instance and on two: NOCACHE ORDER against CACHE 20
-    /// (myth 5 of "RAC performance tuning myths")
+    /// (myth 5 of "RAC performance myths")
     SequenceCache(SequenceCacheArgs),
     /// Two batches with different keys over the same blocks, on one instance, on two, and parted
-    /// (myth 4 of "RAC performance tuning myths")
+    /// (myth 4 of "RAC performance myths")
     BatchIsolation(BatchIsolationArgs),
 }
 
@@ -307,7 +307,7 @@ pub struct UpArgs {
 #[derive(Args)]
 pub struct StartArgs {
     /// Number of the instance, from 1
-    #[arg(value_name = "K", value_parser = number(INSTANCES))]
+    #[arg(value_name = "INSTANCE", value_parser = number(INSTANCES))]
     pub instance: u16,
     #[command(flatten)]
     pub settings: SettingArgs,
@@ -316,7 +316,7 @@ pub struct StartArgs {
 #[derive(Args)]
 pub struct StopArgs {
     /// Number of the instance, from 1
-    #[arg(value_name = "K", value_parser = number(INSTANCES))]
+    #[arg(value_name = "INSTANCE", value_parser = number(INSTANCES))]
     pub instance: u16,
     #[command(flatten)]
     pub data: DataArgs,

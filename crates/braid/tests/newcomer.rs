@@ -458,4 +458,31 @@ fn commands_for_a_database_say_that_there_is_none() {
         let output = braid(&["start", "1", "--data", &data]);
         fails(&output, &["no database in", &data, "braid up --data"]);
     }
+    // Where none could be created, nothing says that one could.
+    std::fs::write(dir.text("letter"), "dear").expect("a file");
+    let output = braid(&["verify", "--data", &dir.text("")]);
+    fails(&output, &["no database in", "with --data"]);
+    assert!(!said(&output).contains("braid up"), "{}", said(&output));
+}
+
+#[test]
+fn commands_within_a_database_say_that_it_is_one() {
+    let dir = Scratch::new("newcomer-within");
+    let data = dir.text("data");
+    let port = free_port();
+    succeeds(&[
+        "up",
+        "--detach",
+        "--data",
+        &data,
+        "--port",
+        &port.to_string(),
+    ]);
+    succeeds(&["down", "--data", &data]);
+    let output = Command::new(program())
+        .args(["verify", "--data", "braid-data"])
+        .current_dir(&data)
+        .output()
+        .expect("braid runs");
+    fails(&output, &["the directory you are in is one: add --data ."]);
 }

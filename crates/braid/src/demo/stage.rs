@@ -93,6 +93,9 @@ impl Stage {
             std::io::stdin().lock().read_line(&mut String::new()),
             Ok(1..)
         ) {
+            if !std::io::stdin().is_terminal() {
+                say!("standard input has ended: run it in a terminal, or without --pause");
+            }
             super::interrupt();
         }
     }

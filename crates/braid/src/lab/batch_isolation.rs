@@ -12,7 +12,7 @@ use super::report::{Goal, Report};
 use crate::Failure;
 use crate::cli::BatchIsolationArgs;
 
-const PAPER: &str = "RAC performance tuning myths, 4: \"Logical isolation is good enough, so, run same batch process concurrently from both nodes\"";
+const PAPER: &str = "RAC performance myths, 4: \"Logical isolation is good enough, so, run same batch process concurrently from both nodes\"";
 const ORGANIZATIONS: i32 = 2;
 
 /// A way to run the two batches.

@@ -7,7 +7,7 @@
 //!
 //! | lab | the paper |
 //! |---|---|
-//! | [`sequence_cache`] | *RAC performance tuning myths*, 5: NOCACHE against CACHE 20 |
+//! | [`sequence_cache`] | *RAC performance myths*, 5: NOCACHE against CACHE 20 |
 //! | [`batch_isolation`] | the same, 4: two batches with different keys over the same blocks |
 
 mod batch_isolation;

@@ -11,7 +11,8 @@ use super::report::{Goal, Report};
 use crate::Failure;
 use crate::cli::SequenceCacheArgs;
 
-const PAPER: &str = "RAC performance tuning myths, 5: \"Set sequence to nocache value in RAC environments to avoid gaps\"";
+const PAPER: &str =
+    "RAC performance myths, 5: \"Set sequence to nocache value in RAC environments to avoid gaps\"";
 const EVENT: &str = "enq: SV - contention";
 
 /// The cases. A case has the options of its sequence, what the paper saw (seconds for 10,000 rows
