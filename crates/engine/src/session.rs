@@ -135,11 +135,11 @@ pub struct Session {
 /// What statements are within. See [`Session::enter`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Within {
-    /// They are the client's own.
+    /// Nothing: the statements are the client's own.
     Client,
-    /// They are within another one, which has no snapshot.
+    /// A statement that has no snapshot.
     Block,
-    /// They are within another one, whose snapshot stays registered.
+    /// A statement whose snapshot stays registered.
     Statement,
 }
 

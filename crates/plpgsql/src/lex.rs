@@ -199,7 +199,7 @@ impl Scanner<'_> {
         end
     }
 
-    /// An operator ends before a comment, and `:=`, `::` and labels' brackets are words of their own.
+    /// An operator ends before a comment; `:=`, `::` and labels' brackets are words of their own.
     fn operator_end(&self) -> usize {
         let rest = &self.bytes[self.at..];
         for own in [":=", "::", "<<", ">>"] {

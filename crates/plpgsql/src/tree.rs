@@ -1,13 +1,13 @@
 //! The syntax tree of a body.
 //!
-//! What is SQL in it is kept as text: [`Sql`]. Each has a number of its own in the body, under which
-//! whoever runs the body keeps its plan.
+//! What is SQL in it is kept as text: [`Sql`]. Each has a number of its own in the body, under
+//! which whoever runs the body keeps its plan.
 
 /// An expression or a statement of SQL, as it is written.
 #[derive(Clone, Debug)]
 pub struct Sql {
     pub text: String,
-    /// Its number in the body, from 0.
+    /// Number of the piece in the body, from 0.
     pub id: usize,
     /// Byte of the body at which it begins.
     pub at: usize,

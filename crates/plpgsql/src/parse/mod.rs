@@ -144,7 +144,7 @@ impl<'b> Parser<'b> {
         self.syntax("syntax error")
     }
 
-    /// The same with other words for what is wrong.
+    /// A syntax error at what comes next, in other words.
     fn syntax(&self, what: &str) -> Error {
         let message = match self.peek() {
             Some(t) => format!("{what} at or near \"{}\"", &self.text[t.start..t.end]),

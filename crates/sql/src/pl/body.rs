@@ -182,7 +182,7 @@ fn check_one(what: &What) -> Result<()> {
         },
         What::ReturnNext(_) | What::ReturnQuery(_) => Err(Error::new(
             "42804",
-            "cannot use RETURN NEXT in a non-SETOF function",
+            format!("cannot use {} in a non-SETOF function", what.called()),
         )),
         What::Raise(raise) => super::raise::check(raise),
         What::Assert { condition, message } => {

@@ -154,10 +154,7 @@ pub fn call(
                 .map_err(context)?,
         );
     }
-    Ok(match result {
-        SqlType::Void => Datum::Text(String::new()),
-        _ => value.unwrap_or(Datum::Null),
-    })
+    Ok(value.unwrap_or(Datum::Null))
 }
 
 fn planned(

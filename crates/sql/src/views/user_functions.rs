@@ -11,7 +11,7 @@ use crate::dict::function::{Function, Language, TRIGGER, Volatility};
 use crate::error::{Error, Result};
 
 /// The number of the language `plpgsql`.
-pub const PLPGSQL: u32 = 13_577;
+const PLPGSQL: u32 = 13_577;
 /// The number of the language `sql`.
 const SQL: u32 = 14;
 
@@ -205,4 +205,28 @@ pub fn find_procedure(dict: &Dict, path: &[String], types: &[u32], text: &str) -
         Some(found) => Ok(found),
         None => procedures::find_built_in(path, types).ok_or_else(|| procedures::missing(text)),
     }
+}
+
+/// The rows of `pg_language`.
+pub fn languages() -> Vec<Vec<Datum>> {
+    let languages = [
+        (12, "internal", false, false),
+        (13, "c", false, false),
+        (SQL, "sql", false, true),
+        (PLPGSQL, "plpgsql", true, true),
+    ];
+    let row = |(number, name, is_procedural, trusted): (u32, &str, bool, bool)| {
+        vec![
+            oid(number),
+            text(name),
+            oid(describe::OWNER),
+            bool(is_procedural),
+            bool(trusted),
+            oid(0),
+            oid(0),
+            oid(0),
+            NULL,
+        ]
+    };
+    languages.into_iter().map(row).collect()
 }
