@@ -225,3 +225,45 @@ fn definitions_and_old_snapshots() {
     assert_eq!((id(&mut one, 9), id(&mut one, 9000)), (vec![], vec![9]));
     database.verify();
 }
+
+/// A function is made, replaced and dropped on instance 1. A session of instance 2 that has
+/// prepared its call once has each state with its next statement; and what it writes within the
+/// call, instance 1 sees.
+#[test]
+fn a_function_of_one_instance_is_called_on_another_as_it_is_then() {
+    let database = up("functions");
+    let mut here = database.client(1);
+    let mut there = database.client(2);
+    here.batch_execute(
+        "create table t (id int primary key, v int);
+         create function f(k int) returns int language plpgsql as $$
+         begin
+           begin
+             insert into t values (k, 1);
+           exception when unique_violation then
+             update t set v = v + 1 where id = k;
+           end;
+           return (select v from t where id = k);
+         end $$",
+    )
+    .expect("a function");
+    let call = there.prepare("select f($1)").expect("its call");
+    let mut answer = |client: &mut Client, k: i32| -> Result<i32, postgres::Error> {
+        client.query_one(&call, &[&k]).map(|row| row.get(0))
+    };
+    assert_eq!(answer(&mut there, 1).expect("inserted"), 1);
+    assert_eq!(answer(&mut there, 1).expect("updated"), 2);
+    let seen = here.query_one("select v from t where id = 1", &[]);
+    assert_eq!(seen.expect("a row").get::<_, i32>(0), 2);
+    here.batch_execute(
+        "create or replace function f(k int) returns int language sql as 'select -k'",
+    )
+    .expect("another one");
+    assert_eq!(answer(&mut there, 5).expect("replaced"), -5);
+    here.batch_execute("drop function f(int)").expect("dropped");
+    let gone = answer(&mut there, 5).expect_err("dropped");
+    assert_eq!(code(&gone), "42883");
+    here.batch_execute("create function f(k int) returns int language sql as 'select k + 1'")
+        .expect("made again");
+    assert_eq!(answer(&mut there, 5).expect("made again"), 6);
+}

@@ -60,7 +60,9 @@ pub use progress::Progress;
 pub use read::{HeapScan, IndexScan};
 pub use records::{RecordReader, Records};
 pub use recovery::Recovery;
-pub use session::{AdvisoryKey, IndexTimes, LockMode, LockWait, ReplyGate, Savepoint, Session};
+pub use session::{
+    AdvisoryKey, IndexTimes, LockMode, LockWait, ReplyGate, Savepoint, Session, Within,
+};
 pub use sort::{Sorted, Sorter};
 pub use table::{IndexColumn, IndexDef, IndexRules, SequenceDef, TableDef};
 pub use txn::{HeldSnapshot, Isolation, RowLock, Snapshot};

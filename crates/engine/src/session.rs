@@ -124,10 +124,23 @@ pub struct Session {
     pub(crate) marks: Vec<(crate::SequenceDef, Mark)>,
     pub(crate) scratch: Vec<u8>,
     lock_timeout: Option<Duration>,
+    /// What the statements that run now are within.
+    within: Within,
     pub(crate) index_times: Option<IndexTimes>,
     /// The highest SCN of a commit that the session may have shown. Commits that its thread has
     /// shown since this was last raised are not in it. Only the session's thread writes it.
     shown: Arc<AtomicU64>,
+}
+
+/// What statements are within. See [`Session::enter`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Within {
+    /// Nothing: the statements are the client's own.
+    Client,
+    /// A statement that has no snapshot.
+    Block,
+    /// A statement whose snapshot stays registered.
+    Statement,
 }
 
 impl Engine {
@@ -143,6 +156,7 @@ impl Engine {
             marks: Vec::new(),
             scratch: Vec::new(),
             lock_timeout: None,
+            within: Within::Client,
             index_times: None,
             shown: Arc::default(),
         })
@@ -291,14 +305,41 @@ impl Session {
     /// [`Session::end_statement`].
     pub fn snapshot(&mut self) -> Result<Snapshot> {
         self.used = true;
-        Ok(self.txn.statement())
+        Ok(match self.within {
+            Within::Statement => self.txn.within(),
+            Within::Client | Within::Block => self.txn.statement(),
+        })
+    }
+
+    /// Statements begin that are within the one that runs now: their end is not its end, and
+    /// nothing of them is told to the client before that. What they are within so far, to be given
+    /// to [`Session::leave`].
+    pub fn enter(&mut self) -> Within {
+        let now = match self.txn.has_snapshot() {
+            true => Within::Statement,
+            false => Within::Block,
+        };
+        std::mem::replace(&mut self.within, now)
+    }
+
+    /// The statements within the one that runs now are over.
+    pub fn leave(&mut self, outer: Within) {
+        if self.within == Within::Block {
+            self.txn.end_statement();
+        }
+        self.within = outer;
     }
 
     /// A snapshot of now, also under REPEATABLE READ. Definitions are checked against the rows as
     /// they are now.
     pub fn newest_snapshot(&mut self) -> Result<Snapshot> {
         self.used = true;
-        Ok(self.txn.newest())
+        Ok(match self.within {
+            Within::Statement if self.txn.isolation() == Isolation::ReadCommitted => {
+                self.txn.within()
+            }
+            _ => self.txn.newest(),
+        })
     }
 
     /// The gate to be passed before anything leaves that this session's statements have read.
@@ -310,16 +351,21 @@ impl Session {
     }
 
     /// Ends the statement, so that its reply may leave. Returns once every instance has heard of
-    /// the commits that the reply shows. May be called again.
+    /// the commits that the reply shows; one within another statement has no reply. May be called
+    /// again.
     pub fn end_statement(&mut self) {
         self.leave_statement();
-        self.pass_gate();
+        if self.within == Within::Client {
+            self.pass_gate();
+        }
     }
 
     /// Ends the statement; its reply may not leave yet.
     fn leave_statement(&mut self) {
         cache::give_back_kept();
-        self.txn.end_statement();
+        if self.within != Within::Statement {
+            self.txn.end_statement();
+        }
         let shown = match std::mem::take(&mut self.saw_newest) {
             true => self.engine.scn(),
             false => self.engine.txns.shown(),

@@ -235,6 +235,7 @@ fn try_error_response(
             (b't', &fields.table),
             (b'c', &fields.column),
             (b'n', &fields.constraint),
+            (b'd', &fields.datatype),
         ];
         for (code, text) in optional {
             if let Some(text) = text {
@@ -243,6 +244,10 @@ fn try_error_response(
         }
         if let Some(position) = fields.position {
             field(b'P', &position.to_string());
+        }
+        if let Some((statement, position)) = &fields.internal {
+            field(b'p', &position.to_string());
+            field(b'q', statement);
         }
         if let Some(routine) = fields.routine {
             field(b'R', routine);
@@ -257,7 +262,7 @@ pub fn notice_response(out: &mut Vec<u8>, notice: &Notice, encoding: Encoding) {
         for (code, text) in [
             (b'S', notice.severity),
             (b'V', notice.severity),
-            (b'C', notice.sqlstate),
+            (b'C', &*notice.sqlstate),
             (b'M', &notice.message),
         ] {
             out.push(code);
@@ -266,6 +271,10 @@ pub fn notice_response(out: &mut Vec<u8>, notice: &Notice, encoding: Encoding) {
         if let Some(detail) = &notice.detail {
             out.push(b'D');
             c_string_lossy(out, detail, encoding);
+        }
+        if let Some(hint) = &notice.hint {
+            out.push(b'H');
+            c_string_lossy(out, hint, encoding);
         }
         out.push(0);
     });

@@ -42,9 +42,6 @@ pub const SPARE_CONNECTIONS: usize = 64;
 /// How long stopping waits for sessions to end: once after it has asked them, and once more after
 /// it has closed their sockets.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-/// The stack of a session thread. It is only address space until it is used; deep expressions need
-/// it.
-const STACK_BYTES: usize = 16 << 20;
 /// The shortest time between two log lines about clients that are turned away. Strangers must not
 /// fill the log.
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
@@ -256,7 +253,7 @@ impl Acceptor {
         let name = format!("client {}", peer.port());
         let thread = std::thread::Builder::new()
             .name(name)
-            .stack_size(STACK_BYTES)
+            .stack_size(sql::STACK_BYTES)
             .spawn(move || {
                 let ran = catch_unwind(AssertUnwindSafe(|| {
                     connection(&served, &config, stream, peer, &entry)

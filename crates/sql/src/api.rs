@@ -1,5 +1,6 @@
 //! What passes between a session and the server that speaks for the client.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use block::value::DatumRef;
@@ -107,9 +108,10 @@ impl std::fmt::Display for Tag {
 pub struct Notice {
     /// `NOTICE`, `WARNING`, `INFO`.
     pub severity: &'static str,
-    pub sqlstate: &'static str,
+    pub sqlstate: Cow<'static, str>,
     pub message: String,
     pub detail: Option<String>,
+    pub hint: Option<String>,
 }
 
 /// What happened beside the result; the server drains these after each statement.

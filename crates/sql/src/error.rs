@@ -23,6 +23,8 @@ pub struct Fields {
     pub hint: Option<String>,
     /// Where in the client's data it happened.
     pub context: Option<String>,
+    /// The statement within the client's one that failed, and the character in its text.
+    pub internal: Option<(String, u32)>,
     /// Character in the statement's text, from 1.
     pub position: Option<u32>,
     /// The same while only the syntax tree is at hand; [`Error::located`] makes the position of it.
@@ -32,6 +34,7 @@ pub struct Fields {
     pub table: Option<String>,
     pub column: Option<String>,
     pub constraint: Option<String>,
+    pub datatype: Option<String>,
     /// The function of PostgreSQL's that raises this error. Only where drivers go by it.
     pub routine: Option<&'static str>,
     /// The circle of a deadlock. `detail` tells it without what the sessions run, which
@@ -47,12 +50,14 @@ impl Error {
             detail: None,
             hint: None,
             context: None,
+            internal: None,
             position: None,
             place: None,
             schema: None,
             table: None,
             column: None,
             constraint: None,
+            datatype: None,
             routine: None,
             ring: None,
         }))
@@ -72,6 +77,30 @@ impl Error {
     /// Where in the client's data it happened, unless something more precise is known already.
     pub fn context_if_none(mut self, context: impl Into<String>) -> Error {
         self.0.context.get_or_insert_with(|| context.into());
+        self
+    }
+    /// What the error happened in, after what is known of that already.
+    pub fn in_context(mut self, context: impl AsRef<str>) -> Error {
+        self.0.context = Some(match self.0.context.take() {
+            Some(inner) => format!("{inner}\n{}", context.as_ref()),
+            None => context.as_ref().to_string(),
+        });
+        self
+    }
+    /// Of a text that begins so many characters earlier than was thought.
+    pub(crate) fn moved_back(mut self, characters: u32) -> Error {
+        if let Some(position) = &mut self.0.position {
+            *position = position.saturating_sub(characters).max(1);
+        }
+        self
+    }
+    /// Of a statement within the client's one: its position is one in that statement's text.
+    pub(crate) fn in_statement(mut self, text: &str) -> Error {
+        if let Some(position) = self.0.position.take() {
+            self.0
+                .internal
+                .get_or_insert_with(|| (text.to_string(), position));
+        }
         self
     }
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
@@ -157,6 +186,10 @@ impl Error {
     }
     pub fn constraint(mut self, name: impl Into<String>) -> Error {
         self.0.constraint = Some(name.into());
+        self
+    }
+    pub fn datatype(mut self, name: impl Into<String>) -> Error {
+        self.0.datatype = Some(name.into());
         self
     }
     pub fn routine(mut self, name: &'static str) -> Error {

@@ -26,6 +26,7 @@ mod orders;
 pub mod params;
 mod parse;
 pub mod pgtype;
+mod pl;
 mod place;
 mod plan;
 mod plan_cache;
@@ -37,6 +38,10 @@ mod session;
 mod trace;
 pub mod types;
 mod views;
+
+/// The stack that a session's thread needs. It is only address space until it is used; deep
+/// expressions, and functions that call functions, need it.
+pub const STACK_BYTES: usize = 16 << 20;
 
 pub use api::{ColumnDesc, Completion, Notice, Params, RowSink, SideMessages, Tag, TxStatus};
 pub use autoanalyze::Autoanalyze;

@@ -338,6 +338,25 @@ impl Transaction {
         }
     }
 
+    /// Whether a snapshot is registered: that of a statement under way, or the transaction's.
+    pub fn has_snapshot(&self) -> bool {
+        self.scn.is_some()
+    }
+
+    /// The snapshot of a statement within another one, whose own stays registered. Under READ
+    /// COMMITTED it is one of now, which is no older.
+    pub fn within(&mut self) -> Snapshot {
+        let (Some(scn), Isolation::ReadCommitted) = (self.scn, self.isolation) else {
+            return self.statement();
+        };
+        self.manager.cluster.look();
+        Snapshot {
+            scn: self.manager.clock.now().max(scn),
+            own: self.id,
+            own_limit: self.undo_no,
+        }
+    }
+
     /// Ends the statement: gives up its place in a line and its READ COMMITTED snapshot.
     #[inline]
     pub fn end_statement(&mut self) {

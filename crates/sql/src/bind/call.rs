@@ -50,6 +50,9 @@ impl Binder<'_> {
             return Err(Error::unsupported(format!("{f}")));
         }
         let name = names::Qualified::new(&f.name)?;
+        if let Some(found) = self.user_call(&name, f)? {
+            return Ok(found);
+        }
         if name
             .schema
             .as_deref()
@@ -280,7 +283,7 @@ fn choose<'s>(candidates: &'s [Signature], args: &[Typed]) -> Option<&'s Signatu
         .map(|(_, s)| s)
 }
 
-fn conversion_cost(from: SqlType, to: SqlType) -> Option<usize> {
+pub(super) fn conversion_cost(from: SqlType, to: SqlType) -> Option<usize> {
     if from == to {
         return Some(0);
     }

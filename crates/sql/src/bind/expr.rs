@@ -208,6 +208,11 @@ impl Binder<'_> {
         let Value::Placeholder(text) = v else {
             return parts::literal(v);
         };
+        if self.params.sight.has_variables() {
+            let found = self.params.variable(std::slice::from_ref(text))?;
+            let missing = || Error::new("42P02", format!("there is no parameter {text}"));
+            return found.ok_or_else(missing);
+        }
         let i = parts::placeholder(text)?;
         let ty = self.params.get(i)?.unwrap_or(SqlType::Unknown);
         Ok(Typed::new(Expr::Param(i), ty))
@@ -226,6 +231,11 @@ impl Binder<'_> {
     }
 
     fn identifier(&self, i: &ast::Ident) -> Result<Typed> {
+        let path = [names::ident(i)];
+        self.params.or_variable(&path, self.column_named(i))
+    }
+
+    fn column_named(&self, i: &ast::Ident) -> Result<Typed> {
         let name = names::ident(i);
         match self.scope.resolve(None, &name) {
             Ok(c) => self.ungrouped(c).map(|()| Typed {
@@ -246,7 +256,11 @@ impl Binder<'_> {
 
     fn column_path(&self, path: &[ast::Ident]) -> Result<Typed> {
         let names: Vec<String> = path.iter().map(names::ident).collect();
-        let (table, name) = match names.as_slice() {
+        self.params.or_variable(&names, self.column_of(&names))
+    }
+
+    fn column_of(&self, names: &[String]) -> Result<Typed> {
+        let (table, name) = match names {
             [table, name] => (table, name),
             [schema, table, name] if schema == "public" || schema == "pg_catalog" => (table, name),
             _ => return Err(Error::unsupported(format!("name {}", names.join(".")))),

@@ -11,9 +11,11 @@ mod expr;
 pub mod names;
 pub mod parts;
 mod predicate;
+pub mod sight;
 pub mod similar;
 mod simplify;
 mod temporal;
+mod user_call;
 
 use std::cell::RefCell;
 
@@ -182,9 +184,13 @@ impl Scope {
     }
 }
 
-/// Types of the statement's parameters, filled in as their uses are met.
+/// Types of the statement's parameters, filled in as their uses are met; and what else its names
+/// may mean besides columns.
 #[derive(Debug, Default)]
-pub struct ParamTypes(RefCell<Vec<Option<SqlType>>>);
+pub struct ParamTypes {
+    types: RefCell<Vec<Option<SqlType>>>,
+    pub(crate) sight: sight::Sight,
+}
 
 /// The highest parameter number, PostgreSQL's limit of the wire protocol.
 const MAX_PARAMS: usize = 65_535;
@@ -203,12 +209,18 @@ impl ParamTypes {
                 }
             });
         }
-        Ok(ParamTypes(RefCell::new(types)))
+        Ok(ParamTypes {
+            types: RefCell::new(types),
+            sight: sight::Sight::default(),
+        })
     }
 
     /// As found out before.
     pub fn of(types: &[SqlType]) -> ParamTypes {
-        ParamTypes(RefCell::new(types.iter().copied().map(Some).collect()))
+        ParamTypes {
+            types: RefCell::new(types.iter().copied().map(Some).collect()),
+            sight: sight::Sight::default(),
+        }
     }
 
     /// The type of a parameter (from 0), making room for it.
@@ -219,7 +231,7 @@ impl ParamTypes {
                 format!("there is no parameter ${}", i + 1),
             ));
         }
-        let mut types = self.0.borrow_mut();
+        let mut types = self.types.borrow_mut();
         if types.len() <= i {
             types.resize(i + 1, None);
         }
@@ -227,17 +239,17 @@ impl ParamTypes {
     }
 
     fn set(&self, i: usize, ty: SqlType) {
-        self.0.borrow_mut()[i] = Some(ty);
+        self.types.borrow_mut()[i] = Some(ty);
     }
 
     /// How many parameters have been met.
     pub fn count(&self) -> usize {
-        self.0.borrow().len()
+        self.types.borrow().len()
     }
 
     /// The final types; a parameter whose uses told nothing is text.
     pub fn finish(self) -> Vec<SqlType> {
-        self.0
+        self.types
             .into_inner()
             .into_iter()
             .map(|t| t.unwrap_or(SqlType::Text))

@@ -217,7 +217,7 @@ fn add_check(
             ),
         ));
     }
-    let params = ParamTypes::default();
+    let params = ParamTypes::default().seeing(&core.dict());
     let scope = Scope::of_table(table, &table.name);
     let condition = Binder::new(&scope, &params, "CHECK").condition(expr)?;
     if violates(core, table, &condition, Some(false))? {
@@ -316,7 +316,7 @@ fn add_column(
         return Err(super::table::too_many_columns());
     }
     let (column, sequence) = super::table::column(core, &table, at, name, def)?;
-    super::table::check_defaults(std::slice::from_ref(&column))?;
+    super::table::check_defaults(&core.dict(), std::slice::from_ref(&column))?;
     if let Some(s) = sequence {
         core.define(Object::Sequence(Arc::new(s)))?;
     }
@@ -350,8 +350,8 @@ fn add_column(
 
 /// Gives the rows there are their value of a new column.
 fn fill_column(core: &mut Core, table: &mut Table, at: usize) -> Result<()> {
-    let params = ParamTypes::default();
     let dict = core.dict();
+    let params = ParamTypes::default().seeing(&dict);
     let planner = Planner {
         dict: &dict,
         params: &params,
@@ -610,7 +610,7 @@ fn alter_column(
         }
         AlterColumnOperation::SetDefault { value } => {
             table.columns[at].default = Some(super::sequence::pinned(core, value)?);
-            super::table::check_defaults(&table.columns[at..=at])?;
+            super::table::check_defaults(&core.dict(), &table.columns[at..=at])?;
         }
         AlterColumnOperation::DropDefault => table.columns[at].default = None,
         other => return Err(Error::unsupported(format!("ALTER COLUMN {other}"))),

@@ -59,6 +59,10 @@ fn collect(dict: &Dict, roots: &[Address]) -> Vec<Found> {
     }
     // A default goes with the table or the column that has it.
     let gone = |f: &Found, all: &[Found]| match f.what {
+        Address::Check(table, _) => {
+            let goes = |a: &Address| *a == Address::Table(table);
+            roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
+        }
         Address::Default(table, at) => {
             let goes =
                 |a: &Address| [Address::Table(table), Address::Column(table, at)].contains(a);
@@ -115,6 +119,8 @@ fn lock_of(what: Address) -> Option<u32> {
         | Address::Column(oid, _)
         | Address::Default(oid, _)
         | Address::Index(oid, _)
+        | Address::Check(oid, _)
+        | Address::Function(oid)
         | Address::ForeignKey(oid, _) => Some(oid),
         Address::Schema(_) => None,
     }
@@ -178,7 +184,7 @@ fn drop_one(core: &mut Core, what: Address) -> Result<()> {
             Some(table) => super::table::drop_one(core, &table.clone()),
             None => Ok(()),
         },
-        Address::View(oid) => core.undefine(oid.into()),
+        Address::View(oid) | Address::Function(oid) => core.undefine(oid.into()),
         Address::Sequence(oid) => super::sequence::drop_one(core, oid),
         Address::Default(oid, at) => {
             let Some(table) = dict.table_by_oid(oid) else {
@@ -195,6 +201,15 @@ fn drop_one(core: &mut Core, what: Address) -> Result<()> {
             };
             let mut next = Table::clone(table);
             next.foreign_keys.retain(|k| k.oid != key);
+            core.define(Object::Table(Arc::new(next.finish()?)))
+        }
+        // Those of one table come with the highest place first.
+        Address::Check(oid, at) => {
+            let Some(table) = dict.table_by_oid(oid) else {
+                return Ok(());
+            };
+            let mut next = Table::clone(table);
+            next.checks.remove(at);
             core.define(Object::Table(Arc::new(next.finish()?)))
         }
         Address::Column(..) | Address::Schema(_) | Address::Index(..) => {

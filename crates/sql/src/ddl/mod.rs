@@ -14,6 +14,7 @@ mod create_as;
 pub mod dependence;
 mod distribution;
 mod foreign;
+pub mod function;
 mod index;
 pub mod relation;
 pub mod role;
@@ -41,7 +42,14 @@ impl SqlSession {
         {
             self.refuse_in_block("CREATE INDEX CONCURRENTLY")?;
         }
-        let core = &mut self.core;
+        self.core.run_ddl(statement, text)
+    }
+}
+
+impl Core {
+    /// The same, in whatever transaction there is.
+    pub(crate) fn run_ddl(&mut self, statement: &ast::Statement, text: &str) -> Result<Tag> {
+        let core = self;
         match statement {
             ast::Statement::CreateTable(c) => match &c.query {
                 Some(query) => create_as::create(core, c, query),

@@ -15,7 +15,7 @@ use super::{Core, already_exists, missing, name_of, no_relation, sequence, skipp
 use crate::api::Tag;
 use crate::bind::{Binder, ParamTypes, Scope, names, parts};
 use crate::dict::depend::Address;
-use crate::dict::{Check, Column, Identity, Object, Relation, Sequence, Table};
+use crate::dict::{Check, Column, Dict, Identity, Object, Relation, Sequence, Table};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
 use crate::types::{SqlType, storage_type};
@@ -76,7 +76,7 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
     for constraint in &c.constraints {
         draft.add_constraint(constraint)?;
     }
-    draft.check_expressions()?;
+    draft.check_expressions(&core.dict())?;
     core.lock_table(object.0, TableLock::AccessExclusive, false)?;
     draft.build(core)?;
     Ok(Tag::Plain("CREATE TABLE"))
@@ -223,14 +223,14 @@ impl<'a> Draft<'a> {
     }
 
     /// Binds checks and defaults once, so that a wrong one fails here and not at the first insert.
-    fn check_expressions(&self) -> Result<()> {
-        let params = ParamTypes::default();
+    fn check_expressions(&self, dict: &Dict) -> Result<()> {
+        let params = ParamTypes::default().seeing(dict);
         let scope = Scope::of_table(&self.table, &self.table.name);
         let binder = Binder::new(&scope, &params, "CHECK");
         for check in &self.table.checks {
             binder.condition(&crate::parse::expression(&check.text)?)?;
         }
-        check_defaults(&self.table.columns)?;
+        check_defaults(dict, &self.table.columns)?;
         if params.finish().is_empty() {
             Ok(())
         } else {
@@ -256,8 +256,8 @@ impl<'a> Draft<'a> {
 }
 
 /// Binds each default to its column.
-pub fn check_defaults(columns: &[Column]) -> Result<()> {
-    let params = ParamTypes::default();
+pub fn check_defaults(dict: &Dict, columns: &[Column]) -> Result<()> {
+    let params = ParamTypes::default().seeing(dict);
     let scope = Scope::default();
     let binder = Binder::new(&scope, &params, "DEFAULT");
     for c in columns {

@@ -23,6 +23,9 @@ pub enum Address {
     /// Of a table, by their own object ids.
     Index(u32, u32),
     ForeignKey(u32, u32),
+    /// A table's check, by its place.
+    Check(u32, usize),
+    Function(u32),
 }
 
 impl Address {
@@ -33,9 +36,12 @@ impl Address {
             | Address::View(oid)
             | Address::Sequence(oid)
             | Address::Schema(oid)
+            | Address::Function(oid)
             | Address::Index(_, oid)
             | Address::ForeignKey(_, oid) => (oid, 0),
-            Address::Column(oid, at) | Address::Default(oid, at) => (oid, at + 1),
+            Address::Column(oid, at) | Address::Default(oid, at) | Address::Check(oid, at) => {
+                (oid, at + 1)
+            }
         }
     }
 }
@@ -67,7 +73,8 @@ impl Dict {
             Address::Index(table, oid) => self.foreign_keys(table, &|k| k.index == oid),
             Address::Sequence(oid) => self.drawing(oid),
             Address::Schema(oid) => self.members(oid),
-            Address::Default(..) | Address::ForeignKey(..) => Vec::new(),
+            Address::Function(oid) => self.callers(oid),
+            Address::Default(..) | Address::ForeignKey(..) | Address::Check(..) => Vec::new(),
         };
         found.sort_by_key(|d| std::cmp::Reverse(d.what.age()));
         found
@@ -164,6 +171,8 @@ impl Dict {
         let all = tables.map(|t| (Address::Table(t.oid), false));
         let all = all.chain(views.map(|v| (Address::View(v.oid), false)));
         let all = all.chain(sequences.map(|s| (Address::Sequence(s.oid), s.owner.is_some())));
+        let functions = self.functions().filter(|f| f.schema == schema);
+        let all = all.chain(functions.map(|f| (Address::Function(f.oid), false)));
         all.map(|(what, auto)| Dependent { what, auto }).collect()
     }
 
@@ -221,6 +230,15 @@ impl Dict {
                 let name = found.map_or(String::new(), |k| quote(&k.name));
                 format!("constraint {name} on {}", table(oid))
             }
+            Address::Check(oid, at) => {
+                let found = self.table_by_oid(oid).and_then(|t| t.checks.get(at));
+                let name = found.map_or(String::new(), |c| quote(&c.name));
+                format!("constraint {name} on {}", table(oid))
+            }
+            Address::Function(oid) => match self.function_by_oid(oid) {
+                Some(f) => format!("function {}", f.signature()),
+                None => format!("function {oid}"),
+            },
         }
     }
 
@@ -231,6 +249,7 @@ impl Dict {
             | Address::Column(oid, _)
             | Address::Default(oid, _)
             | Address::Index(oid, _)
+            | Address::Check(oid, _)
             | Address::ForeignKey(oid, _) => self.table_by_oid(oid),
             _ => None,
         }

@@ -11,9 +11,11 @@
 //! - A picture is published before the locks of its transaction are released: who gets the lock sees the change.
 //! - Object ids are never reused.
 
+mod callers;
 mod comments;
 pub mod depend;
 mod foreign;
+pub mod function;
 mod object;
 pub mod path;
 pub mod role;
@@ -25,6 +27,7 @@ pub use comments::{
     Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE,
 };
 pub use foreign::{Action, ForeignKey};
+pub use function::Function;
 pub use object::{Check, Column, Identity, Index, IndexKey, Object, Sequence, Table};
 pub use path::{NameRef, Schema};
 pub use statistics::{ColumnStats, Stats};
@@ -104,6 +107,8 @@ struct Maps {
     roles: HashMap<String, i64>,
     /// The tables with foreign keys that reference a table, by its object id.
     referenced: HashMap<u32, Vec<u32>>,
+    /// Object ids of the functions of a name, in any schema.
+    functions: HashMap<String, Vec<u32>>,
 }
 
 impl Default for Dict {
@@ -307,7 +312,11 @@ impl Dict {
             }
             Object::Sequence(s) => Some(Relation::Sequence(s.clone())),
             Object::View(v) => Some(Relation::View(v.clone())),
-            Object::Stats(_) | Object::Role(_) | Object::Door(_) | Object::Schema(_) => None,
+            Object::Stats(_)
+            | Object::Role(_)
+            | Object::Door(_)
+            | Object::Schema(_)
+            | Object::Function(_) => None,
         }
     }
 
@@ -379,6 +388,7 @@ impl Dict {
                 | Object::Role(_)
                 | Object::Door(_)
                 | Object::Schema(_)
+                | Object::Function(_)
                 | Object::View(_) => Vec::new(),
             }
         };
@@ -444,6 +454,14 @@ impl Dict {
             match &old.object {
                 Object::Role(role) => drop(maps.roles.remove(&role.name)),
                 Object::Schema(schema) => drop(maps.schemas.remove(&schema.name)),
+                Object::Function(function) => {
+                    if let Some(named) = maps.functions.get_mut(&function.name) {
+                        named.retain(|oid| *oid != function.oid);
+                        if named.is_empty() {
+                            maps.functions.remove(&function.name);
+                        }
+                    }
+                }
                 _ => {}
             }
             if let Object::Table(t) = &old.object {
@@ -466,6 +484,10 @@ impl Dict {
                 Object::Role(role) => drop(maps.roles.insert(role.name.clone(), change.key)),
                 Object::Schema(schema) => {
                     maps.schemas.insert(schema.name.clone(), schema.oid);
+                }
+                Object::Function(function) => {
+                    let named = maps.functions.entry(function.name.clone()).or_default();
+                    named.push(function.oid);
                 }
                 _ => {}
             }

@@ -8,6 +8,7 @@ use engine::{IndexColumn, IndexDef, IndexRules, TableDef};
 use serde::{Deserialize, Serialize};
 
 use super::comments::Comment;
+use super::function::Function;
 use super::path::{self, Schema};
 use super::role::{self, Door, FIRST_SUPERUSER, Role};
 use super::view::View;
@@ -25,6 +26,7 @@ pub enum Object {
     Door(Arc<Door>),
     Schema(Arc<Schema>),
     View(Arc<View>),
+    Function(Arc<Function>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -37,6 +39,7 @@ enum Stored {
     Door(Door),
     Schema(Schema),
     View(View),
+    Function(Function),
 }
 
 /// The owner of what was made before there were roles.
@@ -290,6 +293,7 @@ impl Object {
             Object::Door(_) => role::DOOR.into(),
             Object::Schema(s) => s.oid.into(),
             Object::View(v) => v.oid.into(),
+            Object::Function(f) => f.oid.into(),
         }
     }
 
@@ -303,6 +307,7 @@ impl Object {
             (Object::Door(a), Object::Door(b)) => Arc::ptr_eq(a, b),
             (Object::Schema(a), Object::Schema(b)) => Arc::ptr_eq(a, b),
             (Object::View(a), Object::View(b)) => Arc::ptr_eq(a, b),
+            (Object::Function(a), Object::Function(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
     }
@@ -315,7 +320,11 @@ impl Object {
                 .collect(),
             Object::Sequence(s) => vec![&s.name],
             Object::View(v) => vec![&v.name],
-            Object::Stats(_) | Object::Role(_) | Object::Door(_) | Object::Schema(_) => Vec::new(),
+            Object::Stats(_)
+            | Object::Role(_)
+            | Object::Door(_)
+            | Object::Schema(_)
+            | Object::Function(_) => Vec::new(),
         }
     }
 
@@ -325,7 +334,11 @@ impl Object {
             Object::Table(t) => t.schema,
             Object::Sequence(s) => s.schema,
             Object::View(v) => v.schema,
-            Object::Stats(_) | Object::Role(_) | Object::Door(_) | Object::Schema(_) => 0,
+            Object::Stats(_)
+            | Object::Role(_)
+            | Object::Door(_)
+            | Object::Schema(_)
+            | Object::Function(_) => 0,
         }
     }
 
@@ -338,6 +351,7 @@ impl Object {
             Object::Door(d) => Stored::Door(Door::clone(d)),
             Object::Schema(s) => Stored::Schema(Schema::clone(s)),
             Object::View(v) => Stored::View(View::clone(v)),
+            Object::Function(f) => Stored::Function(Function::clone(f)),
         };
         serde_json::to_vec(&stored)
             .map_err(|e| Error::internal(format!("encoding a definition: {e}")))
@@ -358,6 +372,7 @@ impl Object {
             Stored::Door(d) => Object::Door(Arc::new(d)),
             Stored::Schema(s) => Object::Schema(Arc::new(s)),
             Stored::View(v) => Object::View(Arc::new(v)),
+            Stored::Function(f) => Object::Function(Arc::new(f)),
         })
     }
 }

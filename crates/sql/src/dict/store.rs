@@ -57,9 +57,11 @@ fn encode(object: &Object) -> Result<[Datum; COLUMNS]> {
         Object::Door(_) => 5,
         Object::Schema(_) => 6,
         Object::View(_) => 7,
+        Object::Function(_) => 8,
     };
     let name = match object {
         Object::Role(role) => role.name.clone(),
+        Object::Function(function) => function.name.clone(),
         other => other
             .names()
             .first()

@@ -76,6 +76,18 @@ impl RowEvents {
         self.deferred.push(event);
     }
 
+    /// Takes the statement's queue away while another statement runs within it.
+    pub fn put_away(&mut self) -> VecDeque<Event> {
+        self.queued.clear();
+        std::mem::take(&mut self.statement)
+    }
+
+    /// Puts back what was taken away. An event may stand twice in it from now on.
+    pub fn put_back(&mut self, events: VecDeque<Event>) {
+        self.queued.clear();
+        self.statement = events;
+    }
+
     /// Forgets the statement's events but the first ones: it begins again.
     pub fn keep(&mut self, events: usize) {
         self.statement.truncate(events);

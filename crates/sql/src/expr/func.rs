@@ -20,6 +20,10 @@ pub trait Calls {
             "subquery {number} outside its statement"
         )))
     }
+    /// The value of a function of users.
+    fn user(&mut self, function: UserFunc, _args: Vec<Datum>) -> Result<Datum> {
+        Err(Error::internal(format!("{function:?} without a session")))
+    }
     /// What text forms of values depend on.
     fn io(&self) -> &IoSettings;
 }
@@ -42,6 +46,15 @@ impl Calls for NoCalls {
 pub enum Func {
     Pure(PureFunc),
     Session(SessionFunc),
+    User(UserFunc),
+}
+
+/// A function that a user has defined, by its object id, with what plans must know of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UserFunc {
+    pub oid: u32,
+    pub volatile: bool,
+    pub strict: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -188,7 +201,7 @@ impl Func {
             // They depend on the session's time zone.
             Func::Pure(ToChar | Made(MadeFunc::TimestampTz)) => false,
             Func::Pure(_) => true,
-            Func::Session(_) => false,
+            Func::Session(_) | Func::User(_) => false,
         }
     }
 
@@ -197,6 +210,7 @@ impl Func {
         use SessionFunc::*;
         match self {
             Func::Pure(_) => false,
+            Func::User(f) => f.volatile,
             Func::Session(f) => !matches!(
                 f,
                 Now | StatementTimestamp
@@ -220,6 +234,7 @@ impl Func {
     pub fn is_strict(self) -> bool {
         match self {
             Func::Pure(f) => f.is_strict(),
+            Func::User(f) => f.strict,
             Func::Session(f) => !matches!(f, SessionFunc::SetConfig | SessionFunc::Catalog(_)),
         }
     }
@@ -241,6 +256,16 @@ impl Func {
                     return Ok(Val::NULL);
                 }
                 calls.call(f, &values)
+            }
+            Func::User(f) => {
+                let mut values = Vec::with_capacity(args.len());
+                for a in args {
+                    values.push(a.eval(env, calls)?.into_datum());
+                }
+                if f.strict && values.iter().any(Datum::is_null) {
+                    return Ok(Val::NULL);
+                }
+                calls.user(f, values).map(Val::Own)
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use sqlparser::tokenizer::Token;
 
+use super::function::{self, CreateFunction, FunctionName};
 use super::role::{RoleName, role_name};
 use super::tokens::Words;
 use crate::bind::names::Qualified;
@@ -31,6 +32,12 @@ pub enum Definition {
     Comment {
         on: Commented,
         text: Option<String>,
+    },
+    CreateFunction(Box<CreateFunction>),
+    DropFunction {
+        names: Vec<FunctionName>,
+        if_exists: bool,
+        cascade: bool,
     },
 }
 
@@ -73,6 +80,8 @@ impl Definition {
                 Kind::Index => "ALTER INDEX",
             },
             Definition::Comment { .. } => "COMMENT",
+            Definition::CreateFunction(_) => "CREATE FUNCTION",
+            Definition::DropFunction { .. } => "DROP FUNCTION",
         }
     }
 }
@@ -80,6 +89,9 @@ impl Definition {
 /// After the word CREATE.
 pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
     refuse_views(w)?;
+    if let Some(made) = function::create(w)? {
+        return Ok(Some(Definition::CreateFunction(Box::new(made))));
+    }
     if !w.accept("schema") {
         return Ok(None);
     }
@@ -127,6 +139,19 @@ fn elements(w: &mut Words<'_>) -> Result<Vec<String>> {
     let lengths: Vec<usize> = rests.iter().skip(1).map(String::len).chain([0]).collect();
     let cut = |(rest, after): (String, usize)| rest[..rest.len() - after].trim().to_string();
     Ok(rests.into_iter().zip(lengths).map(cut).collect())
+}
+
+/// After the word DROP.
+pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
+    if !w.accept("function") {
+        return Ok(None);
+    }
+    let (names, if_exists, cascade) = function::names_to_drop(w)?;
+    Ok(Some(Definition::DropFunction {
+        names,
+        if_exists,
+        cascade,
+    }))
 }
 
 /// What CREATE VIEW has that the SQL grammar does not read.

@@ -10,6 +10,7 @@ pub mod cursor;
 pub mod define;
 mod dialect;
 pub mod forms;
+pub mod function;
 mod inheritance;
 mod joins;
 pub mod kill;
@@ -199,6 +200,24 @@ pub fn expression(text: &str) -> Result<ast::Expr> {
     let mut e = parser.parse_expr().map_err(|e| syntax_error(e, text))?;
     regroup(&mut e)?;
     Ok(e)
+}
+
+/// Parses the name of a type on its own.
+pub fn data_type(text: &str) -> Result<ast::DataType> {
+    let dialect = Postgres;
+    let mut parser = parser(&dialect, tokenized(&dialect, text)?);
+    let ty = parser
+        .parse_data_type()
+        .map_err(|e| syntax_error(e, text))?;
+    let rest = parser.peek_token();
+    match rest.token {
+        Token::EOF => Ok(ty),
+        other => Err(near(
+            &other.to_string(),
+            text,
+            tokens::offset(text, rest.span.start),
+        )),
+    }
 }
 
 /// sqlparser lets IS [NOT] DISTINCT FROM take all that follows for its right side, ANDs and ORs too, which bind less:

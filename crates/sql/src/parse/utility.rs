@@ -9,6 +9,7 @@ use super::copy::{self, CopySpec};
 use super::cursor::{self, CursorOptions, Direction};
 use super::define::{self, Definition};
 use super::dialect::Postgres;
+use super::function;
 use super::kill::{self, SessionName};
 use super::maintenance::{
     Analyzed, alter_sequence, create_sequence, explain, lock_table, table_list, vacuum,
@@ -156,6 +157,11 @@ pub enum Utility {
     DropRole {
         names: Vec<RoleName>,
         if_exists: bool,
+    },
+    /// DO: the language, if it is named, and the block.
+    Do {
+        language: Option<String>,
+        text: String,
     },
     /// UNLISTEN: there is nothing to stop listening to.
     Unlisten,
@@ -308,10 +314,19 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
         }
         "drop" => {
             w.bump();
-            match role::accept_kind(&mut w) {
-                Some(_) => role::drop(&mut w)?,
-                None => return Ok(None),
+            if let Some(definition) = define::drop(&mut w)? {
+                Utility::Define(Box::new(definition))
+            } else {
+                match role::accept_kind(&mut w) {
+                    Some(_) => role::drop(&mut w)?,
+                    None => return Ok(None),
+                }
             }
+        }
+        "do" => {
+            w.bump();
+            let (language, text) = function::block(&mut w)?;
+            Utility::Do { language, text }
         }
         _ => return Ok(None),
     };

@@ -72,12 +72,12 @@ impl Planner<'_> {
         {
             return self.next_value(sequence, c);
         }
-        let scope = Scope::default();
-        let binder = Binder::new(&scope, self.params, "DEFAULT");
+        let (scope, params) = (Scope::default(), self.params.of_definition());
+        let binder = Binder::new(&scope, &params, "DEFAULT");
         let e = parse::expression(text)?;
-        Ok(binder
-            .assign(binder.expr(&e)?, c.ty(), c.typmod, &c.name)?
-            .expr)
+        let value = binder.assign(binder.expr(&e)?, c.ty(), c.typmod, &c.name)?;
+        self.params.note_called(&params);
+        Ok(value.expr)
     }
 
     fn next_value(&self, sequence: u32, c: &Column) -> Result<Expr> {
@@ -103,7 +103,8 @@ impl Planner<'_> {
             .map(|(i, _)| i)
             .collect();
         let scope = Scope::of_table(table, &table.name);
-        let binder = Binder::new(&scope, self.params, "CHECK");
+        let params = self.params.of_definition();
+        let binder = Binder::new(&scope, &params, "CHECK");
         let mut checks = Vec::new();
         for check in &table.checks {
             checks.push((
@@ -111,6 +112,7 @@ impl Planner<'_> {
                 binder.condition(&parse::expression(&check.text)?)?,
             ));
         }
+        self.params.note_called(&params);
         Ok(RowRules { not_null, checks })
     }
 

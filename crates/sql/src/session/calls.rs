@@ -24,6 +24,10 @@ impl Calls for Core {
         self.subquery_value(number, inputs)
     }
 
+    fn user(&mut self, function: crate::expr::func::UserFunc, args: Vec<Datum>) -> Result<Datum> {
+        crate::pl::call(self, function.oid, args)
+    }
+
     fn io(&self) -> &IoSettings {
         &self.io
     }

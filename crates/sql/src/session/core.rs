@@ -77,6 +77,8 @@ pub struct Core {
     pub events: RowEvents,
     /// While a suspended portal goes on: what keeps its snapshot, since the session no longer does.
     pub held: Option<engine::HeldSnapshot>,
+    /// What the session keeps of bodies of functions.
+    pub pl: crate::pl::Known,
     spare: Vec<DatumRef<'static>>,
     row_buffer: Vec<u8>,
     random: u64,
@@ -125,6 +127,7 @@ impl Core {
             with: None,
             events: RowEvents::default(),
             held: None,
+            pl: crate::pl::Known::default(),
             spare: Vec::new(),
             row_buffer: Vec::new(),
             random: now as u64 ^ (std::process::id() as u64) << 32 | 1,
@@ -266,18 +269,20 @@ impl Core {
     ) {
         self.messages.notices.push(Notice {
             severity,
-            sqlstate,
+            sqlstate: sqlstate.into(),
             message: message.into(),
             detail: None,
+            hint: None,
         });
     }
 
     pub fn notice_with_detail(&mut self, message: String, detail: String) {
         self.messages.notices.push(Notice {
             severity: "NOTICE",
-            sqlstate: "00000",
+            sqlstate: "00000".into(),
             message,
             detail: Some(detail),
+            hint: None,
         });
     }
 

@@ -5,8 +5,10 @@ mod core;
 pub mod cursors;
 mod kill;
 mod layers;
+mod level;
 mod modes;
 mod names_read;
+mod nested;
 mod objects;
 mod planning;
 mod resolve;
@@ -34,6 +36,7 @@ use crate::prepared::Prepared;
 
 pub use calls::relation_name;
 pub use core::{Core, cancelled, now_micros};
+pub use nested::Nested;
 pub(crate) use roles::NOBODY;
 pub(crate) use run::Keep;
 pub use settings::ConnectionSettings;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use crate::dict::{Dict, NameRef};
+use crate::dict::{Dict, Function, NameRef};
 use crate::parse::mentioned;
 
 #[derive(Clone)]
@@ -15,6 +15,8 @@ pub struct NamesRead {
     /// Names without a schema, and the entry of the dictionary that each was found in. That of a
     /// WITH query may be among them: then a table of its name has no effect but another planning.
     found: Vec<(String, Option<i64>)>,
+    /// The functions of users that it calls.
+    functions: Vec<Arc<Function>>,
 }
 
 impl NamesRead {
@@ -22,6 +24,7 @@ impl NamesRead {
         NamesRead {
             path: dict.path().clone(),
             found: Vec::new(),
+            functions: Vec::new(),
         }
     }
 
@@ -34,15 +37,33 @@ impl NamesRead {
         });
         NamesRead {
             found: found.collect(),
+            functions: Vec::new(),
             path: dict.path().clone(),
         }
     }
 
+    /// The same with the functions that are called.
+    pub fn calling(self, functions: Vec<Arc<Function>>) -> NamesRead {
+        NamesRead { functions, ..self }
+    }
+
+    pub fn called(&self) -> &[Arc<Function>] {
+        &self.functions
+    }
+
+    /// Whether it calls functions of users.
+    pub fn calls(&self) -> bool {
+        !self.functions.is_empty()
+    }
+
     /// Whether they mean the same in another picture of the dictionary, through the same path.
     pub fn are_same(&self, dict: &Dict) -> bool {
-        let found = self.found.iter();
-        found
-            .into_iter()
-            .all(|(name, key)| dict.key_in(&self.path, NameRef::from(name)) == *key)
+        let mut found = self.found.iter();
+        let mut functions = self.functions.iter();
+        found.all(|(name, key)| dict.key_in(&self.path, NameRef::from(name)) == *key)
+            && functions.all(|f| {
+                let now = dict.function_by_oid(f.oid);
+                now.is_some_and(|now| Arc::ptr_eq(now, f))
+            })
     }
 }

@@ -22,7 +22,8 @@ pub(crate) type Planned = (Kind, Option<Vec<ColumnDesc>>, Tables);
 
 /// Plans a statement that is a part of another one, and has no parameters.
 pub(crate) fn plan_alone(core: &Core, statement: ast::Statement) -> Result<Planned> {
-    plan_sql(core, statement, &ParamTypes::default())
+    let params = ParamTypes::default().seeing(&core.dict());
+    plan_sql(core, statement, &params)
 }
 
 pub(crate) fn plan_sql(

@@ -245,7 +245,7 @@ pub(super) fn ends_transaction(u: &Utility) -> bool {
 }
 
 /// Errors that no other definition of a table would change.
-fn is_final(e: &Error) -> bool {
+pub(super) fn is_final(e: &Error) -> bool {
     matches!(e.sqlstate(), "25P02" | "57014")
 }
 
@@ -258,17 +258,17 @@ fn aborted() -> Error {
 
 /// What a plan was made with. Statistics of no table are those of a plan that is used at once.
 #[derive(Clone, Copy)]
-struct PlannedWith<'p> {
-    tables: &'p Tables,
-    views: &'p [Arc<View>],
-    names: &'p NamesRead,
-    statistics: &'p [Option<Arc<Stats>>],
+pub(super) struct PlannedWith<'p> {
+    pub tables: &'p Tables,
+    pub views: &'p [Arc<View>],
+    pub names: &'p NamesRead,
+    pub statistics: &'p [Option<Arc<Stats>>],
     /// Version of the dictionary against which all that was last found current.
-    verified: &'p AtomicU64,
+    pub verified: &'p AtomicU64,
 }
 
 /// What the analysis of one statement has to remember from try to try.
-struct Tries {
+pub(super) struct Tries {
     /// Table locks that the transaction held before.
     mark: usize,
     /// What the statement's names meant when they were last locked after an error.
@@ -276,7 +276,7 @@ struct Tries {
 }
 
 impl Tries {
-    fn new(core: &Core) -> Tries {
+    pub fn new(core: &Core) -> Tries {
         Tries {
             mark: core.engine.table_locks(),
             named: None,
@@ -286,7 +286,7 @@ impl Tries {
 
 impl Core {
     /// The version of the dictionary that the next plan is made with, or a later one.
-    fn refreshed_version(&mut self) -> Result<u64> {
+    pub(super) fn refreshed_version(&mut self) -> Result<u64> {
         self.refresh()?;
         Ok(self.database.with_dict(Dict::version))
     }
@@ -324,7 +324,7 @@ impl Core {
     /// After an error of the analysis with the dictionary of a version: the tables that the
     /// statement mentions are locked. The error stands if nothing has changed since, or if they
     /// were locked before. A name may be that of a WITH query: then its table is locked in vain.
-    fn or_try_again(
+    pub(super) fn or_try_again(
         &mut self,
         e: Error,
         version: u64,
@@ -349,7 +349,7 @@ impl Core {
 
     /// Locks a plan's tables. False: one is not any more what the plan was made with. Then the
     /// locks on tables that their names do not mean any more are given back.
-    fn lock_planned(&mut self, planned: PlannedWith<'_>, tries: &Tries) -> Result<bool> {
+    pub(super) fn lock_planned(&mut self, planned: PlannedWith<'_>, tries: &Tries) -> Result<bool> {
         let tables = planned.tables;
         for (table, lock) in tables {
             self.lock_table(table.oid, *lock, false)?;

@@ -3,6 +3,7 @@
 use block::value::{Datum, DatumRef};
 use engine::Snapshot;
 
+use super::nested;
 use super::statement::{Kind, Portal, Run};
 use super::timeout::Timer;
 use super::transaction::State;
@@ -10,11 +11,11 @@ use super::utility;
 use super::{Core, SqlSession};
 use crate::api::{Completion, RowSink, Tag};
 use crate::error::{Error, Result};
+use crate::exec::foreign;
 use crate::exec::select::{SelectRun, run_point};
 use crate::exec::sort::Spool;
-use crate::exec::{dml, foreign, supply, with};
+use crate::plan::SelectPlan;
 use crate::plan::with::Part;
-use crate::plan::{InsertSource, SelectPlan};
 use crate::query;
 
 impl SqlSession {
@@ -131,17 +132,7 @@ impl SqlSession {
                 max_rows,
                 sink,
                 Tag::Insert,
-                |core, params, sink| match &plan.source {
-                    InsertSource::Fed(query, _) if query.locks_rows() => {
-                        supply::restarted(core, sink, &mut |core, snapshot, kept| {
-                            dml::insert(plan, core, params, snapshot, kept).map(Some)
-                        })
-                    }
-                    _ => {
-                        let snapshot = core.engine.snapshot()?;
-                        dml::insert(plan, core, params, snapshot, sink)
-                    }
-                },
+                |core, params, sink| written(&statement.kind, core, params, sink),
             ),
             Kind::Update(plan) => self.write(
                 portal,
@@ -149,10 +140,7 @@ impl SqlSession {
                 max_rows,
                 sink,
                 |n| Tag::Rows("UPDATE", n),
-                |core, params, sink| {
-                    let snapshot = core.engine.snapshot()?;
-                    dml::update(plan, core, params, snapshot, sink)
-                },
+                |core, params, sink| written(&statement.kind, core, params, sink),
             ),
             Kind::Delete(plan) => self.write(
                 portal,
@@ -160,10 +148,7 @@ impl SqlSession {
                 max_rows,
                 sink,
                 |n| Tag::Rows("DELETE", n),
-                |core, params, sink| {
-                    let snapshot = core.engine.snapshot()?;
-                    dml::delete(plan, core, params, snapshot, sink)
-                },
+                |core, params, sink| written(&statement.kind, core, params, sink),
             ),
             Kind::Supplied(plan) => self.write(
                 portal,
@@ -171,7 +156,7 @@ impl SqlSession {
                 max_rows,
                 sink,
                 |n| Tag::Rows(plan.command(), n),
-                |core, params, sink| supply::write(plan, core, params, sink),
+                |core, params, sink| written(&statement.kind, core, params, sink),
             ),
             Kind::With(plan) => self.write(
                 portal,
@@ -182,7 +167,7 @@ impl SqlSession {
                     Part::Insert(_) => Tag::Insert(n),
                     part => Tag::Rows(part.command(), n),
                 },
-                |core, params, sink| with::run(plan, core, params, sink),
+                |core, params, sink| written(&statement.kind, core, params, sink),
             ),
             Kind::Ddl(statement) => {
                 let ran = self.run_ddl(statement, portal.statement.text());
@@ -372,6 +357,12 @@ impl SqlSession {
     ) -> Result<Completion> {
         self.resume(portal, max_rows, sink)
     }
+}
+
+/// Runs a plan that writes.
+fn written(kind: &Kind, core: &mut Core, params: &[Datum], sink: &mut dyn RowSink) -> Result<u64> {
+    let count = nested::write(kind, core, params, sink)?;
+    count.ok_or_else(|| Error::internal("a plan that writes nothing among those that do"))
 }
 
 /// A sink that keeps the rows.

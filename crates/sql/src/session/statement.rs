@@ -66,7 +66,7 @@ pub(crate) type Tables = Vec<(Arc<Table>, TableLock)>;
 pub(crate) type Statistics = Vec<Option<Arc<Stats>>>;
 
 /// The statistics of tables as they are now.
-fn statistics(dict: &Dict, tables: &Tables) -> Statistics {
+pub(super) fn statistics(dict: &Dict, tables: &Tables) -> Statistics {
     let each = tables.iter().map(|(t, _)| dict.stats(t.oid).cloned());
     each.collect()
 }
@@ -101,7 +101,7 @@ impl Statement {
     }
     /// Whether it needs no locks, so that nothing can change it.
     pub(crate) fn reads_nothing(&self) -> bool {
-        self.tables.is_empty() && self.views.is_empty()
+        self.tables.is_empty() && self.views.is_empty() && !self.names.calls()
     }
     pub(crate) fn params(&self) -> &[SqlType] {
         &self.params
@@ -149,19 +149,7 @@ impl Statement {
     }
     /// The command, if it writes or locks rows, which a read-only transaction may not do.
     pub(crate) fn writing_command(&self) -> Option<&'static str> {
-        const LOCKS: &str = "SELECT FOR UPDATE";
-        let locks = |plan: &SelectPlan| !plan.locks.is_empty();
-        match &self.kind {
-            Kind::Insert(_) => Some("INSERT"),
-            Kind::Update(_) => Some("UPDATE"),
-            Kind::Delete(_) => Some("DELETE"),
-            Kind::Supplied(plan) => Some(plan.command()),
-            Kind::With(plan) => Some(plan.told().command()),
-            Kind::Select(plan) => locks(plan).then_some(LOCKS),
-            Kind::Tree(plan) => plan.locks_rows().then_some(LOCKS),
-            Kind::Ddl(statement) => crate::ddl::command(statement),
-            Kind::Empty | Kind::Utility(_) => None,
-        }
+        writing_command(&self.kind)
     }
 
     /// Whether the statement only ends, or returns within, a transaction: allowed after an error.
@@ -183,6 +171,23 @@ impl Statement {
                     Utility::Begin { .. } | Utility::Commit { .. } | Utility::Rollback { .. }
                 )
         )
+    }
+}
+
+/// The command, if it writes or locks rows.
+pub(super) fn writing_command(kind: &Kind) -> Option<&'static str> {
+    const LOCKS: &str = "SELECT FOR UPDATE";
+    let locks = |plan: &SelectPlan| !plan.locks.is_empty();
+    match kind {
+        Kind::Insert(_) => Some("INSERT"),
+        Kind::Update(_) => Some("UPDATE"),
+        Kind::Delete(_) => Some("DELETE"),
+        Kind::Supplied(plan) => Some(plan.command()),
+        Kind::With(plan) => Some(plan.told().command()),
+        Kind::Select(plan) => locks(plan).then_some(LOCKS),
+        Kind::Tree(plan) => plan.locks_rows().then_some(LOCKS),
+        Kind::Ddl(statement) => crate::ddl::command(statement),
+        Kind::Empty | Kind::Utility(_) => None,
     }
 }
 
@@ -232,6 +237,7 @@ impl SqlSession {
             _ => Vec::new(),
         };
         let params = ParamTypes::declared(&element_oids(param_oids, &arrays))?;
+        let params = params.seeing(&self.core.dict());
         let text: Arc<str> = match &command {
             // Whoever shows the statement shows no password.
             Command::Utility(_) => {
@@ -266,6 +272,7 @@ impl SqlSession {
         {
             return Err(parse::too_wide());
         }
+        let names = names.calling(params.sight.called());
         let mut params = params.finish();
         let mut param_types: Vec<u32> = params.iter().map(|t| t.oid()).collect();
         let arrays = statement.map(|statement| {
@@ -314,7 +321,7 @@ impl SqlSession {
                 _ => Ok(None),
             },
         )?;
-        let params = ParamTypes::of(&statement.params);
+        let params = ParamTypes::of(&statement.params).seeing(&self.core.dict());
         let (kind, columns, tables) =
             plan_sql(&self.core, expanded, &params).map_err(|e| e.located(&statement.text))?;
         Ok(Arc::new(Statement {

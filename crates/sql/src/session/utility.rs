@@ -277,6 +277,12 @@ impl SqlSession {
                 self.begin_definition("DROP ROLE")?;
                 crate::ddl::role::drop(&mut self.core, names, *if_exists)?
             }
+            Utility::Do { language, text } => {
+                self.ensure_transaction()?;
+                self.core.statement_of_block(language.as_deref(), text)?;
+                self.end_of_statement();
+                Tag::Plain("DO")
+            }
             Utility::Unlisten => Tag::Plain("UNLISTEN"),
             Utility::Show(_)
             | Utility::Explain { .. }
@@ -341,7 +347,7 @@ impl SqlSession {
     }
 
     fn run_definition(&mut self, definition: &Definition) -> Result<Tag> {
-        use crate::ddl::{comment, relation, schema};
+        use crate::ddl::{comment, function, relation, schema};
         self.begin_definition(definition.command())?;
         let core = &mut self.core;
         let tag = match definition {
@@ -367,6 +373,12 @@ impl SqlSession {
                 let command = definition.command();
                 relation::alter(core, command, *kind, name, *if_exists, change)
             }
+            Definition::CreateFunction(new) => function::create(core, new),
+            Definition::DropFunction {
+                names,
+                if_exists,
+                cascade,
+            } => function::drop(core, names, *if_exists, *cascade),
             Definition::Comment { on, text } => comment::set(core, on, text.as_deref()),
         }?;
         self.end_of_statement();
@@ -440,7 +452,8 @@ impl SqlSession {
                 args.len()
             )));
         }
-        let (scope, none) = (Scope::default(), ParamTypes::default());
+        let scope = Scope::default();
+        let none = ParamTypes::default().seeing(&self.core.dict());
         let binder = Binder::new(&scope, &none, "EXECUTE");
         let mut values = Vec::with_capacity(args.len());
         for (n, (arg, ty)) in args.iter().zip(types).enumerate() {

@@ -385,6 +385,22 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
         rows: Here(super::procedures::rows),
     },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_language",
+        columns: &[
+            ("oid", Oid),
+            ("lanname", Name),
+            ("lanowner", Oid),
+            ("lanispl", Bool),
+            ("lanpltrusted", Bool),
+            ("lanplcallfoid", Oid),
+            ("laninline", Oid),
+            ("lanvalidator", Oid),
+            ("lanacl", SqlType::TEXTS),
+        ],
+        rows: Here(|_| Ok(super::user_functions::languages())),
+    },
 ];
 
 fn column_stats(cx: &Context) -> Result<Rows> {

@@ -341,15 +341,6 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
     ),
     pg(
-        "pg_language",
-        &[
-            ("oid", Oid),
-            ("lanname", Name),
-            ("lanowner", Oid),
-            ("lanpltrusted", Bool),
-        ],
-    ),
-    pg(
         "pg_prepared_xacts",
         &[
             ("transaction", Oid),

@@ -7,7 +7,7 @@ use charset::Encoding;
 use super::Context;
 use super::describe::{self, PG_CATALOG};
 use super::value::{optional, text, texts};
-use super::{objects, privileges, procedures};
+use super::{objects, privileges, procedures, user_functions};
 use crate::dict::{PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE};
 use crate::error::{Error, Result};
 use crate::types::Reg::{self as Kind, Class, Namespace, Proc, Procedure, Role, Type};
@@ -70,8 +70,10 @@ pub const ALL: &[Function] = &[
     strict("pg_type_is_visible", (1, 1), Bool, |_, _| {
         Ok(Datum::Bool(true))
     }),
-    strict("pg_function_is_visible", (1, 1), Bool, |_, _| {
-        Ok(Datum::Bool(true))
+    strict("pg_function_is_visible", (1, 1), Bool, |cx, a| {
+        let own = cx.dict.function_by_oid(oid(&a[0]));
+        let visible = own.is_none_or(|f| user_functions::is_visible(&cx.dict, f));
+        Ok(Datum::Bool(visible))
     }),
     strict("pg_relation_is_publishable", (1, 1), Bool, |_, _| {
         Ok(Datum::Bool(true))
@@ -95,22 +97,28 @@ pub const ALL: &[Function] = &[
         "pg_get_functiondef",
         (1, 1),
         Text,
-        |_, a| match procedures::result(oid(&a[0])) {
-            Some(_) => Err(Error::unsupported("the definition of a built-in function")),
-            None => Ok(Datum::Null),
+        |cx, a| match user_functions::definition(&cx.dict, oid(&a[0])) {
+            Some(definition) => Ok(Datum::Text(definition)),
+            None if procedures::result(oid(&a[0])).is_none() => Ok(Datum::Null),
+            None => Err(Error::unsupported("the definition of a built-in function")),
         },
     ),
-    strict("pg_get_function_result", (1, 1), Text, |_, a| {
-        Ok(optional(procedures::result(oid(&a[0]))))
+    strict("pg_get_function_result", (1, 1), Text, |cx, a| {
+        let own = user_functions::result(&cx.dict, oid(&a[0]));
+        Ok(optional(own.or_else(|| procedures::result(oid(&a[0])))))
     }),
-    strict("pg_get_function_arguments", (1, 1), Text, |_, a| {
-        Ok(optional(procedures::arguments(oid(&a[0]))))
+    strict("pg_get_function_arguments", (1, 1), Text, |cx, a| {
+        let own = user_functions::arguments(&cx.dict, oid(&a[0]), true);
+        Ok(optional(own.or_else(|| procedures::arguments(oid(&a[0])))))
     }),
     strict(
         "pg_get_function_identity_arguments",
         (1, 1),
         Text,
-        |_, a| Ok(optional(procedures::arguments(oid(&a[0])))),
+        |cx, a| {
+            let own = user_functions::arguments(&cx.dict, oid(&a[0]), false);
+            Ok(optional(own.or_else(|| procedures::arguments(oid(&a[0])))))
+        },
     ),
     strict("pg_get_partkeydef", (1, 1), Text, |_, _| Ok(Datum::Null)),
     strict("pg_get_statisticsobjdef_columns", (1, 1), Text, |_, _| {

@@ -32,6 +32,7 @@ mod roles;
 mod schema;
 mod services;
 mod types;
+mod user_functions;
 mod viewdef;
 
 pub use keywords::needs_quotes;

@@ -3,6 +3,7 @@
 use super::describe;
 use super::procedures;
 use super::relations::view_oid;
+use super::user_functions;
 use crate::bind::names::{self, Qualified};
 use crate::bind::parts;
 use crate::dict::{Dict, Relation};
@@ -29,8 +30,11 @@ pub fn find(dict: &Dict, kind: Reg, text: &str) -> Result<u32> {
             let role = dict.role(&name).map(|r| r.oid);
             role.ok_or_else(|| Error::new("42704", format!("role \"{name}\" does not exist")))
         }
-        Reg::Proc => procedures::find(&unqualified(dict, text)?, text),
-        Reg::Procedure => procedures::find_with_arguments(text),
+        Reg::Proc => match user_functions::find(dict, &path(text)?, text)? {
+            Some(number) => Ok(number),
+            None => procedures::find(&unqualified(dict, text)?, text),
+        },
+        Reg::Procedure => procedures::find_with_arguments(dict, text),
     }
 }
 
@@ -180,8 +184,8 @@ pub fn name(dict: &Dict, kind: Reg, number: u32) -> String {
             name => Some(names::quote(name)),
         },
         Reg::Role => dict.role_by_oid(number).map(|r| names::quote(&r.name)),
-        Reg::Proc => procedures::name(number),
-        Reg::Procedure => procedures::signature(number),
+        Reg::Proc => procedures::name(dict, number),
+        Reg::Procedure => procedures::signature(dict, number),
     };
     known.unwrap_or_else(|| number.to_string())
 }

@@ -171,7 +171,9 @@ pub fn of_function(cx: &Context, a: &[Datum]) -> Result<Datum> {
         other => number(other),
     };
     check(&a[1], &["EXECUTE"])?;
-    Ok(allowed(super::procedures::name(function).is_some()))
+    Ok(allowed(
+        super::procedures::name(&cx.dict, function).is_some(),
+    ))
 }
 
 pub fn of_tablespace(cx: &Context, a: &[Datum]) -> Result<Datum> {

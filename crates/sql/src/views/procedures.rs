@@ -11,9 +11,11 @@ use block::value::Datum;
 
 use super::describe::{self, OWNER, PG_CATALOG};
 use super::objects;
+use super::user_functions;
 use super::value::{NULL, bool, int2, oid, oidvector, text};
 use super::{Context, Rows};
 use crate::bind::names::quote;
+use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::types::SqlType;
 
@@ -74,25 +76,31 @@ pub fn find(name: &str, text: &str) -> Result<u32> {
     }
 }
 
+/// A function of a name and types.
+pub fn find_built_in(path: &[String], types: &[u32]) -> Option<u32> {
+    let name = match path {
+        [name] => name,
+        [schema, name] if schema == "pg_catalog" => name,
+        _ => return None,
+    };
+    let found = ALL.iter().find(|p| p.name == name && p.arguments == types);
+    found.map(|p| p.oid)
+}
+
 /// The function of `name(types)`.
-pub fn find_with_arguments(text: &str) -> Result<u32> {
+pub fn find_with_arguments(dict: &Dict, text: &str) -> Result<u32> {
     let Some((name, rest)) = text.split_once('(') else {
         return Err(Error::new("22P02", "expected a left parenthesis"));
     };
     let Some(list) = rest.trim_end().strip_suffix(')') else {
         return Err(Error::new("22P02", "expected a right parenthesis"));
     };
-    let mut path = objects::path(name)?;
-    let name = path.pop().unwrap_or_default();
+    let path = objects::path(name)?;
     let types = list.split(',').map(str::trim).filter(|t| !t.is_empty());
     let types = types
         .map(objects::type_called)
         .collect::<Result<Vec<_>>>()?;
-    let in_catalog = path.is_empty() || path == ["pg_catalog"];
-    let found = ALL
-        .iter()
-        .find(|p| in_catalog && p.name == name && p.arguments == types);
-    found.map(|p| p.oid).ok_or_else(|| missing(text))
+    user_functions::find_procedure(dict, &path, &types, text)
 }
 
 fn by_number(number: u32) -> Option<&'static Procedure> {
@@ -100,7 +108,10 @@ fn by_number(number: u32) -> Option<&'static Procedure> {
 }
 
 /// As `regproc` is written: with its schema, if several have the name.
-pub fn name(number: u32) -> Option<String> {
+pub fn name(dict: &Dict, number: u32) -> Option<String> {
+    if let Some(name) = user_functions::name(dict, number) {
+        return Some(name);
+    }
     let found = by_number(number)?;
     let quoted = quote(found.name);
     Some(match find(found.name, found.name) {
@@ -110,7 +121,10 @@ pub fn name(number: u32) -> Option<String> {
 }
 
 /// As `regprocedure` is written.
-pub fn signature(number: u32) -> Option<String> {
+pub fn signature(dict: &Dict, number: u32) -> Option<String> {
+    if let Some(signature) = user_functions::signature(dict, number) {
+        return Some(signature);
+    }
     let found = by_number(number)?;
     let types: Vec<String> = found.arguments.iter().map(|t| type_name(*t)).collect();
     Some(format!("{}({})", quote(found.name), types.join(",")))
@@ -158,8 +172,9 @@ pub fn of_type(ty: SqlType) -> [u32; 4] {
 }
 
 /// The rows of `pg_proc`.
-pub fn rows(_: &Context) -> Result<Rows> {
-    Ok(ALL.iter().map(row).collect())
+pub fn rows(cx: &Context) -> Result<Rows> {
+    let built_in = ALL.iter().map(row);
+    Ok(built_in.chain(user_functions::rows(&cx.dict)).collect())
 }
 
 fn row(p: &Procedure) -> Vec<Datum> {

@@ -122,6 +122,26 @@ impl<'c> Clause<'c> {
         }
     }
 
+    /// What a name means: a column, or else a variable of the body that the query stands in. The
+    /// text of a view knows no variables.
+    fn or_variable(
+        &self,
+        path: &[ast::Ident],
+        column: Result<Option<Typed>>,
+    ) -> Result<Option<Typed>> {
+        let params = self.analyzer.params;
+        if !params.sight.has_variables() || self.analyzer.is_in_view() {
+            return column;
+        }
+        let names: Vec<String> = path.iter().map(names::ident).collect();
+        match column {
+            // The binder goes on, and asks for variables itself.
+            Ok(None) => Ok(None),
+            Ok(Some(found)) => params.or_variable(&names, Ok(found)).map(Some),
+            Err(e) => params.or_variable(&names, Err(e)).map(Some),
+        }
+    }
+
     fn names_a_row(&self, name: &str) -> bool {
         let mut at = Some(self.scope);
         while let Some(scope) = at {
@@ -437,8 +457,10 @@ fn is_of_later_issues(name: &str, f: &ast::Function) -> bool {
 impl bind::Groups for Clause<'_> {
     fn lookup(&self, e: &ast::Expr) -> Result<Option<Typed>> {
         match e {
-            ast::Expr::Identifier(i) => self.identifier(i),
-            ast::Expr::CompoundIdentifier(path) => self.path(path),
+            ast::Expr::Identifier(i) => {
+                self.or_variable(std::slice::from_ref(i), self.identifier(i))
+            }
+            ast::Expr::CompoundIdentifier(path) => self.or_variable(path, self.path(path)),
             ast::Expr::Function(f) => self.function(f),
             ast::Expr::Subquery(q) => self.scalar(q).map(Some),
             ast::Expr::Exists { subquery, negated } => self.exists(subquery, *negated).map(Some),

@@ -113,6 +113,11 @@ impl Analyzer<'_> {
         }
     }
 
+    /// Whether what is being analysed is a view's own text.
+    fn is_in_view(&self) -> bool {
+        self.nested.get() > 0
+    }
+
     /// A literal of the result that nothing gave a type is text.
     fn settle(&self, level: &mut tree::Level) -> Result<()> {
         let empty = crate::bind::Scope::default();

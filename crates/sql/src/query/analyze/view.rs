@@ -59,7 +59,7 @@ pub enum Noted {
 /// The columns of a query, and what it names.
 pub fn describe(core: &Core, q: &ast::Query) -> Result<(Vec<ViewColumn>, Notes)> {
     let dict = core.dict();
-    let params = ParamTypes::default();
+    let params = ParamTypes::default().seeing(&dict);
     let analyzer = Analyzer::new(&dict, &params);
     *analyzer.notes.borrow_mut() = Some(Notes::default());
     let file = File::new(None);

@@ -1,0 +1,338 @@
+//! Recursive descent over the words of a body: blocks and declarations.
+
+mod control;
+mod raise;
+mod sql;
+mod statements;
+
+use crate::Error;
+use crate::lex::{self, Kind, Token};
+use crate::tree::{Block, Condition, Declaration, Declared, Handler, TypeName};
+
+/// A body, parsed.
+#[derive(Clone, Debug)]
+pub struct Body {
+    pub block: Block,
+    /// How many pieces of SQL are in it.
+    pub pieces: usize,
+}
+
+/// Nesting of blocks and loops that is followed: the parser recurses.
+const MAX_DEPTH: usize = 200;
+
+pub fn parse(text: &str) -> Result<Body, Error> {
+    let mut parser = Parser {
+        text,
+        tokens: lex::tokens(text)?,
+        at: 0,
+        pieces: 0,
+        cases: 0,
+        depth: 0,
+    };
+    // Options of the compiler, which are given as words of their own.
+    if parser.peek().is_some_and(|t| t.is_sign("#")) {
+        return Err(parser.unsupported("compiler options of PL/pgSQL"));
+    }
+    let label = parser.label()?;
+    let block = parser.block(label)?;
+    parser.accept_sign(";");
+    match parser.peek() {
+        Some(_) => Err(parser.unexpected()),
+        None => Ok(Body {
+            block,
+            pieces: parser.pieces,
+        }),
+    }
+}
+
+pub(super) struct Parser<'b> {
+    text: &'b str,
+    tokens: Vec<Token>,
+    at: usize,
+    pieces: usize,
+    /// CASE statements so far.
+    cases: usize,
+    depth: usize,
+}
+
+impl<'b> Parser<'b> {
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at)
+    }
+
+    fn ahead(&self, n: usize) -> Option<&Token> {
+        self.tokens.get(self.at + n)
+    }
+
+    fn line(&self) -> u32 {
+        self.peek().or(self.tokens.last()).map_or(1, |t| t.line)
+    }
+
+    fn is(&self, word: &str) -> bool {
+        self.peek().is_some_and(|t| t.is_word(word))
+    }
+
+    fn accept(&mut self, word: &str) -> bool {
+        let found = self.is(word);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn accept_sign(&mut self, sign: &str) -> bool {
+        let found = self.peek().is_some_and(|t| t.is_sign(sign));
+        self.at += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, word: &str) -> Result<(), Error> {
+        match self.accept(word) {
+            true => Ok(()),
+            false => Err(self.unexpected()),
+        }
+    }
+
+    fn expect_sign(&mut self, sign: &str) -> Result<(), Error> {
+        match self.accept_sign(sign) {
+            true => Ok(()),
+            false => Err(self.unexpected()),
+        }
+    }
+
+    fn name(&mut self) -> Result<String, Error> {
+        match self.peek().and_then(Token::name) {
+            Some(name) => {
+                let name = name.to_string();
+                self.at += 1;
+                Ok(name)
+            }
+            None => Err(self.unexpected()),
+        }
+    }
+
+    /// A name with what stands behind points.
+    fn path(&mut self) -> Result<Vec<String>, Error> {
+        let mut path = vec![self.name()?];
+        while self.accept_sign(".") {
+            path.push(self.name()?);
+        }
+        Ok(path)
+    }
+
+    /// A string of any form.
+    fn string(&mut self) -> Option<String> {
+        let Kind::Text(said) = &self.peek()?.kind else {
+            return None;
+        };
+        let said = said.clone();
+        self.at += 1;
+        Some(said)
+    }
+
+    fn error(&self, sqlstate: &'static str, message: String) -> Error {
+        let end = self.text.len();
+        Error {
+            sqlstate,
+            message,
+            hint: None,
+            at: self.peek().map_or(end, |t| t.start),
+            line: self.line(),
+        }
+    }
+
+    /// A syntax error at what comes next.
+    fn unexpected(&self) -> Error {
+        self.syntax("syntax error")
+    }
+
+    /// A syntax error at what comes next, in other words.
+    fn syntax(&self, what: &str) -> Error {
+        let message = match self.peek() {
+            Some(t) => format!("{what} at or near \"{}\"", &self.text[t.start..t.end]),
+            None => format!("{what} at end of input"),
+        };
+        self.error("42601", message)
+    }
+
+    fn unsupported(&self, what: &str) -> Error {
+        self.error("0A000", format!("not supported: {what}"))
+    }
+
+    /// A label in front of a block or loop.
+    fn label(&mut self) -> Result<Option<String>, Error> {
+        if !self.accept_sign("<<") {
+            return Ok(None);
+        }
+        let label = self.name()?;
+        self.expect_sign(">>")?;
+        Ok(Some(label))
+    }
+
+    /// The label behind END, which must be the one in front.
+    fn end_label(&mut self, label: Option<&str>) -> Result<(), Error> {
+        let Some(end) = self.peek().and_then(Token::name).map(str::to_string) else {
+            return Ok(());
+        };
+        let message = match label {
+            None => format!("end label \"{end}\" specified for unlabeled block"),
+            Some(label) if label != end => {
+                format!("end label \"{end}\" differs from block's label \"{label}\"")
+            }
+            Some(_) => {
+                self.at += 1;
+                return Ok(());
+            }
+        };
+        Err(self.error("42601", message))
+    }
+
+    fn block(&mut self, label: Option<String>) -> Result<Block, Error> {
+        let line = self.line();
+        let mut declarations = Vec::new();
+        while self.accept("declare") {
+            while !self.is("begin") && !self.is("declare") {
+                let declaration = self.declaration()?;
+                let same = |d: &&Declaration| d.name == declaration.name;
+                if declarations.iter().find(same).is_some() {
+                    self.at -= 1;
+                    return Err(self.syntax("duplicate declaration"));
+                }
+                declarations.push(declaration);
+            }
+        }
+        // The line of a block is that of its BEGIN.
+        let line = match declarations.is_empty() {
+            true => line,
+            false => self.line(),
+        };
+        self.expect("begin")?;
+        let body = self.statements(&["end", "exception"])?;
+        let handlers = match self.accept("exception") {
+            true => Some(self.handlers()?),
+            false => None,
+        };
+        self.expect("end")?;
+        self.end_label(label.as_deref())?;
+        Ok(Block {
+            line,
+            label,
+            declarations,
+            body,
+            handlers,
+        })
+    }
+
+    fn handlers(&mut self) -> Result<Vec<Handler>, Error> {
+        let mut handlers = Vec::new();
+        while self.is("when") {
+            let line = self.line();
+            self.at += 1;
+            let mut conditions = vec![self.condition()?];
+            while self.accept("or") {
+                conditions.push(self.condition()?);
+            }
+            self.expect("then")?;
+            let body = self.statements(&["when", "end"])?;
+            handlers.push(Handler {
+                line,
+                conditions,
+                body,
+            });
+        }
+        match handlers.is_empty() {
+            true => Err(self.unexpected()),
+            false => Ok(handlers),
+        }
+    }
+
+    fn condition(&mut self) -> Result<Condition, Error> {
+        if !self.accept("sqlstate") {
+            return Ok(Condition::Name(self.name()?));
+        }
+        let Some(state) = self.string() else {
+            return Err(self.unexpected());
+        };
+        let wrong = |b: u8| !b.is_ascii_digit() && !b.is_ascii_uppercase();
+        if state.len() != 5 || state.bytes().any(wrong) {
+            self.at -= 1;
+            return Err(self.error("42601", "invalid SQLSTATE code".to_string()));
+        }
+        Ok(Condition::State(state))
+    }
+
+    fn declaration(&mut self) -> Result<Declaration, Error> {
+        let line = self.line();
+        let name = self.name()?;
+        if self.accept("alias") {
+            self.expect("for")?;
+            let path = match self.peek().map(|t| (&t.kind, t.start, t.end)) {
+                Some((Kind::Parameter, start, end)) => {
+                    let number = self.text[start..end].to_string();
+                    self.at += 1;
+                    vec![number]
+                }
+                _ => self.path()?,
+            };
+            self.expect_sign(";")?;
+            let what = Declared::Alias(path);
+            return Ok(Declaration { line, name, what });
+        }
+        let scrolls = self.is("scroll") || self.is("no");
+        if self.is("cursor") || scrolls && self.ahead(1).is_some_and(|t| !t.is_sign(";")) {
+            return Err(self.unsupported("cursors in PL/pgSQL"));
+        }
+        let constant = self.accept("constant");
+        let ty = self.type_name(&[":=", "=", ";"], &["not", "default", "collate"])?;
+        if self.is("collate") {
+            return Err(self.unsupported("COLLATE of a variable"));
+        }
+        let not_null = self.accept("not");
+        if not_null {
+            self.expect("null")?;
+        }
+        let default =
+            match self.accept_sign(":=") || self.accept_sign("=") || self.accept("default") {
+                true => Some(self.sql(&[";"], &[])?),
+                false => None,
+            };
+        self.expect_sign(";")?;
+        if not_null && default.is_none() {
+            let message = format!(
+                "variable \"{name}\" must have a default value, since it's declared NOT NULL"
+            );
+            return Err(self.error("22004", message));
+        }
+        let what = Declared::Variable {
+            ty,
+            constant,
+            not_null,
+            default,
+        };
+        Ok(Declaration { line, name, what })
+    }
+
+    /// The type of a variable, up to one of these signs or words.
+    fn type_name(&mut self, signs: &[&str], words: &[&str]) -> Result<TypeName, Error> {
+        let from = self.at;
+        if let Ok(path) = self.path() {
+            let percent = self.peek().is_some_and(|t| t.is_sign("%"));
+            let what = self.ahead(1).and_then(Token::name).map(str::to_lowercase);
+            if percent && let Some(what @ ("type" | "rowtype")) = what.as_deref() {
+                let ty = match what {
+                    "type" => TypeName::Of(path),
+                    _ => TypeName::RowOf(path),
+                };
+                self.at += 2;
+                return Ok(ty);
+            }
+        }
+        self.at = from;
+        let text = self.text_until(signs, words)?;
+        match text {
+            Some(text) if text.eq_ignore_ascii_case("refcursor") => {
+                Err(self.unsupported("cursors in PL/pgSQL"))
+            }
+            Some(text) => Ok(TypeName::Plain(text)),
+            None => Err(self.syntax("missing data type declaration")),
+        }
+    }
+}

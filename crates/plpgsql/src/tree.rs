@@ -1,0 +1,245 @@
+//! The syntax tree of a body.
+//!
+//! What is SQL in it is kept as text: [`Sql`]. Each has a number of its own in the body, under
+//! which whoever runs the body keeps its plan.
+
+/// An expression or a statement of SQL, as it is written.
+#[derive(Clone, Debug)]
+pub struct Sql {
+    pub text: String,
+    /// Number of the piece in the body, from 0.
+    pub id: usize,
+    /// Byte of the body at which it begins.
+    pub at: usize,
+}
+
+#[derive(Clone, Debug)]
+pub struct Block {
+    pub line: u32,
+    pub label: Option<String>,
+    pub declarations: Vec<Declaration>,
+    pub body: Vec<Statement>,
+    /// Set by EXCEPTION, also without a handler that fits.
+    pub handlers: Option<Vec<Handler>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Declaration {
+    pub line: u32,
+    pub name: String,
+    pub what: Declared,
+}
+
+#[derive(Clone, Debug)]
+pub enum Declared {
+    Variable {
+        ty: TypeName,
+        constant: bool,
+        not_null: bool,
+        default: Option<Sql>,
+    },
+    /// ALIAS FOR another variable, or a parameter by its number.
+    Alias(Vec<String>),
+}
+
+/// The type of a variable, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TypeName {
+    Plain(String),
+    /// `name%TYPE`.
+    Of(Vec<String>),
+    /// `table%ROWTYPE`.
+    RowOf(Vec<String>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Handler {
+    pub line: u32,
+    pub conditions: Vec<Condition>,
+    pub body: Vec<Statement>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// A condition's name, `others` too.
+    Name(String),
+    State(String),
+}
+
+#[derive(Clone, Debug)]
+pub struct Statement {
+    pub line: u32,
+    pub what: What,
+}
+
+/// A variable to be set, or a field of one.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub path: Vec<String>,
+    /// Subscripts behind it.
+    pub subscripts: Vec<Sql>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Into {
+    pub strict: bool,
+    pub targets: Vec<Target>,
+}
+
+#[derive(Clone, Debug)]
+pub enum What {
+    Block(Block),
+    Assign {
+        target: Target,
+        value: Sql,
+    },
+    If {
+        branches: Vec<(Sql, Vec<Statement>)>,
+        otherwise: Vec<Statement>,
+    },
+    Case {
+        /// What the branches compare with, and the name of the variable that keeps it.
+        subject: Option<(Sql, String)>,
+        branches: Vec<(Sql, Vec<Statement>)>,
+        otherwise: Option<Vec<Statement>>,
+    },
+    Loop {
+        label: Option<String>,
+        body: Vec<Statement>,
+    },
+    While {
+        label: Option<String>,
+        condition: Sql,
+        body: Vec<Statement>,
+    },
+    ForRange {
+        label: Option<String>,
+        variable: String,
+        reverse: bool,
+        from: Sql,
+        to: Sql,
+        step: Option<Sql>,
+        body: Vec<Statement>,
+    },
+    /// Over the rows of a query, or of a text to be executed.
+    ForRows {
+        label: Option<String>,
+        targets: Vec<Target>,
+        rows: RowsOf,
+        body: Vec<Statement>,
+    },
+    ForEach {
+        label: Option<String>,
+        targets: Vec<Target>,
+        slice: u32,
+        array: Sql,
+        body: Vec<Statement>,
+    },
+    Exit {
+        goes_on: bool,
+        label: Option<String>,
+        when: Option<Sql>,
+    },
+    Return(Option<Sql>),
+    ReturnNext(Option<Sql>),
+    ReturnQuery(RowsOf),
+    Raise(Raise),
+    Assert {
+        condition: Sql,
+        message: Option<Sql>,
+    },
+    Perform(Sql),
+    /// A statement of SQL, without its INTO.
+    Execute {
+        sql: Sql,
+        into: Option<Into>,
+    },
+    ExecuteText {
+        text: Sql,
+        into: Option<Into>,
+        using: Vec<Sql>,
+    },
+    Diagnostics {
+        stacked: bool,
+        items: Vec<(Target, String)>,
+    },
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
+    Null,
+}
+
+#[derive(Clone, Debug)]
+pub enum RowsOf {
+    Query(Sql),
+    Text { text: Sql, using: Vec<Sql> },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    Debug,
+    Log,
+    Info,
+    Notice,
+    Warning,
+    Exception,
+}
+
+#[derive(Clone, Debug)]
+pub struct Raise {
+    pub level: Level,
+    pub what: Raised,
+    /// USING: names in lower case, with their values.
+    pub options: Vec<(String, Sql)>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Raised {
+    /// The error at hand, again.
+    Again,
+    Format {
+        format: String,
+        arguments: Vec<Sql>,
+    },
+    Condition(Condition),
+    /// All is said by USING.
+    Options,
+}
+
+impl What {
+    /// What PostgreSQL calls the statement where it tells of an error in it.
+    pub fn called(&self) -> &'static str {
+        match self {
+            What::Block(_) => "statement block",
+            What::Assign { .. } => "assignment",
+            What::If { .. } => "IF",
+            What::Case { .. } => "CASE",
+            What::Loop { .. } => "LOOP",
+            What::While { .. } => "WHILE",
+            What::ForRange { .. } => "FOR with integer loop variable",
+            What::ForRows { rows, .. } => match rows {
+                RowsOf::Query(_) => "FOR over SELECT rows",
+                RowsOf::Text { .. } => "FOR over EXECUTE statement",
+            },
+            What::ForEach { .. } => "FOREACH over array",
+            What::Exit { goes_on: false, .. } => "EXIT",
+            What::Exit { goes_on: true, .. } => "CONTINUE",
+            What::Return(_) => "RETURN",
+            What::ReturnNext(_) => "RETURN NEXT",
+            What::ReturnQuery(_) => "RETURN QUERY",
+            What::Raise(_) => "RAISE",
+            What::Assert { .. } => "ASSERT",
+            What::Perform(_) => "PERFORM",
+            What::Execute { .. } => "SQL statement",
+            What::ExecuteText { .. } => "EXECUTE",
+            What::Diagnostics { stacked: false, .. } => "GET DIAGNOSTICS",
+            What::Diagnostics { stacked: true, .. } => "GET STACKED DIAGNOSTICS",
+            What::Commit { .. } => "COMMIT",
+            What::Rollback { .. } => "ROLLBACK",
+            What::Null => "NULL",
+        }
+    }
+}

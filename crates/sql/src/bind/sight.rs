@@ -1,0 +1,139 @@
+//! What names in a statement may mean besides columns: functions that users have defined, and
+//! variables of the body that the statement stands in.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::{ParamTypes, Typed};
+use crate::dict::{Dict, Function};
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+use crate::types::SqlType;
+
+/// The variables of a body, as a piece of SQL in it sees them.
+pub trait Variables: fmt::Debug {
+    /// The variable that a name, with what stands before its points, leads to; `$1` too.
+    fn find(&self, path: &[String]) -> Result<Option<Variable>>;
+
+    /// Whether a column hides a variable of its name. If not, the name is ambiguous.
+    fn columns_first(&self) -> bool;
+}
+
+/// A variable as a parameter of the piece.
+#[derive(Clone, Copy, Debug)]
+pub struct Variable {
+    /// From 0.
+    pub number: usize,
+    pub ty: SqlType,
+    pub typmod: i32,
+}
+
+#[derive(Default)]
+pub struct Sight {
+    dict: Option<Dict>,
+    variables: Option<Rc<dyn Variables>>,
+    /// The functions that calls were found to mean.
+    called: RefCell<Vec<Arc<Function>>>,
+}
+
+impl fmt::Debug for Sight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sight")
+            .field("variables", &self.variables)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Sight {
+    pub fn has_variables(&self) -> bool {
+        self.variables.is_some()
+    }
+
+    pub fn dict(&self) -> Option<&Dict> {
+        self.dict.as_ref()
+    }
+
+    pub(super) fn note(&self, function: &Arc<Function>) {
+        let mut called = self.called.borrow_mut();
+        if !called.iter().any(|f| Arc::ptr_eq(f, function)) {
+            called.push(function.clone());
+        }
+    }
+
+    /// The functions that calls were found to mean so far.
+    pub fn called(&self) -> Vec<Arc<Function>> {
+        self.called.borrow().clone()
+    }
+}
+
+impl ParamTypes {
+    /// The same, with the functions of a dictionary in sight.
+    pub fn seeing(mut self, dict: &Dict) -> ParamTypes {
+        self.sight.dict = Some(dict.clone());
+        self
+    }
+
+    /// The same, with variables in sight.
+    pub fn with_variables(mut self, variables: Rc<dyn Variables>) -> ParamTypes {
+        self.sight.variables = Some(variables);
+        self
+    }
+
+    /// Parameters of what stands in a definition, which sees the same functions.
+    pub fn of_definition(&self) -> ParamTypes {
+        match &self.sight.dict {
+            Some(dict) => ParamTypes::default().seeing(dict),
+            None => ParamTypes::default(),
+        }
+    }
+
+    /// Notes the functions that a part has been found to call.
+    pub fn note_called(&self, part: &ParamTypes) {
+        for function in part.sight.called() {
+            self.sight.note(&function);
+        }
+    }
+
+    pub(super) fn variable(&self, path: &[String]) -> Result<Option<Typed>> {
+        let Some(variables) = &self.sight.variables else {
+            return Ok(None);
+        };
+        let Some(found) = variables.find(path)? else {
+            return Ok(None);
+        };
+        self.get(found.number)?;
+        self.set(found.number, found.ty);
+        Ok(Some(Typed {
+            expr: Expr::Param(found.number),
+            ty: found.ty,
+            typmod: found.typmod,
+        }))
+    }
+
+    /// What a name means: the column that it was looked up as, or else a variable.
+    pub fn or_variable(&self, path: &[String], column: Result<Typed>) -> Result<Typed> {
+        let Some(variables) = &self.sight.variables else {
+            return column;
+        };
+        match column {
+            Ok(found) if variables.columns_first() => Ok(found),
+            // A function without parentheses is no column.
+            Ok(found) if !matches!(found.expr, Expr::Column(_)) => Ok(found),
+            Ok(found) => match variables.find(path)? {
+                None => Ok(found),
+                Some(_) => {
+                    let name = path.join(".");
+                    let message = format!("column reference \"{name}\" is ambiguous");
+                    let detail = "It could refer to either a PL/pgSQL variable or a table column.";
+                    Err(Error::new("42702", message).detail(detail))
+                }
+            },
+            Err(e) if matches!(e.sqlstate(), "42703" | "42P01" | "0A000") => {
+                self.variable(path)?.ok_or(e)
+            }
+            Err(e) => Err(e),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Functions and procedures of users, as they are stored.
+//!
+//! **Invariants.**
+//! - What a caller must know of a function for its plan (types, volatility, strictness) is in the
+//!   object that the plan has noted: a plan is good as long as that very object is current.
+//! - Two functions of a schema have different names, or different types of their input arguments.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::role::FIRST_SUPERUSER;
+use super::{Dict, Object, path};
+use crate::types::SqlType;
+
+/// The number of the type `trigger`, which is no type of values.
+pub const TRIGGER: u32 = 2279;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Language {
+    Sql,
+    PlPgSql,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Volatility {
+    Immutable,
+    Stable,
+    Volatile,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Argument {
+    /// Empty if it has none.
+    pub name: String,
+    pub type_oid: u32,
+    /// SQL text of the default.
+    #[serde(default)]
+    pub default: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Function {
+    pub oid: u32,
+    #[serde(default = "path::public")]
+    pub schema: u32,
+    pub name: String,
+    #[serde(default = "first_superuser")]
+    pub owner: u32,
+    pub arguments: Vec<Argument>,
+    /// That of its result; `void` and `trigger` too.
+    pub result: u32,
+    pub language: Language,
+    pub volatility: Volatility,
+    pub strict: bool,
+    /// As it was said: `u`, `r` or `s`, which has no effect.
+    pub parallel: char,
+    pub leakproof: bool,
+    pub cost: f32,
+    pub body: String,
+    #[serde(default)]
+    pub comment: Option<String>,
+}
+
+fn first_superuser() -> u32 {
+    FIRST_SUPERUSER
+}
+
+impl Argument {
+    pub fn ty(&self) -> SqlType {
+        SqlType::from_oid(self.type_oid).unwrap_or(SqlType::Text)
+    }
+}
+
+impl Function {
+    pub fn is_trigger(&self) -> bool {
+        self.result == TRIGGER
+    }
+
+    /// The type of its result; of a trigger's function, which nobody calls, `void`.
+    pub fn result_type(&self) -> SqlType {
+        SqlType::from_oid(self.result).unwrap_or(SqlType::Void)
+    }
+
+    pub fn argument_types(&self) -> Vec<u32> {
+        self.arguments.iter().map(|a| a.type_oid).collect()
+    }
+
+    /// How many of its last arguments have a default.
+    pub fn defaults(&self) -> usize {
+        self.arguments
+            .iter()
+            .filter(|a| a.default.is_some())
+            .count()
+    }
+
+    /// With the types of its arguments, as messages and contexts show it.
+    pub fn signature(&self) -> String {
+        let types: Vec<&str> = self.arguments.iter().map(|a| a.ty().name()).collect();
+        format!("{}({})", self.name, types.join(","))
+    }
+}
+
+impl Dict {
+    pub fn functions(&self) -> impl Iterator<Item = &Arc<Function>> {
+        self.maps.entries.values().filter_map(|e| match &e.object {
+            Object::Function(f) => Some(f),
+            _ => None,
+        })
+    }
+
+    pub fn function_by_oid(&self, oid: u32) -> Option<&Arc<Function>> {
+        match &self.maps.entries.get(&i64::from(oid))?.object {
+            Object::Function(f) => Some(f),
+            _ => None,
+        }
+    }
+
+    /// Whether there is any function of a name, in whatever schema.
+    pub fn has_function_named(&self, name: &str) -> bool {
+        self.maps.functions.contains_key(name)
+    }
+
+    /// The functions that a name may mean: of its schema, or of those of the path. One that comes
+    /// later on the path than another of the same types is not among them.
+    pub fn functions_named(&self, schema: Option<&str>, name: &str) -> Vec<Arc<Function>> {
+        let Some(keys) = self.maps.functions.get(name) else {
+            return Vec::new();
+        };
+        let all = keys.iter().filter_map(|key| self.function_by_oid(*key));
+        let searched: Vec<u32> = match schema {
+            Some(schema) => self.schema(schema).into_iter().collect(),
+            None => self.path.to_vec(),
+        };
+        let place = |f: &&Arc<Function>| searched.iter().position(|s| *s == f.schema);
+        let mut found: Vec<(usize, &Arc<Function>)> =
+            all.filter_map(|f| Some((place(&f)?, f))).collect();
+        found.sort_by_key(|(at, f)| (*at, f.oid));
+        let mut seen: Vec<Arc<Function>> = Vec::with_capacity(found.len());
+        for (_, f) in found {
+            let types = f.argument_types();
+            if !seen.iter().any(|known| known.argument_types() == types) {
+                seen.push(f.clone());
+            }
+        }
+        seen
+    }
+
+    /// The function of a schema, a name and types.
+    pub fn function_in(&self, schema: u32, name: &str, types: &[u32]) -> Option<&Arc<Function>> {
+        let keys = self.maps.functions.get(name)?;
+        let mut all = keys.iter().filter_map(|key| self.function_by_oid(*key));
+        all.find(|f| f.schema == schema && f.argument_types() == types)
+    }
+}

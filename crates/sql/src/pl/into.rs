@@ -1,0 +1,176 @@
+//! Variables are given values.
+
+use std::sync::Arc;
+
+use ::block::value::Datum;
+use plpgsql::tree::Target;
+
+use super::block::Interpreter;
+use super::seen::{Found, no_field};
+use super::value::{Shape, Slot};
+use crate::error::{Error, Result};
+use crate::types::SqlType;
+
+/// A place that a value goes to.
+enum Place {
+    Slot(usize),
+    Field(usize, usize),
+}
+
+pub fn null_refused(name: &str) -> Error {
+    Error::new(
+        "22004",
+        format!("null value cannot be assigned to variable \"{name}\" declared NOT NULL"),
+    )
+}
+
+impl Interpreter<'_, '_> {
+    fn place(&self, target: &Target) -> Result<Place> {
+        let name = target.path.join(".");
+        if !target.subscripts.is_empty() {
+            return Err(Error::unsupported(
+                "an assignment to an element of an array",
+            ));
+        }
+        match self.find(&target.path) {
+            Some(Found::Slot(slot)) => Ok(Place::Slot(slot)),
+            Some(Found::Field(slot, field)) => {
+                let record = &target.path[target.path.len() - 2];
+                let Slot::Record(r) = &self.slots[slot] else {
+                    return Err(Error::internal("a field of what is no record"));
+                };
+                let shape = r.shape_of(record)?;
+                let at = shape.field(&field);
+                Ok(Place::Field(
+                    slot,
+                    at.ok_or_else(|| no_field(record, &field))?,
+                ))
+            }
+            None => Err(Error::new(
+                "42601",
+                format!("\"{name}\" is not a known variable"),
+            )),
+        }
+    }
+
+    /// The type that a value for a target is converted to; `None`: it takes a row.
+    pub fn target_type(&self, target: &Target) -> Result<Option<(SqlType, i32)>> {
+        Ok(match self.place(target)? {
+            Place::Slot(slot) => match &self.slots[slot] {
+                Slot::Scalar(s) => Some((s.ty, s.typmod)),
+                Slot::Record(_) => None,
+            },
+            Place::Field(slot, field) => match &self.slots[slot] {
+                Slot::Record(r) => {
+                    let shape = r.shape.as_ref();
+                    shape.map(|s| (s.fields[field].ty, s.fields[field].typmod))
+                }
+                Slot::Scalar(_) => None,
+            },
+        })
+    }
+
+    /// Gives a target a value of a type.
+    pub fn assign(&mut self, target: &Target, value: Datum, ty: SqlType) -> Result<()> {
+        let Some(to) = self.target_type(target)? else {
+            return Err(Error::new(
+                "42804",
+                "cannot assign non-composite value to a record variable",
+            ));
+        };
+        let value = self.core.cast(value, ty, to)?;
+        self.put(target, value)
+    }
+
+    /// Gives a target a value of its own type.
+    pub fn put(&mut self, target: &Target, value: Datum) -> Result<()> {
+        let name = || target.path.join(".");
+        match self.place(target)? {
+            Place::Slot(slot) => match &mut self.slots[slot] {
+                Slot::Scalar(s) if s.constant => Err(Error::new(
+                    "22005",
+                    format!("variable \"{}\" is declared CONSTANT", name()),
+                )),
+                Slot::Scalar(s) if s.not_null && value.is_null() => Err(null_refused(&name())),
+                Slot::Scalar(s) => {
+                    s.value = value;
+                    Ok(())
+                }
+                Slot::Record(_) => Err(Error::internal("a value for a record")),
+            },
+            Place::Field(slot, field) => {
+                if let Slot::Record(r) = &mut self.slots[slot] {
+                    r.values[field] = value;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives targets the columns of a row, or NULLs for the row that there is not.
+    pub fn assign_row(
+        &mut self,
+        targets: &[Target],
+        shape: &Arc<Shape>,
+        row: Option<Vec<Datum>>,
+    ) -> Result<()> {
+        if let [target] = targets
+            && let Place::Slot(slot) = self.place(target)?
+            && matches!(self.slots[slot], Slot::Record(_))
+        {
+            return self.assign_record(slot, shape, row);
+        }
+        let mut values = row.into_iter().flatten();
+        for (at, target) in targets.iter().enumerate() {
+            let ty = shape.fields.get(at).map_or(SqlType::Unknown, |f| f.ty);
+            match values.next() {
+                Some(value) => self.assign(target, value, ty)?,
+                None => self.put(target, Datum::Null)?,
+            }
+        }
+        Ok(())
+    }
+
+    pub fn assign_record(
+        &mut self,
+        slot: usize,
+        shape: &Arc<Shape>,
+        row: Option<Vec<Datum>>,
+    ) -> Result<()> {
+        let own = match &self.slots[slot] {
+            Slot::Record(r) if r.fixed => r.shape.clone(),
+            _ => None,
+        };
+        let mut values = Vec::with_capacity(shape.fields.len());
+        match &own {
+            None => values.extend(row.unwrap_or_else(|| vec![Datum::Null; shape.fields.len()])),
+            Some(own) => {
+                let mut given = row.into_iter().flatten().zip(&shape.fields);
+                for field in &own.fields {
+                    values.push(match given.next() {
+                        Some((value, from)) => {
+                            self.core.cast(value, from.ty, (field.ty, field.typmod))?
+                        }
+                        None => Datum::Null,
+                    });
+                }
+            }
+        }
+        if let Slot::Record(r) = &mut self.slots[slot] {
+            r.values = values;
+            if own.is_none() {
+                r.shape = Some(shape.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// `record := other`.
+    pub fn copy_record(&mut self, to: usize, from: usize, name: &str) -> Result<()> {
+        let Slot::Record(source) = &self.slots[from] else {
+            return Err(Error::internal("a record that is none"));
+        };
+        let (shape, row) = (source.shape_of(name)?.clone(), source.values.clone());
+        self.assign_record(to, &shape, Some(row))
+    }
+}

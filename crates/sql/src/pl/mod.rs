@@ -1,0 +1,145 @@
+//! Functions in SQL and PL/pgSQL, and DO: bodies that run within a statement.
+//!
+//! The crate `plpgsql` reads a body. Here its variables are slots, its pieces of SQL are planned
+//! when they are first run, and the plans are kept with the body for the session's later calls.
+//!
+//! **Invariants.**
+//! - A body runs in a frame of its own (`session::nested`), so that the statement which calls it
+//!   goes on as if nothing had been.
+//! - A piece's plan is used only for variables of the types that it was planned with, and only if
+//!   the definitions that it was made from are current.
+//! - An error that leaves a body says where in it: one line of context for each call.
+
+mod block;
+mod body;
+mod condition;
+mod control;
+mod into;
+mod language_sql;
+mod piece;
+mod raise;
+mod seen;
+mod statement;
+mod value;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use block::Interpreter;
+pub(crate) use body::Code;
+
+use ::block::value::Datum;
+
+use crate::dict::Function;
+use crate::dict::function::Language;
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+use crate::session::Core;
+use crate::types::SqlType;
+use value::Shape;
+
+/// How much of its stack a session may use for calls within calls. A session's thread has more
+/// ([`crate::STACK_BYTES`]); what is left is for the deepest statement.
+const MAX_STACK_BYTES: usize = crate::STACK_BYTES / 8 * 5;
+/// Calls within calls where the stack is not known to be that large.
+const MAX_DEPTH: usize = 2000;
+
+/// What a session keeps of bodies.
+#[derive(Default)]
+pub struct Known {
+    codes: HashMap<u32, Arc<Code>>,
+    types: HashMap<String, (SqlType, i32)>,
+    shapes: HashMap<u32, Arc<Shape>>,
+    casts: HashMap<(SqlType, SqlType, i32), Arc<Expr>>,
+    /// Bodies that run now, one within the other.
+    depth: usize,
+    /// Where the stack of the outermost began.
+    base: usize,
+}
+
+/// Bodies kept. A session that calls more begins anew.
+const MAX_CODES: usize = 1000;
+
+/// Calls a function of users.
+pub fn call(core: &mut Core, oid: u32, args: Vec<Datum>) -> Result<Datum> {
+    let function = core.dict().function_by_oid(oid).cloned();
+    let missing = || Error::new("42883", format!("function with OID {oid} does not exist"));
+    let function = function.ok_or_else(missing)?;
+    let code = code(core, &function)?;
+    core.deeper(|core| {
+        core.framed(|core| match function.language {
+            Language::PlPgSql => {
+                let mut running = Interpreter::of_function(core, &code, &function, args)?;
+                running.run()
+            }
+            Language::Sql => language_sql::call(core, &code, &function, args),
+        })
+    })
+}
+
+/// Looks a new function's body over.
+pub fn check(core: &mut Core, function: &Arc<Function>) -> Result<()> {
+    let code = Code::new(function)?;
+    match function.language {
+        Language::PlPgSql => body::check(&code),
+        Language::Sql => language_sql::check(core, &code, function),
+    }
+}
+
+fn code(core: &mut Core, function: &Arc<Function>) -> Result<Arc<Code>> {
+    if let Some(known) = core.pl.codes.get(&function.oid)
+        && known.is_of(function)
+    {
+        return Ok(known.clone());
+    }
+    let code = Arc::new(Code::new(function)?);
+    if core.pl.codes.len() >= MAX_CODES {
+        core.pl.codes.clear();
+    }
+    core.pl.codes.insert(function.oid, code.clone());
+    Ok(code)
+}
+
+impl Core {
+    /// DO.
+    pub fn statement_of_block(&mut self, language: Option<&str>, text: &str) -> Result<()> {
+        match language {
+            None | Some("plpgsql") => {}
+            Some("sql") => {
+                let message = "language \"sql\" does not support inline code execution";
+                return Err(Error::new("0A000", message));
+            }
+            Some(other) => {
+                let message = format!("language \"{other}\" does not exist");
+                return Err(Error::new("42704", message));
+            }
+        }
+        self.refresh()?;
+        let code = Code::of_block(text)?;
+        body::check(&code)?;
+        self.deeper(|core| {
+            core.framed(|core| {
+                let mut running = Interpreter::of_block(core, &code)?;
+                running.run().map(drop)
+            })
+        })
+    }
+
+    /// Goes one body deeper, if there is stack for it.
+    fn deeper<T>(&mut self, work: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
+        let here = 0_u8;
+        let at = std::ptr::from_ref(&here) as usize;
+        if self.pl.depth == 0 {
+            self.pl.base = at;
+        }
+        if self.pl.depth >= MAX_DEPTH || self.pl.base.abs_diff(at) > MAX_STACK_BYTES {
+            return Err(Error::new("54001", "stack depth limit exceeded").hint(
+                "Increase the configuration parameter \"max_stack_depth\" (currently 2048kB), after ensuring the platform's stack depth limit is adequate.",
+            ));
+        }
+        self.pl.depth += 1;
+        let done = work(self);
+        self.pl.depth -= 1;
+        done
+    }
+}

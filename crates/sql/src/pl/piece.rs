@@ -1,0 +1,327 @@
+//! Pieces of SQL in a body: their plans, made when they are first run, and their values.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ::block::value::Datum;
+use plpgsql::tree::Sql;
+
+use super::block::Interpreter;
+use super::seen::{Kind as Assumed, Seen};
+use super::value::{Input, Shape, Slot};
+use crate::bind::{Binder, ParamTypes, Scope, Typed};
+use crate::dict::Function;
+use crate::error::{Error, Result};
+use crate::expr::cast::CastContext;
+use crate::expr::{Env, Expr};
+use crate::parse::{self, Command};
+use crate::plan::Source;
+use crate::session::{Core, Keep, Kind, Nested};
+use crate::types::SqlType;
+
+/// A piece as it is run.
+pub struct Planned {
+    pub what: How,
+    inputs: Vec<Input>,
+    /// What the slots it takes from were when it was planned.
+    assumed: Vec<(usize, Assumed)>,
+    /// Of an expression: the type of its value.
+    pub ty: SqlType,
+    /// The functions of users that an expression calls.
+    calls: Vec<Arc<Function>>,
+    /// The fields of its rows.
+    pub shape: Option<Arc<Shape>>,
+}
+
+pub enum How {
+    /// An expression that reads nothing but its inputs.
+    Value(Expr),
+    Statement(Nested),
+}
+
+/// How the text of a piece is to be taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum As {
+    Expression,
+    /// The list of a SELECT whose rows nobody wants.
+    Perform,
+    Statement,
+}
+
+impl Planned {
+    pub fn of_statement(nested: Nested, seen: &Seen) -> Planned {
+        let columns = nested.columns.as_deref();
+        Planned {
+            inputs: seen.inputs(),
+            assumed: seen.assumed(),
+            ty: columns
+                .and_then(|c| c.first())
+                .map_or(SqlType::Void, |c| c.ty),
+            calls: Vec::new(),
+            shape: columns.map(|c| Arc::new(Shape::of_columns(c))),
+            what: How::Statement(nested),
+        }
+    }
+
+    pub fn statement(&self) -> Result<&Nested> {
+        match &self.what {
+            How::Statement(nested) => Ok(nested),
+            How::Value(_) => Err(Error::internal("a statement that is an expression")),
+        }
+    }
+
+    /// The values that it takes from slots.
+    pub fn values(&self, slots: &[Slot]) -> Vec<Datum> {
+        let value = |input: &Input| match (&slots[input.slot], input.field) {
+            (Slot::Scalar(s), _) => s.value.clone(),
+            (Slot::Record(r), Some(field)) => r.values[field].clone(),
+            (Slot::Record(_), None) => Datum::Null,
+        };
+        self.inputs.iter().map(value).collect()
+    }
+}
+
+impl Interpreter<'_, '_> {
+    /// The plan of a piece, made now if there is none that fits.
+    pub fn planned(
+        &mut self,
+        sql: &Sql,
+        how: As,
+        to: Option<(SqlType, i32)>,
+    ) -> Result<Arc<Planned>> {
+        if let Some(known) = self.code.plans[sql.id].load_full()
+            && self.fits(&known)?
+        {
+            return Ok(known);
+        }
+        let made = Arc::new(self.plan(sql, how, to)?);
+        self.code.plans[sql.id].store(Some(made.clone()));
+        Ok(made)
+    }
+
+    fn fits(&mut self, planned: &Planned) -> Result<bool> {
+        let mut assumed = planned.assumed.iter();
+        if !assumed.all(|(slot, kind)| kind.is_still(&self.slots[*slot])) {
+            return Ok(false);
+        }
+        match &planned.what {
+            How::Value(_) if planned.calls.is_empty() => Ok(true),
+            How::Value(_) => {
+                let dict = self.core.dict();
+                let is_current = |f: &Arc<Function>| {
+                    let now = dict.function_by_oid(f.oid);
+                    now.is_some_and(|now| Arc::ptr_eq(now, f))
+                };
+                Ok(planned.calls.iter().all(is_current))
+            }
+            How::Statement(nested) => self.core.is_nested_current(nested),
+        }
+    }
+
+    fn plan(&mut self, sql: &Sql, how: As, to: Option<(SqlType, i32)>) -> Result<Planned> {
+        let (text, before) = match how {
+            As::Expression | As::Perform => {
+                (format!("SELECT {}", sql.text), "SELECT ".len() as u32)
+            }
+            As::Statement => (sql.text.clone(), 0),
+        };
+        let outside = |e: Error| e.moved_back(before).in_statement(&sql.text);
+        let command = parse::statement(&text).map_err(outside)?;
+        let statement = match command {
+            Command::Sql(statement) => statement,
+            Command::Utility(utility) => {
+                let dict = self.core.dict();
+                let nested = Nested::utility(&text, *utility, &dict);
+                return Ok(Planned::of_statement(nested, &Seen::new(&[], &[], false)));
+            }
+            Command::Empty => return Err(Error::new("42601", "missing expression")),
+        };
+        let seen = Rc::new(Seen::new(&self.levels, &self.slots, self.columns_first));
+        let sight = seen.clone();
+        let params = move |dict: &crate::dict::Dict| {
+            ParamTypes::default()
+                .seeing(dict)
+                .with_variables(sight.clone())
+        };
+        let (nested, _) = self
+            .core
+            .analyse_nested(&text, &statement, &params)
+            .map_err(outside)?;
+        let columns = nested.columns.as_deref().unwrap_or_default();
+        if how == As::Expression && columns.len() != 1 {
+            let message = format!("query \"{}\" returned {} columns", sql.text, columns.len());
+            return Err(Error::new("42601", message));
+        }
+        let ty = columns.first().map_or(SqlType::Void, |c| c.ty);
+        let shape = nested.columns.as_deref().map(Shape::of_columns);
+        let (inputs, assumed) = (seen.inputs(), seen.assumed());
+        let calls = nested.called().to_vec();
+        let what = match simple(&nested, how) {
+            Some(value) => How::Value(self.core.converted(value, to)?),
+            None => How::Statement(nested),
+        };
+        Ok(Planned {
+            ty: match (&what, to) {
+                (How::Value(_), Some((to, _))) => to,
+                _ => ty,
+            },
+            what,
+            inputs,
+            assumed,
+            calls,
+            shape: shape.map(Arc::new),
+        })
+    }
+
+    /// The values that a piece takes.
+    pub fn inputs(&self, planned: &Planned) -> Vec<Datum> {
+        planned.values(&self.slots)
+    }
+
+    /// The value of an expression, as a value of a type.
+    pub fn value(&mut self, sql: &Sql, to: (SqlType, i32)) -> Result<Datum> {
+        let planned = self.planned(sql, As::Expression, Some(to))?;
+        let params = self.inputs(&planned);
+        match &planned.what {
+            How::Value(e) => eval(e, &params, self.core),
+            How::Statement(nested) => {
+                let value = self.only_value(sql, nested, &params)?;
+                self.core.cast(value, planned.ty, to)
+            }
+        }
+    }
+
+    /// The value of an expression, in the type that it has.
+    pub fn typed_value(&mut self, sql: &Sql) -> Result<(Datum, SqlType)> {
+        let planned = self.planned(sql, As::Expression, None)?;
+        let params = self.inputs(&planned);
+        let value = match &planned.what {
+            How::Value(e) => eval(e, &params, self.core)?,
+            How::Statement(nested) => self.only_value(sql, nested, &params)?,
+        };
+        Ok((value, planned.ty))
+    }
+
+    fn only_value(&mut self, sql: &Sql, nested: &Nested, params: &[Datum]) -> Result<Datum> {
+        let mut keep = Keep::default();
+        self.may_run(nested)?;
+        let ran = self.core.run_nested(nested, params, 2, &mut keep);
+        ran.map_err(|e| e.in_context(format!("SQL expression \"{}\"", sql.text)))?;
+        let mut rows = keep.rows.into_iter();
+        let first = rows.next().and_then(|row| row.into_iter().next());
+        if rows.next().is_some() {
+            let message = format!("query \"{}\" returned more than one row", sql.text);
+            return Err(Error::new("21000", message));
+        }
+        Ok(first.unwrap_or(Datum::Null))
+    }
+
+    /// Whether a condition holds; what is unknown does not.
+    pub fn holds(&mut self, sql: &Sql) -> Result<bool> {
+        Ok(matches!(
+            self.value(sql, (SqlType::Bool, -1))?,
+            Datum::Bool(true)
+        ))
+    }
+
+    /// The value of an expression as text; `None`: it is NULL.
+    pub fn text(&mut self, sql: &Sql) -> Result<Option<String>> {
+        let (value, ty) = self.typed_value(sql)?;
+        Ok(self.core.text_of(&value, ty))
+    }
+}
+
+fn eval(e: &Expr, params: &[Datum], core: &mut Core) -> Result<Datum> {
+    let env = Env { row: &[], params };
+    Ok(e.eval(&env, core)?.into_datum())
+}
+
+/// The only expression of a query that reads nothing.
+fn simple(nested: &Nested, how: As) -> Option<Typed> {
+    let Kind::Select(plan) = &nested.kind else {
+        return None;
+    };
+    let reads_nothing = matches!(plan.source, Source::One)
+        && plan.filter.is_none()
+        && plan.aggregate.is_none()
+        && plan.order.is_empty()
+        && plan.limit.is_none()
+        && plan.offset.is_none()
+        && plan.locks.is_empty();
+    let [value] = plan.output.as_slice() else {
+        return None;
+    };
+    let column = nested.columns.as_ref()?.first()?;
+    (how == As::Expression && reads_nothing).then(|| Typed {
+        expr: value.clone(),
+        ty: column.ty,
+        typmod: column.typmod,
+    })
+}
+
+impl Core {
+    /// Whether an assignment converts values of a type to another.
+    pub fn assignable(&self, from: SqlType, to: SqlType) -> bool {
+        let scope = Scope::default();
+        let params = ParamTypes::default();
+        let binder = Binder::new(&scope, &params, "assignment");
+        let value = Typed::new(Expr::Param(0), from);
+        binder
+            .coerce(value, to, -1, CastContext::Assignment)
+            .is_ok()
+    }
+
+    /// A value's text form; `None`: it is NULL.
+    pub fn text_of(&self, value: &Datum, ty: SqlType) -> Option<String> {
+        if value.is_null() {
+            return None;
+        }
+        let mut out = Vec::new();
+        crate::pgtype::text_out(ty, value.borrow(), &self.io, &mut out);
+        Some(String::from_utf8_lossy(&out).into_owned())
+    }
+
+    /// An expression as one of another type, as an assignment of PL/pgSQL converts: by a cast that
+    /// assignments have, or else by the text form.
+    fn converted(&self, value: Typed, to: Option<(SqlType, i32)>) -> Result<Expr> {
+        let Some((ty, typmod)) = to else {
+            return Ok(value.expr);
+        };
+        if ty == SqlType::Void {
+            return Ok(value.expr);
+        }
+        let scope = Scope::default();
+        let params = ParamTypes::default();
+        let binder = Binder::new(&scope, &params, "assignment");
+        let own = binder.coerce(value.clone(), ty, typmod, CastContext::Assignment);
+        match own {
+            Ok(converted) => Ok(converted.expr),
+            Err(e) if matches!(e.sqlstate(), "42846" | "42804") => {
+                let text = binder.coerce(value, SqlType::Text, -1, CastContext::Explicit)?;
+                let back = binder.coerce(text, ty, -1, CastContext::Explicit)?;
+                Ok(binder
+                    .coerce(back, ty, typmod, CastContext::Assignment)?
+                    .expr)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// A value of a type as one of another.
+    pub fn cast(&mut self, value: Datum, from: SqlType, to: (SqlType, i32)) -> Result<Datum> {
+        if from == to.0 && to.1 < 0 || to.0 == SqlType::Void {
+            return Ok(value);
+        }
+        let key = (from, to.0, to.1);
+        let cast = match self.pl.casts.get(&key) {
+            Some(known) => known.clone(),
+            None => {
+                let made = self.converted(Typed::new(Expr::Param(0), from), Some(to))?;
+                let made = Arc::new(made);
+                self.pl.casts.insert(key, made.clone());
+                made
+            }
+        };
+        eval(&cast, &[value], self)
+    }
+}

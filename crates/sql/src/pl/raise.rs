@@ -1,0 +1,177 @@
+//! RAISE.
+
+use plpgsql::tree::{Condition, Level, Raise, Raised};
+
+use super::block::Interpreter;
+use super::condition;
+use crate::api::Notice;
+use crate::error::{Error, Result};
+
+/// What is raised, as far as it is said.
+#[derive(Default)]
+struct Said {
+    state: Option<String>,
+    message: Option<String>,
+    /// By the names of the options.
+    others: Vec<(String, String)>,
+}
+
+/// Refuses a condition of an unknown name.
+pub fn check(raise: &Raise) -> Result<()> {
+    match &raise.what {
+        Raised::Condition(Condition::Name(name)) if condition::state(name).is_none() => {
+            Err(condition::unknown(name))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Interpreter<'_, '_> {
+    pub fn raise(&mut self, raise: &Raise) -> Result<()> {
+        let mut said = Said::default();
+        match &raise.what {
+            Raised::Again => {
+                let message =
+                    "RAISE without parameters cannot be used outside an exception handler";
+                let caught = self.caught.last().map(Error::again);
+                return Err(caught.unwrap_or_else(|| Error::new("0Z002", message)));
+            }
+            Raised::Format { format, arguments } => {
+                let mut texts = Vec::with_capacity(arguments.len());
+                for argument in arguments {
+                    texts.push(self.text(argument)?);
+                }
+                said.message = Some(formatted(format, &texts));
+            }
+            Raised::Condition(Condition::Name(name)) => {
+                let state = condition::state(name).ok_or_else(|| condition::unknown(name))?;
+                said.state = Some(state.to_string());
+                said.message = Some(name.clone());
+            }
+            Raised::Condition(Condition::State(state)) => {
+                said.state = Some(state.clone());
+                said.message = Some(state.clone());
+            }
+            Raised::Options => {}
+        }
+        let is_format = matches!(raise.what, Raised::Format { .. });
+        let has_condition = matches!(raise.what, Raised::Condition(_));
+        for (name, value) in &raise.options {
+            let Some(text) = self.text(value)? else {
+                let message = "RAISE statement option cannot be null";
+                return Err(Error::new("22004", message));
+            };
+            let again = || {
+                let message = format!("RAISE option already specified: {}", name.to_uppercase());
+                Error::new("42601", message)
+            };
+            match name.as_str() {
+                "errcode" if has_condition => return Err(again()),
+                "errcode" => {
+                    let state = code(&text)?;
+                    if said.state.replace(state).is_some() {
+                        return Err(again());
+                    }
+                }
+                "message" if is_format => return Err(again()),
+                "message" => said.message = Some(text),
+                _ => said.others.push((name.clone(), text)),
+            }
+        }
+        self.say(raise.level, said)
+    }
+
+    fn say(&mut self, level: Level, said: Said) -> Result<()> {
+        let state = said.state;
+        let of_level = match level {
+            Level::Exception => "P0001",
+            Level::Warning => "01000",
+            _ => "00000",
+        };
+        let message = said.message.or_else(|| state.clone());
+        let message = message.unwrap_or_else(|| of_level.to_string());
+        if level == Level::Exception {
+            let error = Error::new(state.unwrap_or_else(|| of_level.to_string()), message);
+            let with = |e: Error, (name, text): (String, String)| match name.as_str() {
+                "detail" => e.detail(text),
+                "hint" => e.hint(text),
+                "column" => e.column(text),
+                "constraint" => e.constraint(text),
+                "table" => e.table(text),
+                "schema" => e.schema(text),
+                _ => e.datatype(text),
+            };
+            return Err(said.others.into_iter().fold(error, with));
+        }
+        if !is_wanted(level, &self.core.settings.get("client_min_messages")) {
+            return Ok(());
+        }
+        let of = |wanted: &str| {
+            let found = said.others.iter().find(|(name, _)| name == wanted);
+            found.map(|(_, text)| text.clone())
+        };
+        self.core.messages.notices.push(Notice {
+            severity: match level {
+                Level::Warning => "WARNING",
+                Level::Info => "INFO",
+                Level::Log => "LOG",
+                Level::Debug => "DEBUG",
+                Level::Notice | Level::Exception => "NOTICE",
+            },
+            sqlstate: state.unwrap_or_else(|| of_level.to_string()).into(),
+            message,
+            detail: of("detail"),
+            hint: of("hint"),
+        });
+        Ok(())
+    }
+}
+
+/// Whether messages of a level are sent, if `client_min_messages` is this.
+fn is_wanted(level: Level, least: &str) -> bool {
+    const ORDER: [&str; 9] = [
+        "debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error",
+    ];
+    let place = |name: &str| ORDER.iter().position(|n| *n == name);
+    let own = match level {
+        Level::Info => return true,
+        Level::Debug => "debug1",
+        Level::Log => "log",
+        Level::Notice => "notice",
+        Level::Warning => "warning",
+        Level::Exception => "error",
+    };
+    let least = match least {
+        "debug" => Some(3),
+        other => place(other),
+    };
+    place(own) >= least.or_else(|| place("notice"))
+}
+
+/// ERRCODE: a SQLSTATE, or the name of a condition.
+fn code(text: &str) -> Result<String> {
+    let is_state = |b: u8| b.is_ascii_digit() || b.is_ascii_uppercase();
+    if text.len() == 5 && text.bytes().all(is_state) {
+        return Ok(text.to_string());
+    }
+    let state = condition::state(text);
+    state
+        .map(str::to_string)
+        .ok_or_else(|| condition::unknown(text))
+}
+
+fn formatted(format: &str, arguments: &[Option<String>]) -> String {
+    let mut out = String::new();
+    let mut arguments = arguments.iter();
+    let mut rest = format.chars().peekable();
+    while let Some(c) = rest.next() {
+        if c != '%' {
+            out.push(c);
+        } else if rest.next_if_eq(&'%').is_some() {
+            out.push('%');
+        } else if let Some(argument) = arguments.next() {
+            out.push_str(argument.as_deref().unwrap_or("<NULL>"));
+        }
+    }
+    out
+}

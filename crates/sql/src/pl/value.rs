@@ -1,0 +1,116 @@
+//! Slots: what variables hold.
+
+use std::sync::Arc;
+
+use ::block::value::Datum;
+
+use crate::api::ColumnDesc;
+use crate::dict::Table;
+use crate::error::{Error, Result};
+use crate::types::SqlType;
+
+/// The fields of a record.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Shape {
+    pub fields: Vec<Field>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Field {
+    pub name: String,
+    pub ty: SqlType,
+    pub typmod: i32,
+}
+
+impl Shape {
+    pub fn of_columns(columns: &[ColumnDesc]) -> Shape {
+        let field = |c: &ColumnDesc| Field {
+            name: c.name.clone(),
+            ty: c.ty,
+            typmod: c.typmod,
+        };
+        Shape {
+            fields: columns.iter().map(field).collect(),
+        }
+    }
+
+    pub fn of_table(table: &Table) -> Shape {
+        let field = |(_, c): (usize, &crate::dict::Column)| Field {
+            name: c.name.clone(),
+            ty: c.ty(),
+            typmod: c.typmod,
+        };
+        Shape {
+            fields: table.live_columns().map(field).collect(),
+        }
+    }
+
+    pub fn field(&self, name: &str) -> Option<usize> {
+        self.fields.iter().position(|f| f.name == name)
+    }
+}
+
+/// Whether two shapes are the same.
+pub fn same(a: &Arc<Shape>, b: &Arc<Shape>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
+}
+
+#[derive(Debug)]
+pub enum Slot {
+    Scalar(Scalar),
+    Record(Record),
+}
+
+#[derive(Debug)]
+pub struct Scalar {
+    pub ty: SqlType,
+    pub typmod: i32,
+    pub value: Datum,
+    pub constant: bool,
+    pub not_null: bool,
+}
+
+impl Scalar {
+    pub fn new(ty: SqlType, typmod: i32, value: Datum) -> Scalar {
+        Scalar {
+            ty,
+            typmod,
+            value,
+            constant: false,
+            not_null: false,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Record {
+    /// None before it is first given a row.
+    pub shape: Option<Arc<Shape>>,
+    pub values: Vec<Datum>,
+    /// Its shape is that of a table, and stays.
+    pub fixed: bool,
+}
+
+impl Record {
+    pub fn of_shape(shape: Arc<Shape>) -> Record {
+        Record {
+            values: vec![Datum::Null; shape.fields.len()],
+            shape: Some(shape),
+            fixed: true,
+        }
+    }
+
+    pub fn shape_of(&self, name: &str) -> Result<&Arc<Shape>> {
+        self.shape.as_ref().ok_or_else(|| {
+            Error::new("55000", format!("record \"{name}\" is not assigned yet"))
+                .detail("The tuple structure of a not-yet-assigned record is indeterminate.")
+        })
+    }
+}
+
+/// What a piece takes from the slots as a parameter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Input {
+    pub slot: usize,
+    pub field: Option<usize>,
+}

@@ -1,0 +1,320 @@
+//! Statements within a statement: frames, the analysis of a nested statement and its execution.
+//!
+//! **Invariants.**
+//! - A nested statement works on the session's [`Core`], in the transaction that there is, within a
+//!   frame: what the statement around it needs while it runs is put away before, and back after,
+//!   also after an error.
+//! - Its snapshot is one of now, and sees what the statement around it has written so far; the
+//!   snapshot of that one stays registered ([`engine::Session::enter`]).
+//! - Only the outermost statement's end lets anything out to the client.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use block::value::Datum;
+use sqlparser::ast;
+
+use super::Core;
+use super::names_read::NamesRead;
+use super::planning::{plan_sql, views_of};
+use super::resolve::{PlannedWith, Tries, is_final};
+use super::statement::{Kind, Statistics, Tables, statistics};
+use crate::api::{ColumnDesc, RowSink};
+use crate::bind::ParamTypes;
+use crate::dict::{Dict, Function, View};
+use crate::error::{Error, Result};
+use crate::exec::events::Event;
+use crate::exec::select::{SelectRun, run_point};
+use crate::exec::{dml, foreign, supply, with};
+use crate::parse::{Utility, mentioned};
+use crate::plan::InsertSource;
+use crate::query;
+use crate::types::SqlType;
+
+/// A planned statement within another one.
+pub struct Nested {
+    pub text: Arc<str>,
+    pub columns: Option<Vec<ColumnDesc>>,
+    pub(crate) kind: Kind,
+    tables: Tables,
+    views: Vec<Arc<View>>,
+    names: NamesRead,
+    statistics: Statistics,
+    verified: AtomicU64,
+}
+
+impl Nested {
+    /// A statement that is no plan of rows.
+    pub fn utility(text: &str, utility: Utility, dict: &Dict) -> Nested {
+        Nested {
+            text: text.into(),
+            columns: None,
+            kind: Kind::Utility(utility),
+            tables: Vec::new(),
+            views: Vec::new(),
+            names: NamesRead::none(dict),
+            statistics: Vec::new(),
+            verified: AtomicU64::new(0),
+        }
+    }
+
+    /// The command, if it writes or locks rows.
+    pub fn writing_command(&self) -> Option<&'static str> {
+        super::statement::writing_command(&self.kind)
+    }
+
+    /// The functions of users that it calls.
+    pub fn called(&self) -> &[Arc<Function>] {
+        self.names.called()
+    }
+
+    pub fn is_query(&self) -> bool {
+        matches!(self.kind, Kind::Select(_) | Kind::Tree(_))
+    }
+
+    fn needs_no_locks(&self) -> bool {
+        self.tables.is_empty() && self.views.is_empty() && !self.names.calls()
+    }
+}
+
+/// What a statement needs while it runs, put away while another one runs within it.
+struct Frame {
+    running: query::run::Running,
+    with: Option<Box<with::WithRun>>,
+    profile: Option<Box<crate::exec::profile::Profile>>,
+    held: Option<engine::HeldSnapshot>,
+    events: VecDeque<Event>,
+    within: engine::Within,
+}
+
+impl Core {
+    /// Runs statements within the one that runs now.
+    pub fn framed<T>(&mut self, work: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
+        let frame = Frame {
+            running: std::mem::take(&mut self.running),
+            with: self.with.take(),
+            profile: self.profile.take(),
+            held: self.held.take(),
+            events: self.events.put_away(),
+            within: self.engine.enter(),
+        };
+        let done = work(self);
+        self.engine.leave(frame.within);
+        self.running = frame.running;
+        self.with = frame.with;
+        self.profile = frame.profile;
+        self.held = frame.held;
+        self.events.put_back(frame.events);
+        done
+    }
+
+    /// Plans a nested statement under its tables' locks, and says what types its parameters have.
+    /// `params` is asked anew for each try.
+    pub fn analyse_nested(
+        &mut self,
+        text: &str,
+        statement: &ast::Statement,
+        params: &dyn Fn(&Dict) -> ParamTypes,
+    ) -> Result<(Nested, Vec<SqlType>)> {
+        let mut tries = Tries::new(self);
+        loop {
+            let version = self.refreshed_version()?;
+            let dict = self.dict();
+            let params = params(&dict);
+            match plan_sql(self, statement.clone(), &params) {
+                Ok((kind, columns, tables)) => {
+                    let names = NamesRead::of(statement, &dict).calling(params.sight.called());
+                    let nested = Nested {
+                        text: text.into(),
+                        columns,
+                        views: views_of(&kind),
+                        statistics: statistics(&dict, &tables),
+                        kind,
+                        names,
+                        tables,
+                        verified: AtomicU64::new(0),
+                    };
+                    if self.lock_nested(&nested, &tries)? {
+                        return Ok((nested, params.finish()));
+                    }
+                }
+                Err(e) if is_final(&e) => return Err(e),
+                Err(e) => {
+                    let mentioned = mentioned::tables(statement);
+                    if mentioned.is_empty() {
+                        return Err(e.located(text));
+                    }
+                    let again = self.or_try_again(e, version, mentioned, &mut tries);
+                    again.map_err(|e| e.located(text))?;
+                }
+            }
+            wait::check_cancel().map_err(|_| super::cancelled())?;
+        }
+    }
+
+    fn lock_nested(&mut self, nested: &Nested, tries: &Tries) -> Result<bool> {
+        if nested.needs_no_locks() {
+            return Ok(true);
+        }
+        let planned = PlannedWith {
+            tables: &nested.tables,
+            views: &nested.views,
+            names: &nested.names,
+            statistics: &nested.statistics,
+            verified: &nested.verified,
+        };
+        self.lock_planned(planned, tries)
+    }
+
+    /// Locks what a nested statement reads and writes; false if it is to be planned again.
+    pub fn is_nested_current(&mut self, nested: &Nested) -> Result<bool> {
+        let tries = Tries::new(self);
+        self.lock_nested(nested, &tries)
+    }
+
+    /// Runs a nested statement that is current: to its end, or, of a query that locks nothing, up
+    /// to `most` rows (0: all). Returns how many rows it gave or changed.
+    pub fn run_nested(
+        &mut self,
+        nested: &Nested,
+        params: &[Datum],
+        most: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64> {
+        self.engine.settle();
+        if let Some(command) = nested.writing_command() {
+            self.refuse_if_read_only(command)?;
+        }
+        let count = match &nested.kind {
+            Kind::Select(plan) => match run_point(plan, self, params, sink)? {
+                Some(sent) => sent,
+                None => {
+                    let snapshot = self.engine.snapshot()?;
+                    let mut run = SelectRun::start(plan, self, params, snapshot)?;
+                    run.run(plan, self, params, most, sink)?.0
+                }
+            },
+            Kind::Tree(plan) if plan.locks_rows() => {
+                query::run::locked(plan, self, params)?.send(sink)?
+            }
+            Kind::Tree(plan) => {
+                let snapshot = self.engine.snapshot()?;
+                let mut run = query::Run::start(plan, self, params, snapshot)?;
+                run.run(self, most, sink)?.0
+            }
+            kind => match write(kind, self, params, sink)? {
+                Some(count) => {
+                    foreign::fire(self)?;
+                    self.count_nested(nested, count);
+                    count
+                }
+                None => {
+                    self.run_other(nested)?;
+                    0
+                }
+            },
+        };
+        self.engine.end_statement();
+        Ok(count)
+    }
+
+    fn count_nested(&self, nested: &Nested, rows: u64) {
+        if let (false, Some((table, _))) =
+            (matches!(nested.kind, Kind::With(_)), nested.tables.first())
+        {
+            self.database.changes.add(table.oid, rows);
+        }
+    }
+
+    /// Definitions, and the utility statements that a body may have.
+    fn run_other(&mut self, nested: &Nested) -> Result<()> {
+        match &nested.kind {
+            Kind::Ddl(statement) => {
+                let ran = self.run_ddl(statement, &nested.text);
+                ran.map(drop).map_err(|e| e.located(&nested.text))
+            }
+            Kind::Utility(utility) => self.run_nested_utility(utility),
+            _ => Err(Error::internal("a nested statement of no kind")),
+        }
+    }
+
+    fn run_nested_utility(&mut self, utility: &Utility) -> Result<()> {
+        match utility {
+            Utility::Set {
+                name,
+                values,
+                local,
+            } => {
+                let value = match values.is_empty() {
+                    true => None,
+                    false => Some(crate::params::of_list(name, values.clone())?),
+                };
+                self.set_parameter(name, value.as_deref(), *local)
+            }
+            Utility::Reset(name) => self.set_parameter(name, None, false),
+            Utility::CreateSequence {
+                name,
+                if_not_exists,
+                ty,
+                options,
+            } => {
+                self.refuse_if_read_only("CREATE SEQUENCE")?;
+                let ty = ty.as_ref();
+                crate::ddl::sequence::create(self, name, *if_not_exists, ty, options).map(drop)
+            }
+            Utility::AlterSequence {
+                name,
+                if_exists,
+                options,
+            } => {
+                self.refuse_if_read_only("ALTER SEQUENCE")?;
+                crate::ddl::sequence::alter(self, name, *if_exists, options).map(drop)
+            }
+            Utility::Do { language, text } => self.statement_of_block(language.as_deref(), text),
+            Utility::Begin { .. }
+            | Utility::Commit { .. }
+            | Utility::Rollback { .. }
+            | Utility::Savepoint(_)
+            | Utility::Release(_)
+            | Utility::RollbackTo(_) => Err(Error::new(
+                "0A000",
+                "unsupported transaction command in PL/pgSQL",
+            )),
+            _ => Err(Error::unsupported("this statement within a function")),
+        }
+    }
+}
+
+/// Runs a plan that writes; `None`: it is none.
+pub(super) fn write(
+    kind: &Kind,
+    core: &mut Core,
+    params: &[Datum],
+    sink: &mut dyn RowSink,
+) -> Result<Option<u64>> {
+    Ok(Some(match kind {
+        Kind::Insert(plan) => match &plan.source {
+            InsertSource::Fed(query, _) if query.locks_rows() => {
+                supply::restarted(core, sink, &mut |core, snapshot, kept| {
+                    dml::insert(plan, core, params, snapshot, kept).map(Some)
+                })?
+            }
+            _ => {
+                let snapshot = core.engine.snapshot()?;
+                dml::insert(plan, core, params, snapshot, sink)?
+            }
+        },
+        Kind::Update(plan) => {
+            let snapshot = core.engine.snapshot()?;
+            dml::update(plan, core, params, snapshot, sink)?
+        }
+        Kind::Delete(plan) => {
+            let snapshot = core.engine.snapshot()?;
+            dml::delete(plan, core, params, snapshot, sink)?
+        }
+        Kind::Supplied(plan) => supply::write(plan, core, params, sink)?,
+        Kind::With(plan) => with::run(plan, core, params, sink)?,
+        _ => return Ok(None),
+    }))
+}
