@@ -11,6 +11,7 @@ use sqlparser::ast::{
 use super::dependence::drop_dependents;
 use super::foreign::{self, NewKey};
 use super::index::{self, NewIndex};
+use super::retype;
 use super::table::refuse_system_name;
 use super::{Core, already_exists, name_of, no_relation, skipping};
 use crate::api::Tag;
@@ -39,6 +40,7 @@ pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
             None => no_relation(core, &name),
         });
     };
+    retype::refuse_pending(core, &table, "ALTER TABLE")?;
     for operation in &a.operations {
         if let Some(next) = apply(core, &table, operation)? {
             core.define(Object::Table(Arc::new(next.finish()?)))?;
@@ -221,13 +223,7 @@ fn add_check(
     let scope = Scope::of_table(table, &table.name);
     let condition = Binder::new(&scope, &params, "CHECK").condition(expr)?;
     if violates(core, table, &condition, Some(false))? {
-        return Err(Error::new(
-            "23514",
-            format!(
-                "check constraint \"{base}\" of relation \"{}\" is violated by some row",
-                table.name
-            ),
-        ));
+        return Err(no_values(table, &base));
     }
     table.checks.push(Check {
         name: base,
@@ -406,7 +402,16 @@ fn write_column(core: &mut Core, table: &Table, at: usize, default: &Expr) -> Re
     }
 }
 
-fn null_values(table: &Table, at: usize) -> Error {
+/// Rows do not meet a check.
+pub(super) fn no_values(table: &Table, check: &str) -> Error {
+    let message = format!(
+        "check constraint \"{check}\" of relation \"{}\" is violated by some row",
+        table.name
+    );
+    Error::new("23514", message)
+}
+
+pub(super) fn null_values(table: &Table, at: usize) -> Error {
     let name = &table.columns[at].name;
     Error::new(
         "23502",
@@ -613,6 +618,9 @@ fn alter_column(
             super::table::check_defaults(&core.dict(), &table.columns[at..=at])?;
         }
         AlterColumnOperation::DropDefault => table.columns[at].default = None,
+        AlterColumnOperation::SetDataType {
+            data_type, using, ..
+        } => *table = retype::set_type(core, table, at, (data_type, using.as_ref()))?,
         other => return Err(Error::unsupported(format!("ALTER COLUMN {other}"))),
     }
     Ok(())

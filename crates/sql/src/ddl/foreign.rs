@@ -218,7 +218,7 @@ fn refuse_deferrable(parent: &Table, index: &Index, what: &str) -> Result<()> {
     Err(Error::new("55000", message))
 }
 
-fn check_types(
+pub(super) fn check_types(
     child: &Table,
     parent: &Table,
     name: &str,

@@ -272,7 +272,7 @@ pub fn add_built(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()
     Ok(())
 }
 
-fn duplicate_in_build(e: engine::Error, table: &Table, index: &Index) -> Error {
+pub(super) fn duplicate_in_build(e: engine::Error, table: &Table, index: &Index) -> Error {
     match e {
         engine::Error::UniqueViolation { .. } => Error::new(
             "23505",

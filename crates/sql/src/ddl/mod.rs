@@ -17,6 +17,7 @@ mod foreign;
 pub mod function;
 mod index;
 pub mod relation;
+mod retype;
 pub mod role;
 pub mod schema;
 pub mod sequence;

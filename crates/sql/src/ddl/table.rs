@@ -399,7 +399,10 @@ pub fn drop(
     for gone in tables {
         let table = core.dict().table_of(gone).cloned();
         // Named twice it is dropped once.
-        table.map_or(Ok(()), |table| drop_one(core, &table))?;
+        if let Some(table) = table {
+            super::retype::refuse_pending(core, &table, "DROP TABLE")?;
+            drop_one(core, &table)?;
+        }
     }
     Ok(Tag::Plain("DROP TABLE"))
 }
@@ -413,7 +416,7 @@ pub fn drop_one(core: &mut Core, table: &Table) -> Result<()> {
     core.undefine(table.oid.into())
 }
 
-fn drop_segments(core: &mut Core, table: &Table) -> Result<()> {
+pub(super) fn drop_segments(core: &mut Core, table: &Table) -> Result<()> {
     for i in &table.indexes {
         core.engine
             .drop_segment_at_commit(ObjectId(i.segment), Dba(i.header))?;
@@ -448,6 +451,7 @@ pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
     let cascade = t.cascade == Some(ast::CascadeOption::Cascade);
     with_referencing(core, &mut tables, cascade)?;
     for table in tables {
+        super::retype::refuse_pending(core, &table, "TRUNCATE")?;
         let mut next = Table::clone(&table);
         let engine = core.database.engine().clone();
         let object = engine.allocate_object_id()?;

@@ -1,0 +1,361 @@
+//! ALTER COLUMN .. TYPE: every row is written anew, with the column's value converted, into
+//! segments of its own; the old ones go at commit, as with TRUNCATE. Where the old form is the new
+//! one too, only the definition changes.
+//!
+//! Nobody else uses the table meanwhile. A snapshot of before finds no rows in it afterwards, as
+//! in PostgreSQL.
+
+use std::sync::Arc;
+
+use block::ObjectId;
+use block::value::{Datum, DatumRef};
+use engine::TableDef;
+use sqlparser::ast;
+
+use super::alter::{no_values, null_values};
+use super::index::duplicate_in_build;
+use super::table::{check_defaults, drop_segments};
+use crate::bind::{Binder, ParamTypes, Scope, Typed, parts};
+use crate::dict::depend::Address;
+use crate::dict::{ForeignKey, Object, Stats, Table};
+use crate::error::{Error, Result};
+use crate::exec::foreign;
+use crate::exec::row::decode;
+use crate::expr::{Env, Expr};
+use crate::parse::utility::TableLock;
+use crate::plan::{Planner, RowRules};
+use crate::session::Core;
+use crate::types::{SqlType, storage_type};
+
+/// What a column becomes.
+struct Change<'a> {
+    at: usize,
+    ty: SqlType,
+    typmod: i32,
+    using: Option<&'a ast::Expr>,
+}
+
+/// The table with the column's new type, its rows converted.
+pub fn set_type(
+    core: &mut Core,
+    table: &Table,
+    at: usize,
+    (data_type, using): (&ast::DataType, Option<&ast::Expr>),
+) -> Result<Table> {
+    let (ty, typmod) = parts::data_type(data_type)?;
+    storage_type(ty)?;
+    let change = Change {
+        at,
+        ty,
+        typmod,
+        using,
+    };
+    refuse_readers(core, table, at)?;
+    let mut next = table.clone();
+    next.columns[at].default = default_of(core, table, &change)?;
+    let column = &mut next.columns[at];
+    if column.identity.is_some() && !matches!(ty, SqlType::Int2 | SqlType::Int4 | SqlType::Int8) {
+        let message = "identity column type must be smallint, integer, or bigint";
+        return Err(Error::new("22023", message));
+    }
+    (column.type_oid, column.typmod) = (ty.oid(), typmod);
+    check_defaults(&core.dict(), &next.columns[at..=at])?;
+    let value = converted(core, table, &change)?;
+    forget_statistics(core, table, at)?;
+    if is_same_form(table, &change) {
+        return next.finish();
+    }
+    let next = rewrite(core, table, next, at, &value)?;
+    check_keys(core, &next, at)?;
+    Ok(next)
+}
+
+/// A view keeps the types of the columns that it reads.
+fn refuse_readers(core: &Core, table: &Table, at: usize) -> Result<()> {
+    let dict = core.dict();
+    let column = Address::Column(table.oid, at);
+    let is_view = |what: &Address| matches!(what, Address::View(_));
+    let reader = dict.dependents(column).into_iter().map(|d| d.what);
+    let Some(view) = reader.into_iter().find(is_view) else {
+        return Ok(());
+    };
+    let message = "cannot alter type of a column used by a view or rule";
+    let name = &table.columns[at].name;
+    Err(Error::new("0A000", message).detail(format!(
+        "rule _RETURN on {} depends on column \"{name}\"",
+        dict.describe(view)
+    )))
+}
+
+/// The new value, over the old row.
+fn converted(core: &Core, table: &Table, change: &Change<'_>) -> Result<Expr> {
+    let dict = core.dict();
+    let column = &table.columns[change.at];
+    let scope = Scope::of_table(table, &table.name);
+    let params = ParamTypes::default().seeing(&dict);
+    let binder = Binder::new(&scope, &params, "transform expressions");
+    let value = match change.using {
+        Some(e) => binder.expr(e)?,
+        None => Typed {
+            expr: Expr::Column(change.at),
+            ty: column.ty(),
+            typmod: column.typmod,
+        },
+    };
+    let assigned = binder.assign(value, change.ty, change.typmod, &column.name);
+    let assigned = assigned.map_err(|e| match e.sqlstate() {
+        "42804" => {
+            let (what, hint) = match change.using {
+                None => (
+                    String::new(),
+                    format!(
+                        "You might need to specify \"USING {}::{}\".",
+                        crate::bind::names::quote(&column.name),
+                        change.ty.format(change.typmod)
+                    ),
+                ),
+                Some(_) => (
+                    String::from("result of USING clause for "),
+                    String::from("You might need to add an explicit cast."),
+                ),
+            };
+            let message = format!(
+                "{what}column \"{}\" cannot be cast automatically to type {}",
+                column.name,
+                change.ty.name()
+            );
+            Error::new("42804", message).hint(hint)
+        }
+        _ => e,
+    })?;
+    Ok(assigned.expr)
+}
+
+/// The default, which goes on giving what it gave, in the new type.
+fn default_of(core: &mut Core, table: &Table, change: &Change<'_>) -> Result<Option<String>> {
+    let column = &table.columns[change.at];
+    let Some(text) = column.default.clone() else {
+        return Ok(None);
+    };
+    // A serial column draws from its sequence whatever its type.
+    if column.sequence.is_some() || column.identity.is_some() {
+        return Ok(Some(text));
+    }
+    let dict = core.dict();
+    let params = ParamTypes::default().seeing(&dict);
+    let planner = Planner {
+        dict: &dict,
+        params: &params,
+        items: &[],
+    };
+    let before = planner.default(column)?;
+    let scope = Scope::default();
+    let binder = Binder::new(&scope, &params, "DEFAULT");
+    let value = Typed {
+        expr: before.clone(),
+        ty: column.ty(),
+        typmod: column.typmod,
+    };
+    let message = || {
+        let (name, ty) = (&column.name, change.ty.name());
+        format!("default for column \"{name}\" cannot be cast automatically to type {ty}")
+    };
+    let assigned = binder.assign(value, change.ty, change.typmod, &column.name);
+    let assigned = assigned.map_err(|e| match e.sqlstate() {
+        "42804" => Error::new("42804", message()),
+        _ => e,
+    })?;
+    let mut after = column.clone();
+    (after.type_oid, after.typmod) = (change.ty.oid(), change.typmod);
+    // The same words mean the same in most cases.
+    if let (false, Ok(plain)) = (before.is_volatile(), planner.default(&after)) {
+        let (old, new) = (assigned.expr, plain);
+        let old = old.eval(&Env::EMPTY, core)?.into_datum();
+        if old == new.eval(&Env::EMPTY, core)?.into_datum() {
+            return Ok(Some(text));
+        }
+    }
+    Ok(Some(format!(
+        "CAST({text} AS {})",
+        column.ty().format(column.typmod)
+    )))
+}
+
+/// Whether every stored value is the new type's as it stands.
+fn is_same_form(table: &Table, change: &Change<'_>) -> bool {
+    let column = &table.columns[change.at];
+    let (from, to) = (column.ty(), change.ty);
+    let same = (from, column.typmod) == (to, change.typmod);
+    let string = |ty| matches!(ty, SqlType::Text | SqlType::Varchar);
+    let longer = column.typmod >= 0 && change.typmod >= column.typmod;
+    let wider = string(from) && string(to) && (change.typmod < 0 || longer);
+    change.using.is_none() && (same || wider)
+}
+
+/// Statistics are of values of the old type.
+fn forget_statistics(core: &mut Core, table: &Table, at: usize) -> Result<()> {
+    let Some(stats) = core.dict().stats(table.oid).cloned() else {
+        return Ok(());
+    };
+    let mut stats = Stats::clone(&stats);
+    match stats.columns.get_mut(at) {
+        Some(column) if column.is_some() => *column = None,
+        _ => return Ok(()),
+    }
+    core.define(Object::Stats(Arc::new(stats)))
+}
+
+/// Writes all rows into new segments.
+fn rewrite(
+    core: &mut Core,
+    table: &Table,
+    mut next: Table,
+    at: usize,
+    value: &Expr,
+) -> Result<Table> {
+    let engine = core.database.engine().clone();
+    let object = engine.allocate_object_id()?;
+    next.segment = object.0;
+    next.header = core.engine.create_heap(object)?.0;
+    for column in &mut next.columns {
+        column.missing = None;
+    }
+    let indexes = std::mem::take(&mut next.indexes);
+    let mut next = next.finish()?;
+    let rules = rules(core, &next)?;
+    convert(core, (table, &next), at, value, &rules)?;
+    let def: Arc<TableDef> = next.engine().clone();
+    let memory = core.settings.kilobytes("maintenance_work_mem");
+    for mut index in indexes {
+        let object = engine.allocate_object_id()?;
+        index.segment = object.0;
+        index.header = core.engine.create_index_segment(ObjectId(index.segment))?.0;
+        // Of these rows there are no versions but this transaction's.
+        index.created = 0;
+        core.engine
+            .build_index(&def, &index.engine(), memory)
+            .map_err(|e| duplicate_in_build(e, table, &index))?;
+        next.indexes.push(index);
+    }
+    drop_segments(core, table)?;
+    next.finish()
+}
+
+/// What rows must meet, which no condition of before may fail to say in the new type.
+fn rules(core: &Core, table: &Table) -> Result<RowRules> {
+    let dict = core.dict();
+    let params = ParamTypes::default().seeing(&dict);
+    let planner = Planner {
+        dict: &dict,
+        params: &params,
+        items: &[],
+    };
+    planner.rules(table)
+}
+
+fn convert(
+    core: &mut Core,
+    (from, to): (&Table, &Table),
+    at: usize,
+    value: &Expr,
+    rules: &RowRules,
+) -> Result<()> {
+    let (old, new) = (from.engine().clone(), to.engine().clone());
+    let snapshot = core.engine.newest_snapshot()?;
+    let mut scan = core.engine.scan(&old);
+    let mut rows: Vec<Vec<u8>> = Vec::new();
+    loop {
+        rows.clear();
+        wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+        let keep = &mut |_, bytes: &[u8]| rows.push(bytes.to_vec());
+        if !scan.next_block(&mut core.engine, &snapshot, keep)? {
+            return Ok(());
+        }
+        for row in &rows {
+            let mut values: Vec<DatumRef<'_>> = Vec::with_capacity(old.columns.len());
+            decode(row, &old, old.columns.len(), &mut values)?;
+            let env = Env {
+                row: &values,
+                params: &[],
+            };
+            let made: Datum = value.eval(&env, core)?.into_datum();
+            values[at] = made.borrow();
+            for (place, column) in from.columns.iter().enumerate() {
+                if column.dropped {
+                    values[place] = DatumRef::Null;
+                }
+            }
+            check(core, to, rules, &values)?;
+            core.engine.insert(&new, &values)?;
+        }
+    }
+}
+
+fn check(core: &mut Core, table: &Table, rules: &RowRules, row: &[DatumRef<'_>]) -> Result<()> {
+    if let Some(null) = rules.not_null.iter().find(|c| row[**c].is_null()) {
+        return Err(null_values(table, *null));
+    }
+    for (name, condition) in &rules.checks {
+        if condition.test(&Env { row, params: &[] }, core)? == Some(false) {
+            return Err(no_values(table, name));
+        }
+    }
+    Ok(())
+}
+
+/// Foreign keys of the column, on either side, must hold for the new values too.
+fn check_keys(core: &mut Core, table: &Table, at: usize) -> Result<()> {
+    let own = table.foreign_keys.iter();
+    let own: Vec<ForeignKey> = own.filter(|k| k.columns.contains(&at)).cloned().collect();
+    let table = Arc::new(table.clone());
+    for key in own {
+        let parent = match key.parent == table.oid {
+            true => table.clone(),
+            false => locked(core, key.parent)?,
+        };
+        check_key(core, &table, &parent, &key)?;
+    }
+    let to_it = core.dict().referencing(table.oid).into_iter();
+    let to_it: Vec<_> = to_it
+        .filter(|(child, k)| *child != table.oid && k.parent_columns.contains(&at))
+        .collect();
+    for (child, key) in to_it {
+        let child = locked(core, child)?;
+        check_key(core, &child, &table, &key)?;
+    }
+    Ok(())
+}
+
+fn locked(core: &mut Core, oid: u32) -> Result<Arc<Table>> {
+    core.lock_table(oid, TableLock::ShareRowExclusive, false)?;
+    let table = core.dict().table_by_oid(oid).cloned();
+    table.ok_or_else(|| Error::internal("the other table of a foreign key is gone"))
+}
+
+fn check_key(
+    core: &mut Core,
+    child: &Arc<Table>,
+    parent: &Table,
+    key: &ForeignKey,
+) -> Result<()> {
+    super::foreign::check_types(child, parent, &key.name, &key.columns, &key.parent_columns)?;
+    match key.validated {
+        true => foreign::validate(core, child, parent, key),
+        false => Ok(()),
+    }
+}
+
+/// Refuses to change a table for which this transaction still has checks of rows to make.
+pub fn refuse_pending(core: &Core, table: &Table, command: &str) -> Result<()> {
+    let keys = core.dict().referencing(table.oid);
+    let concerns = |e: &crate::exec::events::Event| {
+        let parent = keys.iter().any(|(_, key)| key.oid == e.constraint);
+        e.table == table.oid || parent
+    };
+    if !core.events.deferred.iter().any(concerns) {
+        return Ok(());
+    }
+    let name = &table.name;
+    let message = format!("cannot {command} \"{name}\" because it has pending trigger events");
+    Err(Error::new("55006", message))
+}
