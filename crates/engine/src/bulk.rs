@@ -173,7 +173,7 @@ impl Bulk {
     pub fn new(table: &TableDef) -> Bulk {
         Bulk {
             indexes: table.indexes.iter().map(|_| Keys::default()).collect(),
-            unique: table.indexes.iter().any(|i| i.unique),
+            unique: table.indexes.iter().any(IndexDef::checks_at_once),
             ..Bulk::default()
         }
     }
@@ -205,7 +205,7 @@ impl Session {
                 let mut has_null = false;
                 for c in &index.columns {
                     let v = row.get(c.column).copied().unwrap_or_default();
-                    has_null |= v.is_null();
+                    has_null |= v.is_null() && !index.rules.nulls_not_distinct;
                     push_column(bytes, table.columns[c.column], c.order(), v);
                 }
                 has_null
@@ -248,7 +248,7 @@ impl Session {
             keys.sort();
             // Only keys without NULL are checked in a unique index. Keys with NULL go in between,
             // one by one.
-            let unique = table.indexes[at].unique;
+            let unique = table.indexes[at].checks_at_once();
             let alone = |a: &KeyAt, b: &KeyAt| unique && (a.has_null || b.has_null);
             for run in keys.keys.chunk_by(|a, b| !alone(a, b)) {
                 let has_null = run[0].has_null;
@@ -276,11 +276,12 @@ impl Session {
         let tree = self.engine.tree(index.object, index.header);
         let mut done = 0;
         while done < keys.len() {
-            if !(index.unique && has_null) {
+            if !(index.checks_at_once() && has_null) {
                 wait::check_cancel().map_err(txn::Error::from)?;
                 let some = &keys[done..keys.len().min(done + CANCEL_CHECK_KEYS)];
                 let some = &some[..self.before_wanted(index, some)];
-                let (n, conflicts) = tree.insert_many(&mut self.txn, some, index.unique)?;
+                let (n, conflicts) =
+                    tree.insert_many(&mut self.txn, some, index.checks_at_once())?;
                 done += n;
                 if n > 0 && conflicts.is_none() {
                     continue;
@@ -300,7 +301,7 @@ impl Session {
 
     /// The number of keys before the first for which other sessions stand in line.
     fn before_wanted(&self, index: &IndexDef, keys: &[&[u8]]) -> usize {
-        if !index.unique || !self.txn.any_key_is_wanted() {
+        if !index.checks_at_once() || !self.txn.any_key_is_wanted() {
             return keys.len();
         }
         let is_wanted = |key: &&[u8]| {

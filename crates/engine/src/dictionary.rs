@@ -1,6 +1,6 @@
 //! The dictionary's own table: the only table whose definition is in no table.
 
-use crate::table::{IndexColumn, IndexDef, TableDef};
+use crate::table::{IndexColumn, IndexDef, IndexRules, TableDef};
 use crate::{Error, Result};
 use block::value::ColType;
 use block::{Dba, ObjectId, Scn};
@@ -31,6 +31,7 @@ pub(crate) fn table_at(bootstrap: &[u64]) -> Result<TableDef> {
             unique: true,
             name: "dictionary_pkey".to_string(),
             created: Scn::ZERO,
+            rules: IndexRules::default(),
         }],
     })
 }

@@ -4,7 +4,7 @@
 //!
 //! **Layers**, from the top; a module imports only from layers below its own (`README.md` has the
 //! table): `open`, `bootstrap`, `verify`; sessions (`session`, `read`, `write`, `upsert`, `bulk`,
-//! `ddl`, `undo`) with `smon` and `stop`; `instance`; `recovery`; `cluster`, `services`;
+//! `deferred`, `ddl`, `undo`) with `smon` and `stop`; `instance`; `recovery`; `cluster`, `services`;
 //! `sequences`, `inquiry`; `host`, `files`, `config`, `background`; `table`, `dictionary`,
 //! `records`, `sort`, `temp`, `progress`, `error`.
 //!
@@ -23,6 +23,7 @@ mod bulk;
 pub mod cluster;
 mod config;
 mod ddl;
+mod deferred;
 mod dictionary;
 mod error;
 mod files;
@@ -61,7 +62,7 @@ pub use records::{RecordReader, Records};
 pub use recovery::Recovery;
 pub use session::{AdvisoryKey, IndexTimes, LockMode, LockWait, ReplyGate, Savepoint, Session};
 pub use sort::{Sorted, Sorter};
-pub use table::{IndexColumn, IndexDef, SequenceDef, TableDef};
+pub use table::{IndexColumn, IndexDef, IndexRules, SequenceDef, TableDef};
 pub use txn::{HeldSnapshot, Isolation, RowLock, Snapshot};
 pub use upsert::Upsert;
 pub use verify::{Verified, check_all, verify};

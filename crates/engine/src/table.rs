@@ -74,9 +74,25 @@ pub struct IndexDef {
     /// The SCN from which on snapshots may use the index. The index does not know all versions that
     /// older snapshots may see.
     pub created: Scn,
+    pub rules: IndexRules,
+}
+
+/// What makes an index another than that of an ordinary key.
+#[derive(Clone, Debug, Default)]
+pub struct IndexRules {
+    /// Of a unique index: that a key has one row is checked by the caller, after the fact
+    /// ([`crate::Session::has_several_rows`]). Until then any number of rows may have it.
+    pub deferrable: bool,
+    /// In a unique index NULL equals NULL.
+    pub nulls_not_distinct: bool,
 }
 
 impl IndexDef {
+    /// Whether a key that another row has is refused as its entry is made.
+    pub(crate) fn checks_at_once(&self) -> bool {
+        self.unique && !self.rules.deferrable
+    }
+
     /// An error if the snapshot may see versions that the index does not know.
     #[inline]
     pub(crate) fn check_usable(&self, snapshot: &Snapshot) -> Result<()> {
@@ -107,7 +123,7 @@ impl IndexColumn {
 /// The key of a row in an index.
 pub(crate) struct RowKey {
     pub bytes: Vec<u8>,
-    /// Whether a column is NULL. A unique index allows any number of such rows.
+    /// Whether a column is NULL that equals nothing. A unique index allows any number of such rows.
     pub has_null: bool,
 }
 
@@ -120,7 +136,7 @@ impl IndexDef {
         };
         for c in &self.columns {
             let v = row.get(c.column).copied().unwrap_or_default();
-            key.has_null |= v.is_null();
+            key.has_null |= v.is_null() && !self.rules.nulls_not_distinct;
             push_column(&mut key.bytes, columns[c.column], c.order(), v);
         }
         key
@@ -134,7 +150,7 @@ impl IndexDef {
         };
         for c in &self.columns {
             let v = table.column(row, c.column)?;
-            key.has_null |= v.is_null();
+            key.has_null |= v.is_null() && !self.rules.nulls_not_distinct;
             push_column(&mut key.bytes, table.columns[c.column], c.order(), v);
         }
         Ok(key)

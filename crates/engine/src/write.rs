@@ -106,7 +106,7 @@ impl Session {
         index: &IndexDef,
         key: &RowKey,
     ) -> Result<()> {
-        if !index.unique || key.has_null || !self.txn.any_key_is_wanted() {
+        if !index.checks_at_once() || key.has_null || !self.txn.any_key_is_wanted() {
             return Ok(());
         }
         let place = Place::of_key(index.object, &key.bytes);
@@ -145,7 +145,7 @@ impl Session {
         rid: RowId,
     ) -> Result<Option<(TxnId, Place)>> {
         let tree = self.engine.tree(index.object, index.header);
-        if !index.unique || key.has_null {
+        if !index.checks_at_once() || key.has_null {
             tree.insert(&mut self.txn, &key.bytes, rid)?;
             return Ok(None);
         }

@@ -263,7 +263,7 @@ impl Input {
         }
         bulk.push(&self.table, core, &refs, number)
             .map_err(|(e, line)| self.at(e, line))?;
-        events::inserted(core, &self.table, &refs);
+        events::inserted(core, &self.table, &refs).map_err(|e| self.at(e, number))?;
         self.refs = recycle(refs);
         self.values = recycle_values(values);
         Ok(())

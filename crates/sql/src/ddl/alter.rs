@@ -161,24 +161,12 @@ fn give(core: &mut Core, table: &mut Table, to: &ast::Owner) -> Result<()> {
 fn add_constraint(core: &mut Core, table: &mut Table, constraint: &TableConstraint) -> Result<()> {
     match constraint {
         TableConstraint::PrimaryKey(p) => {
-            let columns = index::plain_columns(table, &p.columns)?;
-            add_key(
-                core,
-                table,
-                p.name.as_ref().map(names::ident),
-                columns,
-                true,
-            )
+            let key = index::NewKey::primary(table, p.name.as_ref(), p, None)?;
+            add_key(core, table, key)
         }
         TableConstraint::Unique(u) => {
-            let columns = index::plain_columns(table, &u.columns)?;
-            add_key(
-                core,
-                table,
-                u.name.as_ref().map(names::ident),
-                columns,
-                false,
-            )
+            let key = index::NewKey::unique(table, u.name.as_ref(), u, None)?;
+            add_key(core, table, key)
         }
         TableConstraint::Check(c) => {
             add_check(core, table, c.name.as_ref().map(names::ident), &c.expr)
@@ -191,14 +179,8 @@ fn add_constraint(core: &mut Core, table: &mut Table, constraint: &TableConstrai
     }
 }
 
-fn add_key(
-    core: &mut Core,
-    table: &mut Table,
-    name: Option<String>,
-    columns: Vec<usize>,
-    primary: bool,
-) -> Result<()> {
-    if primary && table.primary_key().is_some() {
+fn add_key(core: &mut Core, table: &mut Table, key: index::NewKey) -> Result<()> {
+    if key.primary && table.primary_key().is_some() {
         return Err(Error::new(
             "42P16",
             format!(
@@ -207,13 +189,13 @@ fn add_key(
             ),
         ));
     }
-    if primary {
-        for &c in &columns {
+    if key.primary {
+        for &c in &key.columns {
             require_not_null(core, table, c)?;
             table.columns[c].not_null = true;
         }
     }
-    index::add_built(core, table, NewIndex::key(name, columns, primary))
+    index::add_built(core, table, NewIndex::key(key))
 }
 
 fn add_check(
@@ -343,8 +325,16 @@ fn add_column(
     for option in &def.options {
         let name = option.name.as_ref().map(names::ident);
         match &option.option {
-            ast::ColumnOption::PrimaryKey(_) => add_key(core, &mut table, name, vec![at], true)?,
-            ast::ColumnOption::Unique(_) => add_key(core, &mut table, name, vec![at], false)?,
+            ast::ColumnOption::PrimaryKey(p) => {
+                let name = option.name.as_ref();
+                let key = index::NewKey::primary(&table, name, p, Some(vec![at]))?;
+                add_key(core, &mut table, key)?;
+            }
+            ast::ColumnOption::Unique(u) => {
+                let name = option.name.as_ref();
+                let key = index::NewKey::unique(&table, name, u, Some(vec![at]))?;
+                add_key(core, &mut table, key)?;
+            }
             ast::ColumnOption::Check(c) => add_check(core, &mut table, name, &c.expr)?,
             ast::ColumnOption::ForeignKey(f) => {
                 let new = NewKey::of_column(name, at, f);

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use sqlparser::ast::{
-    ConstraintReferenceMatchKind, DeferrableInitial, ForeignKeyConstraint, Ident, ReferentialAction,
+    ConstraintReferenceMatchKind, ForeignKeyConstraint, Ident, ReferentialAction,
 };
 
+use super::index::characteristics;
 use super::{Core, name_of, no_relation};
 use crate::bind::names::{self, Qualified};
-use crate::dict::{Action, Dict, ForeignKey, Table};
+use crate::dict::{Action, Dict, ForeignKey, Index, Table};
 use crate::error::{Error, Result};
 use crate::exec::foreign;
 use crate::expr::cast::{CastContext, castable};
@@ -90,7 +91,7 @@ pub fn add(core: &mut Core, table: &mut Table, new: NewKey<'_>, has_rows: bool) 
         }
         Some(ConstraintReferenceMatchKind::Simple) | None => false,
     };
-    let (deferrable, initially_deferred) = characteristics(syntax)?;
+    let (deferrable, initially_deferred) = characteristics(syntax.characteristics.as_ref())?;
     let key = ForeignKey {
         oid: core.database.engine().clone().allocate_object_id()?.0,
         name,
@@ -123,23 +124,6 @@ fn is_own(dict: &Dict, table: &Table, name: &Qualified) -> bool {
         }
     };
     name.name == table.name && schema == Some(table.schema)
-}
-
-fn characteristics(syntax: &ForeignKeyConstraint) -> Result<(bool, bool)> {
-    let Some(c) = &syntax.characteristics else {
-        return Ok((false, false));
-    };
-    if c.enforced.is_some() {
-        return Err(Error::unsupported("ENFORCED of a constraint"));
-    }
-    let deferred = c.initially == Some(DeferrableInitial::Deferred);
-    if deferred && c.deferrable == Some(false) {
-        return Err(Error::new(
-            "42601",
-            "constraint declared INITIALLY DEFERRED must be DEFERRABLE",
-        ));
-    }
-    Ok((c.deferrable == Some(true) || deferred, deferred))
 }
 
 fn action(syntax: Option<ReferentialAction>) -> Action {
@@ -196,6 +180,7 @@ fn referenced_key(parent: &Table, names: &[Ident]) -> Result<(Vec<usize>, u32)> 
                 format!("there is no primary key for referenced table \"{name}\""),
             )
         })?;
+        refuse_deferrable(parent, primary, "primary key")?;
         return Ok((primary.keys.iter().map(|k| k.column).collect(), primary.oid));
     }
     let columns = columns_of(parent, names)?;
@@ -205,20 +190,32 @@ fn referenced_key(parent: &Table, names: &[Ident]) -> Result<(Vec<usize>, u32)> 
             "foreign key referenced-columns list must not contain duplicates",
         ));
     }
-    let is_key = |i: &&crate::dict::Index| {
+    let is_key = |i: &&Index| {
         i.unique
             && i.keys.len() == columns.len()
             && i.keys.iter().all(|k| columns.contains(&k.column))
     };
-    let index = parent.indexes.iter().find(is_key).ok_or_else(|| {
+    let mut keys = parent.indexes.iter().filter(is_key);
+    let first = keys.clone().next();
+    let index = keys.find(|i| !i.deferrable).or(first).ok_or_else(|| {
         let name = &parent.name;
         let message = format!(
             "there is no unique constraint matching given keys for referenced table \"{name}\""
         );
         Error::new("42830", message)
     })?;
+    refuse_deferrable(parent, index, "unique constraint")?;
     let index = index.oid;
     Ok((columns, index))
+}
+
+fn refuse_deferrable(parent: &Table, index: &Index, what: &str) -> Result<()> {
+    if !index.deferrable {
+        return Ok(());
+    }
+    let name = &parent.name;
+    let message = format!("cannot use a deferrable {what} for referenced table \"{name}\"");
+    Err(Error::new("55000", message))
 }
 
 fn check_types(

@@ -24,12 +24,87 @@ pub struct NewIndex {
     pub unique: bool,
     pub primary: bool,
     pub constraint: bool,
+    pub deferrable: bool,
+    pub initially_deferred: bool,
+    pub nulls_not_distinct: bool,
+}
+
+/// PRIMARY KEY or UNIQUE as a statement has it.
+pub struct NewKey {
+    pub name: Option<String>,
+    pub columns: Vec<usize>,
+    pub primary: bool,
+    pub deferrable: bool,
+    pub initially_deferred: bool,
+    pub nulls_not_distinct: bool,
+}
+
+impl NewKey {
+    /// `columns`: if the constraint is a column's, which has no list of them.
+    pub fn primary(
+        table: &Table,
+        name: Option<&ast::Ident>,
+        p: &ast::PrimaryKeyConstraint,
+        columns: Option<Vec<usize>>,
+    ) -> Result<NewKey> {
+        let (deferrable, initially_deferred) = characteristics(p.characteristics.as_ref())?;
+        Ok(NewKey {
+            name: name.map(names::ident),
+            columns: match columns {
+                Some(columns) => columns,
+                None => plain_columns(table, &p.columns)?,
+            },
+            primary: true,
+            deferrable,
+            initially_deferred,
+            nulls_not_distinct: false,
+        })
+    }
+
+    pub fn unique(
+        table: &Table,
+        name: Option<&ast::Ident>,
+        u: &ast::UniqueConstraint,
+        columns: Option<Vec<usize>>,
+    ) -> Result<NewKey> {
+        let (deferrable, initially_deferred) = characteristics(u.characteristics.as_ref())?;
+        Ok(NewKey {
+            name: name.map(names::ident),
+            columns: match columns {
+                Some(columns) => columns,
+                None => plain_columns(table, &u.columns)?,
+            },
+            primary: false,
+            deferrable,
+            initially_deferred,
+            nulls_not_distinct: u.nulls_distinct == ast::NullsDistinctOption::NotDistinct,
+        })
+    }
+}
+
+/// Whether a constraint is deferrable, and initially deferred.
+pub fn characteristics(syntax: Option<&ast::ConstraintCharacteristics>) -> Result<(bool, bool)> {
+    let Some(c) = syntax else {
+        return Ok((false, false));
+    };
+    if c.enforced.is_some() {
+        return Err(Error::unsupported("ENFORCED of a constraint"));
+    }
+    let deferred = c.initially == Some(ast::DeferrableInitial::Deferred);
+    if deferred && c.deferrable == Some(false) {
+        return Err(Error::new(
+            "42601",
+            "constraint declared INITIALLY DEFERRED must be DEFERRABLE",
+        ));
+    }
+    Ok((c.deferrable == Some(true) || deferred, deferred))
 }
 
 impl NewIndex {
     /// The index of a PRIMARY KEY or UNIQUE constraint.
-    pub fn key(name: Option<String>, columns: Vec<usize>, primary: bool) -> NewIndex {
-        let keys = columns
+    pub fn key(key: NewKey) -> NewIndex {
+        let keys = key
+            .columns
             .into_iter()
             .map(|column| IndexKey {
                 column,
@@ -38,11 +113,14 @@ impl NewIndex {
             })
             .collect();
         NewIndex {
-            name,
+            name: key.name,
             keys,
             unique: true,
-            primary,
+            primary: key.primary,
             constraint: true,
+            deferrable: key.deferrable,
+            initially_deferred: key.initially_deferred,
+            nulls_not_distinct: key.nulls_not_distinct,
         }
     }
 
@@ -63,11 +141,7 @@ impl NewIndex {
 
 pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
     let tag = Tag::Plain("CREATE INDEX");
-    if c.predicate.is_some()
-        || !c.include.is_empty()
-        || c.nulls_distinct == Some(false)
-        || !c.alter_options.is_empty()
-    {
+    if c.predicate.is_some() || !c.include.is_empty() || !c.alter_options.is_empty() {
         return Err(Error::unsupported("this form of CREATE INDEX"));
     }
     if !matches!(c.using, None | Some(IndexType::BTree)) {
@@ -114,6 +188,10 @@ pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
         unique: c.unique,
         primary: false,
         constraint: false,
+        deferrable: false,
+        initially_deferred: false,
+        // PostgreSQL notes it of any index; it means something of a unique one.
+        nulls_not_distinct: c.nulls_distinct == Some(false),
     };
     add_built(core, &mut built, new)?;
     let mut next = core.claim_definition(table.oid)?;
@@ -241,6 +319,9 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
         unique: new.unique,
         primary: new.primary,
         constraint,
+        deferrable: new.deferrable,
+        initially_deferred: new.initially_deferred,
+        nulls_not_distinct: new.nulls_not_distinct,
         segment: object.0,
         header: 0,
         // It knows all versions, unless it is filled with the rows that there are at a moment.

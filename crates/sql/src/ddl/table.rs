@@ -150,8 +150,16 @@ impl<'a> Draft<'a> {
         for option in &def.options {
             let given = option.name.as_ref().map(names::ident);
             match &option.option {
-                ColumnOption::PrimaryKey(_) => self.add_key(given, vec![at], true)?,
-                ColumnOption::Unique(_) => self.add_key(given, vec![at], false)?,
+                ColumnOption::PrimaryKey(p) => {
+                    let name = option.name.as_ref();
+                    let key = index::NewKey::primary(&self.table, name, p, Some(vec![at]))?;
+                    self.add_key(key)?;
+                }
+                ColumnOption::Unique(u) => {
+                    let name = option.name.as_ref();
+                    let key = index::NewKey::unique(&self.table, name, u, Some(vec![at]))?;
+                    self.add_key(key)?;
+                }
                 ColumnOption::Check(c) => self.add_check(given, &c.expr),
                 ColumnOption::ForeignKey(f) => {
                     self.keys.push(NewKey::of_column(given, at, f));
@@ -165,12 +173,12 @@ impl<'a> Draft<'a> {
     fn add_constraint(&mut self, constraint: &'a TableConstraint) -> Result<()> {
         match constraint {
             TableConstraint::PrimaryKey(p) => {
-                let columns = index::plain_columns(&self.table, &p.columns)?;
-                self.add_key(p.name.as_ref().map(names::ident), columns, true)
+                let key = index::NewKey::primary(&self.table, p.name.as_ref(), p, None)?;
+                self.add_key(key)
             }
             TableConstraint::Unique(u) => {
-                let columns = index::plain_columns(&self.table, &u.columns)?;
-                self.add_key(u.name.as_ref().map(names::ident), columns, false)
+                let key = index::NewKey::unique(&self.table, u.name.as_ref(), u, None)?;
+                self.add_key(key)
             }
             TableConstraint::Check(c) => {
                 self.add_check(c.name.as_ref().map(names::ident), &c.expr);
@@ -184,8 +192,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn add_key(&mut self, name: Option<String>, columns: Vec<usize>, primary: bool) -> Result<()> {
-        if primary {
+    fn add_key(&mut self, key: index::NewKey) -> Result<()> {
+        if key.primary {
             if self.indexes.iter().any(|i| i.primary) {
                 return Err(Error::new(
                     "42P16",
@@ -195,11 +203,11 @@ impl<'a> Draft<'a> {
                     ),
                 ));
             }
-            for &c in &columns {
+            for &c in &key.columns {
                 self.table.columns[c].not_null = true;
             }
         }
-        self.indexes.push(NewIndex::key(name, columns, primary));
+        self.indexes.push(NewIndex::key(key));
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use block::value::Datum;
 use block::{Dba, ObjectId, Scn};
-use engine::{IndexColumn, IndexDef, TableDef};
+use engine::{IndexColumn, IndexDef, IndexRules, TableDef};
 use serde::{Deserialize, Serialize};
 
 use super::comments::Comment;
@@ -123,6 +123,14 @@ pub struct Index {
     /// Object id of the constraint it serves; zero if it is an index only.
     #[serde(default)]
     pub constraint: u32,
+    /// Of a key constraint: it may be checked at the end of a statement, or of the transaction.
+    #[serde(default)]
+    pub deferrable: bool,
+    #[serde(default)]
+    pub initially_deferred: bool,
+    /// Of a unique index: NULL equals NULL.
+    #[serde(default)]
+    pub nulls_not_distinct: bool,
     pub segment: u32,
     pub header: u64,
     /// Snapshots below this SCN must not use it.
@@ -231,6 +239,12 @@ impl Table {
 }
 
 impl Index {
+    /// Whether a key has one row at most at every moment, so that one row is all that a look-up
+    /// can find.
+    pub fn is_unique_now(&self) -> bool {
+        self.unique && !self.deferrable
+    }
+
     pub fn engine(&self) -> IndexDef {
         let column = |k: &IndexKey| IndexColumn {
             column: k.column,
@@ -244,6 +258,10 @@ impl Index {
             unique: self.unique,
             name: self.name.clone(),
             created: Scn(self.created),
+            rules: IndexRules {
+                deferrable: self.deferrable,
+                nulls_not_distinct: self.nulls_not_distinct,
+            },
         }
     }
 }

@@ -16,7 +16,7 @@ use super::select::SelectRun;
 use super::source::TableCursor;
 use super::upsert::Upserted;
 use crate::api::RowSink;
-use crate::dict::Table;
+use crate::dict::{Index, Table};
 use crate::error::{Error, Result};
 use crate::expr::{Env, Expr, Val};
 use crate::pgtype;
@@ -90,7 +90,7 @@ fn insert_row(
     core.engine
         .insert(plan.table.engine(), &refs)
         .map_err(|e| write_error(e, &plan.table, &refs, core))?;
-    events::inserted(core, &plan.table, &refs);
+    events::inserted(core, &plan.table, &refs)?;
     returned(plan.returning.as_deref(), core, &refs, env.params, sink)
 }
 
@@ -148,7 +148,7 @@ impl<'f> Feed<'f> {
         self.bulk
             .push(&plan.table, core, &refs, self.count)
             .map_err(|(e, _)| e)?;
-        events::inserted(core, &plan.table, &refs);
+        events::inserted(core, &plan.table, &refs)?;
         returned(plan.returning.as_deref(), core, &refs, self.params, sink)?;
         self.refs = recycle(refs);
         Ok(())
@@ -178,6 +178,12 @@ impl BulkRows {
         row: &[DatumRef<'_>],
         number: u64,
     ) -> std::result::Result<(), (Error, u64)> {
+        // A key that is checked after the fact is looked up once its entry is there.
+        if table.indexes.iter().any(|i| i.deferrable) {
+            let done = core.engine.insert(table.engine(), row);
+            let done = done.map_err(|e| write_error(e, table, row, core));
+            return done.map(|_| ()).map_err(|e| (e, number));
+        }
         core.engine
             .insert_bulk(table.engine(), &mut self.0, row, number)
             .map_err(|e| self.error(e, table, core, number))
@@ -329,7 +335,7 @@ fn write_update(
         .update(table.engine(), rid, &row, snapshot)
         .map_err(|e| write_error(e, table, &row, core))?;
     if outcome == WriteOutcome::Done {
-        events::updated(core, table, old, &row);
+        events::updated(core, table, old, &row)?;
         returned(plan.returning.as_deref(), core, &row, params, sink)?;
     }
     Ok(outcome)
@@ -447,7 +453,7 @@ pub fn check_row(
 }
 
 /// An error that names its table.
-fn of_table(e: Error, table: &Table, core: &Core) -> Error {
+pub fn of_table(e: Error, table: &Table, core: &Core) -> Error {
     e.schema(core.dict().schema_name(table.schema))
         .table(&table.name)
 }
@@ -486,19 +492,26 @@ pub fn write_error(e: engine::Error, table: &Table, row: &[DatumRef<'_>], core: 
     let Some(index) = table.indexes.iter().find(|i| i.segment == segment) else {
         return error;
     };
-    let names: Vec<&str> = index
-        .keys
-        .iter()
-        .map(|k| table.columns[k.column].name.as_str())
+    let values = index.keys.iter().map(|k| row[k.column]);
+    error.detail(key_exists(table, index, values, core))
+}
+
+/// `Key (a, b)=(1, 2) already exists.`
+pub fn key_exists<'v>(
+    table: &Table,
+    index: &Index,
+    values: impl Iterator<Item = DatumRef<'v>>,
+    core: &Core,
+) -> String {
+    let columns = || index.keys.iter().map(|k| &table.columns[k.column]);
+    let names: Vec<&str> = columns().map(|c| c.name.as_str()).collect();
+    let values: Vec<String> = columns()
+        .zip(values)
+        .map(|(c, value)| shown(c.ty(), value, core))
         .collect();
-    let values: Vec<String> = index
-        .keys
-        .iter()
-        .map(|k| shown(table.columns[k.column].ty(), row[k.column], core))
-        .collect();
-    error.detail(format!(
+    format!(
         "Key ({})=({}) already exists.",
         names.join(", "),
         values.join(", ")
-    ))
+    )
 }

@@ -16,11 +16,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use block::value::{Datum, DatumRef};
 
 use crate::dict::{ForeignKey, Table};
+use crate::error::Result;
 use crate::session::Core;
 
 #[derive(Clone)]
 pub struct Event {
-    /// The referencing table, and its constraint.
+    /// The table that has the constraint, which is the referencing one of a foreign key.
     pub table: u32,
     pub constraint: u32,
     pub what: What,
@@ -34,6 +35,8 @@ pub enum What {
     Deleted(Vec<Datum>),
     /// A row of the referenced table got another key.
     Updated { old: Vec<Datum>, new: Vec<Datum> },
+    /// A deferrable unique key has had several entries.
+    Shared(Vec<Datum>),
 }
 
 /// Which constraints SET CONSTRAINTS has made deferred in this transaction.
@@ -48,14 +51,14 @@ pub struct RowEvents {
     pub statement: VecDeque<Event>,
     pub deferred: Vec<Event>,
     pub modes: Modes,
-    /// Keys of rows that reference, in the statement's queue.
+    /// Keys of which the statement's queue has a check.
     queued: HashSet<(u32, Vec<u8>)>,
     /// The same of the deferred ones, since the last that were taken away.
     queued_deferred: HashSet<(u32, Vec<u8>)>,
 }
 
 impl RowEvents {
-    fn queue(&mut self, event: Event) {
+    pub(super) fn queue(&mut self, event: Event) {
         if let Some(key) = same_as(&event)
             && !self.queued.insert(key)
         {
@@ -103,15 +106,16 @@ impl RowEvents {
         self.rolled_back(0, &Modes::default());
     }
 
-    pub fn is_deferred(&self, key: &ForeignKey) -> bool {
-        let named = self.modes.named.get(&key.oid).copied();
-        key.deferrable && named.or(self.modes.all).unwrap_or(key.initially_deferred)
+    /// Whether the checks of a deferrable constraint wait for the end of the transaction.
+    pub fn is_deferred(&self, constraint: u32, initially: bool) -> bool {
+        let named = self.modes.named.get(&constraint).copied();
+        named.or(self.modes.all).unwrap_or(initially)
     }
 }
 
-/// What two events of rows that reference have in common if one is enough.
+/// What two checks of a key have in common if one is enough.
 fn same_as(event: &Event) -> Option<(u32, Vec<u8>)> {
-    let What::Referencing(key) = &event.what else {
+    let (What::Referencing(key) | What::Shared(key)) = &event.what else {
         return None;
     };
     let mut bytes = Vec::new();
@@ -132,7 +136,7 @@ pub fn matters(key: &ForeignKey, row: &[DatumRef<'_>]) -> bool {
 }
 
 /// A row was inserted.
-pub fn inserted(core: &mut Core, table: &Table, row: &[DatumRef<'_>]) {
+pub fn inserted(core: &mut Core, table: &Table, row: &[DatumRef<'_>]) -> Result<()> {
     for key in &table.foreign_keys {
         if matters(key, row) {
             core.events.queue(Event {
@@ -142,10 +146,16 @@ pub fn inserted(core: &mut Core, table: &Table, row: &[DatumRef<'_>]) {
             });
         }
     }
+    super::deferrable::written(core, table, None, row)
 }
 
 /// A row was replaced by another version.
-pub fn updated(core: &mut Core, table: &Table, old: &[DatumRef<'_>], new: &[DatumRef<'_>]) {
+pub fn updated(
+    core: &mut Core,
+    table: &Table,
+    old: &[DatumRef<'_>],
+    new: &[DatumRef<'_>],
+) -> Result<()> {
     for key in &table.foreign_keys {
         if matters(key, new) && !super::foreign::same_key(table, &key.columns, old, new) {
             core.events.queue(Event {
@@ -169,6 +179,7 @@ pub fn updated(core: &mut Core, table: &Table, old: &[DatumRef<'_>], new: &[Datu
             },
         });
     }
+    super::deferrable::written(core, table, Some(old), new)
 }
 
 /// A row was deleted.

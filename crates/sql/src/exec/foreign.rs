@@ -57,17 +57,21 @@ pub fn fire_deferred(core: &mut Core, wanted: &dyn Fn(&Event) -> bool) -> Result
 }
 
 fn happen(core: &mut Core, event: Event, may_defer: bool) -> Result<()> {
+    if let What::Shared(_) = event.what {
+        return super::deferrable::happen(core, event, may_defer);
+    }
     let Some((child, key)) = found(core, &event) else {
         // The constraint was dropped since.
         return Ok(());
     };
     let action = match event.what {
-        What::Referencing(_) => Action::NoAction,
+        What::Referencing(_) | What::Shared(_) => Action::NoAction,
         What::Deleted(_) => key.on_delete,
         What::Updated { .. } => key.on_update,
     };
     // Only checks wait for the end of the transaction.
-    if may_defer && action == Action::NoAction && core.events.is_deferred(&key) {
+    let deferred = key.deferrable && core.events.is_deferred(key.oid, key.initially_deferred);
+    if may_defer && action == Action::NoAction && deferred {
         core.events.defer(event);
         return Ok(());
     }
@@ -75,6 +79,7 @@ fn happen(core: &mut Core, event: Event, may_defer: bool) -> Result<()> {
         What::Referencing(values) => check_referencing(core, &child, &key, values),
         What::Deleted(old) => lost(core, &event, action, old, None),
         What::Updated { old, new } => lost(core, &event, action, old, Some(new)),
+        What::Shared(_) => Ok(()),
     }
 }
 
@@ -504,8 +509,7 @@ fn write(
     check_row(child, &rules, core, &new)?;
     let done = core.engine.update(&def, rid, &new, None);
     done.map_err(|e| write_error(e, child, &new, core))?;
-    events::updated(core, child, &row, &new);
-    Ok(())
+    events::updated(core, child, &row, &new)
 }
 
 /// Checks the rows that there are, when a foreign key is added. Nobody changes either table

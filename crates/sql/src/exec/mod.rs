@@ -1,6 +1,7 @@
 //! Running plans over the engine.
 
 pub(crate) mod aggregate;
+mod deferrable;
 pub mod dml;
 pub(crate) mod drive;
 pub mod events;

@@ -179,7 +179,7 @@ fn insert(
     core.engine
         .insert(table.engine(), &new)
         .map_err(|e| write_error(e, table, &new, core))?;
-    events::inserted(core, table, &new);
+    events::inserted(core, table, &new)?;
     Ok(())
 }
 
@@ -236,7 +236,7 @@ fn change(
         .update(table.engine(), rid, new, Some(snapshot))
         .map_err(|e| write_error(e, table, new, core))?;
     if outcome == WriteOutcome::Done {
-        events::updated(core, table, &both[..columns.len()], new);
+        events::updated(core, table, &both[..columns.len()], new)?;
         returned(plan.returning.as_deref(), core, &row, params, kept)?;
     }
     Ok(outcome)

@@ -38,7 +38,7 @@ impl Upserted<'_> {
                 .map_err(|e| write_error(e, table, self.row, core))?;
             let rid = match met {
                 Upsert::Inserted(_) => {
-                    events::inserted(core, table, self.row);
+                    events::inserted(core, table, self.row)?;
                     let returning = self.plan.returning.as_deref();
                     returned(returning, core, self.row, self.params, sink)?;
                     return Ok(true);
@@ -134,7 +134,7 @@ impl Upserted<'_> {
         core.engine
             .update(table.engine(), rid, &row, None)
             .map_err(|e| write_error(e, table, &row, core))?;
-        events::updated(core, table, &both[..columns.len()], &row);
+        events::updated(core, table, &both[..columns.len()], &row)?;
         returned(self.plan.returning.as_deref(), core, &row, params, sink)?;
         Ok(true)
     }

@@ -203,6 +203,14 @@ impl Planner<'_> {
                 "there is no unique or exclusion constraint matching the ON CONFLICT specification",
             ));
         }
+        if arbiters.iter().any(|i| table.indexes[*i].deferrable) {
+            return Err(Error::new(
+                "55000",
+                "ON CONFLICT does not support deferrable unique constraints/exclusion constraints \
+                 as arbiters",
+            )
+            .table(&table.name));
+        }
         Ok(Conflict { arbiters, update })
     }
 

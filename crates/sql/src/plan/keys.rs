@@ -29,7 +29,7 @@ pub fn keys(table: &Table, offset: usize, terms: &[Expr]) -> Option<(Path, f64)>
                 continue;
             };
             let width = keys[0].len();
-            let unique = index.unique && width == columns.len();
+            let unique = index.is_unique_now() && width == columns.len();
             let rows = keys.len() as f64 * if unique { 1.0 } else { ROWS_OF_PREFIX };
             if best.as_ref().is_none_or(|(.., known)| width > *known) {
                 let index = at;

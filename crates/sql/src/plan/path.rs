@@ -287,7 +287,7 @@ fn candidate(
         }
     }
     let given = c.equal.len() + usize::from(!c.any_of.is_empty());
-    c.unique = index.unique && given == index.keys.len();
+    c.unique = index.is_unique_now() && given == index.keys.len();
     if c.any_of.is_empty()
         && let Some(next) = index.keys.get(c.equal.len())
     {

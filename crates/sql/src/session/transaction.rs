@@ -6,7 +6,7 @@ use super::SqlSession;
 use super::modes::TransactionModes;
 use crate::api::{Tag, TxStatus};
 use crate::bind::names::Qualified;
-use crate::dict::{Dict, ForeignKey};
+use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::exec::events::{Event, Modes};
 use crate::exec::foreign;
@@ -206,16 +206,18 @@ impl SqlSession {
             let dict = self.core.dict();
             let schemas = constraint_schemas(&dict, name)?;
             let name = &name.name;
-            let mut found: Vec<&ForeignKey> = Vec::new();
+            // Object id and whether it is deferrable.
+            let mut found: Vec<(u32, bool)> = Vec::new();
             let mut other = false;
             for schema in schemas {
                 let within = || dict.tables().filter(|t| t.schema == schema);
                 let keys = within().flat_map(|t| &t.foreign_keys);
-                found.extend(keys.filter(|k| k.name == *name));
-                other |= within().any(|t| {
-                    let mut indexes = t.indexes.iter().filter(|i| i.constraint != 0);
-                    t.checks.iter().any(|c| c.name == *name) || indexes.any(|i| i.name == *name)
-                });
+                let keys = keys.filter(|k| k.name == *name);
+                found.extend(keys.map(|k| (k.oid, k.deferrable)));
+                let keys = within().flat_map(|t| &t.indexes);
+                let keys = keys.filter(|i| i.constraint != 0 && i.name == *name);
+                found.extend(keys.map(|i| (i.constraint, i.deferrable)));
+                other |= within().any(|t| t.checks.iter().any(|c| c.name == *name));
                 // The first schema of the path that has one decides.
                 if other || !found.is_empty() {
                     break;
@@ -227,10 +229,10 @@ impl SqlSession {
                     false => Error::new("42704", format!("constraint \"{name}\" does not exist")),
                 });
             }
-            if let Some(fixed) = found.iter().find(|k| !k.deferrable) {
-                return Err(not_deferrable(&fixed.name));
+            if found.iter().any(|(_, deferrable)| !deferrable) {
+                return Err(not_deferrable(name));
             }
-            chosen.extend(found.iter().map(|k| k.oid));
+            chosen.extend(found.iter().map(|(oid, _)| *oid));
         }
         let modes = &mut self.core.events.modes;
         match names {

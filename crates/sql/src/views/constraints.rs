@@ -121,10 +121,10 @@ fn indexes(cx: &Context) -> Result<Rows> {
             int2(i.keys.len()),
             int2(i.keys.len()),
             bool(i.unique),
-            bool(false),
+            bool(i.nulls_not_distinct),
             bool(i.primary),
             bool(false),
-            bool(true),
+            bool(!i.deferrable),
             bool(false),
             bool(true),
             bool(false),
@@ -184,15 +184,15 @@ fn constraints(cx: &Context) -> Result<Rows> {
                kind: &str,
                t: &Table,
                index: u32,
-               columns: Datum,
+               (columns, when): (Datum, (bool, bool)),
                text_: Option<&str>| {
         vec![
             oid(number),
             text(name),
             oid(t.schema),
             text(kind),
-            bool(false),
-            bool(false),
+            bool(when.0),
+            bool(when.1),
             bool(true),
             oid(t.oid),
             oid(0),
@@ -220,7 +220,10 @@ fn constraints(cx: &Context) -> Result<Rows> {
                 kind,
                 t,
                 i.oid,
-                int2s(i.keys.iter().map(|k| k.column + 1)),
+                (
+                    int2s(i.keys.iter().map(|k| k.column + 1)),
+                    (i.deferrable, i.initially_deferred),
+                ),
                 None,
             ));
         }
@@ -231,7 +234,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
                 "c",
                 t,
                 0,
-                NULL,
+                (NULL, (false, false)),
                 Some(&c.text),
             ));
         }

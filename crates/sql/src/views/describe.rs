@@ -51,8 +51,12 @@ pub fn index(schema: Option<&str>, table: &Table, index: &Index, column: usize) 
     let keys: Vec<String> = (0..index.keys.len()).map(key).collect();
     let unique = if index.unique { "UNIQUE " } else { "" };
     let schema = schema.map_or(String::new(), |s| format!("{}.", quote(s)));
+    let nulls = match index.nulls_not_distinct {
+        true => " NULLS NOT DISTINCT",
+        false => "",
+    };
     format!(
-        "CREATE {unique}INDEX {} ON {schema}{} USING btree ({})",
+        "CREATE {unique}INDEX {} ON {schema}{} USING btree ({}){nulls}",
         quote(&index.name),
         quote(&table.name),
         keys.join(", ")
@@ -67,12 +71,19 @@ pub fn key_constraint(table: &Table, index: &Index) -> String {
         .filter_map(|k| table.columns.get(k.column))
         .map(|c| quote(&c.name))
         .collect();
-    let kind = if index.primary {
-        "PRIMARY KEY"
-    } else {
-        "UNIQUE"
+    let kind = match (index.primary, index.nulls_not_distinct) {
+        (true, _) => "PRIMARY KEY",
+        (false, true) => "UNIQUE NULLS NOT DISTINCT",
+        (false, false) => "UNIQUE",
     };
-    format!("{kind} ({})", columns.join(", "))
+    let mut text = format!("{kind} ({})", columns.join(", "));
+    if index.deferrable {
+        text.push_str(" DEFERRABLE");
+    }
+    if index.initially_deferred {
+        text.push_str(" INITIALLY DEFERRED");
+    }
+    text
 }
 
 pub fn check(check: &Check) -> String {

@@ -352,7 +352,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
                 t,
                 &i.name,
                 if i.primary { "PRIMARY KEY" } else { "UNIQUE" },
-                (false, false),
+                (i.deferrable, i.initially_deferred),
             ));
         }
         let never = (false, false);

@@ -118,6 +118,7 @@ pub fn create_table(engine: &Arc<Engine>) -> Arc<TableDef> {
         unique,
         name: format!("index_{column}"),
         created: block::Scn::ZERO,
+        rules: Default::default(),
     };
     let indexes = vec![index(ids[1], 0, true), index(ids[2], 1, false)];
     session.commit().unwrap();

@@ -190,6 +190,7 @@ fn index_on(s: &mut Session, object: ObjectId, column: usize, unique: bool) -> R
         unique,
         name: format!("index_{column}"),
         created: block::Scn::ZERO,
+        rules: Default::default(),
     })
 }
 

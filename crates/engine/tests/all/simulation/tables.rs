@@ -57,6 +57,7 @@ fn index(object: ObjectId, header: Dba, column: usize, created: Scn) -> IndexDef
         unique: column == 0,
         name: format!("index_{column}"),
         created,
+        rules: Default::default(),
     }
 }
 

@@ -404,7 +404,7 @@ impl Analyzer<'_> {
                 merged: false,
             });
         }
-        if let Some(key) = table.primary_key() {
+        if let Some(key) = table.primary_key().filter(|key| key.is_unique_now()) {
             let key = key.keys.iter().map(|k| registers[k.column]).collect();
             found.keys.push((key, registers.clone()));
         }

@@ -226,7 +226,7 @@ impl Planner<'_> {
                 let path = Path::Keys {
                     index,
                     keys: Vec::new(),
-                    unique: def.unique && def.keys.len() == 1,
+                    unique: def.is_unique_now() && def.keys.len() == 1,
                 };
                 return Some(Listed {
                     subquery: number,
