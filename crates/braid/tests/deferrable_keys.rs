@@ -26,9 +26,10 @@ fn a_deferred_check_waits_for_the_other_instance() {
         .expect("a table");
     a.batch_execute("begin; insert into u values (1, 'a')")
         .expect("the first");
-    b.batch_execute("set lock_timeout = '10s'; begin; insert into u values (1, 'b')")
-        .expect("no wait");
+    // Outside of the transaction, whose end would take it back.
     b.batch_execute("set lock_timeout = '50ms'").expect("set");
+    b.batch_execute("begin; insert into u values (1, 'b')")
+        .expect("no wait");
     let refused = b
         .batch_execute("set constraints u_id_key, u_pkey immediate")
         .expect_err("no such constraint");
