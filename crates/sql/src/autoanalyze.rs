@@ -110,8 +110,8 @@ impl Autoanalyze {
 /// What is remembered from round to round.
 #[derive(Default)]
 struct Rounds {
-    /// When each table was last seen to be analyzed, by whom ever.
-    seen: HashMap<u32, i64>,
+    /// When each table was last seen to be analyzed, by whom ever, and what was counted then.
+    seen: HashMap<u32, (i64, u64)>,
     trouble: String,
 }
 
@@ -159,11 +159,14 @@ impl Rounds {
             let stats = dict.stats(table.oid);
             let counted = database.changes.of(table.oid);
             let analyzed = stats.map_or(0, |s| s.analyzed);
-            let before = self.seen.insert(table.oid, analyzed);
-            if before.is_some_and(|b| b != analyzed) {
-                // Somebody has analyzed it since the last round: the counts before say nothing. At
-                // most those of one round are lost.
-                database.changes.analyzed(table.oid, counted);
+            let before = self.seen.insert(table.oid, (analyzed, counted));
+            if let Some((then, known)) = before
+                && then != analyzed
+            {
+                // Somebody has analyzed it since the last round: what was counted by then says
+                // nothing. What came since may be younger than the analysis, and stays.
+                database.changes.analyzed(table.oid, known);
+                self.seen.insert(table.oid, (analyzed, counted.saturating_sub(known)));
                 continue;
             }
             let rows = stats.map_or(0.0, |s| s.rows);
