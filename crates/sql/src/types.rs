@@ -33,6 +33,9 @@ pub enum SqlType {
     Name,
     Unknown,
     Void,
+    /// Text that was checked to be json, and is kept as it was written.
+    Json,
+    Jsonb,
     /// Of elements of another type, in any number of dimensions.
     Array(Element),
 }
@@ -67,7 +70,7 @@ impl Element {
 
 impl SqlType {
     /// All but arrays.
-    pub const ALL: [SqlType; 21] = [
+    pub const ALL: [SqlType; 23] = [
         SqlType::Bool,
         SqlType::Int2,
         SqlType::Int4,
@@ -89,6 +92,8 @@ impl SqlType {
         SqlType::Name,
         SqlType::Unknown,
         SqlType::Void,
+        SqlType::Json,
+        SqlType::Jsonb,
     ];
 
     pub fn oid(self) -> u32 {
@@ -101,6 +106,8 @@ impl SqlType {
             SqlType::Int4 => 23,
             SqlType::Text => 25,
             SqlType::Oid => 26,
+            SqlType::Json => 114,
+            SqlType::Jsonb => 3802,
             SqlType::Float4 => 700,
             SqlType::Float8 => 701,
             SqlType::Unknown => 705,
@@ -121,6 +128,8 @@ impl SqlType {
     /// The OID of the type's arrays; zero if it has none.
     pub fn array_oid(self) -> u32 {
         match self {
+            SqlType::Json => 199,
+            SqlType::Jsonb => 3807,
             SqlType::Bool => 1000,
             SqlType::Bytea => 1001,
             SqlType::Name => 1003,
@@ -197,6 +206,8 @@ impl SqlType {
             SqlType::Time => "time without time zone",
             SqlType::Interval => "interval",
             SqlType::Uuid => "uuid",
+            SqlType::Json => "json",
+            SqlType::Jsonb => "jsonb",
             SqlType::Oid => "oid",
             SqlType::Name => "name",
             SqlType::Unknown => "unknown",
@@ -303,6 +314,8 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Varchar => ColType::Varchar,
         SqlType::Char => ColType::Char,
         SqlType::Bytea => ColType::Bytea,
+        SqlType::Json => ColType::Text,
+        SqlType::Jsonb => ColType::Json,
         SqlType::Date => ColType::Date,
         SqlType::Timestamp => ColType::Timestamp,
         SqlType::TimestampTz => ColType::TimestampTz,

@@ -66,6 +66,7 @@ fn is_null_for_all_rows(e: &Expr) -> bool {
 
 fn is_strict(func: &Func) -> bool {
     match func {
+        Func::Pure(PureFunc::Json(f)) => !f.takes_nulls(),
         Func::Pure(f) => !matches!(
             f,
             PureFunc::Greatest | PureFunc::Least | PureFunc::Concat | PureFunc::ConcatWs

@@ -213,6 +213,12 @@ fn texts(ty: SqlType) -> &'static [&'static str] {
             "1 mon -30 days",
         ],
         SqlType::Uuid => &["00000000-0000-0000-0000-000000000000"],
+        SqlType::Json => &["null", " { \"a\" : [1.50, \"\\u00e4\"] } "],
+        SqlType::Jsonb => &[
+            "null",
+            "[]",
+            "{\"a\": [1.50, 1e20, null, true, {\"\": \"x\"}]}",
+        ],
         SqlType::Void => &[],
         SqlType::Array(_) => &["{}", "{NULL}"],
     }

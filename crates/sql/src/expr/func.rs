@@ -3,6 +3,7 @@
 use block::value::{Datum, DatumRef};
 
 use super::array::ArrayFunc;
+use super::json::JsonFunc;
 use super::trigonometry::Angle;
 use super::{Env, Expr, Val, arith, number, text};
 use crate::error::{Error, Result};
@@ -114,6 +115,7 @@ pub enum PureFunc {
     JustifyInterval,
     MakeInterval,
     Array(ArrayFunc),
+    Json(JsonFunc),
     IsFinite,
     QuoteLiteral,
     SimilarToEscape,
@@ -169,7 +171,11 @@ pub enum SessionFunc {
 
 impl Func {
     pub fn is_immutable(self) -> bool {
-        matches!(self, Func::Pure(_))
+        match self {
+            Func::Pure(PureFunc::Json(func)) => func.is_immutable(),
+            Func::Pure(_) => true,
+            Func::Session(_) => false,
+        }
     }
 
     /// Whether two evaluations in one statement may differ or act.
@@ -227,6 +233,7 @@ impl PureFunc {
             PureFunc::ConcatWs => return text::concat_ws(args, env, calls),
             PureFunc::MakeInterval => return super::spans::make(args, env, calls),
             PureFunc::Array(func) => return super::array::call(func, args, env, calls),
+            PureFunc::Json(func) => return super::json::call(func, args, env, calls),
             _ => {}
         }
         let mut values: [Val<'a>; 4] = [Val::NULL, Val::NULL, Val::NULL, Val::NULL];

@@ -17,6 +17,7 @@ mod eval;
 #[cfg(test)]
 mod extremes;
 pub mod func;
+pub mod json;
 pub mod like;
 mod md5;
 pub mod moments;

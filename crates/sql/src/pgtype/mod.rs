@@ -11,6 +11,7 @@ mod datetime;
 mod float;
 pub mod interval;
 mod iso_interval;
+pub mod json;
 mod number;
 #[cfg(test)]
 mod tests;
@@ -138,6 +139,8 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
             Datum::Array(array::parse(element, text, &read)?)
         }
         SqlType::Uuid => Datum::Uuid(bytes::parse_uuid(text)?),
+        SqlType::Json => json::checked(text)?,
+        SqlType::Jsonb => json::jsonb_in(text)?,
         SqlType::Void => Datum::Null,
     })
 }
@@ -191,6 +194,7 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Uuid(v) => bytes::write_uuid(out, &v),
         DatumRef::Interval(v) => interval::write(out, v),
         DatumRef::Array(v) => array::write(element_of(ty), v, io, out),
+        DatumRef::Json(v) => json::write(v, out),
     }
 }
 
@@ -221,6 +225,8 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::Interval => Datum::Interval(binary_interval(fixed(bytes)?)),
         SqlType::Array(element) => Datum::Array(array::binary_in(element, bytes, encoding)?),
         SqlType::Uuid => Datum::Uuid(fixed(bytes)?),
+        SqlType::Json => json::checked(&client_text(bytes, encoding)?)?,
+        SqlType::Jsonb => json::binary_in(bytes, encoding)?,
         SqlType::Void => Datum::Null,
     })
 }
@@ -249,6 +255,7 @@ pub fn binary_out(ty: SqlType, value: DatumRef<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(&v.months.to_be_bytes());
         }
         DatumRef::Array(v) => array::binary_out(element_of(ty), v, out),
+        DatumRef::Json(v) => json::binary_out(v, out),
     }
 }
 
@@ -336,7 +343,7 @@ fn fit_numeric(typmod: i32, value: Numeric) -> Result<Numeric> {
     Ok(rounded)
 }
 
-fn parse_numeric(text: &str) -> Result<Numeric> {
+pub fn parse_numeric(text: &str) -> Result<Numeric> {
     let trimmed = text.trim_matches(number::is_c_space);
     if trimmed.len() > MAX_NUMERIC_BYTES {
         return Err(Error::new("22003", "value overflows numeric format"));

@@ -114,7 +114,7 @@ pub const OTHER_TYPES: &[(u32, &str, &str)] = &[
     (22, "int2vector", "int2vector"),
     (24, "regproc", "regproc"),
     (30, "oidvector", "oidvector"),
-    (114, "json", "json"),
+    (199, "_json", "json[]"),
     (1000, "_bool", "boolean[]"),
     (1001, "_bytea", "bytea[]"),
     (1003, "_name", "name[]"),
@@ -136,7 +136,7 @@ pub const OTHER_TYPES: &[(u32, &str, &str)] = &[
     (2205, "regclass", "regclass"),
     (2206, "regtype", "regtype"),
     (2951, "_uuid", "uuid[]"),
-    (3802, "jsonb", "jsonb"),
+    (3807, "_jsonb", "jsonb[]"),
     (4089, "regnamespace", "regnamespace"),
 ];
 

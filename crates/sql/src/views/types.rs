@@ -79,7 +79,7 @@ fn category(ty: SqlType) -> &'static str {
         SqlType::Bool => "B",
         SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Time => "D",
         SqlType::Interval => "T",
-        SqlType::Bytea | SqlType::Uuid => "U",
+        SqlType::Bytea | SqlType::Uuid | SqlType::Json | SqlType::Jsonb => "U",
         SqlType::Unknown => "X",
         SqlType::Void => "P",
         t if t.is_number() => "N",
