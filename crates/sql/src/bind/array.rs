@@ -76,6 +76,9 @@ impl Binder<'_> {
 
     /// An element or a slice of an array.
     pub(super) fn subscripted(&self, array: Typed, path: &[AccessExpr]) -> Result<Typed> {
+        if array.ty == SqlType::Jsonb {
+            return self.json_subscripted(array, path);
+        }
         let Some(element) = element_of(array.ty) else {
             let message = format!(
                 "cannot subscript type {} because it does not support subscripting",
@@ -297,7 +300,7 @@ impl Binder<'_> {
     }
 }
 
-fn no_operator(left: SqlType, symbol: &str, right: SqlType) -> Error {
+pub fn no_operator(left: SqlType, symbol: &str, right: SqlType) -> Error {
     let message = format!(
         "operator does not exist: {} {symbol} {}",
         left.name(),

@@ -217,6 +217,12 @@ fn texts(ty: SqlType) -> &'static [&'static str] {
         SqlType::Reg(_) | SqlType::Xid => &["0", "4294967295"],
         SqlType::InternalChar => &["", "a"],
         SqlType::Int2Vector | SqlType::OidVector => &["", "1 2"],
+        SqlType::Json => &["null", " { \"a\" : [1.50, \"\\u00e4\"] } "],
+        SqlType::Jsonb => &[
+            "null",
+            "[]",
+            "{\"a\": [1.50, 1e20, null, true, {\"\": \"x\"}]}",
+        ],
         SqlType::Array(_) => &["{}", "{NULL}"],
     }
 }

@@ -3,6 +3,7 @@
 use block::value::{Datum, DatumRef};
 
 use super::array::ArrayFunc;
+use super::json::JsonFunc;
 use super::made::{self, MadeFunc};
 use super::matches::{self, MatchFunc};
 use super::trigonometry::Angle;
@@ -125,6 +126,7 @@ pub enum PureFunc {
     /// How many of any arguments are NULL, or are not.
     CountNulls,
     CountOthers,
+    Json(JsonFunc),
     IsFinite,
     QuoteLiteral,
     SimilarToEscape,
@@ -187,6 +189,7 @@ impl Func {
         match self {
             // They depend on the session's time zone.
             Func::Pure(ToChar | Made(MadeFunc::TimestampTz)) => false,
+            Func::Pure(PureFunc::Json(func)) => func.is_immutable(),
             Func::Pure(_) => true,
             Func::Session(_) => false,
         }
@@ -250,6 +253,9 @@ impl PureFunc {
     /// Functions of arrays say each by itself what NULL means to it.
     fn is_strict(self) -> bool {
         use PureFunc::{Array, Concat, ConcatWs, CountNulls, CountOthers, Format, Greatest, Least};
+        if let PureFunc::Json(func) = self {
+            return !func.takes_nulls();
+        }
         let counts = matches!(self, CountNulls | CountOthers);
         !counts
             && !matches!(
@@ -276,6 +282,7 @@ impl PureFunc {
                 }
                 return Ok(Val::int4(found));
             }
+            PureFunc::Json(func) => return super::json::call(func, args, env, calls),
             _ => debug_assert!(self.is_strict(), "{self:?} is called without its NULLs"),
         }
         let mut values: [Val<'a>; 4] = [Val::NULL, Val::NULL, Val::NULL, Val::NULL];

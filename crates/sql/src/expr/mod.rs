@@ -18,6 +18,7 @@ mod eval;
 mod extremes;
 mod format;
 pub mod func;
+pub mod json;
 pub mod like;
 mod made;
 pub mod matches;

@@ -179,6 +179,21 @@ pub enum SeriesOf {
     Subscripts,
     /// `unnest(array[..])`: the elements.
     List,
+    /// The parts of a document.
+    Json(JsonSeries),
+}
+
+/// What a function gives of a document, a row for each part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JsonSeries {
+    /// Keys and values.
+    Each {
+        text: bool,
+    },
+    Elements {
+        text: bool,
+    },
+    Keys,
 }
 
 /// A function that gives several rows, as a relation, or for each row below as part of its select
@@ -190,6 +205,8 @@ pub struct Series {
     pub args: Vec<Expr>,
     pub ty: SqlType,
     pub into: Register,
+    /// Where the second column goes, if there is one.
+    pub second: Option<Register>,
     /// WITH ORDINALITY.
     pub ordinality: Option<Register>,
 }

@@ -5,6 +5,7 @@ use block::value::{Datum, DatumRef};
 
 use super::decimal::{self, Exact};
 use super::float::{Moments, PairMoments, overflow};
+use super::json::JsonState;
 use super::{Aggregate, Pairs, Spread};
 use crate::error::{Error, Result};
 use crate::exec::sort;
@@ -59,6 +60,7 @@ enum Kept {
         count: i64,
         average: bool,
     },
+    Json(JsonState),
     Text(Option<String>),
     Bytea(Option<Vec<u8>>),
 }
@@ -173,6 +175,8 @@ impl State {
                 values: Vec::new(),
                 bytes: 0,
             },
+            Aggregate::JsonAgg { binary, lines } => Kept::Json(JsonState::array(binary, lines)),
+            Aggregate::JsonObjectAgg { binary } => Kept::Json(JsonState::object(binary)),
             Aggregate::StringAgg(Bytea) => Kept::Bytea(None),
             Aggregate::StringAgg(_) => Kept::Text(None),
             Aggregate::Spread(how, Float4 | Float8) => {
@@ -188,6 +192,7 @@ impl State {
     pub fn add(&mut self, values: &[DatumRef<'_>]) -> Result<()> {
         match (&mut self.0, values) {
             (Kept::Rows(n), _) => *n += 1,
+            (Kept::Json(json), values) => json.add(values)?,
             (Kept::Text(text), [value, delimiter]) => add_text(text, *value, *delimiter)?,
             (Kept::Bytea(bytes), [value, delimiter]) => add_bytes(bytes, *value, *delimiter)?,
             (Kept::Pairs(moments, _), [y, x]) => {
@@ -244,6 +249,7 @@ impl State {
             | Kept::Pairs(..)
             | Kept::Text(_)
             | Kept::Bytea(_)
+            | Kept::Json(_)
             | Kept::Elements { .. } => {
                 return Err(Error::internal("one argument for an aggregate of two"));
             }
@@ -324,6 +330,7 @@ impl State {
                 true => spans::average(*sum, *count)?,
                 false => *sum,
             }),
+            Kept::Json(json) => json.result()?,
             Kept::Text(text) => text.clone().map_or(Datum::Null, Datum::Text),
             Kept::Bytea(bytes) => bytes.clone().map_or(Datum::Null, Datum::Bytea),
         })
@@ -352,6 +359,7 @@ impl State {
                 _ => 0,
             },
             Kept::Elements { bytes, .. } => *bytes,
+            Kept::Json(json) => json.heap_size(),
             Kept::Text(text) => text.as_ref().map_or(0, String::len),
             Kept::Bytea(bytes) => bytes.as_ref().map_or(0, Vec::len),
             _ => 0,

@@ -267,6 +267,22 @@ impl<'c> Clause<'c> {
         }
     }
 
+    /// A whole row as json; NULL if an outer join has none.
+    pub(super) fn row_json(&self, row: Row, binary: bool) -> Result<Typed> {
+        let fields = row.fields.into_iter().zip(row.columns);
+        let columns = fields.map(|((name, ty), e)| (name, Typed::new(e, ty)));
+        let object = self.binder().row_as_json(columns.collect(), binary)?;
+        let is_there = Expr::IsNull {
+            expr: Box::new(row.there),
+            negated: true,
+        };
+        let expr = Expr::Case {
+            branches: vec![(is_there, object.expr)],
+            otherwise: None,
+        };
+        Ok(Typed::new(expr, object.ty))
+    }
+
     pub(super) fn row_named(&self, table: &str) -> Result<Option<Row>> {
         let row = self.scope.row(table)?;
         if let Some(row) = &row {
@@ -338,7 +354,17 @@ impl<'c> Clause<'c> {
                 format!("window function {name} requires an OVER clause"),
             ));
         }
+        if let ("row_to_json" | "to_json" | "to_jsonb", FunctionArguments::List(list)) =
+            (name, &f.args)
+            && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(e))] = list.args.as_slice()
+            && let Some(row) = self.whole_row(e)?
+        {
+            return self.row_json(row, name == "to_jsonb").map(Some);
+        }
         if is_series(name) {
+            if super::functions::gives_rows(name) {
+                return Err(Error::unsupported(format!("{name} as a value of a row")));
+            }
             let Some(series) = self.series else {
                 return Err(Error::new(
                     "0A000",

@@ -16,7 +16,7 @@ use sqlparser::ast::{
 use super::expression::Clause;
 use super::scope::Scope;
 use super::tree::{Grouping, Windows};
-use crate::bind::{Typed, names};
+use crate::bind::{self, Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
@@ -87,6 +87,7 @@ impl Clause<'_> {
             return Err(Error::unsupported(format!("{f}")));
         };
         let binder = self.binder();
+        let mut is_row = false;
         let (args, (order, order_types)) = match list.args.as_slice() {
             [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if name == "count" => {
                 (Vec::new(), Default::default())
@@ -111,7 +112,13 @@ impl Clause<'_> {
                 let args = self.plain_args(args)?;
                 let args = args
                     .into_iter()
-                    .map(|e| binder.expr(e))
+                    .map(|e| match self.json_row(name, e)? {
+                        Some(row) => {
+                            is_row = true;
+                            Ok(row)
+                        }
+                        None => binder.expr(e),
+                    })
                     .collect::<Result<Vec<_>>>()?;
                 (args, self.order_within(&list.clauses)?)
             }
@@ -132,6 +139,12 @@ impl Clause<'_> {
                 "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
             ));
         }
+        if distinct {
+            for ty in &given {
+                bind::check_comparable(*ty, "equality")?;
+            }
+        }
+        let (function, args) = self.json_arguments(function, args, &given, is_row, distinct)?;
         let filter = f.filter.as_ref().map(|e| binder.condition(e)).transpose()?;
         let call = AggregateCall {
             function,
@@ -256,6 +269,58 @@ impl Clause<'_> {
         Ok(row.map(|row| Typed::new(row.there, SqlType::Int8)))
     }
 
+    /// The whole row that an aggregate of json takes in, if its argument is one.
+    fn json_row(&self, name: &str, e: &ast::Expr) -> Result<Option<Typed>> {
+        let binary = name.starts_with("jsonb");
+        match name {
+            "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg" => {
+                let row = self.whole_row(e)?;
+                row.map(|row| self.row_json(row, binary)).transpose()
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// What an aggregate of json takes in: its arguments as json, keys as text.
+    fn json_arguments(
+        &self,
+        function: aggregate::Aggregate,
+        args: Vec<Expr>,
+        given: &[SqlType],
+        is_row: bool,
+        distinct: bool,
+    ) -> Result<(aggregate::Aggregate, Vec<Expr>)> {
+        use aggregate::Aggregate::{JsonAgg, JsonObjectAgg};
+        let binder = self.binder();
+        let (JsonAgg { binary, .. } | JsonObjectAgg { binary }) = function else {
+            return Ok((function, args));
+        };
+        if distinct && !binary {
+            return Err(Error::unsupported("json_agg with DISTINCT"));
+        }
+        let mut typed = args.into_iter().zip(given).map(|(e, ty)| match ty {
+            SqlType::Unknown => Typed::new(e, SqlType::Text),
+            ty => Typed::new(e, *ty),
+        });
+        let mut made = Vec::with_capacity(given.len());
+        if let JsonObjectAgg { .. } = function
+            && let Some(key) = typed.next()
+        {
+            made.push(binder.json_key(key)?);
+        }
+        for value in typed {
+            made.push(binder.made_json(value, binary, true)?.expr);
+        }
+        let function = match function {
+            JsonAgg { binary, lines } => JsonAgg {
+                binary,
+                lines: lines || is_row,
+            },
+            other => other,
+        };
+        Ok((function, made))
+    }
+
     /// The aggregate of a name for arguments, which are converted to what it takes.
     fn found(
         &self,
@@ -319,6 +384,7 @@ impl Clause<'_> {
         let binder = self.binder();
         let descending = item.options.asc == Some(false);
         let value = binder.settle(binder.expr(&item.expr)?)?;
+        bind::check_comparable(value.ty, "ordering")?;
         let key = SortKey {
             expr: value.expr,
             descending,

@@ -8,6 +8,7 @@ use crate::bind::{Typed, names, similar};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::query::plan::Register;
+use crate::types::SqlType;
 
 /// A register file while its queries are analysed.
 pub struct File {
@@ -257,11 +258,14 @@ impl<'s> Scope<'s> {
                 };
                 let import = |e: &Expr| self.file.import(&scope.file, e.clone());
                 let columns = scope.columns.iter().filter(|c| c.table == table);
+                let field = |c: &Column| (c.name.clone(), c.value.ty);
+                let fields = columns.clone().map(field).collect();
                 return Ok(Some(Row {
                     there: import(there)?,
                     columns: columns
                         .map(|c| import(&c.value.expr))
                         .collect::<Result<_>>()?,
+                    fields,
                     depth: scope.depth(),
                 }));
             }
@@ -305,6 +309,8 @@ impl<'s> Scope<'s> {
 pub struct Row {
     pub there: Expr,
     pub columns: Vec<Expr>,
+    /// Names and types of the columns.
+    pub fields: Vec<(String, SqlType)>,
     pub depth: usize,
 }
 

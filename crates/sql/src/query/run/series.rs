@@ -36,6 +36,8 @@ pub enum Counter {
     },
     /// What is left of an array, the next one last.
     Elements(Vec<Datum>),
+    /// The same of two columns.
+    Pairs(Vec<(Datum, Datum)>),
     /// One of the arguments is NULL.
     Nothing,
 }
@@ -59,6 +61,7 @@ impl Counter {
             SeriesOf::Rows => return rows(&start),
             SeriesOf::Expanded => return expanded(&start),
             SeriesOf::Subscripts => return Ok(subscripts(&start, arg(), arg())),
+            SeriesOf::Json(of) => return super::json_series::start(of, &start),
             _ => {}
         }
         let stop = arg().ok_or_else(missing)?;
@@ -111,10 +114,19 @@ impl Counter {
         }
     }
 
+    /// The next row of a series of two columns; of one column, with NULL.
+    fn next_pair(&mut self, core: &Core) -> Result<Option<(Datum, Datum)>> {
+        match self {
+            Counter::Pairs(left) => Ok(left.pop()),
+            _ => Ok(self.next(core)?.map(|value| (value, Datum::Null))),
+        }
+    }
+
     pub fn next(&mut self, core: &Core) -> Result<Option<Datum>> {
         match self {
             Counter::Nothing => Ok(None),
             Counter::Elements(left) => Ok(left.pop()),
+            Counter::Pairs(_) => Err(Error::internal("a series of two columns as a value")),
             Counter::Times {
                 next,
                 stop,
@@ -315,11 +327,14 @@ impl Operator for SeriesScan {
     }
 
     fn next(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool> {
-        let Some(value) = self.counter.next(core)? else {
+        let Some((value, second)) = self.counter.next_pair(core)? else {
             return Ok(false);
         };
         self.number += 1;
         frame.set(self.plan.into, value);
+        if let Some(register) = self.plan.second {
+            frame.set(register, second);
+        }
         if let Some(register) = self.plan.ordinality {
             frame.set(register, Datum::Int8(self.number));
         }
