@@ -1,5 +1,5 @@
-//! Foreign keys, as stored with the referencing table. Which tables reference a table is known to [`super::Dict`],
-//! which derives it; so a definition never names one that is gone.
+//! Foreign keys, as stored with the referencing table. Which tables reference a table is known to
+//! [`super::Dict`], which derives it; so a definition never names one that is gone.
 
 use serde::{Deserialize, Serialize};
 

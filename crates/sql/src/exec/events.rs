@@ -1,14 +1,15 @@
-//! Row events: what a changed row leaves to be done once the statement, or the transaction, is over.
+//! Row events: what a changed row leaves to be done once the statement, or the transaction, is
+//! over.
 //!
 //! The operators that write rows queue them; the end of the statement fires them in their order
 //! ([`super::foreign::fire`]). What an event itself writes queues more, behind the others.
 //!
 //! **Invariants.**
-//! - An event names a key, not a row: it asks about the rows that have the key when it is fired. So it may be
-//!   fired more than once, and one event stands for all rows of a key.
-//! - The statement's queue is empty between statements. A deferred check stays queued until the transaction, or the
-//!   savepoint after which it came, ends; SET CONSTRAINTS .. IMMEDIATE fires it and leaves it there, as
-//!   the rollback of a savepoint may make it matter again.
+//! - An event names a key, not a row: it asks about the rows that have the key when it is fired.
+//!   So it may be fired more than once, and one event stands for all rows of a key.
+//! - The statement's queue is empty between statements. A deferred check stays queued until the
+//!   transaction, or the savepoint after which it came, ends; SET CONSTRAINTS .. IMMEDIATE fires
+//!   it and leaves it there, as the rollback of a savepoint may make it matter again.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -81,7 +82,8 @@ impl RowEvents {
     /// The next event of the statement.
     pub fn next(&mut self) -> Option<Event> {
         let event = self.statement.pop_front()?;
-        // From now on it stands for no other: what follows it may make the same check necessary again.
+        // From now on it stands for no other: what follows it may make the same check necessary
+        // again.
         if let Some(key) = same_as(&event) {
             self.queued.remove(&key);
         }

@@ -1,10 +1,11 @@
 //! Foreign keys: the checks and the actions that row events stand for.
 //!
-//! The check of a row that references reads the referenced row as it is now and locks it FOR KEY SHARE, which any
-//! number of transactions of any instance have at once. A delete, or a change of the key, excludes that lock. So it waits for those whose rows
-//! reference the row, or they wait for it; and once it has happened, all rows that reference the key are committed or its own.
-//! Under REPEATABLE READ the referenced row is looked up by the transaction's snapshot, as in PostgreSQL, and an action on a row that the
-//! snapshot does not see is 40001.
+//! The check of a row that references reads the referenced row as it is now and locks it FOR KEY
+//! SHARE, which any number of transactions of any instance have at once. A delete, or a change of
+//! the key, excludes that lock. So it waits for those whose rows reference the row, or they wait
+//! for it; and once it has happened, all rows that reference the key are committed or its own.
+//! Under REPEATABLE READ the referenced row is looked up by the transaction's snapshot, as in
+//! PostgreSQL, and an action on a row that the snapshot does not see is 40001.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -179,7 +180,8 @@ fn shown(core: &Core, table: &Table, columns: &[usize], values: &[Datum]) -> Str
     format!("({})=({})", names.join(", "), texts.join(", "))
 }
 
-/// A value of the referencing column as one of the referenced; `None` if that type has no such value.
+/// A value of the referencing column as one of the referenced; `None` if that type has no such
+/// value.
 fn converted(value: &Datum, to: SqlType) -> Option<Datum> {
     let number = match value {
         Datum::Int2(n) => i64::from(*n),
@@ -506,7 +508,8 @@ fn write(
     Ok(())
 }
 
-/// Checks the rows that there are, when a foreign key is added. Nobody changes either table meanwhile.
+/// Checks the rows that there are, when a foreign key is added. Nobody changes either table
+/// meanwhile.
 pub fn validate(
     core: &mut Core,
     child: &Arc<Table>,

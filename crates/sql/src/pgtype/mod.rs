@@ -259,7 +259,11 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::Oid | SqlType::Reg(_) | SqlType::Xid => {
             oid_datum(u32::from_be_bytes(fixed(bytes)?))
         }
-        SqlType::InternalChar => Datum::Text(vectors::internal_char(utf8(&fixed::<1>(bytes)?)?)?),
+        SqlType::InternalChar => Datum::Text(match fixed::<1>(bytes)? {
+            // As it is written.
+            [0] => String::new(),
+            byte => vectors::internal_char(utf8(&byte)?)?,
+        }),
         SqlType::Int2Vector | SqlType::OidVector => vectors::binary_in(ty, bytes, encoding)?,
         SqlType::Float4 => Datum::Float4(f32::from_be_bytes(fixed(bytes)?)),
         SqlType::Float8 => Datum::Float8(f64::from_be_bytes(fixed(bytes)?)),
