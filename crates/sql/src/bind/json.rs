@@ -9,7 +9,7 @@ use super::{Binder, Typed};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::PureFunc;
-use crate::expr::json::{JsonFunc, Keys};
+use crate::expr::json::{JsonFunc, Keys, Member};
 use crate::expr::{Expr, Func};
 use crate::types::{Element, SqlType};
 
@@ -156,7 +156,14 @@ impl Binder<'_> {
 
     /// `j['a'][0]`, for reading.
     pub(super) fn json_subscripted(&self, json: Typed, path: &[AccessExpr]) -> Result<Typed> {
-        let mut args = vec![json.expr];
+        let (steps, _) = self.json_steps(path)?;
+        let args = std::iter::once(json.expr).chain(steps).collect();
+        call(JsonFunc::Extract { text: false }, args, SqlType::Jsonb)
+    }
+
+    /// The steps of a path as texts, and whether the first was an integer.
+    pub(super) fn json_steps(&self, path: &[AccessExpr]) -> Result<(Vec<Expr>, bool)> {
+        let (mut steps, mut is_array) = (Vec::new(), false);
         for step in path {
             let AccessExpr::Subscript(Subscript::Index { index }) = step else {
                 return Err(Error::new(
@@ -166,22 +173,29 @@ impl Binder<'_> {
             };
             let index = self.expr(index)?;
             let ty = index.ty;
-            let text = match ty {
-                SqlType::Int2 | SqlType::Int4 | SqlType::Unknown | SqlType::Text => {
-                    self.coerce(index, SqlType::Text, -1, CastContext::Explicit)?
-                }
-                ty if ty.is_string() => {
-                    self.coerce(index, SqlType::Text, -1, CastContext::Explicit)?
-                }
-                ty => {
-                    let message = format!("subscript type {} is not supported", ty.name());
-                    return Err(Error::new("42804", message)
-                        .hint("jsonb subscript must be coercible to either integer or text."));
-                }
-            };
-            args.push(text.expr);
+            let is_integer = matches!(ty, SqlType::Int2 | SqlType::Int4);
+            if !is_integer && ty != SqlType::Unknown && !ty.is_string() {
+                let message = format!("subscript type {} is not supported", ty.name());
+                return Err(Error::new("42804", message)
+                    .hint("jsonb subscript must be coercible to either integer or text."));
+            }
+            is_array |= steps.is_empty() && is_integer;
+            let text = self.coerce(index, SqlType::Text, -1, CastContext::Explicit)?;
+            steps.push(text.expr);
         }
-        call(JsonFunc::Extract { text: false }, args, SqlType::Jsonb)
+        Ok((steps, is_array))
+    }
+
+    /// The value of a key as a column of a type.
+    pub fn json_member(&self, row: Typed, key: &str, ty: SqlType, typmod: i32) -> Result<Typed> {
+        let (how, given, context) = match ty {
+            SqlType::Json | SqlType::Jsonb => (Member::Json, row.ty, CastContext::Explicit),
+            SqlType::Array(_) => (Member::Array, SqlType::Unknown, CastContext::Implicit),
+            _ => (Member::Text, SqlType::Unknown, CastContext::Implicit),
+        };
+        let args = vec![row.expr, Expr::Const(Datum::Text(key.to_string()))];
+        let value = call(JsonFunc::Member(how), args, given)?;
+        self.coerce(value, ty, typmod, context)
     }
 
     /// A value as json or jsonb.
@@ -269,6 +283,12 @@ impl Binder<'_> {
                         if text { Text } else { json(binary) },
                     )
                 }
+                (Some((operator, binary)), 2)
+                    if let Some((func, second, result)) =
+                        operator_called(operator, binary, args) =>
+                {
+                    (func, vec![json(binary), second], result)
+                }
                 (Some(("pretty", true)), 1) => (JsonFunc::Pretty, vec![Jsonb], Text),
                 (Some(("set", true)), 3 | 4) => {
                     (JsonFunc::Set, vec![Jsonb, texts(), Jsonb, Bool], Jsonb)
@@ -341,4 +361,38 @@ pub fn check_comparable(ty: SqlType, what: &str) -> Result<()> {
         )),
         _ => Ok(()),
     }
+}
+
+/// The function behind an operator by its name in the catalogs: what it does, its second argument
+/// and its result.
+fn operator_called(
+    name: &str,
+    binary: bool,
+    args: &[Typed],
+) -> Option<(JsonFunc, SqlType, SqlType)> {
+    use SqlType::{Bool, Int2, Int4, Jsonb, Text};
+    let json = of_form(binary);
+    Some(match (name, binary) {
+        ("object_field", _) => (JsonFunc::Get { text: false }, Text, json),
+        ("object_field_text", _) => (JsonFunc::Get { text: true }, Text, Text),
+        ("array_element", _) => (JsonFunc::Get { text: false }, Int4, json),
+        ("array_element_text", _) => (JsonFunc::Get { text: true }, Int4, Text),
+        ("contains", true) => (JsonFunc::Contains, Jsonb, Bool),
+        ("contained", true) => (JsonFunc::ContainedBy, Jsonb, Bool),
+        ("exists", true) => (JsonFunc::Exists, Text, Bool),
+        ("exists_any", true) => (JsonFunc::ExistsAny, texts(), Bool),
+        ("exists_all", true) => (JsonFunc::ExistsAll, texts(), Bool),
+        ("concat", true) => (JsonFunc::Concat, Jsonb, Jsonb),
+        ("delete_path", true) => (JsonFunc::DeletePath, texts(), Jsonb),
+        ("delete", true) => {
+            let what = match args[1].ty {
+                Int2 | Int4 => Int4,
+                // Several keys are arguments, not an array.
+                SqlType::Array(_) => return None,
+                _ => Text,
+            };
+            (JsonFunc::Delete, what, Jsonb)
+        }
+        _ => return None,
+    })
 }

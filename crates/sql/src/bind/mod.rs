@@ -7,6 +7,7 @@ mod catalog;
 mod coerce;
 mod collation;
 mod days;
+mod element;
 mod expr;
 mod json;
 pub mod names;

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::aggregate::AggregateCall;
+use super::record_function::RecordFunction;
 use super::window::WindowCall;
 use crate::api::ColumnDesc;
 use crate::dict::{Table, View};
@@ -179,6 +180,8 @@ pub enum SeriesOf {
     Subscripts,
     /// `unnest(array[..])`: the elements.
     List,
+    /// The elements of several arrays side by side.
+    Zip,
     /// The parts of a document.
     Json(JsonSeries),
 }
@@ -194,6 +197,8 @@ pub enum JsonSeries {
         text: bool,
     },
     Keys,
+    /// Each object, of which the columns are taken.
+    Record(RecordFunction),
 }
 
 /// A function that gives several rows, as a relation, or for each row below as part of its select
@@ -206,7 +211,7 @@ pub struct Series {
     pub ty: SqlType,
     pub into: Register,
     /// Where the second column goes, if there is one.
-    pub second: Option<Register>,
+    pub more: Vec<Register>,
     /// WITH ORDINALITY.
     pub ordinality: Option<Register>,
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::pgtype::json::{self, Item, Value};
 use crate::pgtype::parse_integer;
 
-fn whole(v: JsonRef<'_>) -> Node {
+pub(super) fn whole(v: JsonRef<'_>) -> Node {
     Node::Whole(v.to_json())
 }
 
@@ -98,7 +98,7 @@ impl Change {
     }
 }
 
-fn is_scalar(of: JsonRef<'_>) -> bool {
+pub(super) fn is_scalar(of: JsonRef<'_>) -> bool {
     !matches!(of.view(), View::Array(_) | View::Object(_))
 }
 
@@ -161,7 +161,7 @@ pub fn set_lax(args: &[DatumRef<'_>]) -> Result<Datum> {
     let treatment = match args.get(4) {
         Some(DatumRef::Text(treatment)) => treatment,
         None => "use_json_null",
-        Some(_) => return Err(Error::new("22004", ONE_OF)),
+        Some(_) => return Err(invalid(ONE_OF)),
     };
     if let DatumRef::Json(new) = args[2] {
         return set(of, path, new, create);
@@ -252,7 +252,7 @@ fn changed(
 }
 
 /// A part of a document that was opened.
-fn part(node: &Node) -> Result<JsonRef<'_>> {
+pub(super) fn part(node: &Node) -> Result<JsonRef<'_>> {
     match node {
         Node::Whole(json) => Ok(json.borrow()),
         other => Err(Error::internal(format!("{other:?} in a document"))),

@@ -1,8 +1,10 @@
 //! Functions and operators of `json` and `jsonb`. A value of `json` is text here, one of `jsonb` a
 //! document, so that one function serves both where PostgreSQL has two.
 
+mod assign;
 mod change;
 mod make;
+mod member;
 mod read;
 
 use block::array::ArrayRef;
@@ -14,6 +16,7 @@ use crate::pgtype::json;
 use crate::types::SqlType;
 
 pub use make::Keys;
+pub use member::Member;
 pub use read::{scalar, shown, shown_item};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +33,8 @@ pub enum JsonFunc {
     Extract {
         text: bool,
     },
+    /// The value of a key, as it becomes a column.
+    Member(Member),
     Typeof,
     ArrayLength,
     StripNulls,
@@ -46,6 +51,10 @@ pub enum JsonFunc {
     Set,
     SetLax,
     Insert,
+    /// The document with a part given another value; in place of NULL an array or an object.
+    Assign {
+        is_array: bool,
+    },
     /// A value of a type as json or jsonb; NULL stays NULL unless it is to be `null`.
     Make {
         of: SqlType,
@@ -83,10 +92,10 @@ impl JsonFunc {
 
     /// Whether NULLs are arguments as others.
     pub fn takes_nulls(self) -> bool {
-        use JsonFunc::{BuildArray, BuildObject, Make, SetLax};
+        use JsonFunc::{Assign, BuildArray, BuildObject, Make, SetLax};
         matches!(
             self,
-            BuildArray { .. } | BuildObject { .. } | Make { .. } | SetLax
+            Assign { .. } | BuildArray { .. } | BuildObject { .. } | Make { .. } | SetLax
         )
     }
 }
@@ -115,6 +124,7 @@ pub fn call(
             let steps = steps.iter().map(|s| optional_text(*s));
             read::path(*of, &steps.collect::<Result<Vec<_>>>()?, text)?
         }
+        (JsonFunc::Member(how), [of, DatumRef::Text(key)]) => member::call(*of, key, how)?,
         (JsonFunc::Typeof, [of]) => Datum::Text(read::type_of(*of)?.to_string()),
         (JsonFunc::ArrayLength, [of]) => Datum::Int4(read::array_length(*of)?),
         (JsonFunc::StripNulls, [of]) => change::strip_nulls(*of)?,
@@ -164,6 +174,7 @@ pub fn call(
                 rest @ ..,
             ],
         ) => change::insert(*of, *path, *new, matches!(rest, [DatumRef::Bool(true)]))?,
+        (JsonFunc::Assign { is_array }, args) => assign::call(args, is_array)?,
         (JsonFunc::SetLax, args) => change::set_lax(args)?,
         (JsonFunc::Make { of, binary, nulls }, [value]) => match value.is_null() && !nulls {
             true => Datum::Null,

@@ -56,7 +56,7 @@ pub fn shown_item(part: Option<&Item<'_>>, text: bool) -> Datum {
 }
 
 /// The value of a key: of several the last one.
-fn field<'i, 'a>(of: &'i Item<'a>, key: &str) -> Option<&'i Item<'a>> {
+pub(super) fn field<'i, 'a>(of: &'i Item<'a>, key: &str) -> Option<&'i Item<'a>> {
     match &of.value {
         Value::Object(pairs) => pairs.iter().rev().find(|p| p.0 == key).map(|p| &p.1),
         _ => None,
@@ -74,7 +74,9 @@ pub fn get(of: DatumRef<'_>, at: DatumRef<'_>, text: bool) -> Result<Datum> {
                 let found = place(at, items.len()).and_then(|at| items.get(at));
                 shown(found, text)
             }
-            _ => Ok(Datum::Null),
+            View::Object(_) => Ok(Datum::Null),
+            // To PostgreSQL a value by itself is an array of it.
+            _ => shown(place(at, 1).filter(|at| *at == 0).map(|_| of), text),
         },
         (DatumRef::Text(of), DatumRef::Text(key)) => {
             Ok(shown_item(field(&json::parse(of, true)?, key), text))

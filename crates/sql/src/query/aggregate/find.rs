@@ -123,6 +123,7 @@ pub fn find(name: &str, args: &[SqlType]) -> Option<Found> {
         ("bit_and", [ty]) => bits_type(*ty).and_then(|t| found(Aggregate::BitAnd, &[t], t)),
         ("bit_or", [ty]) => bits_type(*ty).and_then(|t| found(Aggregate::BitOr, &[t], t)),
         ("bit_xor", [ty]) => bits_type(*ty).and_then(|t| found(Aggregate::BitXor, &[t], t)),
+        ("array_agg", [ty @ SqlType::Array(_)]) => found(Aggregate::ArrayAgg(*ty), &[*ty], *ty),
         ("array_agg", [ty]) => {
             let ty = if *ty == Unknown { Text } else { *ty };
             let array = ty.array()?;

@@ -81,6 +81,14 @@ impl Aggregate {
         matches!(self, ArrayAgg(_) | JsonAgg { .. } | JsonObjectAgg { .. })
     }
 
+    /// Whether its values are made json or jsonb before it takes them in.
+    pub fn is_json(self) -> bool {
+        matches!(
+            self,
+            Aggregate::JsonAgg { .. } | Aggregate::JsonObjectAgg { .. }
+        )
+    }
+
     /// Whether a value that comes again changes nothing.
     fn ignores_repeats(self) -> bool {
         use Aggregate::{BitAnd, BitOr, BoolAnd, BoolOr, Max, Min};

@@ -10,7 +10,7 @@ use super::{Aggregate, Pairs, Spread};
 use crate::error::{Error, Result};
 use crate::exec::sort;
 use crate::expr::cast::integer;
-use crate::expr::{compare, number, spans};
+use crate::expr::{Val, compare, number, spans};
 use crate::pgtype::array;
 use crate::types::{Element, SqlType};
 
@@ -200,7 +200,10 @@ impl State {
                     moments.add(float(*y)?, float(*x)?)?;
                 }
             }
-            (Kept::Elements { values, bytes, .. }, [value]) => {
+            (Kept::Elements { of, values, bytes }, [value]) => {
+                if let SqlType::Array(_) = of {
+                    check_accumulated(values.first(), *value)?;
+                }
                 let value = value.to_datum();
                 *bytes += sort::size(&value);
                 values.push(value);
@@ -316,6 +319,14 @@ impl State {
             Kept::Bools { yes, .. } => Datum::Bool(*yes > 0),
             Kept::Bits(bits, _) => bits.clone(),
             Kept::Elements { values, .. } if values.is_empty() => Datum::Null,
+            Kept::Elements {
+                of: SqlType::Array(element),
+                values,
+                ..
+            } => {
+                let parts: Vec<Val<'_>> = values.iter().map(|v| Val::Ref(v.borrow())).collect();
+                Datum::Array(crate::expr::array::nested(*element, &parts)?)
+            }
             Kept::Elements { of, values, .. } => {
                 let element = Element::of(*of);
                 let element = element.ok_or_else(|| Error::internal("elements of no array"))?;
@@ -482,6 +493,27 @@ fn add_bytes(
         }
     }
     Ok(())
+}
+
+/// Refuses an array that is none, or has not the shape of those before.
+fn check_accumulated(first: Option<&Datum>, array: DatumRef<'_>) -> Result<()> {
+    let DatumRef::Array(array) = array else {
+        return Err(Error::new("22004", "cannot accumulate null arrays"));
+    };
+    if array.count() == 0 {
+        return Err(Error::new("2202E", "cannot accumulate empty arrays"));
+    }
+    let Some(Datum::Array(first)) = first else {
+        return Ok(());
+    };
+    let same = first.borrow().dimensions().eq(array.dimensions());
+    match same {
+        true => Ok(()),
+        false => Err(Error::new(
+            "2202E",
+            "cannot accumulate arrays of different dimensionality",
+        )),
+    }
 }
 
 #[cfg(test)]

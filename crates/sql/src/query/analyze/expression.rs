@@ -113,6 +113,10 @@ impl<'c> Clause<'c> {
                 if function {
                     return Ok(None);
                 }
+                if let Some((value, depth)) = self.scope.function_value(&name)? {
+                    self.analyzer.note_level(depth);
+                    return Ok(Some(value));
+                }
                 match self.names_a_row(&name) {
                     true => Err(Error::unsupported(format!("the whole row {name}"))),
                     false if is_system_column(&name) => {
@@ -382,7 +386,7 @@ impl<'c> Clause<'c> {
         if let ("array", FunctionArguments::Subquery(q)) = (name, &f.args) {
             return self.array_of(q).map(Some);
         }
-        if aggregate::is_unsupported(name) || is_of_later_issues(name, f) {
+        if aggregate::is_unsupported(name) {
             return Err(Error::unsupported(format!("function {name}")));
         }
         if f.filter.is_some() {
@@ -464,15 +468,6 @@ fn is_system_column(name: &str) -> bool {
         name,
         "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid"
     )
-}
-
-/// Functions that are not there yet: those that read what was formatted.
-fn is_of_later_issues(name: &str, f: &ast::Function) -> bool {
-    let count = match &f.args {
-        FunctionArguments::List(list) => list.args.len(),
-        _ => 0,
-    };
-    matches!((name, count), ("to_date" | "to_number" | "to_timestamp", 2))
 }
 
 impl bind::Groups for Clause<'_> {

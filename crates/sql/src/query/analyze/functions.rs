@@ -16,6 +16,7 @@ use crate::expr::cast::CastContext;
 use crate::expr::matches;
 use crate::parse::arrays;
 use crate::query::plan::{JsonSeries, SeriesOf};
+use crate::query::record_function::of_record;
 use crate::types::SqlType;
 use crate::views;
 
@@ -81,6 +82,15 @@ impl Analyzer<'_> {
         {
             return self.view(view, &q.name, alias, scope);
         }
+        if q.name == "unnest" && args.len() > 1 {
+            return self.zipped(args, ordinality, alias, scope, known);
+        }
+        if let Some(function) = of_record(&q.name) {
+            if ordinality {
+                return Err(Error::unsupported(format!("{} WITH ORDINALITY", q.name)));
+            }
+            return self.record_function(function, args, alias, scope, known);
+        }
         let clause = Clause::new(self, scope, known, "functions in FROM");
         let (mut relation, value) = match q.name.as_str() {
             EXPAND_ARRAY => {
@@ -110,6 +120,7 @@ impl Analyzer<'_> {
             value,
             origin: (0, 0),
             merged: false,
+            whole: false,
         };
         let first = match of_json(&q.name) {
             Some((JsonSeries::Each { .. }, _)) => "key",
@@ -117,7 +128,10 @@ impl Analyzer<'_> {
             _ => &called,
         };
         let mut found = Names {
-            columns: vec![column(first, value.clone())],
+            columns: vec![Column {
+                whole: !ordinality && !gives_rows(&q.name),
+                ..column(first, value.clone())
+            }],
             tables: vec![called.clone()],
             ..Names::default()
         };
@@ -129,7 +143,7 @@ impl Analyzer<'_> {
             (&mut relation, of_json(&q.name))
         {
             let register = scope.file.register();
-            series.second = Some(register);
+            series.more.push(register);
             registers.push(register);
             let value = Typed::new(Expr::Column(register), part_type(text, binary));
             found.columns.push(column("value", value));
@@ -211,7 +225,7 @@ impl Analyzer<'_> {
                 args: vec![array.expr],
                 ty,
                 into: clause.scope.file.register(),
-                second: None,
+                more: Vec::new(),
                 ordinality: None,
             });
         }
@@ -284,7 +298,7 @@ impl Analyzer<'_> {
             args,
             ty,
             into: clause.scope.file.register(),
-            second: None,
+            more: Vec::new(),
             ordinality: None,
         })
     }
@@ -317,6 +331,7 @@ impl Analyzer<'_> {
         };
         let ty = match of {
             JsonSeries::Elements { text } => part_type(text, binary),
+            JsonSeries::Record(_) => document,
             JsonSeries::Each { .. } | JsonSeries::Keys => SqlType::Text,
         };
         let arg = binder.coerce(arg, document, -1, CastContext::Implicit)?;
@@ -325,7 +340,7 @@ impl Analyzer<'_> {
             args: vec![arg.expr],
             ty,
             into: clause.scope.file.register(),
-            second: None,
+            more: Vec::new(),
             ordinality: None,
         })
     }

@@ -88,7 +88,7 @@ impl Clause<'_> {
         };
         let binder = self.binder();
         let mut is_row = false;
-        let (args, (order, order_types)) = match list.args.as_slice() {
+        let (args, (mut order, order_types)) = match list.args.as_slice() {
             [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if name == "count" => {
                 (Vec::new(), Default::default())
             }
@@ -144,7 +144,10 @@ impl Clause<'_> {
                 bind::check_comparable(*ty, "equality")?;
             }
         }
-        let (function, args) = self.json_arguments(function, args, &given, is_row, distinct)?;
+        if distinct && function.is_json() {
+            self.order_by_arguments(&args, is_row, &mut order)?;
+        }
+        let (function, args) = self.json_arguments(function, args, &given, is_row)?;
         let filter = f.filter.as_ref().map(|e| binder.condition(e)).transpose()?;
         let call = AggregateCall {
             function,
@@ -267,58 +270,6 @@ impl Clause<'_> {
             _ => None,
         };
         Ok(row.map(|row| Typed::new(row.there, SqlType::Int8)))
-    }
-
-    /// The whole row that an aggregate of json takes in, if its argument is one.
-    fn json_row(&self, name: &str, e: &ast::Expr) -> Result<Option<Typed>> {
-        let binary = name.starts_with("jsonb");
-        match name {
-            "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg" => {
-                let row = self.whole_row(e)?;
-                row.map(|row| self.row_json(row, binary)).transpose()
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// What an aggregate of json takes in: its arguments as json, keys as text.
-    fn json_arguments(
-        &self,
-        function: aggregate::Aggregate,
-        args: Vec<Expr>,
-        given: &[SqlType],
-        is_row: bool,
-        distinct: bool,
-    ) -> Result<(aggregate::Aggregate, Vec<Expr>)> {
-        use aggregate::Aggregate::{JsonAgg, JsonObjectAgg};
-        let binder = self.binder();
-        let (JsonAgg { binary, .. } | JsonObjectAgg { binary }) = function else {
-            return Ok((function, args));
-        };
-        if distinct && !binary {
-            return Err(Error::unsupported("json_agg with DISTINCT"));
-        }
-        let mut typed = args.into_iter().zip(given).map(|(e, ty)| match ty {
-            SqlType::Unknown => Typed::new(e, SqlType::Text),
-            ty => Typed::new(e, *ty),
-        });
-        let mut made = Vec::with_capacity(given.len());
-        if let JsonObjectAgg { .. } = function
-            && let Some(key) = typed.next()
-        {
-            made.push(binder.json_key(key)?);
-        }
-        for value in typed {
-            made.push(binder.made_json(value, binary, true)?.expr);
-        }
-        let function = match function {
-            JsonAgg { binary, lines } => JsonAgg {
-                binary,
-                lines: lines || is_row,
-            },
-            other => other,
-        };
-        Ok((function, made))
     }
 
     /// The aggregate of a name for arguments, which are converted to what it takes.

@@ -104,6 +104,8 @@ pub struct Column {
     pub origin: (u32, i16),
     /// Merged by USING: found with its table's name only, and not part of `*`.
     pub merged: bool,
+    /// All that its relation, a function, gives of a row: also found by the relation's name.
+    pub whole: bool,
 }
 
 /// The names of one level of FROM, and what is around it.
@@ -268,6 +270,22 @@ impl<'s> Scope<'s> {
                     fields,
                     depth: scope.depth(),
                 }));
+            }
+            at = scope.parent;
+        }
+        Ok(None)
+    }
+
+    /// What a function gives whose name, in FROM, is that, over this scope's file.
+    pub fn function_value(&self, name: &str) -> Result<Option<(Typed, usize)>> {
+        let mut at = Some(self);
+        while let Some(scope) = at {
+            if scope.has_table(name) {
+                let whole = scope.columns.iter().find(|c| c.whole && c.table == name);
+                let Some(column) = whole else { return Ok(None) };
+                let mut value = column.value.clone();
+                value.expr = self.file.import(&scope.file, value.expr)?;
+                return Ok(Some((value, scope.depth())));
             }
             at = scope.parent;
         }

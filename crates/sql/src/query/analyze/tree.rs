@@ -113,7 +113,7 @@ pub struct Series {
     pub args: Vec<Expr>,
     pub ty: SqlType,
     pub into: Register,
-    pub second: Option<Register>,
+    pub more: Vec<Register>,
     pub ordinality: Option<Register>,
 }
 

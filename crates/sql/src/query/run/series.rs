@@ -10,7 +10,7 @@ use super::{Frame, Operator};
 use crate::error::{Error, Result};
 use crate::exec::drive::is_to_look_up;
 use crate::expr::{ArithOp, cast, compare, moments, number};
-use crate::query::plan::{Series, SeriesOf};
+use crate::query::plan::{JsonSeries, Series, SeriesOf};
 use crate::session::Core;
 use crate::types::SqlType;
 
@@ -38,6 +38,8 @@ pub enum Counter {
     Elements(Vec<Datum>),
     /// The same of two columns.
     Pairs(Vec<(Datum, Datum)>),
+    /// The same of several columns, of which some end before others.
+    Columns(Vec<Vec<Datum>>),
     /// One of the arguments is NULL.
     Nothing,
 }
@@ -49,8 +51,25 @@ impl Counter {
         if plan.of == SeriesOf::List {
             return Ok(Counter::Elements(args.into_iter().rev().collect()));
         }
+        if plan.of == SeriesOf::Zip {
+            let left = |array: Datum| match array {
+                Datum::Array(array) => {
+                    let values: Vec<Datum> =
+                        array.borrow().values().map(|v| v.to_datum()).collect();
+                    values.into_iter().rev().collect()
+                }
+                _ => Vec::new(),
+            };
+            return Ok(Counter::Columns(args.into_iter().map(left).collect()));
+        }
         if args.iter().any(Datum::is_null) {
-            return Ok(Counter::Nothing);
+            // Of NULL there is a row, of NULLs, where there is always one.
+            return Ok(match plan.of {
+                SeriesOf::Json(JsonSeries::Record(function)) if !function.set => {
+                    Counter::Elements(vec![Datum::Null])
+                }
+                _ => Counter::Nothing,
+            });
         }
         let mut args = args.into_iter();
         let mut arg = || args.next();
@@ -114,11 +133,19 @@ impl Counter {
         }
     }
 
-    /// The next row of a series of two columns; of one column, with NULL.
-    fn next_pair(&mut self, core: &Core) -> Result<Option<(Datum, Datum)>> {
+    /// The next row: the value of its first column, and those of the others.
+    fn next_row(&mut self, core: &Core) -> Result<Option<(Datum, Vec<Datum>)>> {
         match self {
-            Counter::Pairs(left) => Ok(left.pop()),
-            _ => Ok(self.next(core)?.map(|value| (value, Datum::Null))),
+            Counter::Pairs(left) => Ok(left.pop().map(|(key, value)| (key, vec![value]))),
+            Counter::Columns(columns) if columns.iter().all(Vec::is_empty) => Ok(None),
+            Counter::Columns(columns) => {
+                let mut row = columns
+                    .iter_mut()
+                    .map(|left| left.pop().unwrap_or(Datum::Null));
+                let first = row.next().unwrap_or(Datum::Null);
+                Ok(Some((first, row.collect())))
+            }
+            _ => Ok(self.next(core)?.map(|value| (value, Vec::new()))),
         }
     }
 
@@ -126,7 +153,9 @@ impl Counter {
         match self {
             Counter::Nothing => Ok(None),
             Counter::Elements(left) => Ok(left.pop()),
-            Counter::Pairs(_) => Err(Error::internal("a series of two columns as a value")),
+            Counter::Pairs(_) | Counter::Columns(_) => {
+                Err(Error::internal("a series of several columns as a value"))
+            }
             Counter::Times {
                 next,
                 stop,
@@ -327,13 +356,13 @@ impl Operator for SeriesScan {
     }
 
     fn next(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool> {
-        let Some((value, second)) = self.counter.next_pair(core)? else {
+        let Some((value, more)) = self.counter.next_row(core)? else {
             return Ok(false);
         };
         self.number += 1;
         frame.set(self.plan.into, value);
-        if let Some(register) = self.plan.second {
-            frame.set(register, second);
+        for (register, value) in self.plan.more.iter().zip(more) {
+            frame.set(*register, value);
         }
         if let Some(register) = self.plan.ordinality {
             frame.set(register, Datum::Int8(self.number));
