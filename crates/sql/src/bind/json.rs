@@ -318,7 +318,7 @@ impl Binder<'_> {
     }
 
     fn built_object(&self, args: &[Typed], binary: bool) -> Result<Typed> {
-        if args.len() % 2 != 0 {
+        if !args.len().is_multiple_of(2) {
             let name = if binary {
                 "jsonb_build_object()"
             } else {

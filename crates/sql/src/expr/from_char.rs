@@ -331,7 +331,7 @@ impl Reader<'_> {
             let begin = self.rest.get(..word.len());
             begin.is_some_and(|b| b.eq_ignore_ascii_case(word))
         };
-        let Some(at) = words.iter().position(|w| begins(w)) else {
+        let Some(at) = words.iter().position(begins) else {
             let shown = self.rest.split(is_blank).next().unwrap_or_default();
             let message = format!("invalid value \"{shown}\" for \"{}\"", field.written);
             return Err(format_error(message).detail(

@@ -121,7 +121,7 @@ fn padded(bytes: &[u8], block: usize) -> Vec<u8> {
     let length_bytes = block / 8;
     let mut padded = bytes.to_vec();
     padded.push(0x80);
-    while (padded.len() + length_bytes) % block != 0 {
+    while !(padded.len() + length_bytes).is_multiple_of(block) {
         padded.push(0);
     }
     padded.extend(std::iter::repeat_n(0, length_bytes - 8));

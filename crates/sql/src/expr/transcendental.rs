@@ -164,7 +164,7 @@ pub fn log_base_10(x: &BigDecimal) -> Result<BigDecimal> {
 pub fn log(base: &BigDecimal, x: &BigDecimal) -> Result<BigDecimal> {
     positive(base)?;
     positive(x)?;
-    if *base == BigDecimal::from(1) {
+    if (base - BigDecimal::from(1)).is_zero() {
         return Err(Error::new("22012", "division by zero"));
     }
     let (of_base, of_x) = (ln_magnitude(base) as i64, ln_magnitude(x) as i64);
