@@ -242,7 +242,7 @@ impl<'a> JsonRef<'a> {
         }
     }
 
-    /// The same to be changed: its parts are taken over as they are.
+    /// The value as one that can be changed, whose parts are taken over as they are.
     pub fn opened(self) -> Node {
         let whole = |v: JsonRef<'_>| Node::Whole(v.to_json());
         match self.view() {
