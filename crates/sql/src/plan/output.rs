@@ -253,7 +253,13 @@ fn named(e: &ast::Expr) -> (String, bool) {
         ast::Expr::Floor { .. } => own("floor"),
         ast::Expr::Extract { .. } => own("extract"),
         ast::Expr::Array(_) => own("array"),
-        ast::Expr::CompoundFieldAccess { root, .. } => named(root),
+        ast::Expr::CompoundFieldAccess { root, access_chain } => {
+            let field = access_chain.iter().rev().find_map(|access| match access {
+                ast::AccessExpr::Dot(ast::Expr::Identifier(i)) => Some(names::ident(i)),
+                _ => None,
+            });
+            field.map_or_else(|| named(root), |name| (name, true))
+        }
         ast::Expr::AtTimeZone { .. } => own("timezone"),
         ast::Expr::Exists { negated: false, .. } => own("exists"),
         ast::Expr::Subquery(q) => (first_column(&q.body), true),
