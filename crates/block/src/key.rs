@@ -17,6 +17,7 @@
 //! | uuid | 16 bytes |
 //! | array | element type, columns as of an ascending index, 0, dimensions |
 //! | interval | its span in microseconds, 16 bytes big-endian, sign bit flipped |
+//! | jsonb | its parts in the order in which PostgreSQL compares them: see `put_json` |
 //!
 //! Of a negative real or double precision value all bits are inverted; of any other the sign bit is
 //! flipped.
@@ -32,6 +33,7 @@ use bigdecimal::num_bigint::{BigInt, BigUint, Sign};
 
 use crate::array::{Array, ArrayRef, Dimension, MAX_DIMENSIONS};
 use crate::interval::Interval;
+use crate::json::{self, Json, JsonRef, Node, View};
 use crate::numeric::{MAX_INTEGER_DIGITS, MAX_SCALE, Numeric, NumericRef};
 use crate::value::{ColType, Datum, DatumRef};
 use crate::{BlockError, Result};
@@ -328,6 +330,57 @@ pub fn push_column(out: &mut Vec<u8>, ty: ColType, order: Order, v: DatumRef<'_>
             o.extend_from_slice(&(v.span() as u128 ^ 1 << 127).to_be_bytes())
         }),
         DatumRef::Array(v) => value(out, order, |o| put_array(o, v)),
+        DatumRef::Json(v) => value(out, order, |o| match v.view() {
+            View::Array(items) if items.is_empty() => o.push(kind::EMPTY_ARRAY),
+            _ => put_json(o, v),
+        }),
+    }
+}
+
+/// What a part of a jsonb value is, in their order. An empty array is below all others as a whole
+/// value, but not as a part of one.
+mod kind {
+    pub const EMPTY_ARRAY: u8 = 0;
+    pub const NULL: u8 = 1;
+    pub const STRING: u8 = 2;
+    pub const NUMBER: u8 = 3;
+    pub const BOOL: u8 = 4;
+    pub const ARRAY: u8 = 5;
+    pub const OBJECT: u8 = 6;
+}
+
+/// A part of a jsonb value: its kind; of an array or an object then the number of its parts, so
+/// that one with more of them is greater; then what it holds, of an object each key before its
+/// value.
+fn put_json(out: &mut Vec<u8>, v: JsonRef<'_>) {
+    let count = |out: &mut Vec<u8>, n: usize| {
+        let n = u32::try_from(n).expect("invariant: counts of jsonb have 32 bits");
+        out.extend_from_slice(&n.to_be_bytes());
+    };
+    match v.view() {
+        View::Null => out.push(kind::NULL),
+        View::String(s) => {
+            out.push(kind::STRING);
+            put_bytes(out, s.as_bytes());
+        }
+        View::Number(n) => {
+            out.push(kind::NUMBER);
+            put_decimal(out, &Decimal::from_numeric(n));
+        }
+        View::Bool(b) => out.extend_from_slice(&[kind::BOOL, b.into()]),
+        View::Array(items) => {
+            out.push(kind::ARRAY);
+            count(out, items.len());
+            items.iter().for_each(|item| put_json(out, item));
+        }
+        View::Object(pairs) => {
+            out.push(kind::OBJECT);
+            count(out, pairs.len());
+            for (key, value) in pairs.iter() {
+                put_bytes(out, key.as_bytes());
+                put_json(out, value);
+            }
+        }
     }
 }
 
@@ -345,9 +398,9 @@ fn put_array(out: &mut Vec<u8>, v: ArrayRef<'_>) {
 }
 
 /// Reads a key back into values. What the key does not hold is lost: the scale of a number (`1.50`
-/// comes back as `1.5`), the sign of zero and of NaN, trailing spaces of `char(n)`, how much of an
-/// interval is months and days. To show columns
-/// of those types, read them from the row.
+/// comes back as `1.5`; so in jsonb), the sign of zero and of NaN, trailing spaces of `char(n)`,
+/// how much of an interval is months and days. To show columns of those types, read them from the
+/// row.
 pub fn decode(key: &[u8], columns: &[(ColType, Order)]) -> Result<Vec<Datum>> {
     let mut r = Reader {
         bytes: key,
@@ -375,6 +428,7 @@ pub fn is_lossless(ty: ColType) -> bool {
             | ColType::Char
             | ColType::Interval
             | ColType::Array
+            | ColType::Json
     )
 }
 
@@ -416,11 +470,43 @@ impl Reader<'_> {
                 (u128::from_be_bytes(self.array()?) ^ 1 << 127) as i128,
             )),
             ColType::Array => Datum::Array(self.elements()?),
+            ColType::Json => Datum::Json(Json::new(&self.json(0)?)),
         })
     }
 }
 
 impl Reader<'_> {
+    fn json(&mut self, depth: usize) -> Result<Node> {
+        let damaged = || BlockError::corrupt("an index key has a damaged jsonb value");
+        let text = |bytes| String::from_utf8(bytes).map_err(|_| damaged());
+        if depth > json::MAX_DEPTH {
+            return Err(damaged());
+        }
+        Ok(match self.byte()? {
+            kind::EMPTY_ARRAY => Node::Array(Vec::new()),
+            kind::NULL => Node::Null,
+            kind::STRING => Node::String(text(self.bytes()?)?),
+            kind::NUMBER => Node::Number(self.decimal()?.to_numeric()?),
+            kind::BOOL => Node::Bool(self.byte()? != 0),
+            kind::ARRAY => {
+                let mut items = Vec::new();
+                for _ in 0..u32::from_be_bytes(self.array()?) {
+                    items.push(self.json(depth + 1)?);
+                }
+                Node::Array(items)
+            }
+            kind::OBJECT => {
+                let mut pairs = Vec::new();
+                for _ in 0..u32::from_be_bytes(self.array()?) {
+                    let key = text(self.bytes()?)?;
+                    pairs.push((key, self.json(depth + 1)?));
+                }
+                Node::Object(pairs)
+            }
+            _ => return Err(damaged()),
+        })
+    }
+
     fn elements(&mut self) -> Result<Array> {
         let damaged = || BlockError::corrupt("an index key has a damaged array");
         let element = ColType::from_u8(self.byte()?).filter(|t| *t != ColType::Array);

@@ -16,6 +16,7 @@ pub mod heap;
 pub mod ids;
 pub mod index;
 pub mod interval;
+pub mod json;
 pub mod key;
 pub mod numeric;
 pub mod record;

@@ -2,6 +2,7 @@
 
 use crate::array::{Array, ArrayRef};
 use crate::interval::Interval;
+use crate::json::{Json, JsonRef};
 use crate::numeric::{Numeric, NumericRef};
 
 /// How a column is stored. Lengths, precision and names of types belong to `sql`.
@@ -27,6 +28,7 @@ pub enum ColType {
     Interval = 16,
     /// Of elements of any type but this.
     Array = 17,
+    Json = 18,
 }
 
 impl ColType {
@@ -50,6 +52,7 @@ impl ColType {
             Uuid,
             Interval,
             Array,
+            Json,
         ]
         .into_iter()
         .find(|&t| t as u8 == v)
@@ -68,7 +71,8 @@ impl ColType {
             | ColType::Varchar
             | ColType::Char
             | ColType::Bytea
-            | ColType::Array => None,
+            | ColType::Array
+            | ColType::Json => None,
         }
     }
 }
@@ -97,6 +101,8 @@ pub enum Datum {
     Uuid([u8; 16]),
     Interval(Interval),
     Array(Array),
+    /// Of `jsonb`; `json` is text.
+    Json(Json),
 }
 
 /// Equal are two values of which every bit is the same: NaN is equal to itself, zeros of either
@@ -134,6 +140,7 @@ pub enum DatumRef<'a> {
     Uuid([u8; 16]),
     Interval(Interval),
     Array(ArrayRef<'a>),
+    Json(JsonRef<'a>),
 }
 
 impl Datum {
@@ -159,6 +166,7 @@ impl Datum {
             Datum::Uuid(v) => DatumRef::Uuid(*v),
             Datum::Interval(v) => DatumRef::Interval(*v),
             Datum::Array(v) => DatumRef::Array(v.borrow()),
+            Datum::Json(v) => DatumRef::Json(v.borrow()),
         }
     }
 }
@@ -186,6 +194,7 @@ impl DatumRef<'_> {
             DatumRef::Uuid(v) => Datum::Uuid(v),
             DatumRef::Interval(v) => Datum::Interval(v),
             DatumRef::Array(v) => Datum::Array(v.to_array()),
+            DatumRef::Json(v) => Datum::Json(v.to_json()),
         }
     }
 }

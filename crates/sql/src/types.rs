@@ -46,6 +46,9 @@ pub enum SqlType {
     Void,
     /// A row of an element and its place, `x` and `n`, both integers.
     Expanded,
+    /// Text that was checked to be json, and is kept as it was written.
+    Json,
+    Jsonb,
     /// Of elements of another type, in any number of dimensions.
     Array(Element),
 }
@@ -91,7 +94,7 @@ impl Element {
 
 impl SqlType {
     /// All but arrays.
-    pub const ALL: [SqlType; 32] = [
+    pub const ALL: [SqlType; 34] = [
         SqlType::Bool,
         SqlType::Int2,
         SqlType::Int4,
@@ -124,6 +127,8 @@ impl SqlType {
         SqlType::Name,
         SqlType::Unknown,
         SqlType::Void,
+        SqlType::Json,
+        SqlType::Jsonb,
     ];
 
     /// Arrays that columns of catalogs are of.
@@ -166,6 +171,8 @@ impl SqlType {
             SqlType::Reg(Reg::Type) => 2206,
             SqlType::Reg(Reg::Namespace) => 4089,
             SqlType::Reg(Reg::Role) => 4096,
+            SqlType::Json => 114,
+            SqlType::Jsonb => 3802,
             SqlType::Float4 => 700,
             SqlType::Float8 => 701,
             SqlType::Unknown => 705,
@@ -187,6 +194,8 @@ impl SqlType {
     /// The OID of the type's arrays; zero if it has none.
     pub const fn array_oid(self) -> u32 {
         match self {
+            SqlType::Json => 199,
+            SqlType::Jsonb => 3807,
             SqlType::Bool => 1000,
             SqlType::Bytea => 1001,
             SqlType::Name => 1003,
@@ -276,6 +285,8 @@ impl SqlType {
             SqlType::Time => "time without time zone",
             SqlType::Interval => "interval",
             SqlType::Uuid => "uuid",
+            SqlType::Json => "json",
+            SqlType::Jsonb => "jsonb",
             SqlType::Oid => "oid",
             SqlType::Reg(Reg::Class) => "regclass",
             SqlType::Reg(Reg::Type) => "regtype",
@@ -424,6 +435,8 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Varchar => ColType::Varchar,
         SqlType::Char => ColType::Char,
         SqlType::Bytea => ColType::Bytea,
+        SqlType::Json => ColType::Text,
+        SqlType::Jsonb => ColType::Json,
         SqlType::Date => ColType::Date,
         SqlType::Timestamp => ColType::Timestamp,
         SqlType::TimestampTz => ColType::TimestampTz,

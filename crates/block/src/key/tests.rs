@@ -48,7 +48,40 @@ fn compare(ty: ColType, a: &Datum, b: &Datum) -> Ordering {
             assert_eq!(order, a.borrow().compare(b.borrow()), "{a:?} {b:?}");
             order
         }
+        (Datum::Json(a), Datum::Json(b)) => documents(a.borrow(), b.borrow(), true),
         _ => panic!("{a:?} and {b:?} are of different types"),
+    }
+}
+
+/// As PostgreSQL's `compareJsonbContainers` has them.
+fn documents(a: JsonRef<'_>, b: JsonRef<'_>, whole: bool) -> Ordering {
+    let rank = |v: View<'_>| match v {
+        View::Array(items) if whole && items.is_empty() => 0,
+        View::Null => 1,
+        View::String(_) => 2,
+        View::Number(_) => 3,
+        View::Bool(_) => 4,
+        View::Array(_) => 5,
+        View::Object(_) => 6,
+    };
+    match (a.view(), b.view()) {
+        (View::String(a), View::String(b)) => a.as_bytes().cmp(b.as_bytes()),
+        (View::Number(a), View::Number(b)) => a.cmp(&b),
+        (View::Bool(a), View::Bool(b)) => a.cmp(&b),
+        (View::Array(a), View::Array(b)) => a.len().cmp(&b.len()).then_with(|| {
+            let mut orders = a.iter().zip(b.iter()).map(|(a, b)| documents(a, b, false));
+            orders.find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+        }),
+        (View::Object(a), View::Object(b)) => a.len().cmp(&b.len()).then_with(|| {
+            let pairs = a.iter().zip(b.iter());
+            let mut orders = pairs.map(|((k, v), (l, w))| {
+                k.as_bytes()
+                    .cmp(l.as_bytes())
+                    .then_with(|| documents(v, w, false))
+            });
+            orders.find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+        }),
+        (a, b) => rank(a).cmp(&rank(b)),
     }
 }
 
@@ -159,6 +192,9 @@ fn datum(ty: ColType) -> BoxedStrategy<Datum> {
         ColType::Uuid => any::<[u8; 16]>().prop_map(Datum::Uuid).boxed(),
         ColType::Interval => interval().prop_map(Datum::Interval).boxed(),
         ColType::Array => array().prop_map(Datum::Array).boxed(),
+        ColType::Json => crate::json::tests::node()
+            .prop_map(|n| Datum::Json(Json::new(&n)))
+            .boxed(),
     };
     prop_oneof![1 => Just(Datum::Null), 9 => some].boxed()
 }
@@ -174,7 +210,7 @@ fn key(columns: &[(ColType, Order)], values: &[Datum]) -> Vec<u8> {
 
 /// Columns, and two rows of them whose first columns are often equal.
 fn rows() -> impl Strategy<Value = (Vec<(ColType, Order)>, Vec<Datum>, Vec<Datum>)> {
-    let column = (1u8..=17, 0usize..4).prop_map(|(t, o)| (ColType::from_u8(t).unwrap(), ORDERS[o]));
+    let column = (1u8..=18, 0usize..4).prop_map(|(t, o)| (ColType::from_u8(t).unwrap(), ORDERS[o]));
     proptest::collection::vec(column, 1..4).prop_flat_map(|columns| {
         let row = || columns.iter().map(|c| datum(c.0)).collect::<Vec<_>>();
         (Just(columns.clone()), row(), row(), 0..columns.len()).prop_map(
@@ -211,7 +247,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_decoding_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40), t in 1u8..=15, o in 0usize..4) {
+    fn no_bytes_make_decoding_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40), t in 1u8..=18, o in 0usize..4) {
         let _ = decode(&bytes, &[(ColType::from_u8(t).unwrap(), ORDERS[o])]);
     }
 

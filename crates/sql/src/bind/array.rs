@@ -76,6 +76,9 @@ impl Binder<'_> {
 
     /// An element or a slice of an array.
     pub(super) fn subscripted(&self, array: Typed, path: &[AccessExpr]) -> Result<Typed> {
+        if array.ty == SqlType::Jsonb {
+            return self.json_subscripted(array, path);
+        }
         let Some(element) = element_of(array.ty) else {
             let message = format!(
                 "cannot subscript type {} because it does not support subscripting",
@@ -83,18 +86,31 @@ impl Binder<'_> {
             );
             return Err(Error::new("42804", message));
         };
+        let (subscripts, omitted) = self.subscripts(path)?;
+        let args = std::iter::once(array.expr).chain(subscripts).collect();
+        match omitted {
+            Some(omitted) => call(ArrayFunc::Slice { omitted }, args, array.ty),
+            None => call(ArrayFunc::Subscript, args, element.ty()),
+        }
+    }
+
+    /// The subscripts of an element, or the bounds of a slice and which of them are left out: a bit
+    /// each. An index beside a slice is one that begins at 1.
+    pub(super) fn subscripts(&self, path: &[AccessExpr]) -> Result<(Vec<Expr>, Option<u16>)> {
         let index = |e: &ast::Expr| {
             let index = self.expr(e)?;
             let index = self.coerce(index, SqlType::Int4, -1, CastContext::Assignment);
-            let index =
-                index.map_err(|_| Error::new("42804", "array subscript must have type integer"))?;
+            let index = index.map_err(|e| match e.sqlstate() {
+                "42846" => Error::new("42804", "array subscript must have type integer"),
+                _ => e,
+            })?;
             Ok::<_, Error>(index.expr)
         };
         let one = || Expr::Const(Datum::Int4(1));
         let is_slice = path
             .iter()
             .any(|p| matches!(p, AccessExpr::Subscript(Subscript::Slice { .. })));
-        let (mut args, mut omitted) = (vec![array.expr], 0_u16);
+        let (mut found, mut omitted) = (Vec::new(), 0_u16);
         if path.len() > block::array::MAX_DIMENSIONS {
             return Err(crate::pgtype::array::too_many_dimensions(path.len()));
         }
@@ -102,9 +118,9 @@ impl Binder<'_> {
             match step {
                 AccessExpr::Subscript(Subscript::Index { index: at }) => {
                     if is_slice {
-                        args.push(one());
+                        found.push(one());
                     }
-                    args.push(index(at)?);
+                    found.push(index(at)?);
                 }
                 AccessExpr::Subscript(Subscript::Slice {
                     lower_bound,
@@ -113,10 +129,10 @@ impl Binder<'_> {
                 }) => {
                     for bound in [lower_bound, upper_bound] {
                         match bound {
-                            Some(bound) => args.push(index(bound)?),
+                            Some(bound) => found.push(index(bound)?),
                             None => {
-                                omitted |= 1 << (args.len() - 1);
-                                args.push(one());
+                                omitted |= 1 << found.len();
+                                found.push(one());
                             }
                         }
                     }
@@ -124,10 +140,7 @@ impl Binder<'_> {
                 _ => return Err(Error::unsupported("fields of values")),
             }
         }
-        match is_slice {
-            true => call(ArrayFunc::Slice { omitted }, args, array.ty),
-            false => call(ArrayFunc::Subscript, args, element.ty()),
-        }
+        Ok((found, is_slice.then_some(omitted)))
     }
 
     /// `x` or `n` of an element with its place.
@@ -233,6 +246,21 @@ impl Binder<'_> {
             let ty = SqlType::Array(arrays_of(Text)?);
             return call(ArrayFunc::FromString, args, ty).map(Some);
         }
+        if let ("array_fill", [value, rest @ ..]) = (name, args)
+            && matches!(rest.len(), 1 | 2)
+        {
+            if value.ty == SqlType::Unknown {
+                let message = "could not determine polymorphic type because input has type unknown";
+                return Err(Error::new("42804", message));
+            }
+            let element = arrays_of(value.ty)?;
+            let mut all = vec![value.expr.clone()];
+            for bounds in rest {
+                all.push(self.to(bounds.clone(), SqlType::INT4S)?);
+            }
+            let ty = SqlType::Array(element);
+            return call(ArrayFunc::Fill(element), all, ty).map(Some);
+        }
         let Some(element) = args.iter().find_map(|a| element_of(a.ty)) else {
             return Ok(None);
         };
@@ -297,7 +325,7 @@ impl Binder<'_> {
     }
 }
 
-fn no_operator(left: SqlType, symbol: &str, right: SqlType) -> Error {
+pub fn no_operator(left: SqlType, symbol: &str, right: SqlType) -> Error {
     let message = format!(
         "operator does not exist: {} {symbol} {}",
         left.name(),

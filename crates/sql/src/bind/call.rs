@@ -143,6 +143,9 @@ impl Binder<'_> {
         if let Some(found) = self.array_call(name, &args)? {
             return Ok(found);
         }
+        if let Some(found) = self.json_call(name, &args)? {
+            return Ok(found);
+        }
         if let ("age", [time]) = (name, &args[..]) {
             args = self.age_today(time.clone())?;
         }

@@ -112,6 +112,16 @@ pub fn custom_operator(path: &[String]) -> Result<BinaryOperator> {
         "/" => BinaryOperator::Divide,
         "%" => BinaryOperator::Modulo,
         "||" => BinaryOperator::StringConcat,
+        "->" => BinaryOperator::Arrow,
+        "->>" => BinaryOperator::LongArrow,
+        "#>" => BinaryOperator::HashArrow,
+        "#>>" => BinaryOperator::HashLongArrow,
+        "@>" => BinaryOperator::AtArrow,
+        "<@" => BinaryOperator::ArrowAt,
+        "?" => BinaryOperator::Question,
+        "?|" => BinaryOperator::QuestionPipe,
+        "?&" => BinaryOperator::QuestionAnd,
+        "#-" => BinaryOperator::HashMinus,
         other => return Err(Error::unsupported(format!("operator {other}"))),
     })
 }

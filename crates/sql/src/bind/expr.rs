@@ -8,7 +8,7 @@ use super::catalog::custom_operator;
 use super::coerce::{common_padding, fold, promote};
 use super::days::day_compared;
 use super::simplify::simplified;
-use super::{Binder, ScopeColumn, Typed, common_type, names, parts};
+use super::{Binder, ScopeColumn, Typed, common_type, json, names, parts};
 use crate::error::{Error, Result};
 use crate::expr::array::ArrayFunc;
 use crate::expr::cast::CastContext;
@@ -297,6 +297,9 @@ impl Binder<'_> {
             BinaryOperator::PGRegexNotIMatch => return self.regex(left, right, true, true),
             BinaryOperator::StringConcat => {
                 let (l, r) = (self.expr(left)?, self.expr(right)?);
+                if let Some(found) = self.json_operator(op, &l, &r)? {
+                    return Ok(found);
+                }
                 if element_of(l.ty).is_some() || element_of(r.ty).is_some() {
                     return self.joined_arrays(l, r);
                 }
@@ -304,15 +307,28 @@ impl Binder<'_> {
             }
             BinaryOperator::AtArrow => {
                 let (l, r) = (self.expr(left)?, self.expr(right)?);
+                if let Some(found) = self.json_operator(op, &l, &r)? {
+                    return Ok(found);
+                }
                 return self.array_operator(ArrayFunc::Contains, "@>", l, r);
             }
             BinaryOperator::ArrowAt => {
                 let (l, r) = (self.expr(left)?, self.expr(right)?);
+                if let Some(found) = self.json_operator(op, &l, &r)? {
+                    return Ok(found);
+                }
                 return self.array_operator(ArrayFunc::ContainedBy, "<@", l, r);
             }
             BinaryOperator::PGOverlap => {
                 let (l, r) = (self.expr(left)?, self.expr(right)?);
                 return self.array_operator(ArrayFunc::Overlaps, "&&", l, r);
+            }
+            op if json::is_operator(op) => {
+                let (l, r) = (self.expr(left)?, self.expr(right)?);
+                return match self.json_operator(op, &l, &r)? {
+                    Some(found) => Ok(found),
+                    None => self.arith(ArithOp::Sub, l, r),
+                };
             }
             BinaryOperator::PGLikeMatch => return self.like(left, right, None, false, false),
             BinaryOperator::PGNotLikeMatch => return self.like(left, right, None, false, true),
@@ -382,6 +398,9 @@ impl Binder<'_> {
             self.unify(left, right, "")
                 .map_err(|e| if e.sqlstate() == "42804" { shown } else { e })?
         };
+        if left.ty == SqlType::Json {
+            return Err(no_operator(&left, &right));
+        }
         let compared = day_compared(op, left.expr, right.expr);
         Ok(Typed::new(fold(compared)?, SqlType::Bool))
     }

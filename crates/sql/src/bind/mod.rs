@@ -7,7 +7,9 @@ mod catalog;
 mod coerce;
 mod collation;
 mod days;
+mod element;
 mod expr;
+mod json;
 pub mod names;
 pub mod parts;
 mod predicate;
@@ -32,6 +34,7 @@ pub use array::element_of;
 pub use call::call_of;
 pub use coerce::{chosen_type, common_type, null_if_type};
 pub use expr::comparison;
+pub use json::check_comparable;
 
 /// An expression with the type the binder found for it.
 #[derive(Clone, Debug)]

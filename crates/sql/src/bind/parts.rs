@@ -60,6 +60,8 @@ fn known_type(ty: &DataType) -> Result<(SqlType, i32)> {
             (SqlType::Interval, interval_modifier(fields, *precision)?)
         }
         DataType::Uuid => (SqlType::Uuid, -1),
+        DataType::JSON => (SqlType::Json, -1),
+        DataType::JSONB => (SqlType::Jsonb, -1),
         DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => {
             array_type(known_type(element)?, ty)?
         }
@@ -110,6 +112,8 @@ pub fn plain_type(name: &str) -> Option<SqlType> {
         "time" => SqlType::Time,
         "interval" => SqlType::Interval,
         "uuid" => SqlType::Uuid,
+        "json" => SqlType::Json,
+        "jsonb" => SqlType::Jsonb,
         "bytea" => SqlType::Bytea,
         "numeric" => SqlType::Numeric,
         _ => return None,
@@ -150,8 +154,8 @@ fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
                 length(&n, -1)?,
             ));
         }
-        "jsonb" | "json" | "timetz" | "inet" | "xml" | "money" | "point" | "regoper"
-        | "regoperator" | "regcollation" | "regconfig" | "regdictionary" | "aclitem" | "cid" => {
+        "jsonpath" | "timetz" | "inet" | "xml" | "money" | "point" | "regoper" | "regoperator"
+        | "regcollation" | "regconfig" | "regdictionary" | "aclitem" | "cid" => {
             return Err(Error::unsupported(format!("type {name}")));
         }
         _ => {

@@ -291,6 +291,17 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
             format!("cannot use more than {MAX_KEYS} columns in an index"),
         ));
     }
+    for key in &new.keys {
+        if let Some(column) = table.columns.get(key.column)
+            && crate::bind::check_comparable(column.ty(), "ordering").is_err()
+        {
+            let message = format!(
+                "data type {} has no default operator class for access method \"btree\"",
+                column.ty().name()
+            );
+            return Err(Error::new("42704", message).hint("You must specify an operator class for the index or define a default operator class for the data type."));
+        }
+    }
     let name = match &new.name {
         Some(name) => name.clone(),
         None => {

@@ -42,6 +42,11 @@ pub enum ArrayFunc {
     ToString(Element),
     FromString,
     Trim,
+    /// The array with an element of it, or a slice, given another value; of a slice, the bounds
+    /// that are left out.
+    Assign(Element, Option<u16>),
+    /// `array_fill(value, lengths[, lower bounds])`.
+    Fill(Element),
 }
 
 pub fn call(
@@ -71,6 +76,8 @@ pub fn call(
             };
             own(extended(element, list, item, first)?)
         }
+        ArrayFunc::Assign(element, slice) => super::array_set::call(element, slice, &values)?,
+        ArrayFunc::Fill(element) => super::array_set::fill(element, &values)?,
         ArrayFunc::Concat => match (at(0), at(1)) {
             (DatumRef::Array(l), DatumRef::Array(r)) => own(joined(l, r)?),
             (DatumRef::Null, other) | (other, DatumRef::Null) => Val::Own(other.to_datum()),
@@ -157,7 +164,7 @@ fn of_array(
     })
 }
 
-fn int(d: DatumRef<'_>) -> Result<i32> {
+pub(super) fn int(d: DatumRef<'_>) -> Result<i32> {
     match d {
         DatumRef::Int4(i) => Ok(i),
         other => Err(Error::internal(format!("{other:?} as a subscript"))),
@@ -194,7 +201,7 @@ fn quantified(
 }
 
 /// Arrays of one shape as an array of one more dimension.
-fn nested(element: Element, parts: &[Val<'_>]) -> Result<Array> {
+pub fn nested(element: Element, parts: &[Val<'_>]) -> Result<Array> {
     let (mut shape, mut values): (Option<Vec<i32>>, Vec<Datum>) = (None, Vec::new());
     let uneven = || {
         Error::new(

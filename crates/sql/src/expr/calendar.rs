@@ -24,7 +24,10 @@ pub fn call(func: PureFunc, values: &[Val<'_>], calls: &mut dyn Calls) -> Result
         return Err(Error::internal("a part of no time"));
     };
     let field = field.to_lowercase();
-    let zone = calls.io().time_zone;
+    let zone = match values.get(2).map(Val::get) {
+        Some(DatumRef::Text(name)) => named_zone(name)?,
+        _ => calls.io().time_zone,
+    };
     let (local, offset, zoned) = match time.get() {
         DatumRef::Date(day) => return part_of_date(&field, day).map(|n| numeric(n, func)),
         DatumRef::Timestamp(t) => (t, 0, false),
@@ -76,16 +79,18 @@ pub fn is_finite(values: &[Val<'_>]) -> Result<Val<'static>> {
 }
 
 /// `timezone(zone, time)`: a moment as the local time of a zone, or the moment of a local time.
+fn named_zone(name: &str) -> Result<TimeZone> {
+    // Numbers are counted the other way round there; they are not taken.
+    let is_name = name.trim().starts_with(|c: char| c.is_alphabetic());
+    let zone = TimeZone::parse(name).filter(|_| is_name);
+    zone.ok_or_else(|| Error::new("22023", format!("time zone \"{name}\" not recognized")))
+}
+
 pub fn at_zone(values: &[Val<'_>]) -> Result<Val<'static>> {
     let (DatumRef::Text(name), Some(time)) = (values[0].get(), values.get(1)) else {
         return Err(Error::internal("a zone of no time"));
     };
-    let unknown = || Error::new("22023", format!("time zone \"{name}\" not recognized"));
-    // Numbers are counted the other way round there; they are not taken.
-    let is_name = name.trim().starts_with(|c: char| c.is_alphabetic());
-    let zone = TimeZone::parse(name)
-        .filter(|_| is_name)
-        .ok_or_else(unknown)?;
+    let zone = named_zone(name)?;
     let micros = |offset_s: i32| i64::from(offset_s) * MICROS_PER_SECOND;
     Ok(Val::Ref(match time.get() {
         DatumRef::TimestampTz(t) if is_infinite(t) => DatumRef::Timestamp(t),

@@ -75,6 +75,8 @@ pub fn castable(from: SqlType, to: SqlType) -> Option<CastContext> {
         (Date, Timestamp | TimestampTz) | (Timestamp, TimestampTz) => Implicit,
         (Timestamp | TimestampTz, Date) | (TimestampTz, Timestamp) => Assignment,
         (Time, Interval) => Implicit,
+        (Json, Jsonb) | (Jsonb, Json) => Assignment,
+        (Jsonb, Bool | Int2 | Int4 | Int8 | Numeric | Float4 | Float8) => Explicit,
         (Interval | Timestamp | TimestampTz, Time) => Assignment,
         (Bool, Int4) | (Int4, Bool) => Explicit,
         _ => return None,
@@ -211,6 +213,14 @@ impl Cast {
             (v, Oid | Reg(_)) if matches!(self.from, Reg(_)) => Val::Own(v.to_datum()),
             (v, Reg(_)) => number_to(v, Oid)?,
             (v, Int4 | Int8) if matches!(self.from, Reg(_)) => number_to(v, self.to)?,
+            (DatumRef::Text(t), Jsonb) => Val::Own(pgtype::json::jsonb_in(t)?),
+            (DatumRef::Json(j), Json) => {
+                let mut out = Vec::new();
+                pgtype::json::write(j, &mut out);
+                let text = String::from_utf8(out);
+                Val::text(text.map_err(|_| Error::internal("json that is not UTF-8"))?)
+            }
+            (DatumRef::Json(j), to) => super::json::scalar(j, to, io)?,
             (DatumRef::Bool(b), Int4) => Val::int4(b.into()),
             (DatumRef::Int4(i), Bool) => Val::bool(i != 0),
             (v, to) if to.is_number() => number_to(v, to)?,

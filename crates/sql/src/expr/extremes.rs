@@ -218,6 +218,12 @@ fn texts(ty: SqlType) -> &'static [&'static str] {
         SqlType::Tid => &["(0,0)", "(4294967295,65535)"],
         SqlType::InternalChar => &["", "a"],
         SqlType::Int2Vector | SqlType::OidVector => &["", "1 2"],
+        SqlType::Json => &["null", " { \"a\" : [1.50, \"\\u00e4\"] } "],
+        SqlType::Jsonb => &[
+            "null",
+            "[]",
+            "{\"a\": [1.50, 1e20, null, true, {\"\": \"x\"}]}",
+        ],
         SqlType::Array(_) => &["{}", "{NULL}"],
     }
 }

@@ -3,6 +3,8 @@
 use block::value::{Datum, DatumRef};
 
 use super::array::ArrayFunc;
+use super::bytes::{self, BytesFunc};
+use super::json::JsonFunc;
 use super::made::{self, MadeFunc};
 use super::matches::{self, MatchFunc};
 use super::trigonometry::Angle;
@@ -110,6 +112,7 @@ pub enum PureFunc {
     Log10,
     Angle(Angle),
     Atan2,
+    Atan2Degrees,
     Pi,
     Mod,
     Power,
@@ -138,6 +141,11 @@ pub enum PureFunc {
     /// How many of any arguments are NULL, or are not.
     CountNulls,
     CountOthers,
+    Json(JsonFunc),
+    Bytes(BytesFunc),
+    /// `log(base, number)`.
+    LogBase,
+    Factorial,
     IsFinite,
     QuoteLiteral,
     SimilarToEscape,
@@ -199,7 +207,10 @@ impl Func {
         use PureFunc::{Made, ToChar};
         match self {
             // They depend on the session's time zone.
-            Func::Pure(ToChar | Made(MadeFunc::TimestampTz)) => false,
+            Func::Pure(ToChar | Made(MadeFunc::TimestampTz | MadeFunc::MomentFromText)) => false,
+            // PostgreSQL calls them stable, as names and signs may be those of a locale.
+            Func::Pure(Made(MadeFunc::DateFromText | MadeFunc::NumberFromText)) => false,
+            Func::Pure(PureFunc::Json(func)) => func.is_immutable(),
             Func::Pure(_) => true,
             Func::Session(_) | Func::User(_) => false,
         }
@@ -275,6 +286,9 @@ impl PureFunc {
     /// Functions of arrays say each by itself what NULL means to it.
     fn is_strict(self) -> bool {
         use PureFunc::{Array, Concat, ConcatWs, CountNulls, CountOthers, Format, Greatest, Least};
+        if let PureFunc::Json(func) = self {
+            return !func.takes_nulls();
+        }
         let counts = matches!(self, CountNulls | CountOthers);
         !counts
             && !matches!(
@@ -301,6 +315,7 @@ impl PureFunc {
                 }
                 return Ok(Val::int4(found));
             }
+            PureFunc::Json(func) => return super::json::call(func, args, env, calls),
             _ => debug_assert!(self.is_strict(), "{self:?} is called without its NULLs"),
         }
         let mut values: [Val<'a>; 4] = [Val::NULL, Val::NULL, Val::NULL, Val::NULL];
@@ -311,6 +326,9 @@ impl PureFunc {
             }
         }
         let values = &values[..args.len()];
+        if let PureFunc::Bytes(func) = self {
+            return bytes::call(func, values);
+        }
         if let PureFunc::ToChar = self {
             return super::to_char::call(values, calls.io());
         }
@@ -382,6 +400,15 @@ impl PureFunc {
                     return Ok(Val::Own(Datum::Numeric(whole)));
                 }
             }
+            (PureFunc::LogBase, Some(DatumRef::Numeric(r))) => {
+                if let DatumRef::Numeric(l) = first {
+                    return Ok(Val::Own(Datum::Numeric(number::log_base(l, r)?)));
+                }
+            }
+            (PureFunc::Factorial, None) => {
+                let n = arith::integer(first).unwrap_or_default();
+                return Ok(Val::Own(Datum::Numeric(number::factorial(n)?)));
+            }
             (PureFunc::Scale | PureFunc::MinScale, None) => {
                 if let DatumRef::Numeric(n) = first {
                     let digits = number::digits_after_point(self, n);
@@ -393,6 +420,11 @@ impl PureFunc {
             }
             (PureFunc::Power, Some(r)) => {
                 return arith::apply(arith::ArithOp::Pow, type_of(first), first, r);
+            }
+            (PureFunc::Atan2Degrees, Some(DatumRef::Float8(r))) => {
+                if let DatumRef::Float8(l) = first {
+                    return Ok(Val::Ref(DatumRef::Float8(super::degrees::atan2(l, r))));
+                }
             }
             (PureFunc::Atan2, Some(DatumRef::Float8(r))) => {
                 if let DatumRef::Float8(l) = first {
@@ -522,6 +554,11 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         let result = Int4.array().into_iter();
         result.map(|pids| session(f, &[Int4], pids)).collect()
     };
+    // Those of texts, and then those of bytes.
+    let with_bytes = |mut all: Vec<Signature>| {
+        all.extend(bytes::overloads(name));
+        all
+    };
     let float_and_numeric =
         |f: PureFunc| vec![pure(f, &[Float8], Float8), pure(f, &[Numeric], Numeric)];
     match name {
@@ -561,7 +598,9 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         ],
         "quote_literal" => vec![pure(QuoteLiteral, &[Text], Text)],
         "quote_ident" => vec![pure(QuoteIdent, &[Text], Text)],
-        "date_bin" | "to_timestamp" | "width_bucket" => made::overloads(name),
+        "date_bin" | "to_date" | "to_number" | "to_timestamp" | "width_bucket" => {
+            made::overloads(name)
+        }
         "to_char" => vec![
             pure(ToChar, &[TimestampTz, Text], Text),
             pure(ToChar, &[Timestamp, Text], Text),
@@ -589,15 +628,24 @@ pub fn overloads(name: &str) -> Vec<Signature> {
                 pure(f, &[Numeric, Numeric], Numeric),
             ]
         }
-        "btrim" | "trim" => vec![pure(Trim, &[Text], Text), pure(Trim, &[Text, Text], Text)],
-        "ltrim" => vec![pure(LTrim, &[Text], Text), pure(LTrim, &[Text, Text], Text)],
-        "rtrim" => vec![pure(RTrim, &[Text], Text), pure(RTrim, &[Text, Text], Text)],
+        "btrim" | "trim" => with_bytes(vec![
+            pure(Trim, &[Text], Text),
+            pure(Trim, &[Text, Text], Text),
+        ]),
+        "ltrim" => with_bytes(vec![
+            pure(LTrim, &[Text], Text),
+            pure(LTrim, &[Text, Text], Text),
+        ]),
+        "rtrim" => with_bytes(vec![
+            pure(RTrim, &[Text], Text),
+            pure(RTrim, &[Text, Text], Text),
+        ]),
         "left" => vec![pure(Left, &[Text, Int4], Text)],
         "right" => vec![pure(Right, &[Text, Int4], Text)],
         "repeat" => vec![pure(Repeat, &[Text, Int4], Text)],
         "replace" => vec![pure(Replace, &[Text, Text, Text], Text)],
         "reverse" => vec![pure(Reverse, &[Text], Text)],
-        "strpos" | "position" => vec![pure(Position, &[Text, Text], Int4)],
+        "strpos" | "position" => with_bytes(vec![pure(Position, &[Text, Text], Int4)]),
         "split_part" => vec![pure(SplitPart, &[Text, Text, Int4], Text)],
         "lpad" => vec![
             pure(LPad, &[Text, Int4], Text),
@@ -616,10 +664,10 @@ pub fn overloads(name: &str) -> Vec<Signature> {
             pure(BitLength, &[Text], Int4),
             pure(BitLength, &[Bytea], Int4),
         ],
-        "overlay" => vec![
+        "overlay" => with_bytes(vec![
             pure(Overlay, &[Text, Text, Int4], Text),
             pure(Overlay, &[Text, Text, Int4, Int4], Text),
-        ],
+        ]),
         "regexp_replace" => {
             let mut all = vec![
                 pure(RegexReplace, &[Text, Text, Text], Text),
@@ -653,8 +701,15 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "cbrt" => vec![pure(Cbrt, &[Float8], Float8)],
         "exp" => float_and_numeric(Exp),
         "ln" => float_and_numeric(Ln),
-        "log" | "log10" => float_and_numeric(Log10),
+        "log10" => float_and_numeric(Log10),
+        "log" => {
+            let mut all = float_and_numeric(Log10);
+            all.push(pure(LogBase, &[Numeric, Numeric], Numeric));
+            all
+        }
+        "factorial" => vec![pure(Factorial, &[Int8], Numeric)],
         "atan2" => vec![pure(Atan2, &[Float8, Float8], Float8)],
+        "atan2d" => vec![pure(Atan2Degrees, &[Float8, Float8], Float8)],
         "pi" => vec![pure(Pi, &[], Float8)],
         "mod" => vec![
             pure(Mod, &[Int4, Int4], Int4),
@@ -684,6 +739,7 @@ pub fn overloads(name: &str) -> Vec<Signature> {
             pure(DateTrunc, &[Text, TimestampTz], TimestampTz),
             pure(DateTrunc, &[Text, Timestamp], Timestamp),
             pure(DateTrunc, &[Text, Interval], Interval),
+            pure(DateTrunc, &[Text, TimestampTz, Text], TimestampTz),
         ],
         "age" => vec![
             pure(Age, &[TimestampTz, TimestampTz], Interval),
@@ -769,7 +825,8 @@ pub fn overloads(name: &str) -> Vec<Signature> {
             Some(angle) => vec![pure(PureFunc::Angle(angle), &[Float8], Float8)],
             None if name.starts_with("regexp_") => matches::overloads(name),
             None if name.starts_with("make_") => made::overloads(name),
-            None => advisory(name),
+            None if name.starts_with("pg_") => advisory(name),
+            None => bytes::overloads(name),
         },
     }
 }

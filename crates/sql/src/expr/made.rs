@@ -7,7 +7,7 @@ use block::value::DatumRef;
 
 use super::func::{Calls, Func, PureFunc, Signature};
 use super::moments::{in_range, is_infinite, to_utc};
-use super::{Env, Expr, Val, arith};
+use super::{Env, Expr, Val, arith, from_char};
 use crate::error::{Error, Result};
 use crate::pgtype::calendar::{
     Civil, DATE_END, DATE_MIN, MICROS_PER_DAY, MICROS_PER_SECOND, TIMESTAMP_INFINITY,
@@ -24,6 +24,10 @@ pub enum MadeFunc {
     TimestampTz,
     /// Of seconds from 1970.
     FromSeconds,
+    /// `to_date` and `to_timestamp` of a text and its format.
+    DateFromText,
+    MomentFromText,
+    NumberFromText,
     /// `date_bin(stride, time, origin)`.
     Bin,
     /// `width_bucket(value, low, high, count)`.
@@ -50,7 +54,12 @@ pub fn overloads(name: &str) -> Vec<Signature> {
             of(MadeFunc::TimestampTz, FIELDS, TimestampTz),
             of(MadeFunc::TimestampTz, ZONED, TimestampTz),
         ],
-        "to_timestamp" => vec![of(MadeFunc::FromSeconds, &[Float8], TimestampTz)],
+        "to_timestamp" => vec![
+            of(MadeFunc::FromSeconds, &[Float8], TimestampTz),
+            of(MadeFunc::MomentFromText, &[Text, Text], TimestampTz),
+        ],
+        "to_date" => vec![of(MadeFunc::DateFromText, &[Text, Text], Date)],
+        "to_number" => vec![of(MadeFunc::NumberFromText, &[Text, Text], Numeric)],
         "date_bin" => vec![
             of(
                 MadeFunc::Bin,
@@ -110,6 +119,19 @@ pub fn call<'a>(
             }))
         }
         MadeFunc::FromSeconds => from_seconds(float(0)?),
+        MadeFunc::DateFromText | MadeFunc::MomentFromText | MadeFunc::NumberFromText => {
+            let (DatumRef::Text(text), DatumRef::Text(format)) = (values[0].get(), values[1].get())
+            else {
+                return Err(Error::internal("a format that is no text"));
+            };
+            if func == MadeFunc::NumberFromText {
+                return super::to_number::call(text, format);
+            }
+            Ok(Val::Ref(match func {
+                MadeFunc::DateFromText => DatumRef::Date(from_char::to_date(text, format)?),
+                _ => DatumRef::TimestampTz(from_char::to_timestamp(text, format, calls.io())?),
+            }))
+        }
         MadeFunc::Bin => bin(&values),
         MadeFunc::Bucket => match (values[0].get(), int(3)?) {
             (_, count) if count <= 0 => Err(Error::new("2201G", "count must be greater than zero")),

@@ -10,14 +10,19 @@
 
 mod arith;
 pub mod array;
+mod array_set;
+mod bytes;
 pub mod calendar;
 pub mod cast;
+mod degrees;
 mod encoding;
 mod eval;
 #[cfg(test)]
 mod extremes;
 mod format;
+mod from_char;
 pub mod func;
+pub mod json;
 pub mod like;
 mod made;
 pub mod matches;
@@ -25,11 +30,13 @@ pub(crate) mod md5;
 pub mod moments;
 pub mod number;
 pub mod regex;
+mod sha;
 mod similar;
 pub mod spans;
 mod text;
 mod to_char;
 mod to_char_number;
+mod to_number;
 mod transcendental;
 mod trigonometry;
 

@@ -1,6 +1,6 @@
 //! Arithmetic and functions on `numeric`, with PostgreSQL's rules for the scale of results.
 
-use bigdecimal::num_bigint::Sign;
+use bigdecimal::num_bigint::{BigInt, Sign};
 use bigdecimal::{BigDecimal, RoundingMode, ToPrimitive, Zero};
 use block::numeric::{Numeric, NumericRef};
 
@@ -323,6 +323,45 @@ pub fn common(f: PureFunc, l: NumericRef<'_>, r: NumericRef<'_>) -> Result<Numer
     }
     let whole = quotient(&a.abs(), &divisor, 0);
     bounded((whole * b.abs()).with_scale(digits))
+}
+
+/// The logarithm of a number to a base.
+pub fn log_base(base: NumericRef<'_>, n: NumericRef<'_>) -> Result<Numeric> {
+    if base.is_nan() || n.is_nan() {
+        return Ok(if base.is_nan() { base } else { n }.to_numeric());
+    }
+    let refused = |n: NumericRef<'_>| PureFunc::Ln.float(special(n)).map(|_| ());
+    match (base.to_bigdecimal(), n.to_bigdecimal()) {
+        (Some(b), Some(x)) => bounded(transcendental::log(&b, &x)?),
+        (b, x) => {
+            // Their signs are looked at before infinity is.
+            for (value, written) in [(b.as_ref(), base), (x.as_ref(), n)] {
+                match value {
+                    Some(d) => transcendental::positive(d)?,
+                    None => refused(written)?,
+                }
+            }
+            Ok(match (b, x) {
+                (None, None) => Numeric::nan(),
+                (None, Some(_)) => from_i64(0),
+                _ => n.to_numeric(),
+            })
+        }
+    }
+}
+
+/// The product of the whole numbers up to one.
+pub fn factorial(n: i64) -> Result<Numeric> {
+    const MOST: i64 = 32_177;
+    if n < 0 {
+        let message = "factorial of a negative number is undefined";
+        return Err(Error::new("22003", message));
+    }
+    if n > MOST {
+        return Err(Error::new("22003", "value overflows numeric format"));
+    }
+    let product = (2..=n).fold(BigInt::from(1), |product, n| product * n);
+    bounded(BigDecimal::new(product, 0))
 }
 
 /// A function of one numeric; `places` is the second argument of round and trunc.

@@ -12,7 +12,7 @@ use crate::pgtype::calendar::{
     Civil, JULIAN_OF_EPOCH, MICROS_PER_DAY, MICROS_PER_SECOND, civil_from_days, days_from_civil,
 };
 
-const MONTHS: [&str; 12] = [
+pub(super) const MONTHS: [&str; 12] = [
     "January",
     "February",
     "March",
@@ -26,7 +26,7 @@ const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-const DAYS: [&str; 7] = [
+pub(super) const DAYS: [&str; 7] = [
     "Sunday",
     "Monday",
     "Tuesday",
@@ -151,7 +151,7 @@ struct Pattern<'f> {
 }
 
 /// The pattern that a text begins with, and what follows.
-fn pattern(text: &str) -> Option<(&str, &str)> {
+pub(super) fn pattern(text: &str) -> Option<(&str, &str)> {
     let words = WORDS.iter().filter(|w| text.starts_with(**w));
     let numbers = NUMBERS.iter().filter(|n| {
         let begin = text.get(..n.len());

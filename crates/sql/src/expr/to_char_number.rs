@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 const DOUBLE_DIGITS: usize = 15;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Node {
+pub(super) enum Node {
     Nine,
     Zero,
     Point,
@@ -20,34 +20,37 @@ enum Node {
     Minus,
     Plus,
     Sign,
+    /// `TH` and `L`, in templates of numbers that are read.
+    Ordinal,
+    Currency,
     Literal(char),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum SignPlace {
+pub(super) enum SignPlace {
     None,
     Before,
     Behind,
 }
 
 /// A template, read.
-struct Template {
-    nodes: Vec<Node>,
+pub(super) struct Template {
+    pub(super) nodes: Vec<Node>,
     /// Places before and behind the point.
-    before: usize,
-    behind: usize,
-    has_point: bool,
+    pub(super) before: usize,
+    pub(super) behind: usize,
+    pub(super) has_point: bool,
     /// Blanks are left out.
-    fill: bool,
+    pub(super) fill: bool,
     /// The place from which on zeros are written, and the last one of a zero.
     first_zero: Option<usize>,
     last_zero: usize,
     /// Where `S` stands, and behind how many places.
-    sign: SignPlace,
+    pub(super) sign: SignPlace,
     places_before_sign: usize,
-    minus: bool,
-    plus: bool,
-    brackets: bool,
+    pub(super) minus: bool,
+    pub(super) plus: bool,
+    pub(super) brackets: bool,
 }
 
 const PATTERNS: [&str; 18] = [
@@ -74,7 +77,33 @@ fn pattern(text: &str) -> Option<(&'static str, &str)> {
 }
 
 impl Template {
-    fn read(format: &str) -> Result<Template> {
+    fn to_write(format: &str) -> Result<Template> {
+        Template::read(format, |_, name| {
+            Err(Error::unsupported(format!("to_char with \"{name}\"")))
+        })
+    }
+
+    pub(super) fn to_read(format: &str) -> Result<Template> {
+        Template::read(format, |template, name| {
+            match name {
+                "TH" => template.nodes.push(Node::Ordinal),
+                "L" => template.nodes.push(Node::Currency),
+                "B" | "C" | "SP" => {}
+                "EEEE" | "RN" => {
+                    let message = format!("\"{name}\" not supported for input");
+                    return Err(Error::new("0A000", message));
+                }
+                _ => return Err(Error::unsupported(format!("to_number with \"{name}\""))),
+            }
+            Ok(())
+        })
+    }
+
+    /// `special` takes the patterns that are not those of digits, signs and groups.
+    fn read(
+        format: &str,
+        special: fn(&mut Template, &'static str) -> Result<()>,
+    ) -> Result<Template> {
         let mut template = Template {
             nodes: Vec::new(),
             before: 0,
@@ -92,7 +121,7 @@ impl Template {
         let mut rest = format;
         while !rest.is_empty() {
             if let Some((name, after)) = pattern(rest) {
-                template.take(name)?;
+                template.take(name, special)?;
                 rest = after;
                 continue;
             }
@@ -123,7 +152,11 @@ impl Template {
         self.nodes.push(Node::Literal(c));
     }
 
-    fn take(&mut self, name: &'static str) -> Result<()> {
+    fn take(
+        &mut self,
+        name: &'static str,
+        special: fn(&mut Template, &'static str) -> Result<()>,
+    ) -> Result<()> {
         let signs = self.plus || self.minus || self.brackets;
         match name {
             "9" | "0" if self.brackets => {
@@ -179,7 +212,7 @@ impl Template {
                 ));
             }
             "PR" => self.brackets = true,
-            other => return Err(Error::unsupported(format!("to_char with \"{other}\""))),
+            other => special(self, other)?,
         }
         Ok(())
     }
@@ -197,7 +230,7 @@ pub fn call(value: DatumRef<'_>, format: &str) -> Result<Val<'static>> {
     if format.is_empty() {
         return Ok(Val::text(String::new()));
     }
-    let mut template = Template::read(format)?;
+    let mut template = Template::to_write(format)?;
     let text = match value {
         DatumRef::Float8(f) => double(f, &mut template),
         DatumRef::Numeric(n) => rounded(n, template.behind),
@@ -338,6 +371,7 @@ impl Writer {
                 Node::Minus | Node::Plus => blank(&mut self.out),
                 Node::Sign => self.out.push(if self.negative { '-' } else { '+' }),
                 Node::Literal(c) => self.out.push(c),
+                Node::Ordinal | Node::Currency => {}
             }
         }
         self.out

@@ -123,7 +123,7 @@ fn ln_to(x: &BigDecimal, digits: i64) -> BigDecimal {
     y
 }
 
-fn positive(x: &BigDecimal) -> Result<()> {
+pub fn positive(x: &BigDecimal) -> Result<()> {
     match x.sign() {
         Sign::Plus => Ok(()),
         Sign::NoSign => Err(Error::new("2201E", "cannot take logarithm of zero")),
@@ -158,6 +158,23 @@ pub fn log_base_10(x: &BigDecimal) -> Result<BigDecimal> {
     let work = shown + GUARD_DIGITS;
     let ten = ln_to(&BigDecimal::from(10), work);
     Ok(quotient(&ln_to(x, work), &ten, shown))
+}
+
+/// The logarithm of a positive number to a base.
+pub fn log(base: &BigDecimal, x: &BigDecimal) -> Result<BigDecimal> {
+    positive(base)?;
+    positive(x)?;
+    if (base - BigDecimal::from(1)).is_zero() {
+        return Err(Error::new("22012", "division by zero"));
+    }
+    let (of_base, of_x) = (ln_magnitude(base) as i64, ln_magnitude(x) as i64);
+    let shown = (MIN_SIGNIFICANT_DIGITS - (of_x - of_base))
+        .max(scale(base))
+        .max(scale(x))
+        .clamp(0, MAX_SCALE);
+    // The smaller the logarithm of the base, the more of its digits count.
+    let work = shown + GUARD_DIGITS + of_base.abs() + of_x.abs();
+    Ok(quotient(&ln_to(x, work), &ln_to(base, work), shown))
 }
 
 pub fn power(a: &BigDecimal, b: &BigDecimal) -> Result<BigDecimal> {

@@ -1,6 +1,7 @@
 //! Functions of angles and their kin, over doubles. What is not in a function's domain is 22003, where the C library would say NaN.
 
 use super::arith::{computed, out_of_range};
+use super::degrees::Degrees;
 use crate::error::{Error, Result};
 use crate::types::SqlType;
 
@@ -21,6 +22,8 @@ pub enum Angle {
     Atanh,
     Degrees,
     Radians,
+    /// Of or as degrees.
+    InDegrees(Degrees),
 }
 
 impl Angle {
@@ -41,7 +44,7 @@ impl Angle {
             "atanh" => Angle::Atanh,
             "degrees" => Angle::Degrees,
             "radians" => Angle::Radians,
-            _ => return None,
+            _ => return Degrees::named(name).map(Angle::InDegrees),
         })
     }
 
@@ -69,6 +72,7 @@ impl Angle {
             Angle::Asinh => x.asinh(),
             Angle::Acosh => x.acosh(),
             Angle::Atanh => x.atanh(),
+            Angle::InDegrees(of) => of.of(x)?,
             Angle::Degrees => {
                 let degrees = x / (std::f64::consts::PI / 180.0);
                 if degrees.is_infinite() && x.is_finite() {

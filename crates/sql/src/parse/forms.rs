@@ -7,6 +7,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::tokens::keyword;
+use crate::bind::parts;
 use crate::error::{Error, Result};
 use crate::views::keywords::{Class, class};
 
@@ -43,6 +44,19 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
     Ok(())
 }
 
+/// Words of types that are not their names in the catalogs.
+const SQL_TYPES: &[&str] = &[
+    "int",
+    "integer",
+    "smallint",
+    "bigint",
+    "real",
+    "precision",
+    "decimal",
+    "boolean",
+    "varchar",
+];
+
 /// Writes the standard's `text ARRAY` as `text[]`. What is no type has brackets or a query behind
 /// the word.
 fn array_type(tokens: &mut Vec<TokenWithSpan>, at: usize) {
@@ -55,6 +69,17 @@ fn array_type(tokens: &mut Vec<TokenWithSpan>, at: usize) {
             }
             other => matches!(other, Token::Word(_) | Token::RParen),
         });
+    let before = at.checked_sub(1).map_or(String::new(), |b| word(tokens, b));
+    let is_sized = is(tokens, at + 1, &Token::LBracket)
+        && matches!(
+            tokens.get(at + 2).map(|t| &t.token),
+            Some(Token::Number(..))
+        )
+        && is(tokens, at + 3, &Token::RBracket)
+        && (parts::plain_type(&before).is_some() || SQL_TYPES.contains(&before.as_str()));
+    if is_sized {
+        tokens.drain(at..at + 1);
+    }
     if is_behind_type && !is_value {
         tokens[at].token = Token::LBracket;
         insert(tokens, at + 1, [Token::RBracket]);

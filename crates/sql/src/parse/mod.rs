@@ -19,6 +19,7 @@ mod locking;
 pub mod maintenance;
 pub mod mentioned;
 pub mod merge;
+mod operators;
 mod overriding;
 mod reserved;
 pub mod role;
@@ -27,6 +28,7 @@ mod select_into;
 mod split;
 mod strings;
 mod table;
+pub mod targets;
 mod tokens;
 pub mod transaction;
 mod unread;
@@ -314,12 +316,13 @@ fn parser(dialect: &Postgres, tokens: Vec<TokenWithSpan>) -> Parser<'_> {
 }
 
 fn tokenized(dialect: &Postgres, sql: &str) -> Result<Vec<TokenWithSpan>> {
-    let mut tokens = Tokenizer::new(dialect, sql)
+    let tokens = Tokenizer::new(dialect, sql)
         .tokenize_with_location()
         .map_err(|e| {
             let position = tokens::offset(sql, e.location);
             untokenized(&e.message, sql, position)
         })?;
+    let mut tokens = operators::split(tokens);
     check_depth(&tokens)?;
     strings::join(&mut tokens)?;
     spelled_out(join_numbers(tokens))
@@ -338,6 +341,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     table::write_out(&mut tokens);
     forms::write_out(&mut tokens)?;
     merge::write_out(&mut tokens)?;
+    targets::write_out(&mut tokens);
     joins::put_parentheses(&mut tokens);
     let mut at = 0;
     while at < tokens.len() {

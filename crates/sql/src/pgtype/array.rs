@@ -306,7 +306,7 @@ pub fn write(ty: SqlType, array: ArrayRef<'_>, io: &IoSettings, out: &mut Vec<u8
     out.extend(std::iter::repeat_n(b'}', sizes.len()));
 }
 
-fn write_item(text: &[u8], out: &mut Vec<u8>) {
+pub fn write_item(text: &[u8], out: &mut Vec<u8>) {
     let special =
         |b: &u8| matches!(b, b'"' | b'\\' | b'{' | b'}' | b',') || is_space(char::from(*b));
     let quoted = text.is_empty() || text.eq_ignore_ascii_case(b"null") || text.iter().any(special);

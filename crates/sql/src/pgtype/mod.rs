@@ -11,6 +11,7 @@ mod datetime;
 mod float;
 pub mod interval;
 mod iso_interval;
+pub mod json;
 mod number;
 #[cfg(test)]
 mod tests;
@@ -182,6 +183,8 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
             Datum::Array(array::parse(element, text, &read)?)
         }
         SqlType::Uuid => Datum::Uuid(bytes::parse_uuid(text)?),
+        SqlType::Json => json::checked(text)?,
+        SqlType::Jsonb => json::jsonb_in(text)?,
         SqlType::Void => Datum::Null,
         SqlType::Expanded => return Err(vectors::no_input_of_rows()),
     })
@@ -245,6 +248,7 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Array(v) if vectors::is_vector(ty) => vectors::write(v, out),
         DatumRef::Array(v) if ty == SqlType::Expanded => vectors::write_row(v, out),
         DatumRef::Array(v) => array::write(element_of(ty), v, io, out),
+        DatumRef::Json(v) => json::write(v, out),
     }
 }
 
@@ -284,6 +288,8 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::Interval => Datum::Interval(binary_interval(fixed(bytes)?)),
         SqlType::Array(element) => Datum::Array(array::binary_in(element, bytes, encoding)?),
         SqlType::Uuid => Datum::Uuid(fixed(bytes)?),
+        SqlType::Json => json::checked(&client_text(bytes, encoding)?)?,
+        SqlType::Jsonb => json::binary_in(bytes, encoding)?,
         SqlType::Void => Datum::Null,
         SqlType::Expanded => return Err(vectors::no_input_of_rows()),
     })
@@ -325,6 +331,7 @@ pub fn binary_out(
         }
         DatumRef::Array(v) if ty == SqlType::Expanded => vectors::row_binary_out(v, out),
         DatumRef::Array(v) => array::binary_out(element_of(ty), v, encoding, out)?,
+        DatumRef::Json(v) => json::binary_out(v, out),
     }
     Ok(())
 }
@@ -413,7 +420,7 @@ fn fit_numeric(typmod: i32, value: Numeric) -> Result<Numeric> {
     Ok(rounded)
 }
 
-fn parse_numeric(text: &str) -> Result<Numeric> {
+pub fn parse_numeric(text: &str) -> Result<Numeric> {
     let trimmed = text.trim_matches(number::is_c_space);
     if trimmed.len() > MAX_NUMERIC_BYTES {
         return Err(Error::new("22003", "value overflows numeric format"));

@@ -60,9 +60,31 @@ fn value(ty: SqlType) -> BoxedStrategy<Datum> {
         SqlType::Interval => any::<[u8; 16]>()
             .prop_map(|b| Datum::Interval(Interval::from_bytes(b)))
             .boxed(),
+        SqlType::Json | SqlType::Jsonb => documents(ty),
         SqlType::Name => "[a-z]{0,63}".prop_map(Datum::Text).boxed(),
         _ => "[^\0]{0,40}".prop_map(Datum::Text).boxed(),
     }
+}
+
+/// Documents as text that is checked, or as they are stored.
+fn documents(ty: SqlType) -> BoxedStrategy<Datum> {
+    let leaf = prop_oneof![
+        "null|true|-?[1-9][0-9]{0,30}([.][0-9]{1,5})?(e[1-9])?|0",
+        "\"[^\0-\x1f\"\\\\]{0,5}\""
+    ];
+    let nested = leaf.prop_recursive(4, 24, 4, |inner| {
+        let list = proptest::collection::vec(inner.clone(), 0..4);
+        let pairs = proptest::collection::vec(("[a-cä]{0,2}", inner), 0..4);
+        prop_oneof![
+            list.prop_map(|items| format!("[{}]", items.join(" ,"))),
+            pairs.prop_map(|pairs| {
+                let pairs = pairs.iter().map(|(k, v)| format!("\"{k}\" :{v}"));
+                format!("{{{}}}", pairs.collect::<Vec<_>>().join(","))
+            }),
+        ]
+    });
+    let read = move |text: String| text_in(ty, &text, &IoSettings::default()).unwrap();
+    nested.prop_map(read).boxed()
 }
 
 fn types() -> impl Strategy<Value = SqlType> {

@@ -124,7 +124,7 @@ impl Planner<'_> {
             .transpose()?;
         let order = sort_keys(q, &output, |e| {
             let binder = over_groups("ORDER BY");
-            Ok(binder.settle(binder.expr(e)?)?.expr)
+            binder.settle(binder.expr(e)?)
         })?;
         let calls = collector.functions.into_inner();
         let functions = calls.into_iter().map(|(_, f, arg, _)| (f, arg)).collect();
@@ -222,7 +222,7 @@ impl Collector<'_> {
                 Ok((AggFunc::Avg(ty), Some(arg.expr), Numeric))
             }
             _ => {
-                if matches!(ty, Bool | Uuid | Bytea | Void) {
+                if matches!(ty, Bool | Uuid | Bytea | Void | Json | Jsonb) {
                     return Err(missing());
                 }
                 let result = if ty == Varchar { Text } else { ty };

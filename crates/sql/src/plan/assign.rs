@@ -2,8 +2,8 @@
 //! that is given the row of a query reads it from a LATERAL subquery in FROM.
 
 use sqlparser::ast::{
-    self, AssignmentTarget, FunctionArg, FunctionArgExpr, FunctionArguments, JoinOperator, Query,
-    SetExpr, TableFactor, TableWithJoins,
+    self, AccessExpr, AssignmentTarget, FunctionArg, FunctionArgExpr, FunctionArguments,
+    JoinOperator, Query, SetExpr, TableFactor, TableWithJoins,
 };
 
 use super::Planner;
@@ -11,7 +11,7 @@ use super::dml::no_column;
 use crate::bind::names;
 use crate::dict::Table;
 use crate::error::{Error, Result};
-use crate::parse::{self, Command};
+use crate::parse::{self, Command, targets};
 
 /// The column, before those of an assigned query, that numbers its rows. No user can name it.
 pub const ROW_NUMBER: &str = "braid$number";
@@ -20,9 +20,18 @@ pub const ROW_NUMBER: &str = "braid$number";
 #[derive(Clone)]
 pub enum Given {
     Value(Box<ast::Expr>),
+    /// Elements, slices or keys of the column are given values, one after the other.
+    Parts(Vec<Part>),
     /// A column of the row that a query gives: the query's place among those of the list, and the
     /// column's place.
     OfRow(usize, usize),
+}
+
+/// A part of a column that is given a value.
+#[derive(Clone)]
+pub struct Part {
+    pub path: Vec<AccessExpr>,
+    pub value: ast::Expr,
 }
 
 /// The columns of a SET list with what each is given, and the queries that give rows.
@@ -78,13 +87,35 @@ fn cannot_assign(system: &str) -> Error {
 impl Assigned<'_> {
     fn add(&mut self, table: &Table, written: &ast::ObjectName, value: Given) -> Result<()> {
         let name = names::parts(written)?.pop().unwrap_or_default();
+        let part = targets::taken_apart(&name)?;
+        let name = part.as_ref().map_or(name, |(column, _)| column.clone());
         let at = table
             .column(&name)
             .ok_or_else(|| match names::is_system_column(&name) {
                 true => cannot_assign(&name).at_name(written),
                 false => no_column(&name, &table.name).at_name(written),
             })?;
-        if self.columns.iter().any(|(seen, _)| *seen == at) {
+        let before = self.columns.iter_mut().find(|(seen, _)| *seen == at);
+        let value = match (part, value) {
+            (None, value) => value,
+            (Some((_, path)), Given::Value(value)) => {
+                let part = Part {
+                    path,
+                    value: *value,
+                };
+                if let Some((_, Given::Parts(parts))) = before {
+                    parts.push(part);
+                    return Ok(());
+                }
+                Given::Parts(vec![part])
+            }
+            (Some(_), _) => {
+                return Err(Error::unsupported(
+                    "an element that is given what a query gives",
+                ));
+            }
+        };
+        if before.is_some() {
             return Err(Error::new(
                 "42601",
                 format!("multiple assignments to same column \"{name}\""),

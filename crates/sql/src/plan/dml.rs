@@ -5,7 +5,7 @@ use std::sync::Arc;
 use block::value::Datum;
 use sqlparser::ast::{self, Delete, FromTable, SelectItem, TableFactor, TableWithJoins, Update};
 
-use super::assign::Given;
+use super::assign::{Given, Part};
 use super::path::{Wish, conjuncts};
 use super::{Output, Planner, TableAccess};
 use crate::bind::{Binder, Scope, Typed, names};
@@ -163,6 +163,7 @@ impl Planner<'_> {
         let assigned = self.assigned(table, list)?;
         let value = |(at, value): (usize, Given)| match value {
             Given::Value(value) => Ok((at, self.assignment(table, scope, at, &value)?)),
+            Given::Parts(parts) => Ok((at, self.assigned_parts(table, scope, at, &parts)?)),
             Given::OfRow(..) => Err(Error::unsupported("SET (columns) = (SELECT ..) here")),
         };
         assigned.columns.into_iter().map(value).collect()
@@ -184,6 +185,32 @@ impl Planner<'_> {
         let binder = Binder::new(scope, self.params, "UPDATE");
         let assigned = binder.assign(binder.expr(value)?, c.ty(), c.typmod, &c.name);
         Ok(assigned.map_err(|e| e.in_expr(value))?.expr)
+    }
+
+    /// The new value of a column of which parts are given values.
+    pub(super) fn assigned_parts(
+        &self,
+        table: &Table,
+        scope: &Scope,
+        at: usize,
+        parts: &[Part],
+    ) -> Result<Expr> {
+        let c = &table.columns[at];
+        refuse_always(c)?;
+        let binder = Binder::new(scope, self.params, "UPDATE");
+        let mut column = Typed {
+            expr: Expr::Column(at),
+            ty: c.ty(),
+            typmod: c.typmod,
+        };
+        for Part { path, value } in parts {
+            if is_default(value) {
+                return Err(no_default_of_part(column.ty));
+            }
+            let assigned = binder.assign_part(column, path, binder.expr(value)?, &c.name);
+            column = assigned.map_err(|e| e.in_expr(value))?;
+        }
+        Ok(column.expr)
     }
 
     pub fn delete(&self, d: &Delete) -> Result<(DeletePlan, Option<Output>)> {
@@ -263,6 +290,14 @@ pub(super) fn refuse_always(c: &Column) -> Result<()> {
     Err(Error::new("428C9", message).detail(format!(
         "Column \"{name}\" is an identity column defined as GENERATED ALWAYS."
     )))
+}
+
+pub(super) fn no_default_of_part(ty: SqlType) -> Error {
+    let message = match ty {
+        SqlType::Jsonb => "cannot set a subfield to DEFAULT",
+        _ => "cannot set an array element to DEFAULT",
+    };
+    Error::new("0A000", message)
 }
 
 pub(super) fn is_default(e: &ast::Expr) -> bool {

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
 use crate::query::optimize::conditions::carry_constants;
+use crate::query::record_function::of_record;
 use crate::types::SqlType;
 
 /// Loops read the inner table once per outer row: only a lookup by key, and only if the outer side is expected to be
@@ -146,7 +147,11 @@ impl Planner<'_> {
         if !items.is_empty() {
             return Err(Error::unsupported("this many FROM items in a direct plan"));
         }
-        if names::Qualified::new(name)?.name != "generate_series" {
+        let function = names::Qualified::new(name)?.name;
+        if of_record(&function).is_some() {
+            return Err(Error::unsupported(format!("{function} in a direct plan")));
+        }
+        if function != "generate_series" {
             return self.call(name, args, alias, items, scope, width);
         }
         if !(2..=3).contains(&args.len()) {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use block::value::Datum;
 use sqlparser::ast::{
     self, ConflictTarget, Insert, OnConflictAction, OnInsert, SetExpr, TableObject,
 };
 
-use super::dml::{RowRules, is_default, no_column};
+use super::dml::{RowRules, is_default, no_column, no_default_of_part};
 use super::supply::{Feed, FeedPlanner, is_left_to_tree, one_row};
 use super::{Output, Planner, SelectPlan};
 use crate::api::ColumnDesc;
@@ -15,7 +16,7 @@ use crate::dict::{Column, Identity, Table};
 use crate::error::{Error, Result};
 use crate::exec::returning::Returning;
 use crate::expr::Expr;
-use crate::parse::Overriding;
+use crate::parse::{Overriding, targets};
 use crate::place::Place;
 
 #[derive(Debug)]
@@ -73,6 +74,7 @@ impl Planner<'_> {
         let table = self.target(name)?;
         let target = Target {
             columns: target_columns(&table, &i.columns)?,
+            paths: target_paths(&i.columns)?,
             implicit: i.columns.is_empty(),
             overriding: Overriding::of(i),
         };
@@ -230,19 +232,27 @@ impl Planner<'_> {
         let scope = Scope::default();
         let binder = Binder::new(&scope, self.params, "VALUES");
         let mut given = Vec::with_capacity(values.len());
-        for (value, &column) in values.iter().zip(&target.columns) {
+        for (place, (value, &column)) in values.iter().zip(&target.columns).enumerate() {
             let c = &table.columns[column];
+            let path = target.path(place);
+            if is_default(value) && !path.is_empty() {
+                return Err(no_default_of_part(c.ty()));
+            }
             if is_default(value) || target.is_overridden(c)? {
                 given.push((column, self.default(c)?));
                 continue;
             }
             let value = match binder.expr(value) {
                 Ok(bound) => {
-                    let assigned = binder.assign(bound, c.ty(), c.typmod, &c.name);
-                    assigned.map_err(|e| e.in_expr(value))?.expr
+                    let assigned = target.assign(&binder, &mut given, (place, c), bound);
+                    assigned.map_err(|e| e.in_expr(value))?;
+                    continue;
                 }
                 // Subqueries, above all. Its place is settled once the query is planned.
                 Err(e) if is_left_to_tree(&e) => {
+                    if !path.is_empty() {
+                        return Err(Error::unsupported("an element that is given a subquery"));
+                    }
                     supplied.push(Supplied {
                         value: value.clone(),
                         column,
@@ -361,10 +371,7 @@ impl Planner<'_> {
                 ty: desc.ty,
                 typmod: desc.typmod,
             };
-            given.push((
-                column,
-                binder.assign(value, c.ty(), c.typmod, &c.name)?.expr,
-            ));
+            target.assign(&binder, &mut given, (i, c), value)?;
         }
         let row = self.full_row(table, given)?;
         Ok(match query {
@@ -407,12 +414,48 @@ struct Supplied {
 pub(super) struct Target {
     /// Columns, in the order of the values.
     pub columns: Vec<usize>,
+    /// The subscripts behind them.
+    pub paths: Vec<Vec<ast::AccessExpr>>,
     /// They are not named: there may be fewer values.
     pub implicit: bool,
     pub overriding: Option<Overriding>,
 }
 
 impl Target {
+    /// The subscripts behind a column, by its place in the list.
+    fn path(&self, place: usize) -> &[ast::AccessExpr] {
+        self.paths.get(place).map_or(&[], Vec::as_slice)
+    }
+
+    /// Gives a column its value, or parts of it one after the other.
+    fn assign(
+        &self,
+        binder: &Binder<'_>,
+        given: &mut Vec<(usize, Expr)>,
+        (place, c): (usize, &Column),
+        value: Typed,
+    ) -> Result<()> {
+        let column = self.columns[place];
+        let path = self.path(place);
+        if path.is_empty() {
+            let value = binder.assign(value, c.ty(), c.typmod, &c.name)?;
+            given.push((column, value.expr));
+            return Ok(());
+        }
+        let before = given.iter().position(|(at, _)| *at == column);
+        let base = Typed {
+            expr: match before {
+                Some(i) => given.swap_remove(i).1,
+                None => Expr::Const(Datum::Null),
+            },
+            ty: c.ty(),
+            typmod: c.typmod,
+        };
+        let made = binder.assign_part(base, path, value, &c.name)?;
+        given.push((column, made.expr));
+        Ok(())
+    }
+
     pub fn check_count(&self, values: usize) -> Result<()> {
         if values > self.columns.len() {
             return Err(Error::new(
@@ -463,12 +506,18 @@ pub fn target_columns(table: &Table, given: &[ast::ObjectName]) -> Result<Vec<us
         return Ok(table.live_columns().map(|(i, _)| i).collect());
     }
     let mut columns: Vec<usize> = Vec::with_capacity(given.len());
+    let mut is_part = Vec::with_capacity(given.len());
     for written in given {
         let name = names::parts(written)?.pop().unwrap_or_default();
+        let part = targets::taken_apart(&name)?;
+        let name = part.as_ref().map_or(name, |(column, _)| column.clone());
         let at = table
             .column(&name)
             .ok_or_else(|| no_column(&name, &table.name).at_name(written))?;
-        if columns.contains(&at) {
+        let before = columns.iter().position(|c| *c == at);
+        let both_parts = before.is_some_and(|b| is_part[b]) && part.is_some();
+        is_part.push(part.is_some());
+        if before.is_some() && !both_parts {
             return Err(Error::new(
                 "42701",
                 format!("column \"{name}\" specified more than once"),
@@ -478,4 +527,14 @@ pub fn target_columns(table: &Table, given: &[ast::ObjectName]) -> Result<Vec<us
         columns.push(at);
     }
     Ok(columns)
+}
+
+/// The subscripts behind each column of a list.
+pub fn target_paths(given: &[ast::ObjectName]) -> Result<Vec<Vec<ast::AccessExpr>>> {
+    let path = |written: &ast::ObjectName| {
+        let name = names::parts(written)?.pop().unwrap_or_default();
+        let part = targets::taken_apart(&name)?;
+        Ok(part.map_or(Vec::new(), |(_, path)| path))
+    };
+    given.iter().map(path).collect()
 }

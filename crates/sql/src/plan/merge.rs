@@ -13,7 +13,7 @@ use sqlparser::ast::{
 
 use super::assign::Given;
 use super::dml::{is_default, refuse_always};
-use super::insert::{Target, target_columns};
+use super::insert::{Target, target_columns, target_paths};
 use super::supply::{Change, FeedPlanner, ROW_ID, SuppliedWrite, TARGET_SCHEMA, is_left_to_tree};
 use super::{Planner, RowRules};
 use crate::api::ColumnDesc;
@@ -172,8 +172,14 @@ impl Planner<'_> {
                 let assigned = self.assigned(merged.table, &update.assignments)?;
                 let mut set = Vec::new();
                 for (at, value) in assigned.columns {
-                    let Given::Value(value) = value else {
-                        return Err(Error::unsupported("SET (columns) = (SELECT ..) in MERGE"));
+                    let value = match value {
+                        Given::Value(value) => value,
+                        Given::Parts(_) => {
+                            return Err(Error::unsupported("SET of an element in MERGE"));
+                        }
+                        Given::OfRow(..) => {
+                            return Err(Error::unsupported("SET (columns) = (SELECT ..) in MERGE"));
+                        }
                     };
                     set.push((
                         at,
@@ -204,9 +210,13 @@ impl Planner<'_> {
         let (overriding, columns) = parse::merge::columns(insert);
         let target = Target {
             columns: target_columns(merged.table, columns)?,
+            paths: target_paths(columns)?,
             implicit: columns.is_empty(),
             overriding,
         };
+        if target.paths.iter().any(|path| !path.is_empty()) {
+            return Err(Error::unsupported("INSERT of an element in MERGE"));
+        }
         target.check_count(row.content.len()).map_err(|e| {
             let extra = row.content.get(target.columns.len());
             e.placed(extra.and_then(Place::of_expr))

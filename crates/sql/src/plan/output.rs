@@ -4,7 +4,7 @@ use sqlparser::ast::{self, OrderByKind, Query, SelectItem, SelectItemQualifiedWi
 
 use super::select::SortKey;
 use super::{Output, Planner};
-use crate::bind::{Binder, Scope, Typed, names};
+use crate::bind::{Binder, Scope, Typed, check_comparable, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::types::SqlType;
@@ -46,7 +46,7 @@ impl Planner<'_> {
 pub fn sort_keys(
     q: &Query,
     output: &Output,
-    bind: impl Fn(&ast::Expr) -> Result<Expr>,
+    bind: impl Fn(&ast::Expr) -> Result<Typed>,
 ) -> Result<Vec<SortKey>> {
     let Some(order) = &q.order_by else {
         return Ok(Vec::new());
@@ -56,10 +56,14 @@ pub fn sort_keys(
     };
     let mut keys = Vec::with_capacity(list.len());
     for item in list {
-        let expr = match output_column(&item.expr, output)? {
-            Some(i) => output.exprs[i].clone(),
-            None => bind(&item.expr)?,
+        let (expr, ty) = match output_column(&item.expr, output)? {
+            Some(i) => (output.exprs[i].clone(), output.columns[i].ty),
+            None => {
+                let value = bind(&item.expr)?;
+                (value.expr, value.ty)
+            }
         };
+        check_comparable(ty, "ordering")?;
         let descending = item.options.asc == Some(false);
         keys.push(SortKey {
             expr,
@@ -249,7 +253,13 @@ fn named(e: &ast::Expr) -> (String, bool) {
         ast::Expr::Floor { .. } => own("floor"),
         ast::Expr::Extract { .. } => own("extract"),
         ast::Expr::Array(_) => own("array"),
-        ast::Expr::CompoundFieldAccess { root, .. } => named(root),
+        ast::Expr::CompoundFieldAccess { root, access_chain } => {
+            let field = access_chain.iter().rev().find_map(|access| match access {
+                ast::AccessExpr::Dot(ast::Expr::Identifier(i)) => Some(names::ident(i)),
+                _ => None,
+            });
+            field.map_or_else(|| named(root), |name| (name, true))
+        }
         ast::Expr::AtTimeZone { .. } => own("timezone"),
         ast::Expr::Exists { negated: false, .. } => own("exists"),
         ast::Expr::Subquery(q) => (first_column(&q.body), true),

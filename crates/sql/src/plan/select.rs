@@ -270,7 +270,7 @@ impl Planner<'_> {
 
     fn order(&self, scope: &Scope, q: &Query, output: &Output) -> Result<Vec<SortKey>> {
         let binder = Binder::new(scope, self.params, "ORDER BY");
-        sort_keys(q, output, |e| Ok(binder.settle(binder.expr(e)?)?.expr))
+        sort_keys(q, output, |e| binder.settle(binder.expr(e)?))
     }
 
     pub(super) fn limits(&self, q: &Query) -> Result<(Option<Expr>, Option<Expr>)> {

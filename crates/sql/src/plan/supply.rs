@@ -12,8 +12,8 @@ use sqlparser::ast::{
     TableAlias, TableFactor, TableWithJoins, Update, UpdateTableFromKind, With,
 };
 
-use super::assign::{self, Given};
-use super::dml::refuse_always;
+use super::assign::{self, Given, Part};
+use super::dml::{is_default, no_default_of_part, refuse_always};
 use super::merge::MergeAction;
 use super::{Output, Planner, RowRules};
 use crate::api::ColumnDesc;
@@ -87,6 +87,15 @@ struct Supply<'a> {
     selection: Option<&'a ast::Expr>,
 }
 
+/// What a query gives at a place, over the old row and that.
+fn place_of_given(given: &[ColumnDesc], width: usize, place: usize) -> Typed {
+    Typed {
+        expr: Expr::Column(width + place),
+        ty: given[place].ty,
+        typmod: given[place].typmod,
+    }
+}
+
 /// Whether a refusal of the direct lane leaves the statement to the tree lane.
 pub fn is_left_to_tree(e: &Error) -> bool {
     matches!(e.sqlstate(), "0A000" | "42883")
@@ -119,28 +128,7 @@ impl Planner<'_> {
         }
         supply.rows = assigned.queries.iter().map(|(_, width)| *width).collect();
         for (at, value) in assigned.columns {
-            let value = match value {
-                Given::Value(value) => *value,
-                Given::OfRow(number, column) => {
-                    refuse_always(&supply.table.columns[at])?;
-                    values.push((at, Value::OfRow(number, column)));
-                    continue;
-                }
-            };
-            let direct = self.assignment(&supply.table, &supply.scope, at, &value);
-            values.push((
-                at,
-                match direct {
-                    Ok(e) => {
-                        supply.unambiguous(&value)?;
-                        Value::Direct(e)
-                    }
-                    Err(e) if is_left_to_tree(&e) || matches!(e.sqlstate(), "42703" | "42P01") => {
-                        Value::Item(supply.item(value))
-                    }
-                    Err(e) => return Err(e),
-                },
-            ));
+            values.push((at, self.supplied_value(&mut supply, at, value)?));
         }
         let extras = supply.extras(u.returning.as_deref())?;
         let (query, given) = supply.plan(feed)?;
@@ -154,15 +142,23 @@ impl Planner<'_> {
                     set.push((at, e));
                     continue;
                 }
+                Value::Parts(parts) => {
+                    let mut column = Typed {
+                        expr: Expr::Column(at),
+                        ty: c.ty(),
+                        typmod: c.typmod,
+                    };
+                    for (path, item) in parts {
+                        let value = place_of_given(&given, width, item + 1);
+                        column = binder.assign_part(column, &path, value, &c.name)?;
+                    }
+                    set.push((at, column.expr));
+                    continue;
+                }
                 Value::Item(item) => item + 1,
                 Value::OfRow(number, column) => rows[number] + 1 + column,
             };
-            let desc = &given[place];
-            let value = Typed {
-                expr: Expr::Column(width + place),
-                ty: desc.ty,
-                typmod: desc.typmod,
-            };
+            let value = place_of_given(&given, width, place);
             let value = binder.assign(value, c.ty(), c.typmod, &c.name)?;
             set.push((at, value.expr));
         }
@@ -174,6 +170,42 @@ impl Planner<'_> {
             Change::Update(set),
             u.returning.as_deref(),
         )
+    }
+
+    /// How a column gets its value: computed from the old row, if that is all it takes.
+    fn supplied_value(&self, supply: &mut Supply<'_>, at: usize, given: Given) -> Result<Value> {
+        let is_left = |e: &Error| is_left_to_tree(e) || matches!(e.sqlstate(), "42703" | "42P01");
+        let (table, scope) = (&supply.table, &supply.scope);
+        match given {
+            Given::OfRow(number, column) => {
+                refuse_always(&table.columns[at])?;
+                Ok(Value::OfRow(number, column))
+            }
+            Given::Value(value) => match self.assignment(table, scope, at, &value) {
+                Ok(e) => {
+                    supply.unambiguous(&value)?;
+                    Ok(Value::Direct(e))
+                }
+                Err(e) if is_left(&e) => Ok(Value::Item(supply.item(*value))),
+                Err(e) => Err(e),
+            },
+            Given::Parts(parts) if parts.iter().any(|part| is_default(&part.value)) => {
+                Err(no_default_of_part(table.columns[at].ty()))
+            }
+            Given::Parts(parts) => match self.assigned_parts(table, scope, at, &parts) {
+                Ok(e) => {
+                    for part in &parts {
+                        supply.unambiguous(&part.value)?;
+                    }
+                    Ok(Value::Direct(e))
+                }
+                Err(e) if is_left(&e) => {
+                    let item = |part: Part| (part.path, supply.item(part.value));
+                    Ok(Value::Parts(parts.into_iter().map(item).collect()))
+                }
+                Err(e) => Err(e),
+            },
+        }
     }
 
     pub fn supplied_delete(
@@ -276,6 +308,8 @@ enum Value {
     Direct(Expr),
     /// What the query gives, by its place after the row id.
     Item(usize),
+    /// Parts that are given, one after the other, what the query gives at those places.
+    Parts(Vec<(Vec<ast::AccessExpr>, usize)>),
     /// As of [`Given::OfRow`].
     OfRow(usize, usize),
 }

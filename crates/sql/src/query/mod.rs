@@ -20,6 +20,7 @@ pub mod aggregate;
 pub mod analyze;
 pub(crate) mod optimize;
 pub mod plan;
+pub mod record_function;
 pub mod run;
 pub mod vector;
 pub mod window;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::aggregate::AggregateCall;
 use super::analyze::system::SystemColumn;
+use super::record_function::RecordFunction;
 use super::window::WindowCall;
 use crate::api::ColumnDesc;
 use crate::dict::{Table, View};
@@ -180,6 +181,25 @@ pub enum SeriesOf {
     Subscripts,
     /// `unnest(array[..])`: the elements.
     List,
+    /// The elements of several arrays side by side.
+    Zip,
+    /// The parts of a document.
+    Json(JsonSeries),
+}
+
+/// What a function gives of a document, a row for each part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JsonSeries {
+    /// Keys and values.
+    Each {
+        text: bool,
+    },
+    Elements {
+        text: bool,
+    },
+    Keys,
+    /// Each object, of which the columns are taken.
+    Record(RecordFunction),
 }
 
 /// A function that gives several rows, as a relation, or for each row below as part of its select
@@ -191,6 +211,8 @@ pub struct Series {
     pub args: Vec<Expr>,
     pub ty: SqlType,
     pub into: Register,
+    /// Where the second column goes, if there is one.
+    pub more: Vec<Register>,
     /// WITH ORDINALITY.
     pub ordinality: Option<Register>,
 }

@@ -127,16 +127,12 @@ pub fn type_name(oid: u32, typmod: i32) -> Option<String> {
 
 /// Types that catalogs mention and values cannot have: object id, internal name, name in messages.
 pub const OTHER_TYPES: &[(u32, &str, &str)] = &[
-    (114, "json", "json"),
-    (199, "_json", "json[]"),
     (2275, "cstring", "cstring"),
     (2276, "any", "\"any\""),
     (2277, "anyarray", "anyarray"),
     (2281, "internal", "internal"),
     (2283, "anyelement", "anyelement"),
     (2776, "anynonarray", "anynonarray"),
-    (3802, "jsonb", "jsonb"),
-    (3807, "_jsonb", "jsonb[]"),
     (5077, "anycompatible", "anycompatible"),
     (5078, "anycompatiblearray", "anycompatiblearray"),
 ];

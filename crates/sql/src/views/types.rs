@@ -108,7 +108,12 @@ fn category(ty: SqlType) -> &'static str {
         SqlType::Bool => "B",
         SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Time => "D",
         SqlType::Interval => "T",
-        SqlType::Bytea | SqlType::Uuid | SqlType::Xid | SqlType::Tid => "U",
+        SqlType::Bytea
+        | SqlType::Uuid
+        | SqlType::Xid
+        | SqlType::Tid
+        | SqlType::Json
+        | SqlType::Jsonb => "U",
         SqlType::InternalChar => "Z",
         SqlType::Unknown => "X",
         SqlType::Void | SqlType::Expanded => "P",

@@ -20,6 +20,10 @@ pub fn is_aggregate(name: &str) -> bool {
         "bit_xor",
         "string_agg",
         "array_agg",
+        "json_agg",
+        "jsonb_agg",
+        "json_object_agg",
+        "jsonb_object_agg",
     ];
     let other = spread(name).is_some() || pairs(name).is_some() || ordered_set(name).is_some();
     plain.contains(&name) || other
@@ -27,16 +31,7 @@ pub fn is_aggregate(name: &str) -> bool {
 
 /// Whether PostgreSQL has an aggregate of the name that Braid does not have.
 pub fn is_unsupported(name: &str) -> bool {
-    let names = [
-        "json_agg",
-        "jsonb_agg",
-        "json_object_agg",
-        "jsonb_object_agg",
-        "xmlagg",
-        "range_agg",
-        "range_intersect_agg",
-    ];
-    names.contains(&name)
+    matches!(name, "xmlagg" | "range_agg" | "range_intersect_agg")
 }
 
 /// The aggregate of a name that takes WITHIN GROUP.
@@ -128,10 +123,33 @@ pub fn find(name: &str, args: &[SqlType]) -> Option<Found> {
         ("bit_and", [ty]) => bits_type(*ty).and_then(|t| found(Aggregate::BitAnd, &[t], t)),
         ("bit_or", [ty]) => bits_type(*ty).and_then(|t| found(Aggregate::BitOr, &[t], t)),
         ("bit_xor", [ty]) => bits_type(*ty).and_then(|t| found(Aggregate::BitXor, &[t], t)),
+        ("array_agg", [ty @ SqlType::Array(_)]) => found(Aggregate::ArrayAgg(*ty), &[*ty], *ty),
         ("array_agg", [ty]) => {
             let ty = if *ty == Unknown { Text } else { *ty };
             let array = ty.array()?;
             found(Aggregate::ArrayAgg(ty), &[ty], array)
+        }
+        ("json_agg" | "jsonb_agg", [ty]) => {
+            let ty = if *ty == Unknown { Text } else { *ty };
+            let binary = name == "jsonb_agg";
+            let lines = matches!(ty, SqlType::Array(_));
+            let result = if binary {
+                SqlType::Jsonb
+            } else {
+                SqlType::Json
+            };
+            found(Aggregate::JsonAgg { binary, lines }, &[ty], result)
+        }
+        ("json_object_agg" | "jsonb_object_agg", [key, value]) => {
+            let known = |ty| if ty == Unknown { Text } else { ty };
+            let binary = name == "jsonb_object_agg";
+            let result = if binary {
+                SqlType::Jsonb
+            } else {
+                SqlType::Json
+            };
+            let args = [known(*key), known(*value)];
+            found(Aggregate::JsonObjectAgg { binary }, &args, result)
         }
         ("string_agg", [value, delimiter]) => {
             let bytes = |ty| matches!(ty, Bytea | Unknown);
@@ -191,7 +209,7 @@ fn ordered_type(ty: SqlType) -> Option<SqlType> {
         InternalChar => Some(Text),
         OidVector => Some(ty),
         Int2Vector | Xid | Expanded => None,
-        Bool | Uuid | Bytea | Void => None,
+        Bool | Uuid | Bytea | Void | Json | Jsonb => None,
     }
 }
 

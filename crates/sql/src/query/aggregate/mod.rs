@@ -14,6 +14,7 @@ mod distinct;
 mod find;
 mod float;
 mod group;
+mod json;
 mod ordered;
 mod ordered_set;
 mod state;
@@ -50,6 +51,15 @@ pub enum Aggregate {
     StringAgg(SqlType),
     /// Of elements, NULLs among them.
     ArrayAgg(SqlType),
+    /// Of values that were made json or jsonb, of arrays and rows each on a line of its own.
+    JsonAgg {
+        binary: bool,
+        lines: bool,
+    },
+    /// Of keys, which are text, and such values.
+    JsonObjectAgg {
+        binary: bool,
+    },
     /// Variances and standard deviations.
     Spread(Spread, SqlType),
     /// The statistics of pairs, of which the dependent variable is the first argument.
@@ -61,13 +71,22 @@ pub enum Aggregate {
 impl Aggregate {
     /// Whether a row with a NULL argument does not count.
     pub fn is_strict(self) -> bool {
-        use Aggregate::{ArrayAgg, CountRows, StringAgg};
-        !matches!(self, CountRows | StringAgg(_) | ArrayAgg(_))
+        use Aggregate::{CountRows, StringAgg};
+        !matches!(self, CountRows | StringAgg(_)) && !self.keeps_nulls()
     }
 
     /// Whether a row counts whose first argument is NULL.
     pub fn keeps_nulls(self) -> bool {
-        matches!(self, Aggregate::ArrayAgg(_))
+        use Aggregate::{ArrayAgg, JsonAgg, JsonObjectAgg};
+        matches!(self, ArrayAgg(_) | JsonAgg { .. } | JsonObjectAgg { .. })
+    }
+
+    /// Whether its values are made json or jsonb before it takes them in.
+    pub fn is_json(self) -> bool {
+        matches!(
+            self,
+            Aggregate::JsonAgg { .. } | Aggregate::JsonObjectAgg { .. }
+        )
     }
 
     /// Whether a value that comes again changes nothing.
@@ -78,7 +97,7 @@ impl Aggregate {
 
     /// Whether what is kept of a group grows with its rows.
     fn grows(self) -> bool {
-        matches!(self, Aggregate::StringAgg(_) | Aggregate::ArrayAgg(_))
+        matches!(self, Aggregate::StringAgg(_)) || self.keeps_nulls()
     }
 }
 

@@ -67,7 +67,8 @@ impl OrderedInput {
                 }
             })
             .collect();
-        if call.distinct {
+        // What json takes in is told apart by what it was before, which the order has.
+        if call.distinct && !call.function.is_json() {
             for at in 0..call.args.len() {
                 let same = |c: &(Column, _)| matches!(c.0, Column::Argument(a) if a == at);
                 if !columns.iter().any(same) {

@@ -5,11 +5,12 @@ use block::value::{Datum, DatumRef};
 
 use super::decimal::{self, Exact};
 use super::float::{Moments, PairMoments, overflow};
+use super::json::JsonState;
 use super::{Aggregate, Pairs, Spread};
 use crate::error::{Error, Result};
 use crate::exec::sort;
 use crate::expr::cast::integer;
-use crate::expr::{compare, number, spans};
+use crate::expr::{Val, compare, number, spans};
 use crate::pgtype::array;
 use crate::types::{Element, SqlType};
 
@@ -59,6 +60,7 @@ enum Kept {
         count: i64,
         average: bool,
     },
+    Json(JsonState),
     Text(Option<String>),
     Bytea(Option<Vec<u8>>),
 }
@@ -173,6 +175,8 @@ impl State {
                 values: Vec::new(),
                 bytes: 0,
             },
+            Aggregate::JsonAgg { binary, lines } => Kept::Json(JsonState::array(binary, lines)),
+            Aggregate::JsonObjectAgg { binary } => Kept::Json(JsonState::object(binary)),
             Aggregate::StringAgg(Bytea) => Kept::Bytea(None),
             Aggregate::StringAgg(_) => Kept::Text(None),
             Aggregate::Spread(how, Float4 | Float8) => {
@@ -188,6 +192,7 @@ impl State {
     pub fn add(&mut self, values: &[DatumRef<'_>]) -> Result<()> {
         match (&mut self.0, values) {
             (Kept::Rows(n), _) => *n += 1,
+            (Kept::Json(json), values) => json.add(values)?,
             (Kept::Text(text), [value, delimiter]) => add_text(text, *value, *delimiter)?,
             (Kept::Bytea(bytes), [value, delimiter]) => add_bytes(bytes, *value, *delimiter)?,
             (Kept::Pairs(moments, _), [y, x]) => {
@@ -195,7 +200,10 @@ impl State {
                     moments.add(float(*y)?, float(*x)?)?;
                 }
             }
-            (Kept::Elements { values, bytes, .. }, [value]) => {
+            (Kept::Elements { of, values, bytes }, [value]) => {
+                if let SqlType::Array(_) = of {
+                    check_accumulated(values.first(), *value)?;
+                }
                 let value = value.to_datum();
                 *bytes += sort::size(&value);
                 values.push(value);
@@ -244,6 +252,7 @@ impl State {
             | Kept::Pairs(..)
             | Kept::Text(_)
             | Kept::Bytea(_)
+            | Kept::Json(_)
             | Kept::Elements { .. } => {
                 return Err(Error::internal("one argument for an aggregate of two"));
             }
@@ -310,6 +319,14 @@ impl State {
             Kept::Bools { yes, .. } => Datum::Bool(*yes > 0),
             Kept::Bits(bits, _) => bits.clone(),
             Kept::Elements { values, .. } if values.is_empty() => Datum::Null,
+            Kept::Elements {
+                of: SqlType::Array(element),
+                values,
+                ..
+            } => {
+                let parts: Vec<Val<'_>> = values.iter().map(|v| Val::Ref(v.borrow())).collect();
+                Datum::Array(crate::expr::array::nested(*element, &parts)?)
+            }
             Kept::Elements { of, values, .. } => {
                 let element = Element::of(*of);
                 let element = element.ok_or_else(|| Error::internal("elements of no array"))?;
@@ -324,6 +341,7 @@ impl State {
                 true => spans::average(*sum, *count)?,
                 false => *sum,
             }),
+            Kept::Json(json) => json.result()?,
             Kept::Text(text) => text.clone().map_or(Datum::Null, Datum::Text),
             Kept::Bytea(bytes) => bytes.clone().map_or(Datum::Null, Datum::Bytea),
         })
@@ -352,6 +370,7 @@ impl State {
                 _ => 0,
             },
             Kept::Elements { bytes, .. } => *bytes,
+            Kept::Json(json) => json.heap_size(),
             Kept::Text(text) => text.as_ref().map_or(0, String::len),
             Kept::Bytea(bytes) => bytes.as_ref().map_or(0, Vec::len),
             _ => 0,
@@ -474,6 +493,27 @@ fn add_bytes(
         }
     }
     Ok(())
+}
+
+/// Refuses an array that is none, or has not the shape of those before.
+fn check_accumulated(first: Option<&Datum>, array: DatumRef<'_>) -> Result<()> {
+    let DatumRef::Array(array) = array else {
+        return Err(Error::new("22004", "cannot accumulate null arrays"));
+    };
+    if array.count() == 0 {
+        return Err(Error::new("2202E", "cannot accumulate empty arrays"));
+    }
+    let Some(Datum::Array(first)) = first else {
+        return Ok(());
+    };
+    let same = first.borrow().dimensions().eq(array.dimensions());
+    match same {
+        true => Ok(()),
+        false => Err(Error::new(
+            "2202E",
+            "cannot accumulate arrays of different dimensionality",
+        )),
+    }
 }
 
 #[cfg(test)]

@@ -113,6 +113,10 @@ impl<'c> Clause<'c> {
                 if function {
                     return Ok(None);
                 }
+                if let Some((value, depth)) = self.scope.function_value(&name)? {
+                    self.analyzer.note_level(depth);
+                    return Ok(Some(value));
+                }
                 match self.names_a_row(&name) {
                     true => Err(Error::unsupported(format!("the whole row {name}"))),
                     false => Err(e),
@@ -279,6 +283,22 @@ impl<'c> Clause<'c> {
         }
     }
 
+    /// A whole row as json; NULL if an outer join has none.
+    pub(super) fn row_json(&self, row: Row, binary: bool) -> Result<Typed> {
+        let fields = row.fields.into_iter().zip(row.columns);
+        let columns = fields.map(|((name, ty), e)| (name, Typed::new(e, ty)));
+        let object = self.binder().row_as_json(columns.collect(), binary)?;
+        let is_there = Expr::IsNull {
+            expr: Box::new(row.there),
+            negated: true,
+        };
+        let expr = Expr::Case {
+            branches: vec![(is_there, object.expr)],
+            otherwise: None,
+        };
+        Ok(Typed::new(expr, object.ty))
+    }
+
     pub(super) fn row_named(&self, table: &str) -> Result<Option<Row>> {
         let row = self.scope.row(table)?;
         if let Some(row) = &row {
@@ -350,7 +370,17 @@ impl<'c> Clause<'c> {
                 format!("window function {name} requires an OVER clause"),
             ));
         }
+        if let ("row_to_json" | "to_json" | "to_jsonb", FunctionArguments::List(list)) =
+            (name, &f.args)
+            && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(e))] = list.args.as_slice()
+            && let Some(row) = self.whole_row(e)?
+        {
+            return self.row_json(row, name == "to_jsonb").map(Some);
+        }
         if is_series(name) {
+            if super::functions::gives_rows(name) {
+                return Err(Error::unsupported(format!("{name} as a value of a row")));
+            }
             let Some(series) = self.series else {
                 return Err(Error::new(
                     "0A000",
@@ -368,7 +398,7 @@ impl<'c> Clause<'c> {
         if let ("array", FunctionArguments::Subquery(q)) = (name, &f.args) {
             return self.array_of(q).map(Some);
         }
-        if aggregate::is_unsupported(name) || is_of_later_issues(name, f) {
+        if aggregate::is_unsupported(name) {
             return Err(Error::unsupported(format!("function {name}")));
         }
         if f.filter.is_some() {
@@ -443,15 +473,6 @@ pub fn subquery_in(e: &ast::Expr) -> Option<&ast::Query> {
 
 fn is_row_constructor(f: &ast::Function) -> bool {
     matches!(names::Qualified::new(&f.name), Ok(q) if q.name == "row" && q.schema.is_none())
-}
-
-/// Functions that are not there yet: those that read what was formatted.
-fn is_of_later_issues(name: &str, f: &ast::Function) -> bool {
-    let count = match &f.args {
-        FunctionArguments::List(list) => list.args.len(),
-        _ => 0,
-    };
-    matches!((name, count), ("to_date" | "to_number" | "to_timestamp", 2))
 }
 
 impl bind::Groups for Clause<'_> {

@@ -7,7 +7,9 @@ use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableAlias, TableFactor
 
 use super::Analyzer;
 use super::expression::Clause;
-use super::joins::{check_full, common, kind_of, name_join, one_of, registers_of};
+use super::joins::{
+    THERE, check_full, common, kind_of, name_join, one_of, registers_of, row_id_of, whole_row,
+};
 use super::scope::{Column, Names, Scope};
 use super::system::SystemColumn;
 use super::tree::{From, JoinKind, Relation, RelationKind};
@@ -146,6 +148,7 @@ impl Analyzer<'_> {
                 value: self.merged(kind, flipped, l, r, &clause)?,
                 origin: (0, 0),
                 merged: false,
+                whole: false,
             });
         }
         for side in [left_names, right_names] {
@@ -310,7 +313,7 @@ impl Analyzer<'_> {
         if q.schema.is_none()
             && let Some(found) = known.find(&q.name)
         {
-            return self.shared_or_inlined(found, alias, scope, known);
+            return self.shared_or_inlined(found, alias, scope, nullable);
         }
         // As the target of a write, a table has its row ids as one more column.
         let with_id = q.schema.as_deref() == Some(supply::TARGET_SCHEMA);
@@ -358,7 +361,9 @@ impl Analyzer<'_> {
             Some(view) => {
                 let noted = Noted::System(view.schema, view.name);
                 self.note_relation(name, alias, noted)?;
-                self.view(view, &q.name, alias, scope)
+                let (from, mut found) = self.view(view, &q.name, alias, scope)?;
+                found.rows.extend(whole_row(&found, nullable));
+                Ok((from, found))
             }
             None => Err(names::no_relation(&q).at_name(name)),
         }
@@ -404,6 +409,7 @@ impl Analyzer<'_> {
                 },
                 origin: (table.oid, number),
                 merged: false,
+                whole: false,
             });
         }
         if with_id {
@@ -413,6 +419,7 @@ impl Analyzer<'_> {
                 value: Typed::new(Expr::Column(row_id), SqlType::Int8),
                 origin: (0, 0),
                 merged: false,
+                whole: false,
             });
         }
         if let Some(key) = table.primary_key().filter(|key| key.is_unique_now()) {
@@ -452,6 +459,7 @@ impl Analyzer<'_> {
             value: Typed::new(Expr::Column(*register), *ty),
             origin: (0, 0),
             merged: false,
+            whole: false,
         });
         let tableoid = scope.file.register();
         let mut found = Names {
@@ -542,6 +550,7 @@ impl Analyzer<'_> {
                 value,
                 origin: output.origin,
                 merged: false,
+                whole: false,
             });
         }
         found.tables.push(String::new());
@@ -554,6 +563,11 @@ impl Analyzer<'_> {
             && !select.from.is_empty()
         {
             let select = std::mem::take(select);
+            let there = select.from.iter().find_map(row_id_of);
+            let there = there.map(|r| (found.tables[0].clone(), Expr::Column(r)));
+            found
+                .rows
+                .extend(there.or_else(|| whole_row(&found, nullable)));
             let merged = From::Merged {
                 alias: found.tables[0].clone(),
                 items: select.from,
@@ -562,6 +576,12 @@ impl Analyzer<'_> {
             };
             return Ok((merged, found));
         }
+        let there = whole_row(&found, nullable).unwrap_or_else(|| {
+            let register = scope.file.register();
+            computed.push((register, Expr::Const(THERE)));
+            (found.tables[0].clone(), Expr::Column(register))
+        });
+        found.rows.push(there);
         let mut registers: Vec<_> = computed.iter().map(|(r, _)| *r).collect();
         for column in &found.columns {
             if let Expr::Column(r) = column.value.expr

@@ -15,7 +15,8 @@ use crate::expr::Expr;
 use crate::expr::cast::CastContext;
 use crate::expr::matches;
 use crate::parse::arrays;
-use crate::query::plan::SeriesOf;
+use crate::query::plan::{JsonSeries, SeriesOf};
+use crate::query::record_function::of_record;
 use crate::types::SqlType;
 use crate::views;
 
@@ -39,7 +40,29 @@ pub fn is_series(name: &str) -> bool {
         "generate_subscripts",
         EXPAND_ARRAY,
     ];
-    plain.contains(&name) || array_of(name).is_some()
+    plain.contains(&name) || array_of(name).is_some() || of_json(name).is_some()
+}
+
+/// A function that gives the parts of a document, and whether that is jsonb.
+fn of_json(name: &str) -> Option<(JsonSeries, bool)> {
+    let (name, binary) = match name.strip_prefix("json_") {
+        Some(name) => (name, false),
+        None => (name.strip_prefix("jsonb_")?, true),
+    };
+    let of = match name {
+        "each" => JsonSeries::Each { text: false },
+        "each_text" => JsonSeries::Each { text: true },
+        "array_elements" => JsonSeries::Elements { text: false },
+        "array_elements_text" => JsonSeries::Elements { text: true },
+        "object_keys" => JsonSeries::Keys,
+        _ => return None,
+    };
+    Some((of, binary))
+}
+
+/// Whether what a function gives are rows of several columns.
+pub fn gives_rows(name: &str) -> bool {
+    matches!(of_json(name), Some((JsonSeries::Each { .. }, _)))
 }
 
 impl Analyzer<'_> {
@@ -59,8 +82,17 @@ impl Analyzer<'_> {
         {
             return self.view(view, &q.name, alias, scope);
         }
+        if q.name == "unnest" && args.len() > 1 {
+            return self.zipped(args, ordinality, alias, scope, known);
+        }
+        if let Some(function) = of_record(&q.name) {
+            if ordinality {
+                return Err(Error::unsupported(format!("{} WITH ORDINALITY", q.name)));
+            }
+            return self.record_function(function, args, alias, scope, known);
+        }
         let clause = Clause::new(self, scope, known, "functions in FROM");
-        let (relation, value) = match q.name.as_str() {
+        let (mut relation, value) = match q.name.as_str() {
             EXPAND_ARRAY => {
                 return Err(Error::unsupported(format!("{EXPAND_ARRAY} in FROM")));
             }
@@ -88,9 +120,18 @@ impl Analyzer<'_> {
             value,
             origin: (0, 0),
             merged: false,
+            whole: false,
+        };
+        let first = match of_json(&q.name) {
+            Some((JsonSeries::Each { .. }, _)) => "key",
+            Some((JsonSeries::Elements { .. }, _)) => "value",
+            _ => &called,
         };
         let mut found = Names {
-            columns: vec![column(&called, value.clone())],
+            columns: vec![Column {
+                whole: !ordinality && !gives_rows(&q.name),
+                ..column(first, value.clone())
+            }],
             tables: vec![called.clone()],
             ..Names::default()
         };
@@ -98,6 +139,15 @@ impl Analyzer<'_> {
             Expr::Column(r) => vec![*r],
             _ => Vec::new(),
         };
+        if let (RelationKind::Series(series), Some((JsonSeries::Each { text }, binary))) =
+            (&mut relation, of_json(&q.name))
+        {
+            let register = scope.file.register();
+            series.more.push(register);
+            registers.push(register);
+            let value = Typed::new(Expr::Column(register), part_type(text, binary));
+            found.columns.push(column("value", value));
+        }
         let relation = match (relation, ordinality) {
             (RelationKind::Series(mut series), true) => {
                 let register = scope.file.register();
@@ -135,6 +185,9 @@ impl Analyzer<'_> {
         name: &str,
         args: &[ast::FunctionArg],
     ) -> Result<Series> {
+        if let Some((of, binary)) = of_json(name) {
+            return self.json_series(clause, name, args, of, binary);
+        }
         let binder = clause.binder();
         let mut written = clause.plain_args(args)?;
         let mut element = SqlType::Text;
@@ -172,18 +225,12 @@ impl Analyzer<'_> {
                 args: vec![array.expr],
                 ty,
                 into: clause.scope.file.register(),
+                more: Vec::new(),
                 ordinality: None,
             });
         }
         let types: Vec<SqlType> = args.iter().map(|a| a.ty).collect();
-        let missing = || {
-            let types: Vec<&str> = types.iter().map(|t| t.name()).collect();
-            Error::new(
-                "42883",
-                format!("function {name}({}) does not exist", types.join(", ")),
-            )
-            .hint("No function matches the given name and argument types. You might need to add explicit type casts.")
-        };
+        let missing = || no_function(name, &types);
         let number =
             |t: &SqlType| t.is_integer() || matches!(t, SqlType::Numeric | SqlType::Unknown);
         let time = |t: &SqlType| {
@@ -251,7 +298,64 @@ impl Analyzer<'_> {
             args,
             ty,
             into: clause.scope.file.register(),
+            more: Vec::new(),
             ordinality: None,
         })
     }
+
+    fn json_series(
+        &self,
+        clause: &Clause<'_>,
+        name: &str,
+        args: &[ast::FunctionArg],
+        of: JsonSeries,
+        binary: bool,
+    ) -> Result<Series> {
+        let binder = clause.binder();
+        let document = if binary {
+            SqlType::Jsonb
+        } else {
+            SqlType::Json
+        };
+        let args = clause.plain_args(args)?.into_iter();
+        let args = args.map(|e| binder.expr(e)).collect::<Result<Vec<_>>>()?;
+        let arg = match <[Typed; 1]>::try_from(args) {
+            Ok([arg]) if arg.ty == document || arg.ty == SqlType::Unknown => arg,
+            Ok([arg]) => return Err(no_function(name, &[arg.ty])),
+            Err(args) => {
+                return Err(no_function(
+                    name,
+                    &args.iter().map(|a| a.ty).collect::<Vec<_>>(),
+                ));
+            }
+        };
+        let ty = match of {
+            JsonSeries::Elements { text } => part_type(text, binary),
+            JsonSeries::Record(_) => document,
+            JsonSeries::Each { .. } | JsonSeries::Keys => SqlType::Text,
+        };
+        let arg = binder.coerce(arg, document, -1, CastContext::Implicit)?;
+        Ok(Series {
+            of: SeriesOf::Json(of),
+            args: vec![arg.expr],
+            ty,
+            into: clause.scope.file.register(),
+            more: Vec::new(),
+            ordinality: None,
+        })
+    }
+}
+
+fn part_type(text: bool, binary: bool) -> SqlType {
+    match (text, binary) {
+        (true, _) => SqlType::Text,
+        (false, true) => SqlType::Jsonb,
+        (false, false) => SqlType::Json,
+    }
+}
+
+fn no_function(name: &str, types: &[SqlType]) -> Error {
+    let types: Vec<&str> = types.iter().map(|t| t.name()).collect();
+    let message = format!("function {name}({}) does not exist", types.join(", "));
+    Error::new("42883", message).hint("No function matches the given name and argument types. You might need to add explicit type casts.")
 }

@@ -16,7 +16,7 @@ use sqlparser::ast::{
 use super::expression::Clause;
 use super::scope::Scope;
 use super::tree::{Grouping, Windows};
-use crate::bind::{Typed, names};
+use crate::bind::{self, Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
@@ -87,7 +87,8 @@ impl Clause<'_> {
             return Err(Error::unsupported(format!("{f}")));
         };
         let binder = self.binder();
-        let (args, (order, order_types)) = match list.args.as_slice() {
+        let mut is_row = false;
+        let (args, (mut order, order_types)) = match list.args.as_slice() {
             [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if name == "count" => {
                 (Vec::new(), Default::default())
             }
@@ -111,7 +112,13 @@ impl Clause<'_> {
                 let args = self.plain_args(args)?;
                 let args = args
                     .into_iter()
-                    .map(|e| binder.expr(e))
+                    .map(|e| match self.json_row(name, e)? {
+                        Some(row) => {
+                            is_row = true;
+                            Ok(row)
+                        }
+                        None => binder.expr(e),
+                    })
                     .collect::<Result<Vec<_>>>()?;
                 (args, self.order_within(&list.clauses)?)
             }
@@ -132,6 +139,15 @@ impl Clause<'_> {
                 "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
             ));
         }
+        if distinct {
+            for ty in &given {
+                bind::check_comparable(*ty, "equality")?;
+            }
+        }
+        if distinct && function.is_json() {
+            self.order_by_arguments(&args, is_row, &mut order)?;
+        }
+        let (function, args) = self.json_arguments(function, args, &given, is_row)?;
         let filter = f.filter.as_ref().map(|e| binder.condition(e)).transpose()?;
         let call = AggregateCall {
             function,
@@ -319,6 +335,7 @@ impl Clause<'_> {
         let binder = self.binder();
         let descending = item.options.asc == Some(false);
         let value = binder.settle(binder.expr(&item.expr)?)?;
+        bind::check_comparable(value.ty, "ordering")?;
         let key = SortKey {
             expr: value.expr,
             descending,

@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
+use block::value::Datum;
 use sqlparser::ast::{JoinConstraint, JoinOperator};
 
 use super::scope::{Column, Names};
-use super::tree::JoinKind;
+use super::tree::{From, JoinKind, RelationKind};
 use crate::bind::Typed;
 use crate::error::{Error, Result};
 use crate::expr::{CmpOp, Expr};
@@ -104,9 +105,44 @@ pub(super) fn name_join(alias: &str, merged: usize, both: &mut Names) -> Result<
     let named = both.columns[..merged].iter().map(|c| Column {
         table: alias.to_string(),
         merged: true,
+        whole: false,
         ..c.clone()
     });
     let named: Vec<Column> = named.collect();
     both.columns.extend(named);
     Ok(())
+}
+
+/// What is not NULL in a row that is there.
+pub const THERE: Datum = Datum::Int8(1);
+
+/// An item's name with what says that it has a row: always, unless an outer join may lack it.
+pub fn whole_row(found: &Names, nullable: bool) -> Option<(String, Expr)> {
+    (!nullable).then(|| (found.tables[0].clone(), Expr::Const(THERE)))
+}
+
+/// A row id that each row of an item has.
+pub fn row_id_of(item: &From) -> Option<Register> {
+    match item {
+        From::Relation(relation) => match relation.kind {
+            RelationKind::Table { row_id, .. } => row_id,
+            _ => None,
+        },
+        From::Merged { items, .. } => items.iter().find_map(row_id_of),
+        From::Join {
+            kind: JoinKind::Inner,
+            left,
+            right,
+            ..
+        } => row_id_of(left).or_else(|| row_id_of(right)),
+        From::Join {
+            kind: JoinKind::Left,
+            left,
+            ..
+        } => row_id_of(left),
+        From::Join {
+            kind: JoinKind::Full,
+            ..
+        } => None,
+    }
 }

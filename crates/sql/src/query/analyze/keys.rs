@@ -8,7 +8,7 @@ use super::group::{Groups, Keys};
 use super::scope::Scope;
 use super::tree::Output;
 use super::with::Known;
-use crate::bind::names;
+use crate::bind::{self, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::parse::forms;
@@ -156,6 +156,7 @@ impl Analyzer<'_> {
         let output = output.or_else(|| outputs.iter().position(|o| o.value.expr == value.expr));
         refuse_calls(groups, &value.expr)?;
         let value = binder.settle(value)?;
+        bind::check_comparable(value.ty, "equality")?;
         let grouped = binder.without_padding(value.clone())?.expr;
         Ok(keys.place(value.expr, grouped, output, clause.scope))
     }

@@ -11,8 +11,10 @@ mod group;
 mod home;
 mod hypothetical;
 mod joins;
+mod json;
 mod keys;
 mod merge;
+mod records;
 mod recursion;
 mod row_locks;
 pub mod scope;
@@ -24,6 +26,7 @@ pub mod tree;
 pub mod view;
 mod window;
 mod with;
+mod zipped;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

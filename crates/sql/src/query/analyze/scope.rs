@@ -8,6 +8,7 @@ use crate::bind::{Typed, names, similar};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::query::plan::Register;
+use crate::types::SqlType;
 
 /// A register file while its queries are analysed.
 pub struct File {
@@ -103,6 +104,8 @@ pub struct Column {
     pub origin: (u32, i16),
     /// Merged by USING: found with its table's name only, and not part of `*`.
     pub merged: bool,
+    /// All that its relation, a function, gives of a row: also found by the relation's name.
+    pub whole: bool,
 }
 
 /// The names of one level of FROM, and what is around it.
@@ -262,13 +265,32 @@ impl<'s> Scope<'s> {
                 };
                 let import = |e: &Expr| self.file.import(&scope.file, e.clone());
                 let columns = scope.columns.iter().filter(|c| c.table == table);
+                let field = |c: &Column| (c.name.clone(), c.value.ty);
+                let fields = columns.clone().map(field).collect();
                 return Ok(Some(Row {
                     there: import(there)?,
                     columns: columns
                         .map(|c| import(&c.value.expr))
                         .collect::<Result<_>>()?,
+                    fields,
                     depth: scope.depth(),
                 }));
+            }
+            at = scope.parent;
+        }
+        Ok(None)
+    }
+
+    /// What a function gives whose name, in FROM, is that, over this scope's file.
+    pub fn function_value(&self, name: &str) -> Result<Option<(Typed, usize)>> {
+        let mut at = Some(self);
+        while let Some(scope) = at {
+            if scope.has_table(name) {
+                let whole = scope.columns.iter().find(|c| c.whole && c.table == name);
+                let Some(column) = whole else { return Ok(None) };
+                let mut value = column.value.clone();
+                value.expr = self.file.import(&scope.file, value.expr)?;
+                return Ok(Some((value, scope.depth())));
             }
             at = scope.parent;
         }
@@ -316,6 +338,8 @@ impl<'s> Scope<'s> {
 pub struct Row {
     pub there: Expr,
     pub columns: Vec<Expr>,
+    /// Names and types of the columns.
+    pub fields: Vec<(String, SqlType)>,
     pub depth: usize,
 }
 

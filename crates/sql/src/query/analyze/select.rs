@@ -14,7 +14,7 @@ use super::group::Groups;
 use super::scope::Scope;
 use super::tree::{Body, DistinctRows, Level, Output, Select};
 use super::with::Known;
-use crate::bind::{Typed, names};
+use crate::bind::{self, Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
@@ -284,6 +284,9 @@ impl Analyzer<'_> {
             select.columns.push((register, e));
         }
         if distinct {
+            for output in outputs.iter() {
+                bind::check_comparable(output.value.ty, "equality")?;
+            }
             let shown: Vec<Expr> = outputs.iter().map(|o| o.value.expr.clone()).collect();
             // Padding makes no difference.
             let keys = outputs.iter().map(|o| match o.value.ty {
@@ -449,10 +452,13 @@ impl Analyzer<'_> {
             e => position(e, outputs.len(), name)?,
         };
         if let Some(at) = at {
+            bind::check_comparable(outputs[at].value.ty, "ordering")?;
             return Ok((outputs[at].value.expr.clone(), Some(at)));
         }
         let binder = clause.binder();
-        let e = binder.settle(binder.expr(e)?)?.expr;
+        let value = binder.settle(binder.expr(e)?)?;
+        bind::check_comparable(value.ty, "ordering")?;
+        let e = value.expr;
         let at = outputs.iter().position(|o| o.value.expr == e);
         Ok((e, at))
     }

@@ -7,7 +7,7 @@ use super::expression::Clause;
 use super::scope::Scope;
 use super::tree::{Body, Level, Output};
 use super::with::Known;
-use crate::bind::{Typed, chosen_type};
+use crate::bind::{self, Typed, chosen_type};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
@@ -126,6 +126,9 @@ impl Analyzer<'_> {
                 SqlType::Unknown => SqlType::Text,
                 ty => ty,
             };
+            if !all || kind != SetKind::Union {
+                bind::check_comparable(ty, "equality")?;
+            }
             let alike = l.value.ty == r.value.ty && l.value.typmod == r.value.typmod;
             if ty == SqlType::Char && !alike {
                 padded.push(outputs.len());

@@ -113,6 +113,7 @@ pub struct Series {
     pub args: Vec<Expr>,
     pub ty: SqlType,
     pub into: Register,
+    pub more: Vec<Register>,
     pub ordinality: Option<Register>,
 }
 

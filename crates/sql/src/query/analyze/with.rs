@@ -10,6 +10,7 @@ use sqlparser::ast::{
 };
 
 use super::from::rename;
+use super::joins::whole_row;
 use super::recursion;
 use super::scope::{Column, Names, Scope};
 use super::tree::{From, Level, Output, Recursive, Relation, RelationKind, Shared};
@@ -179,7 +180,7 @@ impl Analyzer<'_> {
         found: Found<'_>,
         alias: Option<&TableAlias>,
         scope: &Scope<'_>,
-        _: &Known<'_>,
+        nullable: bool,
     ) -> Result<(From, Names)> {
         let query = &found.known.queries[found.at];
         let (from, mut names) = match &query.how {
@@ -220,12 +221,14 @@ impl Analyzer<'_> {
                     },
                     origin: (0, 0),
                     merged: false,
+                    whole: false,
                 });
-                let names = Names {
+                let mut names = Names {
                     columns: columns.collect(),
                     tables: vec![query.name.clone()],
                     ..Names::default()
                 };
+                names.rows.extend(whole_row(&names, nullable));
                 let relation = Relation {
                     alias: query.name.clone(),
                     registers: registers.clone(),

@@ -379,6 +379,7 @@ impl Planner<'_> {
             args: s.args.iter().map(|e| self.lower(e.clone())).collect(),
             ty: s.ty,
             into: self.at(s.into),
+            more: s.more.iter().map(|r| self.at(*r)).collect(),
             ordinality: s.ordinality.map(|r| self.at(r)),
         }
     }

@@ -6,6 +6,7 @@
 
 mod basic;
 mod hash_join;
+mod json_series;
 mod keep;
 mod key_table;
 mod keyed_rows;

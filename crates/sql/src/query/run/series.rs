@@ -10,7 +10,7 @@ use super::{Frame, Operator};
 use crate::error::{Error, Result};
 use crate::exec::drive::is_to_look_up;
 use crate::expr::{ArithOp, cast, compare, moments, number};
-use crate::query::plan::{Series, SeriesOf};
+use crate::query::plan::{JsonSeries, Series, SeriesOf};
 use crate::session::Core;
 use crate::types::SqlType;
 
@@ -36,6 +36,10 @@ pub enum Counter {
     },
     /// What is left of an array, the next one last.
     Elements(Vec<Datum>),
+    /// The same of two columns.
+    Pairs(Vec<(Datum, Datum)>),
+    /// The same of several columns, of which some end before others.
+    Columns(Vec<Vec<Datum>>),
     /// One of the arguments is NULL.
     Nothing,
 }
@@ -47,8 +51,25 @@ impl Counter {
         if plan.of == SeriesOf::List {
             return Ok(Counter::Elements(args.into_iter().rev().collect()));
         }
+        if plan.of == SeriesOf::Zip {
+            let left = |array: Datum| match array {
+                Datum::Array(array) => {
+                    let values: Vec<Datum> =
+                        array.borrow().values().map(|v| v.to_datum()).collect();
+                    values.into_iter().rev().collect()
+                }
+                _ => Vec::new(),
+            };
+            return Ok(Counter::Columns(args.into_iter().map(left).collect()));
+        }
         if args.iter().any(Datum::is_null) {
-            return Ok(Counter::Nothing);
+            // Of NULL there is a row, of NULLs, where there is always one.
+            return Ok(match plan.of {
+                SeriesOf::Json(JsonSeries::Record(function)) if !function.set => {
+                    Counter::Elements(vec![Datum::Null])
+                }
+                _ => Counter::Nothing,
+            });
         }
         let mut args = args.into_iter();
         let mut arg = || args.next();
@@ -59,6 +80,7 @@ impl Counter {
             SeriesOf::Rows => return rows(&start),
             SeriesOf::Expanded => return expanded(&start),
             SeriesOf::Subscripts => return Ok(subscripts(&start, arg(), arg())),
+            SeriesOf::Json(of) => return super::json_series::start(of, &start),
             _ => {}
         }
         let stop = arg().ok_or_else(missing)?;
@@ -111,10 +133,29 @@ impl Counter {
         }
     }
 
+    /// The next row: the value of its first column, and those of the others.
+    fn next_row(&mut self, core: &Core) -> Result<Option<(Datum, Vec<Datum>)>> {
+        match self {
+            Counter::Pairs(left) => Ok(left.pop().map(|(key, value)| (key, vec![value]))),
+            Counter::Columns(columns) if columns.iter().all(Vec::is_empty) => Ok(None),
+            Counter::Columns(columns) => {
+                let mut row = columns
+                    .iter_mut()
+                    .map(|left| left.pop().unwrap_or(Datum::Null));
+                let first = row.next().unwrap_or(Datum::Null);
+                Ok(Some((first, row.collect())))
+            }
+            _ => Ok(self.next(core)?.map(|value| (value, Vec::new()))),
+        }
+    }
+
     pub fn next(&mut self, core: &Core) -> Result<Option<Datum>> {
         match self {
             Counter::Nothing => Ok(None),
             Counter::Elements(left) => Ok(left.pop()),
+            Counter::Pairs(_) | Counter::Columns(_) => {
+                Err(Error::internal("a series of several columns as a value"))
+            }
             Counter::Times {
                 next,
                 stop,
@@ -315,11 +356,14 @@ impl Operator for SeriesScan {
     }
 
     fn next(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool> {
-        let Some(value) = self.counter.next(core)? else {
+        let Some((value, more)) = self.counter.next_row(core)? else {
             return Ok(false);
         };
         self.number += 1;
         frame.set(self.plan.into, value);
+        for (register, value) in self.plan.more.iter().zip(more) {
+            frame.set(*register, value);
+        }
         if let Some(register) = self.plan.ordinality {
             frame.set(register, Datum::Int8(self.number));
         }

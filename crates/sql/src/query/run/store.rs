@@ -11,6 +11,7 @@
 
 use block::array::ArrayRef;
 use block::interval::Interval;
+use block::json::JsonRef;
 use block::numeric::NumericRef;
 use block::value::{Datum, DatumRef};
 use engine::{RecordReader, Records};
@@ -201,6 +202,7 @@ pub fn put_value(value: DatumRef<'_>, out: &mut Vec<u8>) {
         DatumRef::Uuid(v) => put(10, &v),
         DatumRef::Interval(v) => put(14, &v.to_bytes()),
         DatumRef::Array(v) => put_variable(15, v.as_bytes(), out),
+        DatumRef::Json(v) => put_variable(16, v.as_bytes(), out),
         DatumRef::Numeric(v) => put_variable(11, v.as_bytes(), out),
         DatumRef::Text(v) => put_variable(12, v.as_bytes(), out),
         DatumRef::Bytea(v) => put_variable(13, v, out),
@@ -246,6 +248,7 @@ impl<'r> Values<'r> {
             13 => DatumRef::Bytea(self.variable()?),
             14 => DatumRef::Interval(Interval::from_bytes(self.take()?)),
             15 => DatumRef::Array(ArrayRef::from_bytes(self.variable()?).ok()?),
+            16 => DatumRef::Json(JsonRef::from_bytes(self.variable()?).ok()?),
             _ => return None,
         })
     }

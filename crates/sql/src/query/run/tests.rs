@@ -458,6 +458,7 @@ fn kept_rows_follow_what_they_depend_on() {
             args: vec![Expr::Const(Datum::Int4(1)), param(3)],
             ty: SqlType::Int4,
             into: 0,
+            more: Vec::new(),
             ordinality: None,
         }));
         let node = Node::Loop(Arc::new(LoopJoin {

@@ -435,7 +435,8 @@ fn constant(value: DatumRef<'_>) -> Result<Value, Stop> {
         | DatumRef::Bytea(_)
         | DatumRef::Uuid(_)
         | DatumRef::Interval(_)
-        | DatumRef::Array(_) => {
+        | DatumRef::Array(_)
+        | DatumRef::Json(_) => {
             return refused("a constant of another type");
         }
     };
