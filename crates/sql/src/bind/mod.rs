@@ -7,6 +7,7 @@ mod catalog;
 mod coerce;
 mod collation;
 mod days;
+mod enums;
 mod expr;
 pub mod names;
 pub mod parts;
@@ -20,7 +21,7 @@ use std::cell::RefCell;
 use block::value::Datum;
 use sqlparser::ast;
 
-use crate::dict::Table;
+use crate::dict::{Dict, Table};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::query::analyze::system::SystemColumn;
@@ -182,33 +183,68 @@ impl Scope {
     }
 }
 
-/// Types of the statement's parameters, filled in as their uses are met.
+/// Types of the statement's parameters, filled in as their uses are met; and the types that it may
+/// name.
 #[derive(Debug, Default)]
-pub struct ParamTypes(RefCell<Vec<Option<SqlType>>>);
+pub struct ParamTypes {
+    types: RefCell<Vec<Option<SqlType>>>,
+    pub names: TypeNames,
+}
+
+/// Where types that users made are looked up; nowhere, without a dictionary.
+#[derive(Clone, Default)]
+pub struct TypeNames(Option<Dict>);
+
+impl std::fmt::Debug for TypeNames {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TypeNames")
+    }
+}
+
+impl TypeNames {
+    pub fn of(dict: &Dict) -> TypeNames {
+        TypeNames(Some(dict.clone()))
+    }
+
+    pub fn dict(&self) -> Option<&Dict> {
+        self.0.as_ref()
+    }
+}
 
 /// The highest parameter number, PostgreSQL's limit of the wire protocol.
 const MAX_PARAMS: usize = 65_535;
 
 impl ParamTypes {
     /// From the client's OIDs; zero leaves the type to inference.
-    pub fn declared(oids: &[u32]) -> Result<ParamTypes> {
+    pub fn declared(oids: &[u32], dict: &Dict) -> Result<ParamTypes> {
         let mut types = Vec::with_capacity(oids.len());
         for &oid in oids {
             types.push(match oid {
                 0 | 705 => None,
                 _ => {
-                    Some(SqlType::from_oid(oid).ok_or_else(|| {
+                    Some(dict.type_of(oid).ok_or_else(|| {
                         Error::unsupported(format!("a parameter of type OID {oid}"))
                     })?)
                 }
             });
         }
-        Ok(ParamTypes(RefCell::new(types)))
+        Ok(ParamTypes {
+            types: RefCell::new(types),
+            names: TypeNames::of(dict),
+        })
     }
 
     /// As found out before.
-    pub fn of(types: &[SqlType]) -> ParamTypes {
-        ParamTypes(RefCell::new(types.iter().copied().map(Some).collect()))
+    pub fn of(types: &[SqlType], dict: &Dict) -> ParamTypes {
+        ParamTypes {
+            types: RefCell::new(types.iter().copied().map(Some).collect()),
+            names: TypeNames::of(dict),
+        }
+    }
+
+    /// None yet.
+    pub fn none(dict: &Dict) -> ParamTypes {
+        ParamTypes::of(&[], dict)
     }
 
     /// The type of a parameter (from 0), making room for it.
@@ -219,7 +255,7 @@ impl ParamTypes {
                 format!("there is no parameter ${}", i + 1),
             ));
         }
-        let mut types = self.0.borrow_mut();
+        let mut types = self.types.borrow_mut();
         if types.len() <= i {
             types.resize(i + 1, None);
         }
@@ -227,17 +263,17 @@ impl ParamTypes {
     }
 
     fn set(&self, i: usize, ty: SqlType) {
-        self.0.borrow_mut()[i] = Some(ty);
+        self.types.borrow_mut()[i] = Some(ty);
     }
 
     /// How many parameters have been met.
     pub fn count(&self) -> usize {
-        self.0.borrow().len()
+        self.types.borrow().len()
     }
 
     /// The final types; a parameter whose uses told nothing is text.
     pub fn finish(self) -> Vec<SqlType> {
-        self.0
+        self.types
             .into_inner()
             .into_iter()
             .map(|t| t.unwrap_or(SqlType::Text))

@@ -81,8 +81,8 @@ impl CopyIn {
             ));
         }
         let columns = chosen_columns(&table, columns)?;
-        let params = ParamTypes::default();
         let dict = core.dict();
+        let params = ParamTypes::none(&dict);
         let planner = Planner {
             dict: &dict,
             params: &params,

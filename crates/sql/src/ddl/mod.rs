@@ -20,6 +20,7 @@ pub mod role;
 pub mod schema;
 pub mod sequence;
 mod table;
+pub mod types;
 mod view;
 
 use std::collections::BTreeSet;
@@ -63,6 +64,7 @@ impl SqlSession {
                 ObjectType::Sequence => sequence::drop(core, names, *if_exists, *cascade),
                 ObjectType::Schema => schema::drop(core, names, *if_exists, *cascade),
                 ObjectType::View => view::drop(core, names, *if_exists, *cascade),
+                ObjectType::Type => types::drop(core, names, *if_exists, *cascade),
                 other => Err(Error::unsupported(format!("DROP {other}"))),
             },
             other => {
@@ -92,6 +94,7 @@ pub fn command(statement: &ast::Statement) -> Option<&'static str> {
             ObjectType::Sequence => "DROP SEQUENCE",
             ObjectType::Schema => "DROP SCHEMA",
             ObjectType::View => "DROP VIEW",
+            ObjectType::Type => "DROP TYPE",
             _ => return None,
         },
         _ => return None,
@@ -104,6 +107,7 @@ impl Core {
     pub(crate) fn claim_new(&mut self, name: &Qualified) -> Result<u32> {
         let schema = self.creation_schema(name)?;
         self.claim_relation_name(schema, &name.name)?;
+        types::refuse_taken(self, schema, &name.name)?;
         Ok(schema)
     }
 

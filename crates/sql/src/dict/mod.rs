@@ -19,15 +19,17 @@ pub mod path;
 pub mod role;
 mod statistics;
 pub mod store;
+pub mod types;
 pub mod view;
 
 pub use comments::{
-    Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE,
+    Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_TYPE,
 };
 pub use foreign::{Action, ForeignKey};
 pub use object::{Check, Column, Identity, Index, IndexKey, Object, Sequence, Table};
 pub use path::{NameRef, Schema};
 pub use statistics::{ColumnStats, Stats};
+pub use types::{Label, UserType};
 pub use view::{Source, View, ViewColumn};
 
 use std::collections::{HashMap, HashSet};
@@ -102,6 +104,10 @@ struct Maps {
     schemas: HashMap<String, u32>,
     /// The keys of roles, whose names are apart.
     roles: HashMap<String, i64>,
+    /// The keys of users' types, by their numbers and those of their arrays.
+    types: HashMap<u32, i64>,
+    /// The same by schema and name, which are apart from those of relations.
+    type_names: HashMap<u32, HashMap<String, i64>>,
     /// The tables with foreign keys that reference a table, by its object id.
     referenced: HashMap<u32, Vec<u32>>,
 }
@@ -139,6 +145,7 @@ impl Dict {
         for (key, entry) in &mut Arc::make_mut(&mut self.maps).entries {
             if let Some(known) = before.maps.entries.get(key)
                 && known.object.encode()? == entry.object.encode()?
+                && known.object.has_types_of(&entry.object)
             {
                 entry.object = known.object.clone();
             }
@@ -307,7 +314,8 @@ impl Dict {
             }
             Object::Sequence(s) => Some(Relation::Sequence(s.clone())),
             Object::View(v) => Some(Relation::View(v.clone())),
-            Object::Stats(_) | Object::Role(_) | Object::Door(_) | Object::Schema(_) => None,
+            Object::Stats(_) | Object::Role(_) | Object::Door(_) => None,
+            Object::Schema(_) | Object::Type(_) => None,
         }
     }
 
@@ -379,6 +387,7 @@ impl Dict {
                 | Object::Role(_)
                 | Object::Door(_)
                 | Object::Schema(_)
+                | Object::Type(_)
                 | Object::View(_) => Vec::new(),
             }
         };
@@ -430,6 +439,7 @@ impl Dict {
         for change in changes {
             next.apply(change);
         }
+        next.retype(changes);
         next
     }
 
@@ -444,6 +454,13 @@ impl Dict {
             match &old.object {
                 Object::Role(role) => drop(maps.roles.remove(&role.name)),
                 Object::Schema(schema) => drop(maps.schemas.remove(&schema.name)),
+                Object::Type(t) => {
+                    maps.types.remove(&t.oid);
+                    maps.types.remove(&t.array_oid);
+                    if let Some(names) = maps.type_names.get_mut(&t.schema) {
+                        names.remove(&t.name);
+                    }
+                }
                 _ => {}
             }
             if let Object::Table(t) = &old.object {
@@ -466,6 +483,12 @@ impl Dict {
                 Object::Role(role) => drop(maps.roles.insert(role.name.clone(), change.key)),
                 Object::Schema(schema) => {
                     maps.schemas.insert(schema.name.clone(), schema.oid);
+                }
+                Object::Type(t) => {
+                    maps.types.insert(t.oid, change.key);
+                    maps.types.insert(t.array_oid, change.key);
+                    let names = maps.type_names.entry(t.schema).or_default();
+                    names.insert(t.name.clone(), change.key);
                 }
                 _ => {}
             }

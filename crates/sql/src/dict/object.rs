@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::comments::Comment;
 use super::path::{self, Schema};
 use super::role::{self, Door, FIRST_SUPERUSER, Role};
+use super::types::UserType;
 use super::view::View;
 use super::{ForeignKey, Stats};
 use crate::error::{Error, Result};
@@ -25,6 +26,7 @@ pub enum Object {
     Door(Arc<Door>),
     Schema(Arc<Schema>),
     View(Arc<View>),
+    Type(Arc<UserType>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -37,6 +39,7 @@ enum Stored {
     Door(Door),
     Schema(Schema),
     View(View),
+    Type(UserType),
 }
 
 /// The owner of what was made before there were roles.
@@ -81,6 +84,9 @@ pub struct Column {
     pub name: String,
     pub type_oid: u32,
     pub typmod: i32,
+    /// The type, once it is known what the number means: see [`super::types`].
+    #[serde(skip)]
+    pub known: Option<SqlType>,
     #[serde(default)]
     pub not_null: bool,
     /// SQL text of the default.
@@ -170,7 +176,7 @@ pub struct Sequence {
 
 impl Column {
     pub fn ty(&self) -> SqlType {
-        SqlType::from_oid(self.type_oid).unwrap_or(SqlType::Text)
+        (self.known.or_else(|| SqlType::from_oid(self.type_oid))).unwrap_or(SqlType::Text)
     }
 }
 
@@ -272,6 +278,7 @@ impl Object {
             Object::Door(_) => role::DOOR.into(),
             Object::Schema(s) => s.oid.into(),
             Object::View(v) => v.oid.into(),
+            Object::Type(t) => t.oid.into(),
         }
     }
 
@@ -285,6 +292,7 @@ impl Object {
             (Object::Door(a), Object::Door(b)) => Arc::ptr_eq(a, b),
             (Object::Schema(a), Object::Schema(b)) => Arc::ptr_eq(a, b),
             (Object::View(a), Object::View(b)) => Arc::ptr_eq(a, b),
+            (Object::Type(a), Object::Type(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
     }
@@ -297,7 +305,8 @@ impl Object {
                 .collect(),
             Object::Sequence(s) => vec![&s.name],
             Object::View(v) => vec![&v.name],
-            Object::Stats(_) | Object::Role(_) | Object::Door(_) | Object::Schema(_) => Vec::new(),
+            Object::Stats(_) | Object::Role(_) | Object::Door(_) => Vec::new(),
+            Object::Schema(_) | Object::Type(_) => Vec::new(),
         }
     }
 
@@ -307,6 +316,7 @@ impl Object {
             Object::Table(t) => t.schema,
             Object::Sequence(s) => s.schema,
             Object::View(v) => v.schema,
+            Object::Type(t) => t.schema,
             Object::Stats(_) | Object::Role(_) | Object::Door(_) | Object::Schema(_) => 0,
         }
     }
@@ -320,12 +330,14 @@ impl Object {
             Object::Door(d) => Stored::Door(Door::clone(d)),
             Object::Schema(s) => Stored::Schema(Schema::clone(s)),
             Object::View(v) => Stored::View(View::clone(v)),
+            Object::Type(t) => Stored::Type(UserType::clone(t)),
         };
         serde_json::to_vec(&stored)
             .map_err(|e| Error::internal(format!("encoding a definition: {e}")))
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<Object> {
+    /// `types`: what numbers of users' types mean.
+    pub fn decode(bytes: &[u8], types: &dyn Fn(u32) -> Option<SqlType>) -> Result<Object> {
         let stored = serde_json::from_slice(bytes).map_err(|e| {
             Error::new(
                 "XX001",
@@ -333,13 +345,24 @@ impl Object {
             )
         })?;
         Ok(match stored {
-            Stored::Table(t) => Object::Table(Arc::new(t.finish()?)),
+            Stored::Table(mut t) => {
+                for c in &mut t.columns {
+                    c.known = types(c.type_oid);
+                }
+                Object::Table(Arc::new(t.finish()?))
+            }
             Stored::Sequence(s) => Object::Sequence(Arc::new(s)),
             Stored::Stats(s) => Object::Stats(Arc::new(s)),
             Stored::Role(r) => Object::Role(Arc::new(r)),
             Stored::Door(d) => Object::Door(Arc::new(d)),
             Stored::Schema(s) => Object::Schema(Arc::new(s)),
-            Stored::View(v) => Object::View(Arc::new(v)),
+            Stored::View(mut v) => {
+                for c in &mut v.columns {
+                    c.known = types(c.type_oid);
+                }
+                Object::View(Arc::new(v))
+            }
+            Stored::Type(t) => Object::Type(Arc::new(t)),
         })
     }
 }

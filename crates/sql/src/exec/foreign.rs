@@ -422,8 +422,8 @@ fn cascaded(child: &Table, key: &ForeignKey, new: &[Datum]) -> Result<Vec<Datum>
 }
 
 fn defaults(core: &mut Core, child: &Table, key: &ForeignKey) -> Result<Vec<Datum>> {
-    let params = ParamTypes::default();
     let dict = core.dict();
+    let params = ParamTypes::none(&dict);
     let planner = Planner {
         dict: &dict,
         params: &params,
@@ -493,7 +493,8 @@ fn write(
         new[column] = value.borrow();
     }
     let rules = {
-        let (params, dict) = (ParamTypes::default(), core.dict());
+        let dict = core.dict();
+        let params = ParamTypes::none(&dict);
         let planner = Planner {
             dict: &dict,
             params: &params,

@@ -219,6 +219,8 @@ fn texts(ty: SqlType) -> &'static [&'static str] {
         SqlType::InternalChar => &["", "a"],
         SqlType::Int2Vector | SqlType::OidVector => &["", "1 2"],
         SqlType::Array(_) => &["{}", "{NULL}"],
+        // Of no labels that all enums have.
+        SqlType::Enum(_) => &[],
     }
 }
 

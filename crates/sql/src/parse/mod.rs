@@ -28,6 +28,7 @@ mod strings;
 mod table;
 mod tokens;
 pub mod transaction;
+pub mod types;
 mod unread;
 pub mod utility;
 mod zone;

@@ -14,6 +14,7 @@ use super::objects;
 use super::value::{NULL, bool, int2, oid, oidvector, text};
 use super::{Context, Rows};
 use crate::bind::names::quote;
+use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::types::SqlType;
 
@@ -75,7 +76,7 @@ pub fn find(name: &str, text: &str) -> Result<u32> {
 }
 
 /// The function of `name(types)`.
-pub fn find_with_arguments(text: &str) -> Result<u32> {
+pub fn find_with_arguments(dict: &Dict, text: &str) -> Result<u32> {
     let Some((name, rest)) = text.split_once('(') else {
         return Err(Error::new("22P02", "expected a left parenthesis"));
     };
@@ -86,7 +87,7 @@ pub fn find_with_arguments(text: &str) -> Result<u32> {
     let name = path.pop().unwrap_or_default();
     let types = list.split(',').map(str::trim).filter(|t| !t.is_empty());
     let types = types
-        .map(objects::type_called)
+        .map(|t| objects::type_called(dict, t))
         .collect::<Result<Vec<_>>>()?;
     let in_catalog = path.is_empty() || path == ["pg_catalog"];
     let found = ALL
@@ -145,6 +146,8 @@ pub fn result(number: u32) -> Option<String> {
 /// The functions by which values of a type are read and written: input, output, receive, send.
 pub fn of_type(ty: SqlType) -> [u32; 4] {
     let name = match ty {
+        // Which no function of SQL names.
+        SqlType::Enum(_) => return [3506, 3507, 3532, 3533],
         SqlType::Array(_) => "array",
         ty => ty.internal_name(),
     };
