@@ -60,6 +60,55 @@ fn what_one_instance_defines_the_other_looks_up() {
     database.verify();
 }
 
+/// What one instance does to an enum, the next statement on the other one knows: also one that was
+/// prepared with the labels of before.
+#[test]
+fn labels_that_one_instance_adds_the_other_reads_and_writes() {
+    let database = up("labels");
+    let (mut one, mut two) = (database.client(1), database.client(2));
+    one.batch_execute(
+        "create type mood as enum ('sad', 'happy');
+         create table t (id int primary key, m mood); create index on t (m);
+         insert into t values (1, 'sad'), (2, 'happy')",
+    )
+    .unwrap();
+    let texts = |client: &mut Client, statement: &postgres::Statement| -> Vec<String> {
+        let rows = client.query(statement, &[]).unwrap();
+        rows.iter().map(|row| row.get(0)).collect()
+    };
+    let all = two.prepare("select m::text from t order by t.m").unwrap();
+    let above = two.prepare("select m::text from t where m > 'sad' order by t.m");
+    let above = above.unwrap();
+    let insert = two.prepare("insert into t values ($1, ($2::text)::mood)");
+    let insert = insert.unwrap();
+    assert_eq!(texts(&mut two, &all), ["sad", "happy"]);
+    one.batch_execute(
+        "alter type mood add value 'fine' before 'happy';
+         alter type mood add value 'angry' before 'sad';
+         insert into t values (3, 'fine'), (4, 'angry')",
+    )
+    .unwrap();
+    assert_eq!(texts(&mut two, &all), ["angry", "sad", "fine", "happy"]);
+    assert_eq!(texts(&mut two, &above), ["fine", "happy"]);
+    one.batch_execute("alter type mood rename value 'fine' to 'so so'")
+        .unwrap();
+    assert_eq!(two.execute(&insert, &[&5i32, &"so so"]).unwrap(), 1);
+    let old = two.execute(&insert, &[&6i32, &"fine"]).unwrap_err();
+    assert_eq!(code(&old), "22P02", "{old}");
+    let labels = "select count(*) from pg_enum where enumtypid = 'mood'::regtype";
+    assert_eq!((value(&mut one, labels), value(&mut two, labels)), (4, 4));
+    // A type goes on neither while the other has a column of it.
+    let needed = two.batch_execute("drop type mood").unwrap_err();
+    assert_eq!(code(&needed), "2BP01", "{needed}");
+    two.batch_execute("drop type mood cascade").unwrap();
+    assert_eq!(value(&mut one, "select sum(id) from t"), 15);
+    let gone = one.batch_execute("select m from t").unwrap_err();
+    assert_eq!(code(&gone), "42703", "{gone}");
+    let gone = one.batch_execute("create table u (m mood)").unwrap_err();
+    assert_eq!(code(&gone), "42704", "{gone}");
+    database.verify();
+}
+
 /// One instance makes views and tables while the other drops what they need. Each of them either
 /// has what it needs, or is not there.
 #[test]

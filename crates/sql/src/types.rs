@@ -1,11 +1,14 @@
 //! SQL types as clients see them: PostgreSQL's OIDs, names, lengths and type modifiers, and how each is stored.
 
+pub mod enums;
+
 use std::sync::LazyLock;
 
 use block::value::ColType;
 
 use crate::error::{Error, Result};
 use crate::pgtype::interval;
+use enums::EnumType;
 
 /// A type without its modifier. `Unknown` is the type of a quoted literal before its context gives it one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -51,6 +54,8 @@ pub enum SqlType {
     Jsonb,
     /// Of elements of another type, in any number of dimensions.
     Array(Element),
+    /// Made by a user.
+    Enum(EnumType),
 }
 
 /// What an object is whose number is written as its name.
@@ -64,20 +69,34 @@ pub enum Reg {
     Role,
 }
 
-/// The type of the elements of arrays: any but arrays themselves, by its place in [`SqlType::ALL`].
+/// The type of the elements of arrays: any but arrays themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Element(u8);
+pub struct Element(Of);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Of {
+    /// Its place in [`SqlType::ALL`].
+    BuiltIn(u8),
+    Enum(EnumType),
+}
 
 impl Element {
     /// `None` if there are no arrays of the type.
     pub fn of(ty: SqlType) -> Option<Element> {
+        if let SqlType::Enum(e) = ty {
+            return Some(Element(Of::Enum(e)));
+        }
         let has_arrays = ty.array_oid() != 0 && ty != SqlType::Unknown;
         let at = SqlType::ALL.iter().position(|t| *t == ty);
-        at.filter(|_| has_arrays).map(|at| Element(at as u8))
+        at.filter(|_| has_arrays)
+            .map(|at| Element(Of::BuiltIn(at as u8)))
     }
 
     pub fn ty(self) -> SqlType {
-        SqlType::ALL[usize::from(self.0)]
+        match self.0 {
+            Of::BuiltIn(at) => SqlType::ALL[usize::from(at)],
+            Of::Enum(e) => SqlType::Enum(e),
+        }
     }
 
     /// The names of its arrays, in messages and in the catalog.
@@ -87,8 +106,13 @@ impl Element {
                 |t: &SqlType| (format!("{}[]", t.name()), format!("_{}", t.internal_name()));
             SqlType::ALL.iter().map(names).collect()
         });
-        let (name, internal) = &NAMES[usize::from(self.0)];
-        (name, internal)
+        match self.0 {
+            Of::BuiltIn(at) => {
+                let (name, internal) = &NAMES[usize::from(at)];
+                (name, internal)
+            }
+            Of::Enum(e) => (&e.def().names[1], &e.def().internal_names[1]),
+        }
     }
 }
 
@@ -147,7 +171,7 @@ impl SqlType {
         while SqlType::ALL[at].oid() != ty.oid() {
             at += 1;
         }
-        SqlType::Array(Element(at as u8))
+        SqlType::Array(Element(Of::BuiltIn(at as u8)))
     }
 
     pub const fn oid(self) -> u32 {
@@ -187,7 +211,9 @@ impl SqlType {
             SqlType::Void => 2278,
             SqlType::Expanded => 2249,
             SqlType::Uuid => 2950,
-            SqlType::Array(element) => SqlType::ALL[element.0 as usize].array_oid(),
+            SqlType::Array(Element(Of::BuiltIn(at))) => SqlType::ALL[at as usize].array_oid(),
+            SqlType::Array(Element(Of::Enum(e))) => e.0.array_oid,
+            SqlType::Enum(e) => e.0.oid,
         }
     }
 
@@ -225,8 +251,27 @@ impl SqlType {
             SqlType::Reg(Reg::Namespace) => 4090,
             SqlType::Reg(Reg::Role) => 4097,
             SqlType::Void | SqlType::Array(_) | SqlType::Expanded => 0,
+            SqlType::Enum(e) => e.0.array_oid,
             // Arrays of arrays are not stored.
             SqlType::Int2Vector | SqlType::OidVector => 0,
+        }
+    }
+
+    /// The type of the database's own whose values are stored alike, of one that a user made.
+    pub fn stored_as(self) -> SqlType {
+        match self {
+            SqlType::Enum(_) => SqlType::Int8,
+            SqlType::Array(element) => element.ty().stored_as().array().unwrap_or(self),
+            ty => ty,
+        }
+    }
+
+    /// Whether it is the very same state of a type.
+    pub fn is_state(self, other: SqlType) -> bool {
+        match (self, other) {
+            (SqlType::Enum(a), SqlType::Enum(b)) => a.is_state(b),
+            (SqlType::Array(a), SqlType::Array(b)) if a == b => a.ty().is_state(b.ty()),
+            _ => self == other,
         }
     }
 
@@ -253,7 +298,7 @@ impl SqlType {
         match self {
             SqlType::Bool | SqlType::InternalChar => 1,
             SqlType::Int2 => 2,
-            SqlType::Reg(_) | SqlType::Xid => 4,
+            SqlType::Reg(_) | SqlType::Xid | SqlType::Enum(_) => 4,
             SqlType::Tid => 6,
             SqlType::Int4 | SqlType::Oid | SqlType::Float4 | SqlType::Date | SqlType::Void => 4,
             SqlType::Int8 | SqlType::Float8 => 8,
@@ -304,6 +349,7 @@ impl SqlType {
             SqlType::Void => "void",
             SqlType::Expanded => "record",
             SqlType::Array(element) => element.array_names().0,
+            SqlType::Enum(e) => &e.def().names[0],
         }
     }
 
@@ -323,6 +369,7 @@ impl SqlType {
             SqlType::Time => "time",
             SqlType::InternalChar => "char",
             SqlType::Array(element) => element.array_names().1,
+            SqlType::Enum(e) => &e.def().internal_names[0],
             other => other.name(),
         }
     }
@@ -426,7 +473,7 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Int2 => ColType::Int2,
         SqlType::Int4 => ColType::Int4,
         SqlType::Int8 | SqlType::Oid | SqlType::Time => ColType::Int8,
-        SqlType::Reg(_) | SqlType::Xid | SqlType::Tid => ColType::Int8,
+        SqlType::Reg(_) | SqlType::Xid | SqlType::Tid | SqlType::Enum(_) => ColType::Int8,
         SqlType::Interval => ColType::Interval,
         SqlType::Float4 => ColType::Float4,
         SqlType::Float8 => ColType::Float8,

@@ -106,6 +106,11 @@ impl Binder<'_> {
 
     /// A call by name, its arguments converted to what the chosen overload takes.
     pub fn call(&self, name: &str, args: Vec<Typed>) -> Result<Typed> {
+        if name.starts_with("enum_")
+            && let Some(value) = self.of_enum(name, &args)?
+        {
+            return Ok(value);
+        }
         match name {
             "coalesce" => return self.coalesce(args),
             "nullif" if args.len() == 2 => return self.null_if(args),

@@ -62,7 +62,7 @@ impl Binder<'_> {
             ast::Expr::Nested(inner) => self.expr(inner),
             ast::Expr::Value(v) => self.value(&v.value),
             ast::Expr::TypedString(t) => {
-                let (ty, typmod) = parts::data_type(&t.data_type)?;
+                let (ty, typmod) = parts::data_type(&t.data_type, &self.params.names)?;
                 self.coerce(
                     parts::literal(&t.value.value)?,
                     ty,
@@ -275,7 +275,7 @@ impl Binder<'_> {
     }
 
     fn cast(&self, e: &ast::Expr, data_type: &ast::DataType) -> Result<Typed> {
-        let (ty, typmod) = parts::data_type(data_type)?;
+        let (ty, typmod) = parts::data_type(data_type, &self.params.names)?;
         let value = match (e, ty) {
             (ast::Expr::Array(list), SqlType::Array(element)) => {
                 self.array(&list.elem, Some(element))?

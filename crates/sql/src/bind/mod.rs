@@ -8,6 +8,7 @@ mod coerce;
 mod collation;
 mod days;
 mod element;
+mod enums;
 mod expr;
 mod json;
 pub mod names;
@@ -24,7 +25,7 @@ use std::cell::RefCell;
 use block::value::Datum;
 use sqlparser::ast;
 
-use crate::dict::Table;
+use crate::dict::{Dict, Table};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::query::analyze::system::SystemColumn;
@@ -193,6 +194,27 @@ impl Scope {
 pub struct ParamTypes {
     types: RefCell<Vec<Option<SqlType>>>,
     pub(crate) sight: sight::Sight,
+    pub names: TypeNames,
+}
+
+/// Where types that users made are looked up; nowhere, without a dictionary.
+#[derive(Clone, Default)]
+pub struct TypeNames(Option<Dict>);
+
+impl std::fmt::Debug for TypeNames {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TypeNames")
+    }
+}
+
+impl TypeNames {
+    pub fn of(dict: &Dict) -> TypeNames {
+        TypeNames(Some(dict.clone()))
+    }
+
+    pub fn dict(&self) -> Option<&Dict> {
+        self.0.as_ref()
+    }
 }
 
 /// The highest parameter number, PostgreSQL's limit of the wire protocol.
@@ -200,13 +222,13 @@ const MAX_PARAMS: usize = 65_535;
 
 impl ParamTypes {
     /// From the client's OIDs; zero leaves the type to inference.
-    pub fn declared(oids: &[u32]) -> Result<ParamTypes> {
+    pub fn declared(oids: &[u32], dict: &Dict) -> Result<ParamTypes> {
         let mut types = Vec::with_capacity(oids.len());
         for &oid in oids {
             types.push(match oid {
                 0 | 705 => None,
                 _ => {
-                    Some(SqlType::from_oid(oid).ok_or_else(|| {
+                    Some(dict.type_of(oid).ok_or_else(|| {
                         Error::unsupported(format!("a parameter of type OID {oid}"))
                     })?)
                 }
@@ -215,15 +237,24 @@ impl ParamTypes {
         Ok(ParamTypes {
             types: RefCell::new(types),
             sight: sight::Sight::default(),
-        })
+            names: TypeNames::default(),
+        }
+        .seeing(dict))
     }
 
     /// As found out before.
-    pub fn of(types: &[SqlType]) -> ParamTypes {
+    pub fn of(types: &[SqlType], dict: &Dict) -> ParamTypes {
         ParamTypes {
             types: RefCell::new(types.iter().copied().map(Some).collect()),
             sight: sight::Sight::default(),
+            names: TypeNames::default(),
         }
+        .seeing(dict)
+    }
+
+    /// None yet.
+    pub fn none(dict: &Dict) -> ParamTypes {
+        ParamTypes::of(&[], dict)
     }
 
     /// The type of a parameter (from 0), making room for it.

@@ -6,7 +6,7 @@ use sqlparser::ast::{
     Value,
 };
 
-use super::{Typed, names};
+use super::{TypeNames, Typed, names};
 use crate::error::{Error, Result};
 use crate::pgtype::interval::{Modifier, Unit};
 use crate::pgtype::{self, IoSettings};
@@ -16,14 +16,14 @@ use crate::types::{MICROSECOND_DIGITS, Reg, SqlType};
 const MAX_CHARACTERS: u64 = 10_485_760;
 
 /// A type name with its modifier.
-pub fn data_type(ty: &DataType) -> Result<(SqlType, i32)> {
-    known_type(ty).map_err(|e| match ty {
+pub fn data_type(ty: &DataType, types: &TypeNames) -> Result<(SqlType, i32)> {
+    known_type(ty, types).map_err(|e| match ty {
         DataType::Custom(name, _) => e.at_name(name),
         _ => e,
     })
 }
 
-fn known_type(ty: &DataType) -> Result<(SqlType, i32)> {
+fn known_type(ty: &DataType, types: &TypeNames) -> Result<(SqlType, i32)> {
     Ok(match ty {
         DataType::Bool | DataType::Boolean => (SqlType::Bool, -1),
         DataType::SmallInt(None) | DataType::Int2(None) => (SqlType::Int2, -1),
@@ -63,12 +63,48 @@ fn known_type(ty: &DataType) -> Result<(SqlType, i32)> {
         DataType::JSON => (SqlType::Json, -1),
         DataType::JSONB => (SqlType::Jsonb, -1),
         DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => {
-            array_type(known_type(element)?, ty)?
+            array_type(known_type(element, types)?, ty)?
         }
         DataType::Regclass => (SqlType::Reg(Reg::Class), -1),
-        DataType::Custom(name, modifiers) => custom(&names::Qualified::new(name)?.name, modifiers)?,
+        DataType::Custom(name, modifiers) => {
+            let name = names::Qualified::new(name)?;
+            let schema = name.schema.as_deref();
+            match schema.is_none_or(|s| s == "pg_catalog") {
+                true => custom(&name.name, modifiers)
+                    .or_else(|e| made_by_user(&name, modifiers, types).ok_or(e))?,
+                false => {
+                    made_by_user(&name, modifiers, types).ok_or_else(|| no_type(&name, types))?
+                }
+            }
+        }
         other => return Err(Error::unsupported(format!("type {other}"))),
     })
+}
+
+/// A type of the dictionary, or arrays of one.
+fn made_by_user(
+    name: &names::Qualified,
+    modifiers: &[String],
+    types: &TypeNames,
+) -> Option<(SqlType, i32)> {
+    let dict = types.dict().filter(|_| modifiers.is_empty())?;
+    if let Some(found) = dict.user_type(name) {
+        return Some((dict.type_of(found.oid)?, -1));
+    }
+    let element = names::Qualified {
+        schema: name.schema.clone(),
+        name: name.name.strip_prefix('_')?.to_string(),
+    };
+    let found = dict.user_type(&element)?;
+    Some((dict.type_of(found.array_oid)?, -1))
+}
+
+fn no_type(name: &names::Qualified, types: &TypeNames) -> Error {
+    let schema = name.schema.as_deref().unwrap_or_default();
+    match types.dict().is_some_and(|d| d.schema(schema).is_none()) {
+        true => names::no_schema(schema),
+        false => Error::new("42704", format!("type \"{name}\" does not exist")),
+    }
 }
 
 /// Arrays of arrays are arrays of more dimensions, and so of the same type.

@@ -82,7 +82,7 @@ impl CopyIn {
         }
         let columns = chosen_columns(&table, columns)?;
         let dict = core.dict();
-        let params = ParamTypes::default().seeing(&dict);
+        let params = ParamTypes::none(&dict);
         let planner = Planner {
             dict: &dict,
             params: &params,

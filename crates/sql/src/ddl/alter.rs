@@ -219,7 +219,7 @@ fn add_check(
             ),
         ));
     }
-    let params = ParamTypes::default().seeing(&core.dict());
+    let params = ParamTypes::none(&core.dict());
     let scope = Scope::of_table(table, &table.name);
     let condition = Binder::new(&scope, &params, "CHECK").condition(expr)?;
     if violates(core, table, &condition, Some(false))? {
@@ -347,7 +347,7 @@ fn add_column(
 /// Gives the rows there are their value of a new column.
 fn fill_column(core: &mut Core, table: &mut Table, at: usize) -> Result<()> {
     let dict = core.dict();
-    let params = ParamTypes::default().seeing(&dict);
+    let params = ParamTypes::none(&dict);
     let planner = Planner {
         dict: &dict,
         params: &params,
@@ -475,6 +475,18 @@ fn no_constraint(table: &Table, name: &str) -> Error {
 }
 
 /// A dropped column keeps its place in the rows; its values stay until the rows are written again.
+/// Drops a column whose type goes.
+pub(super) fn drop_dependent_column(core: &mut Core, table: u32, at: usize) -> Result<()> {
+    let dict = core.dict();
+    let Some(table) = dict.table_by_oid(table) else {
+        return Ok(());
+    };
+    let mut next = Table::clone(table);
+    let name = next.columns[at].name.clone();
+    drop_column(core, &mut next, true, &name)?;
+    core.define(Object::Table(Arc::new(next.finish()?)))
+}
+
 fn drop_column(core: &mut Core, table: &mut Table, if_exists: bool, name: &str) -> Result<()> {
     let Some(at) = table.column(name) else {
         if if_exists {
@@ -526,6 +538,9 @@ fn drop_column(core: &mut Core, table: &mut Table, if_exists: bool, name: &str) 
     column.identity = None;
     column.sequence = None;
     column.missing = None;
+    // Its type may go, but what is in the rows stays.
+    let stored = column.ty().stored_as();
+    (column.type_oid, column.known) = (stored.oid(), Some(stored));
     column.name = format!("........pg.dropped.{}........", at + 1);
     Ok(())
 }

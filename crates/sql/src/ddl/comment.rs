@@ -60,6 +60,7 @@ pub fn set(core: &mut Core, on: &Commented, text: Option<&str>) -> Result<Tag> {
             next.comment = text.map(str::to_string);
             core.define(Object::Schema(Arc::new(next)))?;
         }
+        Commented::Type(name) => super::types::comment(core, name, text)?,
         Commented::Role(name) => {
             let role = super::role::locked(core, name)?;
             let role = role.ok_or_else(|| super::role::no_role(name))?;

@@ -116,6 +116,7 @@ fn lock_of(what: Address) -> Option<u32> {
         Address::Table(oid)
         | Address::View(oid)
         | Address::Sequence(oid)
+        | Address::Type(oid)
         | Address::Column(oid, _)
         | Address::Default(oid, _)
         | Address::Index(oid, _)
@@ -212,7 +213,9 @@ fn drop_one(core: &mut Core, what: Address) -> Result<()> {
             next.checks.remove(at);
             core.define(Object::Table(Arc::new(next.finish()?)))
         }
-        Address::Column(..) | Address::Schema(_) | Address::Index(..) => {
+        Address::Type(oid) => core.undefine(oid.into()),
+        Address::Column(oid, at) => super::alter::drop_dependent_column(core, oid, at),
+        Address::Schema(_) | Address::Index(..) => {
             Err(Error::internal("a dependent that depends on nothing"))
         }
     }

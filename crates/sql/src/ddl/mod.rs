@@ -22,6 +22,7 @@ pub mod role;
 pub mod schema;
 pub mod sequence;
 mod table;
+pub mod types;
 mod view;
 
 use std::collections::BTreeSet;
@@ -72,6 +73,7 @@ impl Core {
                 ObjectType::Sequence => sequence::drop(core, names, *if_exists, *cascade),
                 ObjectType::Schema => schema::drop(core, names, *if_exists, *cascade),
                 ObjectType::View => view::drop(core, names, *if_exists, *cascade),
+                ObjectType::Type => types::drop(core, names, *if_exists, *cascade),
                 other => Err(Error::unsupported(format!("DROP {other}"))),
             },
             other => {
@@ -101,6 +103,7 @@ pub fn command(statement: &ast::Statement) -> Option<&'static str> {
             ObjectType::Sequence => "DROP SEQUENCE",
             ObjectType::Schema => "DROP SCHEMA",
             ObjectType::View => "DROP VIEW",
+            ObjectType::Type => "DROP TYPE",
             _ => return None,
         },
         _ => return None,
@@ -113,6 +116,7 @@ impl Core {
     pub(crate) fn claim_new(&mut self, name: &Qualified) -> Result<u32> {
         let schema = self.creation_schema(name)?;
         self.claim_relation_name(schema, &name.name)?;
+        types::refuse_taken(self, schema, &name.name)?;
         Ok(schema)
     }
 

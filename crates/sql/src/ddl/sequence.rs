@@ -8,7 +8,7 @@ use super::dependence::drop_dependents;
 use super::{Core, already_exists, missing, name_of, no_relation, skipping, wrong_kind};
 use crate::api::Tag;
 use crate::bind::names::Qualified;
-use crate::bind::{names, parts};
+use crate::bind::{TypeNames, names, parts};
 use crate::dict::depend::Address;
 use crate::dict::{Column, Dict, Object, Relation, Sequence, Table};
 use crate::error::{Error, Result};
@@ -38,7 +38,7 @@ pub fn create(
     }
     let ty = match data_type {
         None => SqlType::Int8,
-        Some(t) => parts::data_type(t)?.0,
+        Some(t) => parts::data_type(t, &TypeNames::default())?.0,
     };
     let sequence = define(core, schema, name.to_string(), ty, options)?;
     core.define(Object::Sequence(Arc::new(sequence)))?;
@@ -268,7 +268,7 @@ pub fn alter(
     let mut ty = SqlType::from_oid(sequence.type_oid).unwrap_or(SqlType::Int8);
     for o in options {
         if let SequenceOption::Type(t) = o {
-            retype(&mut next, ty, parts::data_type(t)?.0)?;
+            retype(&mut next, ty, parts::data_type(t, &TypeNames::default())?.0)?;
             ty = SqlType::from_oid(next.type_oid).unwrap_or(SqlType::Int8);
         }
     }

@@ -13,7 +13,7 @@ use super::foreign::{self, NewKey};
 use super::index::{self, NewIndex};
 use super::{Core, already_exists, missing, name_of, no_relation, sequence, skipping, wrong_kind};
 use crate::api::Tag;
-use crate::bind::{Binder, ParamTypes, Scope, names, parts};
+use crate::bind::{Binder, ParamTypes, Scope, TypeNames, names, parts};
 use crate::dict::depend::Address;
 use crate::dict::{Check, Column, Dict, Identity, Object, Relation, Sequence, Table};
 use crate::error::{Error, Result};
@@ -224,7 +224,7 @@ impl<'a> Draft<'a> {
 
     /// Binds checks and defaults once, so that a wrong one fails here and not at the first insert.
     fn check_expressions(&self, dict: &Dict) -> Result<()> {
-        let params = ParamTypes::default().seeing(dict);
+        let params = ParamTypes::none(dict);
         let scope = Scope::of_table(&self.table, &self.table.name);
         let binder = Binder::new(&scope, &params, "CHECK");
         for check in &self.table.checks {
@@ -257,7 +257,7 @@ impl<'a> Draft<'a> {
 
 /// Binds each default to its column.
 pub fn check_defaults(dict: &Dict, columns: &[Column]) -> Result<()> {
-    let params = ParamTypes::default().seeing(dict);
+    let params = ParamTypes::none(dict);
     let scope = Scope::default();
     let binder = Binder::new(&scope, &params, "DEFAULT");
     for c in columns {
@@ -273,6 +273,21 @@ pub fn check_defaults(dict: &Dict, columns: &[Column]) -> Result<()> {
     Ok(())
 }
 
+/// The type of a new column. One that a user made stays until the transaction ends.
+fn column_type(core: &mut Core, written: &ast::DataType) -> Result<(SqlType, i32)> {
+    loop {
+        let found = parts::data_type(written, &TypeNames::of(&core.dict()))?;
+        let oid = core.dict().user_type_by_oid(found.0.oid()).map(|t| t.oid);
+        let Some(oid) = oid else { return Ok(found) };
+        core.lock_table(oid, TableLock::AccessShare, false)?;
+        let now = parts::data_type(written, &TypeNames::of(&core.dict()))?;
+        if now.0.is_state(found.0) {
+            return Ok(now);
+        }
+        wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+    }
+}
+
 /// A column from its syntax, and the sequence of a serial or identity one.
 pub fn column(
     core: &mut Core,
@@ -284,13 +299,14 @@ pub fn column(
     let serial = serial_type(&def.data_type)?;
     let (ty, typmod) = match serial {
         Some(ty) => (ty, -1),
-        None => parts::data_type(&def.data_type)?,
+        None => column_type(core, &def.data_type)?,
     };
     storage_type(ty)?;
     let mut column = Column {
         missing: None,
         name,
         type_oid: ty.oid(),
+        known: Some(ty),
         typmod,
         not_null: false,
         default: None,

@@ -6,6 +6,7 @@ use super::{Dict, Table};
 use crate::views::describe;
 
 /// Object ids of the catalogs that comments are on rows of.
+pub const PG_TYPE: u32 = 1247;
 pub const PG_CLASS: u32 = 1259;
 pub const PG_AUTHID: u32 = 1260;
 pub const PG_CONSTRAINT: u32 = 2606;
@@ -89,6 +90,8 @@ impl Dict {
         let sequences = self.sequences();
         all.extend(sequences.filter_map(|s| Some((s.oid, PG_CLASS, 0, s.comment.clone()?))));
         let schemas = self.schemas();
+        let types = self.user_types();
+        all.extend(types.filter_map(|t| Some((t.oid, PG_TYPE, 0, t.comment.clone()?))));
         all.extend(schemas.filter_map(|s| Some((s.oid, PG_NAMESPACE, 0, s.comment.clone()?))));
         all
     }

@@ -6,7 +6,7 @@
 //! depends on it under the exclusive lock: neither misses the other.
 
 use super::path::PUBLIC;
-use super::{Dict, ForeignKey, Sequence, Table};
+use super::{Dict, ForeignKey, Sequence, Table, View};
 use crate::bind::names::quote;
 
 /// A thing that can depend, or be depended on.
@@ -16,6 +16,7 @@ pub enum Address {
     View(u32),
     Sequence(u32),
     Schema(u32),
+    Type(u32),
     /// A column by its place, from 0.
     Column(u32, usize),
     /// A column's default.
@@ -37,6 +38,7 @@ impl Address {
             | Address::Sequence(oid)
             | Address::Schema(oid)
             | Address::Function(oid)
+            | Address::Type(oid)
             | Address::Index(_, oid)
             | Address::ForeignKey(_, oid) => (oid, 0),
             Address::Column(oid, at) | Address::Default(oid, at) | Address::Check(oid, at) => {
@@ -74,6 +76,7 @@ impl Dict {
             Address::Sequence(oid) => self.drawing(oid),
             Address::Schema(oid) => self.members(oid),
             Address::Function(oid) => self.callers(oid),
+            Address::Type(oid) => self.of_type(oid),
             Address::Default(..) | Address::ForeignKey(..) | Address::Check(..) => Vec::new(),
         };
         found.sort_by_key(|d| std::cmp::Reverse(d.what.age()));
@@ -163,6 +166,32 @@ impl Dict {
         names.into_iter().map(call).collect()
     }
 
+    /// Columns of a type, or of arrays of it: the table and the place of each.
+    pub fn columns_of_type(&self, oid: u32) -> Vec<(u32, usize)> {
+        let Some(ty) = self.user_type_by_oid(oid) else {
+            return Vec::new();
+        };
+        let numbers = [ty.oid, ty.array_oid];
+        let of_table = |t: &std::sync::Arc<Table>| {
+            let columns = t.live_columns();
+            let columns = columns.filter(|(_, c)| numbers.contains(&c.type_oid));
+            columns.map(|(at, _)| (t.oid, at)).collect::<Vec<_>>()
+        };
+        self.tables().flat_map(of_table).collect()
+    }
+
+    /// Columns of tables, and views that have a column of it by themselves.
+    fn of_type(&self, oid: u32) -> Vec<Dependent> {
+        let numbers = self.user_type_by_oid(oid).map(|t| [t.oid, t.array_oid]);
+        let numbers = numbers.unwrap_or_default();
+        let columns = self.columns_of_type(oid).into_iter();
+        let columns = columns.map(|(table, at)| Address::Column(table, at));
+        let has = |v: &View| v.columns.iter().any(|c| numbers.contains(&c.type_oid));
+        let views = self.views().filter(|v| has(v));
+        let all = columns.chain(views.map(|v| Address::View(v.oid)));
+        all.map(|what| Dependent { what, auto: false }).collect()
+    }
+
     fn members(&self, schema: u32) -> Vec<Dependent> {
         let tables = self.tables().filter(|t| t.schema == schema);
         let views = self.views().filter(|v| v.schema == schema);
@@ -170,6 +199,8 @@ impl Dict {
         let sequences = self.sequences().filter(|s| s.schema == schema);
         let all = tables.map(|t| (Address::Table(t.oid), false));
         let all = all.chain(views.map(|v| (Address::View(v.oid), false)));
+        let types = self.user_types().filter(|t| t.schema == schema);
+        let all = all.chain(types.map(|t| (Address::Type(t.oid), false)));
         let all = all.chain(sequences.map(|s| (Address::Sequence(s.oid), s.owner.is_some())));
         let functions = self.functions().filter(|f| f.schema == schema);
         let all = all.chain(functions.map(|f| (Address::Function(f.oid), false)));
@@ -215,6 +246,10 @@ impl Dict {
                 None => format!("sequence {oid}"),
             },
             Address::Schema(oid) => format!("schema {}", quote(self.schema_name(oid))),
+            Address::Type(oid) => match self.user_type_by_oid(oid) {
+                Some(t) => format!("type {}", self.shown_type(t)),
+                None => format!("type {oid}"),
+            },
             Address::Column(oid, at) => column(oid, at),
             Address::Default(oid, at) => format!("default value for {}", column(oid, at)),
             Address::Index(oid, index) => {

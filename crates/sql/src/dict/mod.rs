@@ -21,16 +21,18 @@ pub mod path;
 pub mod role;
 mod statistics;
 pub mod store;
+pub mod types;
 pub mod view;
 
 pub use comments::{
-    Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE,
+    Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_TYPE,
 };
 pub use foreign::{Action, ForeignKey};
 pub use function::Function;
 pub use object::{Check, Column, Identity, Index, IndexKey, Object, Sequence, Table};
 pub use path::{NameRef, Schema};
 pub use statistics::{ColumnStats, Stats};
+pub use types::{Label, UserType};
 pub use view::{Source, View, ViewColumn};
 
 use std::collections::{HashMap, HashSet};
@@ -105,6 +107,10 @@ struct Maps {
     schemas: HashMap<String, u32>,
     /// The keys of roles, whose names are apart.
     roles: HashMap<String, i64>,
+    /// The keys of users' types, by their numbers and those of their arrays.
+    types: HashMap<u32, i64>,
+    /// The same by schema and name, which are apart from those of relations.
+    type_names: HashMap<u32, HashMap<String, i64>>,
     /// The tables with foreign keys that reference a table, by its object id.
     referenced: HashMap<u32, Vec<u32>>,
     /// Object ids of the functions of a name, in any schema.
@@ -144,6 +150,7 @@ impl Dict {
         for (key, entry) in &mut Arc::make_mut(&mut self.maps).entries {
             if let Some(known) = before.maps.entries.get(key)
                 && known.object.encode()? == entry.object.encode()?
+                && known.object.has_types_of(&entry.object)
             {
                 entry.object = known.object.clone();
             }
@@ -312,11 +319,8 @@ impl Dict {
             }
             Object::Sequence(s) => Some(Relation::Sequence(s.clone())),
             Object::View(v) => Some(Relation::View(v.clone())),
-            Object::Stats(_)
-            | Object::Role(_)
-            | Object::Door(_)
-            | Object::Schema(_)
-            | Object::Function(_) => None,
+            Object::Stats(_) | Object::Role(_) | Object::Door(_) => None,
+            Object::Schema(_) | Object::Function(_) | Object::Type(_) => None,
         }
     }
 
@@ -389,6 +393,7 @@ impl Dict {
                 | Object::Door(_)
                 | Object::Schema(_)
                 | Object::Function(_)
+                | Object::Type(_)
                 | Object::View(_) => Vec::new(),
             }
         };
@@ -440,6 +445,7 @@ impl Dict {
         for change in changes {
             next.apply(change);
         }
+        next.retype(changes);
         next
     }
 
@@ -460,6 +466,13 @@ impl Dict {
                         if named.is_empty() {
                             maps.functions.remove(&function.name);
                         }
+                    }
+                }
+                Object::Type(t) => {
+                    maps.types.remove(&t.oid);
+                    maps.types.remove(&t.array_oid);
+                    if let Some(names) = maps.type_names.get_mut(&t.schema) {
+                        names.remove(&t.name);
                     }
                 }
                 _ => {}
@@ -488,6 +501,12 @@ impl Dict {
                 Object::Function(function) => {
                     let named = maps.functions.entry(function.name.clone()).or_default();
                     named.push(function.oid);
+                }
+                Object::Type(t) => {
+                    maps.types.insert(t.oid, change.key);
+                    maps.types.insert(t.array_oid, change.key);
+                    let names = maps.type_names.entry(t.schema).or_default();
+                    names.insert(t.name.clone(), change.key);
                 }
                 _ => {}
             }

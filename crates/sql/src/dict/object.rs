@@ -11,6 +11,7 @@ use super::comments::Comment;
 use super::function::Function;
 use super::path::{self, Schema};
 use super::role::{self, Door, FIRST_SUPERUSER, Role};
+use super::types::UserType;
 use super::view::View;
 use super::{ForeignKey, Stats};
 use crate::error::{Error, Result};
@@ -27,6 +28,7 @@ pub enum Object {
     Schema(Arc<Schema>),
     View(Arc<View>),
     Function(Arc<Function>),
+    Type(Arc<UserType>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -40,6 +42,7 @@ enum Stored {
     Schema(Schema),
     View(View),
     Function(Function),
+    Type(UserType),
 }
 
 /// The owner of what was made before there were roles.
@@ -84,6 +87,9 @@ pub struct Column {
     pub name: String,
     pub type_oid: u32,
     pub typmod: i32,
+    /// The type, once it is known what the number means: see [`super::types`].
+    #[serde(skip)]
+    pub known: Option<SqlType>,
     #[serde(default)]
     pub not_null: bool,
     /// SQL text of the default.
@@ -181,7 +187,7 @@ pub struct Sequence {
 
 impl Column {
     pub fn ty(&self) -> SqlType {
-        SqlType::from_oid(self.type_oid).unwrap_or(SqlType::Text)
+        (self.known.or_else(|| SqlType::from_oid(self.type_oid))).unwrap_or(SqlType::Text)
     }
 }
 
@@ -294,6 +300,7 @@ impl Object {
             Object::Schema(s) => s.oid.into(),
             Object::View(v) => v.oid.into(),
             Object::Function(f) => f.oid.into(),
+            Object::Type(t) => t.oid.into(),
         }
     }
 
@@ -308,6 +315,7 @@ impl Object {
             (Object::Schema(a), Object::Schema(b)) => Arc::ptr_eq(a, b),
             (Object::View(a), Object::View(b)) => Arc::ptr_eq(a, b),
             (Object::Function(a), Object::Function(b)) => Arc::ptr_eq(a, b),
+            (Object::Type(a), Object::Type(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
     }
@@ -320,11 +328,8 @@ impl Object {
                 .collect(),
             Object::Sequence(s) => vec![&s.name],
             Object::View(v) => vec![&v.name],
-            Object::Stats(_)
-            | Object::Role(_)
-            | Object::Door(_)
-            | Object::Schema(_)
-            | Object::Function(_) => Vec::new(),
+            Object::Stats(_) | Object::Role(_) | Object::Door(_) => Vec::new(),
+            Object::Schema(_) | Object::Function(_) | Object::Type(_) => Vec::new(),
         }
     }
 
@@ -334,11 +339,9 @@ impl Object {
             Object::Table(t) => t.schema,
             Object::Sequence(s) => s.schema,
             Object::View(v) => v.schema,
-            Object::Stats(_)
-            | Object::Role(_)
-            | Object::Door(_)
-            | Object::Schema(_)
-            | Object::Function(_) => 0,
+            Object::Type(t) => t.schema,
+            Object::Stats(_) | Object::Role(_) | Object::Door(_) => 0,
+            Object::Schema(_) | Object::Function(_) => 0,
         }
     }
 
@@ -352,12 +355,14 @@ impl Object {
             Object::Schema(s) => Stored::Schema(Schema::clone(s)),
             Object::View(v) => Stored::View(View::clone(v)),
             Object::Function(f) => Stored::Function(Function::clone(f)),
+            Object::Type(t) => Stored::Type(UserType::clone(t)),
         };
         serde_json::to_vec(&stored)
             .map_err(|e| Error::internal(format!("encoding a definition: {e}")))
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<Object> {
+    /// `types`: what numbers of users' types mean.
+    pub fn decode(bytes: &[u8], types: &dyn Fn(u32) -> Option<SqlType>) -> Result<Object> {
         let stored = serde_json::from_slice(bytes).map_err(|e| {
             Error::new(
                 "XX001",
@@ -365,13 +370,24 @@ impl Object {
             )
         })?;
         Ok(match stored {
-            Stored::Table(t) => Object::Table(Arc::new(t.finish()?)),
+            Stored::Table(mut t) => {
+                for c in &mut t.columns {
+                    c.known = types(c.type_oid);
+                }
+                Object::Table(Arc::new(t.finish()?))
+            }
             Stored::Sequence(s) => Object::Sequence(Arc::new(s)),
             Stored::Stats(s) => Object::Stats(Arc::new(s)),
             Stored::Role(r) => Object::Role(Arc::new(r)),
             Stored::Door(d) => Object::Door(Arc::new(d)),
             Stored::Schema(s) => Object::Schema(Arc::new(s)),
-            Stored::View(v) => Object::View(Arc::new(v)),
+            Stored::View(mut v) => {
+                for c in &mut v.columns {
+                    c.known = types(c.type_oid);
+                }
+                Object::View(Arc::new(v))
+            }
+            Stored::Type(t) => Object::Type(Arc::new(t)),
             Stored::Function(f) => Object::Function(Arc::new(f)),
         })
     }

@@ -12,6 +12,9 @@ use crate::session::Core;
 
 /// Columns of the dictionary's table: id int4, kind int2, name text, definition bytea.
 const COLUMNS: usize = 4;
+/// Kinds of definitions.
+const SCHEMA: i16 = 6;
+const TYPE: i16 = 9;
 
 /// Reads all committed definitions.
 pub fn load(engine: &Arc<Engine>) -> Result<Dict> {
@@ -27,20 +30,34 @@ pub fn load(engine: &Arc<Engine>) -> Result<Dict> {
     session.end_statement();
     session.commit()?;
     let mut changes = Vec::with_capacity(rows.len());
-    for (row, bytes) in rows {
+    let (mut firsts, mut others) = (Vec::new(), Vec::new());
+    for (row, bytes) in &rows {
         let mut values = Vec::with_capacity(COLUMNS);
-        decode(&bytes, &table, COLUMNS, &mut values)?;
+        decode(bytes, &table, COLUMNS, &mut values)?;
         let Some(DatumRef::Bytea(definition)) = values.get(3) else {
             return Err(Error::new(
                 "XX001",
                 "a row of the dictionary has no definition",
             ));
         };
-        let object = Object::decode(definition)?;
-        changes.push(Change {
-            key: object.key(),
-            entry: Some(Entry { row, object }),
-        });
+        match values.get(1) {
+            Some(DatumRef::Int2(SCHEMA | TYPE)) => firsts.push((*row, definition.to_vec())),
+            _ => others.push((*row, definition.to_vec())),
+        }
+    }
+    // What the types of columns are says the rest.
+    let mut types = Dict::default();
+    for (definitions, last) in [(firsts, false), (others, true)] {
+        for (row, definition) in definitions {
+            let object = Object::decode(&definition, &|oid| types.type_of(oid))?;
+            changes.push(Change {
+                key: object.key(),
+                entry: Some(Entry { row, object }),
+            });
+        }
+        if !last {
+            types = types.with(&changes);
+        }
     }
     Ok(Dict::default().successor(&changes))
 }
@@ -55,13 +72,15 @@ fn encode(object: &Object) -> Result<[Datum; COLUMNS]> {
         Object::Stats(_) => 3,
         Object::Role(_) => 4,
         Object::Door(_) => 5,
-        Object::Schema(_) => 6,
+        Object::Schema(_) => SCHEMA,
         Object::View(_) => 7,
         Object::Function(_) => 8,
+        Object::Type(_) => TYPE,
     };
     let name = match object {
         Object::Role(role) => role.name.clone(),
         Object::Function(function) => function.name.clone(),
+        Object::Type(t) => t.name.clone(),
         other => other
             .names()
             .first()

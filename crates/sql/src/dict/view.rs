@@ -39,6 +39,9 @@ pub struct ViewColumn {
     pub name: String,
     pub type_oid: u32,
     pub typmod: i32,
+    /// As of [`super::Column::known`].
+    #[serde(skip)]
+    pub known: Option<SqlType>,
 }
 
 /// A relation that a view reads.
@@ -53,7 +56,7 @@ pub struct Source {
 
 impl ViewColumn {
     pub fn ty(&self) -> SqlType {
-        SqlType::from_oid(self.type_oid).unwrap_or(SqlType::Text)
+        (self.known.or_else(|| SqlType::from_oid(self.type_oid))).unwrap_or(SqlType::Text)
     }
 }
 

@@ -428,7 +428,7 @@ fn cascaded(child: &Table, key: &ForeignKey, new: &[Datum]) -> Result<Vec<Datum>
 
 fn defaults(core: &mut Core, child: &Table, key: &ForeignKey) -> Result<Vec<Datum>> {
     let dict = core.dict();
-    let params = ParamTypes::default().seeing(&dict);
+    let params = ParamTypes::none(&dict);
     let planner = Planner {
         dict: &dict,
         params: &params,
@@ -499,7 +499,7 @@ fn write(
     }
     let rules = {
         let dict = core.dict();
-        let params = ParamTypes::default().seeing(&dict);
+        let params = ParamTypes::none(&dict);
         let planner = Planner {
             dict: &dict,
             params: &params,

@@ -5,6 +5,7 @@ use sqlparser::tokenizer::Token;
 use super::function::{self, CreateFunction, FunctionName};
 use super::role::{RoleName, role_name};
 use super::tokens::Words;
+use super::types::{self, TypeDefinition};
 use crate::bind::names::Qualified;
 use crate::error::{Error, Result};
 
@@ -29,6 +30,7 @@ pub enum Definition {
         if_exists: bool,
         change: Change,
     },
+    Type(TypeDefinition),
     Comment {
         on: Commented,
         text: Option<String>,
@@ -66,6 +68,7 @@ pub enum Commented {
     Constraint(String, Qualified),
     Schema(String),
     Role(String),
+    Type(Qualified),
 }
 
 impl Definition {
@@ -79,6 +82,8 @@ impl Definition {
                 Kind::View => "ALTER VIEW",
                 Kind::Index => "ALTER INDEX",
             },
+            Definition::Type(TypeDefinition::CreateEnum { .. }) => "CREATE TYPE",
+            Definition::Type(TypeDefinition::Alter { .. }) => "ALTER TYPE",
             Definition::Comment { .. } => "COMMENT",
             Definition::CreateFunction(_) => "CREATE FUNCTION",
             Definition::DropFunction { .. } => "DROP FUNCTION",
@@ -93,7 +98,7 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
         return Ok(Some(Definition::CreateFunction(Box::new(made))));
     }
     if !w.accept("schema") {
-        return Ok(None);
+        return types::create(w);
     }
     let if_not_exists = w.accept("if not exists");
     let mut name = None;
@@ -179,7 +184,7 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
     }
     let begin = w.mark();
     let Some(kind) = kind(w) else {
-        return Ok(None);
+        return types::alter(w);
     };
     let if_exists = w.accept("if exists");
     if kind == Kind::Table {
@@ -279,6 +284,8 @@ pub fn comment(w: &mut Words<'_>) -> Result<Definition> {
         Commented::Schema(w.name()?)
     } else if w.accept("role") {
         Commented::Role(w.name()?)
+    } else if w.accept("type") {
+        Commented::Type(w.relation()?)
     } else {
         let kind = w.word().unwrap_or_default().to_uppercase();
         return Err(Error::unsupported(format!("COMMENT ON {kind}")));

@@ -28,6 +28,7 @@ use block::value::{Datum, DatumRef};
 use charset::Encoding;
 
 use crate::error::{Error, Result};
+use crate::types::enums::EnumType;
 use crate::types::{Reg, SqlType, numeric_typmod};
 use zone::TimeZone;
 
@@ -185,6 +186,7 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::Uuid => Datum::Uuid(bytes::parse_uuid(text)?),
         SqlType::Json => json::checked(text)?,
         SqlType::Jsonb => json::jsonb_in(text)?,
+        SqlType::Enum(e) => Datum::Int8(e.position(text)?),
         SqlType::Void => Datum::Null,
         SqlType::Expanded => return Err(vectors::no_input_of_rows()),
     })
@@ -214,6 +216,7 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Int8(v) => match ty {
             SqlType::Time => calendar::write_time(out, v),
             SqlType::Tid => tid::write(out, v),
+            SqlType::Enum(e) => out.extend_from_slice(label(e, v).as_bytes()),
             SqlType::Reg(kind) => {
                 let name = io.objects.name(kind, u32::try_from(v).unwrap_or(0));
                 out.extend_from_slice(name.as_bytes());
@@ -250,6 +253,15 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Array(v) => array::write(element_of(ty), v, io, out),
         DatumRef::Json(v) => json::write(v, out),
     }
+}
+
+/// The label of a value. Whoever reads rows has locked their table, and a label comes only while
+/// nobody has: so the instance knows it, if not this state of the type, which may be that of a result
+/// described before.
+fn label(e: EnumType, value: i64) -> &'static str {
+    e.label(value)
+        .or_else(|| e.label_of_other_state(value))
+        .unwrap_or_else(|| panic!("invariant: {e:?} has no label at {value}"))
 }
 
 /// Reads the binary form of a type. Text is in the client's encoding there too.
@@ -290,6 +302,7 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::Uuid => Datum::Uuid(fixed(bytes)?),
         SqlType::Json => json::checked(&client_text(bytes, encoding)?)?,
         SqlType::Jsonb => json::binary_in(bytes, encoding)?,
+        SqlType::Enum(e) => Datum::Int8(e.position(&client_text(bytes, encoding)?)?),
         SqlType::Void => Datum::Null,
         SqlType::Expanded => return Err(vectors::no_input_of_rows()),
     })
@@ -311,6 +324,10 @@ pub fn binary_out(
         DatumRef::Int8(v) if matches!(ty, SqlType::Oid | SqlType::Reg(_) | SqlType::Xid) => {
             out.extend_from_slice(&(v as u32).to_be_bytes())
         }
+        DatumRef::Int8(v) if let SqlType::Enum(e) = ty => match encoding.converts() {
+            true => out.extend_from_slice(&encoding.encode(label(e, v))?),
+            false => out.extend_from_slice(label(e, v).as_bytes()),
+        },
         DatumRef::Int8(v) if ty == SqlType::Tid => out.extend_from_slice(&tid::to_binary(v)),
         DatumRef::Int8(v) | DatumRef::Timestamp(v) | DatumRef::TimestampTz(v) => {
             out.extend_from_slice(&v.to_be_bytes())

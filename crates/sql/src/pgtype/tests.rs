@@ -33,6 +33,9 @@ fn value(ty: SqlType) -> BoxedStrategy<Datum> {
         SqlType::Oid | SqlType::Reg(_) | SqlType::Xid => {
             any::<u32>().prop_map(|v| Datum::Int8(v.into())).boxed()
         }
+        SqlType::Tid => (any::<u32>(), any::<u16>())
+            .prop_map(|(block, slot)| Datum::Int8(i64::from(block) << 16 | i64::from(slot)))
+            .boxed(),
         // Bit patterns rather than numbers: every exponent is as likely.
         SqlType::Float4 => any::<u32>()
             .prop_map(f32::from_bits)

@@ -4,7 +4,7 @@ use sqlparser::ast::{self, OrderByKind, Query, SelectItem, SelectItemQualifiedWi
 
 use super::select::SortKey;
 use super::{Output, Planner};
-use crate::bind::{Binder, Scope, Typed, check_comparable, names};
+use crate::bind::{Binder, Scope, TypeNames, Typed, check_comparable, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::types::SqlType;
@@ -200,15 +200,28 @@ fn first_column(body: &ast::SetExpr) -> String {
     }
 }
 
+/// A type that is not built in: its name is the column's.
+fn user_type(name: &ast::ObjectName) -> String {
+    names::Qualified::new(name).map_or("?column?".to_string(), |q| q.name)
+}
+
 /// And whether that is a name of its own: one that comes of a type gives way to what stands around.
 fn named(e: &ast::Expr) -> (String, bool) {
     let of_type = |t: &ast::DataType| {
-        let known = crate::bind::parts::data_type(t);
-        let name = known.map_or("?column?", |(t, _)| match t {
-            SqlType::Array(element) => element.ty().internal_name(),
-            other => other.internal_name(),
-        });
-        (name.to_string(), false)
+        let known = crate::bind::parts::data_type(t, &TypeNames::default());
+        let name = match (known, t) {
+            (Ok((SqlType::Array(element), _)), _) => element.ty().internal_name().to_string(),
+            (Ok((other, _)), _) => other.internal_name().to_string(),
+            (Err(_), ast::DataType::Custom(name, _)) => user_type(name),
+            (Err(_), ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(of, _))) => {
+                match &**of {
+                    ast::DataType::Custom(name, _) => user_type(name),
+                    _ => "?column?".to_string(),
+                }
+            }
+            _ => "?column?".to_string(),
+        };
+        (name, false)
     };
     let own = |name: &str| (name.to_string(), true);
     match e {

@@ -22,8 +22,7 @@ pub(crate) type Planned = (Kind, Option<Vec<ColumnDesc>>, Tables);
 
 /// Plans a statement that is a part of another one, and has no parameters.
 pub(crate) fn plan_alone(core: &Core, statement: ast::Statement) -> Result<Planned> {
-    let params = ParamTypes::default().seeing(&core.dict());
-    plan_sql(core, statement, &params)
+    plan_sql(core, statement, &ParamTypes::none(&core.dict()))
 }
 
 pub(crate) fn plan_sql(

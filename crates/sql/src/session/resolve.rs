@@ -31,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, Utility, mentioned};
 use crate::plan_cache::Asked;
+use crate::types::SqlType;
 
 impl SqlSession {
     /// Parses and plans one statement, and locks its tables until the transaction ends. A zero
@@ -80,6 +81,7 @@ impl SqlSession {
     }
 
     fn revalidated(&mut self, name: &str, statement: Arc<Statement>) -> Result<Arc<Statement>> {
+        let statement = self.timed(|session| session.of_types_now(name, statement))?;
         if statement.reads_nothing() {
             return Ok(statement);
         }
@@ -90,6 +92,35 @@ impl SqlSession {
                 Ok(now)
             }
         }
+    }
+
+    /// A prepared statement whose parameters and columns are of the types as they are now: an enum
+    /// may have other labels since.
+    pub(super) fn of_types_now(
+        &mut self,
+        name: &str,
+        statement: Arc<Statement>,
+    ) -> Result<Arc<Statement>> {
+        let types = || {
+            let columns = statement.columns().unwrap_or_default();
+            let params = statement.params().iter().copied();
+            params.chain(columns.iter().map(|c| c.ty))
+        };
+        if types().all(|t| t.stored_as() == t) {
+            return Ok(statement);
+        }
+        self.core.refresh()?;
+        let dict = self.core.dict();
+        let is_now = |t: SqlType| match t.stored_as() == t {
+            true => true,
+            false => dict.type_of(t.oid()).is_some_and(|now| now.is_state(t)),
+        };
+        if types().all(is_now) {
+            return Ok(statement);
+        }
+        let now = self.analyse(statement.text(), statement.param_types())?;
+        self.core.prepared.replace(name, now.clone());
+        Ok(now)
     }
 
     /// Locks the tables of a portal's statement, and analyses it again if they have changed.

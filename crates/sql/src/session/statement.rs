@@ -236,8 +236,8 @@ impl SqlSession {
             Command::Sql(s) => parse::arrays::parameters(s)?,
             _ => Vec::new(),
         };
-        let params = ParamTypes::declared(&element_oids(param_oids, &arrays))?;
-        let params = params.seeing(&self.core.dict());
+        let oids = element_oids(param_oids, &arrays, &self.core.dict());
+        let params = ParamTypes::declared(&oids, &self.core.dict())?;
         let text: Arc<str> = match &command {
             // Whoever shows the statement shows no password.
             Command::Utility(_) => {
@@ -321,7 +321,7 @@ impl SqlSession {
                 _ => Ok(None),
             },
         )?;
-        let params = ParamTypes::of(&statement.params).seeing(&self.core.dict());
+        let params = ParamTypes::of(&statement.params, &self.core.dict());
         let (kind, columns, tables) =
             plan_sql(&self.core, expanded, &params).map_err(|e| e.located(&statement.text))?;
         Ok(Arc::new(Statement {
@@ -409,9 +409,12 @@ impl Portal {
 }
 
 /// The client's types of parameters, with those of arrays that are to be lists replaced by those of their elements.
-fn element_oids(oids: &[u32], arrays: &[usize]) -> Vec<u32> {
+fn element_oids(oids: &[u32], arrays: &[usize], dict: &Dict) -> Vec<u32> {
     let oid = |(at, &oid): (usize, &u32)| match arrays.contains(&(at + 1)) {
-        true => SqlType::of_array(oid).map_or(0, SqlType::oid),
+        true => match dict.type_of(oid) {
+            Some(SqlType::Array(element)) => element.ty().oid(),
+            _ => 0,
+        },
         false => oid,
     };
     oids.iter().enumerate().map(oid).collect()

@@ -9,7 +9,7 @@ use super::SqlSession;
 use super::statement::{Portal, Run, Statement};
 use crate::api::{ColumnDesc, Completion, RowSink, Tag};
 use crate::bind::names::Qualified;
-use crate::bind::{Binder, ParamTypes, Scope, parts};
+use crate::bind::{Binder, ParamTypes, Scope, TypeNames, parts};
 use crate::copy;
 use crate::dict::{Relation, Table};
 use crate::error::{Error, Result};
@@ -51,12 +51,11 @@ impl SqlSession {
                 discard: false,
                 ..
             } => self.cursor_columns(cursor),
-            Utility::Execute { name, .. } => self
-                .core
-                .prepared
-                .get(name)?
-                .columns()
-                .map(<[ColumnDesc]>::to_vec),
+            Utility::Execute { name, .. } => {
+                let statement = self.core.prepared.get(name)?.clone();
+                let statement = self.of_types_now(name, statement)?;
+                statement.columns().map(<[ColumnDesc]>::to_vec)
+            }
             _ => None,
         })
     }
@@ -347,7 +346,7 @@ impl SqlSession {
     }
 
     fn run_definition(&mut self, definition: &Definition) -> Result<Tag> {
-        use crate::ddl::{comment, function, relation, schema};
+        use crate::ddl::{comment, function, relation, schema, types};
         self.begin_definition(definition.command())?;
         let core = &mut self.core;
         let tag = match definition {
@@ -379,6 +378,7 @@ impl SqlSession {
                 if_exists,
                 cascade,
             } => function::drop(core, names, *if_exists, *cascade),
+            Definition::Type(definition) => types::define(core, definition),
             Definition::Comment { on, text } => comment::set(core, on, text.as_deref()),
         }?;
         self.end_of_statement();
@@ -419,11 +419,12 @@ impl SqlSession {
         whole: &Arc<str>,
         text: &str,
     ) -> Result<Tag> {
+        let names = TypeNames::of(&self.core.dict());
         let oids = types
             .iter()
             .map(|t| match crate::parse::arrays::element(t) {
-                Some(element) => Ok(parts::data_type(element)?.0.array_oid()),
-                None => Ok(parts::data_type(t)?.0.oid()),
+                Some(element) => Ok(parts::data_type(element, &names)?.0.array_oid()),
+                None => Ok(parts::data_type(t, &names)?.0.oid()),
             })
             .collect::<Result<Vec<_>>>()?;
         let statement = self.parse(text, &oids)?;
@@ -439,7 +440,8 @@ impl SqlSession {
         max_rows: usize,
         sink: &mut dyn RowSink,
     ) -> Result<Completion> {
-        let statement: Arc<Statement> = self.core.prepared.get(name)?.clone();
+        let statement = self.core.prepared.get(name)?.clone();
+        let statement: Arc<Statement> = self.of_types_now(name, statement)?;
         let types = statement.params();
         if types.len() != args.len() {
             return Err(Error::new(
@@ -452,8 +454,7 @@ impl SqlSession {
                 args.len()
             )));
         }
-        let scope = Scope::default();
-        let none = ParamTypes::default().seeing(&self.core.dict());
+        let (scope, none) = (Scope::default(), ParamTypes::none(&self.core.dict()));
         let binder = Binder::new(&scope, &none, "EXECUTE");
         let mut values = Vec::with_capacity(args.len());
         for (n, (arg, ty)) in args.iter().zip(types).enumerate() {

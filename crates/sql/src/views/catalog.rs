@@ -99,6 +99,17 @@ pub const VIEWS: &[VirtualTable] = &[
     },
     VirtualTable {
         schema: "pg_catalog",
+        name: "pg_enum",
+        columns: &[
+            ("oid", Oid),
+            ("enumtypid", Oid),
+            ("enumsortorder", Float4),
+            ("enumlabel", Name),
+        ],
+        rows: Here(super::types::labels),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
         name: "pg_am",
         columns: &[
             ("oid", Oid),

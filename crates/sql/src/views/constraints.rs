@@ -7,7 +7,7 @@ use super::value::{
 };
 use super::{Context, Rows, VirtualTable};
 use crate::dict::depend::Address;
-use crate::dict::{Index, PG_CLASS, PG_NAMESPACE, Sequence, Table};
+use crate::dict::{Index, PG_CLASS, PG_NAMESPACE, PG_TYPE, Sequence, Table};
 use crate::error::Result;
 use crate::types::SqlType::{
     self, Bool, Int2, Int2Vector, Int4, Int8, InternalChar, Name, Oid, OidVector, Text,
@@ -365,12 +365,22 @@ fn stopping(cx: &Context) -> Rows {
             }
         }
     }
+    for t in cx.dict.user_types() {
+        for (table, at) in cx.dict.columns_of_type(t.oid) {
+            let mut uses = row((PG_CLASS, table), (PG_TYPE, t.oid, 0));
+            uses[2] = int4(at + 1);
+            rows.push(uses);
+        }
+    }
     for schema in cx.dict.schemas() {
         for dependent in cx.dict.dependents(Address::Schema(schema.oid)) {
             if let Address::Table(oid) | Address::View(oid) | Address::Sequence(oid) =
                 dependent.what
             {
                 rows.push(row((PG_CLASS, oid), (PG_NAMESPACE, schema.oid, 0)));
+            }
+            if let Address::Type(oid) = dependent.what {
+                rows.push(row((PG_TYPE, oid), (PG_NAMESPACE, schema.oid, 0)));
             }
         }
     }

@@ -4,7 +4,7 @@
 use super::Source::Here;
 use super::VirtualTable;
 use crate::types::SqlType::{
-    self, Bool, Float8, Int2, Int2Vector, Int4, Int8, InternalChar, Name, Oid, Text, TimestampTz,
+    self, Bool, Int2Vector, Int4, Int8, InternalChar, Name, Oid, Text, TimestampTz,
 };
 
 const fn nothing(
@@ -20,7 +20,10 @@ const fn nothing(
     }
 }
 
-const fn pg(name: &'static str, columns: &'static [(&'static str, SqlType)]) -> VirtualTable {
+pub(super) const fn pg(
+    name: &'static str,
+    columns: &'static [(&'static str, SqlType)],
+) -> VirtualTable {
     nothing("pg_catalog", name, columns)
 }
 
@@ -32,83 +35,6 @@ pub const VIEWS: &[VirtualTable] = &[
             ("inhparent", Oid),
             ("inhseqno", Int4),
             ("inhdetachpending", Bool),
-        ],
-    ),
-    pg(
-        "pg_partitioned_table",
-        &[
-            ("partrelid", Oid),
-            ("partstrat", InternalChar),
-            ("partnatts", Int2),
-            ("partdefid", Oid),
-            ("partattrs", Int2Vector),
-            ("partexprs", Text),
-        ],
-    ),
-    pg(
-        "pg_policy",
-        &[
-            ("oid", Oid),
-            ("polname", Name),
-            ("polrelid", Oid),
-            ("polcmd", InternalChar),
-            ("polpermissive", Bool),
-            ("polroles", SqlType::OIDS),
-            ("polqual", Text),
-            ("polwithcheck", Text),
-        ],
-    ),
-    pg(
-        "pg_trigger",
-        &[
-            ("oid", Oid),
-            ("tgrelid", Oid),
-            ("tgparentid", Oid),
-            ("tgname", Name),
-            ("tgfoid", Oid),
-            ("tgtype", Int2),
-            ("tgenabled", InternalChar),
-            ("tgisinternal", Bool),
-            ("tgconstrrelid", Oid),
-            ("tgconstrindid", Oid),
-            ("tgconstraint", Oid),
-            ("tgdeferrable", Bool),
-            ("tginitdeferred", Bool),
-            ("tgnargs", Int2),
-        ],
-    ),
-    pg(
-        "pg_event_trigger",
-        &[
-            ("oid", Oid),
-            ("evtname", Name),
-            ("evtevent", Name),
-            ("evtowner", Oid),
-            ("evtenabled", InternalChar),
-        ],
-    ),
-    pg(
-        "pg_rewrite",
-        &[
-            ("oid", Oid),
-            ("rulename", Name),
-            ("ev_class", Oid),
-            ("ev_type", InternalChar),
-            ("ev_enabled", InternalChar),
-            ("is_instead", Bool),
-        ],
-    ),
-    pg(
-        "pg_statistic_ext",
-        &[
-            ("oid", Oid),
-            ("stxrelid", Oid),
-            ("stxname", Name),
-            ("stxnamespace", Oid),
-            ("stxowner", Oid),
-            ("stxstattarget", Int4),
-            ("stxkeys", Int2Vector),
-            ("stxkind", SqlType::INTERNAL_CHARS),
         ],
     ),
     pg(
@@ -144,15 +70,6 @@ pub const VIEWS: &[VirtualTable] = &[
         &[("pubname", Name), ("schemaname", Name), ("tablename", Name)],
     ),
     pg(
-        "pg_subscription",
-        &[
-            ("oid", Oid),
-            ("subname", Name),
-            ("subowner", Oid),
-            ("subenabled", Bool),
-        ],
-    ),
-    pg(
         "pg_auth_members",
         &[
             ("roleid", Oid),
@@ -170,60 +87,11 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
     ),
     pg(
-        "pg_range",
-        &[
-            ("rngtypid", Oid),
-            ("rngsubtype", Oid),
-            ("rngmultitypid", Oid),
-            ("rngcollation", Oid),
-            ("rngsubopc", Oid),
-        ],
-    ),
-    pg(
-        "pg_enum",
-        &[
-            ("oid", Oid),
-            ("enumtypid", Oid),
-            ("enumsortorder", Float8),
-            ("enumlabel", Name),
-        ],
-    ),
-    pg(
-        "pg_extension",
-        &[
-            ("oid", Oid),
-            ("extname", Name),
-            ("extowner", Oid),
-            ("extnamespace", Oid),
-            ("extrelocatable", Bool),
-            ("extversion", Text),
-        ],
-    ),
-    pg(
         "pg_foreign_table",
         &[
             ("ftrelid", Oid),
             ("ftserver", Oid),
             ("ftoptions", SqlType::TEXTS),
-        ],
-    ),
-    pg(
-        "pg_foreign_server",
-        &[
-            ("oid", Oid),
-            ("srvname", Name),
-            ("srvowner", Oid),
-            ("srvfdw", Oid),
-            ("srvoptions", SqlType::TEXTS),
-        ],
-    ),
-    pg(
-        "pg_foreign_data_wrapper",
-        &[
-            ("oid", Oid),
-            ("fdwname", Name),
-            ("fdwowner", Oid),
-            ("fdwoptions", SqlType::TEXTS),
         ],
     ),
     pg(
@@ -243,17 +111,6 @@ pub const VIEWS: &[VirtualTable] = &[
             ("matviewowner", Name),
             ("ispopulated", Bool),
             ("definition", Text),
-        ],
-    ),
-    pg(
-        "pg_shdepend",
-        &[
-            ("dbid", Oid),
-            ("classid", Oid),
-            ("objid", Oid),
-            ("refclassid", Oid),
-            ("refobjid", Oid),
-            ("deptype", InternalChar),
         ],
     ),
     pg(
@@ -289,56 +146,6 @@ pub const VIEWS: &[VirtualTable] = &[
     pg(
         "pg_largeobject_metadata",
         &[("oid", Oid), ("lomowner", Oid), ("lomacl", SqlType::TEXTS)],
-    ),
-    pg(
-        "pg_conversion",
-        &[
-            ("oid", Oid),
-            ("conname", Name),
-            ("connamespace", Oid),
-            ("conowner", Oid),
-        ],
-    ),
-    pg(
-        "pg_cast",
-        &[
-            ("oid", Oid),
-            ("castsource", Oid),
-            ("casttarget", Oid),
-            ("castfunc", Oid),
-            ("castcontext", InternalChar),
-            ("castmethod", InternalChar),
-        ],
-    ),
-    pg(
-        "pg_operator",
-        &[
-            ("oid", Oid),
-            ("oprname", Name),
-            ("oprnamespace", Oid),
-            ("oprleft", Oid),
-            ("oprright", Oid),
-            ("oprresult", Oid),
-        ],
-    ),
-    pg(
-        "pg_opclass",
-        &[
-            ("oid", Oid),
-            ("opcmethod", Oid),
-            ("opcname", Name),
-            ("opcnamespace", Oid),
-            ("opcintype", Oid),
-            ("opcdefault", Bool),
-        ],
-    ),
-    pg(
-        "pg_aggregate",
-        &[
-            ("aggfnoid", Oid),
-            ("aggkind", InternalChar),
-            ("aggnumdirectargs", Int2),
-        ],
     ),
     pg(
         "pg_prepared_xacts",

@@ -8,7 +8,7 @@ use super::Context;
 use super::describe::{self, PG_CATALOG};
 use super::value::{optional, text, texts};
 use super::{objects, privileges, procedures, user_functions};
-use crate::dict::{PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE};
+use crate::dict::{PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_TYPE};
 use crate::error::{Error, Result};
 use crate::types::Reg::{self as Kind, Class, Namespace, Proc, Procedure, Role, Type};
 use crate::types::SqlType::{self, Bool, Int4, Int8, Name, Oid, Reg, Text};
@@ -67,8 +67,9 @@ pub const ALL: &[Function] = &[
             None => Datum::Null,
         })
     }),
-    strict("pg_type_is_visible", (1, 1), Bool, |_, _| {
-        Ok(Datum::Bool(true))
+    strict("pg_type_is_visible", (1, 1), Bool, |cx, a| {
+        let made = cx.dict.user_type_by_oid(oid(&a[0]));
+        Ok(Datum::Bool(made.is_none_or(|t| cx.dict.is_type_visible(t))))
     }),
     strict("pg_function_is_visible", (1, 1), Bool, |cx, a| {
         let own = cx.dict.function_by_oid(oid(&a[0]));
@@ -91,6 +92,7 @@ pub const ALL: &[Function] = &[
             .transpose()?;
         Ok(text.map_or(Datum::Null, Datum::Text))
     }),
+    strict("acldefault", (2, 2), SqlType::TEXTS, super::acl::default),
     strict("pg_get_triggerdef", (1, 2), Text, |_, _| Ok(Datum::Null)),
     strict("pg_get_ruledef", (1, 2), Text, |_, _| Ok(Datum::Null)),
     strict(
@@ -135,6 +137,7 @@ pub const ALL: &[Function] = &[
             Some("pg_class") => Some(PG_CLASS),
             Some("pg_constraint") => Some(PG_CONSTRAINT),
             Some("pg_namespace") => Some(PG_NAMESPACE),
+            Some("pg_type") => Some(PG_TYPE),
             // Nothing of the other kinds has a comment.
             Some(_) => return Ok(Datum::Null),
         };
@@ -295,7 +298,7 @@ fn serial_sequence(cx: &Context, a: &[Datum]) -> Result<Datum> {
     Ok(sequence.map_or(Datum::Null, |s| text(cx.dict.full_name(s.schema, &s.name))))
 }
 
-fn format_type(_: &Context, a: &[Datum]) -> Result<Datum> {
+fn format_type(cx: &Context, a: &[Datum]) -> Result<Datum> {
     if a[0].is_null() {
         return Ok(Datum::Null);
     }
@@ -305,7 +308,9 @@ fn format_type(_: &Context, a: &[Datum]) -> Result<Datum> {
         integer(&a[1]) as i32
     };
     Ok(text(
-        describe::type_name(oid(&a[0]), typmod).unwrap_or_else(|| "???".to_string()),
+        describe::type_name(oid(&a[0]), typmod)
+            .or_else(|| cx.dict.user_type_name(oid(&a[0])))
+            .unwrap_or_else(|| "???".to_string()),
     ))
 }
 

@@ -8,6 +8,8 @@
 //! - Each `v$` view of an instance has its `gv$` view: those are made of the list of these. Views of
 //!   what a session has for itself have none.
 
+mod absent;
+mod acl;
 mod activity;
 mod backends;
 mod blockers;
@@ -197,7 +199,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 14] = [
+    let lists: [&'static [VirtualTable]; 15] = [
         activity::VIEWS,
         backends::VIEWS,
         counters::VIEWS,
@@ -210,6 +212,7 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         relations::VIEWS,
         constraints::VIEWS,
         schema::VIEWS,
+        absent::VIEWS,
         empty::VIEWS,
         own::VIEWS,
     ];

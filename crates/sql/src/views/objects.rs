@@ -5,7 +5,7 @@ use super::procedures;
 use super::relations::view_oid;
 use super::user_functions;
 use crate::bind::names::{self, Qualified};
-use crate::bind::parts;
+use crate::bind::{TypeNames, parts};
 use crate::dict::{Dict, Relation};
 use crate::error::{Error, Result};
 use crate::types::Reg;
@@ -20,7 +20,7 @@ pub fn find(dict: &Dict, kind: Reg, text: &str) -> Result<u32> {
     }
     match kind {
         Reg::Class => relation(dict, text),
-        Reg::Type => type_called(text),
+        Reg::Type => type_called(dict, text),
         Reg::Namespace => {
             let name = single(text)?;
             dict.schema(&name).ok_or_else(|| names::no_schema(&name))
@@ -154,7 +154,7 @@ fn relation(dict: &Dict, text: &str) -> Result<u32> {
 }
 
 /// The number of a type that is written as SQL has it.
-pub fn type_called(text: &str) -> Result<u32> {
+pub fn type_called(dict: &Dict, text: &str) -> Result<u32> {
     let no_type = || Error::new("42704", format!("type \"{text}\" does not exist"));
     if let Some((number, ..)) = describe::OTHER_TYPES.iter().find(|(_, n, _)| *n == text) {
         return Ok(*number);
@@ -162,11 +162,13 @@ pub fn type_called(text: &str) -> Result<u32> {
     let cast = crate::parse::expression(&format!("null::{text}"));
     let syntax = || Error::new("42601", format!("syntax error at or near \"{text}\""));
     match cast.map_err(|_| syntax())? {
-        sqlparser::ast::Expr::Cast { data_type, .. } => match parts::data_type(&data_type) {
-            Ok((ty, _)) => Ok(ty.oid()),
-            Err(e) if e.sqlstate() == "42704" => Err(no_type()),
-            Err(e) => Err(e),
-        },
+        sqlparser::ast::Expr::Cast { data_type, .. } => {
+            match parts::data_type(&data_type, &TypeNames::of(dict)) {
+                Ok((ty, _)) => Ok(ty.oid()),
+                Err(e) if e.sqlstate() == "42704" => Err(no_type()),
+                Err(e) => Err(e),
+            }
+        }
         _ => Err(syntax()),
     }
 }
@@ -178,7 +180,7 @@ pub fn name(dict: &Dict, kind: Reg, number: u32) -> String {
     }
     let known = match kind {
         Reg::Class => relation_name(dict, number),
-        Reg::Type => describe::type_name(number, -1),
+        Reg::Type => describe::type_name(number, -1).or_else(|| dict.user_type_name(number)),
         Reg::Namespace => match dict.schema_name(number) {
             "" => None,
             name => Some(names::quote(name)),

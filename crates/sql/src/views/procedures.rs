@@ -98,7 +98,7 @@ pub fn find_with_arguments(dict: &Dict, text: &str) -> Result<u32> {
     let path = objects::path(name)?;
     let types = list.split(',').map(str::trim).filter(|t| !t.is_empty());
     let types = types
-        .map(objects::type_called)
+        .map(|t| objects::type_called(dict, t))
         .collect::<Result<Vec<_>>>()?;
     user_functions::find_procedure(dict, &path, &types, text)
 }
@@ -159,6 +159,8 @@ pub fn result(number: u32) -> Option<String> {
 /// The functions by which values of a type are read and written: input, output, receive, send.
 pub fn of_type(ty: SqlType) -> [u32; 4] {
     let name = match ty {
+        // Which no function of SQL names.
+        SqlType::Enum(_) => return [3506, 3507, 3532, 3533],
         SqlType::Array(_) => "array",
         ty => ty.internal_name(),
     };

@@ -261,11 +261,11 @@ fn columns(cx: &Context) -> Result<Rows> {
                 int4(position + 1),
                 optional(default),
                 text(if c.not_null { "NO" } else { "YES" }),
-                text(c.ty().name()),
+                text(kind_of(c.ty())),
                 length,
                 precision,
                 scale,
-                text("pg_catalog"),
+                text(schema_of(cx, c.ty())),
                 text(c.ty().internal_name()),
                 text(if c.identity.is_some() { "YES" } else { "NO" }),
                 optional(generation),
@@ -289,11 +289,11 @@ fn columns(cx: &Context) -> Result<Rows> {
                 int4(position + 1),
                 NULL,
                 text("YES"),
-                text(c.ty().name()),
+                text(kind_of(c.ty())),
                 length,
                 precision,
                 scale,
-                text("pg_catalog"),
+                text(schema_of(cx, c.ty())),
                 text(c.ty().internal_name()),
                 text("NO"),
                 NULL,
@@ -480,4 +480,18 @@ fn used_columns(cx: &Context) -> Result<Rows> {
         }
     }
     Ok(rows)
+}
+
+/// What the standard calls a type.
+fn kind_of(ty: SqlType) -> &'static str {
+    match ty {
+        SqlType::Enum(_) => "USER-DEFINED",
+        SqlType::Array(_) => "ARRAY",
+        ty => ty.name(),
+    }
+}
+
+fn schema_of<'c>(cx: &'c Context, ty: SqlType) -> &'c str {
+    let made = cx.dict.user_type_by_oid(ty.oid());
+    made.map_or("pg_catalog", |t| cx.dict.schema_name(t.schema))
 }

@@ -15,6 +15,8 @@ const RAW_SUBSCRIPTS: u32 = 6180;
 /// What pg_type says of one type.
 struct Type<'a> {
     oid: u32,
+    /// What a user made: its schema and its owner.
+    made: Option<(u32, u32)>,
     name: &'a str,
     len: i16,
     category: &'a str,
@@ -31,13 +33,18 @@ struct Type<'a> {
 impl Type<'_> {
     fn row(self) -> Vec<Datum> {
         let by_value = matches!(self.len, 1 | 2 | 4 | 8);
-        let kind = if self.category == "P" { "p" } else { "b" };
+        let kind = match self.category {
+            "P" => "p",
+            "E" => "e",
+            _ => "b",
+        };
+        let (schema, owner) = self.made.unwrap_or((PG_CATALOG, OWNER));
         let [input, output, receive, send] = self.functions;
         vec![
             oid(self.oid),
             text(self.name),
-            oid(PG_CATALOG),
-            oid(OWNER),
+            oid(schema),
+            oid(owner),
             int2(self.len),
             bool(by_value),
             text(kind),
@@ -88,6 +95,7 @@ impl Type<'_> {
         );
         Type {
             oid: ty.oid(),
+            made: None,
             name: ty.internal_name(),
             len: ty.typlen(),
             category: category(ty),
@@ -118,6 +126,7 @@ fn category(ty: SqlType) -> &'static str {
         SqlType::Unknown => "X",
         SqlType::Void | SqlType::Expanded => "P",
         SqlType::Reg(_) => "N",
+        SqlType::Enum(_) => "E",
         t if t.element().is_some() => "A",
         t if t.is_number() => "N",
         _ => "S",
@@ -147,11 +156,24 @@ pub fn storage(ty: SqlType) -> &'static str {
     }
 }
 
-pub fn rows(_: &Context) -> Result<Rows> {
+pub fn rows(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
     for ty in SqlType::ALL {
         rows.push(Type::of(ty).row());
         rows.extend(ty.array().map(|array| Type::of(array).row()));
+    }
+    for t in cx.dict.user_types() {
+        let made = Some((t.schema, t.owner));
+        for oid in [t.oid, t.array_oid] {
+            let ty = cx.dict.type_of(oid);
+            rows.extend(ty.map(|ty| {
+                Type {
+                    made,
+                    ..Type::of(ty)
+                }
+                .row()
+            }));
+        }
     }
     for (number, name, _) in describe::OTHER_TYPES {
         let of_element = describe::OTHER_TYPES
@@ -167,6 +189,7 @@ pub fn rows(_: &Context) -> Result<Rows> {
         };
         let other = Type {
             oid: *number,
+            made: None,
             name,
             len: -1,
             category,
@@ -186,4 +209,16 @@ pub fn rows(_: &Context) -> Result<Rows> {
         rows.push(other.row());
     }
     Ok(rows)
+}
+
+/// `pg_enum`.
+pub fn labels(cx: &Context) -> Result<Rows> {
+    let of_type = |t: &std::sync::Arc<crate::dict::UserType>| {
+        let row = |l: &crate::dict::Label| {
+            let sort = Datum::Float4(l.sort);
+            vec![oid(l.oid), oid(t.oid), sort, text(&l.name)]
+        };
+        t.labels.iter().map(row).collect::<Rows>()
+    };
+    Ok(cx.dict.user_types().flat_map(of_type).collect())
 }

@@ -201,7 +201,7 @@ fn ordered_type(ty: SqlType) -> Option<SqlType> {
     use SqlType::*;
     match ty {
         Int2 | Int4 | Int8 | Oid | Numeric | Float4 | Float8 => Some(ty),
-        Date | Timestamp | TimestampTz | Time | Interval | Char | Tid => Some(ty),
+        Date | Timestamp | TimestampTz | Time | Interval | Char | Tid | Enum(_) => Some(ty),
         Text | Varchar | Name | Unknown => Some(Text),
         Array(_) => Some(ty),
         // By their implicit conversions.

@@ -59,7 +59,7 @@ pub enum Noted {
 /// The columns of a query, and what it names.
 pub fn describe(core: &Core, q: &ast::Query) -> Result<(Vec<ViewColumn>, Notes)> {
     let dict = core.dict();
-    let params = ParamTypes::default().seeing(&dict);
+    let params = ParamTypes::none(&dict);
     let analyzer = Analyzer::new(&dict, &params);
     *analyzer.notes.borrow_mut() = Some(Notes::default());
     let file = File::new(None);
@@ -69,6 +69,7 @@ pub fn describe(core: &Core, q: &ast::Query) -> Result<(Vec<ViewColumn>, Notes)>
     let column = |o: &super::tree::Output| ViewColumn {
         name: o.name.clone(),
         type_oid: o.value.ty.oid(),
+        known: Some(o.value.ty),
         typmod: o.value.typmod,
     };
     let columns = level.outputs.iter().map(column).collect();

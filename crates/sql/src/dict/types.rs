@@ -1,0 +1,217 @@
+//! Types that users make, as they are stored, and what a number of a type means.
+//!
+//! **Invariant.** A column knows its type, not only the number: [`Dict`] gives the tables and views
+//! whose columns are of a type the type's newest state, as other definitions, so that plans made
+//! with an older state are not used any more.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::path::{NameRef, PUBLIC};
+use super::{Change, Dict, Object, Table, View};
+use crate::bind::names::quote;
+use crate::types::SqlType;
+use crate::types::enums::{EnumDef, EnumType};
+
+/// An enum.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UserType {
+    pub oid: u32,
+    /// Of its arrays.
+    pub array_oid: u32,
+    pub schema: u32,
+    pub name: String,
+    pub owner: u32,
+    #[serde(default)]
+    pub comment: Option<String>,
+    /// In their order.
+    pub labels: Vec<Label>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Label {
+    pub oid: u32,
+    pub name: String,
+    /// What is stored for it: see [`crate::types::enums`].
+    pub position: i64,
+    /// PostgreSQL's number of its place, which only `pg_enum` shows.
+    pub sort: f32,
+}
+
+impl UserType {
+    pub fn label(&self, name: &str) -> Option<usize> {
+        self.labels.iter().position(|l| l.name == name)
+    }
+
+    /// The catalog's name of its arrays.
+    pub fn array_name(&self) -> String {
+        format!("_{}", self.name)
+    }
+
+    fn state(&self, schema: &str) -> EnumType {
+        let name = match self.schema {
+            PUBLIC => quote(&self.name),
+            _ => format!("{}.{}", quote(schema), quote(&self.name)),
+        };
+        let labels = self.labels.iter();
+        EnumType::of(EnumDef {
+            oid: self.oid,
+            array_oid: self.array_oid,
+            names: [name.clone(), format!("{name}[]")],
+            internal_names: [self.name.clone(), self.array_name()],
+            labels: labels.map(|l| (l.position, l.name.clone())).collect(),
+        })
+    }
+}
+
+impl Dict {
+    /// The type of a number, which may be that of its arrays.
+    pub fn user_type_by_oid(&self, oid: u32) -> Option<&Arc<UserType>> {
+        let key = self.maps.types.get(&oid)?;
+        match &self.maps.entries.get(key)?.object {
+            Object::Type(t) => Some(t),
+            _ => None,
+        }
+    }
+
+    /// The type of a name: the first on the path, if the name has no schema.
+    pub fn user_type<'n>(&self, name: impl Into<NameRef<'n>>) -> Option<&Arc<UserType>> {
+        let NameRef { schema, name } = name.into();
+        match schema {
+            Some(schema) => self.type_in(self.schema(schema)?, name),
+            None => self.path.iter().find_map(|s| self.type_in(*s, name)),
+        }
+    }
+
+    pub fn type_in(&self, schema: u32, name: &str) -> Option<&Arc<UserType>> {
+        let key = self.maps.type_names.get(&schema)?.get(name)?;
+        match &self.maps.entries.get(key)?.object {
+            Object::Type(t) => Some(t),
+            _ => None,
+        }
+    }
+
+    pub fn user_types(&self) -> impl Iterator<Item = &Arc<UserType>> {
+        self.maps.entries.values().filter_map(|e| match &e.object {
+            Object::Type(t) => Some(t),
+            _ => None,
+        })
+    }
+
+    /// What a number of a type means now.
+    pub fn type_of(&self, oid: u32) -> Option<SqlType> {
+        SqlType::from_oid(oid).or_else(|| {
+            let t = self.user_type_by_oid(oid)?;
+            let ty = SqlType::Enum(t.state(self.schema_name(t.schema)));
+            match oid == t.oid {
+                true => Some(ty),
+                false => ty.array(),
+            }
+        })
+    }
+
+    /// A type's name, with its schema if the path does not lead to it.
+    pub fn shown_type(&self, t: &UserType) -> String {
+        match self.is_type_visible(t) {
+            true => quote(&t.name),
+            false => self.full_name(t.schema, &t.name),
+        }
+    }
+
+    pub fn is_type_visible(&self, t: &UserType) -> bool {
+        let found = self.user_type(t.name.as_str());
+        found.is_some_and(|found| found.oid == t.oid)
+    }
+
+    /// What `format_type` says of a type that a user made.
+    pub fn user_type_name(&self, oid: u32) -> Option<String> {
+        let t = self.user_type_by_oid(oid)?;
+        let name = self.shown_type(t);
+        Some(match oid == t.oid {
+            true => name,
+            false => format!("{name}[]"),
+        })
+    }
+
+    /// Gives columns the newest state of their types, after these changes.
+    pub(super) fn retype(&mut self, changes: &[Change]) {
+        if self.maps.types.is_empty() {
+            return;
+        }
+        let mut touched: HashSet<u32> = HashSet::new();
+        for change in changes {
+            match change.entry.as_ref().map(|e| &e.object) {
+                Some(Object::Type(t)) => touched.extend([t.oid, t.array_oid]),
+                // The names of its types are others.
+                Some(Object::Schema(s)) => {
+                    let own = self.user_types().filter(|t| t.schema == s.oid);
+                    touched.extend(own.flat_map(|t| [t.oid, t.array_oid]));
+                }
+                _ => {}
+            }
+        }
+        let keys: Vec<i64> = match touched.is_empty() {
+            true => changes.iter().map(|c| c.key).collect(),
+            false => self.maps.entries.keys().copied().collect(),
+        };
+        let retyped: Vec<(i64, Object)> = keys
+            .into_iter()
+            .filter_map(|key| Some((key, self.retyped(&self.maps.entries.get(&key)?.object)?)))
+            .collect();
+        let maps = Arc::make_mut(&mut self.maps);
+        for (key, object) in retyped {
+            if let Some(entry) = maps.entries.get_mut(&key) {
+                entry.object = object;
+            }
+        }
+    }
+
+    /// A definition with its columns' types of now, if it has others.
+    fn retyped(&self, object: &Object) -> Option<Object> {
+        let now = |oid: u32, known: Option<SqlType>| -> Option<SqlType> {
+            let made = self.maps.types.contains_key(&oid);
+            let ty = made.then(|| self.type_of(oid)).flatten()?;
+            (!known.is_some_and(|known| known.is_state(ty))).then_some(ty)
+        };
+        match object {
+            Object::Table(t) if t.columns.iter().any(|c| now(c.type_oid, c.known).is_some()) => {
+                let mut next = Table::clone(t);
+                for c in &mut next.columns {
+                    c.known = now(c.type_oid, c.known).or(c.known);
+                }
+                Some(Object::Table(Arc::new(next)))
+            }
+            Object::View(v) if v.columns.iter().any(|c| now(c.type_oid, c.known).is_some()) => {
+                let mut next = View::clone(v);
+                for c in &mut next.columns {
+                    c.known = now(c.type_oid, c.known).or(c.known);
+                }
+                Some(Object::View(Arc::new(next)))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Object {
+    /// Whether its columns are of the same states of types.
+    pub(super) fn has_types_of(&self, other: &Object) -> bool {
+        let same = |a: Option<SqlType>, b: Option<SqlType>| match (a, b) {
+            (Some(a), Some(b)) => a.is_state(b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        match (self, other) {
+            (Object::Table(a), Object::Table(b)) => {
+                let mut both = a.columns.iter().zip(&b.columns);
+                both.all(|(a, b)| same(a.known, b.known))
+            }
+            (Object::View(a), Object::View(b)) => {
+                let mut both = a.columns.iter().zip(&b.columns);
+                both.all(|(a, b)| same(a.known, b.known))
+            }
+            _ => true,
+        }
+    }
+}
