@@ -248,7 +248,7 @@ fn a_function_of_one_instance_is_called_on_another_as_it_is_then() {
     )
     .expect("a function");
     let call = there.prepare("select f($1)").expect("its call");
-    let mut answer = |client: &mut Client, k: i32| -> Result<i32, postgres::Error> {
+    let answer = |client: &mut Client, k: i32| -> Result<i32, postgres::Error> {
         client.query_one(&call, &[&k]).map(|row| row.get(0))
     };
     assert_eq!(answer(&mut there, 1).expect("inserted"), 1);

@@ -21,6 +21,7 @@ pub mod role;
 pub mod schema;
 pub mod sequence;
 mod table;
+pub mod trigger;
 mod view;
 
 use std::collections::BTreeSet;

@@ -29,6 +29,7 @@ mod strings;
 mod table;
 mod tokens;
 pub mod transaction;
+pub mod trigger;
 mod unread;
 pub mod utility;
 mod zone;

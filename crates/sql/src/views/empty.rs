@@ -59,25 +59,6 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
     ),
     pg(
-        "pg_trigger",
-        &[
-            ("oid", Oid),
-            ("tgrelid", Oid),
-            ("tgparentid", Oid),
-            ("tgname", Name),
-            ("tgfoid", Oid),
-            ("tgtype", Int2),
-            ("tgenabled", InternalChar),
-            ("tgisinternal", Bool),
-            ("tgconstrrelid", Oid),
-            ("tgconstrindid", Oid),
-            ("tgconstraint", Oid),
-            ("tgdeferrable", Bool),
-            ("tginitdeferred", Bool),
-            ("tgnargs", Int2),
-        ],
-    ),
-    pg(
         "pg_event_trigger",
         &[
             ("oid", Oid),

@@ -91,7 +91,9 @@ pub const ALL: &[Function] = &[
             .transpose()?;
         Ok(text.map_or(Datum::Null, Datum::Text))
     }),
-    strict("pg_get_triggerdef", (1, 2), Text, |_, _| Ok(Datum::Null)),
+    strict("pg_get_triggerdef", (1, 2), Text, |cx, a| {
+        Ok(optional(super::triggers::definition(&cx.dict, oid(&a[0]))))
+    }),
     strict("pg_get_ruledef", (1, 2), Text, |_, _| Ok(Datum::Null)),
     strict(
         "pg_get_functiondef",
