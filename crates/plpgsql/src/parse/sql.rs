@@ -93,7 +93,7 @@ impl Parser<'_> {
     }
 
     /// What stands behind INTO.
-    pub(super) fn into_targets(&mut self) -> Result<Into, Error> {
+    pub(super) fn behind_into(&mut self) -> Result<Into, Error> {
         let strict = self.accept("strict");
         let mut targets = vec![self.target()?];
         while self.accept_sign(",") {
@@ -131,7 +131,7 @@ impl Parser<'_> {
             }
             before = self.text_between(rest, self.at).unwrap_or_default();
             self.at += 1;
-            into = Some(self.into_targets()?);
+            into = Some(self.behind_into()?);
             rest = self.at;
         }
         let behind = self.text_between(rest, self.at).unwrap_or_default();

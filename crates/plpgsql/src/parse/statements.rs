@@ -199,7 +199,7 @@ impl Parser<'_> {
                     return Err(self.unexpected());
                 }
                 self.at += 1;
-                into = Some(self.into_targets()?);
+                into = Some(self.behind_into()?);
             } else if self.is("using") {
                 if !using.is_empty() {
                     return Err(self.unexpected());

@@ -10,9 +10,11 @@ use super::output::{chosen_columns, flags};
 use crate::api::Tag;
 use crate::bind::{ParamTypes, names};
 use crate::dict::Table;
+use crate::dict::trigger::Op;
 use crate::error::{Error, Result};
 use crate::exec::dml::{BulkRows, check_row};
 use crate::exec::row::recycle;
+use crate::exec::triggers::{self, Before};
 use crate::exec::{events, foreign};
 use crate::expr::{Env, Expr, Val};
 use crate::parse::utility::TableLock;
@@ -111,6 +113,7 @@ impl CopyIn {
                 "FORCE_NOT_NULL",
             )?,
         };
+        triggers::statement(core, &table, Op::Insert, true)?;
         Ok(CopyIn {
             lines: Lines::new(o),
             bulk: BulkRows::new(&table),
@@ -187,8 +190,9 @@ impl CopyIn {
             let e = Error::new("22P04", "end-of-copy marker corrupt");
             return Err(self.input.at(e, number));
         }
-        self.rows += 1;
-        self.input.row(core, line, number, &mut self.bulk)
+        let made = self.input.row(core, line, number, &mut self.bulk)?;
+        self.rows += u64::from(made);
+        Ok(())
     }
 
     fn finish(&mut self, core: &mut Core) -> Result<u64> {
@@ -204,20 +208,21 @@ impl CopyIn {
         self.bulk
             .finish(&self.input.table, core)
             .map_err(|(e, line)| self.input.at(e, line))?;
+        triggers::statement(core, &self.input.table, Op::Insert, false)?;
         foreign::fire(core)?;
         Ok(self.rows)
     }
 }
 
 impl Input {
-    /// Reads a line, checks the row, and gives it to the engine.
+    /// Reads a line, checks the row, and gives it to the engine; false if a trigger leaves it out.
     fn row(
         &mut self,
         core: &mut Core,
         line: &[u8],
         number: u64,
         bulk: &mut BulkRows,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         // Before anything is made of it: bytes that were escaped are looked at below.
         let plain = pgtype::utf8(line).map_err(|e| self.at(e, number))?;
         let done = self.fields.split(line, &self.options, &self.nulls);
@@ -255,8 +260,24 @@ impl Input {
         for (at, e) in &self.defaults {
             values[*at] = e.eval(&Env::EMPTY, core)?;
         }
+        let changed;
         let mut refs = recycle(std::mem::take(&mut self.refs));
         refs.extend(values.iter().map(Val::get));
+        match triggers::before_row(core, &self.table, Op::Insert, None, Some(&refs))
+            .map_err(|e| self.shown(e, line, number))?
+        {
+            Before::Same => {}
+            Before::Skip => {
+                self.refs = recycle(refs);
+                self.values = recycle_values(values);
+                return Ok(false);
+            }
+            Before::Row(now) => {
+                changed = now;
+                refs.clear();
+                refs.extend(changed.iter().map(Datum::borrow));
+            }
+        }
         if !self.rules.not_null.is_empty() || !self.rules.checks.is_empty() {
             check_row(&self.table, &self.rules, core, &refs)
                 .map_err(|e| self.shown(e, line, number))?;
@@ -266,7 +287,7 @@ impl Input {
         events::inserted(core, &self.table, &refs).map_err(|e| self.at(e, number))?;
         self.refs = recycle(refs);
         self.values = recycle_values(values);
-        Ok(())
+        Ok(true)
     }
 
     /// Says at which line something went wrong, and shows it.

@@ -140,6 +140,18 @@ fn apply(core: &mut Core, table: &Table, operation: &AlterTableOperation) -> Res
             alter_column(core, &mut next, &names::ident(column_name), op)?
         }
         AlterTableOperation::OwnerTo { new_owner } => give(core, &mut next, new_owner)?,
+        AlterTableOperation::EnableTrigger { name } => {
+            super::trigger::set_enabled(&mut next, name, 'O')?;
+        }
+        AlterTableOperation::EnableAlwaysTrigger { name } => {
+            super::trigger::set_enabled(&mut next, name, 'A')?;
+        }
+        AlterTableOperation::EnableReplicaTrigger { name } => {
+            super::trigger::set_enabled(&mut next, name, 'R')?;
+        }
+        AlterTableOperation::DisableTrigger { name } => {
+            super::trigger::set_enabled(&mut next, name, 'D')?;
+        }
         other => return Err(Error::unsupported(format!("ALTER TABLE {other}"))),
     }
     Ok(Some(next))

@@ -59,7 +59,7 @@ fn collect(dict: &Dict, roots: &[Address]) -> Vec<Found> {
     }
     // A default goes with the table or the column that has it.
     let gone = |f: &Found, all: &[Found]| match f.what {
-        Address::Check(table, _) => {
+        Address::Check(table, _) | Address::Trigger(table, _) => {
             let goes = |a: &Address| *a == Address::Table(table);
             roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
         }
@@ -121,6 +121,7 @@ fn lock_of(what: Address) -> Option<u32> {
         | Address::Default(oid, _)
         | Address::Index(oid, _)
         | Address::Check(oid, _)
+        | Address::Trigger(oid, _)
         | Address::Function(oid)
         | Address::ForeignKey(oid, _) => Some(oid),
         Address::Schema(_) => None,
@@ -202,6 +203,14 @@ fn drop_one(core: &mut Core, what: Address) -> Result<()> {
             };
             let mut next = Table::clone(table);
             next.foreign_keys.retain(|k| k.oid != key);
+            core.define(Object::Table(Arc::new(next.finish()?)))
+        }
+        Address::Trigger(oid, trigger) => {
+            let Some(table) = dict.table_by_oid(oid) else {
+                return Ok(());
+            };
+            let mut next = Table::clone(table);
+            next.triggers.retain(|t| t.oid != trigger);
             core.define(Object::Table(Arc::new(next.finish()?)))
         }
         // Those of one table come with the highest place first.

@@ -22,6 +22,7 @@ pub mod role;
 pub mod schema;
 pub mod sequence;
 mod table;
+pub mod trigger;
 pub mod types;
 mod view;
 

@@ -15,8 +15,10 @@ use super::{Core, already_exists, missing, name_of, no_relation, sequence, skipp
 use crate::api::Tag;
 use crate::bind::{Binder, ParamTypes, Scope, TypeNames, names, parts};
 use crate::dict::depend::Address;
+use crate::dict::trigger::Op;
 use crate::dict::{Check, Column, Dict, Identity, Object, Relation, Sequence, Table};
 use crate::error::{Error, Result};
+use crate::exec::triggers;
 use crate::parse::utility::TableLock;
 use crate::types::{SqlType, storage_type};
 
@@ -57,6 +59,7 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
         checks: Vec::new(),
         indexes: Vec::new(),
         foreign_keys: Vec::new(),
+        triggers: Vec::new(),
         segment: object.0,
         header: 0,
         options: storage_options(&c.table_options)?,
@@ -466,6 +469,10 @@ pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
     }
     let cascade = t.cascade == Some(ast::CascadeOption::Cascade);
     with_referencing(core, &mut tables, cascade)?;
+    for table in &tables {
+        triggers::statement(core, table, Op::Truncate, true)?;
+    }
+    let all = tables.clone();
     for table in tables {
         super::retype::refuse_pending(core, &table, "TRUNCATE")?;
         let mut next = Table::clone(&table);
@@ -490,6 +497,10 @@ pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
             }
         }
     }
+    for table in &all {
+        triggers::statement(core, table, Op::Truncate, false)?;
+    }
+    crate::exec::foreign::fire(core)?;
     Ok(Tag::Plain("TRUNCATE TABLE"))
 }
 

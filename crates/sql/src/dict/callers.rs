@@ -26,6 +26,8 @@ impl Dict {
                 text.is_some_and(|text| expression_calls(text, name))
             });
             found.extend(defaults.map(|(at, _)| Address::Default(t.oid, at)));
+            let triggers = t.triggers.iter().filter(|g| g.function == function.oid);
+            found.extend(triggers.map(|g| Address::Trigger(t.oid, g.oid)));
             let checks = t.checks.iter().enumerate();
             let checks = checks.filter(|(_, c)| expression_calls(&c.text, name));
             found.extend(checks.map(|(at, _)| Address::Check(t.oid, at)));

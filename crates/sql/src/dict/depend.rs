@@ -27,6 +27,8 @@ pub enum Address {
     /// A table's check, by its place.
     Check(u32, usize),
     Function(u32),
+    /// Of a table, by its own object id.
+    Trigger(u32, u32),
 }
 
 impl Address {
@@ -40,6 +42,7 @@ impl Address {
             | Address::Function(oid)
             | Address::Type(oid)
             | Address::Index(_, oid)
+            | Address::Trigger(_, oid)
             | Address::ForeignKey(_, oid) => (oid, 0),
             Address::Column(oid, at) | Address::Default(oid, at) | Address::Check(oid, at) => {
                 (oid, at + 1)
@@ -77,7 +80,10 @@ impl Dict {
             Address::Schema(oid) => self.members(oid),
             Address::Function(oid) => self.callers(oid),
             Address::Type(oid) => self.of_type(oid),
-            Address::Default(..) | Address::ForeignKey(..) | Address::Check(..) => Vec::new(),
+            Address::Default(..)
+            | Address::ForeignKey(..)
+            | Address::Check(..)
+            | Address::Trigger(..) => Vec::new(),
         };
         found.sort_by_key(|d| std::cmp::Reverse(d.what.age()));
         found
@@ -270,6 +276,12 @@ impl Dict {
                 let name = found.map_or(String::new(), |c| quote(&c.name));
                 format!("constraint {name} on {}", table(oid))
             }
+            Address::Trigger(oid, trigger) => {
+                let found = self.table_by_oid(oid);
+                let found = found.and_then(|t| t.triggers.iter().find(|g| g.oid == trigger));
+                let name = found.map_or(String::new(), |g| quote(&g.name));
+                format!("trigger {name} on {}", table(oid))
+            }
             Address::Function(oid) => match self.function_by_oid(oid) {
                 Some(f) => format!("function {}", f.signature()),
                 None => format!("function {oid}"),
@@ -285,6 +297,7 @@ impl Dict {
             | Address::Default(oid, _)
             | Address::Index(oid, _)
             | Address::Check(oid, _)
+            | Address::Trigger(oid, _)
             | Address::ForeignKey(oid, _) => self.table_by_oid(oid),
             _ => None,
         }

@@ -21,6 +21,7 @@ pub mod path;
 pub mod role;
 mod statistics;
 pub mod store;
+pub mod trigger;
 pub mod types;
 pub mod view;
 

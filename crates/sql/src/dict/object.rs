@@ -11,6 +11,7 @@ use super::comments::Comment;
 use super::function::Function;
 use super::path::{self, Schema};
 use super::role::{self, Door, FIRST_SUPERUSER, Role};
+use super::trigger::Trigger;
 use super::types::UserType;
 use super::view::View;
 use super::{ForeignKey, Stats};
@@ -65,6 +66,9 @@ pub struct Table {
     pub indexes: Vec<Index>,
     #[serde(default)]
     pub foreign_keys: Vec<ForeignKey>,
+    /// In the order of their names.
+    #[serde(default)]
+    pub triggers: Vec<Trigger>,
     /// Object id of the heap's segment; another than `oid` after TRUNCATE.
     pub segment: u32,
     /// Block address of the heap's segment header.

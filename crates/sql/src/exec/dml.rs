@@ -4,6 +4,8 @@
 //! locked in its newest version, and written only if that version still meets the condition; under REPEATABLE READ the
 //! engine answers 40001.
 
+use std::sync::Arc;
+
 use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, LockWait, RowLock, Snapshot, WriteOutcome};
@@ -15,8 +17,10 @@ use super::returning::{Returning, Written, Wrote};
 use super::row::{decode, recycle};
 use super::select::SelectRun;
 use super::source::TableCursor;
+use super::triggers::{self, Before};
 use super::upsert::Upserted;
 use crate::api::RowSink;
+use crate::dict::trigger::Op;
 use crate::dict::{Index, Table};
 use crate::error::{Error, Result};
 use crate::expr::{Env, Expr, Val};
@@ -36,8 +40,7 @@ pub fn insert(
         InsertSource::Rows(rows) => {
             let env = Env { row: &[], params };
             if let ([row], None) = (rows.as_slice(), &plan.conflict) {
-                insert_row(plan, row, core, &env, sink)?;
-                return Ok(1);
+                return Ok(u64::from(insert_row(plan, row, core, &env, sink)?));
             }
             let mut feed = Feed::new(plan, params, snapshot);
             for row in rows {
@@ -75,20 +78,31 @@ pub fn insert(
     }
 }
 
+/// Inserts a row; false if a trigger has it left out.
 fn insert_row(
     plan: &InsertPlan,
     row: &[Expr],
     core: &mut Core,
     env: &Env<'_>,
     sink: &mut dyn RowSink,
-) -> Result<()> {
+) -> Result<bool> {
     let mut values: Vec<Val<'_>> = Vec::with_capacity(row.len());
     for e in row {
         values.push(e.eval(env, core)?);
     }
-    let refs: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
+    let changed;
+    let mut refs: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
+    match triggers::before_row(core, &plan.table, Op::Insert, None, Some(&refs))? {
+        Before::Same => {}
+        Before::Skip => return Ok(false),
+        Before::Row(now) => {
+            changed = now;
+            refs = changed.iter().map(Datum::borrow).collect();
+        }
+    }
     check_row(&plan.table, &plan.rules, core, &refs)?;
-    insert_values(plan, &refs, core, env.params, sink)
+    insert_values(plan, &refs, core, env.params, sink)?;
+    Ok(true)
 }
 
 /// Inserts a checked row.
@@ -140,12 +154,31 @@ impl<'f> Feed<'f> {
         sink: &mut dyn RowSink,
     ) -> Result<()> {
         let plan = self.plan;
+        let before = plan.table.has_triggers(Op::Insert, true, true);
+        if before && plan.conflict.is_none() {
+            // What the triggers look at has the rows before this one in it.
+            self.count += u64::from(insert_row(plan, row, core, env, sink)?);
+            return Ok(());
+        }
+        let changed;
         let mut values: Vec<Val<'_>> = Vec::with_capacity(row.len());
         for e in row {
             values.push(e.eval(env, core)?);
         }
         let mut refs = recycle(std::mem::take(&mut self.refs));
         refs.extend(values.iter().map(Val::get));
+        match triggers::before_row(core, &plan.table, Op::Insert, None, Some(&refs))? {
+            Before::Same => {}
+            Before::Skip => {
+                self.refs = recycle(refs);
+                return Ok(());
+            }
+            Before::Row(now) => {
+                changed = now;
+                refs.clear();
+                refs.extend(changed.iter().map(Datum::borrow));
+            }
+        }
         check_row(&plan.table, &plan.rules, core, &refs)?;
         if let Some(conflict) = &plan.conflict {
             let new = Upserted {
@@ -250,7 +283,8 @@ pub fn update(
     mut snapshot: Snapshot,
     sink: &mut dyn RowSink,
 ) -> Result<u64> {
-    let def = plan.access.table.engine();
+    let table = &plan.access.table;
+    let def = table.engine();
     let columns = &def.columns;
     let mut cursor = TableCursor::to_change(core.take_row_buffer());
     let env = Env { row: &[], params };
@@ -270,8 +304,16 @@ pub fn update(
                 params,
             },
         )? {
-            let mut outcome =
-                write_update(plan, core, params, rid, &values, Some(&snapshot), sink)?;
+            let mut outcome = match table.has_triggers(Op::Update, true, true) {
+                false => write_update(plan, core, params, rid, &values, Some(&snapshot), sink)?,
+                true => match triggers::lock_first(core, table, (rid, lock_as), &snapshot)? {
+                    LockOutcome::Locked => {
+                        write_update(plan, core, params, rid, &values, None, sink)?
+                    }
+                    LockOutcome::Changed => WriteOutcome::Changed,
+                    LockOutcome::Gone | LockOutcome::Skipped => WriteOutcome::Gone,
+                },
+            };
             if outcome == WriteOutcome::Changed
                 && lock_newest(&plan.access, core, (rid, lock_as), &snapshot, &mut newest)?
             {
@@ -347,9 +389,18 @@ fn write_update(
     for (column, e) in &plan.set {
         new_values.push((*column, e.eval(&env, core)?));
     }
+    let changed;
     let mut row: Vec<DatumRef<'_>> = old.to_vec();
     for (column, value) in &new_values {
         row[*column] = value.get();
+    }
+    match triggers::before_row(core, table, Op::Update, Some(old), Some(&row))? {
+        Before::Same => {}
+        Before::Skip => return Ok(WriteOutcome::Gone),
+        Before::Row(now) => {
+            changed = now;
+            row = changed.iter().map(Datum::borrow).collect();
+        }
     }
     check_row(table, &plan.rules, core, &row)?;
     let outcome = core
@@ -391,7 +442,7 @@ pub fn delete(
                 params,
             },
         )? {
-            let mut outcome = core.engine.delete(table.engine(), rid, Some(&snapshot))?;
+            let mut outcome = delete_row(core, table, rid, &values, Some(&snapshot))?;
             if outcome == WriteOutcome::Done {
                 events::deleted(core, table, &values);
                 let returning = plan.returning.as_ref();
@@ -415,10 +466,12 @@ pub fn delete(
                         params,
                     },
                 )? {
-                    outcome = core.engine.delete(table.engine(), rid, None)?;
-                    events::deleted(core, table, &current);
-                    let returning = plan.returning.as_ref();
-                    returned(returning, core, (table, rid), &current, params, sink)?;
+                    outcome = delete_row(core, table, rid, &current, None)?;
+                    if outcome == WriteOutcome::Done {
+                        events::deleted(core, table, &current);
+                        let returning = plan.returning.as_ref();
+                        returned(returning, core, (table, rid), &current, params, sink)?;
+                    }
                 }
             }
             count += u64::from(outcome == WriteOutcome::Done);
@@ -428,6 +481,31 @@ pub fn delete(
     core.put_spare(spare);
     core.put_row_buffer(cursor.into_buffer());
     Ok(count)
+}
+
+/// Deletes a row, unless a trigger has it stay. Without a snapshot the row is locked by us already.
+pub fn delete_row(
+    core: &mut Core,
+    table: &Arc<Table>,
+    rid: RowId,
+    row: &[DatumRef<'_>],
+    snapshot: Option<&Snapshot>,
+) -> Result<WriteOutcome> {
+    let mut snapshot = snapshot;
+    if table.has_triggers(Op::Delete, true, true) {
+        if let Some(seen) = snapshot.take() {
+            match triggers::lock_first(core, table, (rid, RowLock::Update), seen)? {
+                LockOutcome::Locked => {}
+                LockOutcome::Changed => return Ok(WriteOutcome::Changed),
+                LockOutcome::Gone | LockOutcome::Skipped => return Ok(WriteOutcome::Gone),
+            }
+        }
+        let before = triggers::before_row(core, table, Op::Delete, Some(row), None)?;
+        if let Before::Skip = before {
+            return Ok(WriteOutcome::Gone);
+        }
+    }
+    Ok(core.engine.delete(table.engine(), rid, snapshot)?)
 }
 
 /// What RETURNING gives of a row that is new, has another version, or is gone.

@@ -5,7 +5,7 @@
 //! ([`super::foreign::fire`]). What an event itself writes queues more, behind the others.
 //!
 //! **Invariants.**
-//! - An event names a key, not a row: it asks about the rows that have the key when it is fired.
+//! - An event of a foreign key names a key, not a row: it asks about the rows that have the key when it is fired.
 //!   So it may be fired more than once, and one event stands for all rows of a key.
 //! - The statement's queue is empty between statements. A deferred check stays queued until the
 //!   transaction, or the savepoint after which it came, ends; SET CONSTRAINTS .. IMMEDIATE fires
@@ -15,6 +15,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use block::value::{Datum, DatumRef};
 
+use super::triggers;
+use crate::dict::trigger::Op;
 use crate::dict::{ForeignKey, Table};
 use crate::error::Result;
 use crate::session::Core;
@@ -37,6 +39,12 @@ pub enum What {
     Updated { old: Vec<Datum>, new: Vec<Datum> },
     /// A deferrable unique key has had several entries.
     Shared(Vec<Datum>),
+    /// An after trigger is to be fired, for a row with its columns, or for the statement.
+    Trigger {
+        op: Op,
+        old: Option<Vec<Datum>>,
+        new: Option<Vec<Datum>>,
+    },
 }
 
 /// Which constraints SET CONSTRAINTS has made deferred in this transaction.
@@ -58,7 +66,7 @@ pub struct RowEvents {
 }
 
 impl RowEvents {
-    pub(super) fn queue(&mut self, event: Event) {
+    pub fn queue(&mut self, event: Event) {
         if let Some(key) = same_as(&event)
             && !self.queued.insert(key)
         {
@@ -158,7 +166,9 @@ pub fn inserted(core: &mut Core, table: &Table, row: &[DatumRef<'_>]) -> Result<
             });
         }
     }
-    super::deferrable::written(core, table, None, row)
+    super::deferrable::written(core, table, None, row)?;
+    triggers::after_row(core, table, Op::Insert, None, Some(row));
+    Ok(())
 }
 
 /// A row was replaced by another version.
@@ -191,7 +201,9 @@ pub fn updated(
             },
         });
     }
-    super::deferrable::written(core, table, Some(old), new)
+    super::deferrable::written(core, table, Some(old), new)?;
+    triggers::after_row(core, table, Op::Update, Some(old), Some(new));
+    Ok(())
 }
 
 /// A row was deleted.
@@ -206,6 +218,7 @@ pub fn deleted(core: &mut Core, table: &Table, old: &[DatumRef<'_>]) {
             what: What::Deleted(values(old, &key.parent_columns)),
         });
     }
+    triggers::after_row(core, table, Op::Delete, Some(old), None);
 }
 
 fn has_nulls(row: &[DatumRef<'_>], columns: &[usize]) -> bool {

@@ -17,8 +17,10 @@ use engine::{AskedAhead, IndexColumn, Isolation, LockOutcome, LockWait, RowLock,
 use super::dml::{check_row, write_error};
 use super::events::{self, Event, What};
 use super::row::decode;
+use super::triggers::{self, Before};
 use crate::bind::ParamTypes;
 use crate::bind::names::quote;
+use crate::dict::trigger::Op;
 use crate::dict::{Action, ForeignKey, Table};
 use crate::error::{Error, Result};
 use crate::expr::Env;
@@ -60,12 +62,15 @@ fn happen(core: &mut Core, event: Event, may_defer: bool) -> Result<()> {
     if let What::Shared(_) = event.what {
         return super::deferrable::happen(core, event, may_defer);
     }
+    if let What::Trigger { .. } = event.what {
+        return super::triggers::happen(core, &event);
+    }
     let Some((child, key)) = found(core, &event) else {
         // The constraint was dropped since.
         return Ok(());
     };
     let action = match event.what {
-        What::Referencing(_) | What::Shared(_) => Action::NoAction,
+        What::Referencing(_) | What::Shared(_) | What::Trigger { .. } => Action::NoAction,
         What::Deleted(_) => key.on_delete,
         What::Updated { .. } => key.on_update,
     };
@@ -79,7 +84,7 @@ fn happen(core: &mut Core, event: Event, may_defer: bool) -> Result<()> {
         What::Referencing(values) => check_referencing(core, &child, &key, values),
         What::Deleted(old) => lost(core, &event, action, old, None),
         What::Updated { old, new } => lost(core, &event, action, old, Some(new)),
-        What::Shared(_) => Ok(()),
+        What::Shared(_) | What::Trigger { .. } => Ok(()),
     }
 }
 
@@ -489,13 +494,26 @@ fn write(
         return Ok(());
     }
     let Some(set) = set else {
+        let before = triggers::before_row(core, child, Op::Delete, Some(&row), None)?;
+        if let Before::Skip = before {
+            return Ok(());
+        }
         core.engine.delete(&def, rid, None)?;
         events::deleted(core, child, &row);
         return Ok(());
     };
+    let changed;
     let mut new = row.clone();
     for (&column, value) in key.columns.iter().zip(set) {
         new[column] = value.borrow();
+    }
+    match triggers::before_row(core, child, Op::Update, Some(&row), Some(&new))? {
+        Before::Same => {}
+        Before::Skip => return Ok(()),
+        Before::Row(now) => {
+            changed = now;
+            new = changed.iter().map(Datum::borrow).collect();
+        }
     }
     let rules = {
         let dict = core.dict();

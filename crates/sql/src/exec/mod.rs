@@ -14,5 +14,6 @@ pub mod select;
 pub mod sort;
 pub mod source;
 pub mod supply;
+pub mod triggers;
 mod upsert;
 pub mod with;

@@ -6,14 +6,16 @@
 
 use block::RowId;
 use block::value::{Datum, DatumRef};
-use engine::{Snapshot, WriteOutcome};
+use engine::{LockOutcome, Snapshot, WriteOutcome};
 
-use super::dml::{check_row, returned, write_error};
+use super::dml::{check_row, delete_row, returned, write_error};
 use super::drive::Flow;
 use super::events;
 use super::row::decode;
 use super::sort::Spool;
+use super::triggers::{self, Before};
 use crate::api::RowSink;
+use crate::dict::trigger::Op;
 use crate::error::{Error, Result};
 use crate::expr::{Env, Expr, Val};
 use crate::plan::SuppliedWrite;
@@ -89,8 +91,7 @@ pub fn attempt(
             let set = match action(plan, given)? {
                 Wanted::Nothing => return Ok(Flow::More),
                 Wanted::Insert(row) => {
-                    insert(plan, row, core, params, given)?;
-                    count += 1;
+                    count += u64::from(insert(plan, row, core, params, given)?);
                     return Ok(Flow::More);
                 }
                 Wanted::Update(set) => Some(set),
@@ -165,7 +166,7 @@ fn insert(
     core: &mut Core,
     params: &[Datum],
     given: &[DatumRef<'_>],
-) -> Result<()> {
+) -> Result<bool> {
     let table = &plan.table;
     let mut both = vec![DatumRef::Null; table.engine().columns.len()];
     both.extend_from_slice(given);
@@ -174,13 +175,22 @@ fn insert(
     for e in row {
         values.push(e.eval(&env, core)?);
     }
-    let new: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
+    let changed;
+    let mut new: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
+    match triggers::before_row(core, table, Op::Insert, None, Some(&new))? {
+        Before::Same => {}
+        Before::Skip => return Ok(false),
+        Before::Row(now) => {
+            changed = now;
+            new = changed.iter().map(Datum::borrow).collect();
+        }
+    }
     check_row(table, &plan.rules, core, &new)?;
     core.engine
         .insert(table.engine(), &new)
         .map_err(|e| write_error(e, table, &new, core))?;
     events::inserted(core, table, &new)?;
-    Ok(())
+    Ok(true)
 }
 
 /// A row that this very statement has changed is not changed by it again: which of the two came
@@ -213,7 +223,8 @@ fn change(
     decode(stored, def, columns.len(), &mut both)?;
     both.extend_from_slice(given);
     let Some(set) = set else {
-        let outcome = core.engine.delete(table.engine(), rid, Some(snapshot))?;
+        let row = &both[..columns.len()];
+        let outcome = delete_row(core, table, rid, row, Some(snapshot))?;
         if outcome == WriteOutcome::Done {
             events::deleted(core, table, &both[..columns.len()]);
             let returning = plan.returning.as_ref();
@@ -226,15 +237,37 @@ fn change(
     for (column, e) in set {
         values.push((*column, e.eval(&env, core)?));
     }
+    let mut seen = Some(snapshot);
+    if table.has_triggers(Op::Update, true, true) {
+        let how = def.lock_of_update(set.iter().map(|(column, _)| *column));
+        match triggers::lock_first(core, table, (rid, how), snapshot)? {
+            LockOutcome::Locked => seen = None,
+            LockOutcome::Changed => return Ok(WriteOutcome::Changed),
+            LockOutcome::Gone | LockOutcome::Skipped => return Ok(WriteOutcome::Gone),
+        }
+    }
+    let changed;
     let mut row = both.clone();
     for (column, value) in &values {
         row[*column] = value.get();
+    }
+    let old = &both[..columns.len()];
+    let made = &row[..columns.len()];
+    match triggers::before_row(core, table, Op::Update, Some(old), Some(made))? {
+        Before::Same => {}
+        Before::Skip => return Ok(WriteOutcome::Gone),
+        Before::Row(now) => {
+            changed = now;
+            for (slot, value) in row.iter_mut().zip(&changed) {
+                *slot = value.borrow();
+            }
+        }
     }
     let new = &row[..columns.len()];
     check_row(table, &plan.rules, core, new)?;
     let outcome = core
         .engine
-        .update(table.engine(), rid, new, Some(snapshot))
+        .update(table.engine(), rid, new, seen)
         .map_err(|e| write_error(e, table, new, core))?;
     if outcome == WriteOutcome::Done {
         events::updated(core, table, &both[..columns.len()], new)?;

@@ -8,7 +8,9 @@ use super::drive::holds;
 use super::events;
 use super::returning::{Written, Wrote};
 use super::row::decode;
+use super::triggers::{self, Before};
 use crate::api::RowSink;
+use crate::dict::trigger::Op;
 use crate::error::{Error, Result};
 use crate::expr::{Env, Val};
 use crate::plan::{Conflict, ConflictUpdate, InsertPlan};
@@ -127,9 +129,19 @@ impl Upserted<'_> {
         for (column, e) in &update.set {
             values.push((*column, e.eval(&env, core)?));
         }
+        let changed;
         let mut row = both[..columns.len()].to_vec();
         for (column, value) in &values {
             row[*column] = value.get();
+        }
+        let old = &both[..columns.len()];
+        match triggers::before_row(core, table, Op::Update, Some(old), Some(&row))? {
+            Before::Same => {}
+            Before::Skip => return Ok(false),
+            Before::Row(now) => {
+                changed = now;
+                row = changed.iter().map(Datum::borrow).collect();
+            }
         }
         check_row(table, &self.plan.rules, core, &row)?;
         core.engine

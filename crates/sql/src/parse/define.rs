@@ -5,6 +5,7 @@ use sqlparser::tokenizer::Token;
 use super::function::{self, CreateFunction, FunctionName};
 use super::role::{RoleName, role_name};
 use super::tokens::Words;
+use super::trigger::{self, CreateTrigger};
 use super::types::{self, TypeDefinition};
 use crate::bind::names::Qualified;
 use crate::error::{Error, Result};
@@ -36,6 +37,12 @@ pub enum Definition {
         text: Option<String>,
     },
     CreateFunction(Box<CreateFunction>),
+    CreateTrigger(Box<CreateTrigger>),
+    DropTrigger {
+        name: String,
+        table: Qualified,
+        if_exists: bool,
+    },
     DropFunction {
         names: Vec<FunctionName>,
         if_exists: bool,
@@ -86,6 +93,8 @@ impl Definition {
             Definition::Type(TypeDefinition::Alter { .. }) => "ALTER TYPE",
             Definition::Comment { .. } => "COMMENT",
             Definition::CreateFunction(_) => "CREATE FUNCTION",
+            Definition::CreateTrigger(_) => "CREATE TRIGGER",
+            Definition::DropTrigger { .. } => "DROP TRIGGER",
             Definition::DropFunction { .. } => "DROP FUNCTION",
         }
     }
@@ -96,6 +105,9 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
     refuse_views(w)?;
     if let Some(made) = function::create(w)? {
         return Ok(Some(Definition::CreateFunction(Box::new(made))));
+    }
+    if let Some(made) = trigger::create(w)? {
+        return Ok(Some(Definition::CreateTrigger(Box::new(made))));
     }
     if !w.accept("schema") {
         return types::create(w);
@@ -148,6 +160,14 @@ fn elements(w: &mut Words<'_>) -> Result<Vec<String>> {
 
 /// After the word DROP.
 pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
+    if w.accept("trigger") {
+        let (name, table, if_exists) = trigger::drop(w)?;
+        return Ok(Some(Definition::DropTrigger {
+            name,
+            table,
+            if_exists,
+        }));
+    }
     if !w.accept("function") {
         return Ok(None);
     }

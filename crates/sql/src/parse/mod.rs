@@ -31,6 +31,7 @@ mod table;
 pub mod targets;
 mod tokens;
 pub mod transaction;
+pub mod trigger;
 pub mod types;
 mod unread;
 pub mod utility;

@@ -12,7 +12,7 @@ use super::seen::{Found, Level, find};
 use super::value::{Record, Scalar, Shape, Slot};
 use crate::bind::names::Qualified;
 use crate::bind::parts;
-use crate::dict::{Function, NameRef};
+use crate::dict::{Function, NameRef, Table};
 use crate::error::{Error, Result};
 use crate::session::Core;
 use crate::types::SqlType;
@@ -43,6 +43,8 @@ pub struct Interpreter<'b, 'c> {
     /// It may not write, as it is said not to be volatile.
     pub read_only: bool,
     pub columns_first: bool,
+    /// Set of a function that runs as a trigger.
+    pub fired: Option<super::trigger::Fired>,
 }
 
 impl<'b, 'c> Interpreter<'b, 'c> {
@@ -98,6 +100,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
             caught: Vec::new(),
             read_only: false,
             columns_first: false,
+            fired: None,
         }
     }
 
@@ -109,15 +112,10 @@ impl<'b, 'c> Interpreter<'b, 'c> {
         };
         let ran = self.block(&body.block).and_then(|flow| match flow {
             Flow::Return => Ok(std::mem::replace(&mut self.returned, Datum::Null)),
-            _ if self.result == SqlType::Void => Ok(Datum::Text(String::new())),
-            _ => {
-                self.at = At {
-                    line: None,
-                    what: "",
-                };
-                let message = "control reached end of function without RETURN";
-                Err(Error::new("2F005", message))
+            _ if self.result == SqlType::Void && self.fired.is_none() => {
+                Ok(Datum::Text(String::new()))
             }
+            _ => Err(self.no_return()),
         });
         ran.map_err(|e| e.in_context(self.context()))
     }
@@ -365,7 +363,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
         )))
     }
 
-    /// The shape of a table's rows. It is the same object as long as the table's columns stay.
+    /// The shape of the rows of a table, if there is one of that name.
     fn row_shape(&mut self, path: &[String]) -> Result<Option<Arc<Shape>>> {
         let name = match path {
             [name] => Qualified::bare(name),
@@ -376,17 +374,22 @@ impl<'b, 'c> Interpreter<'b, 'c> {
             _ => return Err(Error::unsupported("a name with its database")),
         };
         let dict = self.core.dict();
-        let Some(table) = dict.table(NameRef::from(&name)) else {
-            return Ok(None);
-        };
+        let table = dict.table(NameRef::from(&name));
+        Ok(table.map(|table| self.core.shape_of(table)))
+    }
+}
+
+impl Core {
+    /// The shape of a table's rows. It is the same object as long as the table's columns stay.
+    pub fn shape_of(&mut self, table: &Table) -> Arc<Shape> {
         let shape = Shape::of_table(table);
-        let known = self.core.pl.shapes.get(&table.oid);
+        let known = self.pl.shapes.get(&table.oid);
         if let Some(known) = known.filter(|known| ***known == shape) {
-            return Ok(Some(known.clone()));
+            return known.clone();
         }
         let shape = Arc::new(shape);
-        self.core.pl.shapes.insert(table.oid, shape.clone());
-        Ok(Some(shape))
+        self.pl.shapes.insert(table.oid, shape.clone());
+        shape
     }
 }
 

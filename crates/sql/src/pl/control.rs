@@ -330,6 +330,11 @@ impl<'b> Interpreter<'b, '_> {
 
     fn a_return(&mut self, value: Option<&'b Sql>) -> Result<Flow<'b>> {
         let result = self.result_type();
+        if self.fired.is_some() {
+            let missing = || Error::new("42601", "missing expression at or near \";\"");
+            let value = value.ok_or_else(missing)?;
+            return self.return_row(value.text.trim(), value);
+        }
         match value {
             Some(_) if result == SqlType::Void => {
                 let message = "RETURN cannot have a parameter in function returning void";

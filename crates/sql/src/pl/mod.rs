@@ -20,6 +20,7 @@ mod piece;
 mod raise;
 mod seen;
 mod statement;
+mod trigger;
 mod value;
 
 use std::collections::HashMap;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 
 use block::Interpreter;
 pub(crate) use body::Code;
+pub use trigger::{Occasion, check_when, fire, is_wanted};
 
 use ::block::value::Datum;
 
@@ -51,6 +53,8 @@ pub struct Known {
     types: HashMap<String, (SqlType, i32)>,
     shapes: HashMap<u32, Arc<Shape>>,
     casts: HashMap<(SqlType, SqlType, i32), Arc<Expr>>,
+    /// Conditions of triggers, by object id, with their texts.
+    conditions: HashMap<u32, (String, Arc<piece::Planned>)>,
     /// Bodies that run now, one within the other.
     depth: usize,
     /// Where the stack of the outermost began.

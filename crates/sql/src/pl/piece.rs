@@ -7,7 +7,7 @@ use ::block::value::Datum;
 use plpgsql::tree::Sql;
 
 use super::block::Interpreter;
-use super::seen::{Kind as Assumed, Seen};
+use super::seen::{Kind as Assumed, Level, Seen};
 use super::value::{Input, Shape, Slot};
 use crate::bind::{Binder, ParamTypes, Scope, Typed};
 use crate::dict::Function;
@@ -36,7 +36,7 @@ pub struct Planned {
 pub enum How {
     /// An expression that reads nothing but its inputs.
     Value(Expr),
-    Statement(Nested),
+    Statement(Box<Nested>),
 }
 
 /// How the text of a piece is to be taken.
@@ -59,8 +59,19 @@ impl Planned {
                 .map_or(SqlType::Void, |c| c.ty),
             calls: Vec::new(),
             shape: columns.map(|c| Arc::new(Shape::of_columns(c))),
-            what: How::Statement(nested),
+            what: How::Statement(Box::new(nested)),
         }
+    }
+
+    /// Whether the slots that it takes from are what it was planned for.
+    pub fn fits_slots(&self, slots: &[Slot]) -> bool {
+        let mut assumed = self.assumed.iter();
+        assumed.all(|(slot, kind)| kind.is_still(&slots[*slot]))
+    }
+
+    /// Whether it takes something from a slot.
+    pub fn takes(&self, slot: usize) -> bool {
+        self.inputs.iter().any(|input| input.slot == slot)
     }
 
     pub fn statement(&self) -> Result<&Nested> {
@@ -100,8 +111,7 @@ impl Interpreter<'_, '_> {
     }
 
     fn fits(&mut self, planned: &Planned) -> Result<bool> {
-        let mut assumed = planned.assumed.iter();
-        if !assumed.all(|(slot, kind)| kind.is_still(&self.slots[*slot])) {
+        if !planned.fits_slots(&self.slots) {
             return Ok(false);
         }
         match &planned.what {
@@ -119,58 +129,8 @@ impl Interpreter<'_, '_> {
     }
 
     fn plan(&mut self, sql: &Sql, how: As, to: Option<(SqlType, i32)>) -> Result<Planned> {
-        let (text, before) = match how {
-            As::Expression | As::Perform => {
-                (format!("SELECT {}", sql.text), "SELECT ".len() as u32)
-            }
-            As::Statement => (sql.text.clone(), 0),
-        };
-        let outside = |e: Error| e.moved_back(before).in_statement(&sql.text);
-        let command = parse::statement(&text).map_err(outside)?;
-        let statement = match command {
-            Command::Sql(statement) => statement,
-            Command::Utility(utility) => {
-                let dict = self.core.dict();
-                let nested = Nested::utility(&text, *utility, &dict);
-                return Ok(Planned::of_statement(nested, &Seen::new(&[], &[], false)));
-            }
-            Command::Empty => return Err(Error::new("42601", "missing expression")),
-        };
-        let seen = Rc::new(Seen::new(&self.levels, &self.slots, self.columns_first));
-        let sight = seen.clone();
-        let params = move |dict: &crate::dict::Dict| {
-            ParamTypes::default()
-                .seeing(dict)
-                .with_variables(sight.clone())
-        };
-        let (nested, _) = self
-            .core
-            .analyse_nested(&text, &statement, &params)
-            .map_err(outside)?;
-        let columns = nested.columns.as_deref().unwrap_or_default();
-        if how == As::Expression && columns.len() != 1 {
-            let message = format!("query \"{}\" returned {} columns", sql.text, columns.len());
-            return Err(Error::new("42601", message));
-        }
-        let ty = columns.first().map_or(SqlType::Void, |c| c.ty);
-        let shape = nested.columns.as_deref().map(Shape::of_columns);
-        let (inputs, assumed) = (seen.inputs(), seen.assumed());
-        let calls = nested.called().to_vec();
-        let what = match simple(&nested, how) {
-            Some(value) => How::Value(self.core.converted(value, to)?),
-            None => How::Statement(nested),
-        };
-        Ok(Planned {
-            ty: match (&what, to) {
-                (How::Value(_), Some((to, _))) => to,
-                _ => ty,
-            },
-            what,
-            inputs,
-            assumed,
-            calls,
-            shape: shape.map(Arc::new),
-        })
+        let sight = (&self.levels[..], &self.slots[..], self.columns_first);
+        plan_text(self.core, sight, &sql.text, how, to)
     }
 
     /// The values that a piece takes.
@@ -229,6 +189,65 @@ impl Interpreter<'_, '_> {
         let (value, ty) = self.typed_value(sql)?;
         Ok(self.core.text_of(&value, ty))
     }
+}
+
+/// Plans a text that sees slots by their names.
+pub fn plan_text(
+    core: &mut Core,
+    (levels, slots, columns_first): (&[Level<'_>], &[Slot], bool),
+    sql: &str,
+    how: As,
+    to: Option<(SqlType, i32)>,
+) -> Result<Planned> {
+    let (text, before) = match how {
+        As::Expression | As::Perform => (format!("SELECT {}", sql), "SELECT ".len() as u32),
+        As::Statement => (sql.to_string(), 0),
+    };
+    let outside = |e: Error| e.moved_back(before).in_statement(sql);
+    let command = parse::statement(&text).map_err(outside)?;
+    let statement = match command {
+        Command::Sql(statement) => statement,
+        Command::Utility(utility) => {
+            let dict = core.dict();
+            let nested = Nested::utility(&text, *utility, &dict);
+            return Ok(Planned::of_statement(nested, &Seen::new(&[], &[], false)));
+        }
+        Command::Empty => return Err(Error::new("42601", "missing expression")),
+    };
+    let seen = Rc::new(Seen::new(levels, slots, columns_first));
+    let sight = seen.clone();
+    let params = move |dict: &crate::dict::Dict| {
+        ParamTypes::default()
+            .seeing(dict)
+            .with_variables(sight.clone())
+    };
+    let (nested, _) = core
+        .analyse_nested(&text, &statement, &params)
+        .map_err(outside)?;
+    let columns = nested.columns.as_deref().unwrap_or_default();
+    if how == As::Expression && columns.len() != 1 {
+        let message = format!("query \"{}\" returned {} columns", sql, columns.len());
+        return Err(Error::new("42601", message));
+    }
+    let ty = columns.first().map_or(SqlType::Void, |c| c.ty);
+    let shape = nested.columns.as_deref().map(Shape::of_columns);
+    let (inputs, assumed) = (seen.inputs(), seen.assumed());
+    let calls = nested.called().to_vec();
+    let what = match simple(&nested, how) {
+        Some(value) => How::Value(core.converted(value, to)?),
+        None => How::Statement(Box::new(nested)),
+    };
+    Ok(Planned {
+        ty: match (&what, to) {
+            (How::Value(_), Some((to, _))) => to,
+            _ => ty,
+        },
+        what,
+        inputs,
+        assumed,
+        calls,
+        shape: shape.map(Arc::new),
+    })
 }
 
 fn eval(e: &Expr, params: &[Datum], core: &mut Core) -> Result<Datum> {

@@ -93,10 +93,17 @@ pub fn find(
     None
 }
 
+/// A level with names of its own.
+#[derive(Debug)]
+struct KeptLevel {
+    label: Option<String>,
+    names: Vec<(String, usize)>,
+}
+
 /// What a piece sees, kept while it is planned, and what it has been found to take.
 #[derive(Debug)]
 pub struct Seen {
-    levels: Vec<(Option<String>, Vec<(String, usize)>)>,
+    levels: Vec<KeptLevel>,
     kinds: Vec<Kind>,
     inputs: RefCell<Vec<Input>>,
     columns_first: bool,
@@ -106,7 +113,10 @@ impl Seen {
     pub fn new(levels: &[Level<'_>], slots: &[Slot], columns_first: bool) -> Seen {
         let level = |l: &Level<'_>| {
             let names = l.names.iter().map(|(n, slot)| (n.to_string(), *slot));
-            (l.label.map(str::to_string), names.collect())
+            KeptLevel {
+                label: l.label.map(str::to_string),
+                names: names.collect(),
+            }
         };
         Seen {
             levels: levels.iter().map(level).collect(),
@@ -146,9 +156,9 @@ impl Variables for Seen {
         let levels: Vec<Level<'_>> = self
             .levels
             .iter()
-            .map(|(label, names)| Level {
-                label: label.as_deref(),
-                names: names.iter().map(|(n, s)| (n.as_str(), *s)).collect(),
+            .map(|kept| Level {
+                label: kept.label.as_deref(),
+                names: kept.names.iter().map(|(n, s)| (n.as_str(), *s)).collect(),
             })
             .collect();
         let is_record = |slot: usize| matches!(self.kinds[slot], Kind::Record(_));

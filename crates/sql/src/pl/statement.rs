@@ -123,7 +123,7 @@ impl<'b> Interpreter<'b, '_> {
         let count = match (into, &planned.shape) {
             (Some(into), Some(shape)) => {
                 let shape = shape.clone();
-                self.into_targets(nested, &params, into, &shape)?
+                self.run_for_row(nested, &params, into, &shape)?
             }
             (Some(_), None) => {
                 let message = "INTO used with a command that cannot return data";
@@ -148,7 +148,7 @@ impl<'b> Interpreter<'b, '_> {
     }
 
     /// Runs a statement whose row goes into variables.
-    fn into_targets(
+    fn run_for_row(
         &mut self,
         nested: &Nested,
         params: &[Datum],
@@ -217,7 +217,7 @@ impl<'b> Interpreter<'b, '_> {
                     return Err(Error::new("42601", message));
                 };
                 let shape = Arc::new(Shape::of_columns(columns));
-                self.into_targets(&nested, &params, into, &shape)?
+                self.run_for_row(&nested, &params, into, &shape)?
             }
         };
         Ok(())

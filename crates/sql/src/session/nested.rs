@@ -22,13 +22,17 @@ use super::resolve::{PlannedWith, Tries, is_final};
 use super::statement::{Kind, Statistics, Tables, statistics};
 use crate::api::{ColumnDesc, RowSink};
 use crate::bind::ParamTypes;
-use crate::dict::{Dict, Function, View};
+use crate::dict::trigger::Op;
+use crate::dict::{Dict, Function, Table, View};
 use crate::error::{Error, Result};
 use crate::exec::events::Event;
 use crate::exec::select::{SelectRun, run_point};
-use crate::exec::{dml, foreign, supply, with};
+use crate::exec::{dml, foreign, supply, triggers, with};
 use crate::parse::{Utility, mentioned};
-use crate::plan::InsertSource;
+use crate::plan::merge::MergeAction;
+use crate::plan::supply::Change;
+use crate::plan::with::Part;
+use crate::plan::{InsertPlan, InsertSource, SuppliedWrite};
 use crate::query;
 use crate::types::SqlType;
 
@@ -293,7 +297,11 @@ pub(super) fn write(
     params: &[Datum],
     sink: &mut dyn RowSink,
 ) -> Result<Option<u64>> {
-    Ok(Some(match kind {
+    let fired = statement_triggers(kind);
+    for (table, op) in &fired {
+        triggers::statement(core, table, *op, true)?;
+    }
+    let count = match kind {
         Kind::Insert(plan) => match &plan.source {
             InsertSource::Fed(query, _) if query.locks_rows() => {
                 supply::restarted(core, sink, &mut |core, snapshot, kept| {
@@ -316,5 +324,64 @@ pub(super) fn write(
         Kind::Supplied(plan) => supply::write(plan, core, params, sink)?,
         Kind::With(plan) => with::run(plan, core, params, sink)?,
         _ => return Ok(None),
-    }))
+    };
+    for (table, op) in fired.iter().rev() {
+        triggers::statement(core, table, *op, false)?;
+    }
+    Ok(Some(count))
+}
+
+/// The tables whose statement triggers a write fires, and for what; those of the parts of a WITH
+/// too.
+fn statement_triggers(kind: &Kind) -> Vec<(Arc<Table>, Op)> {
+    let mut found = match kind {
+        Kind::Insert(plan) => of_insert(plan),
+        Kind::Update(plan) => vec![(plan.access.table.clone(), Op::Update)],
+        Kind::Delete(plan) => vec![(plan.access.table.clone(), Op::Delete)],
+        Kind::Supplied(plan) => of_supplied(plan),
+        Kind::With(plan) => {
+            let parts = plan.items.iter().map(|item| &item.part);
+            let parts = parts.chain([&plan.main]);
+            let of_part = |part: &Part| match part {
+                Part::Insert(plan) => of_insert(plan),
+                Part::Update(plan) => vec![(plan.access.table.clone(), Op::Update)],
+                Part::Delete(plan) => vec![(plan.access.table.clone(), Op::Delete)],
+                Part::Supplied(plan) => of_supplied(plan),
+                Part::Query(_) => Vec::new(),
+            };
+            parts.flat_map(of_part).collect()
+        }
+        _ => Vec::new(),
+    };
+    found.retain(|(table, _)| !table.triggers.is_empty());
+    found
+}
+
+fn of_insert(plan: &InsertPlan) -> Vec<(Arc<Table>, Op)> {
+    let mut ops = vec![(plan.table.clone(), Op::Insert)];
+    if plan.conflict.as_ref().is_some_and(|c| c.update.is_some()) {
+        ops.push((plan.table.clone(), Op::Update));
+    }
+    ops
+}
+
+fn of_supplied(plan: &SuppliedWrite) -> Vec<(Arc<Table>, Op)> {
+    let table = &plan.table;
+    match &plan.change {
+        Change::Update(_) => vec![(table.clone(), Op::Update)],
+        Change::Delete => vec![(table.clone(), Op::Delete)],
+        Change::Merge(actions) => {
+            let has = |op: Op| {
+                actions.iter().any(|a| match a {
+                    MergeAction::Nothing => false,
+                    MergeAction::Insert(_) => op == Op::Insert,
+                    MergeAction::Update(_) => op == Op::Update,
+                    MergeAction::Delete => op == Op::Delete,
+                })
+            };
+            let all = [Op::Insert, Op::Update, Op::Delete];
+            let each = all.into_iter().filter(|op| has(*op));
+            each.map(|op| (table.clone(), op)).collect()
+        }
+    }
 }

@@ -346,7 +346,7 @@ impl SqlSession {
     }
 
     fn run_definition(&mut self, definition: &Definition) -> Result<Tag> {
-        use crate::ddl::{comment, function, relation, schema, types};
+        use crate::ddl::{comment, function, relation, schema, trigger, types};
         self.begin_definition(definition.command())?;
         let core = &mut self.core;
         let tag = match definition {
@@ -373,6 +373,12 @@ impl SqlSession {
                 relation::alter(core, command, *kind, name, *if_exists, change)
             }
             Definition::CreateFunction(new) => function::create(core, new),
+            Definition::CreateTrigger(new) => trigger::create(core, new),
+            Definition::DropTrigger {
+                name,
+                table,
+                if_exists,
+            } => trigger::drop(core, name, table, *if_exists),
             Definition::DropFunction {
                 names,
                 if_exists,

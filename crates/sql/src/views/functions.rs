@@ -93,7 +93,9 @@ pub const ALL: &[Function] = &[
         Ok(text.map_or(Datum::Null, Datum::Text))
     }),
     strict("acldefault", (2, 2), SqlType::TEXTS, super::acl::default),
-    strict("pg_get_triggerdef", (1, 2), Text, |_, _| Ok(Datum::Null)),
+    strict("pg_get_triggerdef", (1, 2), Text, |cx, a| {
+        Ok(optional(super::triggers::definition(&cx.dict, oid(&a[0]))))
+    }),
     strict("pg_get_ruledef", (1, 2), Text, |_, _| Ok(Datum::Null)),
     strict(
         "pg_get_functiondef",

@@ -33,6 +33,7 @@ mod remote;
 mod roles;
 mod schema;
 mod services;
+mod triggers;
 mod types;
 mod user_functions;
 mod viewdef;

@@ -321,7 +321,9 @@ fn table_class<'a>(cx: &Context, t: &'a Table) -> Class<'a> {
         checks: t.checks.len(),
         has_index: !t.indexes.is_empty(),
         // In PostgreSQL triggers serve foreign keys, on both sides; psql looks for these only then.
-        has_triggers: !t.foreign_keys.is_empty() || !cx.dict.referencing(t.oid).is_empty(),
+        has_triggers: !t.triggers.is_empty()
+            || !t.foreign_keys.is_empty()
+            || !cx.dict.referencing(t.oid).is_empty(),
         tuples: stats.map_or(-1.0, |s| s.rows as f32),
         pages: stats.map_or(0, |s| s.blocks as i32),
         options,

@@ -1,0 +1,131 @@
+//! CREATE, DROP, ENABLE and DISABLE TRIGGER. A trigger is a part of its table's definition, and is
+//! changed under the table's exclusive lock.
+
+use std::sync::Arc;
+
+use sqlparser::ast;
+
+use super::{Core, skipping};
+use crate::api::Tag;
+use crate::bind::names::{self, Qualified};
+use crate::dict::trigger::{Op, Trigger};
+use crate::dict::{Object, Relation, Table};
+use crate::error::{Error, Result};
+use crate::parse::trigger::CreateTrigger;
+use crate::parse::utility::TableLock;
+
+fn locked(core: &mut Core, name: &Qualified) -> Result<Option<Arc<Table>>> {
+    core.locked_relation(
+        name,
+        TableLock::ShareRowExclusive,
+        false,
+        |found| match found {
+            Relation::Table(table) => Ok(Some(table.clone())),
+            Relation::View(_) => Err(Error::unsupported("triggers of views")),
+            _ => Err(Error::new(
+                "42809",
+                format!("relation \"{}\" cannot have triggers", name.name),
+            )),
+        },
+    )
+}
+
+pub fn create(core: &mut Core, new: &CreateTrigger) -> Result<Tag> {
+    let table = locked(core, &new.table)?;
+    let table = table.ok_or_else(|| names::no_relation(&new.table))?;
+    let found = core
+        .dict()
+        .functions_named(new.function.schema.as_deref(), &new.function.name);
+    let mut found = found.into_iter();
+    let function = found.find(|f| f.arguments.is_empty()).ok_or_else(|| {
+        let message = format!("function {}() does not exist", new.function);
+        Error::new("42883", message)
+    })?;
+    if !function.is_trigger() {
+        let message = format!("function {} must return type trigger", new.function.name);
+        return Err(Error::new("42P17", message));
+    }
+    if new.row && new.ops.contains(&Op::Truncate) {
+        let message = "TRUNCATE FOR EACH ROW triggers are not supported";
+        return Err(Error::new("0A000", message));
+    }
+    core.engine.lock_definition(block::ObjectId(table.oid))?;
+    core.refresh()?;
+    let mut next = Table::clone(core.dict().table_by_oid(table.oid).unwrap_or(&table));
+    let old = next.trigger(&new.name);
+    let oid = match old {
+        Some(_) if !new.or_replace => {
+            let message = format!(
+                "trigger \"{}\" for relation \"{}\" already exists",
+                new.name, table.name
+            );
+            return Err(Error::new("42710", message));
+        }
+        Some(at) => next.triggers.remove(at).oid,
+        None => core.database.engine().allocate_object_id()?.0,
+    };
+    let trigger = Trigger {
+        oid,
+        name: new.name.clone(),
+        function: function.oid,
+        before: new.before,
+        row: new.row,
+        ops: new.ops.clone(),
+        when: new.when.clone(),
+        arguments: new.arguments.clone(),
+        enabled: 'O',
+        comment: None,
+    };
+    crate::pl::check_when(core, &table, &trigger)?;
+    next.triggers.push(trigger);
+    next.triggers.sort_by(|a, b| a.name.cmp(&b.name));
+    core.define(Object::Table(Arc::new(next.finish()?)))?;
+    Ok(Tag::Plain("CREATE TRIGGER"))
+}
+
+fn missing(name: &str, table: &str) -> Error {
+    let message = format!("trigger \"{name}\" for table \"{table}\" does not exist");
+    Error::new("42704", message)
+}
+
+pub fn drop(core: &mut Core, name: &str, on: &Qualified, if_exists: bool) -> Result<Tag> {
+    let tag = Tag::Plain("DROP TRIGGER");
+    let table = core.locked_table(on, TableLock::AccessExclusive)?;
+    let Some(table) = table else {
+        if if_exists {
+            skipping(core, "relation", on);
+            return Ok(tag);
+        }
+        return Err(names::no_relation(on));
+    };
+    let Some(at) = table.trigger(name) else {
+        if if_exists {
+            let message = format!(
+                "trigger \"{name}\" for relation \"{}\" does not exist, skipping",
+                table.name
+            );
+            core.notice("NOTICE", "00000", message);
+            return Ok(tag);
+        }
+        return Err(missing(name, &table.name));
+    };
+    let mut next = Table::clone(&table);
+    next.triggers.remove(at);
+    core.define(Object::Table(Arc::new(next.finish()?)))?;
+    Ok(tag)
+}
+
+/// ALTER TABLE .. ENABLE or DISABLE TRIGGER.
+pub fn set_enabled(table: &mut Table, name: &ast::Ident, enabled: char) -> Result<()> {
+    let all = name.quote_style.is_none() && ["all", "user"].contains(&&*name.value.to_lowercase());
+    let name = names::ident(name);
+    if !all && table.trigger(&name).is_none() {
+        return Err(missing(&name, &table.name));
+    }
+    for trigger in &mut table.triggers {
+        if all || trigger.name == name {
+            trigger.enabled = enabled;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,288 @@
+//! Calls of functions as triggers: NEW, OLD and what begins with TG_, and the condition of WHEN.
+
+use std::sync::Arc;
+
+use ::block::array::Dimension;
+use ::block::value::{Datum, DatumRef};
+
+use super::block::{At, Interpreter};
+use super::control::Flow;
+use super::piece::{As, How, plan_text};
+use super::seen::Level;
+use super::value::{Record, Scalar, Shape, Slot};
+use crate::dict::trigger::{Op, Trigger};
+use crate::dict::{Function, Table};
+use crate::error::{Error, Result};
+use crate::expr::Env;
+use crate::pgtype::array;
+use crate::session::Core;
+use crate::types::{Element, SqlType};
+
+/// A row of the trigger's table, with its dropped columns.
+pub type Row = Vec<Datum>;
+
+/// An occasion to fire a trigger.
+pub struct Occasion<'o> {
+    pub table: &'o Arc<Table>,
+    pub trigger: &'o Trigger,
+    pub op: Op,
+    pub old: Option<&'o [DatumRef<'o>]>,
+    pub new: Option<&'o [DatumRef<'o>]>,
+}
+
+/// What a function that runs as a trigger needs beyond its names.
+pub struct Fired {
+    pub shape: Arc<Shape>,
+    /// The row that it gave; none if it gave NULL.
+    pub row: Option<Vec<Datum>>,
+}
+
+const NEW: usize = 1;
+const OLD: usize = 2;
+
+fn live(table: &Table, row: Option<&[DatumRef<'_>]>) -> Option<Vec<Datum>> {
+    let row = row?;
+    let values = table.live_columns().map(|(at, _)| row[at].to_datum());
+    Some(values.collect())
+}
+
+fn record(shape: &Arc<Shape>, is_row: bool, values: Option<Vec<Datum>>) -> Slot {
+    if !is_row {
+        return Slot::Record(Record::default());
+    }
+    let mut record = Record::of_shape(shape.clone());
+    if let Some(values) = values {
+        record.values = values;
+    }
+    Slot::Record(record)
+}
+
+/// The slots that a trigger's names lead to: first FOUND, then NEW and OLD.
+fn slots(core: &mut Core, on: &Occasion<'_>, shape: &Arc<Shape>) -> Vec<Slot> {
+    let found = Scalar::new(SqlType::Bool, -1, Datum::Bool(false));
+    let row = on.trigger.row;
+    let mut slots = vec![
+        Slot::Scalar(found),
+        record(shape, row, live(on.table, on.new)),
+        record(shape, row, live(on.table, on.old)),
+    ];
+    let schema = core.dict().schema_name(on.table.schema).to_string();
+    let text = |s: &str| Datum::Text(s.to_string());
+    let arguments: Vec<Datum> = on.trigger.arguments.iter().map(|a| text(a)).collect();
+    // It counts from 0.
+    let places = Dimension {
+        length: arguments.len() as i32,
+        lower: 0,
+    };
+    let places = match arguments.is_empty() {
+        true => &[][..],
+        false => &[places],
+    };
+    let list = Element::of(SqlType::Text);
+    let list = list.and_then(|e| array::make(e, places, &arguments).ok());
+    let values = [
+        (SqlType::Name, text(&on.trigger.name)),
+        (
+            SqlType::Text,
+            text(if on.trigger.before { "BEFORE" } else { "AFTER" }),
+        ),
+        (SqlType::Text, text(if row { "ROW" } else { "STATEMENT" })),
+        (SqlType::Text, text(on.op.name())),
+        (SqlType::Oid, Datum::Int4(on.table.oid as i32)),
+        (SqlType::Name, text(&on.table.name)),
+        (SqlType::Name, text(&on.table.name)),
+        (SqlType::Name, text(&schema)),
+        (SqlType::Int4, Datum::Int4(arguments.len() as i32)),
+        (SqlType::TEXTS, list.map_or(Datum::Null, Datum::Array)),
+    ];
+    slots.extend(values.map(|(ty, v)| Slot::Scalar(Scalar::new(ty, -1, v))));
+    slots
+}
+
+const NAMES: [&str; 13] = [
+    "found",
+    "new",
+    "old",
+    "tg_name",
+    "tg_when",
+    "tg_level",
+    "tg_op",
+    "tg_relid",
+    "tg_relname",
+    "tg_table_name",
+    "tg_table_schema",
+    "tg_nargs",
+    "tg_argv",
+];
+
+/// Calls a trigger's function; gives the row that it returns, if it is one for each row.
+pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
+    let function = core.dict().function_by_oid(on.trigger.function).cloned();
+    let missing = || Error::internal("the function of a trigger is gone");
+    let function: Arc<Function> = function.ok_or_else(missing)?;
+    let code = super::code(core, &function)?;
+    let shape = core.shape_of(on.table);
+    let slots = slots(core, on, &shape);
+    let row = core.deeper(|core| {
+        core.framed(|core| {
+            let mut running = Interpreter::of_block(core, &code)?;
+            running.slots = slots;
+            let names = NAMES.into_iter().enumerate().map(|(at, name)| (name, at));
+            running.levels = vec![Level {
+                label: Some(&function.name),
+                names: names.collect(),
+            }];
+            running.fired = Some(Fired {
+                shape: shape.clone(),
+                row: None,
+            });
+            running.run()?;
+            Ok(running.fired.take().and_then(|fired| fired.row))
+        })
+    })?;
+    // What is dropped stays as it was.
+    Ok(row.map(|values| {
+        let before = on.new.or(on.old).unwrap_or_default();
+        let mut whole: Row = before.iter().map(DatumRef::to_datum).collect();
+        whole.resize(on.table.columns.len(), Datum::Null);
+        for ((at, _), value) in on.table.live_columns().zip(values) {
+            whole[at] = value;
+        }
+        whole
+    }))
+}
+
+/// Whether the condition of a trigger holds.
+pub fn is_wanted(core: &mut Core, on: &Occasion<'_>) -> Result<bool> {
+    let Some(text) = &on.trigger.when else {
+        return Ok(true);
+    };
+    let shape = core.shape_of(on.table);
+    let row = on.trigger.row;
+    let slots = vec![
+        Slot::Scalar(Scalar::new(SqlType::Bool, -1, Datum::Null)),
+        record(&shape, row, live(on.table, on.new)),
+        record(&shape, row, live(on.table, on.old)),
+    ];
+    let known = core.pl.conditions.get(&on.trigger.oid);
+    let planned = match known.filter(|(when, p)| when == text && p.fits_slots(&slots)) {
+        Some((_, planned)) => planned.clone(),
+        None => {
+            let planned = Arc::new(condition(core, text, &slots)?);
+            let entry = (text.clone(), planned.clone());
+            core.pl.conditions.insert(on.trigger.oid, entry);
+            planned
+        }
+    };
+    let How::Value(e) = &planned.what else {
+        return Err(Error::unsupported("this condition of a trigger"));
+    };
+    let params = planned.values(&slots);
+    e.holds(
+        &Env {
+            row: &[],
+            params: &params,
+        },
+        core,
+    )
+}
+
+fn condition(core: &mut Core, text: &str, slots: &[Slot]) -> Result<super::piece::Planned> {
+    let level = Level {
+        label: None,
+        names: vec![("new", NEW), ("old", OLD)],
+    };
+    let to = Some((SqlType::Bool, -1));
+    plan_text(core, (&[level], slots, false), text, As::Expression, to)
+}
+
+/// Looks the condition of a new trigger over.
+pub fn check_when(core: &mut Core, table: &Arc<Table>, trigger: &Trigger) -> Result<()> {
+    let Some(text) = &trigger.when else {
+        return Ok(());
+    };
+    let shape = core.shape_of(table);
+    let slots = vec![
+        Slot::Scalar(Scalar::new(SqlType::Bool, -1, Datum::Null)),
+        record(&shape, trigger.row, None),
+        record(&shape, trigger.row, None),
+    ];
+    let planned = condition(core, text, &slots)?;
+    let takes = |slot: usize| planned.takes(slot);
+    let wrong = |what: &str| Err(Error::new("42P17", what.to_string()));
+    match planned.what {
+        How::Statement(_) => Err(Error::new(
+            "0A000",
+            "cannot use subquery in trigger WHEN condition",
+        )),
+        _ if takes(OLD) && trigger.ops.contains(&Op::Insert) => {
+            wrong("INSERT trigger's WHEN condition cannot reference OLD values")
+        }
+        _ if takes(NEW) && trigger.ops.contains(&Op::Delete) => {
+            wrong("DELETE trigger's WHEN condition cannot reference NEW values")
+        }
+        _ => Ok(()),
+    }
+}
+
+impl<'b> Interpreter<'b, '_> {
+    /// RETURN of a function that runs as a trigger.
+    pub fn return_row(&mut self, text: &str, sql: &'b plpgsql::tree::Sql) -> Result<Flow<'b>> {
+        let row = match self.record_called(text) {
+            Some(slot) => Some(self.row_of(slot, text)?),
+            None => match self.typed_value(sql)? {
+                (Datum::Null, _) => None,
+                _ => {
+                    let message = "cannot return non-composite value from function returning \
+                                   composite type";
+                    return Err(Error::new("42804", message));
+                }
+            },
+        };
+        if let Some(fired) = &mut self.fired {
+            fired.row = row;
+        }
+        Ok(Flow::Return)
+    }
+
+    fn row_of(&mut self, slot: usize, name: &str) -> Result<Vec<Datum>> {
+        let Slot::Record(r) = &self.slots[slot] else {
+            return Err(Error::internal("a record that is none"));
+        };
+        // A trigger of a statement has no row, and what it gives is not looked at.
+        if r.shape.is_none() && slot <= OLD {
+            return Ok(Vec::new());
+        }
+        let shape = r.shape_of(name)?.clone();
+        let values = r.values.clone();
+        let wanted = match &self.fired {
+            Some(fired) => fired.shape.clone(),
+            None => return Err(Error::internal("a row for no trigger")),
+        };
+        if super::value::same(&shape, &wanted) {
+            return Ok(values);
+        }
+        let types = |s: &Shape| s.fields.iter().map(|f| f.ty).collect::<Vec<_>>();
+        if types(&shape) == types(&wanted) {
+            return Ok(values);
+        }
+        Err(Error::new(
+            "42804",
+            "returned row structure does not match the structure of the triggering table",
+        ))
+    }
+
+    /// The end of a function that runs as a trigger, without RETURN.
+    pub fn no_return(&mut self) -> Error {
+        self.at = At {
+            line: None,
+            what: "",
+        };
+        let what = match self.fired {
+            Some(_) => "trigger procedure",
+            None => "function",
+        };
+        let message = format!("control reached end of {what} without RETURN");
+        Error::new("2F005", message)
+    }
+}

@@ -1,0 +1,59 @@
+//! Triggers in the catalogs.
+
+use block::value::Datum;
+
+use super::value::{NULL, bool, int2, int2vector, oid, text};
+use crate::dict::Dict;
+use crate::dict::trigger::{Op, Trigger};
+
+/// The bits of `tgtype`.
+fn bits(trigger: &Trigger) -> u16 {
+    let mut bits = u16::from(trigger.row) | u16::from(trigger.before) << 1;
+    for op in &trigger.ops {
+        bits |= match op {
+            Op::Insert => 4,
+            Op::Delete => 8,
+            Op::Update => 16,
+            Op::Truncate => 32,
+        };
+    }
+    bits
+}
+
+/// What `pg_get_triggerdef` says.
+pub fn definition(dict: &Dict, number: u32) -> Option<String> {
+    dict.tables().find_map(|table| {
+        let found = table.triggers.iter().find(|t| t.oid == number)?;
+        Some(found.definition(dict, table))
+    })
+}
+
+/// The rows of `pg_trigger`.
+pub fn rows(dict: &Dict) -> Vec<Vec<Datum>> {
+    let tables = dict.tables();
+    let each = tables.flat_map(|table| table.triggers.iter().map(|t| row(table.oid, t)));
+    each.collect()
+}
+
+fn row(table: u32, t: &Trigger) -> Vec<Datum> {
+    vec![
+        oid(t.oid),
+        oid(table),
+        oid(0),
+        text(&t.name),
+        oid(t.function),
+        int2(bits(t)),
+        text(t.enabled.to_string()),
+        bool(false),
+        oid(0),
+        oid(0),
+        oid(0),
+        bool(false),
+        bool(false),
+        int2(t.arguments.len()),
+        int2vector([]),
+        t.when.as_ref().map_or(NULL, text),
+        NULL,
+        NULL,
+    ]
+}
