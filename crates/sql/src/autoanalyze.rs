@@ -166,7 +166,8 @@ impl Rounds {
                 // Somebody has analyzed it since the last round: what was counted by then says
                 // nothing. What came since may be younger than the analysis, and stays.
                 database.changes.analyzed(table.oid, known);
-                self.seen.insert(table.oid, (analyzed, counted.saturating_sub(known)));
+                self.seen
+                    .insert(table.oid, (analyzed, counted.saturating_sub(known)));
                 continue;
             }
             let rows = stats.map_or(0.0, |s| s.rows);

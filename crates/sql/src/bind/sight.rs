@@ -6,7 +6,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::{ParamTypes, Typed};
+use super::{ParamTypes, TypeNames, Typed};
 use crate::dict::{Dict, Function};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -72,6 +72,7 @@ impl ParamTypes {
     /// The same, with the functions of a dictionary in sight.
     pub fn seeing(mut self, dict: &Dict) -> ParamTypes {
         self.sight.dict = Some(dict.clone());
+        self.names = TypeNames::of(dict);
         self
     }
 

@@ -12,7 +12,7 @@ use super::Core;
 use super::dependence::drop_dependents;
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
-use crate::bind::parts;
+use crate::bind::{TypeNames, parts};
 use crate::dict::depend::Address;
 use crate::dict::function::{Argument, Language, TRIGGER};
 use crate::dict::{Function, Object};
@@ -132,7 +132,7 @@ fn value_type(ty: &DataType) -> Result<SqlType> {
     if STANDING.contains(&name.as_str()) {
         return Err(Error::unsupported(format!("functions of type {name}")));
     }
-    parts::data_type(ty).map(|(ty, _)| ty)
+    parts::data_type(ty, &TypeNames::default()).map(|(ty, _)| ty)
 }
 
 fn result(ty: &DataType) -> Result<u32> {

@@ -15,7 +15,7 @@ use sqlparser::ast;
 use super::alter::{no_values, null_values};
 use super::index::duplicate_in_build;
 use super::table::{check_defaults, drop_segments};
-use crate::bind::{Binder, ParamTypes, Scope, Typed, parts};
+use crate::bind::{Binder, ParamTypes, Scope, TypeNames, Typed, parts};
 use crate::dict::depend::Address;
 use crate::dict::{ForeignKey, Object, Stats, Table};
 use crate::error::{Error, Result};
@@ -42,7 +42,7 @@ pub fn set_type(
     at: usize,
     (data_type, using): (&ast::DataType, Option<&ast::Expr>),
 ) -> Result<Table> {
-    let (ty, typmod) = parts::data_type(data_type)?;
+    let (ty, typmod) = parts::data_type(data_type, &TypeNames::of(&core.dict()))?;
     storage_type(ty)?;
     let change = Change {
         at,
@@ -92,7 +92,7 @@ fn converted(core: &Core, table: &Table, change: &Change<'_>) -> Result<Expr> {
     let dict = core.dict();
     let column = &table.columns[change.at];
     let scope = Scope::of_table(table, &table.name);
-    let params = ParamTypes::default().seeing(&dict);
+    let params = ParamTypes::none(&dict);
     let binder = Binder::new(&scope, &params, "transform expressions");
     let value = match change.using {
         Some(e) => binder.expr(e)?,
@@ -142,7 +142,7 @@ fn default_of(core: &mut Core, table: &Table, change: &Change<'_>) -> Result<Opt
         return Ok(Some(text));
     }
     let dict = core.dict();
-    let params = ParamTypes::default().seeing(&dict);
+    let params = ParamTypes::none(&dict);
     let planner = Planner {
         dict: &dict,
         params: &params,
@@ -244,7 +244,7 @@ fn rewrite(
 /// What rows must meet, which no condition of before may fail to say in the new type.
 fn rules(core: &Core, table: &Table) -> Result<RowRules> {
     let dict = core.dict();
-    let params = ParamTypes::default().seeing(&dict);
+    let params = ParamTypes::none(&dict);
     let planner = Planner {
         dict: &dict,
         params: &params,
@@ -332,12 +332,7 @@ fn locked(core: &mut Core, oid: u32) -> Result<Arc<Table>> {
     table.ok_or_else(|| Error::internal("the other table of a foreign key is gone"))
 }
 
-fn check_key(
-    core: &mut Core,
-    child: &Arc<Table>,
-    parent: &Table,
-    key: &ForeignKey,
-) -> Result<()> {
+fn check_key(core: &mut Core, child: &Arc<Table>, parent: &Table, key: &ForeignKey) -> Result<()> {
     super::foreign::check_types(child, parent, &key.name, &key.columns, &key.parent_columns)?;
     match key.validated {
         true => foreign::validate(core, child, parent, key),

@@ -11,7 +11,7 @@ use super::control::Flow;
 use super::seen::{Found, Level, find};
 use super::value::{Record, Scalar, Shape, Slot};
 use crate::bind::names::Qualified;
-use crate::bind::parts;
+use crate::bind::{TypeNames, parts};
 use crate::dict::{Function, NameRef, Table};
 use crate::error::{Error, Result};
 use crate::session::Core;
@@ -292,10 +292,14 @@ impl<'b, 'c> Interpreter<'b, 'c> {
             return Ok(Slot::Record(Record::default()));
         }
         let parsed = crate::parse::data_type(text)?;
-        match parts::data_type(&parsed) {
+        let names = TypeNames::of(&self.core.dict());
+        match parts::data_type(&parsed, &names) {
             Ok((ty, typmod)) => {
-                let known = &mut self.core.pl.types;
-                known.insert(text.to_string(), (ty, typmod));
+                // The labels of an enum can change.
+                if !matches!(ty, SqlType::Enum(_)) {
+                    let known = &mut self.core.pl.types;
+                    known.insert(text.to_string(), (ty, typmod));
+                }
                 Ok(Slot::Scalar(Scalar::new(ty, typmod, Datum::Null)))
             }
             // The name of a table is that of the type of its rows.

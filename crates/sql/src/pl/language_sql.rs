@@ -83,7 +83,7 @@ fn plan(core: &mut Core, text: &str, function: &Arc<Function>) -> Result<Planned
     let seen = Rc::new(Seen::new(&[level(function)], &slots, true));
     let sight = seen.clone();
     let params = move |dict: &crate::dict::Dict| {
-        let params = ParamTypes::default().seeing(dict);
+        let params = ParamTypes::none(dict);
         params.with_variables(sight.clone())
     };
     let planned = core.analyse_nested(text, &statement, &params);

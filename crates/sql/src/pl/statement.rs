@@ -194,7 +194,7 @@ impl<'b> Interpreter<'b, '_> {
         let inside = |e: Error| e.in_statement(&statement);
         let nested = match parse::statement(&statement).map_err(inside)? {
             Command::Sql(parsed) => {
-                let params = move |dict: &crate::dict::Dict| ParamTypes::of(&types).seeing(dict);
+                let params = move |dict: &crate::dict::Dict| ParamTypes::of(&types, dict);
                 let planned = self.core.analyse_nested(&statement, &parsed, &params);
                 planned.map_err(inside)?.0
             }

@@ -9,7 +9,7 @@ use super::from::{Item, rename};
 use super::scope::{Column, Names, Scope};
 use super::tree::{From, Relation, RelationKind, Series};
 use super::with::Known;
-use crate::bind::{Typed, names, parts};
+use crate::bind::{TypeNames, Typed, names, parts};
 use crate::dict;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -33,7 +33,7 @@ impl Analyzer<'_> {
     ) -> Result<Item> {
         let clause = Clause::new(self, scope, known, "functions in FROM");
         let args = clause.plain_args(args)?;
-        let defined = alias.map_or(Ok(Vec::new()), defined)?;
+        let defined = alias.map_or(Ok(Vec::new()), |a| defined(a, &self.params.names))?;
         let (fields, document) = match (function.populate, args.as_slice()) {
             (false, _) if defined.is_empty() => {
                 return Err(Error::new(
@@ -136,11 +136,11 @@ impl Analyzer<'_> {
 }
 
 /// The columns that an alias defines.
-fn defined(alias: &TableAlias) -> Result<Fields> {
+fn defined(alias: &TableAlias, known: &TypeNames) -> Result<Fields> {
     let mut fields = Vec::new();
     for column in &alias.columns {
         if let Some(ty) = &column.data_type {
-            let (ty, typmod) = parts::data_type(ty)?;
+            let (ty, typmod) = parts::data_type(ty, known)?;
             fields.push((names::ident(&column.name), ty, typmod));
         }
     }

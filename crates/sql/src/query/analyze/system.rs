@@ -55,6 +55,7 @@ impl SystemColumn {
             value: Typed::new(Expr::Column(register), self.ty()),
             origin: (0, 0),
             merged: false,
+            whole: false,
         }
     }
 
