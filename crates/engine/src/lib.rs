@@ -62,7 +62,9 @@ pub use records::{RecordReader, Records};
 pub use recovery::Recovery;
 pub use session::{AdvisoryKey, IndexTimes, LockMode, LockWait, ReplyGate, Savepoint, Session};
 pub use sort::{Sorted, Sorter};
-pub use table::{IndexColumn, IndexDef, IndexRules, SequenceDef, TableDef};
+pub use table::{
+    ComputeError, ComputedKey, IndexColumn, IndexDef, IndexRules, SequenceDef, TableDef,
+};
 pub use txn::{HeldSnapshot, Isolation, RowLock, Snapshot};
 pub use upsert::Upsert;
 pub use verify::{Verified, check_all, verify};

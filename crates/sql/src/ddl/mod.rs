@@ -15,11 +15,14 @@ pub mod dependence;
 mod distribution;
 mod foreign;
 mod index;
+pub mod index_class;
+mod index_expression;
 pub mod relation;
 pub mod role;
 pub mod schema;
 pub mod sequence;
 mod table;
+mod using_index;
 mod view;
 
 use std::collections::BTreeSet;
@@ -32,6 +35,11 @@ use crate::bind::names::{self, Qualified};
 use crate::dict::{Relation, Table};
 use crate::error::{Error, Result};
 use crate::session::{Core, SqlSession};
+
+/// The names of an index's columns.
+pub fn index_columns(table: &Table, index: &crate::dict::Index) -> Vec<String> {
+    index::column_names(table, &index.keys, &index.expressions, &index.included)
+}
 
 impl SqlSession {
     /// Runs a statement of the data definition language.

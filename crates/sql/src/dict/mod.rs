@@ -12,6 +12,7 @@
 //! - Object ids are never reused.
 
 mod comments;
+pub mod computed;
 pub mod depend;
 mod foreign;
 mod object;
@@ -24,6 +25,7 @@ pub mod view;
 pub use comments::{
     Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE,
 };
+pub use computed::IndexExpression;
 pub use foreign::{Action, ForeignKey};
 pub use object::{Check, Column, Identity, Index, IndexKey, Object, Sequence, Table};
 pub use path::{NameRef, Schema};
