@@ -12,7 +12,6 @@ use crate::{Error, IndexDef, Result, Session, TableDef};
 use access::heap::Heap;
 use block::RowId;
 use block::index::{ROW_ID_LEN, split_key};
-use block::key::push_column;
 use block::value::DatumRef;
 use std::ops::Range;
 use txn::Place;
@@ -76,6 +75,9 @@ struct Keys {
     /// How many of the keys have their row id. The other keys belong to rows that are not in the
     /// heap yet.
     placed: usize,
+    /// Rows that are not in the heap yet, and the places of those among them that have no key.
+    rows: usize,
+    without: Vec<usize>,
 }
 
 /// Where a key lies in the bytes of [`Keys`].
@@ -100,10 +102,16 @@ impl Keys {
         self.bytes.len() + self.keys.len() * size_of::<KeyAt>()
     }
 
-    /// Adds the key that `write` appends; the row id follows once it is known.
-    fn push(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) {
+    /// Adds the key that `write` appends, if the row has one; the row id follows once it is known.
+    fn push(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<Option<bool>>) -> Result<()> {
         let from = self.bytes.len();
-        let has_null = write(&mut self.bytes);
+        let written = write(&mut self.bytes)?;
+        self.rows += 1;
+        let Some(has_null) = written else {
+            self.bytes.truncate(from);
+            self.without.push(self.rows - 1);
+            return Ok(());
+        };
         self.bytes.extend_from_slice(&[0; ROW_ID_LEN]);
         self.keys.push(KeyAt {
             head: 0,
@@ -111,19 +119,24 @@ impl Keys {
             len: (self.bytes.len() - from) as u32,
             has_null,
         });
+        Ok(())
     }
 
     /// Gives the last keys their row ids: their rows are in the heap now.
     fn place(&mut self, row_ids: &[RowId]) {
-        for (key, rid) in self.keys[self.placed..].iter().zip(row_ids) {
+        let mut without = self.without.drain(..).peekable();
+        let with = (0..).zip(row_ids);
+        let with = with.filter(|(at, _)| without.next_if_eq(at).is_none());
+        for (key, (_, rid)) in self.keys[self.placed..].iter().zip(with) {
             let end = key.range().end;
             self.bytes[end - ROW_ID_LEN..end].copy_from_slice(&rid.0.to_be_bytes());
         }
-        self.placed += row_ids.len();
         assert!(
-            self.placed == self.keys.len(),
-            "invariant: each row has a key in each index"
+            self.rows == row_ids.len(),
+            "invariant: each row has been asked for its key in each index"
         );
+        self.rows = 0;
+        self.placed = self.keys.len();
     }
 
     fn sort(&mut self) {
@@ -201,15 +214,8 @@ impl Session {
         block::row::encode(row, &mut bulk.rows.bytes);
         bulk.rows.close();
         for (index, keys) in table.indexes.iter().zip(&mut bulk.indexes) {
-            keys.push(|bytes| {
-                let mut has_null = false;
-                for c in &index.columns {
-                    let v = row.get(c.column).copied().unwrap_or_default();
-                    has_null |= v.is_null() && !index.rules.nulls_not_distinct;
-                    push_column(bytes, table.columns[c.column], c.order(), v);
-                }
-                has_null
-            });
+            let value = |at: usize| Ok(row.get(at).copied().unwrap_or_default());
+            keys.push(|bytes| index.push_key(table, bytes, value))?;
         }
         if bulk.rows.bytes.len() >= ROW_BYTES {
             self.place_rows(table, bulk)?;
@@ -332,8 +338,9 @@ mod tests {
                     out.extend_from_slice(&own[..own.len() / 2]);
                     out.extend_from_slice(&shared);
                     out.extend_from_slice(&own[own.len() / 2..]);
-                    false
-                });
+                    Ok(Some(false))
+                })
+                .unwrap();
             }
             keys.place(&rids);
             let slices = |keys: &Keys| -> Vec<Vec<u8>> {

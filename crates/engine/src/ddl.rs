@@ -60,6 +60,9 @@ impl Session {
             wait::check_cancel().map_err(txn::Error::from)?;
             let more = scan.next_block(self, &snapshot, &mut |rid, row| {
                 let added = index.key_of_stored(table, row).and_then(|key| {
+                    let Some(key) = key else {
+                        return Ok(());
+                    };
                     let checked = index.unique && !key.has_null;
                     let full = |out: &mut Vec<u8>| {
                         out.extend_from_slice(&key.bytes);

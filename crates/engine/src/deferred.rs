@@ -23,10 +23,9 @@ impl Session {
         index: &IndexDef,
         row: &[DatumRef<'_>],
     ) -> Result<bool> {
-        let key = index.key_of(&table.columns, row);
-        if key.has_null {
+        let Some(key) = index.key_of(table, row)?.filter(|key| !key.has_null) else {
             return Ok(false);
-        }
+        };
         let mut entries = Vec::new();
         let tree = self.engine.tree(index.object, index.header);
         tree.lookup(&key.bytes, &mut entries)?;
@@ -45,8 +44,9 @@ impl Session {
             bytes: Vec::with_capacity(32),
             has_null: false,
         };
-        for (c, value) in index.columns.iter().zip(values) {
-            push_column(&mut key.bytes, table.columns[c.column], c.order(), *value);
+        for (at, (c, value)) in index.columns.iter().zip(values).enumerate() {
+            let ty = index.type_of(&table.columns, at);
+            push_column(&mut key.bytes, ty, c.order(), *value);
         }
         let several = self.several(table, index, &key);
         self.txn.leave_key();

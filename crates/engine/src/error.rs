@@ -27,6 +27,9 @@ pub enum Error {
     RecordTooLong,
     #[error("{0}")]
     Corrupt(String),
+    /// The key of a row in an index cannot be computed.
+    #[error("{0}")]
+    Computed(crate::table::ComputeError),
     /// Something that this version does not do yet.
     #[error("{0}")]
     NotSupported(String),
@@ -158,6 +161,8 @@ impl Error {
             Error::Redo(e) => of_redo(e),
             Error::Storage(e) => of_storage(e),
             Error::Thread { .. } => "53000",
+            // The caller knows its own error.
+            Error::Computed(_) => "XX000",
         }
     }
 

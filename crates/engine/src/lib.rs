@@ -4,9 +4,9 @@
 //!
 //! **Layers**, from the top; a module imports only from layers below its own (`README.md` has the
 //! table): `open`, `bootstrap`, `verify`; sessions (`session`, `read`, `write`, `upsert`, `bulk`,
-//! `deferred`, `ddl`, `undo`) with `smon` and `stop`; `instance`; `recovery`; `cluster`, `services`;
-//! `sequences`, `inquiry`; `host`, `files`, `config`, `background`; `table`, `dictionary`,
-//! `records`, `sort`, `temp`, `progress`, `error`.
+//! `deferred`, `ddl`, `undo`) with `smon` and `stop`; `instance`; `recovery`; `cluster`,
+//! `services`; `sequences`, `inquiry`; `host`, `files`, `config`, `background`; `table`,
+//! `dictionary`, `records`, `sort`, `temp`, `progress`, `error`.
 //!
 //! **Invariants.**
 //! - A transaction inserts the index entries of a row after the row's version, and marks old
@@ -64,7 +64,9 @@ pub use session::{
     AdvisoryKey, IndexTimes, LockMode, LockWait, ReplyGate, Savepoint, Session, Within,
 };
 pub use sort::{Sorted, Sorter};
-pub use table::{IndexColumn, IndexDef, IndexRules, SequenceDef, TableDef};
+pub use table::{
+    ComputeError, ComputedKey, IndexColumn, IndexDef, IndexRules, SequenceDef, TableDef,
+};
 pub use txn::{HeldSnapshot, Isolation, RowLock, Snapshot};
 pub use upsert::Upsert;
 pub use verify::{Verified, check_all, verify};

@@ -489,8 +489,9 @@ fn copy(bytes: &[u8], row: &mut Vec<u8>) {
 
 fn prefix(columns: &[ColType], index: &crate::IndexDef, values: &[Datum]) -> Vec<u8> {
     let mut key = Vec::with_capacity(32);
-    for (c, v) in index.columns.iter().zip(values) {
-        push_column(&mut key, columns[c.column], c.order(), v.borrow());
+    for (at, (c, v)) in index.columns.iter().zip(values).enumerate() {
+        let ty = index.type_of(columns, at);
+        push_column(&mut key, ty, c.order(), v.borrow());
     }
     key
 }

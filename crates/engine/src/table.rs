@@ -4,6 +4,7 @@ use block::key::{Order, push_column};
 use block::row::RowReader;
 use block::value::{ColType, Datum, DatumRef};
 use block::{Dba, ObjectId, Scn};
+use std::sync::Arc;
 
 use crate::{Error, Result};
 use txn::{RowLock, Snapshot};
@@ -37,25 +38,27 @@ impl TableDef {
     /// Whether a change of a stored row to `row` changes what a foreign key may refer to: a column
     /// of a unique index.
     pub(crate) fn changes_key(&self, stored: &[u8], row: &[DatumRef<'_>]) -> Result<bool> {
-        for index in self.indexes.iter().filter(|i| i.unique) {
-            for c in &index.columns {
-                if self.column(stored, c.column)? != row.get(c.column).copied().unwrap_or_default()
-                {
-                    return Ok(true);
-                }
+        for at in 0..self.columns.len() {
+            if !self.is_key(at) {
+                continue;
+            }
+            if self.column(stored, at)? != row.get(at).copied().unwrap_or_default() {
+                return Ok(true);
             }
         }
         Ok(false)
     }
 
+    /// Whether a unique index has something of a column.
+    fn is_key(&self, at: usize) -> bool {
+        let mut unique = self.indexes.iter().filter(|i| i.unique);
+        unique.any(|i| i.uses(at))
+    }
+
     /// The lock that an update takes which gives these columns other values, before it is known
     /// whether the values are others.
     pub fn lock_of_update(&self, mut columns: impl Iterator<Item = usize>) -> RowLock {
-        let is_key = |at| {
-            let mut unique = self.indexes.iter().filter(|i| i.unique);
-            unique.any(|i| i.columns.iter().any(|c| c.column == at))
-        };
-        match columns.any(is_key) {
+        match columns.any(|at| self.is_key(at)) {
             true => RowLock::Update,
             false => RowLock::NoKeyUpdate,
         }
@@ -85,12 +88,44 @@ pub struct IndexRules {
     pub deferrable: bool,
     /// In a unique index NULL equals NULL.
     pub nulls_not_distinct: bool,
+    /// Where a key is not just columns, or not every row has one.
+    pub computed: Option<Arc<dyn ComputedKey>>,
+}
+
+/// What a caller's function of a row fails with.
+pub type ComputeError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The keys of an index on expressions, or of the rows that meet a condition. The same row has the
+/// same key for ever, on every instance.
+pub trait ComputedKey: std::fmt::Debug + Send + Sync {
+    /// The types of the key's columns.
+    fn types(&self) -> &[ColType];
+    /// The key of a row, if the index has the row.
+    fn key(&self, row: &[DatumRef<'_>]) -> std::result::Result<Option<Vec<Datum>>, ComputeError>;
+    /// Whether the key depends on a column of the table.
+    fn uses(&self, column: usize) -> bool;
 }
 
 impl IndexDef {
     /// Whether a key that another row has is refused as its entry is made.
     pub(crate) fn checks_at_once(&self) -> bool {
         self.unique && !self.rules.deferrable
+    }
+
+    /// Whether the index has something of a column of its table.
+    pub fn uses(&self, column: usize) -> bool {
+        match &self.rules.computed {
+            Some(computed) => computed.uses(column),
+            None => self.columns.iter().any(|c| c.column == column),
+        }
+    }
+
+    /// The type of a column of the key.
+    pub(crate) fn type_of(&self, columns: &[ColType], at: usize) -> ColType {
+        match &self.rules.computed {
+            Some(computed) => computed.types()[at],
+            None => columns[self.columns[at].column],
+        }
     }
 
     /// An error if the snapshot may see versions that the index does not know.
@@ -128,32 +163,49 @@ pub(crate) struct RowKey {
 }
 
 impl IndexDef {
-    /// The key of these column values of a table's row. Trailing values that are missing are NULL.
-    pub(crate) fn key_of(&self, columns: &[ColType], row: &[DatumRef<'_>]) -> RowKey {
-        let mut key = RowKey {
-            bytes: Vec::with_capacity(32),
-            has_null: false,
+    /// Appends the key of a row; returns whether it has a NULL that equals nothing. `None`: the
+    /// index does not have the row.
+    pub(crate) fn push_key<'v>(
+        &self,
+        table: &TableDef,
+        out: &mut Vec<u8>,
+        value: impl Fn(usize) -> Result<DatumRef<'v>>,
+    ) -> Result<Option<bool>> {
+        let Some(computed) = &self.rules.computed else {
+            let mut has_null = false;
+            for c in &self.columns {
+                let v = value(c.column)?;
+                has_null |= v.is_null();
+                push_column(out, table.columns[c.column], c.order(), v);
+            }
+            return Ok(Some(has_null && !self.rules.nulls_not_distinct));
         };
-        for c in &self.columns {
-            let v = row.get(c.column).copied().unwrap_or_default();
-            key.has_null |= v.is_null() && !self.rules.nulls_not_distinct;
-            push_column(&mut key.bytes, columns[c.column], c.order(), v);
+        let row = (0..table.columns.len()).map(value);
+        let row = row.collect::<Result<Vec<_>>>()?;
+        let Some(key) = computed.key(&row).map_err(Error::Computed)? else {
+            return Ok(None);
+        };
+        for ((c, ty), v) in self.columns.iter().zip(computed.types()).zip(&key) {
+            push_column(out, *ty, c.order(), v.borrow());
         }
-        key
+        let has_null = key.iter().any(Datum::is_null);
+        Ok(Some(has_null && !self.rules.nulls_not_distinct))
     }
 
-    /// The key of a stored row.
-    pub(crate) fn key_of_stored(&self, table: &TableDef, row: &[u8]) -> Result<RowKey> {
-        let mut key = RowKey {
-            bytes: Vec::with_capacity(32),
-            has_null: false,
-        };
-        for c in &self.columns {
-            let v = table.column(row, c.column)?;
-            key.has_null |= v.is_null() && !self.rules.nulls_not_distinct;
-            push_column(&mut key.bytes, table.columns[c.column], c.order(), v);
-        }
-        Ok(key)
+    /// The key of a row. Trailing values that are missing are NULL. `None`: the index does not have
+    /// the row.
+    pub(crate) fn key_of(&self, table: &TableDef, row: &[DatumRef<'_>]) -> Result<Option<RowKey>> {
+        let mut bytes = Vec::with_capacity(32);
+        let value = |at: usize| Ok(row.get(at).copied().unwrap_or_default());
+        let has_null = self.push_key(table, &mut bytes, value)?;
+        Ok(has_null.map(|has_null| RowKey { bytes, has_null }))
+    }
+
+    /// The key of a stored row. `None`: the index does not have the row.
+    pub(crate) fn key_of_stored(&self, table: &TableDef, row: &[u8]) -> Result<Option<RowKey>> {
+        let mut bytes = Vec::with_capacity(32);
+        let has_null = self.push_key(table, &mut bytes, |at| table.column(row, at))?;
+        Ok(has_null.map(|has_null| RowKey { bytes, has_null }))
     }
 
     /// Whether a stored row has the key of another row of the table. NULL equals nothing.
@@ -163,8 +215,11 @@ impl IndexDef {
         stored: &[u8],
         row: &[DatumRef<'_>],
     ) -> Result<bool> {
-        let key = self.key_of(&table.columns, row);
-        Ok(!key.has_null && self.key_of_stored(table, stored)?.bytes == key.bytes)
+        let (key, other) = (self.key_of(table, row)?, self.key_of_stored(table, stored)?);
+        Ok(match (key, other) {
+            (Some(key), Some(other)) => !key.has_null && other.bytes == key.bytes,
+            _ => false,
+        })
     }
 
     /// Whether a stored row has this key.
@@ -176,11 +231,8 @@ impl IndexDef {
         scratch: &mut Vec<u8>,
     ) -> Result<bool> {
         scratch.clear();
-        for c in &self.columns {
-            let v = table.column(row, c.column)?;
-            push_column(scratch, table.columns[c.column], c.order(), v);
-        }
-        Ok(scratch[..] == *key)
+        let known = self.push_key(table, scratch, |at| table.column(row, at))?;
+        Ok(known.is_some() && scratch[..] == *key)
     }
 }
 

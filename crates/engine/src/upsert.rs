@@ -62,8 +62,9 @@ impl Session {
         loop {
             wait::check_cancel().map_err(txn::Error::from)?;
             for &at in arbiters {
-                let key = table.indexes[at].key_of(&table.columns, row);
-                if let Some(rid) = self.holder(table, at, &key)? {
+                if let Some(key) = table.indexes[at].key_of(table, row)?
+                    && let Some(rid) = self.holder(table, at, &key)?
+                {
                     return Ok(Upsert::Conflict(rid));
                 }
             }
@@ -91,7 +92,9 @@ impl Session {
         block::row::encode(row, &mut body);
         let rid = heap.insert(&mut self.txn, &body)?;
         for (at, index) in table.indexes.iter().enumerate() {
-            let key = index.key_of(&table.columns, row);
+            let Some(key) = index.key_of(table, row)? else {
+                continue;
+            };
             if !arbiters.contains(&at) {
                 self.insert_entry(table, &heap, index, &key, rid)?;
                 continue;

@@ -52,8 +52,9 @@ impl Session {
         block::row::encode(row, &mut body);
         let rid = heap.insert(&mut self.txn, &body)?;
         for index in &table.indexes {
-            let key = index.key_of(&table.columns, row);
-            self.insert_entry(table, &heap, index, &key, rid)?;
+            if let Some(key) = index.key_of(table, row)? {
+                self.insert_entry(table, &heap, index, &key, rid)?;
+            }
         }
         Ok(rid)
     }
@@ -242,13 +243,15 @@ impl Session {
         }
         for index in &table.indexes {
             let before = index.key_of_stored(table, &old)?;
-            let after = index.key_of(&table.columns, row);
-            if before.bytes != after.bytes {
-                self.engine.tree(index.object, index.header).mark(
-                    &mut self.txn,
-                    &before.bytes,
-                    rid,
-                )?;
+            let after = index.key_of(table, row)?;
+            if before.as_ref().map(|k| &k.bytes) == after.as_ref().map(|k| &k.bytes) {
+                continue;
+            }
+            if let Some(before) = before {
+                let tree = self.engine.tree(index.object, index.header);
+                tree.mark(&mut self.txn, &before.bytes, rid)?;
+            }
+            if let Some(after) = after {
                 self.insert_entry(table, &heap, index, &after, rid)?;
             }
         }
@@ -273,10 +276,10 @@ impl Session {
         }
         let values = decode(table, &old)?;
         for index in &table.indexes {
-            let key = index.key_of(&table.columns, &values);
-            self.engine
-                .tree(index.object, index.header)
-                .mark(&mut self.txn, &key.bytes, rid)?;
+            if let Some(key) = index.key_of(table, &values)? {
+                let tree = self.engine.tree(index.object, index.header);
+                tree.mark(&mut self.txn, &key.bytes, rid)?;
+            }
         }
         Ok(WriteOutcome::Done)
     }

@@ -254,6 +254,10 @@ impl From<engine::Error> for Error {
             return deadlock.hint("See server log for query details.");
         }
         match e {
+            engine::Error::Computed(own) => match own.downcast::<Error>() {
+                Ok(own) => *own,
+                Err(other) => Error::internal(other.to_string()),
+            },
             engine::Error::UniqueViolation { index, .. } => {
                 Error::new(state, text).constraint(index)
             }

@@ -234,7 +234,8 @@ fn compare(
     let mut key_of = |rid: RowId, row: &[u8]| {
         for (index, keys) in table.indexes.iter().zip(&mut expected) {
             match index.key_of_stored(table, row) {
-                Ok(key) => {
+                Ok(None) => {}
+                Ok(Some(key)) => {
                     let mut full = key.bytes;
                     block::index::push_row_id(&mut full, rid);
                     keys.push(full);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use block::value::DatumRef;
+use engine::ComputedKey;
 use sqlparser::ast::{
     self, AlterColumnOperation, AlterTable, AlterTableOperation, RenameTableNameKind,
     TableConstraint,
@@ -13,11 +14,11 @@ use super::foreign::{self, NewKey};
 use super::index::{self, NewIndex};
 use super::retype;
 use super::table::refuse_system_name;
-use super::{Core, already_exists, name_of, no_relation, skipping};
+use super::{Core, already_exists, name_of, no_relation, skipping, using_index};
 use crate::api::Tag;
 use crate::bind::{Binder, ParamTypes, Scope, names};
 use crate::dict::depend::Address;
-use crate::dict::{Check, Object, Sequence, Table};
+use crate::dict::{Check, Index, Object, Sequence, Table};
 use crate::error::{Error, Result};
 use crate::exec::row::decode;
 use crate::expr::{Env, Expr};
@@ -183,6 +184,15 @@ fn add_constraint(core: &mut Core, table: &mut Table, constraint: &TableConstrai
             let key = index::NewKey::unique(table, u.name.as_ref(), u, None)?;
             add_key(core, table, key)
         }
+        TableConstraint::UniqueUsingIndex(u) => using_index::add(core, table, u, false).map(|_| ()),
+        TableConstraint::PrimaryKeyUsingIndex(u) => {
+            let has_one = table.primary_key().is_some();
+            let columns = using_index::add(core, table, u, true)?;
+            if has_one {
+                return Err(several_primary_keys(table));
+            }
+            set_not_null(core, table, &columns)
+        }
         TableConstraint::Check(c) => {
             add_check(core, table, c.name.as_ref().map(names::ident), &c.expr)
         }
@@ -195,22 +205,27 @@ fn add_constraint(core: &mut Core, table: &mut Table, constraint: &TableConstrai
 }
 
 fn add_key(core: &mut Core, table: &mut Table, key: index::NewKey) -> Result<()> {
-    if key.primary && table.primary_key().is_some() {
-        return Err(Error::new(
-            "42P16",
-            format!(
-                "multiple primary keys for table \"{}\" are not allowed",
-                table.name
-            ),
-        ));
-    }
     if key.primary {
-        for &c in &key.columns {
-            require_not_null(core, table, c)?;
-            table.columns[c].not_null = true;
+        if table.primary_key().is_some() {
+            return Err(several_primary_keys(table));
         }
+        set_not_null(core, table, &key.columns)?;
     }
     index::add_built(core, table, NewIndex::key(key))
+}
+
+fn several_primary_keys(table: &Table) -> Error {
+    let name = &table.name;
+    let message = format!("multiple primary keys for table \"{name}\" are not allowed");
+    Error::new("42P16", message)
+}
+
+fn set_not_null(core: &mut Core, table: &mut Table, columns: &[usize]) -> Result<()> {
+    for &c in columns {
+        require_not_null(core, table, c)?;
+        table.columns[c].not_null = true;
+    }
+    Ok(())
 }
 
 fn add_check(
@@ -521,11 +536,14 @@ fn drop_column(core: &mut Core, table: &mut Table, if_exists: bool, name: &str) 
         !k.columns.contains(&at) && !references_it
     });
     // Indexes and checks that name the column go with it.
-    while let Some(i) = table
-        .indexes
-        .iter()
-        .position(|i| i.keys.iter().any(|k| k.column == at))
-    {
+    let uses = |i: &Index| {
+        let in_key = match &i.bound {
+            Some(bound) => bound.uses(at),
+            None => i.keys.iter().any(|k| k.column == at),
+        };
+        in_key || i.included.contains(&at)
+    };
+    while let Some(i) = table.indexes.iter().position(uses) {
         let segment = block::ObjectId(table.indexes[i].segment);
         let header = block::Dba(table.indexes[i].header);
         core.engine.drop_segment_at_commit(segment, header)?;
@@ -573,6 +591,9 @@ fn rename_column(table: &mut Table, from: &str, to: String) -> Result<()> {
     }
     for check in &mut table.checks {
         check.text = renamed(&check.text, from, &to)?;
+    }
+    for text in table.indexes.iter_mut().flat_map(Index::texts_mut) {
+        *text = renamed(text, from, &to)?;
     }
     table.columns[at].name = to;
     Ok(())

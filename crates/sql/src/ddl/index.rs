@@ -6,13 +6,18 @@ use block::{Dba, ObjectId};
 use sqlparser::ast::{self, CreateIndex, IndexType};
 
 use super::dependence::drop_dependents;
-use super::{Core, already_exists, missing, name_of, no_relation, skipping, wrong_kind};
+use super::{
+    Core, already_exists, index_class, index_expression, missing, name_of, no_relation, skipping,
+    wrong_kind,
+};
 use crate::api::Tag;
 use crate::bind::names;
+use crate::dict::computed::IndexKeys;
 use crate::dict::depend::Address;
-use crate::dict::{Index, IndexKey, Object, Relation, Table};
+use crate::dict::{Index, IndexExpression, IndexKey, Object, Relation, Table};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
+use crate::types::SqlType;
 
 /// PostgreSQL's limit.
 const MAX_KEYS: usize = 32;
@@ -21,6 +26,10 @@ const MAX_KEYS: usize = 32;
 pub struct NewIndex {
     pub name: Option<String>,
     pub keys: Vec<IndexKey>,
+    pub expressions: Vec<IndexExpression>,
+    pub predicate: Option<String>,
+    pub included: Vec<usize>,
+    pub classes: Vec<String>,
     pub unique: bool,
     pub primary: bool,
     pub constraint: bool,
@@ -115,6 +124,10 @@ impl NewIndex {
         NewIndex {
             name: key.name,
             keys,
+            expressions: Vec::new(),
+            predicate: None,
+            included: Vec::new(),
+            classes: Vec::new(),
             unique: true,
             primary: key.primary,
             constraint: true,
@@ -129,11 +142,7 @@ impl NewIndex {
         if self.primary {
             return format!("{}_pkey", table.name);
         }
-        let columns: Vec<&str> = self
-            .keys
-            .iter()
-            .map(|k| table.columns[k.column].name.as_str())
-            .collect();
+        let columns = column_names(table, &self.keys, &self.expressions, &self.included);
         let suffix = if self.constraint { "key" } else { "idx" };
         format!("{}_{}_{suffix}", table.name, columns.join("_"))
     }
@@ -141,11 +150,14 @@ impl NewIndex {
 
 pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
     let tag = Tag::Plain("CREATE INDEX");
-    if c.predicate.is_some() || !c.include.is_empty() || !c.alter_options.is_empty() {
+    if !c.alter_options.is_empty() {
         return Err(Error::unsupported("this form of CREATE INDEX"));
     }
-    if !matches!(c.using, None | Some(IndexType::BTree)) {
-        return Err(Error::unsupported("index methods other than btree"));
+    if let Some(method) = &c.using
+        && *method != IndexType::BTree
+    {
+        let method = method.to_string().to_lowercase();
+        return Err(Error::unsupported(format!("CREATE INDEX USING {method}")));
     }
     let name = c.name.as_ref().map(name_of).transpose()?;
     let table_name = name_of(&c.table_name)?;
@@ -160,11 +172,7 @@ pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
             }
             _ => no_relation(core, &table_name),
         })?;
-    let keys = c
-        .columns
-        .iter()
-        .map(|k| key(&table, k))
-        .collect::<Result<Vec<_>>>()?;
+    let new = described(&table, c)?;
     // An index is in the schema of its table; PostgreSQL's grammar gives it no other.
     if name.as_ref().is_some_and(|n| n.schema.is_some()) {
         return Err(Error::new("42601", "syntax error at or near \".\""));
@@ -182,17 +190,7 @@ pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
         }
     }
     let mut built = Table::clone(&table);
-    let new = NewIndex {
-        name,
-        keys,
-        unique: c.unique,
-        primary: false,
-        constraint: false,
-        deferrable: false,
-        initially_deferred: false,
-        // PostgreSQL notes it of any index; it means something of a unique one.
-        nulls_not_distinct: c.nulls_distinct == Some(false),
-    };
+    let new = NewIndex { name, ..new };
     add_built(core, &mut built, new)?;
     let mut next = core.claim_definition(table.oid)?;
     next.indexes.extend(built.indexes.pop());
@@ -200,21 +198,99 @@ pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
     Ok(tag)
 }
 
-/// One column of an index, with its order.
-fn key(table: &Table, k: &ast::IndexColumn) -> Result<IndexKey> {
-    let ast::Expr::Identifier(name) = &k.column.expr else {
-        return Err(Error::unsupported("indexes on expressions"));
+/// What CREATE INDEX says of the index, but for its name.
+fn described(table: &Table, c: &CreateIndex) -> Result<NewIndex> {
+    let mut expressions = Vec::new();
+    let mut classes = Vec::with_capacity(c.columns.len());
+    let mut keys = Vec::with_capacity(c.columns.len());
+    for k in &c.columns {
+        let (key, ty) = key(table, k, &mut expressions)?;
+        let class = k.operator_class.as_ref();
+        let class = class.map(|name| index_class::of(ty, name)).transpose()?;
+        classes.push(class.unwrap_or_default());
+        keys.push(key);
+    }
+    if classes.iter().all(String::is_empty) {
+        classes.clear();
+    }
+    let predicate = c.predicate.as_ref();
+    let predicate = predicate.map(|e| index_expression::predicate(table, e));
+    let included = c.include.iter().map(|name| {
+        let name = names::ident(name);
+        let at = table.column(&name);
+        at.ok_or_else(|| no_column(&name))
+    });
+    Ok(NewIndex {
+        name: None,
+        keys,
+        expressions,
+        predicate: predicate.transpose()?,
+        included: included.collect::<Result<_>>()?,
+        classes,
+        unique: c.unique,
+        primary: false,
+        constraint: false,
+        deferrable: false,
+        initially_deferred: false,
+        // PostgreSQL notes it of any index; it means something of a unique one.
+        nulls_not_distinct: c.nulls_distinct == Some(false),
+    })
+}
+
+fn no_column(name: &str) -> Error {
+    Error::new("42703", format!("column \"{name}\" does not exist"))
+}
+
+/// The names that an index's columns have: each is another.
+pub fn column_names(
+    table: &Table,
+    keys: &[IndexKey],
+    expressions: &[IndexExpression],
+    included: &[usize],
+) -> Vec<String> {
+    let mut expressions = expressions.iter();
+    let mut names: Vec<String> = Vec::with_capacity(keys.len() + included.len());
+    let columns = keys.iter().map(|k| k.column);
+    for column in columns.chain(included.iter().copied()) {
+        let base = match column {
+            IndexKey::EXPRESSION => expressions.next().map_or("expr", |e| &e.name),
+            column => &table.columns[column].name,
+        };
+        let numbered = (1..).map(|n: u32| format!("{base}{n}"));
+        let mut free = std::iter::once(base.to_string()).chain(numbered);
+        names.extend(free.find(|name| !names.contains(name)));
+    }
+    names
+}
+
+/// One column of an index, with its order, and its type.
+fn key(
+    table: &Table,
+    k: &ast::IndexColumn,
+    expressions: &mut Vec<IndexExpression>,
+) -> Result<(IndexKey, SqlType)> {
+    let (column, ty) = match index_expression::inner(&k.column.expr) {
+        ast::Expr::Identifier(name) => {
+            let name = names::ident(name);
+            let at = table.column(&name).ok_or_else(|| no_column(&name))?;
+            (at, table.columns[at].ty())
+        }
+        ast::Expr::Collate { .. } => {
+            return Err(Error::unsupported("COLLATE of a column of an index"));
+        }
+        e => {
+            let (expression, ty) = index_expression::expression(table, e)?;
+            expressions.push(expression);
+            (IndexKey::EXPRESSION, ty)
+        }
     };
-    let name = names::ident(name);
-    let column = table
-        .column(&name)
-        .ok_or_else(|| Error::new("42703", format!("column \"{name}\" does not exist")))?;
     let descending = k.column.options.asc == Some(false);
-    Ok(IndexKey {
+    let key = IndexKey {
         column,
         descending,
         nulls_first: k.column.options.nulls_first.unwrap_or(descending),
-    })
+    };
+    Ok((key, ty))
 }
 
 /// The columns of a key constraint, which have no order.
@@ -253,6 +329,7 @@ pub fn add(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()> {
 /// Adds an index and fills it with the table's rows.
 pub fn add_built(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()> {
     let mut index = name_index(core, table, new)?;
+    index.bound = IndexKeys::bind(table, &index)?.map(Arc::new);
     index.header = core.engine.create_index_segment(ObjectId(index.segment))?.0;
     let def = Arc::clone(table.engine());
     let memory = core.settings.kilobytes("maintenance_work_mem");
@@ -285,7 +362,7 @@ pub(super) fn duplicate_in_build(e: engine::Error, table: &Table, index: &Index)
 }
 
 fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
-    if new.keys.is_empty() || new.keys.len() > MAX_KEYS {
+    if new.keys.is_empty() || new.keys.len() + new.included.len() > MAX_KEYS {
         return Err(Error::new(
             "54011",
             format!("cannot use more than {MAX_KEYS} columns in an index"),
@@ -327,6 +404,11 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
         oid: object.0,
         name,
         keys: new.keys,
+        expressions: new.expressions,
+        predicate: new.predicate,
+        included: new.included,
+        classes: new.classes,
+        bound: None,
         unique: new.unique,
         primary: new.primary,
         constraint,

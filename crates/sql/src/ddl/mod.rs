@@ -16,6 +16,8 @@ mod distribution;
 mod foreign;
 pub mod function;
 mod index;
+pub mod index_class;
+mod index_expression;
 pub mod relation;
 mod retype;
 pub mod role;
@@ -24,6 +26,7 @@ pub mod sequence;
 mod table;
 pub mod trigger;
 pub mod types;
+mod using_index;
 mod view;
 
 use std::collections::BTreeSet;
@@ -36,6 +39,11 @@ use crate::bind::names::{self, Qualified};
 use crate::dict::{Relation, Table};
 use crate::error::{Error, Result};
 use crate::session::{Core, SqlSession};
+
+/// The names of an index's columns.
+pub fn index_columns(table: &Table, index: &crate::dict::Index) -> Vec<String> {
+    index::column_names(table, &index.keys, &index.expressions, &index.included)
+}
 
 impl SqlSession {
     /// Runs a statement of the data definition language.

@@ -13,6 +13,7 @@
 
 mod callers;
 mod comments;
+pub mod computed;
 pub mod depend;
 mod foreign;
 pub mod function;
@@ -28,6 +29,7 @@ pub mod view;
 pub use comments::{
     Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_TYPE,
 };
+pub use computed::IndexExpression;
 pub use foreign::{Action, ForeignKey};
 pub use function::Function;
 pub use object::{Check, Column, Identity, Index, IndexKey, Object, Sequence, Table};

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use block::value::Datum;
+use block::value::{Datum, DatumRef};
 use block::{Dba, ObjectId, Scn};
-use engine::{IndexColumn, IndexDef, IndexRules, TableDef};
+use engine::{ComputedKey, IndexColumn, IndexDef, IndexRules, TableDef};
 use serde::{Deserialize, Serialize};
 
 use super::comments::Comment;
+use super::computed::{IndexExpression, IndexKeys};
 use super::function::Function;
 use super::path::{self, Schema};
 use super::role::{self, Door, FIRST_SUPERUSER, Role};
@@ -144,6 +145,21 @@ pub struct Index {
     /// Of a unique index: NULL equals NULL.
     #[serde(default)]
     pub nulls_not_distinct: bool,
+    /// What the columns of the key are that are no columns of the table, in their order.
+    #[serde(default)]
+    pub expressions: Vec<IndexExpression>,
+    /// Of a partial index: SQL text of the condition that its rows meet.
+    #[serde(default)]
+    pub predicate: Option<String>,
+    /// Columns that INCLUDE names. Every row is read from the table, so they are not in the entries.
+    #[serde(default)]
+    pub included: Vec<usize>,
+    /// Operator classes of the key's columns, if one is not the default, which is empty.
+    #[serde(default)]
+    pub classes: Vec<String>,
+    /// Expressions and condition, bound by [`Table::finish`].
+    #[serde(skip)]
+    pub bound: Option<Arc<IndexKeys>>,
     pub segment: u32,
     pub header: u64,
     /// Snapshots below this SCN must not use it.
@@ -152,6 +168,7 @@ pub struct Index {
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct IndexKey {
+    /// Position in the table, or [`IndexKey::EXPRESSION`].
     pub column: usize,
     pub descending: bool,
     pub nulls_first: bool,
@@ -187,6 +204,15 @@ pub struct Sequence {
     /// Object id of the role that owns it.
     #[serde(default = "first_superuser")]
     pub role: u32,
+}
+
+impl IndexKey {
+    /// In the place of a column: the next of the index's expressions.
+    pub const EXPRESSION: usize = usize::MAX;
+
+    pub fn is_expression(&self) -> bool {
+        self.column == IndexKey::EXPRESSION
+    }
 }
 
 impl Column {
@@ -231,6 +257,11 @@ impl Table {
             .iter()
             .map(|c| storage_type(c.ty()))
             .collect::<Result<Vec<_>>>()?;
+        let bound = self.indexes.iter().map(|i| IndexKeys::bind(&self, i));
+        let bound = bound.collect::<Result<Vec<_>>>()?;
+        for (index, bound) in self.indexes.iter_mut().zip(bound) {
+            index.bound = bound.map(Arc::new);
+        }
         let indexes = self.indexes.iter().map(Index::engine).collect();
         let missing = |c: &Column| match &c.missing {
             Some(text) => crate::pgtype::text_in(c.ty(), text, &IoSettings::default()),
@@ -258,6 +289,54 @@ impl Index {
         self.unique && !self.deferrable
     }
 
+    /// The type of a column of the key.
+    pub fn type_of(&self, table: &Table, at: usize) -> SqlType {
+        match &self.bound {
+            Some(bound) => bound.keys[at].ty,
+            None => table.columns[self.keys[at].column].ty(),
+        }
+    }
+
+    /// What a column of the key is called: a column of the table, or an expression as it is written
+    /// out.
+    pub fn key_text(&self, table: &Table, at: usize) -> String {
+        match self.expression(at) {
+            Some(e) => crate::views::definition::key(table, &e.text),
+            None => table.columns[self.keys[at].column].name.clone(),
+        }
+    }
+
+    /// The expression that a column of the key is, if it is one.
+    pub fn expression(&self, at: usize) -> Option<&IndexExpression> {
+        if !self.keys.get(at)?.is_expression() {
+            return None;
+        }
+        let before = self.keys[..at].iter().filter(|k| k.is_expression());
+        self.expressions.get(before.count())
+    }
+
+    /// The operator class of a column of the key; empty if it is the default.
+    pub fn class(&self, at: usize) -> &str {
+        self.classes.get(at).map_or("", String::as_str)
+    }
+
+    /// The texts of all expressions that the index is made with.
+    pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let expressions = self.expressions.iter_mut().map(|e| &mut e.text);
+        expressions.chain(self.predicate.as_mut())
+    }
+
+    /// The key of a row, if the index has the row.
+    pub fn key_of(&self, row: &[DatumRef<'_>]) -> Result<Option<Vec<Datum>>> {
+        match &self.bound {
+            Some(bound) => bound.of(row),
+            None => {
+                let values = self.keys.iter().map(|k| row[k.column].to_datum());
+                Ok(Some(values.collect()))
+            }
+        }
+    }
+
     pub fn engine(&self) -> IndexDef {
         let column = |k: &IndexKey| IndexColumn {
             column: k.column,
@@ -274,6 +353,10 @@ impl Index {
             rules: IndexRules {
                 deferrable: self.deferrable,
                 nulls_not_distinct: self.nulls_not_distinct,
+                computed: self
+                    .bound
+                    .clone()
+                    .map(|bound| bound as Arc<dyn ComputedKey>),
             },
         }
     }

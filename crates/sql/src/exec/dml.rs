@@ -599,8 +599,18 @@ pub fn write_error(e: engine::Error, table: &Table, row: &[DatumRef<'_>], core: 
     let Some(index) = table.indexes.iter().find(|i| i.segment == segment) else {
         return error;
     };
-    let values = index.keys.iter().map(|k| row[k.column]);
-    error.detail(key_exists(table, index, values, core))
+    let key = match index.key_of(row) {
+        Ok(Some(key)) => key,
+        // It was computed a moment ago.
+        Ok(None) => return error,
+        Err(e) => return e,
+    };
+    error.detail(key_exists(
+        table,
+        index,
+        key.iter().map(Datum::borrow),
+        core,
+    ))
 }
 
 /// `Key (a, b)=(1, 2) already exists.`
@@ -610,11 +620,12 @@ pub fn key_exists<'v>(
     values: impl Iterator<Item = DatumRef<'v>>,
     core: &Core,
 ) -> String {
-    let columns = || index.keys.iter().map(|k| &table.columns[k.column]);
-    let names: Vec<&str> = columns().map(|c| c.name.as_str()).collect();
-    let values: Vec<String> = columns()
+    let names: Vec<String> = (0..index.keys.len())
+        .map(|at| index.key_text(table, at))
+        .collect();
+    let values: Vec<String> = (0..)
         .zip(values)
-        .map(|(c, value)| shown(c.ty(), value, core))
+        .map(|(at, value)| shown(index.type_of(table, at), value, core))
         .collect();
     format!(
         "Key ({})=({}) already exists.",

@@ -321,7 +321,9 @@ fn rows(
             .take(columns.len())
             .map(|k| k.column)
             .collect();
-        first.len() == columns.len() && columns.iter().all(|c| first.contains(c))
+        i.predicate.is_none()
+            && first.len() == columns.len()
+            && columns.iter().all(|c| first.contains(c))
     };
     // A snapshot of now is above the SCN of any index that others can see.
     if let Some(at) = table.indexes.iter().position(leads) {

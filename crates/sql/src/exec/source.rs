@@ -417,19 +417,19 @@ pub fn equal_key(
 }
 
 fn fit(table: &Table, index: usize, position: usize, value: DatumRef<'_>) -> Result<Fit> {
-    let column = &table.columns[table.indexes[index].keys[position].column];
+    let ty = table.indexes[index].type_of(table, position);
     let narrow = |value: i64, low: i64, high: i64, make: fn(i64) -> Datum| match value {
         v if v < low => Fit::Below,
         v if v > high => Fit::Above,
         v => Fit::Key(make(v)),
     };
-    Ok(match (value, column.ty()) {
+    Ok(match (value, ty) {
         (DatumRef::Null, _) => Fit::Null,
         (d, SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Oid) => {
             let value = cast::integer(d).ok_or_else(|| {
                 crate::Error::internal(format!("{d:?} as key of an integer column"))
             })?;
-            match column.ty() {
+            match ty {
                 SqlType::Int2 => narrow(value, i16::MIN.into(), i16::MAX.into(), |v| {
                     Datum::Int2(v as i16)
                 }),

@@ -406,8 +406,8 @@ fn index_terms(a: &TableAccess, names: &Names) -> Vec<String> {
     else {
         return Vec::new();
     };
-    let keys = &a.table.indexes[*index].keys;
-    let column = |i: usize| a.table.columns[keys[i].column].name.as_str();
+    let def = &a.table.indexes[*index];
+    let column = |i: usize| def.key_text(&a.table, i);
     let mut terms: Vec<String> = equal
         .iter()
         .enumerate()

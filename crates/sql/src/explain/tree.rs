@@ -266,13 +266,9 @@ pub(super) fn whole_keys(
     keys: &[Vec<Expr>],
     names: &Names,
 ) -> String {
-    let columns = &a.table.indexes[index].keys;
+    let index = &a.table.indexes[index];
     let width = keys.first().map_or(0, Vec::len);
-    let columns: Vec<&str> = columns
-        .iter()
-        .take(width)
-        .map(|k| a.table.columns[k.column].name.as_str())
-        .collect();
+    let columns: Vec<String> = (0..width).map(|at| index.key_text(&a.table, at)).collect();
     let keys: Vec<String> = keys
         .iter()
         .map(|key| {

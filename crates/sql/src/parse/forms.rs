@@ -6,6 +6,7 @@ use sqlparser::ast::{self, Expr, Ident};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::arbiters;
 use super::tokens::keyword;
 use crate::bind::parts;
 use crate::error::{Error, Result};
@@ -27,6 +28,7 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
     let mut at = 0;
     while at < tokens.len() {
         match keyword(tokens.get(at)) {
+            Keyword::CONFLICT => arbiters::write_out(tokens, at),
             Keyword::GROUP => group_by(tokens, at),
             Keyword::EXCLUDE => exclusion(tokens, at),
             Keyword::USING => using(tokens, at)?,

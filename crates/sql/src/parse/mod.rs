@@ -2,6 +2,7 @@
 //! PostgreSQL forms sqlparser does not read.
 
 pub mod alter_session;
+mod arbiters;
 pub mod arrays;
 mod clauses;
 mod copy;
@@ -47,6 +48,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use crate::error::{Error, Result};
 use dialect::Postgres;
 
+pub use arbiters::Arbiter;
 pub use locking::KEY_LOCK;
 pub use overriding::Overriding;
 

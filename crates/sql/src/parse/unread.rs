@@ -3,10 +3,8 @@
 //!
 //! Asked only about a statement that could not be read.
 
-use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::tokens::keyword;
 use crate::error::Error;
 
 /// Kinds of objects that there are none of.
@@ -71,7 +69,7 @@ pub fn construct(tokens: &[TokenWithSpan]) -> Option<Error> {
         }
         "alter" if begins(&words[1..], "table") => changed(&words),
         "alter" | "drop" => kind(&words[1..]).map(|kind| format!("{first} {kind}")),
-        "insert" | "update" | "delete" | "with" => written(tokens, &words),
+        "insert" | "update" | "delete" | "with" => written(&words),
         _ => None,
     };
     let what = what.or_else(|| anywhere(&words));
@@ -110,6 +108,8 @@ fn created(words: &[String]) -> Option<String> {
         () if kind(rest).is_some() => return kind(rest).map(|kind| format!("CREATE {kind}")),
         () if has(rest, "partition by") => "partitioned tables",
         () if has(rest, "exclude using") => "EXCLUDE constraints",
+        () if has(rest, ") include (") => "INCLUDE of a key constraint",
+        () if has(rest, "unique nulls") => "NULLS [NOT] DISTINCT of a column's UNIQUE",
         () if has(rest, "as execute") => "CREATE TABLE AS EXECUTE",
         () => return None,
     };
@@ -122,35 +122,14 @@ fn changed(words: &[String]) -> Option<String> {
 }
 
 /// Forms of statements that write.
-fn written(tokens: &[TokenWithSpan], words: &[String]) -> Option<String> {
+fn written(words: &[String]) -> Option<String> {
     if has(words, "where current of") {
         return Some("WHERE CURRENT OF".to_string());
-    }
-    if let Some(at) = (0..words.len()).find(|at| begins(&words[*at..], "on conflict ("))
-        && !is_list_of_names(&tokens[at + 2..])
-    {
-        let what = "ON CONFLICT of expressions, operator classes and predicates";
-        return Some(what.to_string());
     }
     words
         .iter()
         .any(|w| w == "[")
         .then(|| "writing to elements of arrays".to_string())
-}
-
-/// Whether a parenthesis comes around names, and no WHERE behind it.
-fn is_list_of_names(tokens: &[TokenWithSpan]) -> bool {
-    let names = tokens[1..].iter();
-    let names = names.take_while(|t| matches!(t.token, Token::Word(_) | Token::Comma));
-    let end = 1 + names.count();
-    let listed = tokens[1..end].chunks(2).all(|pair| match pair {
-        [name] => matches!(name.token, Token::Word(_)),
-        [name, comma] => matches!(name.token, Token::Word(_)) && comma.token == Token::Comma,
-        _ => false,
-    });
-    listed
-        && tokens.get(end).is_some_and(|t| t.token == Token::RParen)
-        && keyword(tokens.get(end + 1)) != Keyword::WHERE
 }
 
 fn anywhere(words: &[String]) -> Option<String> {

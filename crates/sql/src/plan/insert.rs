@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use block::value::Datum;
-use sqlparser::ast::{
-    self, ConflictTarget, Insert, OnConflictAction, OnInsert, SetExpr, TableObject,
-};
+use sqlparser::ast::{self, Insert, OnConflictAction, OnInsert, SetExpr, TableObject};
 
+use super::arbiters::arbiters;
 use super::dml::{RowRules, is_default, no_column, no_default_of_part};
 use super::supply::{Feed, FeedPlanner, is_left_to_tree, one_row};
 use super::{Output, Planner, SelectPlan};
@@ -141,7 +140,6 @@ impl Planner<'_> {
     }
 
     fn conflict(&self, table: &Table, alias: &str, on: &ast::OnConflict) -> Result<Conflict> {
-        let unique = || (0..table.indexes.len()).filter(|&i| table.indexes[i].unique);
         let update = match &on.action {
             OnConflictAction::DoNothing => None,
             OnConflictAction::DoUpdate(update) => {
@@ -154,67 +152,14 @@ impl Planner<'_> {
                 Some(ConflictUpdate { set, condition })
             }
         };
-        let arbiters: Vec<usize> = match &on.conflict_target {
-            None if update.is_some() => {
-                return Err(Error::new(
-                    "42601",
-                    "ON CONFLICT DO UPDATE requires inference specification or constraint name",
-                )
-                .hint("For example, ON CONFLICT (column_name)."));
-            }
-            None => unique().collect(),
-            Some(ConflictTarget::Columns(columns)) => {
-                let mut wanted = Vec::new();
-                for c in columns {
-                    let name = names::ident(c);
-                    let at = table.column(&name);
-                    wanted.push(at.ok_or_else(|| {
-                        Error::new("42703", format!("column \"{name}\" does not exist"))
-                    })?);
-                }
-                let keys = |i: &usize| -> Vec<usize> {
-                    table.indexes[*i].keys.iter().map(|k| k.column).collect()
-                };
-                let same = |i: &usize| {
-                    let keys = keys(i);
-                    wanted.iter().all(|w| keys.contains(w))
-                        && keys.iter().all(|k| wanted.contains(k))
-                };
-                unique().filter(same).collect()
-            }
-            Some(ConflictTarget::OnConstraint(name)) => {
-                let name = names::Qualified::new(name)?.name;
-                let named = |i: &usize| {
-                    let index = &table.indexes[*i];
-                    index.name == name && index.constraint != 0
-                };
-                let found: Vec<usize> = unique().filter(named).collect();
-                if found.is_empty() {
-                    return Err(Error::new(
-                        "42704",
-                        format!(
-                            "constraint \"{name}\" for table \"{}\" does not exist",
-                            table.name
-                        ),
-                    ));
-                }
-                found
-            }
-        };
-        if arbiters.is_empty() && on.conflict_target.is_some() {
+        if on.conflict_target.is_none() && update.is_some() {
             return Err(Error::new(
-                "42P10",
-                "there is no unique or exclusion constraint matching the ON CONFLICT specification",
-            ));
-        }
-        if arbiters.iter().any(|i| table.indexes[*i].deferrable) {
-            return Err(Error::new(
-                "55000",
-                "ON CONFLICT does not support deferrable unique constraints/exclusion constraints \
-                 as arbiters",
+                "42601",
+                "ON CONFLICT DO UPDATE requires inference specification or constraint name",
             )
-            .table(&table.name));
+            .hint("For example, ON CONFLICT (column_name)."));
         }
+        let arbiters = arbiters(table, on.conflict_target.as_ref())?;
         Ok(Conflict { arbiters, update })
     }
 

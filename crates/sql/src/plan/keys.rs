@@ -23,7 +23,8 @@ pub fn keys(table: &Table, offset: usize, terms: &[Expr]) -> Option<(Path, f64)>
             .iter()
             .map(|b| equalities(&conjuncts(Some((*b).clone())), offset))
             .collect();
-        for (at, index) in table.indexes.iter().enumerate() {
+        let all = table.indexes.iter().enumerate();
+        for (at, index) in all.filter(|(_, i)| i.predicate.is_none()) {
             let columns: Vec<usize> = index.keys.iter().map(|k| k.column).collect();
             let Some(keys) = of_index(&columns, &common, &each) else {
                 continue;

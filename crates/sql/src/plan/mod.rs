@@ -6,10 +6,12 @@
 
 pub mod aggregate;
 mod alternatives;
+mod arbiters;
 mod assign;
 pub mod dml;
 pub mod estimate;
 mod from;
+pub mod indexed;
 mod insert;
 mod keys;
 pub mod lockable;

@@ -6,9 +6,10 @@
 use block::value::Datum;
 
 use super::estimate::Estimate;
+use super::indexed::{self, Seen};
 use super::keys::keys;
 use super::{Planner, TableAccess};
-use crate::dict::{Index, Table};
+use crate::dict::{IndexKey, Table};
 use crate::expr::{CmpOp, Expr};
 use crate::plan::SortKey;
 use crate::types::SqlType;
@@ -63,6 +64,7 @@ pub const BATCHED_ROWS: f64 = 2000.0;
 const SAME_ROWS: f64 = 1.5;
 /// Longest IN list that becomes keys.
 const MAX_LIST: usize = 10_000;
+
 /// The conjuncts of a condition.
 pub fn conjuncts(condition: Option<Expr>) -> Vec<Expr> {
     match condition {
@@ -155,13 +157,17 @@ impl Planner<'_> {
         };
         let mut best: Option<Candidate> = None;
         for at in 0..table.indexes.len() {
-            let Some(candidate) = candidate(&known, offset, at, &terms, order) else {
+            let Some(seen) = indexed::seen(table, offset, at, &terms, order) else {
+                continue;
+            };
+            let Some(candidate) = candidate(&known, offset, at, &seen) else {
                 continue;
             };
             let useful = !candidate.equal.is_empty()
                 || !candidate.any_of.is_empty()
                 || candidate.low.is_some()
-                || candidate.high.is_some();
+                || candidate.high.is_some()
+                || seen.partial.is_some();
             // Without either, it would only be a slower way to all rows.
             let wanted = !order.is_empty() && candidate.ordered && (limited || terms.is_empty());
             if !useful && !wanted {
@@ -238,15 +244,10 @@ impl Planner<'_> {
 }
 
 /// What an index would do for the terms and the order.
-fn candidate(
-    known: &Estimate<'_>,
-    offset: usize,
-    at: usize,
-    terms: &[Expr],
-    order: &[SortKey],
-) -> Option<Candidate> {
-    let (table, index) = (known.table, &known.table.indexes[at]);
-    let width = table.columns.len();
+fn candidate(known: &Estimate<'_>, offset: usize, at: usize, seen: &Seen<'_>) -> Option<Candidate> {
+    let (terms, order) = (&*seen.terms, &*seen.order);
+    let index = &known.table.indexes[at];
+    let width = seen.width;
     let keys: Vec<Option<KeyTerm<'_>>> = terms
         .iter()
         .map(|t| key_term(t, offset, width).or_else(|| implied_bound(t, offset, width)))
@@ -263,7 +264,7 @@ fn candidate(
         unique: false,
         rows: known.rows(),
     };
-    for key in &index.keys {
+    for key in &seen.keys {
         let found = keys.iter().position(|k| {
             k.as_ref()
                 .is_some_and(|k| k.op == CmpOp::Eq && k.column == key.column)
@@ -275,7 +276,7 @@ fn candidate(
             c.used.push(term);
         }
     }
-    if let Some(next) = index.keys.get(c.equal.len())
+    if let Some(next) = seen.keys.get(c.equal.len())
         && let Some((term, (list, exact))) = terms
             .iter()
             .enumerate()
@@ -289,7 +290,7 @@ fn candidate(
     let given = c.equal.len() + usize::from(!c.any_of.is_empty());
     c.unique = index.is_unique_now() && given == index.keys.len();
     if c.any_of.is_empty()
-        && let Some(next) = index.keys.get(c.equal.len())
+        && let Some(next) = seen.keys.get(c.equal.len())
     {
         for key in keys.iter().flatten().filter(|k| k.column == next.column) {
             let bound = Some(KeyBound {
@@ -311,9 +312,9 @@ fn candidate(
             (c.low, c.high) = (Some(low), high);
         }
     }
-    c.rows = expected(known, index, &c);
+    c.rows = expected(known, seen, &c);
     if c.any_of.is_empty()
-        && let Some(backward) = index_order(index, c.equal.len(), offset, order)
+        && let Some(backward) = index_order(&seen.keys, c.equal.len(), offset, order)
     {
         c.ordered = true;
         c.backward = backward;
@@ -323,15 +324,15 @@ fn candidate(
 }
 
 /// Rows that the index leads to.
-fn expected(known: &Estimate<'_>, index: &Index, c: &Candidate) -> f64 {
+fn expected(known: &Estimate<'_>, seen: &Seen<'_>, c: &Candidate) -> f64 {
     if c.unique {
         return c.any_of.len().max(1) as f64;
     }
-    let mut share = 1.0;
-    for (key, value) in index.keys.iter().zip(&c.equal) {
+    let mut share = known.all(seen.partial.as_deref().unwrap_or_default(), seen.offset);
+    for (key, value) in seen.keys.iter().zip(&c.equal) {
         share *= known.equal_to(key.column, value);
     }
-    if let Some(next) = index.keys.get(c.equal.len()) {
+    if let Some(next) = seen.keys.get(c.equal.len()) {
         if !c.any_of.is_empty() {
             share *= known.one_of(next.column, &c.any_of);
         } else if c.low.is_some() || c.high.is_some() {
@@ -512,12 +513,12 @@ fn key_terms(e: &Expr, offset: usize, width: usize) -> Vec<KeyTerm<'_>> {
 }
 
 /// Whether the index, after its first `equal` columns are fixed, delivers the order; and then whether backwards.
-fn index_order(index: &Index, equal: usize, offset: usize, order: &[SortKey]) -> Option<bool> {
+fn index_order(keys: &[IndexKey], equal: usize, offset: usize, order: &[SortKey]) -> Option<bool> {
     if order.is_empty() {
         return Some(false);
     }
-    let fixed: Vec<usize> = index.keys[..equal].iter().map(|k| k.column).collect();
-    let mut rest = index.keys[equal..].iter();
+    let fixed: Vec<usize> = keys[..equal].iter().map(|k| k.column).collect();
+    let mut rest = keys[equal..].iter();
     let mut direction: Option<bool> = None;
     for key in order {
         let Expr::Column(slot) = key.expr else {

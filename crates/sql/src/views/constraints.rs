@@ -1,11 +1,13 @@
 //! What hangs on relations in the catalogs: indexes, constraints, sequences, and what is dropped with what.
 
 use super::Source::Here;
+use super::definition;
 use super::describe::{self, collation};
 use super::value::{
     NULL, bool, int2, int2s, int2vector, int4, int8, oid, oidvector, optional, text,
 };
 use super::{Context, Rows, VirtualTable};
+use crate::ddl::index_class;
 use crate::dict::depend::Address;
 use crate::dict::{Index, PG_CLASS, PG_NAMESPACE, PG_TYPE, Sequence, Table};
 use crate::error::Result;
@@ -108,17 +110,18 @@ pub const VIEWS: &[VirtualTable] = &[
 
 fn indexes(cx: &Context) -> Result<Rows> {
     let row = |t: &Table, i: &Index| {
-        let columns = || i.keys.iter().map(|k| t.columns.get(k.column));
-        let classes: Vec<u32> = columns()
-            .map(|c| c.map_or(0, |c| operator_class(c.ty())))
-            .collect();
-        let collations: Vec<u32> = columns()
-            .map(|c| c.map_or(0, |c| collation(c.ty())))
-            .collect();
+        let types = || (0..i.keys.len()).map(|at| i.type_of(t, at));
+        let class = |(at, ty)| index_class::object_id(ty, i.class(at));
+        let classes: Vec<u32> = (0..).zip(types()).map(class).collect();
+        let collations: Vec<u32> = types().map(collation).collect();
+        let columns = i.keys.iter().map(|k| match k.is_expression() {
+            true => 0,
+            false => k.column + 1,
+        });
         vec![
             oid(i.oid),
             oid(t.oid),
-            int2(i.keys.len()),
+            int2(i.keys.len() + i.included.len()),
             int2(i.keys.len()),
             bool(i.unique),
             bool(i.nulls_not_distinct),
@@ -131,7 +134,7 @@ fn indexes(cx: &Context) -> Result<Rows> {
             bool(true),
             bool(true),
             bool(false),
-            int2vector(i.keys.iter().map(|k| k.column + 1)),
+            int2vector(columns.chain(i.included.iter().map(|c| c + 1))),
             oidvector(&collations),
             oidvector(&classes),
             int2vector(
@@ -139,8 +142,8 @@ fn indexes(cx: &Context) -> Result<Rows> {
                     .iter()
                     .map(|k| usize::from(k.descending) | usize::from(k.nulls_first) << 1),
             ),
-            NULL,
-            NULL,
+            optional(definition::expressions(t, i).as_deref()),
+            optional(definition::predicate(t, i).as_deref()),
         ]
     };
     Ok(cx
@@ -148,34 +151,6 @@ fn indexes(cx: &Context) -> Result<Rows> {
         .tables()
         .flat_map(|t| t.indexes.iter().map(move |i| row(t, i)))
         .collect())
-}
-
-/// The operator class that PostgreSQL's B-trees take for a type by default.
-fn operator_class(ty: SqlType) -> u32 {
-    match ty {
-        SqlType::Bool => 10_003,
-        SqlType::Bytea => 10_006,
-        SqlType::InternalChar => 10_007,
-        SqlType::Name => 10_028,
-        SqlType::Int2 => 1979,
-        SqlType::Int4 => 1978,
-        SqlType::Int8 => 3124,
-        SqlType::Oid | SqlType::Reg(_) => 1981,
-        SqlType::Float4 => 10_012,
-        SqlType::Float8 => 3123,
-        SqlType::Numeric => 3125,
-        SqlType::Text | SqlType::Varchar => 3126,
-        SqlType::Char => 10_004,
-        SqlType::Date => 3122,
-        SqlType::Time => 10_038,
-        SqlType::Timestamp => 3128,
-        SqlType::TimestampTz => 3127,
-        SqlType::Interval => 10_022,
-        SqlType::Uuid => 10_065,
-        SqlType::Array(_) => 10_000,
-        SqlType::OidVector => 10_032,
-        _ => 0,
-    }
 }
 
 fn constraints(cx: &Context) -> Result<Rows> {
@@ -302,12 +277,9 @@ fn dependencies(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
     for t in cx.dict.tables() {
         rows.extend(t.indexes.iter().map(|i| {
-            row(
-                i.oid,
-                t.oid,
-                i.keys.first().map_or(0, |k| k.column + 1),
-                "a",
-            )
+            let columns = i.keys.iter().filter(|k| !k.is_expression());
+            let first = columns.map(|k| k.column + 1).next();
+            row(i.oid, t.oid, first.unwrap_or(0), "a")
         }));
     }
     for s in cx.dict.sequences() {

@@ -27,10 +27,12 @@ pub fn check_oid(table: u32, at: usize) -> u32 {
 pub fn index(schema: Option<&str>, table: &Table, index: &Index, column: usize) -> String {
     let key = |at: usize| {
         let k = index.keys[at];
-        let mut s = table
-            .columns
-            .get(k.column)
-            .map_or(String::new(), |c| quote(&c.name));
+        let mut s = key_text(table, index, at);
+        let class = index.class(at);
+        if !class.is_empty() {
+            s.push(' ');
+            s.push_str(class);
+        }
         if k.descending {
             s.push_str(" DESC");
         }
@@ -42,11 +44,11 @@ pub fn index(schema: Option<&str>, table: &Table, index: &Index, column: usize) 
         s
     };
     if column > 0 {
-        return index
-            .keys
-            .get(column - 1)
-            .and_then(|k| table.columns.get(k.column))
-            .map_or(String::new(), |c| quote(&c.name));
+        let included = || index.included.get(column - 1 - index.keys.len());
+        return match column <= index.keys.len() {
+            true => key_text(table, index, column - 1),
+            false => included().map_or(String::new(), |c| quote(&table.columns[*c].name)),
+        };
     }
     let keys: Vec<String> = (0..index.keys.len()).map(key).collect();
     let unique = if index.unique { "UNIQUE " } else { "" };
@@ -55,12 +57,28 @@ pub fn index(schema: Option<&str>, table: &Table, index: &Index, column: usize) 
         true => " NULLS NOT DISTINCT",
         false => "",
     };
+    let included = index.included.iter();
+    let included: Vec<String> = included.map(|c| quote(&table.columns[*c].name)).collect();
+    let include = match included.is_empty() {
+        true => String::new(),
+        false => format!(" INCLUDE ({})", included.join(", ")),
+    };
+    let condition = super::definition::predicate(table, index);
+    let condition = condition.map_or(String::new(), |c| format!(" WHERE {c}"));
     format!(
-        "CREATE {unique}INDEX {} ON {schema}{} USING btree ({}){nulls}",
+        "CREATE {unique}INDEX {} ON {schema}{} USING btree ({}){include}{nulls}{condition}",
         quote(&index.name),
         quote(&table.name),
         keys.join(", ")
     )
+}
+
+/// A column of an index's key, without its order.
+fn key_text(table: &Table, index: &Index, at: usize) -> String {
+    match index.expression(at) {
+        Some(e) => super::definition::key(table, &e.text),
+        None => quote(&table.columns[index.keys[at].column].name),
+    }
 }
 
 /// PRIMARY KEY or UNIQUE, as the index behind it has its columns.

@@ -212,3 +212,25 @@ fn row(p: &Procedure) -> Vec<Datum> {
         NULL,
     ]
 }
+
+/// Whether functions of a name and a number of arguments are immutable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Immutable {
+    Always,
+    /// Of some types of arguments.
+    Sometimes,
+    Never,
+}
+
+/// The volatility of the functions of a name. What is none of them is syntax, which other rules
+/// are for.
+pub fn immutable(name: &str, arguments: usize) -> Immutable {
+    let named = || ALL.iter().filter(|p| p.name == name);
+    let takes = |p: &&Procedure| p.arguments.len() == arguments || p.variadic != 0;
+    let found: Vec<bool> = named().filter(takes).map(|p| p.volatility == "i").collect();
+    match (found.contains(&true), found.contains(&false)) {
+        (_, false) => Immutable::Always,
+        (true, true) => Immutable::Sometimes,
+        (false, true) => Immutable::Never,
+    }
+}

@@ -239,7 +239,7 @@ fn classes(cx: &Context) -> Result<Rows> {
                 namespace: t.schema,
                 am: BTREE_AM,
                 kind: "i",
-                columns: i.keys.len(),
+                columns: i.keys.len() + i.included.len(),
                 ..plain()
             };
             rows.push(class.row());
@@ -409,20 +409,19 @@ fn attributes(cx: &Context) -> Result<Rows> {
             ));
         }
         for i in &t.indexes {
-            for (at, k) in i.keys.iter().enumerate() {
-                if let Some(c) = t.columns.get(k.column) {
-                    rows.push(attribute(
-                        i.oid,
-                        &c.name,
-                        c.ty(),
-                        c.typmod,
-                        at,
-                        false,
-                        false,
-                        "",
-                        false,
-                    ));
-                }
+            let names = crate::ddl::index_columns(t, i);
+            for (at, name) in names.iter().enumerate() {
+                let (ty, typmod) = match (at.checked_sub(i.keys.len()), &i.bound) {
+                    (Some(after), _) => {
+                        let c = &t.columns[i.included[after]];
+                        (c.ty(), c.typmod)
+                    }
+                    (None, Some(bound)) => (i.type_of(t, at), bound.keys[at].typmod),
+                    (None, None) => (i.type_of(t, at), t.columns[i.keys[at].column].typmod),
+                };
+                rows.push(attribute(
+                    i.oid, name, ty, typmod, at, false, false, "", false,
+                ));
             }
         }
     }

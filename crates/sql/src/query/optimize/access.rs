@@ -226,10 +226,9 @@ impl Planner<'_> {
                         if h.inputs.len() == 1
                 )
             });
-            let index = table
-                .indexes
-                .iter()
-                .position(|i| i.keys.first().is_some_and(|k| k.column == *column));
+            let index = table.indexes.iter().position(|i| {
+                i.predicate.is_none() && i.keys.first().is_some_and(|k| k.column == *column)
+            });
             if let (true, Some(index)) = (hashed, index) {
                 let def = &table.indexes[index];
                 let path = Path::Keys {

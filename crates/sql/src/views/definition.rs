@@ -1,0 +1,220 @@
+//! Expressions of indexes as PostgreSQL writes them out: with all their parentheses, and the types
+//! of strings.
+//!
+//! What it has no form for stays as it was written.
+
+use sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator, Value};
+
+use crate::bind::names::{self, quote};
+use crate::bind::parts;
+use crate::dict::{Index, Table};
+use crate::parse;
+use crate::types::SqlType;
+
+/// A column of an index's key that is an expression: what is no call has parentheses around it.
+pub fn key(table: &Table, text: &str) -> String {
+    let Ok(e) = parse::expression(text) else {
+        return format!("({text})");
+    };
+    let written = Writer { table }.expr(&e);
+    match e {
+        Expr::Function(_) | Expr::Nested(_)
+            if written.ends_with(')') && !written.starts_with('(') =>
+        {
+            written
+        }
+        _ => format!("({written})"),
+    }
+}
+
+/// All expressions of an index, as `pg_get_expr` gives them.
+pub fn expressions(table: &Table, index: &Index) -> Option<String> {
+    let written = |e: &crate::dict::IndexExpression| condition(table, &e.text);
+    let all: Vec<String> = index.expressions.iter().map(written).collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+/// The condition of a partial index.
+pub fn predicate(table: &Table, index: &Index) -> Option<String> {
+    index.predicate.as_ref().map(|text| condition(table, text))
+}
+
+fn condition(table: &Table, text: &str) -> String {
+    match parse::expression(text) {
+        Ok(e) => Writer { table }.expr(&e),
+        Err(_) => text.to_string(),
+    }
+}
+
+struct Writer<'t> {
+    table: &'t Table,
+}
+
+impl Writer<'_> {
+    fn expr(&self, e: &Expr) -> String {
+        match e {
+            Expr::Identifier(name) => quote(&names::ident(name)),
+            Expr::CompoundIdentifier(path) => path
+                .last()
+                .map_or(String::new(), |n| quote(&names::ident(n))),
+            Expr::Nested(e) => self.expr(e),
+            Expr::Value(v) => self.value(&v.value, SqlType::Text),
+            Expr::BinaryOp { left, op, right } => self.binary(left, op, right),
+            Expr::UnaryOp { op, expr } => self.unary(op, expr),
+            Expr::IsNull(e) => format!("({} IS NULL)", self.expr(e)),
+            Expr::IsNotNull(e) => format!("({} IS NOT NULL)", self.expr(e)),
+            Expr::IsTrue(e) => format!("({} IS TRUE)", self.expr(e)),
+            Expr::IsNotTrue(e) => format!("({} IS NOT TRUE)", self.expr(e)),
+            Expr::IsFalse(e) => format!("({} IS FALSE)", self.expr(e)),
+            Expr::IsNotFalse(e) => format!("({} IS NOT FALSE)", self.expr(e)),
+            Expr::Between {
+                expr,
+                negated: false,
+                low,
+                high,
+            } => {
+                let low = self.binary(expr, &BinaryOperator::GtEq, low);
+                let high = self.binary(expr, &BinaryOperator::LtEq, high);
+                format!("({low} AND {high})")
+            }
+            Expr::InList {
+                expr,
+                list,
+                negated,
+            } => self.in_list(expr, list, *negated),
+            Expr::Like {
+                negated,
+                expr,
+                pattern,
+                escape_char: None,
+                ..
+            } => {
+                let op = if *negated { "!~~" } else { "~~" };
+                let (l, r) = self.operands(expr, pattern);
+                format!("({l} {op} {r})")
+            }
+            Expr::Function(f) => self.call(f).unwrap_or_else(|| e.to_string()),
+            Expr::Cast {
+                expr, data_type, ..
+            } => match parts::data_type(data_type) {
+                Ok((ty, typmod)) => format!("({})::{}", self.expr(expr), ty.format(typmod)),
+                Err(_) => e.to_string(),
+            },
+            other => other.to_string(),
+        }
+    }
+
+    fn value(&self, v: &Value, ty: SqlType) -> String {
+        match v {
+            Value::SingleQuotedString(s) => {
+                format!("'{}'::{}", s.replace('\'', "''"), ty.format(-1))
+            }
+            Value::Boolean(b) => b.to_string(),
+            other => other.to_string(),
+        }
+    }
+
+    fn unary(&self, op: &UnaryOperator, e: &Expr) -> String {
+        match (op, e) {
+            (UnaryOperator::Not, e) => format!("(NOT {})", self.expr(e)),
+            (UnaryOperator::Minus, Expr::Value(v)) => match &v.value {
+                Value::Number(n, _) if n.parse::<i32>().is_ok() => format!("'-{n}'::integer"),
+                Value::Number(n, _) => format!("'-{n}'::numeric"),
+                other => format!("(- {other})"),
+            },
+            (op, e) => format!("({op} {})", self.expr(e)),
+        }
+    }
+
+    fn binary(&self, left: &Expr, op: &BinaryOperator, right: &Expr) -> String {
+        if matches!(op, BinaryOperator::And | BinaryOperator::Or) {
+            let mut parts = Vec::new();
+            self.flatten(left, op, &mut parts);
+            self.flatten(right, op, &mut parts);
+            return format!("({})", parts.join(&format!(" {op} ")));
+        }
+        let (l, r) = self.operands(left, right);
+        format!("({l} {op} {r})")
+    }
+
+    /// The operands of a chain of ANDs or ORs.
+    fn flatten(&self, e: &Expr, of: &BinaryOperator, parts: &mut Vec<String>) {
+        match e {
+            Expr::Nested(e) => self.flatten(e, of, parts),
+            Expr::BinaryOp { left, op, right } if op == of => {
+                self.flatten(left, of, parts);
+                self.flatten(right, of, parts);
+            }
+            other => parts.push(self.expr(other)),
+        }
+    }
+
+    /// Two operands, of which a string takes the type of the other.
+    fn operands(&self, left: &Expr, right: &Expr) -> (String, String) {
+        let ty = self.type_of(left).or(self.type_of(right));
+        let ty = match ty {
+            None | Some(SqlType::Varchar) => SqlType::Text,
+            Some(ty) => ty,
+        };
+        (self.as_type(left, ty), self.as_type(right, ty))
+    }
+
+    fn as_type(&self, e: &Expr, ty: SqlType) -> String {
+        match e {
+            Expr::Value(v) => self.value(&v.value, ty),
+            Expr::Nested(e) => self.as_type(e, ty),
+            e if self.type_of(e) == Some(SqlType::Varchar) => format!("({})::text", self.expr(e)),
+            e => self.expr(e),
+        }
+    }
+
+    /// The type of a column.
+    fn type_of(&self, e: &Expr) -> Option<SqlType> {
+        let name = match e {
+            Expr::Identifier(name) => name,
+            Expr::CompoundIdentifier(path) => path.last()?,
+            Expr::Nested(e) => return self.type_of(e),
+            _ => return None,
+        };
+        let at = self.table.column(&names::ident(name))?;
+        Some(self.table.columns[at].ty())
+    }
+
+    fn in_list(&self, e: &Expr, list: &[Expr], negated: bool) -> String {
+        let ty = match self.type_of(e) {
+            None | Some(SqlType::Varchar) => SqlType::Text,
+            Some(ty) => ty,
+        };
+        let items: Vec<String> = list.iter().map(|e| self.as_type(e, ty)).collect();
+        let op = if negated { "<> ALL" } else { "= ANY" };
+        format!(
+            "({} {op} (ARRAY[{}]))",
+            self.as_type(e, ty),
+            items.join(", ")
+        )
+    }
+
+    /// `None`: there is more to the call than arguments.
+    fn call(&self, f: &ast::Function) -> Option<String> {
+        let name = names::Qualified::new(&f.name).ok()?.name;
+        let ast::FunctionArguments::List(list) = &f.args else {
+            return None;
+        };
+        if !list.clauses.is_empty() || f.filter.is_some() || list.duplicate_treatment.is_some() {
+            return None;
+        }
+        let argument = |a: &ast::FunctionArg| match a {
+            ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e)) => {
+                Some(self.as_type(e, SqlType::Text))
+            }
+            _ => None,
+        };
+        let args = list.args.iter().map(argument).collect::<Option<Vec<_>>>()?;
+        Some(match name.as_str() {
+            "coalesce" | "greatest" | "least" | "nullif" => {
+                format!("{}({})", name.to_uppercase(), args.join(", "))
+            }
+            _ => format!("{}({})", quote(&name), args.join(", ")),
+        })
+    }
+}
