@@ -17,7 +17,7 @@ use super::index::duplicate_in_build;
 use super::table::{check_defaults, drop_segments};
 use crate::bind::{Binder, ParamTypes, Scope, TypeNames, Typed, parts};
 use crate::dict::depend::Address;
-use crate::dict::{ForeignKey, Object, Stats, Table};
+use crate::dict::{ForeignKey, IndexKeys, Object, Stats, Table};
 use crate::error::{Error, Result};
 use crate::exec::foreign;
 use crate::exec::row::decode;
@@ -230,6 +230,7 @@ fn rewrite(
         let object = engine.allocate_object_id()?;
         index.segment = object.0;
         index.header = core.engine.create_index_segment(ObjectId(index.segment))?.0;
+        index.bound = IndexKeys::bind(&next, &index)?.map(Arc::new);
         // Of these rows there are no versions but this transaction's.
         index.created = 0;
         core.engine

@@ -6,7 +6,7 @@
 use sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator, Value};
 
 use crate::bind::names::{self, quote};
-use crate::bind::parts;
+use crate::bind::{TypeNames, parts};
 use crate::dict::{Index, Table};
 use crate::parse;
 use crate::types::SqlType;
@@ -96,7 +96,7 @@ impl Writer<'_> {
             Expr::Function(f) => self.call(f).unwrap_or_else(|| e.to_string()),
             Expr::Cast {
                 expr, data_type, ..
-            } => match parts::data_type(data_type) {
+            } => match parts::data_type(data_type, &TypeNames::default()) {
                 Ok((ty, typmod)) => format!("({})::{}", self.expr(expr), ty.format(typmod)),
                 Err(_) => e.to_string(),
             },
