@@ -491,7 +491,7 @@ fn kind_of(ty: SqlType) -> &'static str {
     }
 }
 
-fn schema_of<'c>(cx: &'c Context, ty: SqlType) -> &'c str {
+fn schema_of(cx: &Context, ty: SqlType) -> &str {
     let made = cx.dict.user_type_by_oid(ty.oid());
     made.map_or("pg_catalog", |t| cx.dict.schema_name(t.schema))
 }
