@@ -121,6 +121,8 @@ impl Binder<'_> {
             true => promote(left.ty, right.ty),
             // An operator converts a time of day, of another category than an interval.
             false if is_time_and_interval(left.ty, right.ty) => SqlType::Interval,
+            // Both convert to the preferred one of their category.
+            false if is_internal_char_and_varchar(left.ty, right.ty) => SqlType::Text,
             false => common_type(&[left.ty, right.ty], what)?,
         };
         Ok((self.compared(left, ty)?, self.compared(right, ty)?))
@@ -224,6 +226,11 @@ pub fn null_if_type(left: SqlType, right: SqlType) -> Result<SqlType> {
 fn is_time_and_interval(a: SqlType, b: SqlType) -> bool {
     use SqlType::{Interval, Time};
     matches!((a, b), (Time, Interval) | (Interval, Time))
+}
+
+fn is_internal_char_and_varchar(a: SqlType, b: SqlType) -> bool {
+    use SqlType::{InternalChar, Varchar};
+    matches!((a, b), (InternalChar, Varchar) | (Varchar, InternalChar))
 }
 
 fn wider(a: SqlType, b: SqlType) -> Option<SqlType> {

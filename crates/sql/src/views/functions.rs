@@ -52,6 +52,10 @@ const fn lax(
     }
 }
 
+fn visible(_: &Context, _: &[Datum]) -> Result<Datum> {
+    Ok(Datum::Bool(true))
+}
+
 pub const ALL: &[Function] = &[
     strict("pg_get_userbyid", (1, 1), Name, |cx, a| {
         Ok(text(cx.role_name(oid(&a[0]))))
@@ -67,6 +71,11 @@ pub const ALL: &[Function] = &[
             None => Datum::Null,
         })
     }),
+    // All that there are of these are in pg_catalog.
+    strict("pg_collation_is_visible", (1, 1), Bool, visible),
+    strict("pg_conversion_is_visible", (1, 1), Bool, visible),
+    strict("pg_opclass_is_visible", (1, 1), Bool, visible),
+    strict("pg_operator_is_visible", (1, 1), Bool, visible),
     strict("pg_type_is_visible", (1, 1), Bool, |cx, a| {
         let made = cx.dict.user_type_by_oid(oid(&a[0]));
         Ok(Datum::Bool(made.is_none_or(|t| cx.dict.is_type_visible(t))))

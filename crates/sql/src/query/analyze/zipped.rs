@@ -48,12 +48,12 @@ impl Analyzer<'_> {
         };
         let mut registers = Vec::with_capacity(args.len());
         for arg in &args {
-            let SqlType::Array(element) = arg.ty else {
+            let Some(element) = arg.ty.element() else {
                 let types: Vec<&str> = args.iter().map(|a| a.ty.name()).collect();
                 let message = format!("function {NAME}({}) does not exist", types.join(", "));
                 return Err(Error::new("42883", message));
             };
-            registers.push(column(NAME, element.ty()));
+            registers.push(column(NAME, element));
         }
         let ordinality = ordinality.then(|| column("ordinality", SqlType::Int8));
         let (first, more) = match registers.split_first() {
