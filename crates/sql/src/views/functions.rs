@@ -76,6 +76,12 @@ pub const ALL: &[Function] = &[
     strict("pg_conversion_is_visible", (1, 1), Bool, visible),
     strict("pg_opclass_is_visible", (1, 1), Bool, visible),
     strict("pg_operator_is_visible", (1, 1), Bool, visible),
+    strict("pg_statistics_obj_is_visible", (1, 1), Bool, visible),
+    strict("pg_ts_config_is_visible", (1, 1), Bool, visible),
+    strict("pg_ts_dict_is_visible", (1, 1), Bool, visible),
+    strict("pg_ts_parser_is_visible", (1, 1), Bool, visible),
+    strict("pg_ts_template_is_visible", (1, 1), Bool, visible),
+    strict("getdatabaseencoding", (0, 0), Name, |_, _| Ok(text("UTF8"))),
     strict("pg_type_is_visible", (1, 1), Bool, |cx, a| {
         let made = cx.dict.user_type_by_oid(oid(&a[0]));
         Ok(Datum::Bool(made.is_none_or(|t| cx.dict.is_type_visible(t))))

@@ -44,6 +44,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("relreplident", InternalChar),
             ("relispartition", Bool),
             ("relrewrite", Oid),
+            ("relfrozenxid", SqlType::Xid),
+            ("relminmxid", SqlType::Xid),
             ("relacl", SqlType::TEXTS),
             ("reloptions", SqlType::TEXTS),
             ("relpartbound", Text),
@@ -219,6 +221,9 @@ impl Class<'_> {
             bool(true),
             text(replica),
             bool(false),
+            oid(0),
+            // No version is frozen here.
+            oid(0),
             oid(0),
             NULL,
             self.options,
