@@ -59,7 +59,7 @@ pub fn set_type(
         let message = "identity column type must be smallint, integer, or bigint";
         return Err(Error::new("22023", message));
     }
-    (column.type_oid, column.typmod) = (ty.oid(), typmod);
+    column.retype(ty, typmod);
     check_defaults(&core.dict(), &next.columns[at..=at])?;
     let value = converted(core, table, &change)?;
     forget_statistics(core, table, at)?;
@@ -167,7 +167,7 @@ fn default_of(core: &mut Core, table: &Table, change: &Change<'_>) -> Result<Opt
         _ => e,
     })?;
     let mut after = column.clone();
-    (after.type_oid, after.typmod) = (change.ty.oid(), change.typmod);
+    after.retype(change.ty, change.typmod);
     // The same words mean the same in most cases.
     if let (false, Ok(plain)) = (before.is_volatile(), planner.default(&after)) {
         let (old, new) = (assigned.expr, plain);

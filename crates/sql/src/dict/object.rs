@@ -216,6 +216,11 @@ impl IndexKey {
 }
 
 impl Column {
+    /// Gives the column another type.
+    pub fn retype(&mut self, ty: SqlType, typmod: i32) {
+        (self.type_oid, self.known, self.typmod) = (ty.oid(), Some(ty), typmod);
+    }
+
     pub fn ty(&self) -> SqlType {
         (self.known.or_else(|| SqlType::from_oid(self.type_oid))).unwrap_or(SqlType::Text)
     }
