@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Connects real clients to a braid that this script starts, each with its first queries.
 #
-#     tests/clients/run.sh [psql|python|node|go|java ...]      (default: all)
+#     tests/clients/run.sh [psql|python|orms|node|go|java ...]      (default: all)
 #
 # BRAID is the program (default: the newest of target/release/braid and target/debug/braid).
 # What is installed goes to CLIENTS_CACHE (default: ~/.cache/braid-clients), not into the tree.
@@ -60,6 +60,14 @@ run_python() {
         run "$client" "$cache/python/bin/python" "$here/python/${client}_client.py"
     done
 }
+run_orms() {
+    has python3 || return 0
+    [ -x "$cache/orms/bin/pip" ] || python3 -m venv "$cache/orms"
+    "$cache/orms/bin/pip" install -q -r "$here/orms/requirements.txt"
+    for program in django_app sqlalchemy_app; do
+        run "$program" "$cache/orms/bin/python" "$here/orms/$program.py"
+    done
+}
 run_node() {
     has node npm || return 0
     mkdir -p "$cache/node"
@@ -82,7 +90,7 @@ run_java() {
     run "pgjdbc and Hibernate" java -cp "$cache/java/target/classes:$(cat "$cache/java/classpath")" clients.Main
 }
 
-[ $# -gt 0 ] || set -- psql python node go java
+[ $# -gt 0 ] || set -- psql python orms node go java
 for kind; do "run_$kind"; done
 if [ ${#failed[@]} -gt 0 ]; then
     echo "failed: ${failed[*]}"
