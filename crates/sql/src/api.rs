@@ -114,6 +114,28 @@ pub struct Notice {
     pub hint: Option<String>,
 }
 
+impl Notice {
+    /// Whether it is sent, if `client_min_messages` is this. INFO always is.
+    pub fn is_wanted(&self, least: &str) -> bool {
+        const ORDER: [&str; 9] = [
+            "debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error",
+        ];
+        let place = |name: &str| ORDER.iter().position(|n| *n == name);
+        let own = match self.severity {
+            "DEBUG" => place("debug1"),
+            "LOG" => place("log"),
+            "WARNING" => place("warning"),
+            "INFO" => return true,
+            _ => place("notice"),
+        };
+        let least = match least {
+            "debug" => place("debug2"),
+            other => place(other),
+        };
+        own >= least
+    }
+}
+
 /// What happened beside the result; the server drains these after each statement.
 #[derive(Default)]
 pub struct SideMessages {

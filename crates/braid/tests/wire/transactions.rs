@@ -107,6 +107,17 @@ fn what_has_no_effect_outside_a_block_is_warned_of() {
         ("begin", &["25001", "BEGIN", "T"]),
         ("set local lock_timeout = 5", &["SET", "T"]),
         ("rollback", &["ROLLBACK", "I"]),
+        ("set client_min_messages = error", &["SET", "I"]),
+        ("commit", &["COMMIT", "I"]),
+        ("drop table if exists nowhere", &["DROP TABLE", "I"]),
+        ("set client_min_messages = warning", &["SET", "I"]),
+        ("drop table if exists nowhere", &["DROP TABLE", "I"]),
+        ("commit", &["25P01", "COMMIT", "I"]),
+        ("reset client_min_messages", &["RESET", "I"]),
+        (
+            "drop table if exists nowhere",
+            &["00000", "DROP TABLE", "I"],
+        ),
     ] {
         assert_eq!(told(&mut c, sql), expected, "{sql}");
     }

@@ -85,11 +85,7 @@ impl CopyIn {
         let columns = chosen_columns(&table, columns)?;
         let dict = core.dict();
         let params = ParamTypes::none(&dict);
-        let planner = Planner {
-            dict: &dict,
-            params: &params,
-            items: &[],
-        };
+        let planner = Planner::alone(&dict, &params);
         let mut defaults = Vec::new();
         for (at, c) in table.columns.iter().enumerate() {
             if !columns.contains(&at) {

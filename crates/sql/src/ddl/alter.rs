@@ -375,11 +375,7 @@ fn add_column(
 fn fill_column(core: &mut Core, table: &mut Table, at: usize) -> Result<()> {
     let dict = core.dict();
     let params = ParamTypes::none(&dict);
-    let planner = Planner {
-        dict: &dict,
-        params: &params,
-        items: &[],
-    };
+    let planner = Planner::alone(&dict, &params);
     let c = &table.columns[at];
     let default = planner.default(c)?;
     if default.is_volatile() {

@@ -36,8 +36,10 @@ use sqlparser::ast::{self, ObjectType};
 
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
+use crate::dict::depend::Address;
 use crate::dict::{Relation, Table};
 use crate::error::{Error, Result};
+use crate::parse::utility::TableLock;
 use crate::session::{Core, SqlSession};
 
 /// The names of an index's columns.
@@ -214,6 +216,30 @@ fn shown_missing(kind: &str, name: &Qualified) -> String {
 fn missing_schema<'n>(core: &Core, name: &'n Qualified) -> Option<&'n str> {
     let schema = name.schema.as_deref()?;
     core.dict().schema(schema).is_none().then_some(schema)
+}
+
+/// The relations that a DROP names, each locked. `own` says which one is of the wanted kind.
+fn to_drop(
+    core: &mut Core,
+    names: &[ast::ObjectName],
+    if_exists: bool,
+    kind: &str,
+    own: &dyn Fn(&Relation) -> Option<Address>,
+) -> Result<Vec<Address>> {
+    let mut found = Vec::with_capacity(names.len());
+    for name in names {
+        let name = name_of(name)?;
+        let wanted = |relation: &Relation| match own(relation) {
+            Some(address) => Ok(Some(address)),
+            None => Err(wrong_kind(&name, relation, &format!("a {kind}"))),
+        };
+        match core.locked_relation(&name, TableLock::AccessExclusive, false, wanted)? {
+            Some(address) => found.push(address),
+            None if if_exists => skipping(core, kind, &name),
+            None => return Err(missing(core, kind, &name)),
+        }
+    }
+    Ok(found)
 }
 
 /// A relation that is asked for and is not there.

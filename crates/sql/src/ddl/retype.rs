@@ -144,11 +144,7 @@ fn default_of(core: &mut Core, table: &Table, change: &Change<'_>) -> Result<Opt
     }
     let dict = core.dict();
     let params = ParamTypes::none(&dict);
-    let planner = Planner {
-        dict: &dict,
-        params: &params,
-        items: &[],
-    };
+    let planner = Planner::alone(&dict, &params);
     let before = planner.default(column)?;
     let scope = Scope::default();
     let binder = Binder::new(&scope, &params, "DEFAULT");
@@ -247,11 +243,7 @@ fn rewrite(
 fn rules(core: &Core, table: &Table) -> Result<RowRules> {
     let dict = core.dict();
     let params = ParamTypes::none(&dict);
-    let planner = Planner {
-        dict: &dict,
-        params: &params,
-        items: &[],
-    };
+    let planner = Planner::alone(&dict, &params);
     planner.rules(table)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sqlparser::ast::{self, SequenceOptions, UnaryOperator, Value};
 
 use super::dependence::drop_dependents;
-use super::{Core, already_exists, missing, name_of, no_relation, skipping, wrong_kind};
+use super::{Core, already_exists, no_relation, skipping};
 use crate::api::Tag;
 use crate::bind::names::Qualified;
 use crate::bind::{TypeNames, names, parts};
@@ -461,20 +461,16 @@ pub fn drop(
     if_exists: bool,
     cascade: bool,
 ) -> Result<Tag> {
-    let mut gone = Vec::with_capacity(names.len());
-    for name in names {
-        let name = name_of(name)?;
-        let wanted = |found: &Relation| match found {
-            Relation::Sequence(sequence) => Ok(Some(sequence.clone())),
-            other => Err(wrong_kind(&name, other, "a sequence")),
-        };
-        match core.locked_relation(&name, TableLock::AccessExclusive, false, wanted)? {
-            Some(s) => {
-                refuse_identity(core, &s)?;
-                gone.push(Address::Sequence(s.oid));
-            }
-            None if if_exists => skipping(core, "sequence", &name),
-            None => return Err(missing(core, "sequence", &name)),
+    let own = |found: &Relation| match found {
+        Relation::Sequence(s) => Some(Address::Sequence(s.oid)),
+        _ => None,
+    };
+    let gone = super::to_drop(core, names, if_exists, "sequence", &own)?;
+    for sequence in &gone {
+        if let Address::Sequence(oid) = sequence
+            && let Some(s) = core.dict().sequence_by_oid(*oid).cloned()
+        {
+            refuse_identity(core, &s)?;
         }
     }
     drop_dependents(core, &gone, cascade)?;

@@ -11,7 +11,7 @@ use sqlparser::ast::{
 use super::dependence::drop_dependents;
 use super::foreign::{self, NewKey};
 use super::index::{self, NewIndex};
-use super::{Core, already_exists, missing, name_of, no_relation, sequence, skipping, wrong_kind};
+use super::{Core, already_exists, name_of, no_relation, sequence};
 use crate::api::Tag;
 use crate::bind::{Binder, ParamTypes, Scope, TypeNames, names, parts};
 use crate::dict::depend::Address;
@@ -401,19 +401,11 @@ pub fn drop(
     if_exists: bool,
     cascade: bool,
 ) -> Result<Tag> {
-    let mut tables = Vec::with_capacity(names.len());
-    for name in names {
-        let name = name_of(name)?;
-        let wanted = |found: &Relation| match found {
-            Relation::Table(table) => Ok(Some(table.clone())),
-            other => Err(wrong_kind(&name, other, "a table")),
-        };
-        match core.locked_relation(&name, TableLock::AccessExclusive, false, wanted)? {
-            Some(table) => tables.push(Address::Table(table.oid)),
-            None if if_exists => skipping(core, "table", &name),
-            None => return Err(missing(core, "table", &name)),
-        }
-    }
+    let own = |found: &Relation| match found {
+        Relation::Table(table) => Some(Address::Table(table.oid)),
+        _ => None,
+    };
+    let tables = super::to_drop(core, names, if_exists, "table", &own)?;
     drop_dependents(core, &tables, cascade)?;
     for gone in tables {
         let table = core.dict().table_of(gone).cloned();

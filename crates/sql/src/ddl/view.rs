@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sqlparser::ast::{self, CreateTableOptions};
 
 use super::dependence::drop_dependents;
-use super::{Core, already_exists, missing, name_of, skipping, wrong_kind};
+use super::{Core, already_exists, name_of, wrong_kind};
 use crate::api::Tag;
 use crate::bind::names::{self, quote};
 use crate::dict::depend::Address;
@@ -288,19 +288,11 @@ pub fn drop(
     if_exists: bool,
     cascade: bool,
 ) -> Result<Tag> {
-    let mut gone = Vec::with_capacity(names.len());
-    for name in names {
-        let name = name_of(name)?;
-        let wanted = |found: &Relation| match found {
-            Relation::View(view) => Ok(Some(view.oid)),
-            other => Err(wrong_kind(&name, other, "a view")),
-        };
-        match core.locked_relation(&name, TableLock::AccessExclusive, false, wanted)? {
-            Some(oid) => gone.push(Address::View(oid)),
-            None if if_exists => skipping(core, "view", &name),
-            None => return Err(missing(core, "view", &name)),
-        }
-    }
+    let own = |found: &Relation| match found {
+        Relation::View(view) => Some(Address::View(view.oid)),
+        _ => None,
+    };
+    let gone = super::to_drop(core, names, if_exists, "view", &own)?;
     drop_dependents(core, &gone, cascade)?;
     for view in gone {
         if let Address::View(oid) = view {

@@ -436,11 +436,7 @@ fn cascaded(child: &Table, key: &ForeignKey, new: &[Datum]) -> Result<Vec<Datum>
 fn defaults(core: &mut Core, child: &Table, key: &ForeignKey) -> Result<Vec<Datum>> {
     let dict = core.dict();
     let params = ParamTypes::none(&dict);
-    let planner = Planner {
-        dict: &dict,
-        params: &params,
-        items: &[],
-    };
+    let planner = Planner::alone(&dict, &params);
     let value = |&c: &usize| {
         let default = planner.default(&child.columns[c])?;
         Ok(default.eval(&Env::EMPTY, core)?.into_datum())
@@ -520,11 +516,7 @@ fn write(
     let rules = {
         let dict = core.dict();
         let params = ParamTypes::none(&dict);
-        let planner = Planner {
-            dict: &dict,
-            params: &params,
-            items: &[],
-        };
+        let planner = Planner::alone(&dict, &params);
         planner.rules(child)?
     };
     check_row(child, &rules, core, &new)?;

@@ -305,3 +305,20 @@ fn find(value: DatumRef<'_>, list: &[Expr]) -> Result<Option<bool>> {
     }
     Ok(Some(false))
 }
+
+/// The values of the arguments of a strict function; `None` if one of them is NULL.
+pub fn strict<'a>(
+    args: &'a [Expr],
+    env: &Env<'a>,
+    calls: &mut dyn Calls,
+) -> Result<Option<Vec<Val<'a>>>> {
+    let mut values = Vec::with_capacity(args.len());
+    for arg in args {
+        let value = arg.eval(env, calls)?;
+        if value.is_null() {
+            return Ok(None);
+        }
+        values.push(value);
+    }
+    Ok(Some(values))
+}

@@ -5,6 +5,7 @@ use bigdecimal::BigDecimal;
 use block::interval::Interval;
 use block::value::DatumRef;
 
+use super::eval::strict;
 use super::func::{Calls, Func, PureFunc, Signature};
 use super::moments::{in_range, is_infinite, to_utc};
 use super::{Env, Expr, Val, arith, from_char};
@@ -82,14 +83,9 @@ pub fn call<'a>(
     env: &Env<'a>,
     calls: &mut dyn Calls,
 ) -> Result<Val<'a>> {
-    let mut values = Vec::with_capacity(args.len());
-    for arg in args {
-        let value = arg.eval(env, calls)?;
-        if value.is_null() {
-            return Ok(Val::NULL);
-        }
-        values.push(value);
-    }
+    let Some(values) = strict(args, env, calls)? else {
+        return Ok(Val::NULL);
+    };
     let int = |at: usize| match values.get(at).map(Val::get) {
         Some(DatumRef::Int4(n)) => Ok(n),
         other => Err(Error::internal(format!("{other:?} as a field of time"))),

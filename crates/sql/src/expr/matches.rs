@@ -3,6 +3,7 @@
 
 use block::value::{Datum, DatumRef};
 
+use super::eval::strict;
 use super::func::{Calls, Func, PureFunc, Signature};
 use super::regex::{self, Flags, Found};
 use super::{Env, Expr, Val};
@@ -75,14 +76,9 @@ pub fn call<'a>(
     env: &Env<'a>,
     calls: &mut dyn Calls,
 ) -> Result<Val<'a>> {
-    let mut values = Vec::with_capacity(args.len());
-    for arg in args {
-        let value = arg.eval(env, calls)?;
-        if value.is_null() {
-            return Ok(Val::NULL);
-        }
-        values.push(value);
-    }
+    let Some(values) = strict(args, env, calls)? else {
+        return Ok(Val::NULL);
+    };
     let (text, pattern) = (string(&values, 0)?, string(&values, 1)?);
     match func {
         MatchFunc::Match => first_match(text, pattern, &values),

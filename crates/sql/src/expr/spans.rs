@@ -5,6 +5,7 @@ use block::interval::Interval;
 use block::value::{Datum, DatumRef};
 
 use super::arith::{ArithOp, division_by_zero};
+use super::eval::strict;
 use super::func::PureFunc;
 use super::moments::{self, is_infinite};
 use super::{Calls, Env, Expr, Val, number};
@@ -240,14 +241,9 @@ pub fn call(func: PureFunc, values: &[Val<'_>], io: &IoSettings) -> Result<Val<'
 
 /// Of years, months, weeks, days, hours, minutes and seconds. The integers wrap as PostgreSQL's do.
 pub fn make(args: &[Expr], env: &Env<'_>, calls: &mut dyn Calls) -> Result<Val<'static>> {
-    let mut values = Vec::with_capacity(args.len());
-    for arg in args {
-        let value = arg.eval(env, calls)?;
-        if value.is_null() {
-            return Ok(Val::NULL);
-        }
-        values.push(value);
-    }
+    let Some(values) = strict(args, env, calls)? else {
+        return Ok(Val::NULL);
+    };
     Ok(interval(made(&values)?))
 }
 

@@ -103,14 +103,11 @@ impl Interpreter<'_, '_> {
             };
             return Err(said.others.into_iter().fold(error, with));
         }
-        if !is_wanted(level, &self.core.settings.get("client_min_messages")) {
-            return Ok(());
-        }
         let of = |wanted: &str| {
             let found = said.others.iter().find(|(name, _)| name == wanted);
             found.map(|(_, text)| text.clone())
         };
-        self.core.messages.notices.push(Notice {
+        self.core.tell(Notice {
             severity: match level {
                 Level::Warning => "WARNING",
                 Level::Info => "INFO",
@@ -125,27 +122,6 @@ impl Interpreter<'_, '_> {
         });
         Ok(())
     }
-}
-
-/// Whether messages of a level are sent, if `client_min_messages` is this.
-fn is_wanted(level: Level, least: &str) -> bool {
-    const ORDER: [&str; 9] = [
-        "debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error",
-    ];
-    let place = |name: &str| ORDER.iter().position(|n| *n == name);
-    let own = match level {
-        Level::Info => return true,
-        Level::Debug => "debug1",
-        Level::Log => "log",
-        Level::Notice => "notice",
-        Level::Warning => "warning",
-        Level::Exception => "error",
-    };
-    let least = match least {
-        "debug" => Some(3),
-        other => place(other),
-    };
-    place(own) >= least.or_else(|| place("notice"))
 }
 
 /// ERRCODE: a SQLSTATE, or the name of a condition.

@@ -66,6 +66,17 @@ pub struct Planner<'p> {
     pub items: &'p [WithItem],
 }
 
+impl<'p> Planner<'p> {
+    /// For what stands outside of a statement with WITH: defaults, checks, keys of indexes.
+    pub fn alone(dict: &'p Dict, params: &'p ParamTypes) -> Planner<'p> {
+        Planner {
+            dict,
+            params,
+            items: &[],
+        }
+    }
+}
+
 /// Columns of a result with the expressions that make them.
 pub struct Output {
     pub columns: Vec<ColumnDesc>,

@@ -267,7 +267,7 @@ impl Core {
         sqlstate: &'static str,
         message: impl Into<String>,
     ) {
-        self.messages.notices.push(Notice {
+        self.tell(Notice {
             severity,
             sqlstate: sqlstate.into(),
             message: message.into(),
@@ -276,8 +276,16 @@ impl Core {
         });
     }
 
+    /// Sends a message beside the results, if `client_min_messages` lets it through.
+    pub fn tell(&mut self, notice: Notice) {
+        let least = self.settings.get("client_min_messages");
+        if notice.is_wanted(&least) {
+            self.messages.notices.push(notice);
+        }
+    }
+
     pub fn notice_with_detail(&mut self, message: String, detail: String) {
-        self.messages.notices.push(Notice {
+        self.tell(Notice {
             severity: "NOTICE",
             sqlstate: "00000".into(),
             message,

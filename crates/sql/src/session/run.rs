@@ -43,7 +43,7 @@ impl SqlSession {
         let timer = Timer::start(hot.statement_timeout_ms)?;
         self.core.engine.set_lock_timeout(hot.lock_timeout());
         let (first, begun) = (matches!(portal.run, Run::New), super::now_micros());
-        self.watch(&portal.statement);
+        self.watch(&portal.statement, hot.log_min_duration);
         let mut done = self.try_execute(portal, max_rows, sink);
         if let Ok(done) = &done {
             portal

@@ -44,10 +44,10 @@ struct Waited {
 }
 
 impl SqlSession {
-    /// A statement begins.
-    pub(super) fn watch(&mut self, statement: &Statement) {
+    /// A statement begins. `at_least`: how long it must take to be logged; `None`: it never is.
+    pub(super) fn watch(&mut self, statement: &Statement, at_least: Option<Duration>) {
         self.end_watch();
-        let Some(at_least) = self.core.settings.hot().log_min_duration else {
+        let Some(at_least) = at_least else {
             return;
         };
         self.slow = Some(Watch {

@@ -106,11 +106,7 @@ impl Planner<'_> {
             })
             .collect();
         let params = ParamTypes::default();
-        let planner = direct::Planner {
-            dict: self.dict,
-            params: &params,
-            items: &[],
-        };
+        let planner = direct::Planner::alone(self.dict, &params);
         let stats = self.dict.stats(table.oid).map(|s| &**s);
         let known = Estimate { table, stats };
         let wish = Wish {
