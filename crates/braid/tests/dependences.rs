@@ -244,3 +244,34 @@ fn drops_name_what_depends() {
     one.batch_execute("drop schema s cascade").unwrap();
     database.verify();
 }
+
+/// Who gives a column a type keeps it until the end of the transaction, as who makes one does.
+#[test]
+fn a_type_that_a_column_is_about_to_have_cannot_be_dropped() {
+    let database = up("type-of-a-column");
+    let (mut one, mut two) = (database.client(1), database.client(2));
+    one.batch_execute(
+        "create type mood as enum ('sad', 'happy');
+         create table t (id int primary key, m text); insert into t values (1, 'sad')",
+    )
+    .unwrap();
+    two.batch_execute("set lock_timeout = '200ms'").unwrap();
+    let drop_waits = |two: &mut Client| {
+        let refused = two.batch_execute("drop type mood cascade").unwrap_err();
+        assert_eq!(code(&refused), "55P03", "{refused}");
+    };
+    one.batch_execute("begin; alter table t alter column m type mood using m::mood")
+        .unwrap();
+    drop_waits(&mut two);
+    one.batch_execute("rollback; begin; alter table t add column n mood")
+        .unwrap();
+    drop_waits(&mut two);
+    one.batch_execute("rollback; begin; create table u (m mood)")
+        .unwrap();
+    drop_waits(&mut two);
+    one.batch_execute("commit").unwrap();
+    two.batch_execute("drop type mood cascade").unwrap();
+    let left = "select count(*) from pg_attribute where attrelid = 'u'::regclass and attname = 'm'";
+    assert_eq!(value(&mut one, left), 0);
+    database.verify();
+}

@@ -14,8 +14,8 @@ use sqlparser::ast;
 
 use super::alter::{no_values, null_values};
 use super::index::duplicate_in_build;
-use super::table::{check_defaults, drop_segments};
-use crate::bind::{Binder, ParamTypes, Scope, TypeNames, Typed, parts};
+use super::table::{check_defaults, column_type, drop_segments};
+use crate::bind::{Binder, ParamTypes, Scope, Typed};
 use crate::dict::computed::IndexKeys;
 use crate::dict::depend::Address;
 use crate::dict::{ForeignKey, Object, Stats, Table};
@@ -43,7 +43,7 @@ pub fn set_type(
     at: usize,
     (data_type, using): (&ast::DataType, Option<&ast::Expr>),
 ) -> Result<Table> {
-    let (ty, typmod) = parts::data_type(data_type, &TypeNames::of(&core.dict()))?;
+    let (ty, typmod) = column_type(core, data_type)?;
     storage_type(ty)?;
     let change = Change {
         at,

@@ -276,8 +276,8 @@ pub fn check_defaults(dict: &Dict, columns: &[Column]) -> Result<()> {
     Ok(())
 }
 
-/// The type of a new column. One that a user made stays until the transaction ends.
-fn column_type(core: &mut Core, written: &ast::DataType) -> Result<(SqlType, i32)> {
+/// The type that a column gets. One that a user made stays until the transaction ends.
+pub(super) fn column_type(core: &mut Core, written: &ast::DataType) -> Result<(SqlType, i32)> {
     loop {
         let found = parts::data_type(written, &TypeNames::of(&core.dict()))?;
         let oid = core.dict().user_type_by_oid(found.0.oid()).map(|t| t.oid);
