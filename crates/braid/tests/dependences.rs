@@ -245,7 +245,7 @@ fn drops_name_what_depends() {
     database.verify();
 }
 
-/// Who gives a column a type keeps it until the end of the transaction, as who makes one does.
+/// The type that an uncommitted column has stays until the end of that transaction.
 #[test]
 fn a_type_that_a_column_is_about_to_have_cannot_be_dropped() {
     let database = up("type-of-a-column");
