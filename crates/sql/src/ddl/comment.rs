@@ -57,6 +57,7 @@ pub fn set(core: &mut Core, on: &Commented, text: Option<&str>) -> Result<Tag> {
         Commented::Schema(name) => {
             let found = core.locked_schema(name, TableLock::AccessExclusive)?;
             let mut next = Schema::clone(&*found.ok_or_else(|| names::no_schema(name))?);
+            core.check_owner(next.owner, format!("schema {name}"))?;
             next.comment = text.map(str::to_string);
             core.define(Object::Schema(Arc::new(next)))?;
         }
@@ -64,6 +65,15 @@ pub fn set(core: &mut Core, on: &Commented, text: Option<&str>) -> Result<Tag> {
         Commented::Role(name) => {
             let role = super::role::locked(core, name)?;
             let role = role.ok_or_else(|| super::role::no_role(name))?;
+            let by = core.current_role()?;
+            let may = by.superuser || by.create_role && !role.superuser;
+            if !may {
+                let whom = match role.superuser {
+                    true => "must be superuser to comment on superusers".to_string(),
+                    false => "must have CREATEROLE privilege".to_string(),
+                };
+                return Err(Error::new("42501", whom));
+            }
             let mut next = Role::clone(&role);
             next.comment = text.map(str::to_string);
             core.define(Object::Role(Arc::new(next)))?;
@@ -89,7 +99,15 @@ fn locked(core: &mut Core, kind: Kind, name: &Qualified) -> Result<Relation> {
         (Kind::Index, _) => wrong("an index"),
     };
     let lock = TableLock::ShareUpdateExclusive;
-    let found = core.locked_relation(name, lock, false, wanted)?;
+    let rights = core.rights();
+    let own = |found: &Relation| {
+        let found = wanted(found)?;
+        if let Some(found) = &found {
+            rights.check_owner_of(found)?;
+        }
+        Ok(found)
+    };
+    let found = core.locked_relation(name, lock, false, own)?;
     found.ok_or_else(|| no_relation(core, name))
 }
 

@@ -14,6 +14,7 @@ use super::index::{self, NewIndex};
 use super::{Core, already_exists, name_of, no_relation, sequence};
 use crate::api::Tag;
 use crate::bind::{Binder, ParamTypes, Scope, TypeNames, names, parts};
+use crate::dict::acl::{Kind, Privileges};
 use crate::dict::depend::Address;
 use crate::dict::trigger::Op;
 use crate::dict::{Check, Column, Dict, Identity, Object, Relation, Sequence, Table};
@@ -82,6 +83,7 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
     draft.check_expressions(&core.dict())?;
     core.lock_table(object.0, TableLock::AccessExclusive, false)?;
     draft.build(core)?;
+    core.give_defaults(Kind::Table, object.0, owner, schema)?;
     Ok(Tag::Plain("CREATE TABLE"))
 }
 
@@ -442,8 +444,12 @@ pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
     let mut tables: Vec<Arc<Table>> = Vec::new();
     for target in &t.table_names {
         let name = name_of(&target.name)?;
+        let rights = core.rights();
         let wanted = |found: &Relation| match found {
-            Relation::Table(table) => Ok(Some(table.clone())),
+            Relation::Table(table) => {
+                rights.check_relation(found, Privileges::TRUNCATE)?;
+                Ok(Some(table.clone()))
+            }
             _ => Err(Error::new(
                 "42809",
                 format!("\"{}\" is not a table", name.name),

@@ -11,12 +11,14 @@
 //! - A picture is published before the locks of its transaction are released: who gets the lock sees the change.
 //! - Object ids are never reused.
 
+pub mod acl;
 mod callers;
 mod comments;
 pub mod computed;
 pub mod depend;
 mod foreign;
 pub mod function;
+pub mod membership;
 mod object;
 pub mod path;
 pub mod role;
@@ -118,6 +120,8 @@ struct Maps {
     referenced: HashMap<u32, Vec<u32>>,
     /// Object ids of the functions of a name, in any schema.
     functions: HashMap<String, Vec<u32>>,
+    /// The keys of privileges, by the object that they are on.
+    acls: HashMap<u32, i64>,
 }
 
 impl Default for Dict {
@@ -324,6 +328,7 @@ impl Dict {
             Object::View(v) => Some(Relation::View(v.clone())),
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => None,
             Object::Schema(_) | Object::Function(_) | Object::Type(_) => None,
+            Object::Acl(_) | Object::DefaultPrivileges(_) => None,
         }
     }
 
@@ -342,24 +347,32 @@ impl Dict {
     }
 
     pub fn role(&self, name: &str) -> Option<&Arc<Role>> {
-        match &self.maps.entries.get(self.maps.roles.get(name)?)?.object {
+        let Some(key) = self.maps.roles.get(name) else {
+            return membership::predefined().iter().find(|r| r.name == name);
+        };
+        match &self.maps.entries.get(key)?.object {
             Object::Role(r) => Some(r),
             _ => None,
         }
     }
 
     pub fn role_by_oid(&self, oid: u32) -> Option<&Arc<Role>> {
-        match &self.maps.entries.get(&i64::from(oid))?.object {
+        let Some(entry) = self.maps.entries.get(&i64::from(oid)) else {
+            return membership::predefined().iter().find(|r| r.oid == oid);
+        };
+        match &entry.object {
             Object::Role(r) => Some(r),
             _ => None,
         }
     }
 
+    /// All roles, those that every database has included.
     pub fn roles(&self) -> impl Iterator<Item = &Arc<Role>> {
-        self.maps.entries.values().filter_map(|e| match &e.object {
+        let stored = self.maps.entries.values().filter_map(|e| match &e.object {
             Object::Role(r) => Some(r),
             _ => None,
-        })
+        });
+        stored.chain(membership::predefined())
     }
 
     pub fn door(&self) -> Option<&Arc<Door>> {
@@ -397,6 +410,8 @@ impl Dict {
                 | Object::Schema(_)
                 | Object::Function(_)
                 | Object::Type(_)
+                | Object::Acl(_)
+                | Object::DefaultPrivileges(_)
                 | Object::View(_) => Vec::new(),
             }
         };
@@ -462,6 +477,7 @@ impl Dict {
             }
             match &old.object {
                 Object::Role(role) => drop(maps.roles.remove(&role.name)),
+                Object::Acl(acl) => drop(maps.acls.remove(&acl.object)),
                 Object::Schema(schema) => drop(maps.schemas.remove(&schema.name)),
                 Object::Function(function) => {
                     if let Some(named) = maps.functions.get_mut(&function.name) {
@@ -498,6 +514,7 @@ impl Dict {
             }
             match &entry.object {
                 Object::Role(role) => drop(maps.roles.insert(role.name.clone(), change.key)),
+                Object::Acl(acl) => drop(maps.acls.insert(acl.object, change.key)),
                 Object::Schema(schema) => {
                     maps.schemas.insert(schema.name.clone(), schema.oid);
                 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use block::value::{Datum, DatumRef};
 use engine::{Engine, TableDef};
 
+use super::acl::{Acl, with_owner};
 use super::{Change, Dict, Entry, Object};
 use crate::error::{Error, Result};
 use crate::exec::row::decode;
@@ -76,6 +77,8 @@ fn encode(object: &Object) -> Result<[Datum; COLUMNS]> {
         Object::View(_) => 7,
         Object::Function(_) => 8,
         Object::Type(_) => TYPE,
+        Object::Acl(_) => 20,
+        Object::DefaultPrivileges(_) => 21,
     };
     let name = match object {
         Object::Role(role) => role.name.clone(),
@@ -101,6 +104,7 @@ fn table(core: &Core) -> Arc<TableDef> {
 impl Core {
     /// Adds or replaces a definition, in this transaction.
     pub fn define(&mut self, object: Object) -> Result<()> {
+        self.follow_owner(&object)?;
         let def = table(self);
         let values = encode(&object)?;
         let row = values.each_ref().map(Datum::borrow);
@@ -120,6 +124,25 @@ impl Core {
         Ok(())
     }
 
+    /// The privileges on an object that gets another owner are that one's from now on.
+    fn follow_owner(&mut self, object: &Object) -> Result<()> {
+        let (dict, key) = (self.dict(), object.key());
+        let before = dict.entry(key).and_then(|e| e.object.owner());
+        let acl = u32::try_from(key).ok().and_then(|oid| dict.acl(oid));
+        let (Some(from), Some(to), Some(acl)) = (before, object.owner(), acl) else {
+            return Ok(());
+        };
+        if from == to {
+            return Ok(());
+        }
+        let mut next = Acl::clone(acl);
+        next.items = next.items.map(|items| with_owner(&items, from, to));
+        for (_, items) in &mut next.columns {
+            *items = with_owner(items, from, to);
+        }
+        self.define(Object::Acl(Arc::new(next)))
+    }
+
     /// Removes a definition, in this transaction.
     pub fn undefine(&mut self, key: i64) -> Result<()> {
         let def = table(self);
@@ -128,7 +151,13 @@ impl Core {
         };
         self.written(|engine, snapshot| engine.delete(&def, rid, Some(snapshot)))?;
         self.changed(Change { key, entry: None });
-        Ok(())
+        // The privileges on an object go with it.
+        let object = u32::try_from(key).ok();
+        let acl = object.and_then(|oid| self.dict().acl(oid).map(|acl| acl.oid));
+        match acl {
+            Some(acl) => self.undefine(acl.into()),
+            None => Ok(()),
+        }
     }
 
     /// A write to a row that the table's lock protects from everybody else. The row is the newest

@@ -13,6 +13,11 @@ use crate::types::SqlType::{
     self, Bool, Float4, Int2, Int4, Int8, InternalChar, Name, Oid, OidVector, Reg, Text,
 };
 
+/// The places of `typacl`, `proacl` and `datacl` in their catalogs.
+const TYPACL: usize = 31;
+const PROACL: usize = 27;
+const DATACL: usize = 14;
+
 pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
         schema: "pg_catalog",
@@ -27,7 +32,9 @@ pub const VIEWS: &[VirtualTable] = &[
             let row = |(number, name, owner): (u32, String, u32)| {
                 vec![oid(number), text(name), oid(owner), NULL]
             };
-            Ok(cx.dict.all_schemas().into_iter().map(row).collect())
+            let mut rows: Rows = cx.dict.all_schemas().into_iter().map(row).collect();
+            super::acl::fill(cx, &mut rows, 3);
+            Ok(rows)
         }),
     },
     VirtualTable {
@@ -95,7 +102,11 @@ pub const VIEWS: &[VirtualTable] = &[
             ("typdefault", Text),
             ("typacl", SqlType::TEXTS),
         ],
-        rows: Here(super::types::rows),
+        rows: Here(|cx| {
+            let mut rows = super::types::rows(cx)?;
+            super::acl::fill(cx, &mut rows, TYPACL);
+            Ok(rows)
+        }),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -145,7 +156,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("datacl", SqlType::TEXTS),
         ],
         rows: Here(|cx| {
-            Ok(vec![vec![
+            let mut rows = vec![vec![
                 oid(DATABASE),
                 text(cx.database_name.clone()),
                 oid(OWNER),
@@ -161,7 +172,9 @@ pub const VIEWS: &[VirtualTable] = &[
                 NULL,
                 NULL,
                 NULL,
-            ]])
+            ]];
+            super::acl::fill(cx, &mut rows, DATACL);
+            Ok(rows)
         }),
     },
     VirtualTable {
@@ -394,7 +407,11 @@ pub const VIEWS: &[VirtualTable] = &[
             ("proconfig", SqlType::TEXTS),
             ("proacl", SqlType::TEXTS),
         ],
-        rows: Here(super::procedures::rows),
+        rows: Here(|cx| {
+            let mut rows = super::procedures::rows(cx)?;
+            super::acl::fill(cx, &mut rows, PROACL);
+            Ok(rows)
+        }),
     },
     VirtualTable {
         schema: "pg_catalog",

@@ -289,8 +289,14 @@ fn classes(cx: &Context) -> Result<Rows> {
         };
         rows.push(class.row());
     }
+    super::acl::fill(cx, &mut rows, RELACL);
     Ok(rows)
 }
+
+/// The place of `relacl` in `pg_class`, and those of `attnum` and `attacl` in `pg_attribute`.
+const RELACL: usize = 30;
+const ATTNUM: usize = 4;
+const ATTACL: usize = 22;
 
 fn plain<'a>() -> Class<'a> {
     Class {
@@ -460,6 +466,7 @@ fn attributes(cx: &Context) -> Result<Rows> {
             ));
         }
     }
+    super::acl::fill_columns(cx, &mut rows, ATTNUM, ATTACL);
     Ok(rows)
 }
 
