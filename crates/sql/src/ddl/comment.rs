@@ -19,7 +19,7 @@ pub fn set(core: &mut Core, on: &Commented, text: Option<&str>) -> Result<Tag> {
             let found = locked(core, *kind, name)?;
             on_relation(core, &found, text)?;
         }
-        Commented::Column(name, column) => match locked(core, Kind::Table, name)? {
+        Commented::Column(name, column) => match locked_of_part(core, name)? {
             Relation::Table(table) => {
                 let at = table.column(column);
                 let at = at.ok_or_else(|| crate::plan::dml::no_column(column, &table.name))?;
@@ -36,7 +36,7 @@ pub fn set(core: &mut Core, on: &Commented, text: Option<&str>) -> Result<Tag> {
             }
         },
         Commented::Constraint(constraint, name) => {
-            let Relation::Table(table) = locked(core, Kind::Table, name)? else {
+            let Relation::Table(table) = locked_of_part(core, name)? else {
                 return Err(Error::new(
                     "42809",
                     format!("\"{}\" is not a table", name.name),
@@ -80,6 +80,18 @@ pub fn set(core: &mut Core, on: &Commented, text: Option<&str>) -> Result<Tag> {
         }
     }
     Ok(Tag::Plain("COMMENT"))
+}
+
+/// The same for a comment on a part of it, where messages call it a relation.
+fn locked_of_part(core: &mut Core, name: &Qualified) -> Result<Relation> {
+    locked(core, Kind::Table, name).map_err(|e| {
+        let whole = e.message().strip_prefix("must be owner of ");
+        let named = whole.and_then(|of| of.split_once(' '));
+        match named {
+            Some((_, name)) => Error::new("42501", format!("must be owner of relation {name}")),
+            None => e,
+        }
+    })
 }
 
 /// A relation, locked against other changes of its definition but not against its use.

@@ -33,10 +33,7 @@ pub fn change(core: &mut Core, m: &Membership) -> Result<Tag> {
             false => remove(core, &role, &members, m.admin)?,
         }
     }
-    Ok(Tag::Plain(match m.is_grant {
-        true => "GRANT ROLE",
-        false => "REVOKE ROLE",
-    }))
+    Ok(Tag::Plain(m.command()))
 }
 
 /// Makes roles members of a role.

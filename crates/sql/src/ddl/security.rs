@@ -308,6 +308,8 @@ fn set_defaults(
     for grantee in grantees {
         grant::give(&mut granted, *grantee, role, wanted, give)?;
     }
+    // In this order PostgreSQL keeps them.
+    granted.items.sort_by_key(|i| (i.grantee, i.grantor));
     let same = |items: &[Item]| {
         items.len() == usual.len() && items.iter().all(|i| usual.contains(i))
     };

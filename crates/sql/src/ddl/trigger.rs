@@ -104,7 +104,6 @@ pub fn drop(core: &mut Core, name: &str, on: &Qualified, if_exists: bool) -> Res
         }
         return Err(names::no_relation(on));
     };
-    core.check_owner(table.owner, format!("relation {}", table.name))?;
     let Some(at) = table.trigger(name) else {
         if if_exists {
             let message = format!(
@@ -116,6 +115,7 @@ pub fn drop(core: &mut Core, name: &str, on: &Qualified, if_exists: bool) -> Res
         }
         return Err(missing(name, &table.name));
     };
+    core.check_owner(table.owner, format!("relation {}", table.name))?;
     let mut next = Table::clone(&table);
     next.triggers.remove(at);
     core.define(Object::Table(Arc::new(next.finish()?)))?;

@@ -33,10 +33,7 @@ impl Security {
     pub fn command(&self) -> &'static str {
         match self {
             Security::Grant(g) => g.give.command(),
-            Security::Membership(m) => match m.is_grant {
-                true => "GRANT ROLE",
-                false => "REVOKE ROLE",
-            },
+            Security::Membership(m) => m.command(),
             Security::DefaultPrivileges(_) => "ALTER DEFAULT PRIVILEGES",
             Security::ReassignOwned { .. } => "REASSIGN OWNED",
             Security::DropOwned { .. } => "DROP OWNED",
@@ -103,11 +100,23 @@ pub enum On {
 #[derive(Clone, Debug)]
 pub struct Membership {
     pub is_grant: bool,
+    /// It is written as ALTER GROUP.
+    pub is_group: bool,
     /// WITH ADMIN OPTION; of REVOKE, that option only.
     pub admin: bool,
     pub roles: Vec<String>,
     pub members: Vec<RoleName>,
     pub by: Option<RoleName>,
+}
+
+impl Membership {
+    pub fn command(&self) -> &'static str {
+        match (self.is_group, self.is_grant) {
+            (true, _) => "ALTER ROLE",
+            (false, true) => "GRANT ROLE",
+            (false, false) => "REVOKE ROLE",
+        }
+    }
 }
 
 /// ALTER DEFAULT PRIVILEGES.
@@ -134,6 +143,7 @@ pub fn grant(w: &mut Words<'_>) -> Result<Security> {
         let by = granted_by(w)?;
         return Ok(Security::Membership(Membership {
             is_grant: true,
+            is_group: false,
             admin,
             roles,
             members,
@@ -166,6 +176,7 @@ pub fn revoke(w: &mut Words<'_>) -> Result<Security> {
         let _ = cascade(w);
         return Ok(Security::Membership(Membership {
             is_grant: false,
+            is_group: false,
             admin,
             roles,
             members,

@@ -119,6 +119,7 @@ pub fn alter(w: &mut Words<'_>, kind: &str) -> Result<Utility> {
         return Ok(Utility::Security(Box::new(Security::Membership(
             Membership {
                 is_grant,
+                is_group: true,
                 admin: false,
                 roles: vec![group],
                 members,

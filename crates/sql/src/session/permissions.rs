@@ -4,8 +4,8 @@
 //! - It is decided at each execution, after the plan was found current: a plan is shared by roles,
 //!   and privileges change without the definitions.
 //! - What a view reads is judged by the rights of the view's owner, and so on for views upon views.
-//! - A role that is no superuser has been found to have the privileges in the very picture of the
-//!   dictionary that a remembered verdict is of.
+//! - A remembered verdict is of one role, and of the very picture of the dictionary in which it was
+//!   found.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -122,9 +122,6 @@ impl Core {
 }
 
 fn check(dict: &Dict, role: u32, asked: &Asked<'_>) -> Result<()> {
-    if dict.is_superuser(role) {
-        return Ok(());
-    }
     for need in asked.needs {
         check_need(dict, role, need, asked.tables)?;
     }
@@ -144,6 +141,9 @@ fn check_need(dict: &Dict, role: u32, need: &Need, tables: &Tables) -> Result<()
         0 => role,
         view => dict.view_by_oid(view).map_or(super::NOBODY, |v| v.owner),
     };
+    if dict.is_superuser(role) {
+        return Ok(());
+    }
     let (owner, word, name, schema) = match dict.table_by_oid(need.relation) {
         Some(t) => (t.owner, "table", &t.name, t.schema),
         None => match dict.view_by_oid(need.relation) {
