@@ -57,7 +57,13 @@ impl Database {
     fn check_connect(&self, role: &Role, database: &str) -> Result<()> {
         let connect = Privileges::CONNECT;
         let held = self.with_dict(|dict| {
-            dict.privileges(role.oid, acl::Kind::Database, DATABASE, FIRST_SUPERUSER, connect)
+            dict.privileges(
+                role.oid,
+                acl::Kind::Database,
+                DATABASE,
+                FIRST_SUPERUSER,
+                connect,
+            )
         });
         match held.is_empty() {
             false => Ok(()),

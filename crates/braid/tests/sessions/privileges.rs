@@ -81,7 +81,8 @@ fn what_is_granted_outlives_a_restart() {
     drop(root);
     instance.restart();
     let mut root = instance.client();
-    root.batch_execute("create table later (i int)").expect("later");
+    root.batch_execute("create table later (i int)")
+        .expect("later");
     let mut ann = instance.client_as("ann");
     ann.batch_execute("select i from t; select * from later; create role x")
         .expect_err("the last one");

@@ -167,7 +167,12 @@ fn give(core: &mut Core, table: &mut Table, to: &ast::Owner) -> Result<()> {
         ast::Owner::CurrentRole | ast::Owner::CurrentUser => RoleName::CurrentUser,
         ast::Owner::SessionUser => RoleName::SessionUser,
     };
-    table.owner = core.new_owner(&to, table.owner, table.schema, &format!("table {}", table.name))?;
+    table.owner = core.new_owner(
+        &to,
+        table.owner,
+        table.schema,
+        &format!("table {}", table.name),
+    )?;
     for sequence in core.dict().owned_sequences(table.oid) {
         let mut next = Sequence::clone(&sequence);
         next.role = table.owner;

@@ -42,7 +42,10 @@ pub fn privileges(core: &mut Core, g: &Grant) -> Result<Tag> {
     }
     let change = Change {
         give: g.give,
-        all: g.wanted.iter().any(|w| w.privilege.is_none() && w.columns.is_empty()),
+        all: g
+            .wanted
+            .iter()
+            .any(|w| w.privilege.is_none() && w.columns.is_empty()),
         privileges: named(&g.wanted, &g.on)?,
         columns: of_columns(&g.wanted, &g.on)?,
         grantees: grantees(core, &g.grantees)?,
@@ -199,7 +202,9 @@ fn targets(core: &mut Core, on: &On) -> Result<Vec<Target>> {
         On::AllIn(kind, schemas) => {
             let dict = core.dict();
             for schema in schemas {
-                let oid = dict.schema(schema).ok_or_else(|| names::no_schema(schema))?;
+                let oid = dict
+                    .schema(schema)
+                    .ok_or_else(|| names::no_schema(schema))?;
                 core.check_schema_usage(Some(schema))?;
                 all.extend(all_in(core, *kind, oid));
             }

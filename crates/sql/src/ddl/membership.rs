@@ -56,7 +56,10 @@ pub fn add(core: &mut Core, role: &Role, members: &[u32], by: u32, admin: bool) 
     for member in members {
         let mut next = locked(core, *member)?;
         if core.dict().is_plain_member(role.oid, *member) {
-            let message = format!("role \"{}\" is a member of role \"{}\"", role.name, next.name);
+            let message = format!(
+                "role \"{}\" is a member of role \"{}\"",
+                role.name, next.name
+            );
             return Err(Error::new("0LP01", message));
         }
         match next.member_of.iter_mut().find(|m| m.role == role.oid) {
@@ -147,7 +150,9 @@ fn check_may(core: &Core, role: &Role) -> Result<()> {
 /// A role as it is once it is locked against other changes.
 fn locked(core: &mut Core, role: u32) -> Result<Role> {
     if membership::is_predefined(role) {
-        return Err(Error::unsupported("members of roles that every database has"));
+        return Err(Error::unsupported(
+            "members of roles that every database has",
+        ));
     }
     core.lock_table(role, TableLock::ShareUpdateExclusive, false)?;
     let dict = core.dict();

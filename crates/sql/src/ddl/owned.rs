@@ -22,7 +22,9 @@ fn owned(dict: &Dict, role: u32) -> Vec<(u32, Address)> {
     let mut all: Vec<_> = tables.map(|t| (t.oid, Address::Table(t.oid))).collect();
     let views = dict.views().filter(|v| own(v.owner));
     all.extend(views.map(|v| (v.oid, Address::View(v.oid))));
-    let sequences = dict.sequences().filter(|s| own(s.role) && s.owner.is_none());
+    let sequences = dict
+        .sequences()
+        .filter(|s| own(s.role) && s.owner.is_none());
     all.extend(sequences.map(|s| (s.oid, Address::Sequence(s.oid))));
     let schemas = dict.schemas().filter(|s| own(s.owner));
     all.extend(schemas.map(|s| (s.oid, Address::Schema(s.oid))));
@@ -217,7 +219,11 @@ pub fn drop(core: &mut Core, of: &[RoleName], cascade: bool) -> Result<Tag> {
     let still = |(_, what): &(u32, Address)| {
         owner_of(&dict, *what).is_some_and(|owner| roles.contains(&owner))
     };
-    let roots: Vec<Address> = roots.into_iter().filter(still).map(|(_, what)| what).collect();
+    let roots: Vec<Address> = roots
+        .into_iter()
+        .filter(still)
+        .map(|(_, what)| what)
+        .collect();
     dependence::drop_dependents(core, &roots, cascade)?;
     // The newest first: what a schema has goes before the schema.
     for what in roots.into_iter().rev() {

@@ -41,7 +41,8 @@ pub fn alter(
         Change::Owner(to) => match &found {
             Relation::View(view) => {
                 let mut next = View::clone(view);
-                next.owner = core.new_owner(to, view.owner, view.schema, &format!("view {}", view.name))?;
+                next.owner =
+                    core.new_owner(to, view.owner, view.schema, &format!("view {}", view.name))?;
                 core.define(Object::View(Arc::new(next)))?;
             }
             _ => {

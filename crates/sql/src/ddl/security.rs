@@ -310,9 +310,8 @@ fn set_defaults(
     }
     // In this order PostgreSQL keeps them.
     granted.items.sort_by_key(|i| (i.grantee, i.grantor));
-    let same = |items: &[Item]| {
-        items.len() == usual.len() && items.iter().all(|i| usual.contains(i))
-    };
+    let same =
+        |items: &[Item]| items.len() == usual.len() && items.iter().all(|i| usual.contains(i));
     match (same(&granted.items), known) {
         (true, None) => Ok(()),
         (true, Some(known)) => core.undefine(known.oid.into()),

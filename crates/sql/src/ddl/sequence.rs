@@ -288,7 +288,12 @@ pub fn alter(
     }
     for o in options {
         if let SequenceOption::Owner(to) = o {
-            next.role = core.new_owner(to, next.role, next.schema, &format!("sequence {}", next.name))?;
+            next.role = core.new_owner(
+                to,
+                next.role,
+                next.schema,
+                &format!("sequence {}", next.name),
+            )?;
         }
         if let SequenceOption::Rename(to) = o {
             core.claim_relation_name(next.schema, to)?;

@@ -180,7 +180,8 @@ fn alter(core: &mut Core, name: &Qualified, change: &TypeChange) -> Result<()> {
             next.name.clone_from(to);
         }
         TypeChange::Common(Change::Owner(to)) => {
-            next.owner = core.new_owner(to, next.owner, next.schema, &format!("type {}", next.name))?;
+            next.owner =
+                core.new_owner(to, next.owner, next.schema, &format!("type {}", next.name))?;
         }
         TypeChange::Common(Change::Schema(to)) => {
             let target = Qualified {

@@ -404,9 +404,7 @@ impl Dict {
         })
     }
 
-    pub fn default_privileges(
-        &self,
-    ) -> impl Iterator<Item = &std::sync::Arc<DefaultPrivileges>> {
+    pub fn default_privileges(&self) -> impl Iterator<Item = &std::sync::Arc<DefaultPrivileges>> {
         self.maps.entries.values().filter_map(|e| match &e.object {
             Object::DefaultPrivileges(d) => Some(d),
             _ => None,

@@ -477,9 +477,7 @@ impl Object {
             Object::Function(f) => Stored::Function(Function::clone(f)),
             Object::Type(t) => Stored::Type(UserType::clone(t)),
             Object::Acl(a) => Stored::Acl(Acl::clone(a)),
-            Object::DefaultPrivileges(d) => {
-                Stored::DefaultPrivileges(DefaultPrivileges::clone(d))
-            }
+            Object::DefaultPrivileges(d) => Stored::DefaultPrivileges(DefaultPrivileges::clone(d)),
         };
         serde_json::to_vec(&stored)
             .map_err(|e| Error::internal(format!("encoding a definition: {e}")))

@@ -15,18 +15,9 @@ pub enum Security {
     Grant(Grant),
     Membership(Membership),
     DefaultPrivileges(DefaultGrant),
-    ReassignOwned {
-        from: Vec<RoleName>,
-        to: RoleName,
-    },
-    DropOwned {
-        of: Vec<RoleName>,
-        cascade: bool,
-    },
-    FunctionOwner {
-        name: FunctionName,
-        to: RoleName,
-    },
+    ReassignOwned { from: Vec<RoleName>, to: RoleName },
+    DropOwned { of: Vec<RoleName>, cascade: bool },
+    FunctionOwner { name: FunctionName, to: RoleName },
 }
 
 impl Security {

@@ -130,8 +130,7 @@ impl Planner<'_> {
     fn known_table(&self, name: &ast::ObjectName) -> Result<Arc<Table>> {
         let q = names::Qualified::new(name)?;
         let table = self.dict.table(&q).cloned();
-        let table =
-            table.ok_or_else(|| Error::unsupported("this relation in a direct plan"))?;
+        let table = table.ok_or_else(|| Error::unsupported("this relation in a direct plan"))?;
         self.params.needs.relation(table.oid, Privileges::SELECT);
         Ok(table)
     }

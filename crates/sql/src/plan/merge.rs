@@ -18,8 +18,8 @@ use super::supply::{Change, FeedPlanner, ROW_ID, SuppliedWrite, TARGET_SCHEMA, i
 use super::{Planner, RowRules};
 use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, Typed, names};
-use crate::dict::acl::Privileges;
 use crate::dict::Table;
+use crate::dict::acl::Privileges;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::parse::{self, Command};

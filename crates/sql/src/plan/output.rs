@@ -33,7 +33,11 @@ impl Planner<'_> {
                     SelectItemQualifiedWildcardKind::ObjectName(name),
                     _,
                 ) => {
-                    star(&binder, Some(&names::Qualified::new(name)?.name), &mut output)?;
+                    star(
+                        &binder,
+                        Some(&names::Qualified::new(name)?.name),
+                        &mut output,
+                    )?;
                 }
                 other => return Err(Error::unsupported(format!("select item {other}"))),
             }

@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Core, SqlSession};
 use super::names_read::NamesRead;
 use super::statement::{Statement, Tables};
+use super::{Core, SqlSession};
 use crate::bind::needs::Need;
-use crate::dict::acl::{Kind, Privileges};
 use crate::dict::Dict;
+use crate::dict::acl::{Kind, Privileges};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
 
@@ -41,7 +41,8 @@ impl Permitted {
     }
 
     fn set(&self, version: u64, role: u32) {
-        self.0.store(Permitted::key(version, role), Ordering::Relaxed);
+        self.0
+            .store(Permitted::key(version, role), Ordering::Relaxed);
     }
 }
 
@@ -196,7 +197,9 @@ impl Dict {
     ) -> bool {
         let owner = match self.table_by_oid(relation) {
             Some(t) => t.owner,
-            None => self.view_by_oid(relation).map_or(super::NOBODY, |v| v.owner),
+            None => self
+                .view_by_oid(relation)
+                .map_or(super::NOBODY, |v| v.owner),
         };
         let has = |column: i16| {
             let granted = self.granted_of_column(relation, column, owner);

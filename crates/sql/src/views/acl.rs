@@ -86,7 +86,9 @@ pub fn fill_columns(cx: &Context, rows: &mut Rows, number: usize, at: usize) {
         let (Datum::Int8(relation), Datum::Int2(column)) = (&row[0], &row[number]) else {
             continue;
         };
-        let acl = u32::try_from(*relation).ok().and_then(|oid| cx.dict.acl(oid));
+        let acl = u32::try_from(*relation)
+            .ok()
+            .and_then(|oid| cx.dict.acl(oid));
         let of = acl.and_then(|acl| acl.columns.iter().find(|(number, _)| number == column));
         if let Some((_, items)) = of {
             row[at] = shown(cx, items);

@@ -71,7 +71,10 @@ fn wanted(privileges: &Datum, known: &[&str]) -> Result<Vec<Wanted>> {
 fn has(cx: &Context, role: u32, kind: Kind, (oid, owner): (u32, u32), wanted: &[Wanted]) -> bool {
     wanted.iter().any(|(privilege, with_option)| {
         let held = match with_option {
-            true => cx.dict.granted(kind, oid, owner).grantable(role, *privilege),
+            true => cx
+                .dict
+                .granted(kind, oid, owner)
+                .grantable(role, *privilege),
             false => cx.dict.privileges(role, kind, oid, owner, *privilege),
         };
         !held.is_empty()
@@ -250,9 +253,7 @@ pub fn of_database(cx: &Context, a: &[Datum]) -> Result<Datum> {
     };
     let wanted = wanted(&a[1], DATABASE)?;
     let on = (super::describe::DATABASE, super::describe::OWNER);
-    Ok(answer(found, || {
-        has(cx, role, Kind::Database, on, &wanted)
-    }))
+    Ok(answer(found, || has(cx, role, Kind::Database, on, &wanted)))
 }
 
 pub fn of_function(cx: &Context, a: &[Datum]) -> Result<Datum> {
@@ -265,9 +266,7 @@ pub fn of_function(cx: &Context, a: &[Datum]) -> Result<Datum> {
     let owner = cx.dict.function_by_oid(function).map(|f| f.owner);
     let on = (function, owner.unwrap_or(super::describe::OWNER));
     let found = super::procedures::name(&cx.dict, function).is_some();
-    Ok(answer(found, || {
-        has(cx, role, Kind::Function, on, &wanted)
-    }))
+    Ok(answer(found, || has(cx, role, Kind::Function, on, &wanted)))
 }
 
 pub fn of_tablespace(cx: &Context, a: &[Datum]) -> Result<Datum> {
@@ -296,7 +295,9 @@ pub fn of_role(cx: &Context, a: &[Datum]) -> Result<Datum> {
         let capitals = one.to_ascii_uppercase();
         // WITH ADMIN OPTION is asked for in the same words.
         let option = [" WITH ADMIN OPTION", " WITH GRANT OPTION"];
-        let plain = option.iter().find_map(|option| capitals.strip_suffix(option));
+        let plain = option
+            .iter()
+            .find_map(|option| capitals.strip_suffix(option));
         has |= match (plain, plain.unwrap_or(&capitals)) {
             (Some(_), "MEMBER" | "USAGE") => cx.dict.is_admin(asked, of),
             (None, "MEMBER") => cx.dict.is_member(asked, of),
