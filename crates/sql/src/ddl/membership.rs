@@ -17,9 +17,10 @@ use crate::parse::role::RoleName;
 use crate::parse::utility::TableLock;
 
 pub fn change(core: &mut Core, m: &Membership) -> Result<Tag> {
+    // What REVOKE says of it has no effect, as in PostgreSQL 15.
     let by = match &m.by {
-        Some(name) => core.role_of(name)?.oid,
-        None => core.current_role()?.oid,
+        Some(name) if m.is_grant => core.role_of(name)?.oid,
+        _ => core.current_role()?.oid,
     };
     let mut members = Vec::with_capacity(m.members.len());
     for name in &m.members {

@@ -539,6 +539,7 @@ fn with_referencing(core: &mut Core, tables: &mut Vec<Arc<Table>>, cascade: bool
                     child.name
                 )));
             }
+            core.check_relation(&Relation::Table(child.clone()), Privileges::TRUNCATE)?;
             let notice = format!("truncate cascades to table \"{}\"", child.name);
             core.notice("NOTICE", "00000", notice);
             tables.push(child);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use block::value::{Datum, DatumRef};
 use engine::{Engine, TableDef};
 
-use super::acl::{Acl, with_owner};
+use super::acl::{Acl, DefaultPrivileges, with_owner};
 use super::{Change, Dict, Entry, Object};
 use crate::error::{Error, Result};
 use crate::exec::row::decode;
@@ -151,7 +151,14 @@ impl Core {
         };
         self.written(|engine, snapshot| engine.delete(&def, rid, Some(snapshot)))?;
         self.changed(Change { key, entry: None });
-        // The privileges on an object go with it.
+        // What a schema's new objects are to have goes with it, and with any object the privileges
+        // on it.
+        let of_schema = |d: &&Arc<DefaultPrivileges>| i64::from(d.schema) == key;
+        let dict = self.dict();
+        let defaults = dict.default_privileges().filter(of_schema).map(|d| d.oid);
+        for oid in defaults.collect::<Vec<_>>() {
+            self.undefine(oid.into())?;
+        }
         let object = u32::try_from(key).ok();
         let acl = object.and_then(|oid| self.dict().acl(oid).map(|acl| acl.oid));
         match acl {

@@ -306,6 +306,7 @@ impl Core {
             return Ok(s.clone());
         }
         let folded = relation_name(name)?;
+        self.check_schema_usage(folded.schema.as_deref())?;
         match dict.relation(&folded) {
             Some(crate::dict::Relation::Sequence(s)) => Ok(s),
             Some(_) => Err(Error::new(

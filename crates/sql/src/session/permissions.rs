@@ -210,7 +210,14 @@ impl Dict {
             true => {
                 let acl = self.acl(relation);
                 let columns = acl.map_or(&[][..], |acl| acl.columns.as_slice());
-                columns.iter().any(|(column, _)| has(*column))
+                let table = self.table_by_oid(relation);
+                let is_dropped = |column: i16| {
+                    let at = usize::try_from(column - 1).ok();
+                    let column = at.and_then(|at| table?.columns.get(at));
+                    column.is_some_and(|c| c.dropped)
+                };
+                let mut columns = columns.iter().map(|(column, _)| *column);
+                columns.any(|column| has(column) && !is_dropped(column))
             }
         }
     }

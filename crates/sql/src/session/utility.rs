@@ -641,7 +641,7 @@ fn lock_privileges(mode: TableLock) -> Privileges {
     use Privileges as P;
     let writes = P::UPDATE.and(P::DELETE).and(P::TRUNCATE);
     match mode {
-        TableLock::AccessShare => writes.and(P::SELECT),
+        TableLock::AccessShare => P::SELECT,
         TableLock::RowExclusive => writes.and(P::INSERT),
         _ => writes,
     }

@@ -7,6 +7,7 @@ use super::describe::{self, DATABASE, DEFAULT_COLLATION, OWNER, PG_CATALOG};
 use super::value::{NULL, bool, float4s, int4, int8, oid, optional, quoted_array, text};
 use super::{Context, Rows, VirtualTable};
 use crate::dict::PG_AUTHID;
+use crate::dict::acl::{Kind, Privileges};
 use crate::error::Result;
 use crate::types::Reg::Proc;
 use crate::types::SqlType::{
@@ -466,6 +467,9 @@ fn column_stats(cx: &Context) -> Result<Rows> {
             let Some(s) = stats.column(at) else {
                 continue;
             };
+            if !cx.may_read(t, at) {
+                continue;
+            }
             let list = |values: &[String]| match values {
                 [] => NULL,
                 values => quoted_array(values),
@@ -495,8 +499,30 @@ fn column_stats(cx: &Context) -> Result<Rows> {
     Ok(rows)
 }
 
+impl Context {
+    /// Whether the role that asks may read a column, and so its values in statistics.
+    fn may_read(&self, t: &crate::dict::Table, at: usize) -> bool {
+        let (role, select) = (self.authority.role, Privileges::SELECT);
+        let held = self
+            .dict
+            .privileges(role, Kind::Table, t.oid, t.owner, select);
+        let column = i16::try_from(at + 1).unwrap_or(i16::MAX);
+        let alone = || {
+            let granted = self.dict.granted_of_column(t.oid, column, t.owner);
+            !granted.held(role, select).is_empty()
+        };
+        !held.is_empty() || alone()
+    }
+}
+
 /// The last value that an instance has drawn or put into its cache: Oracle's `SEQ$.HIGHWATER`.
 fn last_value(cx: &Context, s: &crate::dict::Sequence) -> Result<Datum> {
+    let any = Privileges::USAGE.and(Privileges::SELECT);
+    let role = cx.authority.role;
+    let held = cx.dict.privileges(role, Kind::Sequence, s.oid, s.role, any);
+    if held.is_empty() {
+        return Ok(NULL);
+    }
     let (_, state) = cx.database.engine().sequence_state(&s.engine())?;
     Ok(match state {
         state if state.exhausted => int8(state.mark),
