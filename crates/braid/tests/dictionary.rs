@@ -61,7 +61,10 @@ impl Random {
             7 => format!("create sequence {name}"),
             8 => format!("create index on {name} (v)"),
             9 => format!("create type mood{n} as enum ('sad', 'happy')"),
-            10 => format!("alter type mood{n} add value if not exists 'm{}'", self.below(9)),
+            10 => format!(
+                "alter type mood{n} add value if not exists 'm{}'",
+                self.below(9)
+            ),
             11 => format!("drop type mood{n} cascade"),
             12 => format!("alter table {name} rename to n{}", self.below(6)),
             13 => format!("alter table {name} add column c{n} mood{n}"),

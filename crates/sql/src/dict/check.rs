@@ -47,7 +47,8 @@ pub fn difference(one: &Dict, other: &Dict) -> Result<Option<String>> {
             };
             let (stored, known_stored) = (entry.object.encode()?, known.object.encode()?);
             if stored != known_stored || entry.row != known.row {
-                let texts = [stored, known_stored].map(|s| String::from_utf8_lossy(&s).into_owned());
+                let texts =
+                    [stored, known_stored].map(|s| String::from_utf8_lossy(&s).into_owned());
                 return Ok(Some(format!("entry {key}: {} and {}", texts[0], texts[1])));
             }
             if !entry.object.has_types_of(&known.object) {

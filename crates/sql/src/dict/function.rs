@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::role::FIRST_SUPERUSER;
 use super::object::kind;
+use super::role::FIRST_SUPERUSER;
 use super::{Dict, Object, path};
 use crate::types::SqlType;
 

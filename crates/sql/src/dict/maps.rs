@@ -119,7 +119,11 @@ impl Maps {
             Object::Type(t) => {
                 self.types.insert(t.oid, key);
                 self.types.insert(t.array_oid, key);
-                add(&mut self.type_names, t.schema, (t.name.as_str().into(), key));
+                add(
+                    &mut self.type_names,
+                    t.schema,
+                    (t.name.as_str().into(), key),
+                );
             }
             Object::Table(t) => {
                 for oid in t.parts() {

@@ -39,7 +39,9 @@ pub fn load(engine: &Arc<Engine>) -> Result<Dict> {
             return Err(no_definition());
         };
         match values.get(1) {
-            Some(DatumRef::Int2(kind::CHANGES)) => read = read.max(Logged::read(definition)?.number),
+            Some(DatumRef::Int2(kind::CHANGES)) => {
+                read = read.max(Logged::read(definition)?.number)
+            }
             _ => definitions.push((*row, definition.to_vec())),
         }
     }
@@ -58,8 +60,7 @@ fn decode_all(definitions: Vec<(RowId, Vec<u8>)>, before: &Dict) -> Result<Vec<C
         .into_iter()
         .map(|(row, definition)| Ok((row, Stored::read(&definition)?)));
     let stored = stored.collect::<Result<Vec<_>>>()?;
-    let (firsts, others): (Vec<_>, Vec<_>) =
-        stored.into_iter().partition(|(_, s)| s.is_of_types());
+    let (firsts, others): (Vec<_>, Vec<_>) = stored.into_iter().partition(|(_, s)| s.is_of_types());
     let mut changes = Vec::with_capacity(firsts.len() + others.len());
     let mut types = before.clone();
     for (definitions, last) in [(firsts, false), (others, true)] {
