@@ -408,6 +408,43 @@ impl Dict {
         gone
     }
 
+    /// The objects that have a relation of this name, in any schema.
+    fn with_name<'d>(&'d self, name: &'d str) -> impl Iterator<Item = &'d Object> + 'd {
+        let names = self.maps.names.values();
+        let keys = names.filter_map(move |names| names.get(name));
+        keys.filter_map(|key| Some(&self.maps.entries.get(key)?.object))
+    }
+
+    /// The tables of this name, or with an index of it.
+    pub fn tables_with_name<'d>(&'d self, name: &'d str) -> impl Iterator<Item = &'d Arc<Table>> {
+        self.with_name(name).filter_map(|o| match o {
+            Object::Table(t) => Some(t),
+            _ => None,
+        })
+    }
+
+    pub fn views_with_name<'d>(&'d self, name: &'d str) -> impl Iterator<Item = &'d Arc<View>> {
+        self.with_name(name).filter_map(|o| match o {
+            Object::View(v) => Some(v),
+            _ => None,
+        })
+    }
+
+    pub fn sequences_with_name<'d>(
+        &'d self,
+        name: &'d str,
+    ) -> impl Iterator<Item = &'d Arc<Sequence>> {
+        self.with_name(name).filter_map(|o| match o {
+            Object::Sequence(s) => Some(s),
+            _ => None,
+        })
+    }
+
+    /// How many definitions there are.
+    pub fn definitions(&self) -> usize {
+        self.maps.entries.len()
+    }
+
     /// The table that has an index, a constraint or a trigger of this object id.
     pub fn table_of_part(&self, oid: u32) -> Option<&Arc<Table>> {
         match self.maps.whole(oid)? {
