@@ -12,6 +12,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::object::kind;
 use super::path::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC};
 use super::role::{DATABASE_OWNER, FIRST_SUPERUSER};
 use super::{Dict, Object};
@@ -405,7 +406,8 @@ impl Dict {
     }
 
     pub fn default_privileges(&self) -> impl Iterator<Item = &std::sync::Arc<DefaultPrivileges>> {
-        self.maps.entries.values().filter_map(|e| match &e.object {
+        let all = self.maps.of_kind(kind::DEFAULT_PRIVILEGES);
+        all.filter_map(|o| match o {
             Object::DefaultPrivileges(d) => Some(d),
             _ => None,
         })
