@@ -6,7 +6,7 @@ use crate::exec::profile::Vectors;
 use crate::expr::Expr;
 use crate::plan::{Path, TableAccess};
 use crate::query::Plan;
-use crate::query::plan::{JoinKind, Node, SetKind};
+use crate::query::plan::{JoinKind, Node, Part, SetKind};
 use crate::query::vector;
 use crate::session::Core;
 
@@ -60,7 +60,13 @@ impl Lines<'_> {
             }
             Node::Series(_) => step(self, "Function Scan on generate_series"),
             Node::Table(t) => {
-                self.access_as(&t.access, &t.alias, depth);
+                let scan = match &t.part {
+                    Part::Whole => super::SEQUENTIAL,
+                    Part::Tids(_) => "Tid Scan",
+                    Part::TidsOf { .. } => "Tid Scan, or Seq Scan,",
+                    Part::Sample(_) => "Sample Scan",
+                };
+                self.access_as(&t.access, &t.alias, scan, depth);
                 if let Some(listed) = &t.listed {
                     let index = match &listed.access.path {
                         Path::Keys { index, .. } => &t.access.table.indexes[*index].name,

@@ -232,6 +232,33 @@ pub struct TableScan {
     pub system: Vec<(SystemColumn, Register)>,
     /// Another way, if a subquery turns out to give few rows.
     pub listed: Option<Listed>,
+    /// What is read of the table by a whole scan.
+    pub part: Part,
+}
+
+/// The part of a table that a scan reads.
+#[derive(Debug)]
+pub enum Part {
+    Whole,
+    /// Blocks that rows with one of these as their `ctid` can be in.
+    Tids(Vec<Expr>),
+    /// The same, of the rows of a hashed subquery, if these are at most so many.
+    TidsOf {
+        subquery: usize,
+        most: usize,
+    },
+    Sample(Sample),
+}
+
+/// TABLESAMPLE.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Of blocks, or else of rows.
+    pub blocks: bool,
+    /// As a float8, over the registers.
+    pub percent: Expr,
+    /// What REPEATABLE says, as a float8.
+    pub seed: Option<Expr>,
 }
 
 /// The rows whose key is among those of a hashed subquery, which needs nothing of other relations.

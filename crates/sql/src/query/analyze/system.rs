@@ -83,6 +83,11 @@ fn tid(rid: RowId) -> i64 {
     (i64::from(rid.dba().block()) << 16) + i64::from(rid.slot()) + 1
 }
 
+/// The number of the block that a `tid` names.
+pub fn block_of(tid: i64) -> Option<u32> {
+    u32::try_from(tid >> 16).ok()
+}
+
 impl TableScan {
     /// Appends those of a row that are wanted, and NULLs for the others.
     pub fn system_values(

@@ -132,7 +132,14 @@ pub fn of_item(item: &From, f: &mut dyn FnMut(&Expr)) {
             }
             RelationKind::Series(s) => of_series(s, f),
             RelationKind::Row(row) => row.iter().for_each(|(_, e)| f(e)),
-            RelationKind::Table { .. }
+            RelationKind::Table {
+                sample: Some(sample),
+                ..
+            } => {
+                f(&sample.percent);
+                sample.seed.iter().for_each(f);
+            }
+            RelationKind::Table { sample: None, .. }
             | RelationKind::View { .. }
             | RelationKind::Shared { .. } => {}
         },

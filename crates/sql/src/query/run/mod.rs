@@ -15,6 +15,7 @@ pub(crate) mod lock;
 mod loop_ahead;
 mod loop_join;
 mod merge_join;
+mod part;
 mod scan;
 mod seen_rows;
 mod series;
