@@ -175,6 +175,12 @@ impl Lines<'_> {
                 self.node(&s.left, below, core)?;
                 self.node(&s.right, below, core)?;
             }
+            Node::Zip(z) => {
+                step(self, "Function Scan of several functions");
+                for (part, _) in &z.parts {
+                    self.node(part, below, core)?;
+                }
+            }
             Node::Append(a) => {
                 step(self, "Append");
                 for part in &a.parts {
@@ -223,6 +229,7 @@ fn name_registers(node: &Node, names: &mut Names) {
         Node::Sort(n) => name_registers(&n.input, names),
         Node::Window(n) => name_registers(&n.input, names),
         Node::Limit(n) => name_registers(&n.input, names),
+        Node::Zip(n) => n.parts.iter().for_each(|(part, _)| name_registers(part, names)),
         Node::Append(n) => n.parts.iter().for_each(|part| name_registers(part, names)),
         Node::Lock(n) => name_registers(&n.input, names),
         Node::Loop(n) => {

@@ -152,6 +152,7 @@ pub enum Node {
     SetOperation(Arc<SetOperation>),
     /// The rows of one part after those of the other; all set the same registers.
     Append(Arc<Append>),
+    Zip(Arc<Zip>),
     Limit(Arc<Limit>),
     Lock(Arc<Lock>),
     /// Runs what is below with WITH queries made anew.
@@ -445,6 +446,14 @@ pub struct Limit {
     pub ties: Option<Vec<Expr>>,
 }
 
+/// Rows of several inputs side by side: the first of each, then the second, until all have ended.
+#[derive(Debug)]
+pub struct Zip {
+    /// Each with the registers that it sets, which are NULL once it has ended.
+    pub parts: Vec<(Node, Vec<Register>)>,
+    pub ordinality: Option<Register>,
+}
+
 #[derive(Debug)]
 pub struct Append {
     pub parts: Vec<Node>,
@@ -486,6 +495,7 @@ impl Node {
             Node::Window(p) => StepKey::of(&**p),
             Node::SetOperation(p) => StepKey::of(&**p),
             Node::Append(p) => StepKey::of(&**p),
+            Node::Zip(p) => StepKey::of(&**p),
             Node::Limit(p) => StepKey::of(&**p),
             Node::Lock(p) => StepKey::of(&**p),
             Node::With(p) => StepKey::of(&**p),

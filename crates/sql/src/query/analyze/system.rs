@@ -79,7 +79,7 @@ impl SystemColumn {
 }
 
 /// A row's place as a `tid`: all rows are in one file, and PostgreSQL's slots begin at 1.
-fn tid(rid: RowId) -> i64 {
+pub fn tid(rid: RowId) -> i64 {
     (i64::from(rid.dba().block()) << 16) + i64::from(rid.slot()) + 1
 }
 

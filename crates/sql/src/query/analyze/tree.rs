@@ -193,6 +193,11 @@ pub enum RelationKind {
     Series(Series),
     /// One row of these values: a scalar function.
     Row(Vec<(Register, Expr)>),
+    /// The rows of several functions side by side.
+    Zip {
+        parts: Vec<Relation>,
+        ordinality: Option<Register>,
+    },
     Shared {
         number: usize,
         /// As of [`crate::query::plan::SharedScan`].

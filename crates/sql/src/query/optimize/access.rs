@@ -17,7 +17,7 @@ use crate::query::analyze::tree::{Relation, RelationKind, Series};
 use crate::query::plan::SeriesOf;
 use crate::query::plan::{
     self, Append, Compute, Filter, Listed, Node, Register, SharedScan, Part, Sample, SubqueryKind, TableScan,
-    ViewScan,
+    ViewScan, Zip,
 };
 
 /// Costs, in units of a row that is looked at.
@@ -356,6 +356,22 @@ impl Planner<'_> {
             RelationKind::Series(s) => {
                 let rows = series_rows(s);
                 (Node::Series(Arc::new(self.series(s))), rows, rows)
+            }
+            RelationKind::Zip { parts, ordinality } => {
+                let (mut rows, mut cost) = (1f64, 0.0);
+                let mut zipped = Vec::with_capacity(parts.len());
+                for part in parts {
+                    let built = self.other(part)?;
+                    rows = rows.max(built.rows);
+                    cost += built.cost;
+                    let registers = part.registers.iter().map(|r| self.at(*r)).collect();
+                    zipped.push((built.node, registers));
+                }
+                let zip = Zip {
+                    parts: zipped,
+                    ordinality: ordinality.map(|r| self.at(r)),
+                };
+                (Node::Zip(Arc::new(zip)), rows, cost)
             }
             RelationKind::Row(row) => {
                 let columns = row

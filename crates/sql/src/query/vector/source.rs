@@ -140,6 +140,7 @@ pub fn types_of(node: &Node, types: &mut HashMap<Register, (SqlType, i32)>) {
         | Node::Nothing
         | Node::Values(_)
         | Node::Series(_)
+        | Node::Zip(_)
         | Node::View(_)
         | Node::Shared(_)
         | Node::Window(_)
