@@ -229,7 +229,10 @@ fn name_registers(node: &Node, names: &mut Names) {
         Node::Sort(n) => name_registers(&n.input, names),
         Node::Window(n) => name_registers(&n.input, names),
         Node::Limit(n) => name_registers(&n.input, names),
-        Node::Zip(n) => n.parts.iter().for_each(|(part, _)| name_registers(part, names)),
+        Node::Zip(n) => n
+            .parts
+            .iter()
+            .for_each(|(part, _)| name_registers(part, names)),
         Node::Append(n) => n.parts.iter().for_each(|part| name_registers(part, names)),
         Node::Lock(n) => name_registers(&n.input, names),
         Node::Loop(n) => {

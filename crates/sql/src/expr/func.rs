@@ -778,7 +778,11 @@ pub fn overloads(name: &str) -> Vec<Signature> {
             session(SessionFunc::CurrVal, &[RELATION], Int8),
         ],
         crate::parse::current_of::CURRENT_OF => {
-            vec![session(SessionFunc::CurrentOf, &[Text, RELATION], SqlType::Tid)]
+            vec![session(
+                SessionFunc::CurrentOf,
+                &[Text, RELATION],
+                SqlType::Tid,
+            )]
         }
         "lastval" => vec![session(SessionFunc::LastVal, &[], Int8)],
         "setval" => vec![

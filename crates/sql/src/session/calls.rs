@@ -12,8 +12,8 @@ use crate::orders::Signal;
 use crate::params;
 use crate::parse::transaction::Mode;
 use crate::parse::utility::TableLock;
-use crate::query::analyze::system::tid;
 use crate::pgtype::{IoSettings, array};
+use crate::query::analyze::system::tid;
 use crate::types::{Element, Reg, SqlType};
 use std::sync::Arc;
 

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use block::RowId;
 use block::value::{Datum, DatumRef};
 
-use super::{Kind, SqlSession};
 use super::statement::{Portal, Run};
+use super::{Kind, SqlSession};
 use crate::api::{ColumnDesc, Completion, RowSink, Tag};
 use crate::error::{Error, Result};
 use crate::exec::sort::{Rows, Spool, read_row, write_row};
-use crate::plan::TableAccess;
 use crate::parse::cursor::{CursorOptions, Direction, Scroll};
+use crate::plan::TableAccess;
 use crate::query::run::store::{self, RowStore};
 
 /// Cursors a session may have open: each keeps a plan and a place in it.
@@ -120,7 +120,9 @@ impl Cursors {
             return Err(Error::unsupported(what));
         }
         if open.at == 0 || open.total.is_some_and(|total| open.at > total) {
-            return Err(state(format!("cursor \"{name}\" is not positioned on a row")));
+            return Err(state(format!(
+                "cursor \"{name}\" is not positioned on a row"
+            )));
         }
         match &open.portal.run {
             Run::Select(run) => run.row_of(plan, table).ok_or_else(simple),

@@ -49,7 +49,12 @@ impl Analyzer<'_> {
                 return Err(Error::unsupported(format!("{call} in ROWS FROM")));
             }
             registers.extend(&relation.registers);
-            columns.extend(names.columns.into_iter().map(|c| Column { whole: false, ..c }));
+            columns.extend(
+                names
+                    .columns
+                    .into_iter()
+                    .map(|c| Column { whole: false, ..c }),
+            );
             parts.push(relation);
         }
         let called = match (alias, columns.first()) {

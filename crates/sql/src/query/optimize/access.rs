@@ -16,8 +16,8 @@ use crate::query::analyze::system::SystemColumn;
 use crate::query::analyze::tree::{Relation, RelationKind, Series};
 use crate::query::plan::SeriesOf;
 use crate::query::plan::{
-    self, Append, Compute, Filter, Listed, Node, Register, SharedScan, Part, Sample, SubqueryKind, TableScan,
-    ViewScan, Zip,
+    self, Append, Compute, Filter, Listed, Node, Part, Register, Sample, SharedScan, SubqueryKind,
+    TableScan, ViewScan, Zip,
 };
 
 /// Costs, in units of a row that is looked at.
@@ -147,7 +147,12 @@ impl Planner<'_> {
             let scan = self.scan(&read, access, None, part);
             let node = Node::Table(Arc::new(scan));
             let registers = relation.registers.clone();
-            let built = Built { node, registers, rows: passing.min(rows), cost };
+            let built = Built {
+                node,
+                registers,
+                rows: passing.min(rows),
+                cost,
+            };
             return Ok((built, order.is_empty()));
         }
         let apart = planner.alternatives(table, 0, &terms);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use block::value::Datum;
 
 use super::Planner;
-use super::access::{LOOKUP, MOST_LISTED, LISTED_ROWS};
+use super::access::{LISTED_ROWS, LOOKUP, MOST_LISTED};
 use crate::dict::Table;
 use crate::error::Result;
 use crate::expr::{CmpOp, Expr};
@@ -36,7 +36,11 @@ impl Planner<'_> {
                 percent: self.lower(sample.percent.clone()),
                 seed: sample.seed.clone().map(|e| self.lower(e)),
             };
-            return Ok(Some((Part::Sample(lowered), cost, (total * share).max(1.0))));
+            return Ok(Some((
+                Part::Sample(lowered),
+                cost,
+                (total * share).max(1.0),
+            )));
         }
         let ctid = table.columns.len() + SystemColumn::Ctid as usize;
         let found = terms.iter().find_map(|term| self.tids(term, ctid));
@@ -54,19 +58,28 @@ impl Planner<'_> {
         let fixed = |e: &Expr| !has_columns(e) && !e.is_volatile();
         match term {
             Expr::Compare(CmpOp::Eq, left, right) => match (&**left, &**right) {
-                (Expr::Column(c), value) | (value, Expr::Column(c)) if *c == ctid && fixed(value) => {
+                (Expr::Column(c), value) | (value, Expr::Column(c))
+                    if *c == ctid && fixed(value) =>
+                {
                     Some(Part::Tids(vec![value.clone()]))
                 }
                 _ => None,
             },
-            Expr::InList { expr, list, negated: false, .. }
-                if **expr == Expr::Column(ctid) && list.iter().all(fixed) =>
-            {
+            Expr::InList {
+                expr,
+                list,
+                negated: false,
+                ..
+            } if **expr == Expr::Column(ctid) && list.iter().all(fixed) => {
                 Some(Part::Tids(list.clone()))
             }
             Expr::Subquery { number, inputs } if *inputs == [Expr::Column(ctid)] => {
                 let subquery = self.subqueries.get(*number)?;
-                let SubqueryKind::Compared { all: false, hashed: Some(hashed), .. } = &subquery.kind
+                let SubqueryKind::Compared {
+                    all: false,
+                    hashed: Some(hashed),
+                    ..
+                } = &subquery.kind
                 else {
                     return None;
                 };
