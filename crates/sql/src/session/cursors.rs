@@ -112,7 +112,7 @@ impl Cursors {
             _ => return Err(simple()),
         };
         let reads = |a: &&TableAccess| a.table.oid == table;
-        if plan.aggregate.is_some() || !plan.source.accesses().iter().any(|a| reads(&a)) {
+        if plan.aggregate.is_some() || !plan.source.accesses().iter().any(reads) {
             return Err(simple());
         }
         if cursor.declared.hold || open.passed.is_some() {
