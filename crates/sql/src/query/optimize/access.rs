@@ -379,7 +379,7 @@ impl Planner<'_> {
                 let (mut rows, mut cost) = (1f64, 0.0);
                 let mut zipped = Vec::with_capacity(parts.len());
                 for part in parts {
-                    let built = self.other(part)?;
+                    let built = self.other(part, &[])?;
                     rows = rows.max(built.rows);
                     cost += built.cost;
                     let registers = part.registers.iter().map(|r| self.at(*r)).collect();
