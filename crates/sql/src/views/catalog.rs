@@ -197,6 +197,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("collencoding", Int4),
             ("collcollate", Text),
             ("collctype", Text),
+            ("colliculocale", Text),
+            ("collversion", Text),
         ],
         rows: Here(|_| {
             let row = |number: u32, name: &str, provider: &str| {
@@ -210,6 +212,8 @@ pub const VIEWS: &[VirtualTable] = &[
                     int4(-1),
                     text("C"),
                     text("C"),
+                    NULL,
+                    NULL,
                 ]
             };
             Ok(vec![
@@ -389,8 +393,10 @@ pub const VIEWS: &[VirtualTable] = &[
             ("proargmodes", SqlType::INTERNAL_CHARS),
             ("proargnames", SqlType::TEXTS),
             ("proargdefaults", Text),
+            ("protrftypes", SqlType::OIDS),
             ("prosrc", Text),
             ("probin", Text),
+            ("prosqlbody", Text),
             ("proconfig", SqlType::TEXTS),
             ("proacl", SqlType::TEXTS),
         ],
@@ -415,6 +421,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("tginitdeferred", Bool),
             ("tgnargs", Int2),
             ("tgattr", SqlType::Int2Vector),
+            ("tgargs", SqlType::Bytea),
             ("tgqual", Text),
             ("tgoldtable", Name),
             ("tgnewtable", Name),
@@ -437,7 +444,36 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
         rows: Here(|_| Ok(super::user_functions::languages())),
     },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_extension",
+        columns: &[
+            ("oid", Oid),
+            ("extname", Name),
+            ("extowner", Oid),
+            ("extnamespace", Oid),
+            ("extrelocatable", Bool),
+            ("extversion", Text),
+            ("extconfig", SqlType::OIDS),
+            ("extcondition", SqlType::TEXTS),
+        ],
+        rows: Here(|_| {
+            Ok(vec![vec![
+                oid(PLPGSQL_EXTENSION),
+                text("plpgsql"),
+                oid(OWNER),
+                oid(PG_CATALOG),
+                bool(false),
+                text("1.0"),
+                NULL,
+                NULL,
+            ]])
+        }),
+    },
 ];
+
+/// The number that PostgreSQL gives the extension `plpgsql`.
+const PLPGSQL_EXTENSION: u32 = 13_559;
 
 fn column_stats(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();

@@ -35,6 +35,12 @@ pub fn rows(dict: &Dict) -> Vec<Vec<Datum>> {
     each.collect()
 }
 
+/// The arguments, each with a zero byte behind it.
+fn arguments(t: &Trigger) -> Vec<u8> {
+    let each = t.arguments.iter();
+    each.flat_map(|a| a.bytes().chain([0])).collect()
+}
+
 fn row(table: u32, t: &Trigger) -> Vec<Datum> {
     vec![
         oid(t.oid),
@@ -52,6 +58,7 @@ fn row(table: u32, t: &Trigger) -> Vec<Datum> {
         bool(false),
         int2(t.arguments.len()),
         int2vector([]),
+        Datum::Bytea(arguments(t)),
         t.when.as_ref().map_or(NULL, text),
         NULL,
         NULL,

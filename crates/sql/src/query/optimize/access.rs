@@ -295,12 +295,14 @@ impl Planner<'_> {
             }
             RelationKind::View {
                 view,
+                of,
                 columns,
                 tableoid,
             } => {
                 let wanted = self.uses.contains(tableoid);
                 let scan = ViewScan {
                     view,
+                    of: of.clone(),
                     tableoid: wanted.then(|| self.at(*tableoid)),
                     alias,
                     columns: places(columns),
