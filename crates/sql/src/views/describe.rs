@@ -1,7 +1,7 @@
 //! Definitions as PostgreSQL writes them out: indexes, constraints, types.
 
 use crate::bind::names::quote;
-use crate::dict::{Check, Dict, Index, Table};
+use crate::dict::{Dict, Index, Table};
 use crate::types::SqlType;
 
 /// Object ids of what PostgreSQL gives fixed ones.
@@ -104,12 +104,9 @@ pub fn key_constraint(table: &Table, index: &Index) -> String {
     text
 }
 
-pub fn check(check: &Check) -> String {
-    format!("CHECK ({})", check.text)
-}
-
-/// The constraint of that object id, written out.
-pub fn constraint(dict: &Dict, oid: u32) -> Option<String> {
+/// The constraint of that object id, written out; a check as it was written if it is to be pretty,
+/// else with all its parentheses and types.
+pub fn constraint(dict: &Dict, oid: u32, pretty: bool) -> Option<String> {
     dict.tables().find_map(|t| {
         let key = t
             .indexes
@@ -124,7 +121,11 @@ pub fn constraint(dict: &Dict, oid: u32) -> Option<String> {
         key.or_else(|| {
             (0..t.checks.len())
                 .find(|at| check_oid(t.oid, *at) == oid)
-                .map(|at| check(&t.checks[at]))
+                .map(|at| &t.checks[at].text)
+                .map(|text| match pretty {
+                    true => format!("CHECK ({text})"),
+                    false => super::definition::check(t, text),
+                })
         })
     })
 }
