@@ -143,7 +143,10 @@ fn binary_copies_go_both_ways() {
     assert_eq!(code, "22001", "{message}");
     assert_eq!(place.as_deref(), Some("COPY u, line 1, column v"));
     let (code, message, place) = refused(&row[..row.len() - 1]);
-    assert_eq!((code.as_str(), message.as_str()), ("22P04", "unexpected EOF in COPY data"));
+    assert_eq!(
+        (code.as_str(), message.as_str()),
+        ("22P04", "unexpected EOF in COPY data")
+    );
     assert_eq!(place.as_deref(), Some("COPY u, line 1, column v"));
     let (code, message, place) = refused(b"1\tabc\n");
     assert_eq!(

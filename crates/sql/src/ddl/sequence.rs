@@ -326,10 +326,12 @@ pub fn default_of(dict: &Dict, table: &Table, c: &Column) -> Result<Option<Strin
             Ok(Some(crate::views::definition::generation(table, text)))
         }
         (Some(_), _) | (_, None) => Ok(None),
-        (None, Some(default)) => match typed_literal(dict, c, &crate::parse::expression(default)?) {
-            Some(shown) => Ok(Some(shown)),
-            None => shown_default(dict, default).map(Some),
-        },
+        (None, Some(default)) => {
+            match typed_literal(dict, c, &crate::parse::expression(default)?) {
+                Some(shown) => Ok(Some(shown)),
+                None => shown_default(dict, default).map(Some),
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Dict, Table};
+use super::{Dict, Table, path};
 use crate::views::describe;
 
 /// Object ids of the catalogs that comments are on rows of.
@@ -100,6 +100,12 @@ impl Dict {
         let schemas = self.schemas();
         let types = self.user_types();
         all.extend(types.filter_map(|t| Some((t.oid, PG_TYPE, 0, t.comment.clone()?))));
+        all.push((
+            path::PUBLIC,
+            PG_NAMESPACE,
+            0,
+            "standard public schema".into(),
+        ));
         all.extend(schemas.filter_map(|s| Some((s.oid, PG_NAMESPACE, 0, s.comment.clone()?))));
         all
     }

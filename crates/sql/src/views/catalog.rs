@@ -4,8 +4,9 @@ use block::value::Datum;
 
 use super::Source::Here;
 use super::describe::{self, DATABASE, DEFAULT_COLLATION, OWNER, PG_CATALOG};
-use super::value::{NULL, bool, float4s, int4, int8, oid, optional, quoted_array, text};
+use super::value::{NULL, bool, float4s, int4, int8, oid, optional, quoted_array, text, texts};
 use super::{Context, Rows, VirtualTable};
+use crate::bind::names::quote;
 use crate::dict::PG_AUTHID;
 use crate::error::Result;
 use crate::types::Reg::Proc;
@@ -25,7 +26,15 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
         rows: Here(|cx| {
             let row = |(number, name, owner): (u32, String, u32)| {
-                vec![oid(number), text(name), oid(owner), NULL]
+                // Everybody may use it, which else follows from no ACL.
+                let acl = match number {
+                    describe::PUBLIC => {
+                        let owner = quote(&cx.role_name(owner));
+                        texts([format!("{owner}=UC/{owner}"), format!("=U/{owner}")])
+                    }
+                    _ => NULL,
+                };
+                vec![oid(number), text(name), oid(owner), acl]
             };
             Ok(cx.dict.all_schemas().into_iter().map(row).collect())
         }),

@@ -116,7 +116,8 @@ pub fn constraint(dict: &Dict, oid: u32, pretty: bool) -> Option<String> {
         let key = key.or_else(|| {
             let key = t.foreign_keys.iter().find(|k| k.oid == oid)?;
             let parent = dict.table_by_oid(key.parent)?;
-            Some(crate::exec::foreign::definition(t, parent, key))
+            let name = dict.shown(parent.schema, &parent.name);
+            Some(crate::exec::foreign::definition(t, (&name, parent), key))
         });
         key.or_else(|| {
             (0..t.checks.len())

@@ -43,6 +43,7 @@ mod viewdef;
 pub use keywords::needs_quotes;
 pub use relations::view_oid;
 pub use sequence::{SEQUENCE, row as sequence_row};
+pub use user_functions::is_visible as is_function_visible;
 
 use std::sync::Arc;
 
