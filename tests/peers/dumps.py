@@ -117,7 +117,12 @@ def main():
         whole = {name: dump(conninfo) for name, conninfo in sources.items()}
         good &= compare("whole", whole["PostgreSQL"], whole["Braid"], options.show)
         for part, given in PARTS.items():
-            texts = {name: dump(conninfo, given) for name, conninfo in sources.items()}
+            try:
+                texts = {name: dump(conninfo, given) for name, conninfo in sources.items()}
+            except Failed as e:
+                print(f"failed    {part}: {e}")
+                good = False
+                continue
             good &= compare(part, texts["PostgreSQL"], texts["Braid"], options.show)
         globals_only = ["--globals-only", "--no-role-passwords"]
         texts = {n: plain(run("pg_dumpall", *globals_only, "-d", c)) for n, c in sources.items()}
@@ -137,7 +142,11 @@ def round_trip(databases, form, source, whole, options):
     good = True
     with tempfile.TemporaryDirectory(prefix="braid-dumps-") as folder:
         path = Path(folder) / "dump"
-        run("pg_dump", *given, "-f", str(path), "-d", conninfo)
+        try:
+            run("pg_dump", *given, "-f", str(path), "-d", conninfo)
+        except Failed as e:
+            print(f"failed    {form} of {source}: {e}")
+            return False
         copy = databases.braid()
         try:
             for target, to in (
