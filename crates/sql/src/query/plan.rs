@@ -19,6 +19,7 @@ use crate::plan::locking::Wanted;
 use crate::plan::{SortKey, TableAccess};
 use crate::types::SqlType;
 use crate::views::VirtualTable;
+use crate::views::lookup::Lookup;
 
 /// A place in the register file, the statement's parameters included.
 pub type Register = usize;
@@ -252,6 +253,8 @@ pub struct ViewScan {
     pub view: &'static VirtualTable,
     /// The sequence that the row is of, if the relation is one.
     pub of: Option<Arc<Sequence>>,
+    /// By which its rows are looked up.
+    pub lookup: Option<Lookup>,
     /// Where the number of the view goes.
     pub tableoid: Option<Register>,
     pub alias: String,

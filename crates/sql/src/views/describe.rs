@@ -1,5 +1,7 @@
 //! Definitions as PostgreSQL writes them out: indexes, constraints, types.
 
+use std::sync::Arc;
+
 use crate::bind::names::quote;
 use crate::dict::{Dict, Index, Table};
 use crate::types::SqlType;
@@ -107,7 +109,7 @@ pub fn key_constraint(table: &Table, index: &Index) -> String {
 /// The constraint of that object id, written out; a check as it was written if it is to be pretty,
 /// else with all its parentheses and types.
 pub fn constraint(dict: &Dict, oid: u32, pretty: bool) -> Option<String> {
-    dict.tables().find_map(|t| {
+    let of = |t: &Arc<Table>| {
         let key = t
             .indexes
             .iter()
@@ -128,7 +130,11 @@ pub fn constraint(dict: &Dict, oid: u32, pretty: bool) -> Option<String> {
                     false => super::definition::check(t, text),
                 })
         })
-    })
+    };
+    // A check has its number by that of its table, which for great ones is that of several.
+    let table = oid.wrapping_sub(CHECKS_FROM) / 64;
+    let table = dict.table_of_part(oid).or_else(|| dict.table_by_oid(table));
+    table.and_then(of).or_else(|| dict.tables().find_map(of))
 }
 
 /// What `format_type` says.
