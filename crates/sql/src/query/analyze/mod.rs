@@ -21,6 +21,7 @@ mod rows_from;
 mod sample;
 pub mod scope;
 mod select;
+mod sequence;
 mod set;
 mod subquery;
 pub mod system;

@@ -332,6 +332,7 @@ impl Planner<'_> {
             }
             RelationKind::View {
                 view,
+                of,
                 columns,
                 tableoid,
             } => {
@@ -347,6 +348,7 @@ impl Planner<'_> {
                 };
                 let scan = ViewScan {
                     view,
+                    of: of.clone(),
                     lookup,
                     tableoid: wanted.then(|| self.at(*tableoid)),
                     alias,
