@@ -93,7 +93,7 @@ fn check_name(name: &str) -> Result<()> {
 pub fn alter(core: &mut Core, name: &str, change: &Change) -> Result<Tag> {
     // As dumps give it the owner that it has.
     if let (Some(PUBLIC), Change::Owner(to)) = (core.dict().schema(name), change)
-        && core.new_owner(to, FIRST_SUPERUSER, "schema public")? == FIRST_SUPERUSER
+        && core.new_owner(to, FIRST_SUPERUSER, 0, "schema public")? == FIRST_SUPERUSER
     {
         return Ok(Tag::Plain("ALTER SCHEMA"));
     }
