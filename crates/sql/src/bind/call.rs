@@ -100,6 +100,9 @@ impl Binder<'_> {
     fn argument(&self, f: &ast::Function, arg: &FunctionArg) -> Result<Typed> {
         match arg {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => self.expr(e),
+            FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(row)) => {
+                self.star_argument(row)
+            }
             _ => Err(Error::unsupported(format!("{f}"))),
         }
     }

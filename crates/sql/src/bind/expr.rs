@@ -7,8 +7,9 @@ use super::array::element_of;
 use super::catalog::custom_operator;
 use super::coerce::{common_padding, fold, promote};
 use super::days::day_compared;
+use super::predicate::refuse_rows;
 use super::simplify::simplified;
-use super::{Binder, ScopeColumn, Typed, common_type, json, names, parts};
+use super::{Binder, ScopeColumn, Typed, common_type, json, names, parts, row_constructor};
 use crate::error::{Error, Result};
 use crate::expr::array::ArrayFunc;
 use crate::expr::cast::CastContext;
@@ -138,6 +139,8 @@ impl Binder<'_> {
                 ..
             } => self.case(operand.as_deref(), conditions, else_result.as_deref()),
             ast::Expr::Array(list) => self.array(&list.elem, None),
+            ast::Expr::Tuple(_) => self.row(e),
+            ast::Expr::Function(f) if row_constructor(f).is_some() => self.row(e),
             ast::Expr::Function(f) => self.function(f),
             ast::Expr::CompoundFieldAccess { root, access_chain } => {
                 self.element(root, access_chain)
@@ -337,6 +340,7 @@ impl Binder<'_> {
             _ => {}
         }
         if let Some(cmp) = comparison(op) {
+            refuse_rows(left, right)?;
             return self.compare(cmp, self.expr(left)?, self.expr(right)?);
         }
         match arithmetic(op) {

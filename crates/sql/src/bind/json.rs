@@ -9,7 +9,7 @@ use super::{Binder, Typed};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::PureFunc;
-use crate::expr::json::{JsonFunc, Keys, Member};
+use crate::expr::json::{JsonFunc, Member};
 use crate::expr::{Expr, Func};
 use crate::types::{Element, SqlType};
 
@@ -212,28 +212,13 @@ impl Binder<'_> {
     /// A key of an object as text.
     pub fn json_key(&self, key: Typed) -> Result<Expr> {
         let key = self.settle(key)?;
-        if is_json(key.ty) || matches!(key.ty, SqlType::Array(_)) {
+        if is_json(key.ty) || matches!(key.ty, SqlType::Array(_) | SqlType::Composite(_)) {
             let message = "key value must be scalar, not array, composite, or json";
             return Err(Error::new("22023", message));
         }
         Ok(self
             .coerce(key, SqlType::Text, -1, CastContext::Explicit)?
             .expr)
-    }
-
-    /// A row as an object of its columns.
-    pub fn row_as_json(&self, columns: Vec<(String, Typed)>, binary: bool) -> Result<Typed> {
-        let mut args = Vec::with_capacity(columns.len() * 2);
-        for (name, value) in columns {
-            args.push(Expr::Const(Datum::Text(name)));
-            args.push(self.made_json(value, binary, true)?.expr);
-        }
-        let keys = Keys::Columns;
-        call(
-            JsonFunc::BuildObject { binary, keys },
-            args,
-            of_form(binary),
-        )
     }
 
     /// A function of json; `None` if there is none of that name.
@@ -246,6 +231,12 @@ impl Binder<'_> {
         let (func, wanted, result) = match (name, args) {
             ("to_json", [value]) => return self.made_json(value.clone(), false, false).map(Some),
             ("to_jsonb", [value]) => return self.made_json(value.clone(), true, false).map(Some),
+            ("row_to_json", [value] | [value, _]) => {
+                if !matches!(value.ty, SqlType::Composite(_)) {
+                    return Ok(None);
+                }
+                (JsonFunc::OfArray(value.ty), vec![value.ty, Bool], Json)
+            }
             ("array_to_json", [value] | [value, _]) => {
                 if !matches!(value.ty, SqlType::Array(_)) {
                     return Ok(None);
@@ -336,12 +327,7 @@ impl Binder<'_> {
                 _ => self.made_json(arg.clone(), binary, true)?.expr,
             });
         }
-        let keys = Keys::Arguments;
-        call(
-            JsonFunc::BuildObject { binary, keys },
-            parts,
-            of_form(binary),
-        )
+        call(JsonFunc::BuildObject { binary }, parts, of_form(binary))
     }
 }
 
@@ -351,6 +337,10 @@ pub fn check_comparable(ty: SqlType, what: &str) -> Result<()> {
         SqlType::Array(element) => element.ty(),
         ty => ty,
     };
+    if let SqlType::Composite(row) = element {
+        let mut fields = row.fields().unwrap_or_default().iter();
+        return fields.try_for_each(|f| check_comparable(f.ty, what));
+    }
     match element {
         SqlType::Json => Err(Error::new(
             "42883",

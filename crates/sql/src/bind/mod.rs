@@ -6,6 +6,7 @@ mod call;
 mod catalog;
 mod coerce;
 mod collation;
+mod composite;
 mod days;
 mod element;
 mod enums;
@@ -34,6 +35,7 @@ use crate::types::SqlType;
 pub use array::element_of;
 pub use call::call_of;
 pub use coerce::{chosen_type, common_type, null_if_type};
+pub use composite::{field_name, is_written_row, record, row_constructor};
 pub use expr::comparison;
 pub use json::check_comparable;
 
@@ -317,6 +319,9 @@ impl<'b> Binder<'b> {
 pub trait Groups {
     /// The column that stands for a whole expression, if one does.
     fn lookup(&self, e: &ast::Expr) -> Result<Option<Typed>>;
+
+    /// The whole row of a table of the query.
+    fn whole_row(&self, table: &str) -> Result<Option<Typed>>;
 }
 
 /// Whether a function of this name works on groups.

@@ -113,6 +113,11 @@ impl Binder<'_> {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) if given.named.is_empty() => {
                     given.placed.push(self.expr(e)?);
                 }
+                FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(row))
+                    if given.named.is_empty() =>
+                {
+                    given.placed.push(self.star_argument(row)?);
+                }
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(_)) => {
                     let message = "positional argument cannot follow named argument";
                     return Err(Error::new("42601", message));

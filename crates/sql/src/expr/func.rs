@@ -4,6 +4,7 @@ use block::value::{Datum, DatumRef};
 
 use super::array::ArrayFunc;
 use super::bytes::{self, BytesFunc};
+use super::composite::RowFunc;
 use super::json::JsonFunc;
 use super::made::{self, MadeFunc};
 use super::matches::{self, MatchFunc};
@@ -132,6 +133,8 @@ pub enum PureFunc {
     JustifyInterval,
     MakeInterval,
     Array(ArrayFunc),
+    /// Rows as values.
+    Row(RowFunc),
     /// What regular expressions find.
     Match(MatchFunc),
     Format,
@@ -285,7 +288,9 @@ impl Func {
 impl PureFunc {
     /// Functions of arrays say each by itself what NULL means to it.
     fn is_strict(self) -> bool {
-        use PureFunc::{Array, Concat, ConcatWs, CountNulls, CountOthers, Format, Greatest, Least};
+        use PureFunc::{
+            Array, Concat, ConcatWs, CountNulls, CountOthers, Format, Greatest, Least, Row,
+        };
         if let PureFunc::Json(func) = self {
             return !func.takes_nulls();
         }
@@ -293,7 +298,7 @@ impl PureFunc {
         !counts
             && !matches!(
                 self,
-                Greatest | Least | Concat | ConcatWs | Format | Array(_)
+                Greatest | Least | Concat | ConcatWs | Format | Array(_) | Row(_)
             )
     }
 
@@ -304,6 +309,7 @@ impl PureFunc {
             PureFunc::ConcatWs => return text::concat_ws(args, env, calls),
             PureFunc::MakeInterval => return super::spans::make(args, env, calls),
             PureFunc::Array(func) => return super::array::call(func, args, env, calls),
+            PureFunc::Row(func) => return super::composite::call(func, args, env, calls),
             PureFunc::Match(func) => return super::matches::call(func, args, env, calls),
             PureFunc::Format => return super::format::call(args, env, calls),
             PureFunc::Made(func) => return super::made::call(func, args, env, calls),

@@ -14,6 +14,7 @@ mod array_set;
 mod bytes;
 pub mod calendar;
 pub mod cast;
+pub mod composite;
 mod degrees;
 mod encoding;
 mod eval;

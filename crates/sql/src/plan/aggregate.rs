@@ -151,6 +151,11 @@ impl Groups for Collector<'_> {
             _ => Ok(None),
         }
     }
+
+    /// Whole rows are for the tree lane.
+    fn whole_row(&self, _: &str) -> Result<Option<Typed>> {
+        Ok(None)
+    }
 }
 
 impl Collector<'_> {

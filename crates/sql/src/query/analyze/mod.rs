@@ -17,6 +17,7 @@ mod merge;
 mod records;
 mod recursion;
 mod row_locks;
+mod rows;
 pub mod scope;
 mod select;
 mod set;

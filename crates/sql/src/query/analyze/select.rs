@@ -369,6 +369,15 @@ impl Analyzer<'_> {
                 let table = names::Qualified::new(name)?.name;
                 self.star_of(&table, (name, options), clause, &mut push)?;
             }
+            ast::SelectItem::QualifiedWildcard(
+                SelectItemQualifiedWildcardKind::Expr(row),
+                options,
+            ) if is_plain_star(options) => {
+                let row = binder.expr(row)?;
+                for (at, field) in binder.fields_of(&row)?.into_iter().enumerate() {
+                    push(bind::field_name(&row, at), field);
+                }
+            }
             other => return Err(Error::unsupported(format!("select item {other}"))),
         }
         Ok(())
