@@ -81,6 +81,9 @@ impl Binder<'_> {
         if let ("make_interval", FunctionArguments::List(list)) = (name.name.as_str(), &f.args) {
             return self.call(&name.name, self.interval_parts(&list.args)?);
         }
+        if let Some(found) = self.variadic_call(&name.name, f)? {
+            return Ok(found);
+        }
         let args = self.arguments(f)?;
         self.call(&name.name, args)
     }

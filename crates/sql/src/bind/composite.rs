@@ -3,7 +3,7 @@
 use sqlparser::ast::{self, AccessExpr, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::coerce::fold;
-use super::{Binder, Typed, names};
+use super::{Binder, ScopeColumn, Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::cast::{CastContext, castable};
 use crate::expr::composite::RowFunc;
@@ -117,12 +117,33 @@ impl Binder<'_> {
         let table = names::Qualified::new(name)?.name;
         let row = match self.groups {
             Some(groups) => groups.whole_row(&table)?,
-            None => return Err(Error::unsupported(format!("{name}.*"))),
+            None => self.whole_row(&table)?,
         };
+        if row.is_none() && self.scope.has_table(&table) {
+            return Err(Error::unsupported(format!("the whole row {table}")));
+        }
         row.ok_or_else(|| {
             let message = format!("missing FROM-clause entry for table \"{table}\"");
             Error::new("42P01", message)
         })
+    }
+
+    /// The whole row of the only table in sight, outside of the tree lane; with others it may be
+    /// missing, which the tree lane knows.
+    pub(super) fn whole_row(&self, table: &str) -> Result<Option<Typed>> {
+        let columns = &self.scope.columns;
+        if columns.is_empty() || columns.iter().any(|c| c.table != table) || self.groups.is_some() {
+            return Ok(None);
+        }
+        let field = |c: &ScopeColumn| {
+            let value = Typed {
+                expr: Expr::Column(c.slot),
+                ty: c.ty,
+                typmod: c.typmod,
+            };
+            (c.name.clone(), value)
+        };
+        record(columns.iter().map(field).collect()).map(Some)
     }
 
     /// A row that is written out, as a value.

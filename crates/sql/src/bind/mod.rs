@@ -20,6 +20,7 @@ pub mod similar;
 mod simplify;
 mod temporal;
 mod user_call;
+mod variadic;
 
 use std::cell::RefCell;
 

@@ -10,6 +10,7 @@ use super::{TypeNames, Typed, names};
 use crate::error::{Error, Result};
 use crate::pgtype::interval::{Modifier, Unit};
 use crate::pgtype::{self, IoSettings};
+use crate::types::composite::CompositeType;
 use crate::types::{MICROSECOND_DIGITS, Reg, SqlType};
 
 /// Longest `varchar(n)`, PostgreSQL's limit.
@@ -173,6 +174,7 @@ fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
     }
     let ty = match name {
         "unknown" => SqlType::Unknown,
+        "record" => SqlType::Composite(CompositeType::any()),
         "varchar" | "bpchar" => {
             let n = match modifiers {
                 [n] => n

@@ -61,6 +61,7 @@ impl Binder<'_> {
         if functions.is_empty() {
             return Ok(None);
         }
+        Self::refuse_variadic(f)?;
         let given = self.given(f)?;
         let builtin = self.builtin_cost(name, &given);
         let mut candidates: Vec<Candidate> = functions

@@ -117,6 +117,7 @@ fn lock_of(what: Address) -> Option<u32> {
         | Address::View(oid)
         | Address::Sequence(oid)
         | Address::Type(oid)
+        | Address::Attribute(oid, _)
         | Address::Column(oid, _)
         | Address::Default(oid, _)
         | Address::Index(oid, _)
@@ -224,6 +225,9 @@ fn drop_one(core: &mut Core, what: Address) -> Result<()> {
         }
         Address::Type(oid) => core.undefine(oid.into()),
         Address::Column(oid, at) => super::alter::drop_dependent_column(core, oid, at),
+        Address::Attribute(..) => Err(Error::unsupported(
+            "DROP .. CASCADE of the type of an attribute of a composite type",
+        )),
         Address::Schema(_) | Address::Index(..) => {
             Err(Error::internal("a dependent that depends on nothing"))
         }

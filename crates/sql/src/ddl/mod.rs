@@ -10,6 +10,7 @@
 pub mod alter;
 pub mod analyze;
 pub mod comment;
+pub mod composite;
 mod create_as;
 pub mod dependence;
 mod distribution;

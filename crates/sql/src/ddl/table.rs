@@ -304,6 +304,7 @@ pub fn column(
         Some(ty) => (ty, -1),
         None => column_type(core, &def.data_type)?,
     };
+    super::composite::check_column(&name, ty)?;
     storage_type(ty)?;
     let mut column = Column {
         missing: None,

@@ -19,6 +19,8 @@ pub enum Address {
     Type(u32),
     /// A column by its place, from 0.
     Column(u32, usize),
+    /// An attribute of a composite type, by its place.
+    Attribute(u32, usize),
     /// A column's default.
     Default(u32, usize),
     /// Of a table, by their own object ids.
@@ -44,9 +46,10 @@ impl Address {
             | Address::Index(_, oid)
             | Address::Trigger(_, oid)
             | Address::ForeignKey(_, oid) => (oid, 0),
-            Address::Column(oid, at) | Address::Default(oid, at) | Address::Check(oid, at) => {
-                (oid, at + 1)
-            }
+            Address::Column(oid, at)
+            | Address::Attribute(oid, at)
+            | Address::Default(oid, at)
+            | Address::Check(oid, at) => (oid, at + 1),
         }
     }
 }
@@ -81,6 +84,7 @@ impl Dict {
             Address::Function(oid) => self.callers(oid),
             Address::Type(oid) => self.of_type(oid),
             Address::Default(..)
+            | Address::Attribute(..)
             | Address::ForeignKey(..)
             | Address::Check(..)
             | Address::Trigger(..) => Vec::new(),
@@ -194,7 +198,10 @@ impl Dict {
         let columns = columns.map(|(table, at)| Address::Column(table, at));
         let has = |v: &View| v.columns.iter().any(|c| numbers.contains(&c.type_oid));
         let views = self.views().filter(|v| has(v));
-        let all = columns.chain(views.map(|v| Address::View(v.oid)));
+        let attributes = self.attributes_of_type(oid).into_iter();
+        let attributes = attributes.map(|(ty, at)| Address::Attribute(ty, at));
+        let all = columns.chain(attributes);
+        let all = all.chain(views.map(|v| Address::View(v.oid)));
         all.map(|what| Dependent { what, auto: false }).collect()
     }
 
@@ -257,6 +264,10 @@ impl Dict {
                 None => format!("type {oid}"),
             },
             Address::Column(oid, at) => column(oid, at),
+            Address::Attribute(oid, at) => match self.user_type_by_oid(oid) {
+                Some(t) => crate::ddl::composite::described(t, at, &self.shown_type(t)),
+                None => format!("type {oid}"),
+            },
             Address::Default(oid, at) => format!("default value for {}", column(oid, at)),
             Address::Index(oid, index) => {
                 let found = self.table_by_oid(oid).and_then(|t| {

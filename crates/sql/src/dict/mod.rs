@@ -13,6 +13,7 @@
 
 mod callers;
 mod comments;
+pub mod composite;
 pub mod computed;
 pub mod depend;
 mod foreign;

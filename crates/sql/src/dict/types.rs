@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::composite::Composite;
 use super::path::{NameRef, PUBLIC};
 use super::{Change, Dict, Object, Table, View};
 use crate::bind::names::quote;
 use crate::types::SqlType;
 use crate::types::enums::{EnumDef, EnumType};
 
-/// An enum.
+/// An enum, or a composite type.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UserType {
     pub oid: u32,
@@ -26,8 +27,10 @@ pub struct UserType {
     pub owner: u32,
     #[serde(default)]
     pub comment: Option<String>,
-    /// In their order.
+    /// Of an enum, in their order.
     pub labels: Vec<Label>,
+    #[serde(default)]
+    pub composite: Option<Composite>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,11 +53,15 @@ impl UserType {
         format!("_{}", self.name)
     }
 
-    fn state(&self, schema: &str) -> EnumType {
-        let name = match self.schema {
+    /// As messages have it.
+    fn shown_name(&self, schema: &str) -> String {
+        match self.schema {
             PUBLIC => quote(&self.name),
             _ => format!("{}.{}", quote(schema), quote(&self.name)),
-        };
+        }
+    }
+
+    fn state(&self, name: String) -> EnumType {
         let labels = self.labels.iter();
         EnumType::of(EnumDef {
             oid: self.oid,
@@ -104,7 +111,11 @@ impl Dict {
     pub fn type_of(&self, oid: u32) -> Option<SqlType> {
         SqlType::from_oid(oid).or_else(|| {
             let t = self.user_type_by_oid(oid)?;
-            let ty = SqlType::Enum(t.state(self.schema_name(t.schema)));
+            let name = t.shown_name(self.schema_name(t.schema));
+            let ty = match &t.composite {
+                Some(c) => SqlType::Composite(self.composite_state(t, c, name)?),
+                None => SqlType::Enum(t.state(name)),
+            };
             match oid == t.oid {
                 true => Some(ty),
                 false => ty.array(),

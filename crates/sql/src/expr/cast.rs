@@ -97,7 +97,7 @@ impl Cast {
         let element = |t: SqlType| t.element().unwrap_or(t);
         let (from, to) = (element(self.from), element(self.to));
         let zoned = |t: SqlType| matches!(t, TimestampTz | Timestamp | Date | Time);
-        let named = |t: SqlType| matches!(t, Reg(_));
+        let named = |t: SqlType| matches!(t, Reg(_) | Composite(_));
         if from.is_string() && named(to) || named(from) && to.is_string() {
             return false;
         }

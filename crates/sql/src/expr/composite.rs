@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use block::composite::{Composite, CompositeRef};
+use block::composite::CompositeRef;
 use block::value::{Datum, DatumRef};
 
 use super::cast::CastContext;
@@ -162,9 +162,4 @@ pub fn cast(
     }
     let values: Vec<DatumRef<'_>> = values.iter().map(Datum::borrow).collect();
     pgtype::composite::make(to, &values)
-}
-
-/// The fields of a value as a list.
-pub fn fields(row: &Composite) -> Vec<Datum> {
-    row.borrow().values().map(|v| v.to_datum()).collect()
 }

@@ -9,6 +9,7 @@ use super::json::JsonFunc;
 use super::made::{self, MadeFunc};
 use super::matches::{self, MatchFunc};
 use super::trigonometry::Angle;
+use super::variadic::Spread;
 use super::{Env, Expr, Val, arith, number, text};
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
@@ -135,6 +136,8 @@ pub enum PureFunc {
     Array(ArrayFunc),
     /// Rows as values.
     Row(RowFunc),
+    /// Of an array of arguments of a type.
+    Spread(Spread, SqlType),
     /// What regular expressions find.
     Match(MatchFunc),
     Format,
@@ -214,6 +217,10 @@ impl Func {
             // PostgreSQL calls them stable, as names and signs may be those of a locale.
             Func::Pure(Made(MadeFunc::DateFromText | MadeFunc::NumberFromText)) => false,
             Func::Pure(PureFunc::Json(func)) => func.is_immutable(),
+            Func::Pure(PureFunc::Spread(_, of)) => !matches!(
+                of,
+                SqlType::TimestampTz | SqlType::Reg(_) | SqlType::Composite(_)
+            ),
             Func::Pure(_) => true,
             Func::Session(_) | Func::User(_) => false,
         }
@@ -289,7 +296,7 @@ impl PureFunc {
     /// Functions of arrays say each by itself what NULL means to it.
     fn is_strict(self) -> bool {
         use PureFunc::{
-            Array, Concat, ConcatWs, CountNulls, CountOthers, Format, Greatest, Least, Row,
+            Array, Concat, ConcatWs, CountNulls, CountOthers, Format, Greatest, Least, Row, Spread,
         };
         if let PureFunc::Json(func) = self {
             return !func.takes_nulls();
@@ -298,7 +305,7 @@ impl PureFunc {
         !counts
             && !matches!(
                 self,
-                Greatest | Least | Concat | ConcatWs | Format | Array(_) | Row(_)
+                Greatest | Least | Concat | ConcatWs | Format | Array(_) | Row(_) | Spread(..)
             )
     }
 
@@ -309,6 +316,9 @@ impl PureFunc {
             PureFunc::ConcatWs => return text::concat_ws(args, env, calls),
             PureFunc::MakeInterval => return super::spans::make(args, env, calls),
             PureFunc::Array(func) => return super::array::call(func, args, env, calls),
+            PureFunc::Spread(spread, of) => {
+                return super::variadic::call(spread, of, args, env, calls);
+            }
             PureFunc::Row(func) => return super::composite::call(func, args, env, calls),
             PureFunc::Match(func) => return super::matches::call(func, args, env, calls),
             PureFunc::Format => return super::format::call(args, env, calls),

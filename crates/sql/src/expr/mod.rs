@@ -40,6 +40,7 @@ mod to_char_number;
 mod to_number;
 mod transcendental;
 mod trigonometry;
+pub mod variadic;
 
 pub use arith::ArithOp;
 pub use cast::{Cast, Conversion};

@@ -89,7 +89,9 @@ impl Definition {
                 Kind::View => "ALTER VIEW",
                 Kind::Index => "ALTER INDEX",
             },
-            Definition::Type(TypeDefinition::CreateEnum { .. }) => "CREATE TYPE",
+            Definition::Type(
+                TypeDefinition::CreateEnum { .. } | TypeDefinition::CreateComposite { .. },
+            ) => "CREATE TYPE",
             Definition::Type(TypeDefinition::Alter { .. }) => "ALTER TYPE",
             Definition::Comment { .. } => "COMMENT",
             Definition::CreateFunction(_) => "CREATE FUNCTION",

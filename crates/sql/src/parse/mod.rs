@@ -36,6 +36,7 @@ pub mod trigger;
 pub mod types;
 mod unread;
 pub mod utility;
+pub mod variadic;
 mod zone;
 
 use std::ops::ControlFlow;
@@ -346,6 +347,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     forms::write_out(&mut tokens)?;
     merge::write_out(&mut tokens)?;
     targets::write_out(&mut tokens);
+    variadic::write_out(&mut tokens);
     joins::put_parentheses(&mut tokens);
     let mut at = 0;
     while at < tokens.len() {

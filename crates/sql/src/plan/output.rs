@@ -266,6 +266,7 @@ fn named(e: &ast::Expr) -> (String, bool) {
         ast::Expr::Floor { .. } => own("floor"),
         ast::Expr::Extract { .. } => own("extract"),
         ast::Expr::Array(_) => own("array"),
+        ast::Expr::Tuple(_) => own("row"),
         ast::Expr::CompoundFieldAccess { root, access_chain } => {
             let field = access_chain.iter().rev().find_map(|access| match access {
                 ast::AccessExpr::Dot(ast::Expr::Identifier(i)) => Some(names::ident(i)),

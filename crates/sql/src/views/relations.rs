@@ -188,6 +188,8 @@ struct Class<'a> {
     tuples: f32,
     pages: i32,
     options: Datum,
+    /// The type of its rows, as far as it has a number.
+    row_type: u32,
 }
 
 impl Class<'_> {
@@ -197,7 +199,7 @@ impl Class<'_> {
             oid(self.oid),
             text(self.name),
             oid(self.namespace),
-            oid(0),
+            oid(self.row_type),
             oid(0),
             oid(self.owner),
             oid(self.am),
@@ -278,6 +280,23 @@ fn classes(cx: &Context) -> Result<Rows> {
         };
         rows.push(class.row());
     }
+    for t in cx.dict.user_types() {
+        let Some(composite) = &t.composite else {
+            continue;
+        };
+        let class = Class {
+            oid: composite.relation,
+            name: &t.name,
+            owner: t.owner,
+            namespace: t.schema,
+            kind: "c",
+            columns: composite.attributes.len(),
+            row_type: t.oid,
+            tuples: 0.0,
+            ..plain()
+        };
+        rows.push(class.row());
+    }
     for v in super::all() {
         let class = Class {
             oid: view_oid(v.schema, v.name).unwrap_or(0),
@@ -307,6 +326,7 @@ fn plain<'a>() -> Class<'a> {
         tuples: -1.0,
         pages: 0,
         options: NULL,
+        row_type: 0,
     }
 }
 
@@ -443,6 +463,16 @@ fn attributes(cx: &Context) -> Result<Rows> {
                 "",
                 false,
             ));
+        }
+    }
+    for t in cx.dict.user_types() {
+        if let Some(c) = &t.composite {
+            for (at, a) in c.attributes.iter().enumerate() {
+                let ty = cx.dict.type_of(a.type_oid).unwrap_or(SqlType::Unknown);
+                rows.push(attribute(
+                    c.relation, &a.name, ty, a.typmod, at, false, false, "", false,
+                ));
+            }
         }
     }
     for v in super::all() {

@@ -136,7 +136,7 @@ impl Analyzer<'_> {
 }
 
 /// The columns that an alias defines.
-fn defined(alias: &TableAlias, known: &TypeNames) -> Result<Fields> {
+pub(super) fn defined(alias: &TableAlias, known: &TypeNames) -> Result<Fields> {
     let mut fields = Vec::new();
     for column in &alias.columns {
         if let Some(ty) = &column.data_type {
@@ -153,7 +153,7 @@ fn defined(alias: &TableAlias, known: &TypeNames) -> Result<Fields> {
     }
 }
 
-fn without_types(alias: &TableAlias) -> TableAlias {
+pub(super) fn without_types(alias: &TableAlias) -> TableAlias {
     let mut alias = alias.clone();
     for column in &mut alias.columns {
         column.data_type = None;
