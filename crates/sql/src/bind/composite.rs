@@ -1,14 +1,16 @@
 //! Rows as values: constructors, fields, conversions to other types of rows, tests for NULL.
 
+use block::value::Datum;
 use sqlparser::ast::{self, AccessExpr, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::coerce::fold;
-use super::{Binder, ScopeColumn, Typed, names};
+use super::{Binder, Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::cast::{CastContext, castable};
 use crate::expr::composite::RowFunc;
 use crate::expr::func::PureFunc;
-use crate::expr::{Expr, Func};
+use crate::expr::{Cast, Conversion, Expr, Func};
+use crate::parse::stars;
 use crate::types::SqlType;
 use crate::types::composite::{CompositeType, Field};
 
@@ -55,8 +57,13 @@ pub fn record(fields: Vec<(String, Typed)>) -> Result<Typed> {
         args.push(value.expr);
     }
     let row = CompositeType::of_fields(known);
-    let made = Expr::Call(Func::Pure(PureFunc::Row(RowFunc::Make(row))), args);
-    Ok(Typed::new(made, SqlType::Composite(row)))
+    Ok(row_of(row, args))
+}
+
+/// A row of a type, of the values of its fields.
+pub fn row_of(ty: CompositeType, args: Vec<Expr>) -> Typed {
+    let made = Expr::Call(Func::Pure(PureFunc::Row(RowFunc::Make(ty))), args);
+    Typed::new(made, SqlType::Composite(ty))
 }
 
 /// The name of a field of a row.
@@ -67,10 +74,14 @@ pub fn field_name(row: &Typed, at: usize) -> String {
     }
 }
 
-/// The arguments of a constructor, if an expression is one.
-fn constructed(e: &Expr) -> Option<(CompositeType, &[Expr])> {
+/// The values of the fields of a row, if an expression makes one of them.
+fn constructed(e: &Expr) -> Option<Vec<Expr>> {
     match e {
-        Expr::Call(Func::Pure(PureFunc::Row(RowFunc::Make(row))), args) => Some((*row, args)),
+        Expr::Call(Func::Pure(PureFunc::Row(RowFunc::Make(_))), args) => Some(args.clone()),
+        Expr::Const(Datum::Composite(row)) => {
+            let values = row.borrow().values().map(|v| Expr::Const(v.to_datum()));
+            Some(values.collect())
+        }
         _ => None,
     }
 }
@@ -101,7 +112,10 @@ impl Binder<'_> {
         let mut values = Vec::with_capacity(args.len());
         for arg in args {
             match arg {
-                FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => values.push(self.expr(e)?),
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => match stars::row_of(e) {
+                    Some(row) => values.extend(self.fields_of(&self.expr(&row)?)?),
+                    None => values.push(self.expr(e)?),
+                },
                 FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(name)) => {
                     let row = self.star_argument(name)?;
                     values.extend(self.fields_of(&row)?);
@@ -119,6 +133,9 @@ impl Binder<'_> {
             Some(groups) => groups.whole_row(&table)?,
             None => self.whole_row(&table)?,
         };
+        if let (None, Some(variable)) = (&row, self.params.variable(&[table.clone()])?) {
+            return Ok(variable);
+        }
         if row.is_none() && self.scope.has_table(&table) {
             return Err(Error::unsupported(format!("the whole row {table}")));
         }
@@ -135,15 +152,16 @@ impl Binder<'_> {
         if columns.is_empty() || columns.iter().any(|c| c.table != table) || self.groups.is_some() {
             return Ok(None);
         }
-        let field = |c: &ScopeColumn| {
-            let value = Typed {
-                expr: Expr::Column(c.slot),
-                ty: c.ty,
-                typmod: c.typmod,
-            };
-            (c.name.clone(), value)
-        };
-        record(columns.iter().map(field).collect()).map(Some)
+        let fields = columns.iter();
+        let fields: Vec<_> = fields.map(|c| (c.name.clone(), c.ty, c.typmod)).collect();
+        let slots = columns.iter().map(|c| Expr::Column(c.slot));
+        let dict = self.params.names.dict();
+        if let Some(ty) = dict.and_then(|d| d.row_type_of(columns[0].table_oid, &fields)) {
+            return Ok(Some(row_of(ty, slots.collect())));
+        }
+        let values = fields.into_iter().zip(slots);
+        let values = values.map(|((name, ty, typmod), expr)| (name, Typed { expr, ty, typmod }));
+        record(values.collect()).map(Some)
     }
 
     /// A row that is written out, as a value.
@@ -199,7 +217,12 @@ impl Binder<'_> {
         match path {
             [] => Ok(value),
             [AccessExpr::Dot(ast::Expr::Identifier(field)), rest @ ..] => {
-                let field = self.field_named(&value, &names::ident(field))?;
+                let field = names::ident(field);
+                if field == stars::ALL {
+                    let message = "row expansion via \"*\" is not supported here";
+                    return Err(Error::new("0A000", message));
+                }
+                let field = self.field_named(&value, &field)?;
                 self.part(field, rest)
             }
             [AccessExpr::Dot(other), ..] => Err(Error::unsupported(format!("the field {other}"))),
@@ -229,7 +252,18 @@ impl Binder<'_> {
         if from == into || !from.is_record() {
             return Ok(None);
         }
-        let (Some(fields), Some((_, args))) = (into.fields(), constructed(&value.expr)) else {
+        // A variable of a body has the fields that it has by then.
+        if let (Expr::Param(_), Some(_)) = (&value.expr, into.fields()) {
+            let cast = Cast {
+                from: value.ty,
+                to,
+                typmod: -1,
+                how: Conversion::Implied,
+            };
+            let expr = Expr::Cast(cast, Box::new(value.expr.clone()));
+            return Ok(Some(Typed::new(expr, to)));
+        }
+        let (Some(fields), Some(args)) = (into.fields(), constructed(&value.expr)) else {
             return Ok(None);
         };
         let known = from.fields().unwrap_or_default();
@@ -270,8 +304,8 @@ fn field_at(row: &Typed, ty: CompositeType, at: usize) -> Result<Typed> {
     let field = ty.fields().and_then(|fields| fields.get(at));
     let field = field.ok_or_else(|| Error::internal("a field that a row has not"))?;
     let expr = match constructed(&row.expr) {
-        Some((_, args)) => args[at].clone(),
-        None => call(RowFunc::Field(at), vec![row.expr.clone()], field.ty)?.expr,
+        Some(mut args) if at < args.len() => args.swap_remove(at),
+        _ => call(RowFunc::Field(at), vec![row.expr.clone()], field.ty)?.expr,
     };
     Ok(Typed {
         expr,

@@ -51,6 +51,14 @@ impl Binder<'_> {
                 let message = format!("assignment to elements of {}", ty.name());
                 return Err(Error::unsupported(message));
             }
+            ty if let [AccessExpr::Dot(field)] = path => {
+                let message = format!(
+                    "cannot assign to field \"{field}\" of column \"{column}\" because its type \
+                     {} is not a composite type",
+                    ty.name()
+                );
+                return Err(Error::new("42804", message));
+            }
             ty => {
                 let message = format!(
                     "cannot subscript type {} because it does not support subscripting",
@@ -90,7 +98,10 @@ impl Binder<'_> {
         let (SqlType::Composite(row), [AccessExpr::Dot(ast::Expr::Identifier(name)), inner @ ..]) =
             (base.ty, path)
         else {
-            let message = format!("cannot subscript type {}", base.ty.name());
+            let message = format!(
+                "cannot subscript type {} because it does not support subscripting",
+                base.ty.name()
+            );
             return Err(Error::new("42804", message));
         };
         let name = names::ident(name);

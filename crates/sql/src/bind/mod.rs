@@ -36,7 +36,7 @@ use crate::types::SqlType;
 pub use array::element_of;
 pub use call::call_of;
 pub use coerce::{chosen_type, common_type, null_if_type};
-pub use composite::{field_name, is_written_row, record, row_constructor};
+pub use composite::{field_name, is_written_row, record, row_constructor, row_of};
 pub use expr::comparison;
 pub use json::check_comparable;
 

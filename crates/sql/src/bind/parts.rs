@@ -7,6 +7,7 @@ use sqlparser::ast::{
 };
 
 use super::{TypeNames, Typed, names};
+use crate::dict;
 use crate::error::{Error, Result};
 use crate::pgtype::interval::{Modifier, Unit};
 use crate::pgtype::{self, IoSettings};
@@ -91,6 +92,11 @@ fn made_by_user(
     let dict = types.dict().filter(|_| modifiers.is_empty())?;
     if let Some(found) = dict.user_type(name) {
         return Some((dict.type_of(found.oid)?, -1));
+    }
+    if let Some(dict::Relation::Table(table)) = dict.relation(name)
+        && table.row_type[0] != 0
+    {
+        return Some((SqlType::Composite(dict.row_state(&table)), -1));
     }
     let element = names::Qualified {
         schema: name.schema.clone(),

@@ -12,7 +12,7 @@ use super::table::column_type;
 use super::types::claim;
 use crate::bind::names::{self, Qualified};
 use crate::dict::composite::{Attribute, Composite};
-use crate::dict::{Object, UserType};
+use crate::dict::{Object, Table, UserType};
 use crate::error::{Error, Result};
 use crate::parse::types::AttributeChange;
 use crate::parse::utility::TableLock;
@@ -176,6 +176,30 @@ fn refuse_used(core: &Core, oid: u32) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses other columns of a table while there are columns of the type of its rows.
+pub fn refuse_used_rows(core: &Core, table: &Table) -> Result<()> {
+    let dict = core.dict();
+    let (columns, attributes) = dict.uses_of_rows(table);
+    let of_column = columns.first().and_then(|(oid, at)| {
+        let other = dict.table_by_oid(*oid)?;
+        Some(format!("{}.{}", other.name, other.columns[*at].name))
+    });
+    let of_type = attributes.first().and_then(|(oid, _)| {
+        let ty = dict.user_type_by_oid(*oid)?;
+        Some(ty.name.clone())
+    });
+    match of_column.or(of_type) {
+        None => Ok(()),
+        Some(user) => {
+            let message = format!(
+                "cannot alter table \"{}\" because column \"{user}\" uses its row type",
+                table.name
+            );
+            Err(Error::new("0A000", message))
+        }
+    }
 }
 
 /// The name of an attribute in messages about what depends on its type.

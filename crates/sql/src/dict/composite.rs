@@ -4,10 +4,14 @@
 //! would change that is refused while a column is of the type ([`crate::ddl::composite`]).
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Dict, UserType};
+use super::path::PUBLIC;
+use super::{Column, Dict, Object, Table, UserType};
+use crate::bind::names::quote;
+use crate::types::SqlType;
 use crate::types::composite::{CompositeDef, CompositeType, Field};
 
 /// A field of a composite type.
@@ -50,12 +54,70 @@ impl Dict {
         }))
     }
 
+    /// The table of whose rows, or of whose arrays, that is the number of the type.
+    pub fn table_of_row_type(&self, oid: u32) -> Option<&Arc<Table>> {
+        let key = self.maps.types.get(&oid)?;
+        match &self.maps.entries.get(key)?.object {
+            Object::Table(t) => Some(t),
+            _ => None,
+        }
+    }
+
+    /// The type of a table's rows.
+    pub fn row_state(&self, table: &Table) -> CompositeType {
+        let field = |(_, c): (usize, &Column)| Field {
+            name: c.name.clone(),
+            ty: c.ty(),
+            typmod: c.typmod,
+        };
+        let name = match table.schema {
+            PUBLIC => quote(&table.name),
+            schema => self.full_name(schema, &table.name),
+        };
+        CompositeType::of(CompositeDef {
+            oid: table.row_type[0],
+            array_oid: table.row_type[1],
+            names: [name.clone(), format!("{name}[]")],
+            internal_names: [table.name.clone(), format!("_{}", table.name)],
+            fields: Some(table.live_columns().map(field).collect()),
+        })
+    }
+
+    /// The type of a table's rows, if it has these fields.
+    pub fn row_type_of(
+        &self,
+        table: u32,
+        fields: &[(String, SqlType, i32)],
+    ) -> Option<CompositeType> {
+        let table = self.table_by_oid(table).filter(|t| t.row_type[0] != 0)?;
+        let ty = self.row_state(table);
+        let own = ty.fields()?;
+        let same = |(f, (name, ty, typmod)): (&Field, &(String, SqlType, i32))| {
+            f.name == *name && f.ty == *ty && f.typmod == *typmod
+        };
+        (own.len() == fields.len() && own.iter().zip(fields).all(same)).then_some(ty)
+    }
+
+    /// Columns and attributes that have rows of a table in them: table or type, and the place.
+    pub fn uses_of_rows(&self, table: &Table) -> (Vec<(u32, usize)>, Vec<(u32, usize)>) {
+        match table.row_type {
+            [0, _] => Default::default(),
+            numbers => (
+                self.columns_of_numbers(&numbers),
+                self.attributes_of_numbers(&numbers),
+            ),
+        }
+    }
+
     /// Composite types that have a field of a type, or of arrays of it: the type and the place.
     pub fn attributes_of_type(&self, oid: u32) -> Vec<(u32, usize)> {
         let Some(ty) = self.user_type_by_oid(oid) else {
             return Vec::new();
         };
-        let numbers = [ty.oid, ty.array_oid];
+        self.attributes_of_numbers(&[ty.oid, ty.array_oid])
+    }
+
+    fn attributes_of_numbers(&self, numbers: &[u32]) -> Vec<(u32, usize)> {
         let mut found = Vec::new();
         for t in self.user_types() {
             let attributes = t.composite.iter().flat_map(|c| &c.attributes).enumerate();
@@ -81,9 +143,8 @@ impl Dict {
 
     /// The composite type whose number in `pg_class` that is.
     pub fn composite_of_relation(&self, relation: u32) -> Option<&UserType> {
-        let is_it = |t: &&std::sync::Arc<UserType>| {
-            t.composite.as_ref().is_some_and(|c| c.relation == relation)
-        };
+        let is_it =
+            |t: &&Arc<UserType>| t.composite.as_ref().is_some_and(|c| c.relation == relation);
         self.user_types().find(is_it).map(|t| &**t)
     }
 }

@@ -69,6 +69,7 @@ impl Dict {
                 let mut found = self.readers(oid, None);
                 found.extend(self.owned(oid, None));
                 found.extend(self.foreign_keys(oid, &|_| true));
+                found.extend(self.of_rows(oid));
                 found
             }
             Address::View(oid) => self.readers(oid, None),
@@ -181,7 +182,10 @@ impl Dict {
         let Some(ty) = self.user_type_by_oid(oid) else {
             return Vec::new();
         };
-        let numbers = [ty.oid, ty.array_oid];
+        self.columns_of_numbers(&[ty.oid, ty.array_oid])
+    }
+
+    pub(super) fn columns_of_numbers(&self, numbers: &[u32]) -> Vec<(u32, usize)> {
         let of_table = |t: &std::sync::Arc<Table>| {
             let columns = t.live_columns();
             let columns = columns.filter(|(_, c)| numbers.contains(&c.type_oid));
@@ -202,6 +206,19 @@ impl Dict {
         let attributes = attributes.map(|(ty, at)| Address::Attribute(ty, at));
         let all = columns.chain(attributes);
         let all = all.chain(views.map(|v| Address::View(v.oid)));
+        all.map(|what| Dependent { what, auto: false }).collect()
+    }
+
+    /// Columns and attributes of the type of a table's rows.
+    fn of_rows(&self, table: u32) -> Vec<Dependent> {
+        let Some(table) = self.table_by_oid(table) else {
+            return Vec::new();
+        };
+        let (columns, attributes) = self.uses_of_rows(table);
+        let others = columns.into_iter().filter(|(of, _)| *of != table.oid);
+        let columns = others.map(|(table, at)| Address::Column(table, at));
+        let attributes = attributes.into_iter();
+        let all = columns.chain(attributes.map(|(ty, at)| Address::Attribute(ty, at)));
         all.map(|what| Dependent { what, auto: false }).collect()
     }
 

@@ -482,6 +482,9 @@ impl Dict {
                 _ => {}
             }
             if let Object::Table(t) = &old.object {
+                for number in t.row_type {
+                    maps.types.remove(&number);
+                }
                 for key in &t.foreign_keys {
                     if let Some(children) = maps.referenced.get_mut(&key.parent) {
                         children.retain(|child| *child != t.oid);
@@ -515,6 +518,9 @@ impl Dict {
                 _ => {}
             }
             if let Object::Table(t) = &entry.object {
+                for number in t.row_type.into_iter().filter(|number| *number != 0) {
+                    maps.types.insert(number, change.key);
+                }
                 for key in &t.foreign_keys {
                     let children = maps.referenced.entry(key.parent).or_default();
                     if !children.contains(&t.oid) {

@@ -110,6 +110,13 @@ impl Dict {
     /// What a number of a type means now.
     pub fn type_of(&self, oid: u32) -> Option<SqlType> {
         SqlType::from_oid(oid).or_else(|| {
+            if let Some(table) = self.table_of_row_type(oid) {
+                let ty = SqlType::Composite(self.row_state(table));
+                return match oid == table.row_type[0] {
+                    true => Some(ty),
+                    false => ty.array(),
+                };
+            }
             let t = self.user_type_by_oid(oid)?;
             let name = t.shown_name(self.schema_name(t.schema));
             let ty = match &t.composite {
@@ -138,6 +145,13 @@ impl Dict {
 
     /// What `format_type` says of a type that a user made.
     pub fn user_type_name(&self, oid: u32) -> Option<String> {
+        if let Some(table) = self.table_of_row_type(oid) {
+            let name = self.shown(table.schema, &table.name);
+            return Some(match oid == table.row_type[0] {
+                true => name,
+                false => format!("{name}[]"),
+            });
+        }
         let t = self.user_type_by_oid(oid)?;
         let name = self.shown_type(t);
         Some(match oid == t.oid {

@@ -53,10 +53,6 @@ impl Dialect for Postgres {
     fn prec_value(&self, prec: Precedence) -> u8 {
         BASE.prec_value(prec)
     }
-    /// `(row).*`
-    fn supports_select_expr_star(&self) -> bool {
-        true
-    }
     /// They are read by `parse_prefix`.
     fn supports_group_by_expr(&self) -> bool {
         false

@@ -27,6 +27,7 @@ pub mod role;
 mod rows;
 mod select_into;
 mod split;
+pub mod stars;
 mod strings;
 mod table;
 pub mod targets;
@@ -348,6 +349,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     merge::write_out(&mut tokens)?;
     targets::write_out(&mut tokens);
     variadic::write_out(&mut tokens);
+    stars::write_out(&mut tokens);
     joins::put_parentheses(&mut tokens);
     let mut at = 0;
     while at < tokens.len() {

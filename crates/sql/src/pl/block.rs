@@ -247,8 +247,17 @@ impl<'b, 'c> Interpreter<'b, 'c> {
                         }
                     }
                     (Slot::Scalar(_), None) => {}
-                    (Slot::Record(_), Some(_)) => {
-                        return Err(Error::unsupported("a default of a record"));
+                    (Slot::Record(r), Some(default)) => {
+                        let (value, ty) = self.typed_value(default)?;
+                        let (shape, row) = super::into::taken_apart(value, ty)?;
+                        match &r.shape {
+                            Some(own) => r.values = self.fitted(&own.clone(), &shape, row)?,
+                            None => {
+                                let none = || vec![Datum::Null; shape.fields.len()];
+                                r.values = row.unwrap_or_else(none);
+                                r.shape = Some(shape);
+                            }
+                        }
                     }
                     (Slot::Record(_), None) => {}
                 }
@@ -294,6 +303,11 @@ impl<'b, 'c> Interpreter<'b, 'c> {
         let parsed = crate::parse::data_type(text)?;
         let names = TypeNames::of(&self.core.dict());
         match parts::data_type(&parsed, &names) {
+            Ok((SqlType::Composite(row), _)) => {
+                let shape = Shape::of_type(row);
+                let shape = shape.ok_or_else(|| Error::unsupported(format!("type {text}")))?;
+                Ok(Slot::Record(Record::of_shape(Arc::new(shape))))
+            }
             Ok((ty, typmod)) => {
                 // The labels of an enum can change.
                 if !matches!(ty, SqlType::Enum(_)) {
@@ -386,7 +400,8 @@ impl<'b, 'c> Interpreter<'b, 'c> {
 impl Core {
     /// The shape of a table's rows. It is the same object as long as the table's columns stay.
     pub fn shape_of(&mut self, table: &Table) -> Arc<Shape> {
-        let shape = Shape::of_table(table);
+        let mut shape = Shape::of_table(table);
+        shape.named = (table.row_type[0] != 0).then(|| self.dict().row_state(table));
         let known = self.pl.shapes.get(&table.oid);
         if let Some(known) = known.filter(|known| ***known == shape) {
             return known.clone();

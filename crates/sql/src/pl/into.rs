@@ -17,6 +17,21 @@ enum Place {
     Field(usize, usize),
 }
 
+/// The fields of a value that is a row; without values: it is NULL.
+pub fn taken_apart(value: Datum, ty: SqlType) -> Result<(Arc<Shape>, Option<Vec<Datum>>)> {
+    let SqlType::Composite(row) = ty else {
+        let message = "cannot assign non-composite value to a record variable";
+        return Err(Error::new("42804", message));
+    };
+    let shape = Shape::of_type(row);
+    let shape = shape.ok_or_else(|| Error::unsupported("a record of unknown fields"))?;
+    let values = match &value {
+        Datum::Composite(row) => Some(row.borrow().values().map(|v| v.to_datum()).collect()),
+        _ => None,
+    };
+    Ok((Arc::new(shape), values))
+}
+
 pub fn null_refused(name: &str) -> Error {
     Error::new(
         "22004",
@@ -118,6 +133,16 @@ impl Interpreter<'_, '_> {
             && let Place::Slot(slot) = self.place(target)?
             && matches!(self.slots[slot], Slot::Record(_))
         {
+            // A query of one row that is a value gives that row.
+            if let ([one], false) = (shape.fields.as_slice(), self.has_row_as_field(slot))
+                && let SqlType::Composite(_) = one.ty
+            {
+                let value = row
+                    .and_then(|row| row.into_iter().next())
+                    .unwrap_or_default();
+                let (shape, row) = taken_apart(value, one.ty)?;
+                return self.assign_record(slot, &shape, row);
+            }
             return self.assign_record(slot, shape, row);
         }
         let mut values = row.into_iter().flatten();
@@ -131,6 +156,23 @@ impl Interpreter<'_, '_> {
         Ok(())
     }
 
+    /// Whether a record has one field that is a row.
+    fn has_row_as_field(&self, slot: usize) -> bool {
+        match &self.slots[slot] {
+            Slot::Record(r) if r.fixed => {
+                let fields = r.shape.as_ref().map(|s| s.fields.as_slice());
+                matches!(fields, Some([one]) if matches!(one.ty, SqlType::Composite(_)))
+            }
+            _ => false,
+        }
+    }
+
+    /// `record := value`.
+    pub fn assign_value(&mut self, slot: usize, value: Datum, ty: SqlType) -> Result<()> {
+        let (shape, row) = taken_apart(value, ty)?;
+        self.assign_record(slot, &shape, row)
+    }
+
     pub fn assign_record(
         &mut self,
         slot: usize,
@@ -141,21 +183,10 @@ impl Interpreter<'_, '_> {
             Slot::Record(r) if r.fixed => r.shape.clone(),
             _ => None,
         };
-        let mut values = Vec::with_capacity(shape.fields.len());
-        match &own {
-            None => values.extend(row.unwrap_or_else(|| vec![Datum::Null; shape.fields.len()])),
-            Some(own) => {
-                let mut given = row.into_iter().flatten().zip(&shape.fields);
-                for field in &own.fields {
-                    values.push(match given.next() {
-                        Some((value, from)) => {
-                            self.core.cast(value, from.ty, (field.ty, field.typmod))?
-                        }
-                        None => Datum::Null,
-                    });
-                }
-            }
-        }
+        let values = match &own {
+            None => row.unwrap_or_else(|| vec![Datum::Null; shape.fields.len()]),
+            Some(own) => self.fitted(own, shape, row)?,
+        };
         if let Slot::Record(r) = &mut self.slots[slot] {
             r.values = values;
             if own.is_none() {
@@ -163,6 +194,24 @@ impl Interpreter<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// The values of a row as fields of another shape.
+    pub fn fitted(
+        &mut self,
+        own: &Shape,
+        shape: &Shape,
+        row: Option<Vec<Datum>>,
+    ) -> Result<Vec<Datum>> {
+        let mut values = Vec::with_capacity(own.fields.len());
+        let mut given = row.into_iter().flatten().zip(&shape.fields);
+        for field in &own.fields {
+            values.push(match given.next() {
+                Some((value, from)) => self.core.cast(value, from.ty, (field.ty, field.typmod))?,
+                None => Datum::Null,
+            });
+        }
+        Ok(values)
     }
 
     /// `record := other`.

@@ -137,7 +137,7 @@ pub fn call(
             let message = format!("{command} is not allowed in a non-volatile function");
             return Err(context(Error::new("0A000", message)));
         }
-        let params = planned.values(&slots);
+        let params = planned.values(&slots)?;
         if at + 1 < texts.len() || result == SqlType::Void {
             let ran = core.run_nested(nested, &params, 0, &mut Discard);
             ran.map_err(context)?;

@@ -22,7 +22,7 @@ impl<'b> Interpreter<'b, '_> {
             What::Assign { target, value } => self.assignment(target, value),
             What::Perform(sql) => {
                 let planned = self.planned(sql, As::Perform, None)?;
-                let params = self.inputs(&planned);
+                let params = self.inputs(&planned)?;
                 let mut nothing = Discard;
                 let count = match &planned.what {
                     How::Statement(nested) => self.run_sql(nested, &params, 0, &mut nothing)?,
@@ -62,8 +62,8 @@ impl<'b> Interpreter<'b, '_> {
         if value.text.trim().eq_ignore_ascii_case("null") {
             return self.empty_record(slot);
         }
-        let message = "cannot assign non-composite value to a record variable";
-        Err(Error::new("42804", message))
+        let (value, ty) = self.typed_value(value)?;
+        self.assign_value(slot, value, ty)
     }
 
     /// The slot of the record that an expression is the name of.
@@ -115,7 +115,7 @@ impl<'b> Interpreter<'b, '_> {
 
     fn sql_statement(&mut self, sql: &Sql, into: Option<&Into>) -> Result<()> {
         let planned = self.planned(sql, As::Statement, None)?;
-        let params = self.inputs(&planned);
+        let params = self.inputs(&planned)?;
         let How::Statement(nested) = &planned.what else {
             return Err(Error::internal("a statement that is an expression"));
         };
@@ -234,7 +234,7 @@ impl<'b> Interpreter<'b, '_> {
         match rows {
             RowsOf::Query(sql) => {
                 let planned = self.planned(sql, As::Statement, None)?;
-                let params = self.inputs(&planned);
+                let params = self.inputs(&planned)?;
                 let How::Statement(nested) = &planned.what else {
                     return Err(Error::internal("a query that is an expression"));
                 };

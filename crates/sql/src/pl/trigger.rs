@@ -177,7 +177,7 @@ pub fn is_wanted(core: &mut Core, on: &Occasion<'_>) -> Result<bool> {
     let How::Value(e) = &planned.what else {
         return Err(Error::unsupported("this condition of a trigger"));
     };
-    let params = planned.values(&slots);
+    let params = planned.values(&slots)?;
     e.holds(
         &Env {
             row: &[],

@@ -4,9 +4,10 @@ use sqlparser::ast::{self, OrderByKind, Query, SelectItem, SelectItemQualifiedWi
 
 use super::select::SortKey;
 use super::{Output, Planner};
-use crate::bind::{Binder, Scope, TypeNames, Typed, check_comparable, names};
+use crate::bind::{self, Binder, Scope, TypeNames, Typed, check_comparable, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+use crate::parse::stars;
 use crate::types::SqlType;
 
 impl Planner<'_> {
@@ -18,6 +19,14 @@ impl Planner<'_> {
         };
         for item in items {
             match item {
+                SelectItem::UnnamedExpr(e) if let Some(row) = stars::row_of(e) => {
+                    let row = binder.expr(&row)?;
+                    for (at, field) in binder.fields_of(&row)?.into_iter().enumerate() {
+                        let field = binder.settle(field)?;
+                        let origin = origin(scope, &field.expr);
+                        output.push(bind::field_name(&row, at), field, origin);
+                    }
+                }
                 SelectItem::UnnamedExpr(e) => {
                     let value = binder.settle(binder.expr(e)?)?;
                     let origin = origin(scope, &value.expr);

@@ -352,6 +352,7 @@ fn table_class<'a>(cx: &Context, t: &'a Table) -> Class<'a> {
         tuples: stats.map_or(-1.0, |s| s.rows as f32),
         pages: stats.map_or(0, |s| s.blocks as i32),
         options,
+        row_type: t.row_type[0],
         ..plain()
     }
 }

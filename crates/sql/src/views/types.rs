@@ -188,6 +188,19 @@ pub fn rows(cx: &Context) -> Result<Rows> {
             }));
         }
     }
+    for t in cx.dict.tables() {
+        for oid in t.row_type.into_iter().filter(|oid| *oid != 0) {
+            let ty = cx.dict.type_of(oid);
+            rows.extend(ty.map(|ty| {
+                Type {
+                    relation: if oid == t.row_type[0] { t.oid } else { 0 },
+                    made: Some((t.schema, t.owner)),
+                    ..Type::of(ty)
+                }
+                .row()
+            }));
+        }
+    }
     for (number, name, _) in describe::OTHER_TYPES {
         let of_element = describe::OTHER_TYPES
             .iter()

@@ -337,11 +337,16 @@ impl Analyzer<'_> {
             )),
             (false, true) => {
                 let named = fields.into_iter().enumerate();
-                Ok(named.map(|(at, f)| (bind::field_name(row, at), f)).collect())
+                Ok(named
+                    .map(|(at, f)| (bind::field_name(row, at), f))
+                    .collect())
             }
             (true, false) => {
                 let fits = defined.len() == fields.len()
-                    && defined.iter().zip(&fields).all(|((_, ty, _), f)| *ty == f.ty);
+                    && defined
+                        .iter()
+                        .zip(&fields)
+                        .all(|((_, ty, _), f)| *ty == f.ty);
                 if !fits {
                     let message = "function return row and query-specified return row do not match";
                     return Err(Error::new("42804", message));

@@ -193,9 +193,18 @@ impl Clause<'_> {
 
     /// A whole row as a value; NULL if an outer join has none.
     pub(super) fn row_value(&self, row: Row) -> Result<Typed> {
+        let of_table = row
+            .origins
+            .first()
+            .filter(|(table, _)| row.origins.iter().all(|(other, _)| other == table));
+        let dict = &self.analyzer.dict;
+        let named = of_table.and_then(|(table, _)| dict.row_type_of(*table, &row.fields));
         let fields = row.fields.into_iter().zip(row.columns);
         let fields = fields.map(|((name, ty, typmod), expr)| (name, Typed { expr, ty, typmod }));
-        let made = bind::record(fields.collect())?;
+        let made = match named {
+            Some(ty) => bind::row_of(ty, fields.map(|(_, value)| value.expr).collect()),
+            None => bind::record(fields.collect())?,
+        };
         if let Expr::Const(_) = row.there {
             return Ok(made);
         }
