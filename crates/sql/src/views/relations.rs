@@ -475,7 +475,15 @@ fn attributes(cx: &Context) -> Result<Rows> {
             for (at, a) in c.attributes.iter().enumerate() {
                 let ty = cx.dict.type_of(a.type_oid).unwrap_or(SqlType::Unknown);
                 rows.push(attribute(
-                    c.relation, &a.name, ty, a.typmod, at, false, false, "", false,
+                    c.relation,
+                    &a.name,
+                    ty,
+                    a.typmod,
+                    at,
+                    false,
+                    false,
+                    ("", ""),
+                    false,
                 ));
             }
         }
