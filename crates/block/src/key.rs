@@ -401,8 +401,8 @@ fn put_array(out: &mut Vec<u8>, v: ArrayRef<'_>) {
 
 /// Reads a key back into values. What the key does not hold is lost: the scale of a number (`1.50`
 /// comes back as `1.5`; so in jsonb), the sign of zero and of NaN, trailing spaces of `char(n)`,
-/// how much of an interval is months and days, the numbers of a row's fields. To show columns of those types, read them from the
-/// row.
+/// how much of an interval is months and days, the numbers of a row's fields. To show columns of
+/// those types, read them from the row.
 pub fn decode(key: &[u8], columns: &[(ColType, Order)]) -> Result<Vec<Datum>> {
     let mut r = Reader {
         bytes: key,

@@ -85,6 +85,8 @@ impl Binder<'_> {
         let from = value.ty;
         self.coerce(value, to, typmod, CastContext::Assignment)
             .map_err(|e| match e.sqlstate() {
+                // What of a row does not fit is told by itself.
+                "42846" if e.fields().detail.is_some() => e,
                 "42846" => Error::new(
                     "42804",
                     format!(

@@ -49,7 +49,7 @@ fn add(core: &mut Core, all: &mut Vec<Attribute>, name: &str, ty: &DataType) -> 
         return Err(Error::new("54011", "a type has too many attributes"));
     }
     if all.iter().any(|a| a.name == name) {
-        let message = format!("attribute \"{name}\" specified more than once");
+        let message = format!("column \"{name}\" specified more than once");
         return Err(Error::new("42701", message));
     }
     let (found, typmod) = column_type(core, ty)?;

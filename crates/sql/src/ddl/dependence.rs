@@ -68,6 +68,11 @@ fn collect(dict: &Dict, roots: &[Address]) -> Vec<Found> {
                 |a: &Address| [Address::Table(table), Address::Column(table, at)].contains(a);
             roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
         }
+        // An attribute goes with its type.
+        Address::Attribute(ty, _) => {
+            let goes = |a: &Address| *a == Address::Type(ty);
+            roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
+        }
         // As does a foreign key.
         Address::ForeignKey(table, key) => {
             let goes = |a: &Address| match *a {

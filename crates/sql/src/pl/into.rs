@@ -88,10 +88,10 @@ impl Interpreter<'_, '_> {
     /// Gives a target a value of a type.
     pub fn assign(&mut self, target: &Target, value: Datum, ty: SqlType) -> Result<()> {
         let Some(to) = self.target_type(target)? else {
-            return Err(Error::new(
-                "42804",
-                "cannot assign non-composite value to a record variable",
-            ));
+            let Place::Slot(slot) = self.place(target)? else {
+                return Err(Error::internal("a row for a field"));
+            };
+            return self.assign_value(slot, value, ty);
         };
         let value = self.core.cast(value, ty, to)?;
         self.put(target, value)

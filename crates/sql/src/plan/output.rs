@@ -20,12 +20,7 @@ impl Planner<'_> {
         for item in items {
             match item {
                 SelectItem::UnnamedExpr(e) if let Some(row) = stars::row_of(e) => {
-                    let row = binder.expr(&row)?;
-                    for (at, field) in binder.fields_of(&row)?.into_iter().enumerate() {
-                        let field = binder.settle(field)?;
-                        let origin = origin(scope, &field.expr);
-                        output.push(bind::field_name(&row, at), field, origin);
-                    }
+                    fields(scope, &binder, &binder.expr(&row)?, &mut output)?;
                 }
                 SelectItem::UnnamedExpr(e) => {
                     let value = binder.settle(binder.expr(e)?)?;
@@ -42,13 +37,29 @@ impl Planner<'_> {
                     SelectItemQualifiedWildcardKind::ObjectName(name),
                     _,
                 ) => {
-                    star(scope, Some(&names::Qualified::new(name)?.name), &mut output)?;
+                    let table = names::Qualified::new(name)?.name;
+                    // A variable of a body, if it is no table.
+                    if !scope.has_table(&table) && self.params.sight.has_variables() {
+                        fields(scope, &binder, &binder.star_argument(name)?, &mut output)?;
+                    } else {
+                        star(scope, Some(&table), &mut output)?;
+                    }
                 }
                 other => return Err(Error::unsupported(format!("select item {other}"))),
             }
         }
         Ok(output)
     }
+}
+
+/// The fields of a row as columns.
+fn fields(scope: &Scope, binder: &Binder<'_>, row: &Typed, output: &mut Output) -> Result<()> {
+    for (at, field) in binder.fields_of(row)?.into_iter().enumerate() {
+        let field = binder.settle(field)?;
+        let origin = origin(scope, &field.expr);
+        output.push(bind::field_name(row, at), field, origin);
+    }
+    Ok(())
 }
 
 /// ORDER BY: an output column by name or number, or an expression bound by `bind`.

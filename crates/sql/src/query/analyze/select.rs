@@ -407,10 +407,13 @@ impl Analyzer<'_> {
             }
             at = scope.parent;
         }
-        Err(Error::new(
-            "42P01",
-            format!("missing FROM-clause entry for table \"{table}\""),
-        ))
+        // A variable of a body, or nothing.
+        let binder = clause.binder();
+        let row = binder.star_argument(name)?;
+        for (at, field) in binder.fields_of(&row)?.into_iter().enumerate() {
+            push(bind::field_name(&row, at), field);
+        }
+        Ok(())
     }
 
     /// The keys, each with the result that it is.
