@@ -24,6 +24,7 @@ mod everywhere;
 pub mod functions;
 mod instance;
 pub mod keywords;
+pub mod lookup;
 mod mastering;
 pub mod objects;
 mod own;
@@ -33,6 +34,7 @@ mod relations;
 mod remote;
 mod roles;
 mod schema;
+mod sequence;
 mod services;
 mod triggers;
 mod types;
@@ -41,6 +43,8 @@ mod viewdef;
 
 pub use keywords::needs_quotes;
 pub use relations::view_oid;
+pub use sequence::{SEQUENCE, row as sequence_row};
+pub use user_functions::is_visible as is_function_visible;
 
 use std::sync::Arc;
 
@@ -78,6 +82,8 @@ pub enum Source {
     Cluster(fn(&Context) -> Result<Rows>),
     /// That of the session which reads.
     Session(fn(&Core) -> Rows),
+    /// That of the sequence that is read: [`sequence`].
+    Sequence,
 }
 
 impl VirtualTable {
@@ -93,6 +99,7 @@ impl VirtualTable {
     fn read(&self, cx: &Context) -> Result<Rows> {
         match self.rows {
             Source::Session(_) => Err(Error::internal("a session's view without the session")),
+            Source::Sequence => Err(Error::internal("a sequence's row without the sequence")),
             Source::Here(rows) => rows(cx),
             Source::Everywhere(of) => everywhere::rows(of, cx),
             Source::Cluster(rows) if cx.for_another => rows(cx),
@@ -118,6 +125,8 @@ pub struct Context {
     pub settings: Vec<(&'static crate::params::Param, String)>,
     /// Made for another instance: nobody else may be asked.
     for_another: bool,
+    /// The relations whose rows are wanted; of all, if there is nothing.
+    pub wanted: Option<lookup::Wanted>,
     /// What the client is to be told about the rows, such as that an instance's are missing.
     warnings: Mutex<Vec<String>>,
 }
@@ -131,6 +140,7 @@ impl Context {
             database_name: core.database_name.clone(),
             settings: core.seen_settings().collect(),
             for_another: false,
+            wanted: None,
             warnings: Mutex::default(),
         }
     }
@@ -148,6 +158,7 @@ impl Context {
                 .filter(|(param, _)| param.is_seen_by(authority))
                 .collect(),
             for_another: true,
+            wanted: None,
             warnings: Mutex::default(),
         }
     }

@@ -81,6 +81,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("attacl", SqlType::TEXTS),
             ("attoptions", SqlType::TEXTS),
             ("attfdwoptions", SqlType::TEXTS),
+            ("attmissingval", SqlType::TEXTS),
         ],
         rows: Here(attributes),
     },
@@ -236,7 +237,7 @@ impl Class<'_> {
 
 fn classes(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
-    for t in cx.dict.tables() {
+    for t in cx.tables() {
         rows.push(table_class(cx, t).row());
         for i in &t.indexes {
             let class = Class {
@@ -252,7 +253,7 @@ fn classes(cx: &Context) -> Result<Rows> {
             rows.push(class.row());
         }
     }
-    for s in cx.dict.sequences() {
+    for s in cx.sequences() {
         rows.push(
             Class {
                 oid: s.oid,
@@ -268,7 +269,7 @@ fn classes(cx: &Context) -> Result<Rows> {
             .row(),
         );
     }
-    for v in cx.dict.views() {
+    for v in cx.views() {
         let class = Class {
             oid: v.oid,
             name: &v.name,
@@ -297,7 +298,7 @@ fn classes(cx: &Context) -> Result<Rows> {
         };
         rows.push(class.row());
     }
-    for v in super::all() {
+    for v in cx.virtual_tables() {
         let class = Class {
             oid: view_oid(v.schema, v.name).unwrap_or(0),
             name: v.name,
@@ -412,13 +413,14 @@ impl Attribute<'_> {
             NULL,
             NULL,
             NULL,
+            NULL,
         ]
     }
 }
 
 fn attributes(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
-    for t in cx.dict.tables() {
+    for t in cx.tables() {
         for (at, c) in t.columns.iter().enumerate() {
             let identity = match c.identity {
                 None => "",
@@ -455,7 +457,7 @@ fn attributes(cx: &Context) -> Result<Rows> {
             }
         }
     }
-    for v in cx.dict.views() {
+    for v in cx.views() {
         for (at, c) in v.columns.iter().enumerate() {
             rows.push(attribute(
                 v.oid,
@@ -488,7 +490,7 @@ fn attributes(cx: &Context) -> Result<Rows> {
             }
         }
     }
-    for v in super::all() {
+    for v in cx.virtual_tables() {
         for (at, (name, ty)) in v.columns.iter().enumerate() {
             rows.push(attribute(
                 view_oid(v.schema, v.name).unwrap_or(0),
@@ -539,7 +541,7 @@ pub fn default_oid(table: u32, at: usize) -> u32 {
 
 fn defaults(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
-    for t in cx.dict.tables() {
+    for t in cx.tables() {
         for (at, c) in t.live_columns().filter(|(_, c)| c.identity.is_none()) {
             let expr = default_of(&cx.dict, t, c)?;
             if let Some(expr) = expr {

@@ -2,6 +2,7 @@
 
 use block::value::Datum;
 
+use super::Context;
 use super::value::{NULL, bool, int2, int2vector, oid, text};
 use crate::dict::Dict;
 use crate::dict::trigger::{Op, Trigger};
@@ -22,17 +23,23 @@ fn bits(trigger: &Trigger) -> u16 {
 
 /// What `pg_get_triggerdef` says.
 pub fn definition(dict: &Dict, number: u32) -> Option<String> {
-    dict.tables().find_map(|table| {
-        let found = table.triggers.iter().find(|t| t.oid == number)?;
-        Some(found.definition(dict, table))
-    })
+    let table = dict.table_of_part(number)?;
+    let found = table.triggers.iter().find(|t| t.oid == number)?;
+    Some(found.definition(dict, table))
 }
 
 /// The rows of `pg_trigger`.
-pub fn rows(dict: &Dict) -> Vec<Vec<Datum>> {
-    let tables = dict.tables();
-    let each = tables.flat_map(|table| table.triggers.iter().map(|t| row(table.oid, t)));
+pub fn rows(cx: &Context) -> Vec<Vec<Datum>> {
+    let each = cx
+        .tables()
+        .flat_map(|table| table.triggers.iter().map(|t| row(table.oid, t)));
     each.collect()
+}
+
+/// The arguments, each with a zero byte behind it.
+fn arguments(t: &Trigger) -> Vec<u8> {
+    let each = t.arguments.iter();
+    each.flat_map(|a| a.bytes().chain([0])).collect()
 }
 
 fn row(table: u32, t: &Trigger) -> Vec<Datum> {
@@ -52,6 +59,7 @@ fn row(table: u32, t: &Trigger) -> Vec<Datum> {
         bool(false),
         int2(t.arguments.len()),
         int2vector([]),
+        Datum::Bytea(arguments(t)),
         t.when.as_ref().map_or(NULL, text),
         NULL,
         NULL,

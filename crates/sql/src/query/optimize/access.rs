@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use block::value::Datum;
 
-use super::conditions::cheapest_first;
+use super::conditions::{cheapest_first, has_subquery, registers};
 use super::{Built, Planner};
 use crate::bind::ParamTypes;
 use crate::dict::Table;
@@ -20,16 +20,18 @@ use crate::query::analyze::system::SystemColumn;
 use crate::query::analyze::tree::{Relation, RelationKind, Series};
 use crate::query::plan::SeriesOf;
 use crate::query::plan::{
-    self, Append, Compute, Filter, Listed, Node, Register, SharedScan, SubqueryKind, TableScan,
-    ViewScan,
+    self, Append, Compute, Filter, Listed, Node, Part, Register, Sample, SharedScan, SubqueryKind,
+    TableScan, ViewScan, Zip,
 };
+use crate::views::VirtualTable;
+use crate::views::lookup::{self, Lookup};
 
 /// Costs, in units of a row that is looked at.
 pub const LOOKUP: f64 = 4.0;
 pub const INDEX_ROW: f64 = 1.5;
 /// Keys of a subquery up to which a table is read by them, and a guess of how many there are.
-const MOST_LISTED: usize = 10_000;
-const LISTED_ROWS: f64 = 100.0;
+pub const MOST_LISTED: usize = 10_000;
+pub const LISTED_ROWS: f64 = 100.0;
 /// Rows in a block of a table that was never analyzed: of about a hundred bytes.
 const ROWS_PER_BLOCK: f64 = 64.0;
 /// Rows that the guess for tables without statistics assumes in [`crate::plan::TableAccess::rows`].
@@ -95,15 +97,17 @@ impl Planner<'_> {
                 columns,
                 system,
                 row_id,
+                sample,
             } => self.table(
                 relation,
                 (table, columns, system, *row_id),
+                sample.as_ref(),
                 conditions,
                 order,
                 limited,
             ),
             _ => {
-                let built = self.other(relation)?;
+                let built = self.other(relation, &conditions)?;
                 Ok((self.filtered(built, conditions), order.is_empty()))
             }
         }
@@ -113,6 +117,7 @@ impl Planner<'_> {
         &mut self,
         relation: &Relation,
         (table, columns, system, row_id): (&Arc<Table>, &[Register], &[Register], Option<Register>),
+        sample: Option<&Sample>,
         mut conditions: Vec<Expr>,
         order: &[SortKey],
         limited: bool,
@@ -154,8 +159,6 @@ impl Planner<'_> {
             batched: self.batches,
         };
         let passing = (known.rows() * known.all(&terms, 0)).max(1.0);
-        let apart = planner.alternatives(table, 0, &terms);
-        let (access, ordered) = planner.access(table, 0, terms, wish);
         let used: Vec<(usize, Register)> = columns
             .iter()
             .enumerate()
@@ -173,6 +176,28 @@ impl Planner<'_> {
             analyzed: stats.is_some(),
             passing,
         };
+        if let Some((part, cost, rows)) = self.part(table, sample, &terms)? {
+            let access = TableAccess {
+                table: table.clone(),
+                offset: 0,
+                path: Path::Full,
+                needed: 0,
+                filter: conjoin(terms),
+                rows: passing.min(rows),
+            };
+            let scan = self.scan(&read, access, None, part);
+            let node = Node::Table(Arc::new(scan));
+            let registers = relation.registers.clone();
+            let built = Built {
+                node,
+                registers,
+                rows: passing.min(rows),
+                cost,
+            };
+            return Ok((built, order.is_empty()));
+        }
+        let apart = planner.alternatives(table, 0, &terms);
+        let (access, ordered) = planner.access(table, 0, terms, wish);
         let built = self.scanned(&read, access)?;
         let Some(apart) = apart else {
             return Ok((built, ordered));
@@ -203,8 +228,6 @@ impl Planner<'_> {
         if !read.analyzed && !is_unique(&access.path) {
             access.rows = (access.rows / GUESSED_ROWS * total).max(1.0);
         }
-        let needed = read.used.iter().map(|(at, _)| at + 1).max().unwrap_or(0);
-        access.decode(needed);
         let listed = self.listed(&access.table, &access);
         let cost = match &access.path {
             Path::Full if listed.is_some() => total.min(LOOKUP * LISTED_ROWS),
@@ -227,20 +250,33 @@ impl Planner<'_> {
         };
         let asked = access.filter.as_ref();
         let cost = cost + asked.map_or(0.0, |f| self.subquery_cost(f, looked_at));
-        let scan = TableScan {
-            access,
-            alias: read.relation.alias.clone(),
-            columns: read.used.clone(),
-            row_id: (read.row_id.filter(|r| self.uses.contains(r))).map(|r| self.at(r)),
-            system: read.system.clone(),
-            listed,
-        };
+        let scan = self.scan(read, access, listed, Part::Whole);
         Ok(Built {
             node: Node::Table(Arc::new(scan)),
             registers: read.relation.registers.clone(),
             rows,
             cost,
         })
+    }
+
+    fn scan(
+        &self,
+        read: &Read<'_>,
+        mut access: TableAccess,
+        listed: Option<Listed>,
+        part: Part,
+    ) -> TableScan {
+        let needed = read.used.iter().map(|(at, _)| at + 1).max().unwrap_or(0);
+        access.decode(needed);
+        TableScan {
+            access,
+            alias: read.relation.alias.clone(),
+            columns: read.used.clone(),
+            row_id: (read.row_id.filter(|r| self.uses.contains(r))).map(|r| self.at(r)),
+            system: read.system.clone(),
+            listed,
+            part,
+        }
     }
 
     /// The way to read a table by an index whose first column is to be among the rows of a
@@ -285,7 +321,7 @@ impl Planner<'_> {
     }
 
     /// Rows of a table, by statistics, or by the size of its file.
-    fn rows_of(&self, table: &Arc<Table>) -> Result<f64> {
+    pub(super) fn rows_of(&self, table: &Arc<Table>) -> Result<f64> {
         Ok(match self.dict.stats(table.oid) {
             Some(s) => s.rows.max(1.0),
             None => {
@@ -315,8 +351,9 @@ impl Planner<'_> {
     }
 
     /// Reads what is no table.
-    fn other(&mut self, relation: &Relation) -> Result<Built> {
+    fn other(&mut self, relation: &Relation, conditions: &[Expr]) -> Result<Built> {
         const VIEW_ROWS: f64 = 100.0;
+        const FOUND_ROWS: f64 = 8.0;
         let alias = relation.alias.clone();
         let places = |columns: &[Register]| -> Vec<(usize, Register)> {
             columns
@@ -334,17 +371,29 @@ impl Planner<'_> {
             }
             RelationKind::View {
                 view,
+                of,
                 columns,
                 tableoid,
             } => {
                 let wanted = self.uses.contains(tableoid);
+                let lookup = self.lookup(view, columns, conditions);
+                let (rows, cost) = match (&lookup, lookup::has_keys(view)) {
+                    (Some(_), _) => (FOUND_ROWS, LOOKUP + FOUND_ROWS),
+                    (None, true) => {
+                        let rows = VIEW_ROWS.max(self.dict.definitions() as f64);
+                        (rows, rows)
+                    }
+                    (None, false) => (VIEW_ROWS, VIEW_ROWS),
+                };
                 let scan = ViewScan {
                     view,
+                    of: of.clone(),
+                    lookup,
                     tableoid: wanted.then(|| self.at(*tableoid)),
                     alias,
                     columns: places(columns),
                 };
-                (Node::View(Arc::new(scan)), VIEW_ROWS, VIEW_ROWS)
+                (Node::View(Arc::new(scan)), rows, cost)
             }
             RelationKind::Shared {
                 number,
@@ -366,6 +415,22 @@ impl Planner<'_> {
             RelationKind::Series(s) => {
                 let rows = series_rows(s);
                 (Node::Series(Arc::new(self.series(s))), rows, rows)
+            }
+            RelationKind::Zip { parts, ordinality } => {
+                let (mut rows, mut cost) = (1f64, 0.0);
+                let mut zipped = Vec::with_capacity(parts.len());
+                for part in parts {
+                    let built = self.other(part, &[])?;
+                    rows = rows.max(built.rows);
+                    cost += built.cost;
+                    let registers = part.registers.iter().map(|r| self.at(*r)).collect();
+                    zipped.push((built.node, registers));
+                }
+                let zip = Zip {
+                    parts: zipped,
+                    ordinality: ordinality.map(|r| self.at(r)),
+                };
+                (Node::Zip(Arc::new(zip)), rows, cost)
             }
             RelationKind::Row(row) => {
                 let columns = row
@@ -405,6 +470,26 @@ impl Planner<'_> {
             rows,
             cost,
         })
+    }
+
+    /// By what the rows of a catalog are looked up.
+    fn lookup(
+        &self,
+        view: &'static VirtualTable,
+        columns: &[Register],
+        conditions: &[Expr],
+    ) -> Option<Lookup> {
+        let place = |e: &Expr| match e {
+            Expr::Column(r) => columns.iter().position(|c| c == r),
+            _ => None,
+        };
+        let is_known = |e: &Expr| {
+            let read = registers(e);
+            !e.is_volatile() && !has_subquery(e) && !columns.iter().any(|c| read.contains(c))
+        };
+        let mut found = lookup::find(view, conditions, &place, &is_known)?;
+        found.value = self.lower(found.value);
+        Some(found)
     }
 
     pub(super) fn series(&self, s: &Series) -> plan::Series {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use block::value::{Datum, DatumRef};
 
+use super::part::{Drawn, part};
 use super::{Frame, Operator};
 use crate::error::Result;
 use crate::exec::drive::passes;
@@ -13,13 +14,15 @@ use crate::expr::{Env, compare};
 use crate::plan::TableAccess;
 use crate::query::plan::{TableScan, ViewScan};
 use crate::session::Core;
-use crate::views::{Context, view_oid};
+use crate::views::{Context, sequence_row, view_oid};
 
 pub struct TableRun {
     plan: Arc<TableScan>,
     cursor: TableCursor,
     /// Read by the keys that a subquery gives.
     by_list: bool,
+    /// A sample of rows.
+    drawn: Option<Drawn>,
     spare: Vec<DatumRef<'static>>,
 }
 
@@ -29,6 +32,7 @@ impl TableRun {
             plan: plan.clone(),
             cursor: TableCursor::with_buffer(Vec::new()),
             by_list: false,
+            drawn: None,
             spare: Vec::new(),
         }
     }
@@ -77,6 +81,11 @@ impl Operator for TableRun {
         if self.by_list {
             return Ok(());
         }
+        if let Some((scan, drawn)) = part(&self.plan, core, frame)? {
+            self.drawn = drawn;
+            self.cursor.open_scan(&self.plan.access, scan, core);
+            return Ok(());
+        }
         let Frame {
             registers,
             snapshot,
@@ -98,6 +107,9 @@ impl Operator for TableRun {
             let Some(rid) = self.cursor.next(access, core, &frame.snapshot)? else {
                 return Ok(false);
             };
+            if self.drawn.as_ref().is_some_and(|drawn| !drawn.has_row(rid)) {
+                continue;
+            }
             let mut values = recycle(std::mem::take(&mut self.spare));
             decode(self.cursor.row(), def, access.needed, &mut values)?;
             if !self.plan.system.is_empty() {
@@ -143,8 +155,10 @@ fn set(place: &mut Datum, value: DatumRef<'_>) {
 /// A virtual table, whose rows are made when it is opened.
 pub struct ViewRun {
     plan: Arc<ViewScan>,
-    /// Made once for a statement, though it may be opened often.
+    /// Made once for a statement, though it may be opened often; by each opening, if they are looked
+    /// up. All are of the state of things at the first.
     rows: Option<crate::views::Rows>,
+    context: Option<Context>,
     at: usize,
 }
 
@@ -153,20 +167,34 @@ impl ViewRun {
         ViewRun {
             plan: plan.clone(),
             rows: None,
+            context: None,
             at: 0,
         }
     }
 }
 
 impl Operator for ViewRun {
-    fn open(&mut self, core: &mut Core, _: &mut Frame) -> Result<()> {
+    fn open(&mut self, core: &mut Core, frame: &mut Frame) -> Result<()> {
         self.at = 0;
-        if self.rows.is_none() {
-            let context = Context::new(core);
-            self.rows = Some(self.plan.view.read_in(core, &context)?);
+        let wanted = match &self.plan.lookup {
+            Some(lookup) => lookup.wanted(&frame.eval(&lookup.value, core)?),
+            None => None,
+        };
+        let known = self.context.as_ref().map(|context| &context.wanted);
+        if self.rows.is_none() || known != Some(&wanted) {
+            let mut context = match self.context.take() {
+                Some(context) => context,
+                None => Context::new(core),
+            };
+            context.wanted = wanted;
+            self.rows = Some(match &self.plan.of {
+                Some(sequence) => sequence_row(&context, sequence)?,
+                None => self.plan.view.read_in(core, &context)?,
+            });
             for warning in context.take_warnings() {
                 core.notice("WARNING", "01000", warning);
             }
+            self.context = Some(context);
         }
         Ok(())
     }
@@ -180,7 +208,10 @@ impl Operator for ViewRun {
             frame.registers[*register] = row[*column].clone();
         }
         if let Some(register) = self.plan.tableoid {
-            let number = view_oid(self.plan.view.schema, self.plan.view.name);
+            let number = match &self.plan.of {
+                Some(sequence) => Some(sequence.oid),
+                None => view_oid(self.plan.view.schema, self.plan.view.name),
+            };
             frame.set(register, Datum::Int8(number.unwrap_or(0).into()));
         }
         Ok(true)
