@@ -2,7 +2,7 @@
 
 use sqlparser::tokenizer::Token;
 
-use super::function::{self, CreateFunction, FunctionName};
+use super::function::{self, CreateFunction, FunctionName, Routine};
 use super::role::{RoleName, role_name};
 use super::tokens::Words;
 use super::trigger::{self, CreateTrigger};
@@ -44,6 +44,7 @@ pub enum Definition {
         if_exists: bool,
     },
     DropFunction {
+        kind: Routine,
         names: Vec<FunctionName>,
         if_exists: bool,
         cascade: bool,
@@ -92,10 +93,11 @@ impl Definition {
             Definition::Type(TypeDefinition::CreateEnum { .. }) => "CREATE TYPE",
             Definition::Type(TypeDefinition::Alter { .. }) => "ALTER TYPE",
             Definition::Comment { .. } => "COMMENT",
+            Definition::CreateFunction(new) if new.procedure => "CREATE PROCEDURE",
             Definition::CreateFunction(_) => "CREATE FUNCTION",
             Definition::CreateTrigger(_) => "CREATE TRIGGER",
             Definition::DropTrigger { .. } => "DROP TRIGGER",
-            Definition::DropFunction { .. } => "DROP FUNCTION",
+            Definition::DropFunction { kind, .. } => kind.drop_command(),
         }
     }
 }
@@ -168,11 +170,12 @@ pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
             if_exists,
         }));
     }
-    if !w.accept("function") {
+    let Some(kind) = function::kind(w) else {
         return Ok(None);
-    }
+    };
     let (names, if_exists, cascade) = function::names_to_drop(w)?;
     Ok(Some(Definition::DropFunction {
+        kind,
         names,
         if_exists,
         cascade,

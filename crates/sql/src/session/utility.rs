@@ -278,7 +278,10 @@ impl SqlSession {
             }
             Utility::Do { language, text } => {
                 self.ensure_transaction()?;
-                self.core.statement_of_block(language.as_deref(), text)?;
+                let alone = self.is_alone();
+                self.core.may_end(alone, |core| {
+                    core.statement_of_block(language.as_deref(), text)
+                })?;
                 self.end_of_statement();
                 Tag::Plain("DO")
             }
@@ -380,10 +383,11 @@ impl SqlSession {
                 if_exists,
             } => trigger::drop(core, name, table, *if_exists),
             Definition::DropFunction {
+                kind,
                 names,
                 if_exists,
                 cascade,
-            } => function::drop(core, names, *if_exists, *cascade),
+            } => function::drop(core, *kind, names, *if_exists, *cascade),
             Definition::Type(definition) => types::define(core, definition),
             Definition::Comment { on, text } => comment::set(core, on, text.as_deref()),
         }?;
