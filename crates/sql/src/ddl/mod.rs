@@ -15,6 +15,7 @@ pub mod dependence;
 mod distribution;
 mod foreign;
 pub mod function;
+pub mod generated;
 mod index;
 pub mod index_class;
 mod index_expression;
