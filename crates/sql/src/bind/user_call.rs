@@ -358,9 +358,13 @@ fn prefer_text(candidates: &mut Vec<Candidate>, given: &Given) {
     let all: Vec<&Typed> = given.all().collect();
     let takes_text = |c: &Candidate| {
         let mut each = c.wanted.iter().zip(&c.taken);
-        each.all(|(argument, taken)| {
+        let placed = each.all(|(argument, taken)| {
             taken.is_none_or(|n| all[n].ty != SqlType::Unknown || argument.ty.is_string())
-        })
+        });
+        let last = c.wanted.last().and_then(|w| w.ty.element());
+        let mut spread = c.spread.into_iter().flat_map(|from| &all[from..]);
+        let is_text = last.is_some_and(SqlType::is_string);
+        placed && spread.all(|value| value.ty != SqlType::Unknown || is_text)
     };
     if candidates.iter().any(takes_text) {
         candidates.retain(takes_text);

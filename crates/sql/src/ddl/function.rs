@@ -317,7 +317,7 @@ fn shown(name: &FunctionName) -> Result<String> {
     Ok(format!("{}({})", name.name, types.join(",")))
 }
 
-fn missing(kind: Routine, name: &FunctionName) -> Result<Error> {
+pub(super) fn missing(kind: Routine, name: &FunctionName) -> Result<Error> {
     let word = kind.word();
     let message = match &name.types {
         Some(_) => format!("{word} {} does not exist", shown(name)?),
@@ -354,7 +354,7 @@ impl Core {
     }
 
     /// The same under its exclusive lock.
-    fn locked_function(&mut self, name: &FunctionName) -> Result<Option<Arc<Function>>> {
+    pub(super) fn locked_function(&mut self, name: &FunctionName) -> Result<Option<Arc<Function>>> {
         loop {
             let Some(found) = self.function_of(name)? else {
                 return Ok(None);

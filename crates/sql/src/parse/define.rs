@@ -31,6 +31,11 @@ pub enum Definition {
         if_exists: bool,
         change: Change,
     },
+    AlterFunction {
+        kind: Routine,
+        name: FunctionName,
+        change: Change,
+    },
     Type(TypeDefinition),
     Comment {
         on: Commented,
@@ -97,6 +102,7 @@ impl Definition {
             Definition::CreateFunction(_) => "CREATE FUNCTION",
             Definition::CreateTrigger(_) => "CREATE TRIGGER",
             Definition::DropTrigger { .. } => "DROP TRIGGER",
+            Definition::AlterFunction { kind, .. } => kind.alter_command(),
             Definition::DropFunction { kind, .. } => kind.drop_command(),
         }
     }
@@ -204,6 +210,14 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
             _ => return Err(w.unexpected()),
         };
         return Ok(Some(Definition::AlterSchema { name, change }));
+    }
+    if let Some(kind) = function::kind(w) {
+        let name = function::function_name(w)?;
+        let change = change(w, Kind::Table)?.ok_or_else(|| {
+            let command = kind.alter_command();
+            Error::unsupported(format!("{command} other than RENAME, OWNER and SET SCHEMA"))
+        })?;
+        return Ok(Some(Definition::AlterFunction { kind, name, change }));
     }
     let begin = w.mark();
     let Some(kind) = kind(w) else {

@@ -67,6 +67,14 @@ impl Routine {
         }
     }
 
+    pub fn alter_command(self) -> &'static str {
+        match self {
+            Routine::Function => "ALTER FUNCTION",
+            Routine::Procedure => "ALTER PROCEDURE",
+            Routine::Routine => "ALTER ROUTINE",
+        }
+    }
+
     /// Whether the word is right for what is a procedure, or is none.
     pub fn fits(self, procedure: bool) -> bool {
         match self {

@@ -61,6 +61,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
         let mut running = Interpreter::new(core, code, function.result_type());
         running.read_only = function.volatility != crate::dict::function::Volatility::Volatile;
         running.returns.set = function.returns_set;
+        running.returns.void = function.result == SqlType::Void.oid();
         let mut level = Level {
             label: Some(&function.name),
             names: Vec::new(),

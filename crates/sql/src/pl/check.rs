@@ -168,7 +168,7 @@ impl Check<'_> {
         {
             let message = "loop variable of loop over rows must be a record variable or list of \
                            scalar variables";
-            return Err(Error::new("42804", message));
+            return Err(Error::new("42601", message));
         }
         targets.iter().try_for_each(|t| self.target(t))
     }
@@ -330,7 +330,10 @@ impl Check<'_> {
                 let message = "RETURN cannot have a parameter in function returning set";
                 Err(Error::new("42804", message).hint("Use RETURN NEXT or RETURN QUERY."))
             }
-            Some(_) if function.procedure => wrong("RETURN cannot have a parameter in a procedure"),
+            Some(_) if function.procedure => {
+                let message = "RETURN cannot have a parameter in a procedure";
+                Err(Error::new("42601", message))
+            }
             Some(_) if is_void => {
                 wrong("RETURN cannot have a parameter in function returning void")
             }

@@ -44,9 +44,12 @@ fn check_result(core: &mut Core, function: &Function, last: Option<&Planned>) ->
     if result == SqlType::Void && function.result == SqlType::Void.oid() {
         return Ok(());
     }
-    let named = match function.result {
-        RECORD => "record",
-        _ => result.name(),
+    let dict = core.dict();
+    let table = function.row_of.and_then(|oid| dict.table_by_oid(oid));
+    let named = match (table, function.result) {
+        (Some(table), _) => table.name.as_str(),
+        (None, RECORD) => "record",
+        (None, _) => result.name(),
     };
     let wrong = |detail: String| {
         let message = format!("return type mismatch in function declared to return {named}");
@@ -61,7 +64,7 @@ fn check_result(core: &mut Core, function: &Function, last: Option<&Planned>) ->
     };
     if function.gives_rows() {
         // Without columns of its own they are those that each call defines.
-        let Some(wanted) = function.columns(&core.dict()) else {
+        let Some(wanted) = function.columns(&dict) else {
             return Ok(());
         };
         for (at, field) in fields.iter().enumerate() {

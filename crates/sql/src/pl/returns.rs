@@ -16,6 +16,7 @@ use crate::types::SqlType;
 pub struct Returns {
     /// The type of its value, or of each of its values.
     pub ty: SqlType,
+    pub void: bool,
     pub set: bool,
     /// The slots of the parameters that go out.
     pub outputs: Vec<usize>,
@@ -30,6 +31,7 @@ impl Returns {
     pub fn new(ty: SqlType) -> Returns {
         Returns {
             ty,
+            void: ty == SqlType::Void,
             set: false,
             outputs: Vec::new(),
             columns: None,
@@ -40,7 +42,7 @@ impl Returns {
 
     /// Whether a body may end without RETURN.
     pub fn may_fall_off(&self) -> bool {
-        self.set || !self.outputs.is_empty() || self.ty == SqlType::Void
+        self.set || !self.outputs.is_empty() || self.void
     }
 }
 
@@ -97,8 +99,7 @@ impl<'b> Interpreter<'b, '_> {
         let Some(value) = value else {
             return Ok(Flow::Return);
         };
-        if self.returns.set || !self.returns.outputs.is_empty() || self.returns.ty == SqlType::Void
-        {
+        if self.returns.may_fall_off() {
             return Err(Error::internal("RETURN with a value where it has none"));
         }
         match self.returns.columns.is_some() {

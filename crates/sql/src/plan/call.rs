@@ -26,10 +26,6 @@ pub fn plan(f: &ast::Function, params: &ParamTypes) -> Result<(CallPlan, Option<
     let binder = Binder::new(&scope, params, "CALL arguments");
     let name = names::Qualified::new(&f.name)?;
     let called = binder.procedure_called(&name, f)?;
-    if called.args.iter().any(has_subquery) {
-        let message = "cannot use subquery in CALL argument";
-        return Err(Error::new("0A000", message));
-    }
     let function = called.function;
     let columns: Vec<ColumnDesc> = function
         .outputs()
@@ -47,12 +43,6 @@ pub fn plan(f: &ast::Function, params: &ParamTypes) -> Result<(CallPlan, Option<
         function,
     };
     Ok((plan, (!columns.is_empty()).then_some(columns)))
-}
-
-fn has_subquery(e: &Expr) -> bool {
-    let mut found = false;
-    e.visit(&mut |e| found |= matches!(e, Expr::Subquery { .. }));
-    found
 }
 
 fn outputs(function: &Function, f: &ast::Function) -> Vec<Option<ast::Expr>> {

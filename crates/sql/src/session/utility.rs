@@ -349,7 +349,7 @@ impl SqlSession {
     }
 
     fn run_definition(&mut self, definition: &Definition) -> Result<Tag> {
-        use crate::ddl::{comment, function, relation, schema, trigger, types};
+        use crate::ddl::{alter_function, comment, function, relation, schema, trigger, types};
         self.begin_definition(definition.command())?;
         let core = &mut self.core;
         let tag = match definition {
@@ -374,6 +374,9 @@ impl SqlSession {
             } => {
                 let command = definition.command();
                 relation::alter(core, command, *kind, name, *if_exists, change)
+            }
+            Definition::AlterFunction { kind, name, change } => {
+                alter_function::alter(core, *kind, name, change)
             }
             Definition::CreateFunction(new) => function::create(core, new),
             Definition::CreateTrigger(new) => trigger::create(core, new),
