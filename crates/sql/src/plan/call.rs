@@ -8,7 +8,7 @@ use crate::api::ColumnDesc;
 use crate::bind::{Binder, ParamTypes, Scope, names};
 use crate::dict::Function;
 use crate::dict::function::Mode;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::expr::Expr;
 
 pub struct CallPlan {
