@@ -312,7 +312,8 @@ pub fn drop(
 /// COMMENT ON FUNCTION.
 pub fn comment(core: &mut Core, name: &FunctionName, text: Option<&str>) -> Result<()> {
     let found = core.locked_function(name)?;
-    let mut next = Function::clone(&*found.map_or_else(|| Err(missing(name)?), Ok)?);
+    let mut next =
+        Function::clone(&*found.map_or_else(|| Err(missing(Routine::Function, name)?), Ok)?);
     next.comment = text.map(str::to_string);
     core.define(Object::Function(Arc::new(next)))
 }
