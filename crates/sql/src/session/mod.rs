@@ -23,6 +23,7 @@ mod traced;
 mod transaction;
 mod usage;
 mod utility;
+mod within;
 
 use std::sync::Arc;
 

@@ -82,6 +82,7 @@ impl Analyzer<'_> {
             ty,
             into: scope.file.register(),
             more: Vec::new(),
+            columns: Vec::new(),
             ordinality: None,
         };
         let mut row = Typed::new(Expr::Column(series.into), ty);
@@ -137,7 +138,7 @@ impl Analyzer<'_> {
 }
 
 /// The columns that an alias defines.
-pub(super) fn defined(alias: &TableAlias, known: &TypeNames) -> Result<Fields> {
+pub fn defined(alias: &TableAlias, known: &TypeNames) -> Result<Fields> {
     let mut fields = Vec::new();
     for column in &alias.columns {
         if let Some(ty) = &column.data_type {
@@ -154,7 +155,7 @@ pub(super) fn defined(alias: &TableAlias, known: &TypeNames) -> Result<Fields> {
     }
 }
 
-pub(super) fn without_types(alias: &TableAlias) -> TableAlias {
+pub fn without_types(alias: &TableAlias) -> TableAlias {
     let mut alias = alias.clone();
     for column in &mut alias.columns {
         column.data_type = None;
