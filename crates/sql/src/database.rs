@@ -18,6 +18,7 @@ use crate::params::Instance;
 use crate::plan_cache::PlanCache;
 use crate::presence;
 use crate::session::{SqlSession, now_micros};
+use crate::statements::Statements;
 use crate::trace::Switches;
 
 pub struct Database {
@@ -33,6 +34,7 @@ pub struct Database {
     pub(crate) orders: Orders,
     pub(crate) switches: Switches,
     pub(crate) changes: Changes,
+    pub(crate) statements: Statements,
     started_micros: i64,
 }
 
@@ -60,6 +62,7 @@ impl Database {
             orders: Orders::default(),
             switches: Switches::default(),
             changes: Changes::default(),
+            statements: Statements::default(),
             started_micros: now_micros(),
         });
         SqlSession::make_first_superuser(&database)?;

@@ -20,6 +20,7 @@ use crate::parse::{self, Command, Utility};
 use crate::pgtype;
 use crate::plan::with::WithPlan;
 use crate::plan::{DeletePlan, InsertPlan, SelectPlan, SuppliedWrite, UpdatePlan};
+use crate::statements::Known;
 use crate::types::SqlType;
 
 /// A statement, parsed, bound and planned; shared among sessions.
@@ -38,9 +39,8 @@ pub struct Statement {
     pub(crate) statistics: Statistics,
     /// Version of the dictionary against which the tables were last found current. A hint: zero is never right.
     pub(crate) verified: AtomicU64,
-    usage: super::usage::Usage,
-    /// Object id of the role for which it was planned first. Others may run it, by the same text.
-    planned_for: u32,
+    /// Shared with those that are planned for the elements of its arrays.
+    known: Arc<Known>,
     /// Set if it compares with arrays that are parameters.
     arrays: Option<Box<Arrays>>,
 }
@@ -106,11 +106,8 @@ impl Statement {
     pub(crate) fn params(&self) -> &[SqlType] {
         &self.params
     }
-    pub(crate) fn planned_for(&self) -> u32 {
-        self.planned_for
-    }
-    pub(crate) fn usage(&self) -> &super::usage::Usage {
-        &self.usage
+    pub(crate) fn known(&self) -> &Known {
+        &self.known
     }
     /// How it is executed, in the words of `v$sql`.
     pub(crate) fn plan_kind(&self) -> &'static str {
@@ -298,8 +295,7 @@ impl SqlSession {
             statistics: statistics(&dict, &tables),
             tables,
             verified: AtomicU64::new(0),
-            usage: super::usage::Usage::default(),
-            planned_for: self.core.roles.current,
+            known: Arc::default(),
             arrays,
         })
     }
@@ -335,8 +331,7 @@ impl SqlSession {
             statistics: statistics(&self.core.dict(), &tables),
             tables,
             verified: AtomicU64::new(0),
-            usage: super::usage::Usage::default(),
-            planned_for: statement.planned_for,
+            known: statement.known.clone(),
             arrays: None,
         }))
     }
