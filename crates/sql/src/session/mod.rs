@@ -23,6 +23,7 @@ mod timeout;
 mod traced;
 mod transaction;
 mod utility;
+mod within;
 
 use std::sync::Arc;
 

@@ -105,6 +105,9 @@ impl SqlSession {
             return Ok(Completion::Empty);
         }
         self.ensure_transaction()?;
+        if let Kind::Call(_) = portal.statement.kind {
+            return self.call(portal, max_rows, sink);
+        }
         self.core.engine.settle();
         self.core.refresh()?;
         self.make_current(portal)?;
@@ -187,10 +190,41 @@ impl SqlSession {
                 self.core.trace_executed();
                 self.resume(portal, max_rows, sink)
             }
-            Kind::Utility(_) | Kind::Empty => {
+            Kind::Utility(_) | Kind::Empty | Kind::Call(_) => {
                 Err(Error::internal("a utility statement among plans"))
             }
         }
+    }
+
+    /// CALL. Outside of a block, and if no other statement shares its transaction, the procedure
+    /// may end that.
+    fn call(
+        &mut self,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<Completion> {
+        self.core.refresh()?;
+        self.make_current(portal)?;
+        let statement = portal.statement.clone();
+        let Kind::Call(plan) = &statement.kind else {
+            return Err(Error::internal("a procedure that is none"));
+        };
+        let alone = self.is_alone();
+        let params = std::mem::take(&mut portal.params);
+        let called = self.core.may_end(alone, |core| core.call(plan, &params));
+        portal.params = params;
+        let row = called?;
+        foreign::fire(&mut self.core)?;
+        self.end_of_statement();
+        let tag = Tag::Plain("CALL");
+        portal.run = Run::Rows(row.into_iter().collect::<Vec<_>>().into(), tag);
+        self.resume(portal, max_rows, sink)
+    }
+
+    /// Whether the transaction is the statement's own.
+    pub(super) fn is_alone(&self) -> bool {
+        self.state == State::Implicit && !self.pipelined
     }
 
     /// Refuses a statement that writes, or locks rows, if the transaction is read-only.

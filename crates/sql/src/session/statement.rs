@@ -18,6 +18,7 @@ use crate::exec::sort::Rows;
 use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, Utility};
 use crate::pgtype;
+use crate::plan::call::CallPlan;
 use crate::plan::with::WithPlan;
 use crate::plan::{DeletePlan, InsertPlan, SelectPlan, SuppliedWrite, UpdatePlan};
 use crate::statements::Known;
@@ -81,6 +82,8 @@ pub(crate) enum Kind {
     Supplied(Box<SuppliedWrite>),
     /// A statement whose WITH has parts that write.
     With(Arc<WithPlan>),
+    /// CALL of a procedure.
+    Call(Box<CallPlan>),
     Utility(Utility),
     Ddl(Box<ast::Statement>),
     /// A query of the tree lane.
@@ -112,7 +115,7 @@ impl Statement {
     /// How it is executed, in the words of `v$sql`.
     pub(crate) fn plan_kind(&self) -> &'static str {
         match self.kind {
-            Kind::Empty | Kind::Utility(_) => "utility",
+            Kind::Empty | Kind::Utility(_) | Kind::Call(_) => "utility",
             Kind::Ddl(_) => "definition",
             Kind::Tree(_) | Kind::Supplied(_) | Kind::With(_) => "tree",
             _ => "direct",
@@ -141,6 +144,8 @@ impl Statement {
             Kind::Utility(Utility::Set { .. } | Utility::TraceEvent { .. }) => 42,
             Kind::Utility(Utility::AlterSystem { .. }) => 49,
             Kind::Utility(Utility::Explain { .. }) => 50,
+            // As Oracle numbers a block of PL/SQL.
+            Kind::Call(_) => 47,
             Kind::Ddl(_) | Kind::Utility(_) | Kind::Empty => 0,
         }
     }
@@ -184,7 +189,7 @@ pub(super) fn writing_command(kind: &Kind) -> Option<&'static str> {
         Kind::Select(plan) => locks(plan).then_some(LOCKS),
         Kind::Tree(plan) => plan.locks_rows().then_some(LOCKS),
         Kind::Ddl(statement) => crate::ddl::command(statement),
-        Kind::Empty | Kind::Utility(_) => None,
+        Kind::Empty | Kind::Utility(_) | Kind::Call(_) => None,
     }
 }
 
