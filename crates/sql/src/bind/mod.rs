@@ -36,6 +36,7 @@ pub use call::call_of;
 pub use coerce::{chosen_type, common_type, null_if_type};
 pub use expr::comparison;
 pub use json::check_comparable;
+pub use user_call::{Called, value_of};
 
 /// An expression with the type the binder found for it.
 #[derive(Clone, Debug)]

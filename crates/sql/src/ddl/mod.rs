@@ -8,6 +8,7 @@
 //! - Segments that a transaction drops are freed after its commit; those it makes are freed by its rollback.
 
 pub mod alter;
+pub mod alter_function;
 pub mod analyze;
 pub mod comment;
 mod create_as;

@@ -69,6 +69,7 @@ impl Dict {
                 let mut found = self.readers(oid, None);
                 found.extend(self.owned(oid, None));
                 found.extend(self.foreign_keys(oid, &|_| true));
+                found.extend(self.giving_rows_of(oid));
                 found
             }
             Address::View(oid) => self.readers(oid, None),
@@ -102,6 +103,16 @@ impl Dict {
         });
         let each = views.map(|v| Dependent {
             what: Address::View(v.oid),
+            auto: false,
+        });
+        each.collect()
+    }
+
+    /// Functions whose result is the row type of a table.
+    fn giving_rows_of(&self, table: u32) -> Vec<Dependent> {
+        let functions = self.functions().filter(|f| f.row_of == Some(table));
+        let each = functions.map(|f| Dependent {
+            what: Address::Function(f.oid),
             auto: false,
         });
         each.collect()

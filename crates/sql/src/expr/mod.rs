@@ -10,7 +10,7 @@
 
 mod arith;
 pub mod array;
-mod array_set;
+pub mod array_set;
 mod bytes;
 pub mod calendar;
 pub mod cast;

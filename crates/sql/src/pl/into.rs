@@ -9,7 +9,8 @@ use super::block::Interpreter;
 use super::seen::{Found, no_field};
 use super::value::{Shape, Slot};
 use crate::error::{Error, Result};
-use crate::types::SqlType;
+use crate::expr::{Val, array_set};
+use crate::types::{Element, SqlType};
 
 /// A place that a value goes to.
 enum Place {
@@ -24,14 +25,22 @@ pub fn null_refused(name: &str) -> Error {
     )
 }
 
+fn element_of(ty: SqlType) -> Result<Element> {
+    crate::bind::element_of(ty).ok_or_else(|| match ty {
+        SqlType::Jsonb => Error::unsupported("an assignment to a part of a jsonb variable"),
+        _ => Error::new(
+            "42804",
+            format!(
+                "cannot subscript type {} because it does not support subscripting",
+                ty.name()
+            ),
+        ),
+    })
+}
+
 impl Interpreter<'_, '_> {
     fn place(&self, target: &Target) -> Result<Place> {
         let name = target.path.join(".");
-        if !target.subscripts.is_empty() {
-            return Err(Error::unsupported(
-                "an assignment to an element of an array",
-            ));
-        }
         match self.find(&target.path) {
             Some(Found::Slot(slot)) => Ok(Place::Slot(slot)),
             Some(Found::Field(slot, field)) => {
@@ -55,6 +64,16 @@ impl Interpreter<'_, '_> {
 
     /// The type that a value for a target is converted to; `None`: it takes a row.
     pub fn target_type(&self, target: &Target) -> Result<Option<(SqlType, i32)>> {
+        let whole = self.whole_type(target)?;
+        match (target.subscripts.is_empty(), whole) {
+            (true, whole) => Ok(whole),
+            (false, Some((ty, _))) => Ok(Some((element_of(ty)?.ty(), -1))),
+            (false, None) => Err(Error::unsupported("an element of a record")),
+        }
+    }
+
+    /// The type of the variable or field, whatever subscripts stand behind it.
+    fn whole_type(&self, target: &Target) -> Result<Option<(SqlType, i32)>> {
         Ok(match self.place(target)? {
             Place::Slot(slot) => match &self.slots[slot] {
                 Slot::Scalar(s) => Some((s.ty, s.typmod)),
@@ -85,6 +104,10 @@ impl Interpreter<'_, '_> {
     /// Gives a target a value of its own type.
     pub fn put(&mut self, target: &Target, value: Datum) -> Result<()> {
         let name = || target.path.join(".");
+        let value = match target.subscripts.is_empty() {
+            true => value,
+            false => self.with_element(target, value)?,
+        };
         match self.place(target)? {
             Place::Slot(slot) => match &mut self.slots[slot] {
                 Slot::Scalar(s) if s.constant => Err(Error::new(
@@ -105,6 +128,30 @@ impl Interpreter<'_, '_> {
                 Ok(())
             }
         }
+    }
+
+    /// The array of a target with another element.
+    fn with_element(&mut self, target: &Target, value: Datum) -> Result<Datum> {
+        let whole = self.whole_type(target)?;
+        let whole = whole.ok_or_else(|| Error::internal("an element of a record"))?;
+        let element = element_of(whole.0)?;
+        let mut subscripts = Vec::with_capacity(target.subscripts.len());
+        for subscript in &target.subscripts {
+            subscripts.push(self.value(subscript, (SqlType::Int4, -1))?);
+        }
+        let array = match self.place(target)? {
+            Place::Slot(slot) => match &self.slots[slot] {
+                Slot::Scalar(s) => &s.value,
+                Slot::Record(_) => return Err(Error::internal("an element of a record")),
+            },
+            Place::Field(slot, field) => match &self.slots[slot] {
+                Slot::Record(r) => &r.values[field],
+                Slot::Scalar(_) => return Err(Error::internal("a field of what is no record")),
+            },
+        };
+        let mut args = vec![Val::Ref(array.borrow()), Val::Ref(value.borrow())];
+        args.extend(subscripts.iter().map(|s| Val::Ref(s.borrow())));
+        Ok(array_set::call(element, None, &args)?.into_datum())
     }
 
     /// Gives targets the columns of a row, or NULLs for the row that there is not.

@@ -250,7 +250,7 @@ pub fn plan_text(
     })
 }
 
-fn eval(e: &Expr, params: &[Datum], core: &mut Core) -> Result<Datum> {
+pub fn eval(e: &Expr, params: &[Datum], core: &mut Core) -> Result<Datum> {
     let env = Env { row: &[], params };
     Ok(e.eval(&env, core)?.into_datum())
 }

@@ -339,6 +339,14 @@ impl<'c> Clause<'c> {
         if q.schema.as_deref() == Some(supply::TARGET_SCHEMA) {
             return self.of_merge(&q.name, f).map(Some);
         }
+        if f.over.is_none()
+            && let Some(called) = self.binder().user_rows(&q, f)?
+        {
+            return match called.function.returns_set {
+                true => self.user_values(called).map(Some),
+                false => bind::value_of(called).map(Some),
+            };
+        }
         let name = q.name.as_str();
         let is_known = match q.schema.as_deref() {
             Some("information_schema") => name.starts_with("_pg_") && is_series(name),

@@ -110,6 +110,11 @@ impl Analyzer<'_> {
             return self.record_function(function, args, alias, scope, known);
         }
         let clause = Clause::new(self, scope, known, "functions in FROM");
+        if let ast::Expr::Function(f) = call_of(name, args)
+            && let Some(called) = clause.binder().user_rows(&q, &f)?
+        {
+            return self.user_rows(called, ordinality, alias, scope);
+        }
         let (mut relation, value) = match q.name.as_str() {
             EXPAND_ARRAY => {
                 return Err(Error::unsupported(format!("{EXPAND_ARRAY} in FROM")));
@@ -243,6 +248,7 @@ impl Analyzer<'_> {
                 ty,
                 into: clause.scope.file.register(),
                 more: Vec::new(),
+                columns: Vec::new(),
                 ordinality: None,
             });
         }
@@ -320,6 +326,7 @@ impl Analyzer<'_> {
             ty,
             into: clause.scope.file.register(),
             more: Vec::new(),
+            columns: Vec::new(),
             ordinality: None,
         })
     }
@@ -362,6 +369,7 @@ impl Analyzer<'_> {
             ty,
             into: clause.scope.file.register(),
             more: Vec::new(),
+            columns: Vec::new(),
             ordinality: None,
         })
     }

@@ -26,6 +26,7 @@ mod set;
 mod subquery;
 pub mod system;
 pub mod tree;
+mod user_rows;
 pub mod view;
 mod window;
 mod with;

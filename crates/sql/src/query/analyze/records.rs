@@ -79,6 +79,7 @@ impl Analyzer<'_> {
             ty,
             into: scope.file.register(),
             more: Vec::new(),
+            columns: Vec::new(),
             ordinality: None,
         };
         let row = Typed::new(Expr::Column(series.into), ty);
@@ -136,7 +137,7 @@ impl Analyzer<'_> {
 }
 
 /// The columns that an alias defines.
-fn defined(alias: &TableAlias, known: &TypeNames) -> Result<Fields> {
+pub fn defined(alias: &TableAlias, known: &TypeNames) -> Result<Fields> {
     let mut fields = Vec::new();
     for column in &alias.columns {
         if let Some(ty) = &column.data_type {
@@ -153,7 +154,7 @@ fn defined(alias: &TableAlias, known: &TypeNames) -> Result<Fields> {
     }
 }
 
-fn without_types(alias: &TableAlias) -> TableAlias {
+pub fn without_types(alias: &TableAlias) -> TableAlias {
     let mut alias = alias.clone();
     for column in &mut alias.columns {
         column.data_type = None;

@@ -460,6 +460,7 @@ impl Planner<'_> {
             ty: s.ty,
             into: self.at(s.into),
             more: s.more.iter().map(|r| self.at(*r)).collect(),
+            columns: s.columns.clone(),
             ordinality: s.ordinality.map(|r| self.at(r)),
         }
     }
@@ -538,6 +539,7 @@ fn series_rows(s: &Series) -> f64 {
             (Some(a), Some(b)) => (b.saturating_sub(a) as f64 + 1.0).max(1.0),
             _ => GUESS,
         },
+        (SeriesOf::User(user), _) => f64::from(user.rows).max(1.0),
         (SeriesOf::List, items) => (items.len() as f64).max(1.0),
         _ => GUESS,
     }
