@@ -26,7 +26,7 @@ use crate::plan::{
 use crate::session::{Core, Kind, Portal, SqlSession, Statement};
 use crate::types::SqlType;
 
-pub(crate) use traced::{TracedStep, plan_hash, steps};
+pub(crate) use traced::{TracedStep, hash_of, plan_hash, plan_lines, steps};
 
 /// The lines of the answer, as rows of one text column.
 pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Vec<Datum>>> {

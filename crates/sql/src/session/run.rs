@@ -42,15 +42,10 @@ impl SqlSession {
         let hot = self.core.settings.hot();
         let timer = Timer::start(hot.statement_timeout_ms)?;
         self.core.engine.set_lock_timeout(hot.lock_timeout());
-        let (first, begun) = (matches!(portal.run, Run::New), super::now_micros());
+        let called = portal.statement.clone();
+        self.begin_meter(&called, &portal.run);
         self.watch(&portal.statement, hot.log_min_duration);
         let mut done = self.try_execute(portal, max_rows, sink);
-        if let Ok(done) = &done {
-            portal
-                .statement
-                .usage()
-                .count(first, super::now_micros() - begun, done);
-        }
         done = done.map_err(|e| timer.explain(e));
         match &mut done {
             Ok(Completion::CopyIn(copy)) => copy.keep_timer(timer),
@@ -62,6 +57,7 @@ impl SqlSession {
             }
         }
         self.watch_ran(&done);
+        self.meter_ran(&called, &portal.statement, &done);
         done
     }
 

@@ -21,6 +21,7 @@ use crate::pgtype;
 use crate::plan::call::CallPlan;
 use crate::plan::with::WithPlan;
 use crate::plan::{DeletePlan, InsertPlan, SelectPlan, SuppliedWrite, UpdatePlan};
+use crate::statements::Known;
 use crate::types::SqlType;
 
 /// A statement, parsed, bound and planned; shared among sessions.
@@ -39,9 +40,8 @@ pub struct Statement {
     pub(crate) statistics: Statistics,
     /// Version of the dictionary against which the tables were last found current. A hint: zero is never right.
     pub(crate) verified: AtomicU64,
-    usage: super::usage::Usage,
-    /// Object id of the role for which it was planned first. Others may run it, by the same text.
-    planned_for: u32,
+    /// Shared with those that are planned for the elements of its arrays.
+    known: Arc<Known>,
     /// Set if it compares with arrays that are parameters.
     arrays: Option<Box<Arrays>>,
 }
@@ -109,11 +109,8 @@ impl Statement {
     pub(crate) fn params(&self) -> &[SqlType] {
         &self.params
     }
-    pub(crate) fn planned_for(&self) -> u32 {
-        self.planned_for
-    }
-    pub(crate) fn usage(&self) -> &super::usage::Usage {
-        &self.usage
+    pub(crate) fn known(&self) -> &Known {
+        &self.known
     }
     /// How it is executed, in the words of `v$sql`.
     pub(crate) fn plan_kind(&self) -> &'static str {
@@ -303,8 +300,7 @@ impl SqlSession {
             statistics: statistics(&dict, &tables),
             tables,
             verified: AtomicU64::new(0),
-            usage: super::usage::Usage::default(),
-            planned_for: self.core.roles.current,
+            known: Arc::default(),
             arrays,
         })
     }
@@ -340,8 +336,7 @@ impl SqlSession {
             statistics: statistics(&self.core.dict(), &tables),
             tables,
             verified: AtomicU64::new(0),
-            usage: super::usage::Usage::default(),
-            planned_for: statement.planned_for,
+            known: statement.known.clone(),
             arrays: None,
         }))
     }

@@ -294,6 +294,7 @@ impl SqlSession {
             _ => {}
         }
         self.end_watch();
+        self.end_meter();
         Ok(self.status())
     }
 
