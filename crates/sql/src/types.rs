@@ -1,5 +1,6 @@
 //! SQL types as clients see them: PostgreSQL's OIDs, names, lengths and type modifiers, and how each is stored.
 
+pub mod composite;
 pub mod enums;
 
 use std::sync::LazyLock;
@@ -8,6 +9,7 @@ use block::value::ColType;
 
 use crate::error::{Error, Result};
 use crate::pgtype::interval;
+use composite::CompositeType;
 use enums::EnumType;
 
 /// A type without its modifier. `Unknown` is the type of a quoted literal before its context gives it one.
@@ -56,6 +58,8 @@ pub enum SqlType {
     Array(Element),
     /// Made by a user.
     Enum(EnumType),
+    /// A row: a record, or of a type that has a name.
+    Composite(CompositeType),
 }
 
 /// What an object is whose number is written as its name.
@@ -78,13 +82,16 @@ enum Of {
     /// Its place in [`SqlType::ALL`].
     BuiltIn(u8),
     Enum(EnumType),
+    Composite(CompositeType),
 }
 
 impl Element {
     /// `None` if there are no arrays of the type.
     pub fn of(ty: SqlType) -> Option<Element> {
-        if let SqlType::Enum(e) = ty {
-            return Some(Element(Of::Enum(e)));
+        match ty {
+            SqlType::Enum(e) => return Some(Element(Of::Enum(e))),
+            SqlType::Composite(c) => return Some(Element(Of::Composite(c))),
+            _ => {}
         }
         let has_arrays = ty.array_oid() != 0 && ty != SqlType::Unknown;
         let at = SqlType::ALL.iter().position(|t| *t == ty);
@@ -96,6 +103,7 @@ impl Element {
         match self.0 {
             Of::BuiltIn(at) => SqlType::ALL[usize::from(at)],
             Of::Enum(e) => SqlType::Enum(e),
+            Of::Composite(c) => SqlType::Composite(c),
         }
     }
 
@@ -112,6 +120,7 @@ impl Element {
                 (name, internal)
             }
             Of::Enum(e) => (&e.def().names[1], &e.def().internal_names[1]),
+            Of::Composite(c) => (&c.def().names[1], &c.def().internal_names[1]),
         }
     }
 }
@@ -214,6 +223,8 @@ impl SqlType {
             SqlType::Array(Element(Of::BuiltIn(at))) => SqlType::ALL[at as usize].array_oid(),
             SqlType::Array(Element(Of::Enum(e))) => e.0.array_oid,
             SqlType::Enum(e) => e.0.oid,
+            SqlType::Array(Element(Of::Composite(c))) => c.0.array_oid,
+            SqlType::Composite(c) => c.0.oid,
         }
     }
 
@@ -252,6 +263,7 @@ impl SqlType {
             SqlType::Reg(Reg::Role) => 4097,
             SqlType::Void | SqlType::Array(_) | SqlType::Expanded => 0,
             SqlType::Enum(e) => e.0.array_oid,
+            SqlType::Composite(c) => c.0.array_oid,
             // Arrays of arrays are not stored.
             SqlType::Int2Vector | SqlType::OidVector => 0,
         }
@@ -261,6 +273,7 @@ impl SqlType {
     pub fn stored_as(self) -> SqlType {
         match self {
             SqlType::Enum(_) => SqlType::Int8,
+            SqlType::Composite(_) => SqlType::Composite(CompositeType::any()),
             SqlType::Array(element) => element.ty().stored_as().array().unwrap_or(self),
             ty => ty,
         }
@@ -270,6 +283,7 @@ impl SqlType {
     pub fn is_state(self, other: SqlType) -> bool {
         match (self, other) {
             (SqlType::Enum(a), SqlType::Enum(b)) => a.is_state(b),
+            (SqlType::Composite(a), SqlType::Composite(b)) => a.is_state(b),
             (SqlType::Array(a), SqlType::Array(b)) if a == b => a.ty().is_state(b.ty()),
             _ => self == other,
         }
@@ -290,7 +304,15 @@ impl SqlType {
 
     pub fn from_oid(oid: u32) -> Option<SqlType> {
         let found = SqlType::ALL.into_iter().find(|t| t.oid() == oid);
-        found.or_else(|| SqlType::of_array(oid)?.array())
+        let record = || {
+            let record = SqlType::Composite(CompositeType::any());
+            match oid == record.oid() {
+                true => Some(record),
+                false => record.array().filter(|records| records.oid() == oid),
+            }
+        };
+        let array = || SqlType::of_array(oid)?.array();
+        found.or_else(array).or_else(record)
     }
 
     /// Bytes of the type in PostgreSQL's catalog; -1 for variable length, -2 for a C string.
@@ -350,6 +372,7 @@ impl SqlType {
             SqlType::Expanded => "record",
             SqlType::Array(element) => element.array_names().0,
             SqlType::Enum(e) => &e.def().names[0],
+            SqlType::Composite(c) => &c.def().names[0],
         }
     }
 
@@ -370,6 +393,7 @@ impl SqlType {
             SqlType::InternalChar => "char",
             SqlType::Array(element) => element.array_names().1,
             SqlType::Enum(e) => &e.def().internal_names[0],
+            SqlType::Composite(c) => &c.def().internal_names[0],
             other => other.name(),
         }
     }
@@ -488,6 +512,7 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Timestamp => ColType::Timestamp,
         SqlType::TimestampTz => ColType::TimestampTz,
         SqlType::Uuid => ColType::Uuid,
+        SqlType::Composite(_) => ColType::Composite,
         SqlType::Array(_) | SqlType::Int2Vector | SqlType::OidVector => ColType::Array,
         SqlType::Unknown | SqlType::Void | SqlType::Expanded => {
             return Err(Error::new(

@@ -6,6 +6,7 @@ mod call;
 mod catalog;
 mod coerce;
 mod collation;
+mod composite;
 mod days;
 mod element;
 mod enums;
@@ -20,6 +21,7 @@ pub mod similar;
 mod simplify;
 mod temporal;
 mod user_call;
+mod variadic;
 
 use std::cell::RefCell;
 
@@ -35,8 +37,10 @@ use crate::types::SqlType;
 pub use array::element_of;
 pub use call::call_of;
 pub use coerce::{chosen_type, common_type, null_if_type};
+pub use composite::{field_name, is_written_row, record, row_constructor, row_of};
 pub use expr::comparison;
 pub use json::check_comparable;
+pub use user_call::{Called, value_of};
 
 /// An expression with the type the binder found for it.
 #[derive(Clone, Debug)]
@@ -322,6 +326,9 @@ impl<'b> Binder<'b> {
 pub trait Groups {
     /// The column that stands for a whole expression, if one does.
     fn lookup(&self, e: &ast::Expr) -> Result<Option<Typed>>;
+
+    /// The whole row of a table of the query.
+    fn whole_row(&self, table: &str) -> Result<Option<Typed>>;
 }
 
 /// Whether a function of this name works on groups.

@@ -58,9 +58,22 @@ pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
     Ok(tag)
 }
 
+/// Whether rows have other columns after an operation, or columns other names.
+fn is_of_columns(operation: &AlterTableOperation) -> bool {
+    use AlterTableOperation::{AddColumn, AlterColumn, DropColumn, RenameColumn};
+    match operation {
+        AddColumn { .. } | DropColumn { .. } | RenameColumn { .. } => true,
+        AlterColumn { op, .. } => matches!(op, AlterColumnOperation::SetDataType { .. }),
+        _ => false,
+    }
+}
+
 /// The table after one operation; `None` if the operation wrote it itself, or changed nothing.
 fn apply(core: &mut Core, table: &Table, operation: &AlterTableOperation) -> Result<Option<Table>> {
     let mut next = table.clone();
+    if is_of_columns(operation) {
+        super::composite::refuse_used_rows(core, table)?;
+    }
     match operation {
         AlterTableOperation::AddConstraint {
             constraint,

@@ -10,6 +10,7 @@ use crate::dict::acl::{self, Acl, EVERYBODY, Granted, Item, Kind, Privileges};
 use crate::dict::role::FIRST_SUPERUSER;
 use crate::dict::{Dict, Object, Relation};
 use crate::error::{Error, Result};
+use crate::parse::function::Routine;
 use crate::parse::grant::{Give, Grant, Grantee, On, Wanted, privilege};
 use crate::parse::utility::TableLock;
 use crate::views::DATABASE;
@@ -185,7 +186,7 @@ fn targets(core: &mut Core, on: &On) -> Result<Vec<Target>> {
             for name in names {
                 let found = core.function_of(name)?;
                 let Some(f) = found else {
-                    return Err(super::function::missing(name)?);
+                    return Err(super::function::missing(Routine::Function, name)?);
                 };
                 all.push(target(Kind::Function, f.oid, f.owner, &f.name, "function"));
             }

@@ -8,8 +8,10 @@
 //! - Segments that a transaction drops are freed after its commit; those it makes are freed by its rollback.
 
 pub mod alter;
+pub mod alter_function;
 pub mod analyze;
 pub mod comment;
+pub mod composite;
 mod create_as;
 pub mod dependence;
 mod distribution;

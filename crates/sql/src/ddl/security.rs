@@ -25,17 +25,6 @@ impl Core {
             Security::DefaultPrivileges(g) => default_privileges(self, g),
             Security::ReassignOwned { from, to } => owned::reassign(self, from, to),
             Security::DropOwned { of, cascade } => owned::drop(self, of, *cascade),
-            Security::FunctionOwner { name, to } => {
-                let found = self.locked_function(name)?;
-                let Some(f) = found else {
-                    return Err(super::function::missing(name)?);
-                };
-                let mut next = Function::clone(&f);
-                let what = format!("function {}", f.name);
-                next.owner = self.new_owner(to, f.owner, f.schema, &what)?;
-                self.define(Object::Function(Arc::new(next)))?;
-                Ok(Tag::Plain("ALTER FUNCTION"))
-            }
         }
     }
 

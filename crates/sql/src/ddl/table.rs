@@ -53,8 +53,11 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
     }
     let owner = core.owner()?;
     let object = core.database.engine().allocate_object_id()?;
+    let number = || Ok::<u32, Error>(core.database.engine().allocate_object_id()?.0);
+    let row_type = [number()?, number()?];
     let table = Table {
         oid: object.0,
+        row_type,
         schema,
         name,
         columns: Vec::new(),
@@ -286,8 +289,13 @@ pub fn check_defaults(dict: &Dict, columns: &[Column]) -> Result<()> {
 pub(super) fn column_type(core: &mut Core, written: &ast::DataType) -> Result<(SqlType, i32)> {
     loop {
         let found = parts::data_type(written, &TypeNames::of(&core.dict()))?;
-        let oid = core.dict().user_type_by_oid(found.0.oid()).map(|t| t.oid);
-        let Some(oid) = oid else { return Ok(found) };
+        let dict = core.dict();
+        let made = dict.user_type_by_oid(found.0.oid()).map(|t| t.oid);
+        // The rows of a table: what changes them locks it.
+        let row = || dict.table_of_row_type(found.0.oid()).map(|t| t.oid);
+        let Some(oid) = made.or_else(row) else {
+            return Ok(found);
+        };
         core.lock_table(oid, TableLock::AccessShare, false)?;
         let now = parts::data_type(written, &TypeNames::of(&core.dict()))?;
         if now.0.is_state(found.0) {
@@ -310,6 +318,7 @@ pub fn column(
         Some(ty) => (ty, -1),
         None => column_type(core, &def.data_type)?,
     };
+    super::composite::check_column(&name, ty)?;
     storage_type(ty)?;
     let mut column = Column {
         missing: None,

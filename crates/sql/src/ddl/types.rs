@@ -1,4 +1,4 @@
-//! CREATE, ALTER and DROP TYPE of enums.
+//! CREATE, ALTER and DROP TYPE: of enums, and what composite types have in common with them.
 //!
 //! **Invariant.** Who makes a column of a type holds a shared lock on the type until its transaction
 //! ends, and who changes or drops the type an exclusive one, and one on every table that has such a
@@ -27,6 +27,10 @@ pub fn define(core: &mut Core, definition: &TypeDefinition) -> Result<Tag> {
     match definition {
         TypeDefinition::CreateEnum { name, labels } => {
             create(core, name, labels)?;
+            Ok(Tag::Plain("CREATE TYPE"))
+        }
+        TypeDefinition::CreateComposite { name, attributes } => {
+            super::composite::create(core, name, attributes)?;
             Ok(Tag::Plain("CREATE TYPE"))
         }
         TypeDefinition::Alter { name, change } => {
@@ -74,11 +78,12 @@ fn create(core: &mut Core, name: &Qualified, labels: &[String]) -> Result<()> {
         owner,
         comment: None,
         labels: made,
+        composite: None,
     })))
 }
 
 /// Claims a name that no type of a schema has, nor a relation, whose rows have a type of its name.
-fn claim(core: &mut Core, schema: u32, name: &str) -> Result<()> {
+pub fn claim(core: &mut Core, schema: u32, name: &str) -> Result<()> {
     core.claim_name(&format!("type {schema} {name}"))?;
     core.claim_relation_name(schema, name)?;
     let dict = core.dict();
@@ -151,8 +156,9 @@ pub fn locked(core: &mut Core, name: &Qualified) -> Result<Option<Arc<UserType>>
 /// The tables that have a column of a type, or of arrays of it.
 fn tables_with(core: &Core, oid: u32) -> BTreeSet<u32> {
     let dict = core.dict();
-    let columns = dict.columns_of_type(oid);
-    columns.into_iter().map(|(table, _)| table).collect()
+    let types = dict.types_with(oid).into_iter();
+    let columns = types.flat_map(|ty| dict.columns_of_type(ty));
+    columns.map(|(table, _)| table).collect()
 }
 
 fn alter(core: &mut Core, name: &Qualified, change: &TypeChange) -> Result<()> {
@@ -160,7 +166,16 @@ fn alter(core: &mut Core, name: &Qualified, change: &TypeChange) -> Result<()> {
     let found = found.ok_or_else(|| no_type(core, name))?;
     core.check_owner(found.owner, format!("type {}", found.name))?;
     let mut next = UserType::clone(&found);
+    let of_labels = matches!(
+        change,
+        TypeChange::AddValue { .. } | TypeChange::RenameValue(..)
+    );
+    if of_labels && next.composite.is_some() {
+        let message = format!("{} is not an enum", next.name);
+        return Err(Error::new("42809", message));
+    }
     match change {
+        TypeChange::Attribute(change) => super::composite::alter(core, &mut next, change)?,
         TypeChange::AddValue {
             label,
             if_not_exists,

@@ -30,6 +30,9 @@ pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
     let schema = core.claim_new(&name)?;
     let (mut columns, notes) = described(core, &v.query)?;
     rename_columns(&mut columns, v)?;
+    for column in &columns {
+        super::composite::check_column(&column.name, column.ty())?;
+    }
     let old = match core.dict().table_or_view(schema, &name.name) {
         None if core.dict().is_taken(schema, &name.name) => return Err(already_exists(&name.name)),
         None => None,

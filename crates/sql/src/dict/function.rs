@@ -16,6 +16,8 @@ use crate::types::SqlType;
 
 /// The number of the type `trigger`, which is no type of values.
 pub const TRIGGER: u32 = 2279;
+/// The number of the type `record`, which stands for rows of several columns.
+pub const RECORD: u32 = 2249;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Language {
@@ -29,6 +31,49 @@ pub enum Volatility {
     Stable,
     Volatile,
 }
+
+/// Which way a parameter goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Mode {
+    In,
+    Out,
+    InOut,
+    Variadic,
+    /// A column of RETURNS TABLE.
+    Table,
+}
+
+impl Mode {
+    pub fn is_input(self) -> bool {
+        !matches!(self, Mode::Out | Mode::Table)
+    }
+
+    pub fn is_output(self) -> bool {
+        matches!(self, Mode::Out | Mode::InOut | Mode::Table)
+    }
+
+    /// As `pg_proc` has it.
+    pub fn letter(self) -> char {
+        match self {
+            Mode::In => 'i',
+            Mode::Out => 'o',
+            Mode::InOut => 'b',
+            Mode::Variadic => 'v',
+            Mode::Table => 't',
+        }
+    }
+}
+
+/// A parameter of whatever mode.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Parameter {
+    pub mode: Mode,
+    pub name: String,
+    pub type_oid: u32,
+}
+
+/// A column of the rows that a function gives: its name, type and modifier.
+pub type Field = (String, SqlType, i32);
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Argument {
@@ -48,9 +93,23 @@ pub struct Function {
     pub name: String,
     #[serde(default = "first_superuser")]
     pub owner: u32,
+    #[serde(default)]
+    pub procedure: bool,
+    /// What a call gives it, in their order.
     pub arguments: Vec<Argument>,
-    /// That of its result; `void` and `trigger` too.
+    /// All parameters in their order, if some are not only inputs; else none.
+    #[serde(default)]
+    pub parameters: Vec<Parameter>,
+    /// That of its result; `void`, `trigger` and `record` too.
     pub result: u32,
+    #[serde(default)]
+    pub returns_set: bool,
+    /// The table whose rows it gives, if its result is the type of these.
+    #[serde(default)]
+    pub row_of: Option<u32>,
+    /// How many rows it is said to give.
+    #[serde(default)]
+    pub rows: f32,
     pub language: Language,
     pub volatility: Volatility,
     pub strict: bool,
@@ -65,6 +124,12 @@ pub struct Function {
 
 fn first_superuser() -> u32 {
     FIRST_SUPERUSER
+}
+
+impl Parameter {
+    pub fn ty(&self) -> SqlType {
+        SqlType::from_oid(self.type_oid).unwrap_or(SqlType::Text)
+    }
 }
 
 impl Argument {
@@ -85,6 +150,36 @@ impl Function {
 
     pub fn argument_types(&self) -> Vec<u32> {
         self.arguments.iter().map(|a| a.type_oid).collect()
+    }
+
+    /// The parameters that go out.
+    pub fn outputs(&self) -> impl Iterator<Item = &Parameter> {
+        self.parameters.iter().filter(|p| p.mode.is_output())
+    }
+
+    /// Whether what it gives are rows of columns, not values.
+    pub fn gives_rows(&self) -> bool {
+        self.result == RECORD || self.row_of.is_some()
+    }
+
+    /// The columns of the rows that it gives. `None`: it gives values, or rows whose columns each
+    /// call defines.
+    pub fn columns(&self, dict: &Dict) -> Option<Vec<Field>> {
+        if let Some(oid) = self.row_of {
+            let columns = dict.table_by_oid(oid)?.live_columns();
+            let field = |(_, c): (usize, &super::Column)| (c.name.clone(), c.ty(), c.typmod);
+            return Some(columns.map(field).collect());
+        }
+        let (mut fields, mut number) = (Vec::new(), 0);
+        for output in self.outputs() {
+            number += 1;
+            let name = match output.name.is_empty() {
+                true => format!("column{number}"),
+                false => output.name.clone(),
+            };
+            fields.push((name, output.ty(), -1));
+        }
+        (self.result == RECORD && !fields.is_empty()).then_some(fields)
     }
 
     /// How many of its last arguments have a default.

@@ -89,6 +89,9 @@ impl Maps {
                 cut(&mut self.type_names, &t.schema, &Name::from(&*t.name));
             }
             Object::Table(t) => {
+                for number in t.row_type {
+                    self.types.remove(&number);
+                }
                 for oid in t.parts() {
                     self.parts.remove(&oid);
                 }
@@ -130,6 +133,9 @@ impl Maps {
                 );
             }
             Object::Table(t) => {
+                for number in t.row_type.into_iter().filter(|number| *number != 0) {
+                    self.types.insert(number, key);
+                }
                 for oid in t.parts() {
                     self.parts.insert(oid, key);
                 }
@@ -237,7 +243,13 @@ impl Object {
                 let types = types.chain([f.result]).filter(|oid| is_made(*oid));
                 types.chain([f.schema]).collect()
             }
-            Object::Type(_) | Object::Stats(_) | Object::Role(_) => Vec::new(),
+            // The types of its attributes.
+            Object::Type(t) => {
+                let attributes = t.composite.iter().flat_map(|c| &c.attributes);
+                let types = attributes.map(|a| a.type_oid);
+                types.filter(|oid| is_made(*oid)).collect()
+            }
+            Object::Stats(_) | Object::Role(_) => Vec::new(),
             Object::Door(_) | Object::Schema(_) => Vec::new(),
             Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
         };

@@ -21,6 +21,7 @@ pub mod acl;
 mod callers;
 pub mod check;
 mod comments;
+pub mod composite;
 pub mod computed;
 pub mod depend;
 mod foreign;

@@ -10,10 +10,11 @@
 
 mod arith;
 pub mod array;
-mod array_set;
+pub mod array_set;
 mod bytes;
 pub mod calendar;
 pub mod cast;
+pub mod composite;
 mod degrees;
 mod encoding;
 mod eval;
@@ -39,6 +40,7 @@ mod to_char_number;
 mod to_number;
 mod transcendental;
 mod trigonometry;
+pub mod variadic;
 
 pub use arith::ArithOp;
 pub use cast::{Cast, Conversion};

@@ -2,7 +2,7 @@
 
 use sqlparser::tokenizer::Token;
 
-use super::function::{self, CreateFunction, FunctionName};
+use super::function::{self, CreateFunction, FunctionName, Routine};
 use super::role::{RoleName, role_name};
 use super::tokens::Words;
 use super::trigger::{self, CreateTrigger};
@@ -31,6 +31,11 @@ pub enum Definition {
         if_exists: bool,
         change: Change,
     },
+    AlterFunction {
+        kind: Routine,
+        name: FunctionName,
+        change: Change,
+    },
     Type(TypeDefinition),
     Comment {
         on: Commented,
@@ -44,6 +49,7 @@ pub enum Definition {
         if_exists: bool,
     },
     DropFunction {
+        kind: Routine,
         names: Vec<FunctionName>,
         if_exists: bool,
         cascade: bool,
@@ -91,13 +97,17 @@ impl Definition {
                 Kind::View => "ALTER VIEW",
                 Kind::Index => "ALTER INDEX",
             },
-            Definition::Type(TypeDefinition::CreateEnum { .. }) => "CREATE TYPE",
+            Definition::Type(
+                TypeDefinition::CreateEnum { .. } | TypeDefinition::CreateComposite { .. },
+            ) => "CREATE TYPE",
             Definition::Type(TypeDefinition::Alter { .. }) => "ALTER TYPE",
             Definition::Comment { .. } => "COMMENT",
+            Definition::CreateFunction(new) if new.procedure => "CREATE PROCEDURE",
             Definition::CreateFunction(_) => "CREATE FUNCTION",
             Definition::CreateTrigger(_) => "CREATE TRIGGER",
             Definition::DropTrigger { .. } => "DROP TRIGGER",
-            Definition::DropFunction { .. } => "DROP FUNCTION",
+            Definition::AlterFunction { kind, .. } => kind.alter_command(),
+            Definition::DropFunction { kind, .. } => kind.drop_command(),
         }
     }
 }
@@ -170,11 +180,12 @@ pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
             if_exists,
         }));
     }
-    if !w.accept("function") {
+    let Some(kind) = function::kind(w) else {
         return Ok(None);
-    }
+    };
     let (names, if_exists, cascade) = function::names_to_drop(w)?;
     Ok(Some(Definition::DropFunction {
+        kind,
         names,
         if_exists,
         cascade,
@@ -203,6 +214,14 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
             _ => return Err(w.unexpected()),
         };
         return Ok(Some(Definition::AlterSchema { name, change }));
+    }
+    if let Some(kind) = function::kind(w) {
+        let name = function::function_name(w)?;
+        let change = change(w, Kind::Table)?.ok_or_else(|| {
+            let command = kind.alter_command();
+            Error::unsupported(format!("{command} other than RENAME, OWNER and SET SCHEMA"))
+        })?;
+        return Ok(Some(Definition::AlterFunction { kind, name, change }));
     }
     let begin = w.mark();
     let Some(kind) = kind(w) else {

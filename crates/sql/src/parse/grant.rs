@@ -17,7 +17,6 @@ pub enum Security {
     DefaultPrivileges(DefaultGrant),
     ReassignOwned { from: Vec<RoleName>, to: RoleName },
     DropOwned { of: Vec<RoleName>, cascade: bool },
-    FunctionOwner { name: FunctionName, to: RoleName },
 }
 
 impl Security {
@@ -28,7 +27,6 @@ impl Security {
             Security::DefaultPrivileges(_) => "ALTER DEFAULT PRIVILEGES",
             Security::ReassignOwned { .. } => "REASSIGN OWNED",
             Security::DropOwned { .. } => "DROP OWNED",
-            Security::FunctionOwner { .. } => "ALTER FUNCTION",
         }
     }
 }
@@ -255,20 +253,6 @@ pub fn drop_owned(w: &mut Words<'_>) -> Result<Security> {
     let of = list(w, role_name)?;
     let cascade = cascade(w);
     Ok(Security::DropOwned { of, cascade })
-}
-
-/// After the word ALTER: a function's owner.
-pub fn function_owner(w: &mut Words<'_>) -> Result<Option<Security>> {
-    let begin = w.mark();
-    if w.accept("function") || w.accept("routine") || w.accept("procedure") {
-        let name = function_name(w)?;
-        if w.accept("owner to") {
-            let to = role_name(w)?;
-            return Ok(Some(Security::FunctionOwner { name, to }));
-        }
-    }
-    w.back_to(begin);
-    Ok(None)
 }
 
 fn cascade(w: &mut Words<'_>) -> bool {

@@ -317,8 +317,6 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
                 alter_system(&mut w)?
             } else if w.accept("default privileges") {
                 Utility::Security(Box::new(grant::default_privileges(&mut w)?))
-            } else if let Some(owner) = grant::function_owner(&mut w)? {
-                Utility::Security(Box::new(owner))
             } else if let Some(definition) = define::alter(&mut w)? {
                 Utility::Define(Box::new(definition))
             } else if w.accept("session") {

@@ -4,9 +4,10 @@ use sqlparser::ast::{self, OrderByKind, Query, SelectItem, SelectItemQualifiedWi
 
 use super::select::SortKey;
 use super::{Output, Planner};
-use crate::bind::{Binder, Scope, TypeNames, Typed, check_comparable, names};
+use crate::bind::{self, Binder, Scope, TypeNames, Typed, check_comparable, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+use crate::parse::stars;
 use crate::types::SqlType;
 
 impl Planner<'_> {
@@ -18,6 +19,9 @@ impl Planner<'_> {
         };
         for item in items {
             match item {
+                SelectItem::UnnamedExpr(e) if let Some(row) = stars::row_of(e) => {
+                    fields(scope, &binder, &binder.expr(&row)?, &mut output)?;
+                }
                 SelectItem::UnnamedExpr(e) => {
                     let value = binder.settle(binder.expr(e)?)?;
                     let origin = origin(scope, &value.expr);
@@ -33,17 +37,29 @@ impl Planner<'_> {
                     SelectItemQualifiedWildcardKind::ObjectName(name),
                     _,
                 ) => {
-                    star(
-                        &binder,
-                        Some(&names::Qualified::new(name)?.name),
-                        &mut output,
-                    )?;
+                    let table = names::Qualified::new(name)?.name;
+                    // A variable of a body, if it is no table.
+                    if !scope.has_table(&table) && self.params.sight.has_variables() {
+                        fields(scope, &binder, &binder.star_argument(name)?, &mut output)?;
+                    } else {
+                        star(&binder, Some(&table), &mut output)?;
+                    }
                 }
                 other => return Err(Error::unsupported(format!("select item {other}"))),
             }
         }
         Ok(output)
     }
+}
+
+/// The fields of a row as columns.
+fn fields(scope: &Scope, binder: &Binder<'_>, row: &Typed, output: &mut Output) -> Result<()> {
+    for (at, field) in binder.fields_of(row)?.into_iter().enumerate() {
+        let field = binder.settle(field)?;
+        let origin = origin(scope, &field.expr);
+        output.push(bind::field_name(row, at), field, origin);
+    }
+    Ok(())
 }
 
 /// ORDER BY: an output column by name or number, or an expression bound by `bind`.
@@ -272,6 +288,7 @@ fn named(e: &ast::Expr) -> (String, bool) {
         ast::Expr::Floor { .. } => own("floor"),
         ast::Expr::Extract { .. } => own("extract"),
         ast::Expr::Array(_) => own("array"),
+        ast::Expr::Tuple(_) => own("row"),
         ast::Expr::CompoundFieldAccess { root, access_chain } => {
             let field = access_chain.iter().rev().find_map(|access| match access {
                 ast::AccessExpr::Dot(ast::Expr::Identifier(i)) => Some(names::ident(i)),

@@ -6,6 +6,7 @@ pub mod cursors;
 mod kill;
 mod layers;
 mod level;
+mod metered;
 mod modes;
 mod names_read;
 mod nested;
@@ -22,8 +23,8 @@ mod statement;
 mod timeout;
 mod traced;
 mod transaction;
-mod usage;
 mod utility;
+mod within;
 
 use std::sync::Arc;
 
@@ -46,6 +47,7 @@ pub(crate) use statement::Kind;
 pub use statement::{Portal, Statement};
 pub(crate) use timeout::Timer;
 
+use statement::Run;
 use transaction::{Savepoint, State};
 
 /// One client. Used by the thread that serves the client, and only by it.
@@ -62,6 +64,8 @@ pub struct SqlSession {
     client_text: Option<Arc<str>>,
     /// The statement under way, or the last one until its transaction ends, if slow ones are logged.
     slow: Option<slow::Watch>,
+    /// What the call under way takes, or the last one until its transaction ends.
+    meter: Option<metered::Meter>,
 }
 
 impl SqlSession {
@@ -103,6 +107,7 @@ impl SqlSession {
             pipelined: false,
             client_text: None,
             slow: None,
+            meter: None,
         }
     }
 

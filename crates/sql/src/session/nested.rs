@@ -31,6 +31,7 @@ use crate::exec::events::Event;
 use crate::exec::select::{SelectRun, run_point};
 use crate::exec::{dml, foreign, supply, triggers, with};
 use crate::parse::{Utility, mentioned};
+use crate::plan::call::CallPlan;
 use crate::plan::merge::MergeAction;
 use crate::plan::supply::Change;
 use crate::plan::with::Part;
@@ -77,6 +78,14 @@ impl Nested {
     /// The functions of users that it calls.
     pub fn called(&self) -> &[Arc<Function>] {
         self.names.called()
+    }
+
+    /// The procedure that it calls, if it is a CALL.
+    pub fn call(&self) -> Option<&CallPlan> {
+        match &self.kind {
+            Kind::Call(plan) => Some(plan),
+            _ => None,
+        }
     }
 
     pub fn is_query(&self) -> bool {
@@ -220,6 +229,14 @@ impl Core {
                 let snapshot = self.engine.snapshot()?;
                 let mut run = query::Run::start(plan, self, params, snapshot)?;
                 run.run(self, most, sink)?.0
+            }
+            Kind::Call(plan) => {
+                let row = self.call(plan, params)?;
+                if let Some(row) = &row {
+                    let refs: Vec<_> = row.iter().map(Datum::borrow).collect();
+                    sink.row(&refs)?;
+                }
+                u64::from(row.is_some())
             }
             kind => match write(kind, self, params, sink)? {
                 Some(count) => {

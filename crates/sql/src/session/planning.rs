@@ -25,6 +25,10 @@ pub(crate) fn plan_sql(
     mut statement: ast::Statement,
     params: &ParamTypes,
 ) -> Result<Planned> {
+    if let ast::Statement::Call(f) = &statement {
+        let (plan, columns) = crate::plan::call::plan(f, params)?;
+        return Ok((Kind::Call(Box::new(plan)), columns, Vec::new()));
+    }
     let unfolded = returning::unfold(&statement)?;
     let reads_written = unfolded.is_some();
     if let Some(query) = unfolded {

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use block::ObjectId;
 use sqlparser::ast;
 
+use super::metered::add_time;
 use super::names_read::NamesRead;
 use super::permissions::{Asked as Wanted, Permitted};
 use super::planning::{Planned, plan_sql, views_of};
@@ -45,11 +46,23 @@ impl SqlSession {
 
     /// The same of a text that may not be the client's own.
     pub(super) fn analysed(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Statement>> {
+        let begun = wait::timestamp_ns();
+        let hard = wait::stat::get(wait::Stat::ParseHard);
         wait::stat::add(wait::Stat::ParseCount, 1);
-        match self.core.is_trace_due() {
+        let parsed = match self.core.is_trace_due() {
             true => self.analysed_traced(sql, param_oids),
             false => self.analysed_plain(sql, param_oids),
+        };
+        let took = wait::timestamp_ns().saturating_sub(begun);
+        let is_hard = wait::stat::get(wait::Stat::ParseHard) != hard;
+        add_time(wait::Stat::ParseTime, took);
+        if is_hard {
+            add_time(wait::Stat::ParseTimeHard, took);
         }
+        if let Ok(statement) = &parsed {
+            statement.known().parsed(is_hard);
+        }
+        parsed
     }
 
     /// The same without a look at tracing.

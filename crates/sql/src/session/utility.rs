@@ -283,7 +283,10 @@ impl SqlSession {
             }
             Utility::Do { language, text } => {
                 self.ensure_transaction()?;
-                self.core.statement_of_block(language.as_deref(), text)?;
+                let alone = self.is_alone();
+                self.core.may_end(alone, |core| {
+                    core.statement_of_block(language.as_deref(), text)
+                })?;
                 self.end_of_statement();
                 Tag::Plain("DO")
             }
@@ -355,7 +358,7 @@ impl SqlSession {
     }
 
     fn run_definition(&mut self, definition: &Definition) -> Result<Tag> {
-        use crate::ddl::{comment, function, relation, schema, trigger, types};
+        use crate::ddl::{alter_function, comment, function, relation, schema, trigger, types};
         self.begin_definition(definition.command())?;
         let core = &mut self.core;
         let tag = match definition {
@@ -381,6 +384,9 @@ impl SqlSession {
                 let command = definition.command();
                 relation::alter(core, command, *kind, name, *if_exists, change)
             }
+            Definition::AlterFunction { kind, name, change } => {
+                alter_function::alter(core, *kind, name, change)
+            }
             Definition::CreateFunction(new) => function::create(core, new),
             Definition::CreateTrigger(new) => trigger::create(core, new),
             Definition::DropTrigger {
@@ -389,10 +395,11 @@ impl SqlSession {
                 if_exists,
             } => trigger::drop(core, name, table, *if_exists),
             Definition::DropFunction {
+                kind,
                 names,
                 if_exists,
                 cascade,
-            } => function::drop(core, names, *if_exists, *cascade),
+            } => function::drop(core, *kind, names, *if_exists, *cascade),
             Definition::Type(definition) => types::define(core, definition),
             Definition::Comment { on, text } => comment::set(core, on, text.as_deref()),
         }?;

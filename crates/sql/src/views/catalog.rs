@@ -157,6 +157,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("datistemplate", Bool),
             ("datallowconn", Bool),
             ("datconnlimit", Int4),
+            ("datfrozenxid", SqlType::Xid),
+            ("datminmxid", SqlType::Xid),
             ("dattablespace", Oid),
             ("datcollate", Text),
             ("datctype", Text),
@@ -175,6 +177,9 @@ pub const VIEWS: &[VirtualTable] = &[
                 bool(false),
                 bool(true),
                 int4(-1),
+                // No version is frozen here.
+                oid(0),
+                oid(0),
                 oid(1663),
                 text("C"),
                 text("C"),

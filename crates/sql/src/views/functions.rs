@@ -57,6 +57,19 @@ fn visible(_: &Context, _: &[Datum]) -> Result<Datum> {
 }
 
 pub const ALL: &[Function] = &[
+    strict(
+        "pg_stat_statements_reset",
+        (0, 0),
+        SqlType::Void,
+        super::statements::reset,
+    ),
+    strict("create_snapshot", (0, 0), Int8, |cx, _| {
+        if !cx.authority.superuser {
+            let message = "permission denied for function create_snapshot";
+            return Err(Error::new("42501", message));
+        }
+        Ok(Datum::Int8(crate::snapshots::take_beside(&cx.database)?))
+    }),
     strict("pg_get_userbyid", (1, 1), Name, |cx, a| {
         Ok(text(cx.role_name(oid(&a[0]))))
     }),

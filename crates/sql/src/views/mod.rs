@@ -36,6 +36,8 @@ mod roles;
 mod schema;
 mod sequence;
 mod services;
+mod statements;
+mod times;
 mod triggers;
 mod types;
 mod user_functions;
@@ -213,12 +215,14 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 15] = [
+    let lists: [&'static [VirtualTable]; 17] = [
         activity::VIEWS,
         backends::VIEWS,
         counters::VIEWS,
         remote::VIEWS,
         instance::VIEWS,
+        statements::VIEWS,
+        times::VIEWS,
         mastering::VIEWS,
         services::VIEWS,
         catalog::VIEWS,

@@ -161,6 +161,7 @@ pub fn of_type(ty: SqlType) -> [u32; 4] {
     let name = match ty {
         // Which no function of SQL names.
         SqlType::Enum(_) => return [3506, 3507, 3532, 3533],
+        SqlType::Composite(_) => "record",
         SqlType::Array(_) => "array",
         ty => ty.internal_name(),
     };

@@ -189,6 +189,8 @@ struct Class<'a> {
     tuples: f32,
     pages: i32,
     options: Datum,
+    /// The type of its rows, as far as it has a number.
+    row_type: u32,
 }
 
 impl Class<'_> {
@@ -198,7 +200,7 @@ impl Class<'_> {
             oid(self.oid),
             text(self.name),
             oid(self.namespace),
-            oid(0),
+            oid(self.row_type),
             oid(0),
             oid(self.owner),
             oid(self.am),
@@ -279,6 +281,23 @@ fn classes(cx: &Context) -> Result<Rows> {
         };
         rows.push(class.row());
     }
+    for t in cx.dict.user_types() {
+        let Some(composite) = &t.composite else {
+            continue;
+        };
+        let class = Class {
+            oid: composite.relation,
+            name: &t.name,
+            owner: t.owner,
+            namespace: t.schema,
+            kind: "c",
+            columns: composite.attributes.len(),
+            row_type: t.oid,
+            tuples: 0.0,
+            ..plain()
+        };
+        rows.push(class.row());
+    }
     for v in cx.virtual_tables() {
         let class = Class {
             oid: view_oid(v.schema, v.name).unwrap_or(0),
@@ -314,6 +333,7 @@ fn plain<'a>() -> Class<'a> {
         tuples: -1.0,
         pages: 0,
         options: NULL,
+        row_type: 0,
     }
 }
 
@@ -339,6 +359,7 @@ fn table_class<'a>(cx: &Context, t: &'a Table) -> Class<'a> {
         tuples: stats.map_or(-1.0, |s| s.rows as f32),
         pages: stats.map_or(0, |s| s.blocks as i32),
         options,
+        row_type: t.row_type[0],
         ..plain()
     }
 }
@@ -455,6 +476,24 @@ fn attributes(cx: &Context) -> Result<Rows> {
                 NOT_MADE,
                 false,
             ));
+        }
+    }
+    for t in cx.dict.user_types() {
+        if let Some(c) = &t.composite {
+            for (at, a) in c.attributes.iter().enumerate() {
+                let ty = cx.dict.type_of(a.type_oid).unwrap_or(SqlType::Unknown);
+                rows.push(attribute(
+                    c.relation,
+                    &a.name,
+                    ty,
+                    a.typmod,
+                    at,
+                    false,
+                    false,
+                    ("", ""),
+                    false,
+                ));
+            }
         }
     }
     for v in cx.virtual_tables() {

@@ -490,7 +490,7 @@ fn used_columns(cx: &Context) -> Result<Rows> {
 /// What the standard calls a type.
 fn kind_of(ty: SqlType) -> &'static str {
     match ty {
-        SqlType::Enum(_) => "USER-DEFINED",
+        SqlType::Enum(_) | SqlType::Composite(_) => "USER-DEFINED",
         SqlType::Array(_) => "ARRAY",
         ty => ty.name(),
     }

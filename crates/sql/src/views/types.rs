@@ -7,6 +7,7 @@ use super::value::{NULL, bool, int2, int4, oid, text};
 use super::{Context, Rows, procedures};
 use crate::error::Result;
 use crate::types::SqlType;
+use crate::types::composite::CompositeType;
 
 /// The subscript handlers of arrays, and of `name`.
 const ARRAY_SUBSCRIPTS: u32 = 6179;
@@ -28,6 +29,8 @@ struct Type<'a> {
     align: &'a str,
     storage: &'a str,
     collation: u32,
+    /// Of a composite type.
+    relation: u32,
 }
 
 impl Type<'_> {
@@ -36,6 +39,7 @@ impl Type<'_> {
         let kind = match self.category {
             "P" => "p",
             "E" => "e",
+            "C" => "c",
             _ => "b",
         };
         let (schema, owner) = self.made.unwrap_or((PG_CATALOG, OWNER));
@@ -52,7 +56,7 @@ impl Type<'_> {
             bool(self.preferred),
             bool(true),
             text(","),
-            oid(0),
+            oid(self.relation),
             oid(self.subscripts),
             oid(self.element),
             oid(self.array),
@@ -107,6 +111,7 @@ impl Type<'_> {
             align: align(ty),
             storage: storage(ty),
             collation: describe::collation(ty),
+            relation: 0,
         }
     }
 }
@@ -127,6 +132,8 @@ fn category(ty: SqlType) -> &'static str {
         SqlType::Void | SqlType::Expanded => "P",
         SqlType::Reg(_) => "N",
         SqlType::Enum(_) => "E",
+        SqlType::Composite(c) if c.is_record() => "P",
+        SqlType::Composite(_) => "C",
         t if t.element().is_some() => "A",
         t if t.is_number() => "N",
         _ => "S",
@@ -141,6 +148,7 @@ pub fn align(ty: SqlType) -> &'static str {
         SqlType::Unknown => "c",
         SqlType::Int2 => "s",
         SqlType::Int8 | SqlType::Float8 | SqlType::Time | SqlType::Interval => "d",
+        SqlType::Composite(_) => "d",
         SqlType::Timestamp | SqlType::TimestampTz => "d",
         _ => "i",
     }
@@ -162,13 +170,31 @@ pub fn rows(cx: &Context) -> Result<Rows> {
         rows.push(Type::of(ty).row());
         rows.extend(ty.array().map(|array| Type::of(array).row()));
     }
+    let record = SqlType::Composite(CompositeType::any());
+    rows.push(Type::of(record).row());
+    rows.extend(record.array().map(|array| Type::of(array).row()));
     for t in cx.dict.user_types() {
         let made = Some((t.schema, t.owner));
         for oid in [t.oid, t.array_oid] {
             let ty = cx.dict.type_of(oid);
             rows.extend(ty.map(|ty| {
+                let composite = t.composite.as_ref().filter(|_| oid == t.oid);
                 Type {
+                    relation: composite.map_or(0, |c| c.relation),
                     made,
+                    ..Type::of(ty)
+                }
+                .row()
+            }));
+        }
+    }
+    for t in cx.dict.tables() {
+        for oid in t.row_type.into_iter().filter(|oid| *oid != 0) {
+            let ty = cx.dict.type_of(oid);
+            rows.extend(ty.map(|ty| {
+                Type {
+                    relation: if oid == t.row_type[0] { t.oid } else { 0 },
+                    made: Some((t.schema, t.owner)),
                     ..Type::of(ty)
                 }
                 .row()
@@ -205,6 +231,7 @@ pub fn rows(cx: &Context) -> Result<Rows> {
             align: "i",
             storage: "x",
             collation: 0,
+            relation: 0,
         };
         rows.push(other.row());
     }
