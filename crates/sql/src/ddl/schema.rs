@@ -13,7 +13,7 @@ use super::dependence::drop_dependents;
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::dict::depend::Address;
-use crate::dict::path::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC};
+use crate::dict::path::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, TEMPORARY};
 use crate::dict::{Object, Schema};
 use crate::error::{Error, Result};
 use crate::parse::define::Change;
@@ -61,6 +61,7 @@ pub fn create(
         name: name.clone(),
         owner,
         comment: None,
+        temporary: false,
     })))?;
     Ok(Some(name))
 }
@@ -168,6 +169,13 @@ impl Core {
 
     /// The schema where a new relation of this name goes. It stays until the transaction ends.
     pub(crate) fn creation_schema(&mut self, name: &Qualified) -> Result<u32> {
+        let temporary = match &name.schema {
+            Some(schema) => schema == TEMPORARY,
+            None => self.creates_temporary(),
+        };
+        if temporary {
+            self.own_temporary_schema()?;
+        }
         loop {
             let wanted = self.wanted_schema(name)?;
             if wanted == PUBLIC {
@@ -193,11 +201,11 @@ impl Core {
     fn wanted_schema(&self, name: &Qualified) -> Result<u32> {
         let dict = self.dict();
         match &name.schema {
-            Some(schema) if schema == "pg_temp" => Err(Error::unsupported("temporary relations")),
             Some(schema) => dict.schema(schema).ok_or_else(|| names::no_schema(schema)),
             None => dict
                 .path()
-                .first()
+                .iter()
+                .find(|schema| !self.passes_over(**schema))
                 .copied()
                 .ok_or_else(|| Error::new("3F000", "no schema has been selected to create in")),
         }

@@ -20,7 +20,10 @@ const BUILT_IN: [(u32, &str); 3] = [
     (INFORMATION_SCHEMA, "information_schema"),
 ];
 
-/// A schema that a user made.
+/// What a session calls the schema of its temporary relations.
+pub const TEMPORARY: &str = "pg_temp";
+
+/// A schema that a user made, or a session for its temporary relations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Schema {
     pub oid: u32,
@@ -29,6 +32,9 @@ pub struct Schema {
     pub owner: u32,
     #[serde(default)]
     pub comment: Option<String>,
+    /// It is a session's, and goes with it.
+    #[serde(default)]
+    pub temporary: bool,
 }
 
 /// The schema of what was made before there were any.
@@ -103,9 +109,21 @@ impl Dict {
     /// The object id of a schema.
     pub fn schema(&self, name: &str) -> Option<u32> {
         let built_in = BUILT_IN.iter().find(|(_, n)| *n == name);
-        built_in
+        let found = built_in
             .map(|(oid, _)| *oid)
-            .or_else(|| self.maps.schemas.get(name).copied())
+            .or_else(|| self.maps.schemas.get(name).copied());
+        match found {
+            None if name == TEMPORARY => {
+                let mut path = self.path.iter().copied();
+                path.find(|oid| self.is_temporary(*oid))
+            }
+            found => found,
+        }
+    }
+
+    /// Whether what is in a schema is temporary.
+    pub fn is_temporary(&self, schema: u32) -> bool {
+        self.schema_by_oid(schema).is_some_and(|s| s.temporary)
     }
 
     pub fn schema_name(&self, oid: u32) -> &str {

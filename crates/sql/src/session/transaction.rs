@@ -188,6 +188,7 @@ impl SqlSession {
     fn before_commit(&mut self) -> Result<()> {
         foreign::fire_deferred(&mut self.core, &|_| true)?;
         foreign::fire(&mut self.core)?;
+        self.core.settle_temporary()?;
         self.core.engine.secure_draws()?;
         self.core.publish_changes()
     }

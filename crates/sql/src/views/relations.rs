@@ -188,6 +188,7 @@ struct Class<'a> {
     tuples: f32,
     pages: i32,
     options: Datum,
+    persistence: &'static str,
 }
 
 impl Class<'_> {
@@ -209,7 +210,7 @@ impl Class<'_> {
             oid(0),
             bool(self.has_index),
             bool(false),
-            text("p"),
+            text(self.persistence),
             text(self.kind),
             int2(self.columns),
             int2(self.checks),
@@ -245,6 +246,7 @@ fn classes(cx: &Context) -> Result<Rows> {
                 am: BTREE_AM,
                 kind: "i",
                 columns: i.keys.len() + i.included.len(),
+                persistence: persistence(cx, t.schema),
                 ..plain()
             };
             rows.push(class.row());
@@ -261,6 +263,7 @@ fn classes(cx: &Context) -> Result<Rows> {
                 columns: 3,
                 tuples: 1.0,
                 pages: 1,
+                persistence: persistence(cx, s.schema),
                 ..plain()
             }
             .row(),
@@ -274,6 +277,7 @@ fn classes(cx: &Context) -> Result<Rows> {
             namespace: v.schema,
             kind: "v",
             columns: v.columns.len(),
+            persistence: persistence(cx, v.schema),
             ..plain()
         };
         rows.push(class.row());
@@ -292,8 +296,17 @@ fn classes(cx: &Context) -> Result<Rows> {
     Ok(rows)
 }
 
+/// Of pg_class: temporary, or permanent.
+fn persistence(cx: &Context, schema: u32) -> &'static str {
+    match cx.dict.is_temporary(schema) {
+        true => "t",
+        false => "p",
+    }
+}
+
 fn plain<'a>() -> Class<'a> {
     Class {
+        persistence: "p",
         oid: 0,
         name: "",
         owner: OWNER,
@@ -332,6 +345,7 @@ fn table_class<'a>(cx: &Context, t: &'a Table) -> Class<'a> {
         tuples: stats.map_or(-1.0, |s| s.rows as f32),
         pages: stats.map_or(0, |s| s.blocks as i32),
         options,
+        persistence: persistence(cx, t.schema),
         ..plain()
     }
 }
