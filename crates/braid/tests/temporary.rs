@@ -69,10 +69,11 @@ fn those_of_a_dead_instance_go() {
     let (mut one, mut two) = (database.client(1), database.client(2));
     two.batch_execute(
         "create temp table filled as select n, repeat('x', 100) as s from generate_series(1, 5000) n;
-         create index on filled (n);
-         begin; create temp table open (v int); insert into open values (1)",
+         create index on filled (n)",
     )
     .unwrap();
+    two.batch_execute("begin; create temp table open (v int); insert into open values (1)")
+        .unwrap();
     assert_eq!(rows(&mut one, SCHEMAS), ["1"]);
     database.signal(2, "-KILL");
     until_none_is_left(&mut one);
