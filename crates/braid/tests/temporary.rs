@@ -1,5 +1,5 @@
-//! Temporary tables on two instances: a session's own, whatever others are called, and gone with the
-//! session, also when its instance dies.
+//! Temporary tables on two instances: a session's own, whatever others are called, and gone with
+//! the session, also when its instance dies.
 
 use testkit::processes::{Database, rows};
 use testkit::waiting;
