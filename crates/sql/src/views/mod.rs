@@ -24,6 +24,7 @@ mod everywhere;
 pub mod functions;
 mod instance;
 pub mod keywords;
+pub mod lookup;
 mod mastering;
 pub mod objects;
 mod own;
@@ -120,6 +121,8 @@ pub struct Context {
     pub implicit: Option<u32>,
     /// Made for another instance: nobody else may be asked.
     for_another: bool,
+    /// The relations whose rows are wanted; of all, if there is nothing.
+    pub wanted: Option<lookup::Wanted>,
     /// What the client is to be told about the rows, such as that an instance's are missing.
     warnings: Mutex<Vec<String>>,
 }
@@ -134,6 +137,7 @@ impl Context {
             settings: core.seen_settings().collect(),
             implicit: core.temporary_schema().filter(|s| core.passes_over(*s)),
             for_another: false,
+            wanted: None,
             warnings: Mutex::default(),
         }
     }
@@ -152,6 +156,7 @@ impl Context {
                 .collect(),
             for_another: true,
             implicit: None,
+            wanted: None,
             warnings: Mutex::default(),
         }
     }

@@ -235,7 +235,7 @@ impl Class<'_> {
 
 fn classes(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
-    for t in cx.dict.tables() {
+    for t in cx.tables() {
         rows.push(table_class(cx, t).row());
         for i in &t.indexes {
             let class = Class {
@@ -252,7 +252,7 @@ fn classes(cx: &Context) -> Result<Rows> {
             rows.push(class.row());
         }
     }
-    for s in cx.dict.sequences() {
+    for s in cx.sequences() {
         rows.push(
             Class {
                 oid: s.oid,
@@ -269,7 +269,7 @@ fn classes(cx: &Context) -> Result<Rows> {
             .row(),
         );
     }
-    for v in cx.dict.views() {
+    for v in cx.views() {
         let class = Class {
             oid: v.oid,
             name: &v.name,
@@ -282,7 +282,7 @@ fn classes(cx: &Context) -> Result<Rows> {
         };
         rows.push(class.row());
     }
-    for v in super::all() {
+    for v in cx.virtual_tables() {
         let class = Class {
             oid: view_oid(v.schema, v.name).unwrap_or(0),
             name: v.name,
@@ -411,7 +411,7 @@ impl Attribute<'_> {
 
 fn attributes(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
-    for t in cx.dict.tables() {
+    for t in cx.tables() {
         for (at, c) in t.columns.iter().enumerate() {
             let identity = match c.identity {
                 None => "",
@@ -448,7 +448,7 @@ fn attributes(cx: &Context) -> Result<Rows> {
             }
         }
     }
-    for v in cx.dict.views() {
+    for v in cx.views() {
         for (at, c) in v.columns.iter().enumerate() {
             rows.push(attribute(
                 v.oid,
@@ -463,7 +463,7 @@ fn attributes(cx: &Context) -> Result<Rows> {
             ));
         }
     }
-    for v in super::all() {
+    for v in cx.virtual_tables() {
         for (at, (name, ty)) in v.columns.iter().enumerate() {
             rows.push(attribute(
                 view_oid(v.schema, v.name).unwrap_or(0),
@@ -514,7 +514,7 @@ pub fn default_oid(table: u32, at: usize) -> u32 {
 
 fn defaults(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
-    for t in cx.dict.tables() {
+    for t in cx.tables() {
         for (at, c) in t.live_columns().filter(|(_, c)| c.identity.is_none()) {
             let expr = default_of(&cx.dict, t, c)?;
             if let Some(expr) = expr {

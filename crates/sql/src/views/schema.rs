@@ -190,7 +190,6 @@ fn tables(cx: &Context) -> Result<Rows> {
         ]
     };
     let users = cx
-        .dict
         .tables()
         .filter(|t| !is_strange(cx, t.schema))
         .map(|t| {
@@ -200,11 +199,14 @@ fn tables(cx: &Context) -> Result<Rows> {
             };
             row(cx.dict.schema_name(t.schema), &t.name, kind, "YES")
         });
-    let made = cx.dict.views().filter(|v| !is_strange(cx, v.schema));
+    let made = cx.views().filter(|v| !is_strange(cx, v.schema));
     let made = made.map(|v| row(cx.dict.schema_name(v.schema), &v.name, "VIEW", "NO"));
     Ok(users
         .chain(made)
-        .chain(super::all().map(|v| row(v.schema, v.name, "VIEW", "NO")))
+        .chain(
+            cx.virtual_tables()
+                .map(|v| row(v.schema, v.name, "VIEW", "NO")),
+        )
         .collect())
 }
 
@@ -250,7 +252,7 @@ fn columns(cx: &Context) -> Result<Rows> {
         }
         _ => (NULL, NULL),
     };
-    for t in cx.dict.tables().filter(|t| !is_strange(cx, t.schema)) {
+    for t in cx.tables().filter(|t| !is_strange(cx, t.schema)) {
         for (position, (_, c)) in t.live_columns().enumerate() {
             let (precision, scale) = number(c.ty(), c.typmod);
             let default = default_of(&cx.dict, t, c)?;
@@ -288,7 +290,7 @@ fn columns(cx: &Context) -> Result<Rows> {
             ]);
         }
     }
-    for v in cx.dict.views().filter(|v| !is_strange(cx, v.schema)) {
+    for v in cx.views().filter(|v| !is_strange(cx, v.schema)) {
         for (position, c) in v.columns.iter().enumerate() {
             let (precision, scale) = number(c.ty(), c.typmod);
             let length = match c.ty().is_string() && c.typmod >= 4 {
@@ -317,7 +319,7 @@ fn columns(cx: &Context) -> Result<Rows> {
             ]);
         }
     }
-    for v in super::all() {
+    for v in cx.virtual_tables() {
         for (position, (name, ty)) in v.columns.iter().enumerate() {
             let (precision, scale) = number(*ty, -1);
             rows.push(vec![
