@@ -189,16 +189,13 @@ fn tables(cx: &Context) -> Result<Rows> {
             text(writable),
         ]
     };
-    let users = cx
-        .tables()
-        .filter(|t| !is_strange(cx, t.schema))
-        .map(|t| {
-            let kind = match cx.dict.is_temporary(t.schema) {
-                true => "LOCAL TEMPORARY",
-                false => "BASE TABLE",
-            };
-            row(cx.dict.schema_name(t.schema), &t.name, kind, "YES")
-        });
+    let users = cx.tables().filter(|t| !is_strange(cx, t.schema)).map(|t| {
+        let kind = match cx.dict.is_temporary(t.schema) {
+            true => "LOCAL TEMPORARY",
+            false => "BASE TABLE",
+        };
+        row(cx.dict.schema_name(t.schema), &t.name, kind, "YES")
+    });
     let made = cx.views().filter(|v| !is_strange(cx, v.schema));
     let made = made.map(|v| row(cx.dict.schema_name(v.schema), &v.name, "VIEW", "NO"));
     Ok(users
