@@ -72,7 +72,10 @@ impl Lines<'_> {
                     self.note(depth, text);
                 }
             }
-            Node::View(v) => step(self, &scan("View Scan", v.view.name, &v.alias)),
+            Node::View(v) => {
+                let name = v.of.as_ref().map_or(v.view.name, |s| s.name.as_str());
+                step(self, &scan("View Scan", name, &v.alias));
+            }
             Node::Shared(s) => {
                 let name = match s.last_round {
                     true => "WorkTable Scan",

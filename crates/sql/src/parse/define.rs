@@ -76,6 +76,8 @@ pub enum Commented {
     Schema(String),
     Role(String),
     Type(Qualified),
+    Function(FunctionName),
+    Trigger(String, Qualified),
 }
 
 impl Definition {
@@ -306,6 +308,12 @@ pub fn comment(w: &mut Words<'_>) -> Result<Definition> {
         Commented::Role(w.name()?)
     } else if w.accept("type") {
         Commented::Type(w.relation()?)
+    } else if w.accept("function") || w.accept("routine") {
+        Commented::Function(function::function_name(w)?)
+    } else if w.accept("trigger") {
+        let name = w.name()?;
+        w.expect("on")?;
+        Commented::Trigger(name, w.relation()?)
     } else {
         let kind = w.word().unwrap_or_default().to_uppercase();
         return Err(Error::unsupported(format!("COMMENT ON {kind}")));

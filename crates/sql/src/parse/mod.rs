@@ -342,6 +342,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
         .filter(|t| !matches!(t.token, Token::Whitespace(_)))
         .collect();
     inheritance::take_out(&mut tokens);
+    operators::take_names_off(&mut tokens);
     table::write_out(&mut tokens);
     forms::write_out(&mut tokens)?;
     merge::write_out(&mut tokens)?;

@@ -12,7 +12,7 @@ use super::analyze::system::SystemColumn;
 use super::record_function::RecordFunction;
 use super::window::WindowCall;
 use crate::api::ColumnDesc;
-use crate::dict::{Table, View};
+use crate::dict::{Sequence, Table, View};
 use crate::exec::profile::StepKey;
 use crate::expr::Expr;
 use crate::plan::locking::Wanted;
@@ -180,6 +180,8 @@ pub enum SeriesOf {
     Expanded,
     /// `generate_subscripts(array, dimension[, backwards])`.
     Subscripts,
+    /// `pg_options_to_table(array)`: names and values of `name=value`.
+    Options,
     /// `unnest(array[..])`: the elements.
     List,
     /// The elements of several arrays side by side.
@@ -249,6 +251,8 @@ pub struct Listed {
 #[derive(Debug)]
 pub struct ViewScan {
     pub view: &'static VirtualTable,
+    /// The sequence that the row is of, if the relation is one.
+    pub of: Option<Arc<Sequence>>,
     /// By which its rows are looked up.
     pub lookup: Option<Lookup>,
     /// Where the number of the view goes.

@@ -47,6 +47,11 @@ pub fn predicate(table: &Table, index: &Index) -> Option<String> {
     index.predicate.as_ref().map(|text| condition(table, text))
 }
 
+/// The condition of a check.
+pub fn check(table: &Table, text: &str) -> String {
+    format!("CHECK ({})", condition(table, text))
+}
+
 fn condition(table: &Table, text: &str) -> String {
     match parse::expression(text) {
         Ok(e) => Writer { table }.expr(&e),
@@ -114,10 +119,19 @@ impl Writer<'_> {
 
     fn value(&self, v: &Value, ty: SqlType) -> String {
         match v {
+            // The type's name may need its schema, which is not known here.
+            Value::SingleQuotedString(s) if matches!(ty, SqlType::Enum(_)) => {
+                format!("'{}'", s.replace('\'', "''"))
+            }
             Value::SingleQuotedString(s) => {
                 format!("'{}'::{}", s.replace('\'', "''"), ty.format(-1))
             }
             Value::Boolean(b) => b.to_string(),
+            Value::Number(n, _) => match ty {
+                SqlType::Numeric if n.parse::<i64>().is_ok() => format!("({n})::numeric"),
+                SqlType::Float4 | SqlType::Float8 => format!("({n})::double precision"),
+                _ => n.to_string(),
+            },
             other => other.to_string(),
         }
     }

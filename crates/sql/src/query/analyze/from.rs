@@ -355,6 +355,11 @@ impl Analyzer<'_> {
                 self.note_relation(name, alias, noted)?;
                 return self.stored_view(&view, None, alias, scope, nullable);
             }
+            Some(dict::Relation::Sequence(sequence)) => {
+                let (from, mut found) = self.sequence(&sequence, name, alias, scope)?;
+                found.rows.extend(whole_row(&found, nullable));
+                return Ok((from, found));
+            }
             _ => {}
         }
         match views::find(q.schema.as_deref(), &q.name) {
@@ -476,6 +481,7 @@ impl Analyzer<'_> {
             registers: registers.iter().copied().chain([tableoid]).collect(),
             kind: RelationKind::View {
                 view,
+                of: None,
                 columns: registers,
                 tableoid,
             },

@@ -19,6 +19,7 @@ mod recursion;
 mod row_locks;
 pub mod scope;
 mod select;
+mod sequence;
 mod set;
 mod subquery;
 pub mod system;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::bind::Typed;
-use crate::dict::Table;
+use crate::dict::{Sequence, Table};
 use crate::expr::Expr;
 use crate::plan::SortKey;
 use crate::plan::locking::Wanted;
@@ -179,6 +179,8 @@ pub enum RelationKind {
     },
     View {
         view: &'static VirtualTable,
+        /// The sequence that the row is of, if the relation is one.
+        of: Option<Arc<Sequence>>,
         columns: Vec<Register>,
         tableoid: Register,
     },

@@ -298,6 +298,7 @@ impl Planner<'_> {
             }
             RelationKind::View {
                 view,
+                of,
                 columns,
                 tableoid,
             } => {
@@ -313,6 +314,7 @@ impl Planner<'_> {
                 };
                 let scan = ViewScan {
                     view,
+                    of: of.clone(),
                     lookup,
                     tableoid: wanted.then(|| self.at(*tableoid)),
                     alias,

@@ -13,7 +13,7 @@ use crate::expr::{Env, compare};
 use crate::plan::TableAccess;
 use crate::query::plan::{TableScan, ViewScan};
 use crate::session::Core;
-use crate::views::{Context, view_oid};
+use crate::views::{Context, sequence_row, view_oid};
 
 pub struct TableRun {
     plan: Arc<TableScan>,
@@ -175,7 +175,10 @@ impl Operator for ViewRun {
                 None => Context::new(core),
             };
             context.wanted = wanted;
-            self.rows = Some(self.plan.view.read_in(core, &context)?);
+            self.rows = Some(match &self.plan.of {
+                Some(sequence) => sequence_row(&context, sequence)?,
+                None => self.plan.view.read_in(core, &context)?,
+            });
             for warning in context.take_warnings() {
                 core.notice("WARNING", "01000", warning);
             }
@@ -193,7 +196,10 @@ impl Operator for ViewRun {
             frame.registers[*register] = row[*column].clone();
         }
         if let Some(register) = self.plan.tableoid {
-            let number = view_oid(self.plan.view.schema, self.plan.view.name);
+            let number = match &self.plan.of {
+                Some(sequence) => Some(sequence.oid),
+                None => view_oid(self.plan.view.schema, self.plan.view.name),
+            };
             frame.set(register, Datum::Int8(number.unwrap_or(0).into()));
         }
         Ok(true)
