@@ -7,6 +7,7 @@ pub mod arrays;
 mod clauses;
 mod copy;
 pub mod create_as;
+pub mod current_of;
 pub mod cursor;
 pub mod define;
 mod dialect;
@@ -147,6 +148,7 @@ fn grammar(sql: &str) -> Result<Command> {
     strings::refuse_aliases(&mut statement, sql)?;
     regroup(&mut statement)?;
     select_into::write_out(&mut statement)?;
+    current_of::write_out(&mut statement)?;
     settle_queries(&mut statement)?;
     while parser.consume_token(&Token::SemiColon) {}
     let rest = parser.peek_token();

@@ -232,10 +232,14 @@ impl Analyzer<'_> {
                 with_ordinality: false,
                 partitions,
                 json_path: None,
-                sample: None,
+                sample,
                 index_hints,
             } if with_hints.is_empty() && partitions.is_empty() && index_hints.is_empty() => {
-                self.table(name, alias.as_ref(), scope, known, nullable)
+                let item = self.table(name, alias.as_ref(), scope, known, nullable)?;
+                match sample {
+                    None => Ok(item),
+                    Some(sample) => self.sampled(sample, item, scope, known),
+                }
             }
             TableFactor::Table {
                 name,
@@ -444,6 +448,7 @@ impl Analyzer<'_> {
                 columns: registers,
                 system,
                 row_id: Some(row_id),
+                sample: None,
             },
         };
         Ok((From::Relation(relation), found))

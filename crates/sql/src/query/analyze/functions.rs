@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
 use crate::expr::matches;
-use crate::parse::arrays;
+use crate::parse::{arrays, forms};
 use crate::query::plan::{JsonSeries, SeriesOf};
 use crate::query::record_function::of_record;
 use crate::types::SqlType;
@@ -96,6 +96,9 @@ impl Analyzer<'_> {
             && args.is_empty()
         {
             return self.view(view, &q.name, alias, scope);
+        }
+        if q.name == forms::ROWS_FROM {
+            return self.side_by_side(args, ordinality, alias, scope, known);
         }
         if q.name == "unnest" && args.len() > 1 {
             return self.zipped(args, ordinality, alias, scope, known);

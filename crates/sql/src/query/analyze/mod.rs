@@ -17,6 +17,8 @@ mod merge;
 mod records;
 mod recursion;
 mod row_locks;
+mod rows_from;
+mod sample;
 pub mod scope;
 mod select;
 mod sequence;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use block::value::{Datum, DatumRef};
 
+use super::part::{Drawn, part};
 use super::{Frame, Operator};
 use crate::error::Result;
 use crate::exec::drive::passes;
@@ -20,6 +21,8 @@ pub struct TableRun {
     cursor: TableCursor,
     /// Read by the keys that a subquery gives.
     by_list: bool,
+    /// A sample of rows.
+    drawn: Option<Drawn>,
     spare: Vec<DatumRef<'static>>,
 }
 
@@ -29,6 +32,7 @@ impl TableRun {
             plan: plan.clone(),
             cursor: TableCursor::with_buffer(Vec::new()),
             by_list: false,
+            drawn: None,
             spare: Vec::new(),
         }
     }
@@ -77,6 +81,11 @@ impl Operator for TableRun {
         if self.by_list {
             return Ok(());
         }
+        if let Some((scan, drawn)) = part(&self.plan, core, frame)? {
+            self.drawn = drawn;
+            self.cursor.open_scan(&self.plan.access, scan, core);
+            return Ok(());
+        }
         let Frame {
             registers,
             snapshot,
@@ -98,6 +107,9 @@ impl Operator for TableRun {
             let Some(rid) = self.cursor.next(access, core, &frame.snapshot)? else {
                 return Ok(false);
             };
+            if self.drawn.as_ref().is_some_and(|drawn| !drawn.has_row(rid)) {
+                continue;
+            }
             let mut values = recycle(std::mem::take(&mut self.spare));
             decode(self.cursor.row(), def, access.needed, &mut values)?;
             if !self.plan.system.is_empty() {
