@@ -238,11 +238,15 @@ impl Binder<'_> {
     fn column_named(&self, i: &ast::Ident) -> Result<Typed> {
         let name = names::ident(i);
         match self.scope.resolve(None, &name) {
-            Ok(c) => self.ungrouped(c).map(|()| Typed {
-                expr: Expr::Column(c.slot),
-                ty: c.ty,
-                typmod: c.typmod,
-            }),
+            Ok(c) => {
+                self.ungrouped(c)?;
+                self.params.needs.read(c.table_oid, c.attnum);
+                Ok(Typed {
+                    expr: Expr::Column(c.slot),
+                    ty: c.ty,
+                    typmod: c.typmod,
+                })
+            }
             // The SQL standard's functions without parentheses.
             Err(e) if e.sqlstate() == "42703" && i.quote_style.is_none() => match name.as_str() {
                 "current_user" | "session_user" | "user" | "current_role" | "current_catalog"
@@ -267,6 +271,7 @@ impl Binder<'_> {
         };
         let c = self.scope.resolve(Some(table), name)?;
         self.ungrouped(c)?;
+        self.params.needs.read(c.table_oid, c.attnum);
         Ok(Typed {
             expr: Expr::Column(c.slot),
             ty: c.ty,

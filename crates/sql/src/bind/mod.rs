@@ -12,6 +12,7 @@ mod enums;
 mod expr;
 mod json;
 pub mod names;
+pub mod needs;
 pub mod parts;
 mod predicate;
 pub mod sight;
@@ -195,6 +196,8 @@ pub struct ParamTypes {
     types: RefCell<Vec<Option<SqlType>>>,
     pub(crate) sight: sight::Sight,
     pub names: TypeNames,
+    /// What the statement needs privileges for.
+    pub needs: needs::Needs,
 }
 
 /// Where types that users made are looked up; nowhere, without a dictionary.
@@ -238,6 +241,7 @@ impl ParamTypes {
             types: RefCell::new(types),
             sight: sight::Sight::default(),
             names: TypeNames::default(),
+            needs: needs::Needs::default(),
         }
         .seeing(dict))
     }
@@ -248,6 +252,7 @@ impl ParamTypes {
             types: RefCell::new(types.iter().copied().map(Some).collect()),
             sight: sight::Sight::default(),
             names: TypeNames::default(),
+            needs: needs::Needs::default(),
         }
         .seeing(dict)
     }

@@ -33,7 +33,7 @@ use crate::plan::dml::no_column;
 pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
     let tag = Tag::Plain("ALTER TABLE");
     let name = name_of(&a.name)?;
-    let Some(mut table) = core.locked_table(&name, TableLock::AccessExclusive)? else {
+    let Some(mut table) = core.own_table(&name, TableLock::AccessExclusive)? else {
         if a.if_exists {
             skipping(core, "relation", &name);
             return Ok(tag);
@@ -167,7 +167,12 @@ fn give(core: &mut Core, table: &mut Table, to: &ast::Owner) -> Result<()> {
         ast::Owner::CurrentRole | ast::Owner::CurrentUser => RoleName::CurrentUser,
         ast::Owner::SessionUser => RoleName::SessionUser,
     };
-    table.owner = core.new_owner(&to, table.owner, &format!("table {}", table.name))?;
+    table.owner = core.new_owner(
+        &to,
+        table.owner,
+        table.schema,
+        &format!("table {}", table.name),
+    )?;
     for sequence in core.dict().owned_sequences(table.oid) {
         let mut next = Sequence::clone(&sequence);
         next.role = table.owner;

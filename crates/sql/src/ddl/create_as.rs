@@ -23,7 +23,7 @@ pub fn create(core: &mut Core, c: &CreateTable, query: &Query) -> Result<Tag> {
     }
     // The tables that are read are locked before the new name is claimed.
     let read = ast::Statement::Query(Box::new(query.clone()));
-    let mut columns = core.analyse_part(&read)?.1.unwrap_or_default();
+    let mut columns = core.analyse_part(&read, true)?.1.unwrap_or_default();
     if c.columns.len() > columns.len() {
         return Err(Error::new("42601", "too many column names were specified"));
     }
@@ -42,7 +42,7 @@ pub fn create(core: &mut Core, c: &CreateTable, query: &Query) -> Result<Tag> {
     if is_without_data(c) {
         return Ok(Tag::Plain("CREATE TABLE AS"));
     }
-    let (kind, ..) = core.analyse_part(&insertion(c, query)?)?;
+    let (kind, ..) = core.analyse_part(&insertion(c, query)?, true)?;
     let rows = match kind {
         Kind::Insert(plan) => {
             let snapshot = core.engine.snapshot()?;

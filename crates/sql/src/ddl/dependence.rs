@@ -179,7 +179,7 @@ fn tell(core: &mut Core, found: &[Found]) {
     }
 }
 
-fn drop_one(core: &mut Core, what: Address) -> Result<()> {
+pub fn drop_one(core: &mut Core, what: Address) -> Result<()> {
     let dict = core.dict();
     match what {
         Address::Table(oid) => match dict.table_by_oid(oid) {

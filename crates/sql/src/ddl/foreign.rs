@@ -78,6 +78,9 @@ pub fn add(core: &mut Core, table: &mut Table, new: NewKey<'_>, has_rows: bool) 
     refuse_mixed(&core.dict(), table, &parent)?;
     let name = name_for(table, &new)?;
     let (parent_columns, index) = referenced_key(&parent, &syntax.referred_columns)?;
+    if parent.oid != table.oid {
+        core.check_references(&parent, &parent_columns)?;
+    }
     if parent_columns.len() != new.columns.len() {
         return Err(Error::new(
             "42830",

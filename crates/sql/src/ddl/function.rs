@@ -13,6 +13,7 @@ use super::dependence::drop_dependents;
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::bind::{TypeNames, parts};
+use crate::dict::acl;
 use crate::dict::depend::Address;
 use crate::dict::function::{Argument, Language, TRIGGER};
 use crate::dict::{Function, Object};
@@ -67,8 +68,12 @@ pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
         body: new.body.clone(),
         comment: old.as_ref().and_then(|f| f.comment.clone()),
     };
-    if let Some(old) = &old {
-        check_replacement(old, &made)?;
+    match &old {
+        Some(old) => {
+            core.check_owner(old.owner, format!("function {}", old.name))?;
+            check_replacement(old, &made)?;
+        }
+        None => core.give_defaults(acl::Kind::Function, oid, owner, schema)?,
     }
     let made = Arc::new(made);
     core.define(Object::Function(made.clone()))?;
@@ -172,7 +177,11 @@ pub fn drop(
     let mut gone = Vec::with_capacity(names.len());
     for name in names {
         match core.locked_function(name)? {
-            Some(function) => gone.push(function.oid),
+            Some(function) => {
+                let what = format!("function {}", function.name);
+                core.check_owner(function.owner, what)?;
+                gone.push(function.oid);
+            }
             None if if_exists => {
                 let message = format!("function {} does not exist, skipping", shown(name)?);
                 core.notice("NOTICE", "00000", message);
@@ -203,7 +212,7 @@ fn shown(name: &FunctionName) -> Result<String> {
     Ok(format!("{}({})", name.name, types.join(",")))
 }
 
-fn missing(name: &FunctionName) -> Result<Error> {
+pub(super) fn missing(name: &FunctionName) -> Result<Error> {
     let message = match &name.types {
         Some(_) => format!("function {} does not exist", shown(name)?),
         None => format!("could not find a function named \"{}\"", name.name),
@@ -239,7 +248,7 @@ impl Core {
     }
 
     /// The same under its exclusive lock.
-    fn locked_function(&mut self, name: &FunctionName) -> Result<Option<Arc<Function>>> {
+    pub(super) fn locked_function(&mut self, name: &FunctionName) -> Result<Option<Arc<Function>>> {
         loop {
             let Some(found) = self.function_of(name)? else {
                 return Ok(None);

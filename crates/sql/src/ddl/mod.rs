@@ -16,13 +16,17 @@ mod distribution;
 mod foreign;
 pub mod function;
 pub mod generated;
+mod grant;
 mod index;
 pub mod index_class;
 mod index_expression;
+mod membership;
+mod owned;
 pub mod relation;
 mod retype;
 pub mod role;
 pub mod schema;
+pub mod security;
 pub mod sequence;
 pub mod table;
 pub mod trigger;
@@ -247,8 +251,10 @@ fn to_drop(
     let mut found = Vec::with_capacity(names.len());
     for name in names {
         let name = name_of(name)?;
+        let rights = core.rights();
+        // Nobody waits for the lock of what it may not drop.
         let wanted = |relation: &Relation| match own(relation) {
-            Some(address) => Ok(Some(address)),
+            Some(address) => rights.check_may_drop(relation).map(|()| Some(address)),
             None => Err(wrong_kind(&name, relation, &format!("a {kind}"))),
         };
         match core.locked_relation(&name, TableLock::AccessExclusive, false, wanted)? {

@@ -15,6 +15,7 @@ use super::index::{self, NewIndex};
 use super::{Core, already_exists, name_of, no_relation, sequence};
 use crate::api::Tag;
 use crate::bind::{Binder, ParamTypes, Scope, TypeNames, names, parts};
+use crate::dict::acl::{Kind, Privileges};
 use crate::dict::depend::Address;
 use crate::dict::trigger::Op;
 use crate::dict::{Check, Column, Dict, Identity, Object, OnCommit, Relation, Sequence, Table};
@@ -90,6 +91,7 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
     core.lock_table(object.0, TableLock::AccessExclusive, false)?;
     core.note_at_commit(&draft.table);
     draft.build(core)?;
+    core.give_defaults(Kind::Table, object.0, owner, schema)?;
     Ok(Tag::Plain("CREATE TABLE"))
 }
 
@@ -471,8 +473,12 @@ pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
     let mut tables: Vec<Arc<Table>> = Vec::new();
     for target in &t.table_names {
         let name = name_of(&target.name)?;
+        let rights = core.rights();
         let wanted = |found: &Relation| match found {
-            Relation::Table(table) => Ok(Some(table.clone())),
+            Relation::Table(table) => {
+                rights.check_relation(found, Privileges::TRUNCATE)?;
+                Ok(Some(table.clone()))
+            }
             _ => Err(Error::new(
                 "42809",
                 format!("\"{}\" is not a table", name.name),
@@ -548,6 +554,7 @@ fn with_referencing(core: &mut Core, tables: &mut Vec<Arc<Table>>, cascade: bool
                     child.name
                 )));
             }
+            core.check_relation(&Relation::Table(child.clone()), Privileges::TRUNCATE)?;
             let notice = format!("truncate cascades to table \"{}\"", child.name);
             core.notice("NOTICE", "00000", notice);
             tables.push(child);

@@ -14,6 +14,7 @@ use super::Core;
 use super::dependence::drop_dependents;
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
+use crate::dict::acl;
 use crate::dict::depend::Address;
 use crate::dict::{Label, Object, Table, UserType};
 use crate::error::{Error, Result};
@@ -64,6 +65,7 @@ fn create(core: &mut Core, name: &Qualified, labels: &[String]) -> Result<()> {
     let array_oid = core.database.engine().allocate_object_id()?.0;
     core.lock_table(oid, TableLock::AccessExclusive, false)?;
     let owner = core.owner()?;
+    core.give_defaults(acl::Kind::Type, oid, owner, schema)?;
     core.define(Object::Type(Arc::new(UserType {
         oid,
         array_oid,
@@ -156,6 +158,7 @@ fn tables_with(core: &Core, oid: u32) -> BTreeSet<u32> {
 fn alter(core: &mut Core, name: &Qualified, change: &TypeChange) -> Result<()> {
     let found = locked(core, name)?;
     let found = found.ok_or_else(|| no_type(core, name))?;
+    core.check_owner(found.owner, format!("type {}", found.name))?;
     let mut next = UserType::clone(&found);
     match change {
         TypeChange::AddValue {
@@ -177,7 +180,8 @@ fn alter(core: &mut Core, name: &Qualified, change: &TypeChange) -> Result<()> {
             next.name.clone_from(to);
         }
         TypeChange::Common(Change::Owner(to)) => {
-            next.owner = core.new_owner(to, next.owner, &format!("type {}", next.name))?;
+            next.owner =
+                core.new_owner(to, next.owner, next.schema, &format!("type {}", next.name))?;
         }
         TypeChange::Common(Change::Schema(to)) => {
             let target = Qualified {
@@ -351,7 +355,10 @@ pub fn drop(
     for name in names {
         let name = super::name_of(name)?;
         match locked(core, &name)? {
-            Some(found) => gone.push(Address::Type(found.oid)),
+            Some(found) => {
+                core.check_owner(found.owner, format!("type {}", found.name))?;
+                gone.push(Address::Type(found.oid));
+            }
             None if if_exists => {
                 let what = match super::missing_schema(core, &name) {
                     Some(schema) => format!("schema \"{schema}\""),
@@ -379,6 +386,7 @@ pub fn drop(
 pub fn comment(core: &mut Core, name: &Qualified, text: Option<&str>) -> Result<()> {
     let found = locked(core, name)?;
     let mut next = UserType::clone(&*found.ok_or_else(|| no_type(core, name))?);
+    core.check_owner(next.owner, format!("type {}", next.name))?;
     next.comment = text.map(str::to_string);
     core.define(Object::Type(Arc::new(next)))
 }

@@ -12,6 +12,7 @@ use super::dependence::drop_dependents;
 use super::{Core, already_exists, name_of, wrong_kind};
 use crate::api::Tag;
 use crate::bind::names::{self, quote};
+use crate::dict::acl;
 use crate::dict::depend::Address;
 use crate::dict::view::SOURCES;
 use crate::dict::{Dict, Object, Relation, Source, View, ViewColumn};
@@ -24,7 +25,7 @@ pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
     let tag = Tag::Plain("CREATE VIEW");
     refuse_unknown(v)?;
     // The tables that are read are locked before the new name is claimed.
-    core.analyse_part(&ast::Statement::Query(v.query.clone()))?;
+    core.analyse_part(&ast::Statement::Query(v.query.clone()), false)?;
     let name = name_of(&v.name)?;
     let temporary = v.temporary || reads_temporary(core, &v.query)?;
     if temporary && !v.temporary {
@@ -63,9 +64,13 @@ pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
         columns,
         query,
         sources,
-        comments: old.map_or(Vec::new(), |v| v.comments.clone()),
+        comments: old.as_ref().map_or(Vec::new(), |v| v.comments.clone()),
     };
+    if old.is_none() {
+        core.give_defaults(acl::Kind::Table, oid, owner, schema)?;
+    }
     if let Some(old) = core.dict().view_by_oid(oid) {
+        core.check_owner(old.owner, format!("view {}", old.name))?;
         check_replacement(&core.dict(), old, &view)?;
     }
     core.define(Object::View(Arc::new(view)))?;

@@ -17,6 +17,7 @@
 //! ([`Object::kind`]), its names ([`Object::names`]) and what it needs (`needs` in [`maps`]), by
 //! which it is found from what it depends on. The rest is the same for all kinds.
 
+pub mod acl;
 mod callers;
 pub mod check;
 mod comments;
@@ -27,6 +28,7 @@ pub mod function;
 pub mod log;
 mod map;
 mod maps;
+pub mod membership;
 mod object;
 pub mod path;
 pub mod role;
@@ -334,6 +336,7 @@ impl Dict {
             Object::View(v) => Some(Relation::View(v.clone())),
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => None,
             Object::Schema(_) | Object::Function(_) | Object::Type(_) => None,
+            Object::Acl(_) | Object::DefaultPrivileges(_) => None,
         }
     }
 
@@ -352,24 +355,32 @@ impl Dict {
     }
 
     pub fn role(&self, name: &str) -> Option<&Arc<Role>> {
-        match &self.maps.entries.get(self.maps.roles.get(name)?)?.object {
+        let Some(key) = self.maps.roles.get(name) else {
+            return membership::predefined().iter().find(|r| r.name == name);
+        };
+        match &self.maps.entries.get(key)?.object {
             Object::Role(r) => Some(r),
             _ => None,
         }
     }
 
     pub fn role_by_oid(&self, oid: u32) -> Option<&Arc<Role>> {
-        match &self.maps.entries.get(&i64::from(oid))?.object {
+        let Some(entry) = self.maps.entries.get(&i64::from(oid)) else {
+            return membership::predefined().iter().find(|r| r.oid == oid);
+        };
+        match &entry.object {
             Object::Role(r) => Some(r),
             _ => None,
         }
     }
 
+    /// All roles, those that every database has included.
     pub fn roles(&self) -> impl Iterator<Item = &Arc<Role>> {
-        self.maps.of_kind(kind::ROLE).filter_map(|o| match o {
+        let stored = self.maps.of_kind(kind::ROLE).filter_map(|o| match o {
             Object::Role(r) => Some(r),
             _ => None,
-        })
+        });
+        stored.chain(membership::predefined())
     }
 
     pub fn door(&self) -> Option<&Arc<Door>> {

@@ -7,6 +7,7 @@ use block::{Dba, ObjectId, Scn};
 use engine::{ComputedKey, IndexColumn, IndexDef, IndexRules, TableDef};
 use serde::{Deserialize, Serialize};
 
+use super::acl::{Acl, DefaultPrivileges};
 use super::comments::Comment;
 use super::computed::{IndexExpression, IndexKeys};
 use super::function::Function;
@@ -31,6 +32,8 @@ pub enum Object {
     View(Arc<View>),
     Function(Arc<Function>),
     Type(Arc<UserType>),
+    Acl(Arc<Acl>),
+    DefaultPrivileges(Arc<DefaultPrivileges>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -45,6 +48,8 @@ pub(super) enum Stored {
     View(View),
     Function(Function),
     Type(UserType),
+    Acl(Acl),
+    DefaultPrivileges(DefaultPrivileges),
 }
 
 /// The owner of what was made before there were roles.
@@ -407,6 +412,8 @@ pub mod kind {
     pub const VIEW: i16 = 7;
     pub const FUNCTION: i16 = 8;
     pub const TYPE: i16 = 9;
+    pub const ACL: i16 = 20;
+    pub const DEFAULT_PRIVILEGES: i16 = 21;
     /// No definition, but which were changed: see [`crate::dict::log`].
     pub const CHANGES: i16 = 100;
 }
@@ -423,6 +430,8 @@ impl Object {
             Object::View(_) => kind::VIEW,
             Object::Function(_) => kind::FUNCTION,
             Object::Type(_) => kind::TYPE,
+            Object::Acl(_) => kind::ACL,
+            Object::DefaultPrivileges(_) => kind::DEFAULT_PRIVILEGES,
         }
     }
 
@@ -437,6 +446,22 @@ impl Object {
             Object::View(v) => v.oid.into(),
             Object::Function(f) => f.oid.into(),
             Object::Type(t) => t.oid.into(),
+            Object::Acl(a) => a.oid.into(),
+            Object::DefaultPrivileges(d) => d.oid.into(),
+        }
+    }
+
+    /// The role that owns it, of what has an owner.
+    pub fn owner(&self) -> Option<u32> {
+        match self {
+            Object::Table(t) => Some(t.owner),
+            Object::Sequence(s) => Some(s.role),
+            Object::Schema(s) => Some(s.owner),
+            Object::View(v) => Some(v.owner),
+            Object::Function(f) => Some(f.owner),
+            Object::Type(t) => Some(t.owner),
+            Object::Stats(_) | Object::Role(_) | Object::Door(_) => None,
+            Object::Acl(_) | Object::DefaultPrivileges(_) => None,
         }
     }
 
@@ -449,6 +474,7 @@ impl Object {
             Object::Sequence(s) => vec![s.engine().object.0],
             Object::Stats(_) | Object::Role(_) | Object::Door(_) | Object::Schema(_) => Vec::new(),
             Object::Function(_) | Object::Type(_) | Object::View(_) => Vec::new(),
+            Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
         };
         all.into_iter().map(ObjectId).collect()
     }
@@ -465,6 +491,8 @@ impl Object {
             (Object::View(a), Object::View(b)) => Arc::ptr_eq(a, b),
             (Object::Function(a), Object::Function(b)) => Arc::ptr_eq(a, b),
             (Object::Type(a), Object::Type(b)) => Arc::ptr_eq(a, b),
+            (Object::Acl(a), Object::Acl(b)) => Arc::ptr_eq(a, b),
+            (Object::DefaultPrivileges(a), Object::DefaultPrivileges(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
     }
@@ -479,6 +507,7 @@ impl Object {
             Object::View(v) => vec![&v.name],
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => Vec::new(),
             Object::Schema(_) | Object::Function(_) | Object::Type(_) => Vec::new(),
+            Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
         }
     }
 
@@ -491,6 +520,7 @@ impl Object {
             Object::Type(t) => t.schema,
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => 0,
             Object::Schema(_) | Object::Function(_) => 0,
+            Object::Acl(_) | Object::DefaultPrivileges(_) => 0,
         }
     }
 
@@ -505,6 +535,8 @@ impl Object {
             Object::View(v) => Stored::View(View::clone(v)),
             Object::Function(f) => Stored::Function(Function::clone(f)),
             Object::Type(t) => Stored::Type(UserType::clone(t)),
+            Object::Acl(a) => Stored::Acl(Acl::clone(a)),
+            Object::DefaultPrivileges(d) => Stored::DefaultPrivileges(DefaultPrivileges::clone(d)),
         };
         serde_json::to_vec(&stored)
             .map_err(|e| Error::internal(format!("encoding a definition: {e}")))
@@ -547,6 +579,8 @@ impl Stored {
                 Object::View(Arc::new(v))
             }
             Stored::Type(t) => Object::Type(Arc::new(t)),
+            Stored::Acl(a) => Object::Acl(Arc::new(a)),
+            Stored::DefaultPrivileges(d) => Object::DefaultPrivileges(Arc::new(d)),
             Stored::Function(f) => Object::Function(Arc::new(f)),
         })
     }

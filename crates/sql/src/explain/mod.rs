@@ -37,6 +37,7 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
     };
     if !analyze {
         session.ensure_transaction()?;
+        session.check_permitted(&statement)?;
     }
     let mut lines = Lines::new(measured.as_ref());
     lines.statement(&statement, &mut session.core)?;

@@ -13,6 +13,7 @@ pub mod define;
 mod dialect;
 pub mod forms;
 pub mod function;
+pub mod grant;
 mod inheritance;
 mod joins;
 pub mod kill;

@@ -10,6 +10,7 @@ use super::cursor::{self, CursorOptions, Direction};
 use super::define::{self, Definition};
 use super::dialect::Postgres;
 use super::function;
+use super::grant::{self, Security};
 use super::kill::{self, SessionName};
 use super::maintenance::{
     Analyzed, accept_sequence, alter_sequence, create_sequence, explain, lock_table, table_list,
@@ -164,6 +165,8 @@ pub enum Utility {
         language: Option<String>,
         text: String,
     },
+    /// A statement about rights.
+    Security(Box<Security>),
     /// UNLISTEN: there is nothing to stop listening to.
     Unlisten,
 }
@@ -279,6 +282,18 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
             Utility::Define(Box::new(define::comment(&mut w)?))
         }
         "lock" => lock_table(&mut w)?,
+        "grant" => {
+            w.bump();
+            Utility::Security(Box::new(grant::grant(&mut w)?))
+        }
+        "revoke" => {
+            w.bump();
+            Utility::Security(Box::new(grant::revoke(&mut w)?))
+        }
+        "reassign" => {
+            w.bump();
+            Utility::Security(Box::new(grant::reassign(&mut w)?))
+        }
         "explain" => explain(&mut w)?,
         "unlisten" => {
             w.bump();
@@ -301,6 +316,10 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
             w.bump();
             if w.accept("system") {
                 alter_system(&mut w)?
+            } else if w.accept("default privileges") {
+                Utility::Security(Box::new(grant::default_privileges(&mut w)?))
+            } else if let Some(owner) = grant::function_owner(&mut w)? {
+                Utility::Security(Box::new(owner))
             } else if let Some(definition) = define::alter(&mut w)? {
                 Utility::Define(Box::new(definition))
             } else if w.accept("session") {
@@ -315,7 +334,9 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
         }
         "drop" => {
             w.bump();
-            if let Some(definition) = define::drop(&mut w)? {
+            if w.accept("owned") {
+                Utility::Security(Box::new(grant::drop_owned(&mut w)?))
+            } else if let Some(definition) = define::drop(&mut w)? {
                 Utility::Define(Box::new(definition))
             } else {
                 match role::accept_kind(&mut w) {

@@ -69,6 +69,9 @@ pub fn call(core: &mut Core, oid: u32, args: Vec<Datum>) -> Result<Datum> {
     let function = core.dict().function_by_oid(oid).cloned();
     let missing = || Error::new("42883", format!("function with OID {oid} does not exist"));
     let function = function.ok_or_else(missing)?;
+    if core.dict().acl(oid).is_some() {
+        core.check_execute(&function)?;
+    }
     let code = code(core, &function)?;
     core.deeper(|core| {
         core.framed(|core| match function.language {

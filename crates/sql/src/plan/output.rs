@@ -28,12 +28,16 @@ impl Planner<'_> {
                     let origin = origin(scope, &value.expr);
                     output.push(names::ident(alias), value, origin);
                 }
-                SelectItem::Wildcard(_) => star(scope, None, &mut output)?,
+                SelectItem::Wildcard(_) => star(&binder, None, &mut output)?,
                 SelectItem::QualifiedWildcard(
                     SelectItemQualifiedWildcardKind::ObjectName(name),
                     _,
                 ) => {
-                    star(scope, Some(&names::Qualified::new(name)?.name), &mut output)?;
+                    star(
+                        &binder,
+                        Some(&names::Qualified::new(name)?.name),
+                        &mut output,
+                    )?;
                 }
                 other => return Err(Error::unsupported(format!("select item {other}"))),
             }
@@ -142,7 +146,8 @@ pub fn output_column(e: &ast::Expr, output: &Output) -> Result<Option<usize>> {
     }
 }
 
-fn star(scope: &Scope, table: Option<&str>, output: &mut Output) -> Result<()> {
+fn star(binder: &Binder<'_>, table: Option<&str>, output: &mut Output) -> Result<()> {
+    let scope = binder.scope;
     if table.is_some_and(|t| !scope.has_table(t)) {
         let t = table.unwrap_or_default();
         return Err(Error::new(
@@ -166,6 +171,7 @@ fn star(scope: &Scope, table: Option<&str>, output: &mut Output) -> Result<()> {
             ty: c.ty,
             typmod: c.typmod,
         };
+        binder.params.needs.read(c.table_oid, c.attnum);
         output.push(c.name.clone(), value, Some((c.table_oid, c.attnum)));
     }
     Ok(())

@@ -165,11 +165,12 @@ impl Core {
     /// The schemas in which names are looked up.
     pub(super) fn path_in(&self, dict: &Dict) -> Arc<[u32]> {
         if self.own_dict.is_some() {
-            return dict.path_of(&self.searched);
+            return dict.path_of(&self.searched, self.roles.current);
         }
         let mut known = self.path.borrow_mut();
         if known.0 != dict.version() {
-            *known = (dict.version(), dict.path_of(&self.searched));
+            let path = dict.path_of(&self.searched, self.roles.current);
+            *known = (dict.version(), path);
         }
         known.1.clone()
     }
@@ -191,7 +192,8 @@ impl Core {
     pub fn follow_path(&mut self) {
         self.searched = path::names_of(&self.settings.get("search_path"), &self.user);
         self.place_temporary();
-        self.objects.set_searched(self.searched.clone());
+        self.objects
+            .set_searched(self.searched.clone(), self.roles.current);
         // No picture has this version.
         *self.path.get_mut() = (u64::MAX, Arc::new([]));
     }

@@ -10,6 +10,7 @@ mod modes;
 mod names_read;
 mod nested;
 mod objects;
+mod permissions;
 mod planning;
 mod resolve;
 mod roles;
@@ -128,7 +129,8 @@ impl SqlSession {
     /// The error as this client is told it: with what other sessions run only if it may see that.
     pub fn for_client(&self, error: &Error) -> Error {
         let authority = self.core.authority();
-        error.told_to(|role| authority.has_rights_of(role))
+        let dict = self.core.dict();
+        error.told_to(|role| authority.may_watch(&dict, role))
     }
 
     /// All ParameterStatus pairs of the start of a session.

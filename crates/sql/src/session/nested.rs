@@ -17,11 +17,13 @@ use sqlparser::ast;
 
 use super::Core;
 use super::names_read::NamesRead;
+use super::permissions::{Asked, Permitted};
 use super::planning::{plan_sql, views_of};
 use super::resolve::{PlannedWith, Tries, is_final};
 use super::statement::{Kind, Statistics, Tables, statistics};
 use crate::api::{ColumnDesc, RowSink};
 use crate::bind::ParamTypes;
+use crate::bind::needs::Need;
 use crate::dict::trigger::Op;
 use crate::dict::{Dict, Function, Table, View};
 use crate::error::{Error, Result};
@@ -46,6 +48,8 @@ pub struct Nested {
     names: NamesRead,
     statistics: Statistics,
     verified: AtomicU64,
+    needs: Vec<Need>,
+    permitted: Permitted,
 }
 
 impl Nested {
@@ -60,6 +64,8 @@ impl Nested {
             names: NamesRead::none(dict),
             statistics: Vec::new(),
             verified: AtomicU64::new(0),
+            needs: Vec::new(),
+            permitted: Permitted::default(),
         }
     }
 
@@ -138,6 +144,8 @@ impl Core {
                         names,
                         tables,
                         verified: AtomicU64::new(0),
+                        needs: params.needs.noted(),
+                        permitted: Permitted::default(),
                     };
                     if self.lock_nested(&nested, &tries)? {
                         return Ok((nested, params.finish()));
@@ -187,6 +195,12 @@ impl Core {
         sink: &mut dyn RowSink,
     ) -> Result<u64> {
         self.engine.settle();
+        self.check_permitted(Asked {
+            needs: &nested.needs,
+            names: &nested.names,
+            tables: &nested.tables,
+            permitted: &nested.permitted,
+        })?;
         if let Some(command) = nested.writing_command() {
             self.refuse_if_read_only(command)?;
         }
@@ -277,6 +291,7 @@ impl Core {
                 self.refuse_if_read_only("ALTER SEQUENCE")?;
                 crate::ddl::sequence::alter(self, name, *if_exists, options).map(drop)
             }
+            Utility::Security(statement) => self.run_security(statement).map(drop),
             Utility::Do { language, text } => self.statement_of_block(language.as_deref(), text),
             Utility::Begin { .. }
             | Utility::Commit { .. }

@@ -20,11 +20,6 @@ use crate::query::{self, Reader, WithItem};
 
 pub(crate) type Planned = (Kind, Option<Vec<ColumnDesc>>, Tables);
 
-/// Plans a statement that is a part of another one, and has no parameters.
-pub(crate) fn plan_alone(core: &Core, statement: ast::Statement) -> Result<Planned> {
-    plan_sql(core, statement, &ParamTypes::none(&core.dict()))
-}
-
 pub(crate) fn plan_sql(
     core: &Core,
     mut statement: ast::Statement,

@@ -113,6 +113,7 @@ impl SqlSession {
         self.core.refresh()?;
         self.make_current(portal)?;
         let statement = portal.statement.clone();
+        self.core.check_permitted(statement.asked())?;
         self.refuse_writes(&statement)?;
         match &statement.kind {
             Kind::Select(plan) => {
@@ -326,6 +327,7 @@ impl SqlSession {
         portal.mark = self.core.mark;
         self.make_current(portal)?;
         let statement = portal.statement.clone();
+        self.core.check_permitted(statement.asked())?;
         self.refuse_writes(&statement)?;
         // Where rows are locked before any is given, that is done now.
         if let Kind::Tree(plan) = &statement.kind

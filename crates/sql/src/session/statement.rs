@@ -8,9 +8,11 @@ use sqlparser::ast;
 
 use super::SqlSession;
 use super::names_read::NamesRead;
+use super::permissions::Permitted;
 use super::planning::{plan_sql, views_of};
 use crate::api::{ColumnDesc, Params};
 use crate::bind::ParamTypes;
+use crate::bind::needs::Need;
 use crate::dict::{Dict, Stats, Table, View};
 use crate::error::{Error, Result};
 use crate::exec::select::SelectRun;
@@ -38,6 +40,9 @@ pub struct Statement {
     pub(crate) statistics: Statistics,
     /// Version of the dictionary against which the tables were last found current. A hint: zero is never right.
     pub(crate) verified: AtomicU64,
+    /// What it needs privileges for.
+    pub(super) needs: Vec<Need>,
+    pub(super) permitted: Permitted,
     usage: super::usage::Usage,
     /// Object id of the role for which it was planned first. Others may run it, by the same text.
     planned_for: u32,
@@ -273,6 +278,7 @@ impl SqlSession {
             return Err(parse::too_wide());
         }
         let names = names.calling(params.sight.called());
+        let needs = params.needs.noted();
         let mut params = params.finish();
         let mut param_types: Vec<u32> = params.iter().map(|t| t.oid()).collect();
         let arrays = statement.map(|statement| {
@@ -298,6 +304,8 @@ impl SqlSession {
             statistics: statistics(&dict, &tables),
             tables,
             verified: AtomicU64::new(0),
+            needs,
+            permitted: Permitted::default(),
             usage: super::usage::Usage::default(),
             planned_for: self.core.roles.current,
             arrays,
@@ -335,6 +343,8 @@ impl SqlSession {
             statistics: statistics(&self.core.dict(), &tables),
             tables,
             verified: AtomicU64::new(0),
+            needs: params.needs.noted(),
+            permitted: Permitted::default(),
             usage: super::usage::Usage::default(),
             planned_for: statement.planned_for,
             arrays: None,

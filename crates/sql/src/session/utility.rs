@@ -11,6 +11,8 @@ use crate::api::{ColumnDesc, Completion, RowSink, Tag};
 use crate::bind::names::Qualified;
 use crate::bind::{Binder, ParamTypes, Scope, TypeNames, parts};
 use crate::copy;
+use crate::dict::acl::Privileges;
+use crate::dict::membership::CHECKPOINT;
 use crate::dict::{Relation, Table};
 use crate::error::{Error, Result};
 use crate::exec::sort::Rows;
@@ -232,9 +234,12 @@ impl SqlSession {
             } => self.vacuum(tables, *analyze, *full)?,
             Utility::Analyze { tables } => self.analyze(tables)?,
             Utility::Checkpoint => {
-                self.core.require_superuser(
-                    "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
-                )?;
+                let dict = self.core.dict();
+                if !dict.has_rights_of(self.core.roles.current, CHECKPOINT) {
+                    let message =
+                        "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT";
+                    return Err(Error::new("42501", message));
+                }
                 self.core.database.engine().checkpoint()?;
                 Tag::Plain("CHECKPOINT")
             }
@@ -290,6 +295,10 @@ impl SqlSession {
                 self.core.statement_of_block(language.as_deref(), text)?;
                 self.end_of_statement();
                 Tag::Plain("DO")
+            }
+            Utility::Security(statement) => {
+                self.ensure_transaction()?;
+                self.core.run_security(statement)?
             }
             Utility::Unlisten => Tag::Plain("UNLISTEN"),
             Utility::Show(_)
@@ -551,9 +560,9 @@ impl SqlSession {
         mut tables: Vec<(Arc<Table>, Vec<String>)>,
         what: &str,
     ) -> Vec<(Arc<Table>, Vec<String>)> {
-        let authority = self.core.authority();
+        let (dict, role) = (self.core.dict(), self.core.roles.current);
         tables.retain(|(table, _)| {
-            let is_own = authority.has_rights_of(table.owner);
+            let is_own = dict.has_rights_of(role, table.owner);
             if !is_own {
                 let skipped = format!(
                     "skipping \"{}\" --- only table or database owner can {what} it",
@@ -622,13 +631,29 @@ impl SqlSession {
             ));
         }
         self.ensure_transaction()?;
+        let rights = self.core.rights();
+        let any = lock_privileges(mode);
         for name in tables {
-            let locked = self
-                .core
-                .locked_relation(name, mode, no_wait, lockable(name));
+            let lockable = lockable(name);
+            let may = |found: &Relation| {
+                lockable(found)?;
+                rights.check_relation(found, any).map(Some)
+            };
+            let locked = self.core.locked_relation(name, mode, no_wait, may);
             locked?.ok_or_else(|| crate::bind::names::no_relation(name))?;
         }
         Ok(Tag::Plain("LOCK TABLE"))
+    }
+}
+
+/// The privileges of which one lets a role lock a table.
+fn lock_privileges(mode: TableLock) -> Privileges {
+    use Privileges as P;
+    let writes = P::UPDATE.and(P::DELETE).and(P::TRUNCATE);
+    match mode {
+        TableLock::AccessShare => P::SELECT,
+        TableLock::RowExclusive => writes.and(P::INSERT),
+        _ => writes,
     }
 }
 

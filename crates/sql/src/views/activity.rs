@@ -207,7 +207,7 @@ fn non_empty(s: String) -> Datum {
 
 /// A value of a session, for those who may see what its role does.
 fn shown(cx: &Context, role: u32, value: Datum) -> Datum {
-    match cx.authority.has_rights_of(role) {
+    match cx.authority.may_watch(&cx.dict, role) {
         true => value,
         false => NULL,
     }

@@ -41,6 +41,7 @@ mod types;
 mod user_functions;
 mod viewdef;
 
+pub use describe::DATABASE;
 pub use keywords::needs_quotes;
 pub use relations::view_oid;
 pub use sequence::{SEQUENCE, row as sequence_row};
@@ -182,7 +183,7 @@ impl Context {
 
     /// What a session runs, for those who may see what its role does.
     fn shown_statement(&self, role: u32, statement: Option<&str>) -> Datum {
-        value::optional(match self.authority.has_rights_of(role) {
+        value::optional(match self.authority.may_watch(&self.dict, role) {
             true => statement,
             false => statement.and(Some(wait::session::HIDDEN)),
         })

@@ -294,8 +294,14 @@ fn classes(cx: &Context) -> Result<Rows> {
         };
         rows.push(class.row());
     }
+    super::acl::fill(cx, &mut rows, RELACL);
     Ok(rows)
 }
+
+/// The place of `relacl` in `pg_class`, and those of `attnum` and `attacl` in `pg_attribute`.
+const RELACL: usize = 30;
+const ATTNUM: usize = 4;
+const ATTACL: usize = 22;
 
 /// Of pg_class: temporary, or permanent.
 fn persistence(cx: &Context, schema: u32) -> &'static str {
@@ -480,6 +486,7 @@ fn attributes(cx: &Context) -> Result<Rows> {
             ));
         }
     }
+    super::acl::fill_columns(cx, &mut rows, ATTNUM, ATTACL);
     Ok(rows)
 }
 

@@ -303,6 +303,9 @@ impl<'c> Clause<'c> {
         let row = self.scope.row(table)?;
         if let Some(row) = &row {
             self.analyzer.note_level(row.depth);
+            for (relation, number) in &row.origins {
+                self.analyzer.params.needs.read(*relation, *number);
+            }
         }
         Ok(row)
     }

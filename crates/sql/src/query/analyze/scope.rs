@@ -270,9 +270,11 @@ impl<'s> Scope<'s> {
                 return Ok(Some(Row {
                     there: import(there)?,
                     columns: columns
+                        .clone()
                         .map(|c| import(&c.value.expr))
                         .collect::<Result<_>>()?,
                     fields,
+                    origins: columns.map(|c| c.origin).collect(),
                     depth: scope.depth(),
                 }));
             }
@@ -340,6 +342,8 @@ pub struct Row {
     pub columns: Vec<Expr>,
     /// Names and types of the columns.
     pub fields: Vec<(String, SqlType)>,
+    /// Where the columns come from.
+    pub origins: Vec<(u32, i16)>,
     pub depth: usize,
 }
 
