@@ -31,7 +31,7 @@ pub fn create(core: &mut Core, c: &CreateTable, query: &Query) -> Result<Tag> {
         column.name = names::ident(&given.name);
     }
     let name = super::name_of(&c.name)?;
-    let schema = core.claim_new(&name)?;
+    let schema = core.claim_place(&name, c.temporary)?;
     let name = name.name;
     if c.if_not_exists && core.dict().is_taken(schema, &name) {
         let message = format!("relation \"{name}\" already exists, skipping");
@@ -84,6 +84,7 @@ fn definition(c: &CreateTable, columns: &[ColumnDesc]) -> Result<CreateTable> {
             ast::Statement::CreateTable(mut table) => {
                 table.name = c.name.clone();
                 table.temporary = c.temporary;
+                table.on_commit = c.on_commit;
                 table.table_options = c.table_options.clone();
                 Ok(table)
             }

@@ -30,7 +30,7 @@ pub mod role;
 pub mod schema;
 pub mod security;
 pub mod sequence;
-mod table;
+pub mod table;
 pub mod trigger;
 pub mod types;
 mod using_index;
@@ -44,6 +44,7 @@ use sqlparser::ast::{self, ObjectType};
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::dict::depend::Address;
+use crate::dict::path::TEMPORARY;
 use crate::dict::{Relation, Table};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
@@ -136,6 +137,22 @@ impl Core {
         self.claim_relation_name(schema, &name.name)?;
         types::refuse_taken(self, schema, &name.name)?;
         Ok(schema)
+    }
+
+    /// The same for a relation that may be a temporary one.
+    pub(crate) fn claim_place(&mut self, name: &Qualified, temporary: bool) -> Result<u32> {
+        if !temporary {
+            return self.claim_new(name);
+        }
+        if !self.may_be_temporary(name.schema.as_deref()) {
+            let message = "cannot create temporary relation in non-temporary schema";
+            return Err(Error::new("42P16", message));
+        }
+        self.own_temporary_schema()?;
+        self.claim_new(&Qualified {
+            schema: Some(TEMPORARY.to_string()),
+            name: name.name.clone(),
+        })
     }
 
     /// Keeps others from making a relation of this name until the transaction ends.

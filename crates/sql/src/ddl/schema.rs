@@ -14,7 +14,7 @@ use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::dict::acl::{Kind, Privileges};
 use crate::dict::depend::Address;
-use crate::dict::path::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC};
+use crate::dict::path::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, TEMPORARY};
 use crate::dict::role::FIRST_SUPERUSER;
 use crate::dict::{Object, Schema};
 use crate::error::{Error, Result};
@@ -71,6 +71,7 @@ pub fn create(
         name: name.clone(),
         owner,
         comment: None,
+        temporary: false,
     })))?;
     core.give_defaults(Kind::Schema, oid, owner, 0)?;
     Ok(Some(name))
@@ -190,6 +191,13 @@ impl Core {
 
     /// The schema where a new relation of this name goes. It stays until the transaction ends.
     pub(crate) fn creation_schema(&mut self, name: &Qualified) -> Result<u32> {
+        let temporary = match &name.schema {
+            Some(schema) => schema == TEMPORARY,
+            None => self.creates_temporary(),
+        };
+        if temporary {
+            self.own_temporary_schema()?;
+        }
         loop {
             let wanted = self.wanted_schema(name)?;
             if wanted == PUBLIC {
@@ -217,11 +225,11 @@ impl Core {
     fn wanted_schema(&self, name: &Qualified) -> Result<u32> {
         let dict = self.dict();
         match &name.schema {
-            Some(schema) if schema == "pg_temp" => Err(Error::unsupported("temporary relations")),
             Some(schema) => dict.schema(schema).ok_or_else(|| names::no_schema(schema)),
             None => dict
                 .path()
-                .first()
+                .iter()
+                .find(|schema| !self.passes_over(**schema))
                 .copied()
                 .ok_or_else(|| Error::new("3F000", "no schema has been selected to create in")),
         }

@@ -19,12 +19,12 @@ use crate::types::SqlType;
 
 pub fn create(
     core: &mut Core,
-    name: &Qualified,
+    (name, temporary): (&Qualified, bool),
     if_not_exists: bool,
     data_type: Option<&ast::DataType>,
     options: &[SequenceOption],
 ) -> Result<Tag> {
-    let schema = core.claim_new(name)?;
+    let schema = core.claim_place(name, temporary)?;
     let name = &name.name;
     if core.dict().is_taken(schema, name) {
         if !if_not_exists {

@@ -18,7 +18,7 @@ use crate::bind::{Binder, ParamTypes, Scope, TypeNames, names, parts};
 use crate::dict::acl::{Kind, Privileges};
 use crate::dict::depend::Address;
 use crate::dict::trigger::Op;
-use crate::dict::{Check, Column, Dict, Identity, Object, Relation, Sequence, Table};
+use crate::dict::{Check, Column, Dict, Identity, Object, OnCommit, Relation, Sequence, Table};
 use crate::error::{Error, Result};
 use crate::exec::triggers;
 use crate::parse::utility::TableLock;
@@ -38,7 +38,11 @@ struct Draft<'a> {
 pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
     refuse_unknown(c)?;
     let name = name_of(&c.name)?;
-    let schema = core.claim_new(&name)?;
+    if c.temporary && c.global == Some(true) {
+        let message = "GLOBAL is deprecated in temporary table creation";
+        core.notice("WARNING", "01000", message);
+    }
+    let schema = core.claim_place(&name, c.temporary)?;
     let name = name.name;
     if core.dict().is_taken(schema, &name) {
         if !c.if_not_exists {
@@ -69,6 +73,7 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
         header: 0,
         options: storage_options(&c.table_options)?,
         comments: Vec::new(),
+        on_commit: on_commit(c.on_commit, core.dict().is_temporary(schema))?,
         owner,
         def: None,
     };
@@ -87,9 +92,22 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
     draft.check_expressions(&core.dict())?;
     generated::check(core, &draft.table)?;
     core.lock_table(object.0, TableLock::AccessExclusive, false)?;
+    core.note_at_commit(&draft.table);
     draft.build(core)?;
     core.give_defaults(Kind::Table, object.0, owner, schema)?;
     Ok(Tag::Plain("CREATE TABLE"))
+}
+
+fn on_commit(written: Option<ast::OnCommit>, temporary: bool) -> Result<OnCommit> {
+    if written.is_some() && !temporary {
+        let message = "ON COMMIT can only be used on temporary tables";
+        return Err(Error::new("42P16", message));
+    }
+    Ok(match written {
+        None | Some(ast::OnCommit::PreserveRows) => OnCommit::Preserve,
+        Some(ast::OnCommit::DeleteRows) => OnCommit::DeleteRows,
+        Some(ast::OnCommit::Drop) => OnCommit::Drop,
+    })
 }
 
 pub fn too_many_columns() -> Error {
@@ -100,9 +118,6 @@ pub fn too_many_columns() -> Error {
 }
 
 fn refuse_unknown(c: &CreateTable) -> Result<()> {
-    if c.temporary {
-        return Err(Error::unsupported("temporary tables"));
-    }
     if c.query.is_some()
         || c.like.is_some()
         || c.inherits.is_some()

@@ -226,7 +226,11 @@ impl Dict {
         let all = keys.keys().filter_map(|key| self.function_by_oid(*key));
         let searched: Vec<u32> = match schema {
             Some(schema) => self.schema(schema).into_iter().collect(),
-            None => self.path.to_vec(),
+            // As in PostgreSQL, a temporary one is called by its schema alone.
+            None => {
+                let path = self.path.iter().copied();
+                path.filter(|s| !self.is_temporary(*s)).collect()
+            }
         };
         let place = |f: &&Arc<Function>| searched.iter().position(|s| *s == f.schema);
         let mut found: Vec<(usize, &Arc<Function>)> =

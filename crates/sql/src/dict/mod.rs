@@ -46,7 +46,7 @@ pub use comments::{
 pub use computed::IndexExpression;
 pub use foreign::{Action, ForeignKey};
 pub use function::Function;
-pub use object::{Check, Column, Identity, Index, IndexKey, Object, Sequence, Table};
+pub use object::{Check, Column, Identity, Index, IndexKey, Object, OnCommit, Sequence, Table};
 pub use path::{NameRef, Schema};
 pub use statistics::{ColumnStats, Stats};
 pub use types::{Label, UserType};
@@ -233,7 +233,15 @@ impl Dict {
     pub fn key_in(&self, path: &[u32], name: NameRef<'_>) -> Option<i64> {
         let key = |schema: &u32| self.maps.names.get(schema)?.get(name.name).copied();
         match name.schema {
-            Some(schema) => key(&self.schema(schema)?),
+            Some(schema) => {
+                let schema = self.schema(schema)?;
+                // Temporary relations of other sessions are nobody's business.
+                let is_strange = self.is_temporary(schema) && !path.contains(&schema);
+                match is_strange {
+                    true => None,
+                    false => key(&schema),
+                }
+            }
             None => path.iter().find_map(key),
         }
     }

@@ -84,6 +84,9 @@ pub struct Table {
     pub options: Vec<(String, String)>,
     #[serde(default)]
     pub comments: Vec<Comment>,
+    /// Of a temporary table.
+    #[serde(default)]
+    pub on_commit: OnCommit,
     /// Object id of the role that owns it, and its indexes.
     #[serde(default = "first_superuser")]
     pub owner: u32,
@@ -123,6 +126,15 @@ pub struct Column {
     /// What rows older than the column have in it, in text form as it is without any setting; `None`: NULL.
     #[serde(default)]
     pub missing: Option<String>,
+}
+
+/// What becomes of a temporary table at each commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum OnCommit {
+    #[default]
+    Preserve,
+    DeleteRows,
+    Drop,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -29,7 +29,10 @@ fn built_in_owner(schema: u32) -> u32 {
     }
 }
 
-/// A schema that a user made.
+/// What a session calls the schema of its temporary relations.
+pub const TEMPORARY: &str = "pg_temp";
+
+/// A schema that a user made, or a session for its temporary relations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Schema {
     pub oid: u32,
@@ -38,6 +41,9 @@ pub struct Schema {
     pub owner: u32,
     #[serde(default)]
     pub comment: Option<String>,
+    /// It is a session's, and goes with it.
+    #[serde(default)]
+    pub temporary: bool,
 }
 
 /// The schema of what was made before there were any.
@@ -112,9 +118,21 @@ impl Dict {
     /// The object id of a schema.
     pub fn schema(&self, name: &str) -> Option<u32> {
         let built_in = BUILT_IN.iter().find(|(_, n)| *n == name);
-        built_in
+        let found = built_in
             .map(|(oid, _)| *oid)
-            .or_else(|| self.maps.schemas.get(name).copied())
+            .or_else(|| self.maps.schemas.get(name).copied());
+        match found {
+            None if name == TEMPORARY => {
+                let mut path = self.path.iter().copied();
+                path.find(|oid| self.is_temporary(*oid))
+            }
+            found => found,
+        }
+    }
+
+    /// Whether what is in a schema is temporary.
+    pub fn is_temporary(&self, schema: u32) -> bool {
+        self.schema_by_oid(schema).is_some_and(|s| s.temporary)
     }
 
     pub fn schema_name(&self, oid: u32) -> &str {
@@ -145,7 +163,9 @@ impl Dict {
         let mut path: Vec<u32> = Vec::with_capacity(names.len());
         for oid in names.iter().filter_map(|name| self.schema(name)) {
             let usage = Privileges::USAGE;
-            if !path.contains(&oid) && !self.privileges_on_schema(role, oid, usage).is_empty() {
+            // A temporary one is the session's, whatever role it has put on.
+            let may = || !self.privileges_on_schema(role, oid, usage).is_empty();
+            if !path.contains(&oid) && (self.is_temporary(oid) || may()) {
                 path.push(oid);
             }
         }

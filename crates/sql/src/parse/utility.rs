@@ -13,8 +13,8 @@ use super::function;
 use super::grant::{self, Security};
 use super::kill::{self, SessionName};
 use super::maintenance::{
-    Analyzed, alter_sequence, create_sequence, explain, lock_table, table_list, vacuum,
-    vacuum_options,
+    Analyzed, accept_sequence, alter_sequence, create_sequence, explain, lock_table, table_list,
+    vacuum, vacuum_options,
 };
 use super::role::{self, RoleName, RoleOption};
 use super::tokens::Words;
@@ -89,7 +89,7 @@ pub enum Utility {
     Reset(String),
     ResetAll,
     DiscardAll,
-    /// DISCARD of one kind; nothing of the kind outlives its statement here.
+    /// DISCARD of one kind. No session has plans of its own to be thrown away.
     Discard(&'static str),
     Prepare {
         name: String,
@@ -139,6 +139,7 @@ pub enum Utility {
     },
     CreateSequence {
         name: Qualified,
+        temporary: bool,
         if_not_exists: bool,
         ty: Option<ast::DataType>,
         options: Vec<SequenceOption>,
@@ -303,8 +304,8 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
             w.bump();
             if let Some(definition) = define::create(&mut w)? {
                 Utility::Define(Box::new(definition))
-            } else if w.accept("sequence") {
-                create_sequence(&mut w)?
+            } else if let Some(temporary) = accept_sequence(&mut w) {
+                create_sequence(&mut w, temporary)?
             } else if let Some(kind) = role::accept_kind(&mut w) {
                 role::create(&mut w, kind)?
             } else {

@@ -60,7 +60,8 @@ impl Calls for Core {
             CurrentDatabase => Val::text(self.database_name.clone()),
             CurrentSchema => {
                 let dict = self.dict();
-                match dict.path().first() {
+                let mut path = dict.path().iter();
+                match path.find(|schema| !self.passes_over(**schema)) {
                     Some(first) => Val::text(dict.schema_name(*first).to_string()),
                     None => Val::Ref(DatumRef::Null),
                 }

@@ -46,6 +46,7 @@ pub struct Core {
     objects: Arc<SessionObjects>,
     /// The names of `search_path`.
     pub searched: Vec<String>,
+    pub temporary: super::temporary::Temporary,
     /// The schemas of these names in the committed dictionary of a version.
     path: RefCell<(u64, Arc<[u32]>)>,
     /// Uncommitted changes of the dictionary, in order.
@@ -109,6 +110,7 @@ impl Core {
             own_dict: None,
             objects: Arc::new(SessionObjects::new(database)),
             searched: Vec::new(),
+            temporary: Default::default(),
             path: RefCell::new((u64::MAX, Arc::new([]))),
             changes: Vec::new(),
             drawn: HashMap::new(),
@@ -189,6 +191,7 @@ impl Core {
     /// Takes in what `search_path` says.
     pub fn follow_path(&mut self) {
         self.searched = path::names_of(&self.settings.get("search_path"), &self.user);
+        self.place_temporary();
         self.objects
             .set_searched(self.searched.clone(), self.roles.current);
         // No picture has this version.

@@ -20,6 +20,7 @@ mod settings;
 mod shared;
 mod slow;
 mod statement;
+pub(crate) mod temporary;
 mod timeout;
 mod traced;
 mod transaction;
@@ -187,6 +188,7 @@ impl Drop for SqlSession {
         // A client that left in the middle of a transaction has not committed it.
         // If even that fails the instance is going down, and recovery does it.
         let _ = self.end(false);
+        self.end_temporary();
         self.core.end_trace();
     }
 }

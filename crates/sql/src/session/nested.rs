@@ -290,13 +290,15 @@ impl Core {
             Utility::Reset(name) => self.set_parameter(name, None, false),
             Utility::CreateSequence {
                 name,
+                temporary,
                 if_not_exists,
                 ty,
                 options,
             } => {
                 self.refuse_if_read_only("CREATE SEQUENCE")?;
                 let ty = ty.as_ref();
-                crate::ddl::sequence::create(self, name, *if_not_exists, ty, options).map(drop)
+                crate::ddl::sequence::create(self, (name, *temporary), *if_not_exists, ty, options)
+                    .map(drop)
             }
             Utility::AlterSequence {
                 name,

@@ -199,6 +199,14 @@ impl SqlSession {
             Utility::DiscardAll => self.by_itself("DISCARD ALL", SqlSession::discard_all)?,
             Utility::Discard(tag) => {
                 self.ensure_transaction()?;
+                match *tag {
+                    "DISCARD TEMP" => self.core.discard_temporary()?,
+                    "DISCARD SEQUENCES" => {
+                        self.core.drawn.clear();
+                        self.core.last_drawn = None;
+                    }
+                    _ => {}
+                }
                 Tag::Plain(tag)
             }
             Utility::Deallocate(None) => {
@@ -251,6 +259,7 @@ impl SqlSession {
             }
             Utility::CreateSequence {
                 name,
+                temporary,
                 if_not_exists,
                 ty,
                 options,
@@ -259,7 +268,7 @@ impl SqlSession {
                 self.core.refuse_if_read_only("CREATE SEQUENCE")?;
                 crate::ddl::sequence::create(
                     &mut self.core,
-                    name,
+                    (name, *temporary),
                     *if_not_exists,
                     ty.as_ref(),
                     options,
@@ -429,6 +438,7 @@ impl SqlSession {
         // The role that the session has put on goes with it.
         self.core
             .set_parameter("session_authorization", None, false)?;
+        self.core.discard_temporary()?;
         self.reset_all()?;
         Ok(Tag::Plain("DISCARD ALL"))
     }

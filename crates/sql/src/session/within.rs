@@ -58,6 +58,7 @@ impl Core {
     fn before_commit(&mut self) -> Result<()> {
         foreign::fire_deferred(self, &|_| true)?;
         foreign::fire(self)?;
+        self.settle_temporary()?;
         self.engine.secure_draws()?;
         self.publish_changes()
     }

@@ -126,6 +126,8 @@ pub struct Context {
     pub database_name: String,
     /// This session's parameters as far as its role sees them: name, value.
     pub settings: Vec<(&'static crate::params::Param, String)>,
+    /// The schema of the session's temporary relations, if its path does not name it.
+    pub implicit: Option<u32>,
     /// Made for another instance: nobody else may be asked.
     for_another: bool,
     /// The relations whose rows are wanted; of all, if there is nothing.
@@ -142,6 +144,7 @@ impl Context {
             authority: core.authority(),
             database_name: core.database_name.clone(),
             settings: core.seen_settings().collect(),
+            implicit: core.temporary_schema().filter(|s| core.passes_over(*s)),
             for_another: false,
             wanted: None,
             warnings: Mutex::default(),
@@ -161,6 +164,7 @@ impl Context {
                 .filter(|(param, _)| param.is_seen_by(authority))
                 .collect(),
             for_another: true,
+            implicit: None,
             wanted: None,
             warnings: Mutex::default(),
         }

@@ -191,6 +191,7 @@ struct Class<'a> {
     options: Datum,
     /// The type of its rows, as far as it has a number.
     row_type: u32,
+    persistence: &'static str,
 }
 
 impl Class<'_> {
@@ -212,7 +213,7 @@ impl Class<'_> {
             oid(0),
             bool(self.has_index),
             bool(false),
-            text("p"),
+            text(self.persistence),
             text(self.kind),
             int2(self.columns),
             int2(self.checks),
@@ -248,6 +249,7 @@ fn classes(cx: &Context) -> Result<Rows> {
                 am: BTREE_AM,
                 kind: "i",
                 columns: i.keys.len() + i.included.len(),
+                persistence: persistence(cx, t.schema),
                 ..plain()
             };
             rows.push(class.row());
@@ -264,6 +266,7 @@ fn classes(cx: &Context) -> Result<Rows> {
                 columns: 3,
                 tuples: 1.0,
                 pages: 1,
+                persistence: persistence(cx, s.schema),
                 ..plain()
             }
             .row(),
@@ -277,6 +280,7 @@ fn classes(cx: &Context) -> Result<Rows> {
             namespace: v.schema,
             kind: "v",
             columns: v.columns.len(),
+            persistence: persistence(cx, v.schema),
             ..plain()
         };
         rows.push(class.row());
@@ -318,8 +322,17 @@ const RELACL: usize = 30;
 const ATTNUM: usize = 4;
 const ATTACL: usize = 22;
 
+/// Of pg_class: temporary, or permanent.
+fn persistence(cx: &Context, schema: u32) -> &'static str {
+    match cx.dict.is_temporary(schema) {
+        true => "t",
+        false => "p",
+    }
+}
+
 fn plain<'a>() -> Class<'a> {
     Class {
+        persistence: "p",
         oid: 0,
         name: "",
         owner: OWNER,
@@ -360,6 +373,7 @@ fn table_class<'a>(cx: &Context, t: &'a Table) -> Class<'a> {
         pages: stats.map_or(0, |s| s.blocks as i32),
         options,
         row_type: t.row_type[0],
+        persistence: persistence(cx, t.schema),
         ..plain()
     }
 }
