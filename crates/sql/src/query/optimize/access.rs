@@ -263,11 +263,14 @@ impl Planner<'_> {
         &self,
         read: &Read<'_>,
         mut access: TableAccess,
-        listed: Option<Listed>,
+        mut listed: Option<Listed>,
         part: Part,
     ) -> TableScan {
         let needed = read.used.iter().map(|(at, _)| at + 1).max().unwrap_or(0);
         access.decode(needed);
+        if let Some(listed) = &mut listed {
+            listed.access.decode(needed);
+        }
         TableScan {
             access,
             alias: read.relation.alias.clone(),
