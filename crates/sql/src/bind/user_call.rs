@@ -259,7 +259,7 @@ impl Binder<'_> {
             }
             let value = match (taken, chosen.spread) {
                 (_, Some(from)) if at + 1 == chosen.wanted.len() => {
-                    let values = all[from..].iter().map(|t| Typed::clone(t)).collect();
+                    let values = all[from..].iter().copied().cloned().collect();
                     self.array_of_values(values, wanted.ty)?
                 }
                 (Some(n), _) => all[*n].clone(),

@@ -30,6 +30,9 @@ pub struct Composite {
     pub attributes: Vec<Attribute>,
 }
 
+/// Object ids of tables or types, with the places of columns or attributes in them.
+type Places = Vec<(u32, usize)>;
+
 impl Dict {
     /// The state of a composite type. `None`: a field's type is not there.
     pub(super) fn composite_state(
@@ -99,7 +102,7 @@ impl Dict {
     }
 
     /// Columns and attributes that have rows of a table in them: table or type, and the place.
-    pub fn uses_of_rows(&self, table: &Table) -> (Vec<(u32, usize)>, Vec<(u32, usize)>) {
+    pub fn uses_of_rows(&self, table: &Table) -> (Places, Places) {
         match table.row_type {
             [0, _] => Default::default(),
             numbers => (

@@ -47,7 +47,7 @@ pub enum Routine {
     Function,
     Procedure,
     /// Either.
-    Routine,
+    Any,
 }
 
 impl Routine {
@@ -55,7 +55,7 @@ impl Routine {
         match self {
             Routine::Function => "function",
             Routine::Procedure => "procedure",
-            Routine::Routine => "routine",
+            Routine::Any => "routine",
         }
     }
 
@@ -63,7 +63,7 @@ impl Routine {
         match self {
             Routine::Function => "DROP FUNCTION",
             Routine::Procedure => "DROP PROCEDURE",
-            Routine::Routine => "DROP ROUTINE",
+            Routine::Any => "DROP ROUTINE",
         }
     }
 
@@ -71,7 +71,7 @@ impl Routine {
         match self {
             Routine::Function => "ALTER FUNCTION",
             Routine::Procedure => "ALTER PROCEDURE",
-            Routine::Routine => "ALTER ROUTINE",
+            Routine::Any => "ALTER ROUTINE",
         }
     }
 
@@ -80,14 +80,14 @@ impl Routine {
         match self {
             Routine::Function => !procedure,
             Routine::Procedure => procedure,
-            Routine::Routine => true,
+            Routine::Any => true,
         }
     }
 }
 
 /// The word for a function or procedure, if it comes next.
 pub fn kind(w: &mut Words<'_>) -> Option<Routine> {
-    let all = [Routine::Function, Routine::Procedure, Routine::Routine];
+    let all = [Routine::Function, Routine::Procedure, Routine::Any];
     all.into_iter().find(|kind| w.accept(kind.word()))
 }
 

@@ -157,7 +157,7 @@ impl Check<'_> {
         }
     }
 
-    fn into_targets(&self, into: Option<&Into>) -> Result<()> {
+    fn check_into(&self, into: Option<&Into>) -> Result<()> {
         let mut targets = into.into_iter().flat_map(|into| &into.targets);
         targets.try_for_each(|t| self.target(t))
     }
@@ -277,11 +277,11 @@ impl Check<'_> {
             }
             What::Perform(sql) => expression(sql),
             What::Execute { sql, into } => {
-                self.into_targets(into.as_ref())?;
+                self.check_into(into.as_ref())?;
                 query(&sql.text, &sql.text)
             }
             What::ExecuteText { text, into, using } => {
-                self.into_targets(into.as_ref())?;
+                self.check_into(into.as_ref())?;
                 expression(text)?;
                 using.iter().try_for_each(expression)
             }
