@@ -306,7 +306,7 @@ impl Index {
     /// out.
     pub fn key_text(&self, table: &Table, at: usize) -> String {
         match self.expression(at) {
-            Some(e) => crate::views::definition::key(table, &e.text),
+            Some(e) => crate::views::definition::key(table, &e.text, false),
             None => table.columns[self.keys[at].column].name.clone(),
         }
     }

@@ -12,45 +12,54 @@ use crate::parse;
 use crate::types::SqlType;
 
 /// A column of an index's key that is an expression: what is no call has parentheses around it.
-pub fn key(table: &Table, text: &str) -> String {
+pub fn key(table: &Table, text: &str, pretty: bool) -> String {
     let Ok(e) = parse::expression(text) else {
         return format!("({text})");
     };
-    let written = Writer { table }.expr(&e);
+    let written = Writer { table, pretty }.top(&e);
     match e {
-        Expr::Function(_) | Expr::Nested(_)
-            if written.ends_with(')') && !written.starts_with('(') =>
-        {
-            written
-        }
+        Expr::Function(_) => written,
         _ => format!("({written})"),
     }
 }
 
 /// All expressions of an index, as `pg_get_expr` gives them.
 pub fn expressions(table: &Table, index: &Index) -> Option<String> {
-    let written = |e: &crate::dict::IndexExpression| condition(table, &e.text);
+    let written = |e: &crate::dict::IndexExpression| condition(table, &e.text, false);
     let all: Vec<String> = index.expressions.iter().map(written).collect();
     (!all.is_empty()).then(|| all.join(", "))
 }
 
 /// The condition of a partial index.
-pub fn predicate(table: &Table, index: &Index) -> Option<String> {
-    index.predicate.as_ref().map(|text| condition(table, text))
+pub fn predicate(table: &Table, index: &Index, pretty: bool) -> Option<String> {
+    let text = index.predicate.as_ref();
+    text.map(|text| condition(table, text, pretty))
 }
 
-fn condition(table: &Table, text: &str) -> String {
+fn condition(table: &Table, text: &str, pretty: bool) -> String {
     match parse::expression(text) {
-        Ok(e) => Writer { table }.expr(&e),
+        Ok(e) => Writer { table, pretty }.top(&e),
         Err(_) => text.to_string(),
     }
 }
 
 struct Writer<'t> {
     table: &'t Table,
+    /// Without the parentheses that precedence makes needless around a whole expression, and the
+    /// parts of AND, OR and NOT.
+    pretty: bool,
 }
 
 impl Writer<'_> {
+    /// A whole expression, or a part of AND, OR and NOT that needs no parentheses there.
+    fn top(&self, e: &Expr) -> String {
+        let written = self.expr(e);
+        match self.pretty && has_parentheses(e) {
+            true => written[1..written.len() - 1].to_string(),
+            false => written,
+        }
+    }
+
     fn expr(&self, e: &Expr) -> String {
         match e {
             Expr::Identifier(name) => quote(&names::ident(name)),
@@ -75,7 +84,11 @@ impl Writer<'_> {
             } => {
                 let low = self.binary(expr, &BinaryOperator::GtEq, low);
                 let high = self.binary(expr, &BinaryOperator::LtEq, high);
-                format!("({low} AND {high})")
+                let bare = |s: String| match self.pretty {
+                    true => s[1..s.len() - 1].to_string(),
+                    false => s,
+                };
+                format!("({} AND {})", bare(low), bare(high))
             }
             Expr::InList {
                 expr,
@@ -97,7 +110,7 @@ impl Writer<'_> {
             Expr::Cast {
                 expr, data_type, ..
             } => match parts::data_type(data_type, &TypeNames::default()) {
-                Ok((ty, typmod)) => format!("({})::{}", self.expr(expr), ty.format(typmod)),
+                Ok((ty, typmod)) => self.cast(expr, &ty.format(typmod)),
                 Err(_) => e.to_string(),
             },
             other => other.to_string(),
@@ -116,7 +129,8 @@ impl Writer<'_> {
 
     fn unary(&self, op: &UnaryOperator, e: &Expr) -> String {
         match (op, e) {
-            (UnaryOperator::Not, e) => format!("(NOT {})", self.expr(e)),
+            (UnaryOperator::Not, e) if is_junction(e) => format!("(NOT {})", self.expr(e)),
+            (UnaryOperator::Not, e) => format!("(NOT {})", self.top(e)),
             (UnaryOperator::Minus, Expr::Value(v)) => match &v.value {
                 Value::Number(n, _) if n.parse::<i32>().is_ok() => format!("'-{n}'::integer"),
                 Value::Number(n, _) => format!("'-{n}'::numeric"),
@@ -145,7 +159,12 @@ impl Writer<'_> {
                 self.flatten(left, of, parts);
                 self.flatten(right, of, parts);
             }
-            other => parts.push(self.expr(other)),
+            // Within an AND an OR keeps them.
+            other @ Expr::BinaryOp {
+                op: BinaryOperator::Or,
+                ..
+            } => parts.push(self.expr(other)),
+            other => parts.push(self.top(other)),
         }
     }
 
@@ -163,8 +182,16 @@ impl Writer<'_> {
         match e {
             Expr::Value(v) => self.value(&v.value, ty),
             Expr::Nested(e) => self.as_type(e, ty),
-            e if self.type_of(e) == Some(SqlType::Varchar) => format!("({})::text", self.expr(e)),
+            e if self.type_of(e) == Some(SqlType::Varchar) => self.cast(e, "text"),
             e => self.expr(e),
+        }
+    }
+
+    fn cast(&self, e: &Expr, ty: &str) -> String {
+        let written = self.expr(e);
+        match self.pretty && (has_parentheses(e) || self.type_of(e).is_some()) {
+            true => format!("{written}::{ty}"),
+            false => format!("({written})::{ty}"),
         }
     }
 
@@ -216,5 +243,38 @@ impl Writer<'_> {
             }
             _ => format!("{}({})", quote(&name), args.join(", ")),
         })
+    }
+}
+
+/// Whether an expression is written with parentheses around it.
+fn has_parentheses(e: &Expr) -> bool {
+    match e {
+        Expr::Nested(e) => has_parentheses(e),
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => !matches!(**expr, Expr::Value(_)),
+        Expr::BinaryOp { .. }
+        | Expr::UnaryOp { .. }
+        | Expr::IsNull(_)
+        | Expr::IsNotNull(_)
+        | Expr::IsTrue(_)
+        | Expr::IsNotTrue(_)
+        | Expr::IsFalse(_)
+        | Expr::IsNotFalse(_)
+        | Expr::InList { .. } => true,
+        Expr::Between { negated, .. } => !negated,
+        Expr::Like { escape_char, .. } => escape_char.is_none(),
+        _ => false,
+    }
+}
+
+/// AND, OR, or what is written with one.
+fn is_junction(e: &Expr) -> bool {
+    match e {
+        Expr::Nested(e) => is_junction(e),
+        Expr::BinaryOp { op, .. } => matches!(op, BinaryOperator::And | BinaryOperator::Or),
+        Expr::Between { negated, .. } => !negated,
+        _ => false,
     }
 }

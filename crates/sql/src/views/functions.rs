@@ -290,7 +290,7 @@ fn index_def(cx: &Context, a: &[Datum]) -> Result<Datum> {
             false => Some(cx.dict.schema_name(t.schema)),
         };
         let column = usize::try_from(column).unwrap_or(0);
-        Some(describe::index(schema, t, i, column))
+        Some(describe::index(schema, t, i, column, pretty))
     });
     Ok(found.map_or(Datum::Null, Datum::Text))
 }
