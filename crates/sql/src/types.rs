@@ -1,5 +1,6 @@
 //! SQL types as clients see them: PostgreSQL's OIDs, names, lengths and type modifiers, and how each is stored.
 
+pub mod domains;
 pub mod enums;
 
 use std::sync::LazyLock;
@@ -8,6 +9,7 @@ use block::value::ColType;
 
 use crate::error::{Error, Result};
 use crate::pgtype::interval;
+use domains::DomainType;
 use enums::EnumType;
 
 /// A type without its modifier. `Unknown` is the type of a quoted literal before its context gives it one.
@@ -56,6 +58,8 @@ pub enum SqlType {
     Array(Element),
     /// Made by a user.
     Enum(EnumType),
+    /// What something is declared as; no expression is of it (see [`domains`]).
+    Domain(DomainType),
 }
 
 /// What an object is whose number is written as its name.
@@ -78,6 +82,7 @@ enum Of {
     /// Its place in [`SqlType::ALL`].
     BuiltIn(u8),
     Enum(EnumType),
+    Domain(DomainType),
 }
 
 impl Element {
@@ -85,6 +90,11 @@ impl Element {
     pub fn of(ty: SqlType) -> Option<Element> {
         if let SqlType::Enum(e) = ty {
             return Some(Element(Of::Enum(e)));
+        }
+        if let SqlType::Domain(d) = ty {
+            // Arrays of arrays are not stored.
+            let plain = !matches!(d.def().base, SqlType::Array(_));
+            return plain.then_some(Element(Of::Domain(d)));
         }
         let has_arrays = ty.array_oid() != 0 && ty != SqlType::Unknown;
         let at = SqlType::ALL.iter().position(|t| *t == ty);
@@ -96,6 +106,7 @@ impl Element {
         match self.0 {
             Of::BuiltIn(at) => SqlType::ALL[usize::from(at)],
             Of::Enum(e) => SqlType::Enum(e),
+            Of::Domain(d) => SqlType::Domain(d),
         }
     }
 
@@ -112,6 +123,7 @@ impl Element {
                 (name, internal)
             }
             Of::Enum(e) => (&e.def().names[1], &e.def().internal_names[1]),
+            Of::Domain(d) => (&d.def().names[1], &d.def().internal_names[1]),
         }
     }
 }
@@ -213,7 +225,9 @@ impl SqlType {
             SqlType::Uuid => 2950,
             SqlType::Array(Element(Of::BuiltIn(at))) => SqlType::ALL[at as usize].array_oid(),
             SqlType::Array(Element(Of::Enum(e))) => e.0.array_oid,
+            SqlType::Array(Element(Of::Domain(d))) => d.0.array_oid,
             SqlType::Enum(e) => e.0.oid,
+            SqlType::Domain(d) => d.0.oid,
         }
     }
 
@@ -252,6 +266,7 @@ impl SqlType {
             SqlType::Reg(Reg::Role) => 4097,
             SqlType::Void | SqlType::Array(_) | SqlType::Expanded => 0,
             SqlType::Enum(e) => e.0.array_oid,
+            SqlType::Domain(d) => d.0.array_oid,
             // Arrays of arrays are not stored.
             SqlType::Int2Vector | SqlType::OidVector => 0,
         }
@@ -261,6 +276,7 @@ impl SqlType {
     pub fn stored_as(self) -> SqlType {
         match self {
             SqlType::Enum(_) => SqlType::Int8,
+            SqlType::Domain(_) => self.base().stored_as(),
             SqlType::Array(element) => element.ty().stored_as().array().unwrap_or(self),
             ty => ty,
         }
@@ -270,6 +286,7 @@ impl SqlType {
     pub fn is_state(self, other: SqlType) -> bool {
         match (self, other) {
             (SqlType::Enum(a), SqlType::Enum(b)) => a.is_state(b),
+            (SqlType::Domain(a), SqlType::Domain(b)) => a.is_state(b),
             (SqlType::Array(a), SqlType::Array(b)) if a == b => a.ty().is_state(b.ty()),
             _ => self == other,
         }
@@ -306,6 +323,7 @@ impl SqlType {
             SqlType::Uuid | SqlType::Interval => 16,
             SqlType::Name => 64,
             SqlType::Unknown => -2,
+            SqlType::Domain(d) => d.def().base.typlen(),
             _ => -1,
         }
     }
@@ -350,6 +368,7 @@ impl SqlType {
             SqlType::Expanded => "record",
             SqlType::Array(element) => element.array_names().0,
             SqlType::Enum(e) => &e.def().names[0],
+            SqlType::Domain(d) => &d.def().names[0],
         }
     }
 
@@ -370,6 +389,7 @@ impl SqlType {
             SqlType::InternalChar => "char",
             SqlType::Array(element) => element.array_names().1,
             SqlType::Enum(e) => &e.def().internal_names[0],
+            SqlType::Domain(d) => &d.def().internal_names[0],
             other => other.name(),
         }
     }
@@ -474,6 +494,7 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Int4 => ColType::Int4,
         SqlType::Int8 | SqlType::Oid | SqlType::Time => ColType::Int8,
         SqlType::Reg(_) | SqlType::Xid | SqlType::Tid | SqlType::Enum(_) => ColType::Int8,
+        SqlType::Domain(_) => storage_type(ty.base())?,
         SqlType::Interval => ColType::Interval,
         SqlType::Float4 => ColType::Float4,
         SqlType::Float8 => ColType::Float8,

@@ -89,14 +89,16 @@ fn made_by_user(
 ) -> Option<(SqlType, i32)> {
     let dict = types.dict().filter(|_| modifiers.is_empty())?;
     if let Some(found) = dict.user_type(name) {
-        return Some((dict.type_of(found.oid)?, -1));
+        let ty = dict.type_of(found.oid)?;
+        return Some((ty, ty.domain_typmod()));
     }
     let element = names::Qualified {
         schema: name.schema.clone(),
         name: name.name.strip_prefix('_')?.to_string(),
     };
     let found = dict.user_type(&element)?;
-    Some((dict.type_of(found.array_oid)?, -1))
+    let ty = dict.type_of(found.array_oid)?;
+    Some((ty, ty.domain_typmod()))
 }
 
 fn no_type(name: &names::Qualified, types: &TypeNames) -> Error {

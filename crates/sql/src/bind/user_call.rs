@@ -169,7 +169,8 @@ impl Binder<'_> {
             volatile: function.volatility == Volatility::Volatile,
             strict: function.strict,
         });
-        Ok(Typed::new(Expr::Call(func, args), function.result_type()))
+        let result = function.result_type().base();
+        Ok(Typed::new(Expr::Call(func, args), result))
     }
 
     fn default_of(&self, text: Option<&str>) -> Result<Typed> {
@@ -202,7 +203,7 @@ fn candidate(function: Arc<Function>, given: &Given) -> Option<Candidate> {
     let (mut cost, mut defaults) = (0, 0);
     for (argument, taken) in function.arguments.iter().zip(&taken) {
         match taken {
-            Some(n) => cost += conversion_cost(all[*n].ty, argument.ty())?,
+            Some(n) => cost += conversion_cost(all[*n].ty, argument.ty().base())?,
             None if argument.default.is_some() => defaults += 1,
             None => return None,
         }

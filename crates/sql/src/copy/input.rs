@@ -274,7 +274,7 @@ impl Input {
                 refs.extend(changed.iter().map(Datum::borrow));
             }
         }
-        if !self.rules.not_null.is_empty() || !self.rules.checks.is_empty() {
+        if !self.rules.is_empty() {
             check_row(&self.table, &self.rules, core, &refs)
                 .map_err(|e| self.shown(e, line, number))?;
         }

@@ -13,6 +13,7 @@ pub mod comment;
 mod create_as;
 pub mod dependence;
 mod distribution;
+pub mod domain;
 mod foreign;
 pub mod function;
 mod index;

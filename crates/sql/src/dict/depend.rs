@@ -172,12 +172,16 @@ impl Dict {
         names.into_iter().map(call).collect()
     }
 
-    /// Columns of a type, or of arrays of it: the table and the place of each.
+    /// Columns of a type, of arrays of it, or of domains over these: the table and the place of each.
     pub fn columns_of_type(&self, oid: u32) -> Vec<(u32, usize)> {
-        let Some(ty) = self.user_type_by_oid(oid) else {
+        let mut numbers = Vec::new();
+        for oid in std::iter::once(oid).chain(self.domains_over(oid)) {
+            let ty = self.user_type_by_oid(oid);
+            numbers.extend(ty.into_iter().flat_map(|t| [t.oid, t.array_oid]));
+        }
+        if numbers.is_empty() {
             return Vec::new();
-        };
-        let numbers = [ty.oid, ty.array_oid];
+        }
         let of_table = |t: &std::sync::Arc<Table>| {
             let columns = t.live_columns();
             let columns = columns.filter(|(_, c)| numbers.contains(&c.type_oid));
@@ -186,15 +190,24 @@ impl Dict {
         self.tables().flat_map(of_table).collect()
     }
 
-    /// Columns of tables, and views that have a column of it by themselves.
+    /// Columns of tables, domains, and views that have a column of it by themselves.
     fn of_type(&self, oid: u32) -> Vec<Dependent> {
         let numbers = self.user_type_by_oid(oid).map(|t| [t.oid, t.array_oid]);
         let numbers = numbers.unwrap_or_default();
-        let columns = self.columns_of_type(oid).into_iter();
+        let own = |(table, at): &(u32, usize)| {
+            let table = self.table_by_oid(*table);
+            table.is_some_and(|t| numbers.contains(&t.columns[*at].type_oid))
+        };
+        let columns = self.columns_of_type(oid).into_iter().filter(own);
         let columns = columns.map(|(table, at)| Address::Column(table, at));
+        let over = |t: &&std::sync::Arc<super::UserType>| {
+            t.domain.as_ref().is_some_and(|d| numbers.contains(&d.base))
+        };
+        let domains = self.user_types().filter(over);
+        let domains = domains.map(|t| Address::Type(t.oid));
         let has = |v: &View| v.columns.iter().any(|c| numbers.contains(&c.type_oid));
         let views = self.views().filter(|v| has(v));
-        let all = columns.chain(views.map(|v| Address::View(v.oid)));
+        let all = columns.chain(domains).chain(views.map(|v| Address::View(v.oid)));
         all.map(|what| Dependent { what, auto: false }).collect()
     }
 

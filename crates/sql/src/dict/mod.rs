@@ -23,6 +23,7 @@ pub mod role;
 mod statistics;
 pub mod store;
 pub mod trigger;
+pub mod domain;
 pub mod types;
 pub mod view;
 
@@ -35,6 +36,7 @@ pub use function::Function;
 pub use object::{Check, Column, Identity, Index, IndexKey, Object, Sequence, Table};
 pub use path::{NameRef, Schema};
 pub use statistics::{ColumnStats, Stats};
+pub use domain::{Domain, DomainConstraint};
 pub use types::{Label, UserType};
 pub use view::{Source, View, ViewColumn};
 

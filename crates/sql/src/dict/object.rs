@@ -221,8 +221,22 @@ impl Column {
         (self.type_oid, self.known, self.typmod) = (ty.oid(), Some(ty), typmod);
     }
 
+    /// The type of its values.
     pub fn ty(&self) -> SqlType {
+        self.declared().base()
+    }
+
+    /// What it was declared as: a domain, or else the type of its values.
+    pub fn declared(&self) -> SqlType {
         (self.known.or_else(|| SqlType::from_oid(self.type_oid))).unwrap_or(SqlType::Text)
+    }
+
+    /// SQL text of its default, which may be its domain's.
+    pub fn default_text(&self) -> Option<&str> {
+        match self.declared() {
+            SqlType::Domain(d) => self.default.as_deref().or(d.def().default.as_deref()),
+            _ => self.default.as_deref(),
+        }
     }
 }
 

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::domain::Domain;
 use super::path::{NameRef, PUBLIC};
 use super::{Change, Dict, Object, Table, View};
 use crate::bind::names::quote;
 use crate::types::SqlType;
 use crate::types::enums::{EnumDef, EnumType};
 
-/// An enum.
+/// An enum, or a domain.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UserType {
     pub oid: u32,
@@ -28,6 +29,9 @@ pub struct UserType {
     pub comment: Option<String>,
     /// In their order.
     pub labels: Vec<Label>,
+    /// Of a domain, which has no labels.
+    #[serde(default)]
+    pub domain: Option<Domain>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,11 +54,15 @@ impl UserType {
         format!("_{}", self.name)
     }
 
-    fn state(&self, schema: &str) -> EnumType {
-        let name = match self.schema {
+    /// The name in messages.
+    fn full_name(&self, schema: &str) -> String {
+        match self.schema {
             PUBLIC => quote(&self.name),
             _ => format!("{}.{}", quote(schema), quote(&self.name)),
-        };
+        }
+    }
+
+    fn state(&self, name: String) -> EnumType {
         let labels = self.labels.iter();
         EnumType::of(EnumDef {
             oid: self.oid,
@@ -104,7 +112,11 @@ impl Dict {
     pub fn type_of(&self, oid: u32) -> Option<SqlType> {
         SqlType::from_oid(oid).or_else(|| {
             let t = self.user_type_by_oid(oid)?;
-            let ty = SqlType::Enum(t.state(self.schema_name(t.schema)));
+            let name = t.full_name(self.schema_name(t.schema));
+            let ty = match &t.domain {
+                Some(domain) => self.domain_state(t, domain, &name)?,
+                None => SqlType::Enum(t.state(name)),
+            };
             match oid == t.oid {
                 true => Some(ty),
                 false => ty.array(),

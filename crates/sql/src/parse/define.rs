@@ -2,6 +2,7 @@
 
 use sqlparser::tokenizer::Token;
 
+use super::domain::{self, DomainStatement};
 use super::function::{self, CreateFunction, FunctionName};
 use super::role::{RoleName, role_name};
 use super::tokens::Words;
@@ -32,6 +33,7 @@ pub enum Definition {
         change: Change,
     },
     Type(TypeDefinition),
+    Domain(DomainStatement),
     Comment {
         on: Commented,
         text: Option<String>,
@@ -91,6 +93,7 @@ impl Definition {
             },
             Definition::Type(TypeDefinition::CreateEnum { .. }) => "CREATE TYPE",
             Definition::Type(TypeDefinition::Alter { .. }) => "ALTER TYPE",
+            Definition::Domain(statement) => statement.command(),
             Definition::Comment { .. } => "COMMENT",
             Definition::CreateFunction(_) => "CREATE FUNCTION",
             Definition::CreateTrigger(_) => "CREATE TRIGGER",
@@ -108,6 +111,9 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
     }
     if let Some(made) = trigger::create(w)? {
         return Ok(Some(Definition::CreateTrigger(Box::new(made))));
+    }
+    if let Some(made) = domain::create(w)? {
+        return Ok(Some(made));
     }
     if !w.accept("schema") {
         return types::create(w);
@@ -169,7 +175,7 @@ pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
         }));
     }
     if !w.accept("function") {
-        return Ok(None);
+        return domain::drop(w);
     }
     let (names, if_exists, cascade) = function::names_to_drop(w)?;
     Ok(Some(Definition::DropFunction {
@@ -201,6 +207,9 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
             _ => return Err(w.unexpected()),
         };
         return Ok(Some(Definition::AlterSchema { name, change }));
+    }
+    if let Some(changed) = domain::alter(w)? {
+        return Ok(Some(changed));
     }
     let begin = w.mark();
     let Some(kind) = kind(w) else {
@@ -304,7 +313,7 @@ pub fn comment(w: &mut Words<'_>) -> Result<Definition> {
         Commented::Schema(w.name()?)
     } else if w.accept("role") {
         Commented::Role(w.name()?)
-    } else if w.accept("type") {
+    } else if w.accept("type") || w.accept("domain") {
         Commented::Type(w.relation()?)
     } else {
         let kind = w.word().unwrap_or_default().to_uppercase();

@@ -162,7 +162,7 @@ fn refused_option(w: &mut Words<'_>) -> Error {
 }
 
 /// The type that comes next.
-fn data_type(w: &mut Words<'_>) -> Result<DataType> {
+pub fn data_type(w: &mut Words<'_>) -> Result<DataType> {
     let begin = w.mark();
     let rest = w.rest();
     w.back_to(begin);

@@ -9,6 +9,7 @@ mod copy;
 pub mod create_as;
 pub mod cursor;
 pub mod define;
+pub mod domain;
 mod dialect;
 pub mod forms;
 pub mod function;

@@ -187,6 +187,7 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::Json => json::checked(text)?,
         SqlType::Jsonb => json::jsonb_in(text)?,
         SqlType::Enum(e) => Datum::Int8(e.position(text)?),
+        SqlType::Domain(_) => text_in(ty.base(), text, io)?,
         SqlType::Void => Datum::Null,
         SqlType::Expanded => return Err(vectors::no_input_of_rows()),
     })
@@ -303,6 +304,7 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::Json => json::checked(&client_text(bytes, encoding)?)?,
         SqlType::Jsonb => json::binary_in(bytes, encoding)?,
         SqlType::Enum(e) => Datum::Int8(e.position(&client_text(bytes, encoding)?)?),
+        SqlType::Domain(_) => binary_in(ty.base(), bytes, encoding)?,
         SqlType::Void => Datum::Null,
         SqlType::Expanded => return Err(vectors::no_input_of_rows()),
     })

@@ -246,6 +246,11 @@ impl<'b, 'c> Interpreter<'b, 'c> {
                             return Err(super::into::null_refused(name));
                         }
                     }
+                    // A domain may have no NULL.
+                    (Slot::Scalar(s), None) if s.ty.is_domain() => {
+                        let to = (s.ty, s.typmod);
+                        s.value = self.core.cast(Datum::Null, s.ty.base(), to)?;
+                    }
                     (Slot::Scalar(_), None) => {}
                     (Slot::Record(_), Some(_)) => {
                         return Err(Error::unsupported("a default of a record"));
@@ -295,8 +300,8 @@ impl<'b, 'c> Interpreter<'b, 'c> {
         let names = TypeNames::of(&self.core.dict());
         match parts::data_type(&parsed, &names) {
             Ok((ty, typmod)) => {
-                // The labels of an enum can change.
-                if !matches!(ty, SqlType::Enum(_)) {
+                // The labels of an enum can change, and the rules of a domain.
+                if !matches!(ty, SqlType::Enum(_)) && !ty.is_domain() {
                     let known = &mut self.core.pl.types;
                     known.insert(text.to_string(), (ty, typmod));
                 }

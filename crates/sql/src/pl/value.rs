@@ -37,7 +37,7 @@ impl Shape {
     pub fn of_table(table: &Table) -> Shape {
         let field = |(_, c): (usize, &crate::dict::Column)| Field {
             name: c.name.clone(),
-            ty: c.ty(),
+            ty: c.declared(),
             typmod: c.typmod,
         };
         Shape {

@@ -8,11 +8,13 @@ use sqlparser::ast::{self, Delete, FromTable, SelectItem, TableFactor, TableWith
 use super::assign::{Given, Part};
 use super::path::{Wish, conjuncts};
 use super::{Output, Planner, TableAccess};
+use crate::bind::domain::domain_check;
 use crate::bind::{Binder, Scope, Typed, names};
 use crate::dict::{Column, Identity, Relation, Table};
 use crate::error::{Error, Result};
 use crate::exec::returning::Returning;
 use crate::expr::Expr;
+use crate::expr::domain::DomainCheck;
 use crate::expr::func::{Func, SessionFunc};
 use crate::parse;
 use crate::types::SqlType;
@@ -24,6 +26,20 @@ pub struct RowRules {
     pub not_null: Vec<usize>,
     /// Name and condition over the new row.
     pub checks: Vec<(String, Expr)>,
+    /// Columns that were declared as domains, with what these ask of a value.
+    pub domains: Vec<(usize, DomainCheck)>,
+}
+
+impl RowRules {
+    /// What a column's domain asks of its values.
+    pub fn of_column(self, column: usize) -> Vec<DomainCheck> {
+        let own = self.domains.into_iter().filter(|(at, _)| *at == column);
+        own.map(|(_, check)| check).collect()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.not_null.is_empty() && self.checks.is_empty() && self.domains.is_empty()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -42,6 +58,14 @@ pub struct DeletePlan {
     pub access: TableAccess,
     pub condition: Option<Expr>,
     pub returning: Option<Returning>,
+}
+
+/// The type below a domain: its rules are those of the domain, but for arrays of another one.
+fn below(declared: SqlType) -> SqlType {
+    match declared {
+        SqlType::Domain(d) => d.def().base,
+        _ => declared.base(),
+    }
 }
 
 impl Planner<'_> {
@@ -63,7 +87,7 @@ impl Planner<'_> {
         if let (Some(_), Some(sequence)) = (c.identity, c.sequence) {
             return self.next_value(sequence, c);
         }
-        let Some(text) = &c.default else {
+        let Some(text) = c.default_text() else {
             return Ok(Expr::Const(Datum::Null));
         };
         // A serial column knows its sequence by number, whatever its name is by now.
@@ -112,8 +136,19 @@ impl Planner<'_> {
                 binder.condition(&parse::expression(&check.text)?)?,
             ));
         }
+        let mut domains = Vec::new();
+        for (at, c) in table.live_columns() {
+            for declared in [below(c.declared()), c.declared()] {
+                let check = domain_check(declared, &params)?;
+                domains.extend(check.map(|check| (at, check)));
+            }
+        }
         self.params.note_called(&params);
-        Ok(RowRules { not_null, checks })
+        Ok(RowRules {
+            not_null,
+            checks,
+            domains,
+        })
     }
 
     pub(super) fn returning(
@@ -139,7 +174,11 @@ impl Planner<'_> {
         let set = self.set_list(&table, &scope, &u.assignments)?;
         let (access, condition) = self.found_rows(&table, &scope, u.selection.as_ref())?;
         let returning = self.returning(&table, &alias, u.returning.as_deref(), false)?;
-        let rules = self.rules(&table)?;
+        let mut rules = self.rules(&table)?;
+        // What stays was checked when it came.
+        rules
+            .domains
+            .retain(|(column, _)| set.iter().any(|(at, _)| at == column));
         let table_width = table.columns.len();
         Ok((
             UpdatePlan {

@@ -214,6 +214,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
             ));
         }
     }
+    rows.extend(super::domains::constraints(cx));
     for t in cx.dict.tables() {
         for k in &t.foreign_keys {
             rows.push(vec![

@@ -16,7 +16,7 @@ pub fn key(table: &Table, text: &str, pretty: bool) -> String {
     let Ok(e) = parse::expression(text) else {
         return format!("({text})");
     };
-    let written = Writer { table, pretty }.top(&e);
+    let written = Writer::of(table, pretty).top(&e);
     match e {
         Expr::Function(_) => written,
         _ => format!("({written})"),
@@ -38,19 +38,58 @@ pub fn predicate(table: &Table, index: &Index, pretty: bool) -> Option<String> {
 
 fn condition(table: &Table, text: &str, pretty: bool) -> String {
     match parse::expression(text) {
-        Ok(e) => Writer { table, pretty }.top(&e),
+        Ok(e) => Writer::of(table, pretty).top(&e),
         Err(_) => text.to_string(),
     }
 }
 
+/// The condition of a domain, in which its value is `VALUE`.
+pub fn condition_of_value(base: SqlType, text: &str, pretty: bool) -> String {
+    let writer = Writer {
+        of: Of::Value(base),
+        pretty,
+    };
+    match parse::expression(text) {
+        Ok(e) => writer.top(&e),
+        Err(_) => text.to_string(),
+    }
+}
+
+/// The default of a type.
+pub fn default(text: &str, ty: SqlType) -> String {
+    let writer = Writer {
+        of: Of::Value(ty),
+        pretty: false,
+    };
+    match parse::expression(text) {
+        Ok(e) => writer.as_type(&e, ty),
+        Err(_) => text.to_string(),
+    }
+}
+
+/// What names in an expression are.
+#[derive(Clone, Copy)]
+enum Of<'t> {
+    Columns(&'t Table),
+    /// The value of a domain over that type.
+    Value(SqlType),
+}
+
 struct Writer<'t> {
-    table: &'t Table,
+    of: Of<'t>,
     /// Without the parentheses that precedence makes needless around a whole expression, and the
     /// parts of AND, OR and NOT.
     pretty: bool,
 }
 
-impl Writer<'_> {
+impl<'t> Writer<'t> {
+    fn of(table: &'t Table, pretty: bool) -> Writer<'t> {
+        Writer {
+            of: Of::Columns(table),
+            pretty,
+        }
+    }
+
     /// A whole expression, or a part of AND, OR and NOT that needs no parentheses there.
     fn top(&self, e: &Expr) -> String {
         let written = self.expr(e);
@@ -62,7 +101,10 @@ impl Writer<'_> {
 
     fn expr(&self, e: &Expr) -> String {
         match e {
-            Expr::Identifier(name) => quote(&names::ident(name)),
+            Expr::Identifier(name) => match self.of {
+                Of::Columns(_) => quote(&names::ident(name)),
+                Of::Value(_) => names::ident(name).to_uppercase(),
+            },
             Expr::CompoundIdentifier(path) => path
                 .last()
                 .map_or(String::new(), |n| quote(&names::ident(n))),
@@ -203,8 +245,13 @@ impl Writer<'_> {
             Expr::Nested(e) => return self.type_of(e),
             _ => return None,
         };
-        let at = self.table.column(&names::ident(name))?;
-        Some(self.table.columns[at].ty())
+        match self.of {
+            Of::Columns(table) => {
+                let at = table.column(&names::ident(name))?;
+                Some(table.columns[at].ty())
+            }
+            Of::Value(base) => Some(base),
+        }
     }
 
     fn in_list(&self, e: &Expr, list: &[Expr], negated: bool) -> String {

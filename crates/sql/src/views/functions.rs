@@ -97,7 +97,10 @@ pub const ALL: &[Function] = &[
     strict("pg_get_expr", (2, 3), Text, |_, a| Ok(a[0].clone())),
     strict("pg_get_indexdef", (1, 3), Text, index_def),
     strict("pg_get_constraintdef", (1, 2), Text, |cx, a| {
-        Ok(describe::constraint(&cx.dict, oid(&a[0])).map_or(Datum::Null, Datum::Text))
+        let pretty = matches!(a.get(1), Some(Datum::Bool(true)));
+        let found = describe::constraint(&cx.dict, oid(&a[0]));
+        let found = found.or_else(|| super::domains::constraint(&cx.dict, oid(&a[0]), pretty));
+        Ok(optional(found))
     }),
     strict("pg_get_viewdef", (1, 2), Text, |cx, a| {
         let number = relation_argument(cx, &a[0])?;

@@ -19,6 +19,7 @@ mod constraints;
 mod counters;
 pub mod definition;
 pub mod describe;
+mod domains;
 mod empty;
 mod everywhere;
 pub mod functions;
@@ -201,7 +202,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 15] = [
+    let lists: [&'static [VirtualTable]; 16] = [
         activity::VIEWS,
         backends::VIEWS,
         counters::VIEWS,
@@ -213,6 +214,7 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         roles::VIEWS,
         relations::VIEWS,
         constraints::VIEWS,
+        domains::VIEWS,
         schema::VIEWS,
         absent::VIEWS,
         empty::VIEWS,
