@@ -13,6 +13,7 @@ use crate::dict::Table;
 use crate::dict::trigger::Op;
 use crate::error::{Error, Result};
 use crate::exec::dml::{BulkRows, check_row};
+use crate::exec::generated;
 use crate::exec::row::recycle;
 use crate::exec::triggers::{self, Before};
 use crate::exec::{events, foreign};
@@ -257,6 +258,7 @@ impl Input {
             values[*at] = e.eval(&Env::EMPTY, core)?;
         }
         let changed;
+        let mut made = Vec::new();
         let mut refs = recycle(std::mem::take(&mut self.refs));
         refs.extend(values.iter().map(Val::get));
         match triggers::before_row(core, &self.table, Op::Insert, None, Some(&refs))
@@ -274,6 +276,8 @@ impl Input {
                 refs.extend(changed.iter().map(Datum::borrow));
             }
         }
+        generated::fill(&self.rules, core, &mut refs, &mut made)
+            .map_err(|e| self.shown(e, line, number))?;
         if !self.rules.is_empty() {
             check_row(&self.table, &self.rules, core, &refs)
                 .map_err(|e| self.shown(e, line, number))?;

@@ -20,7 +20,8 @@ const LINE_BYTES: usize = 4 << 10;
 /// The columns COPY names, or all.
 pub fn chosen_columns(table: &Table, given: &[String]) -> Result<Vec<usize>> {
     if given.is_empty() {
-        return Ok(table.live_columns().map(|(i, _)| i).collect());
+        let given = table.live_columns().filter(|(_, c)| !c.generated);
+        return Ok(given.map(|(i, _)| i).collect());
     }
     let mut columns = Vec::with_capacity(given.len());
     for name in given {
@@ -32,6 +33,11 @@ pub fn chosen_columns(table: &Table, given: &[String]) -> Result<Vec<usize>> {
                 "42701",
                 format!("column \"{name}\" specified more than once"),
             ));
+        }
+        if table.columns[at].generated {
+            let message = format!("column \"{name}\" is a generated column");
+            let detail = "Generated columns cannot be used in COPY.";
+            return Err(Error::new("42P10", message).detail(detail));
         }
         columns.push(at);
     }

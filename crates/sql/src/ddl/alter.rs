@@ -11,6 +11,7 @@ use sqlparser::ast::{
 
 use super::dependence::drop_dependents;
 use super::foreign::{self, NewKey};
+use super::generated;
 use super::index::{self, NewIndex};
 use super::retype;
 use super::table::refuse_system_name;
@@ -23,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::exec::row::decode;
 use crate::expr::domain::DomainCheck;
 use crate::expr::{Env, Expr};
+use crate::parse::forms::no_expression;
 use crate::parse::role::RoleName;
 use crate::parse::{self, utility::TableLock};
 use crate::pgtype::{self, IoSettings};
@@ -350,6 +352,7 @@ fn add_column(
         core.define(Object::Sequence(Arc::new(s)))?;
     }
     table.columns.push(column);
+    generated::check(core, &table)?;
     fill_column(core, &mut table, at)?;
     // What follows looks at the rows through the definition.
     table = table.finish()?;
@@ -383,6 +386,10 @@ fn fill_column(core: &mut Core, table: &mut Table, at: usize) -> Result<()> {
     let params = ParamTypes::none(&dict);
     let planner = Planner::alone(&dict, &params);
     let c = &table.columns[at];
+    let computed = planner.rules(table)?.generated;
+    if let Some(computed) = computed.iter().find(|g| g.column == at) {
+        return write_column(core, table, at, &computed.value);
+    }
     let default = planner.default(c)?;
     let rules: Vec<DomainCheck> = planner.rules(table)?.of_column(at);
     if default.is_volatile() {
@@ -428,13 +435,17 @@ fn write_column(core: &mut Core, table: &Table, at: usize, default: &Expr) -> Re
             return Ok(());
         }
         for (rid, row) in &rows {
-            let value = default.eval(&Env::EMPTY, core)?;
+            let mut values: Vec<DatumRef<'_>> = Vec::with_capacity(def.columns.len());
+            decode(row, def, def.columns.len(), &mut values)?;
+            let env = Env {
+                row: &values,
+                params: &[],
+            };
+            let value = default.eval(&env, core)?.into_datum();
             if value.is_null() && table.columns[at].not_null {
                 return Err(null_values(&table, at));
             }
-            let mut values: Vec<DatumRef<'_>> = Vec::with_capacity(def.columns.len());
-            decode(row, def, def.columns.len(), &mut values)?;
-            values[at] = value.get();
+            values[at] = value.borrow();
             core.engine.update(def, *rid, &values, None)?;
         }
     }
@@ -576,6 +587,7 @@ fn drop_column(core: &mut Core, table: &mut Table, if_exists: bool, name: &str) 
     column.dropped = true;
     column.not_null = false;
     column.default = None;
+    column.generated = false;
     column.identity = None;
     column.sequence = None;
     column.missing = None;
@@ -603,6 +615,10 @@ fn rename_column(table: &mut Table, from: &str, to: String) -> Result<()> {
     for check in &mut table.checks {
         check.text = renamed(&check.text, from, &to)?;
     }
+    let generated = table.columns.iter_mut().filter(|c| c.generated);
+    for text in generated.filter_map(|c| c.default.as_mut()) {
+        *text = renamed(text, from, &to)?;
+    }
     for text in table.indexes.iter_mut().flat_map(Index::texts_mut) {
         *text = renamed(text, from, &to)?;
     }
@@ -627,7 +643,7 @@ fn column_names(e: &mut ast::Expr, each: &mut dyn FnMut(&mut ast::Ident)) {
 }
 
 /// Whether the text of an expression names a column.
-fn mentions(text: &str, column: &str) -> Result<bool> {
+pub(super) fn mentions(text: &str, column: &str) -> Result<bool> {
     let mut found = false;
     column_names(&mut parse::expression(text)?, &mut |name| {
         found |= names::ident(name) == column;
@@ -655,7 +671,13 @@ fn alter_column(
     let at = table
         .column(name)
         .ok_or_else(|| no_column(name, &table.name))?;
+    generated::refuse_change(table, at, op)?;
     match op {
+        AlterColumnOperation::SetDefault { value }
+            if let Some(if_exists) = no_expression(value) =>
+        {
+            generated::drop_expression(core, table, at, if_exists)?;
+        }
         AlterColumnOperation::SetNotNull => {
             require_not_null(core, table, at)?;
             table.columns[at].not_null = true;

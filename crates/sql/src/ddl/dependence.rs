@@ -194,6 +194,7 @@ fn drop_one(core: &mut Core, what: Address) -> Result<()> {
             };
             let mut next = Table::clone(table);
             next.columns[at].default = None;
+            next.columns[at].generated = false;
             next.columns[at].sequence = None;
             core.define(Object::Table(Arc::new(next.finish()?)))
         }

@@ -91,6 +91,7 @@ pub fn add(core: &mut Core, table: &mut Table, new: NewKey<'_>, has_rows: bool) 
         }
         Some(ConstraintReferenceMatchKind::Simple) | None => false,
     };
+    refuse_generated(table, &new.columns, syntax)?;
     let (deferrable, initially_deferred) = characteristics(syntax.characteristics.as_ref())?;
     let key = ForeignKey {
         oid: core.database.engine().clone().allocate_object_id()?.0,
@@ -112,6 +113,31 @@ pub fn add(core: &mut Core, table: &mut Table, new: NewKey<'_>, has_rows: bool) 
     }
     table.foreign_keys.push(key);
     Ok(())
+}
+
+/// Refuses actions that would write to a generated column.
+fn refuse_generated(table: &Table, columns: &[usize], syntax: &ForeignKeyConstraint) -> Result<()> {
+    if !columns.iter().any(|c| table.columns[*c].generated) {
+        return Ok(());
+    }
+    let on_update = matches!(
+        syntax.on_update,
+        Some(
+            ReferentialAction::SetNull | ReferentialAction::SetDefault | ReferentialAction::Cascade
+        )
+    );
+    let on_delete = matches!(
+        syntax.on_delete,
+        Some(ReferentialAction::SetNull | ReferentialAction::SetDefault)
+    );
+    let which = match (on_update, on_delete) {
+        (true, _) => "ON UPDATE",
+        (false, true) => "ON DELETE",
+        (false, false) => return Ok(()),
+    };
+    let message =
+        format!("invalid {which} action for foreign key constraint containing generated column");
+    Err(Error::new("42601", message))
 }
 
 /// Whether a name is that of the table itself, which may be about to be made.

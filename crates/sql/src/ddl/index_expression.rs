@@ -68,7 +68,7 @@ fn refuse_parameters(params: ParamTypes) -> Result<()> {
 }
 
 /// Refuses queries and windows; the binder refuses aggregates.
-fn refuse_parts(e: &Syntax, clause: &str) -> Result<()> {
+pub(super) fn refuse_parts(e: &Syntax, clause: &str) -> Result<()> {
     let found = ast::visit_expressions(e, |e| {
         use std::ops::ControlFlow::{Break, Continue};
         match e {
@@ -91,7 +91,7 @@ fn refuse_parts(e: &Syntax, clause: &str) -> Result<()> {
 }
 
 /// Whether an expression has one value for each row, in every session and for ever.
-fn is_immutable(table: &Table, e: &Syntax, bound: &Expr) -> Result<bool> {
+pub(super) fn is_immutable(table: &Table, e: &Syntax, bound: &Expr) -> Result<bool> {
     let mut immutable = true;
     let _ = ast::visit_expressions(e, |e| {
         if let Syntax::Function(f) = e

@@ -16,6 +16,7 @@ mod distribution;
 pub mod domain;
 mod foreign;
 pub mod function;
+pub mod generated;
 mod index;
 pub mod index_class;
 mod index_expression;

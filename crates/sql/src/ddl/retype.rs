@@ -52,6 +52,12 @@ pub fn set_type(
         using,
     };
     refuse_readers(core, table, at)?;
+    if table.columns[at].generated && using.is_some() {
+        let name = &table.columns[at].name;
+        let message = "cannot specify USING when altering type of generated column";
+        let detail = format!("Column \"{name}\" is a generated column.");
+        return Err(Error::new("42611", message).detail(detail));
+    }
     let mut next = table.clone();
     next.columns[at].default = default_of(core, table, &change)?;
     let column = &mut next.columns[at];
@@ -139,7 +145,7 @@ fn default_of(core: &mut Core, table: &Table, change: &Change<'_>) -> Result<Opt
         return Ok(None);
     };
     // A serial column draws from its sequence whatever its type.
-    if column.sequence.is_some() || column.identity.is_some() {
+    if column.sequence.is_some() || column.identity.is_some() || column.generated {
         return Ok(Some(text));
     }
     let dict = core.dict();

@@ -320,8 +320,11 @@ pub fn pinned(core: &Core, default: &ast::Expr) -> Result<String> {
 
 /// The default of a column as the catalogs show it: with its sequences as they are called now, and
 /// their type, by which clients know a serial column.
-pub fn default_of(dict: &Dict, c: &Column) -> Result<Option<String>> {
+pub fn default_of(dict: &Dict, table: &Table, c: &Column) -> Result<Option<String>> {
     match (&c.identity, &c.default) {
+        (None, Some(text)) if c.generated => {
+            Ok(Some(crate::views::definition::generation(table, text)))
+        }
         (Some(_), _) | (_, None) => Ok(None),
         (None, Some(default)) => shown_default(dict, default).map(Some),
     }

@@ -10,6 +10,7 @@ use sqlparser::ast::{
 
 use super::dependence::drop_dependents;
 use super::foreign::{self, NewKey};
+use super::generated;
 use super::index::{self, NewIndex};
 use super::{Core, already_exists, name_of, no_relation, sequence};
 use crate::api::Tag;
@@ -80,6 +81,7 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
         draft.add_constraint(constraint)?;
     }
     draft.check_expressions(&core.dict())?;
+    generated::check(core, &draft.table)?;
     core.lock_table(object.0, TableLock::AccessExclusive, false)?;
     draft.build(core)?;
     Ok(Tag::Plain("CREATE TABLE"))
@@ -264,7 +266,9 @@ pub fn check_defaults(dict: &Dict, columns: &[Column]) -> Result<()> {
     let scope = Scope::default();
     let binder = Binder::new(&scope, &params, "DEFAULT");
     for c in columns {
-        if let Some(text) = &c.default {
+        if let Some(text) = &c.default
+            && !c.generated
+        {
             binder.assign(
                 binder.expr(&crate::parse::expression(text)?)?,
                 c.ty(),
@@ -315,6 +319,7 @@ pub fn column(
         default: None,
         identity: None,
         sequence: None,
+        generated: false,
         dropped: false,
     };
     let mut sequence = None;
@@ -331,7 +336,15 @@ pub fn column(
         match &option.option {
             ColumnOption::Null => {}
             ColumnOption::NotNull => column.not_null = true,
-            ColumnOption::Default(e) => column.default = Some(sequence::pinned(core, e)?),
+            ColumnOption::Default(e) => {
+                generated::refuse_both(table, &column, "default")?;
+                column.default = Some(sequence::pinned(core, e)?);
+            }
+            ColumnOption::Generated {
+                generated_as: GeneratedAs::ExpStored,
+                generation_expr: Some(e),
+                ..
+            } => generated::of_syntax(table, &mut column, e)?,
             ColumnOption::PrimaryKey(_)
             | ColumnOption::Unique(_)
             | ColumnOption::Check(_)
@@ -342,6 +355,7 @@ pub fn column(
                 generation_expr: None,
                 ..
             } => {
+                generated::refuse_both(table, &column, "identity")?;
                 let options = sequence::convert(sequence_options.as_deref().unwrap_or(&[]))?;
                 let s = owned_sequence(core, table, at, &column, ty, &options)?;
                 column.identity = Some(if matches!(kind, GeneratedAs::Always) {

@@ -72,6 +72,7 @@ impl Dict {
             Address::Column(oid, at) => {
                 let mut found = self.readers(oid, Some(at));
                 found.extend(self.owned(oid, Some(at)));
+                found.extend(self.made_of(oid, at));
                 found.extend(self.foreign_keys(oid, &|k| k.parent_columns.contains(&at)));
                 found
             }
@@ -95,6 +96,20 @@ impl Dict {
         let views = self.views().filter(|v| v.reads(oid, column));
         let each = views.map(|v| Dependent {
             what: Address::View(v.oid),
+            auto: false,
+        });
+        each.collect()
+    }
+
+    /// Generated columns that are made of a column.
+    fn made_of(&self, table: u32, at: usize) -> Vec<Dependent> {
+        let Some(t) = self.table_by_oid(table) else {
+            return Vec::new();
+        };
+        // A definition whose text cannot be read was refused when it was made.
+        let made = crate::ddl::generated::made_of(t, at).unwrap_or_default();
+        let each = made.into_iter().map(|made| Dependent {
+            what: Address::Column(table, made),
             auto: false,
         });
         each.collect()

@@ -105,6 +105,9 @@ pub struct Column {
     /// Object id of the sequence that serial or identity draws from.
     #[serde(default)]
     pub sequence: Option<u32>,
+    /// It is computed from the others; its default is the expression.
+    #[serde(default)]
+    pub generated: bool,
     /// Dropped columns keep their place in rows.
     #[serde(default)]
     pub dropped: bool,

@@ -12,6 +12,7 @@ use engine::{LockOutcome, LockWait, RowLock, Snapshot, WriteOutcome};
 
 use super::drive::{Flow, holds, passes};
 use super::events;
+use super::generated;
 use super::lock::lock;
 use super::returning::{Returning, Written, Wrote};
 use super::row::{decode, recycle};
@@ -91,6 +92,7 @@ fn insert_row(
         values.push(e.eval(env, core)?);
     }
     let changed;
+    let mut made = Vec::new();
     let mut refs: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
     match triggers::before_row(core, &plan.table, Op::Insert, None, Some(&refs))? {
         Before::Same => {}
@@ -100,6 +102,7 @@ fn insert_row(
             refs = changed.iter().map(Datum::borrow).collect();
         }
     }
+    generated::fill(&plan.rules, core, &mut refs, &mut made)?;
     check_row(&plan.table, &plan.rules, core, &refs)?;
     insert_values(plan, &refs, core, env.params, sink)?;
     Ok(true)
@@ -161,6 +164,7 @@ impl<'f> Feed<'f> {
             return Ok(());
         }
         let changed;
+        let mut made = Vec::new();
         let mut values: Vec<Val<'_>> = Vec::with_capacity(row.len());
         for e in row {
             values.push(e.eval(env, core)?);
@@ -179,6 +183,7 @@ impl<'f> Feed<'f> {
                 refs.extend(changed.iter().map(Datum::borrow));
             }
         }
+        generated::fill(&plan.rules, core, &mut refs, &mut made)?;
         check_row(&plan.table, &plan.rules, core, &refs)?;
         if let Some(conflict) = &plan.conflict {
             let new = Upserted {
@@ -289,7 +294,8 @@ pub fn update(
     let mut cursor = TableCursor::to_change(core.take_row_buffer());
     let env = Env { row: &[], params };
     open_to_change(&mut cursor, &plan.access, core, &mut snapshot, &env)?;
-    let lock_as = def.lock_of_update(plan.set.iter().map(|(column, _)| *column));
+    let set: Vec<usize> = plan.set.iter().map(|(column, _)| *column).collect();
+    let lock_as = def.lock_of_update(plan.rules.changed(&set).into_iter());
     let mut spare = core.take_spare();
     let mut newest = Vec::new();
     let mut count = 0;
@@ -390,6 +396,7 @@ fn write_update(
         new_values.push((*column, e.eval(&env, core)?));
     }
     let changed;
+    let mut made = Vec::new();
     let mut row: Vec<DatumRef<'_>> = old.to_vec();
     for (column, value) in &new_values {
         row[*column] = value.get();
@@ -402,6 +409,7 @@ fn write_update(
             row = changed.iter().map(Datum::borrow).collect();
         }
     }
+    generated::fill(&plan.rules, core, &mut row, &mut made)?;
     check_row(table, &plan.rules, core, &row)?;
     let outcome = core
         .engine

@@ -466,6 +466,7 @@ fn write(
     }
     let lock = match set {
         None => RowLock::Update,
+        Some(_) if child.columns.iter().any(|c| c.generated) => RowLock::Update,
         Some(_) => def.lock_of_update(key.columns.iter().copied()),
     };
     match core
@@ -501,6 +502,7 @@ fn write(
         return Ok(());
     };
     let changed;
+    let mut made = Vec::new();
     let mut new = row.clone();
     for (&column, value) in key.columns.iter().zip(set) {
         new[column] = value.borrow();
@@ -519,6 +521,7 @@ fn write(
         let planner = Planner::alone(&dict, &params);
         planner.rules(child)?
     };
+    super::generated::fill(&rules, core, &mut new, &mut made)?;
     check_row(child, &rules, core, &new)?;
     let done = core.engine.update(&def, rid, &new, None);
     done.map_err(|e| write_error(e, child, &new, core))?;

@@ -6,6 +6,7 @@ pub mod dml;
 pub(crate) mod drive;
 pub mod events;
 pub mod foreign;
+pub mod generated;
 pub(crate) mod lock;
 pub mod profile;
 pub mod returning;

@@ -11,6 +11,7 @@ use engine::{LockOutcome, Snapshot, WriteOutcome};
 use super::dml::{check_row, delete_row, returned, write_error};
 use super::drive::Flow;
 use super::events;
+use super::generated;
 use super::row::decode;
 use super::sort::Spool;
 use super::triggers::{self, Before};
@@ -176,6 +177,7 @@ fn insert(
         values.push(e.eval(&env, core)?);
     }
     let changed;
+    let mut made = Vec::new();
     let mut new: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
     match triggers::before_row(core, table, Op::Insert, None, Some(&new))? {
         Before::Same => {}
@@ -185,6 +187,7 @@ fn insert(
             new = changed.iter().map(Datum::borrow).collect();
         }
     }
+    generated::fill(&plan.rules, core, &mut new, &mut made)?;
     check_row(table, &plan.rules, core, &new)?;
     core.engine
         .insert(table.engine(), &new)
@@ -239,7 +242,8 @@ fn change(
     }
     let mut seen = Some(snapshot);
     if table.has_triggers(Op::Update, true, true) {
-        let how = def.lock_of_update(set.iter().map(|(column, _)| *column));
+        let set: Vec<usize> = set.iter().map(|(column, _)| *column).collect();
+        let how = def.lock_of_update(plan.rules.changed(&set).into_iter());
         match triggers::lock_first(core, table, (rid, how), snapshot)? {
             LockOutcome::Locked => seen = None,
             LockOutcome::Changed => return Ok(WriteOutcome::Changed),
@@ -247,6 +251,7 @@ fn change(
         }
     }
     let changed;
+    let mut computed = Vec::new();
     let mut row = both.clone();
     for (column, value) in &values {
         row[*column] = value.get();
@@ -263,6 +268,8 @@ fn change(
             }
         }
     }
+    let own = &mut row[..columns.len()];
+    generated::fill(&plan.rules, core, own, &mut computed)?;
     let new = &row[..columns.len()];
     check_row(table, &plan.rules, core, new)?;
     let outcome = core

@@ -48,6 +48,13 @@ pub fn before_row(
             Some(row) => Some(row.iter().map(Datum::borrow).collect()),
             None => new.map(<[_]>::to_vec),
         };
+        // What is generated is not known yet.
+        let refs = refs.map(|mut row| {
+            for (at, _) in table.live_columns().filter(|(_, c)| c.generated) {
+                row[at] = DatumRef::Null;
+            }
+            row
+        });
         let on = Occasion {
             table,
             trigger,

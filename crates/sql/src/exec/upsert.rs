@@ -6,6 +6,7 @@ use engine::{LockOutcome, LockWait, Snapshot, Upsert};
 use super::dml::{check_row, returned, write_error};
 use super::drive::holds;
 use super::events;
+use super::generated;
 use super::returning::{Written, Wrote};
 use super::row::decode;
 use super::triggers::{self, Before};
@@ -52,7 +53,8 @@ impl Upserted<'_> {
                 core.engine.check_seen(table.engine(), rid, self.snapshot)?;
                 return Ok(false);
             };
-            let set = update.set.iter().map(|(column, _)| *column);
+            let set: Vec<usize> = update.set.iter().map(|(column, _)| *column).collect();
+            let set = self.plan.rules.changed(&set).into_iter();
             let lock = table.engine().lock_of_update(set);
             let locked = core.engine.lock_row(
                 table.engine(),
@@ -130,6 +132,7 @@ impl Upserted<'_> {
             values.push((*column, e.eval(&env, core)?));
         }
         let changed;
+        let mut made = Vec::new();
         let mut row = both[..columns.len()].to_vec();
         for (column, value) in &values {
             row[*column] = value.get();
@@ -143,6 +146,7 @@ impl Upserted<'_> {
                 row = changed.iter().map(Datum::borrow).collect();
             }
         }
+        generated::fill(&self.plan.rules, core, &mut row, &mut made)?;
         check_row(table, &self.plan.rules, core, &row)?;
         core.engine
             .update(table.engine(), rid, &row, None)

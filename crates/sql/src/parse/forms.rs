@@ -39,11 +39,48 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
             Keyword::INTERVAL => interval_digits(tokens, at),
             Keyword::SEARCH | Keyword::CYCLE => refuse_search(tokens, at)?,
             Keyword::ARRAY => array_type(tokens, at),
+            Keyword::DROP => drop_expression(tokens, at),
             _ => {}
         }
         at += 1;
     }
     Ok(())
+}
+
+/// Begins the default that stands for DROP EXPRESSION.
+const NO_EXPRESSION: &str = "\u{1}no expression";
+
+/// `ALTER [COLUMN] c DROP EXPRESSION [IF EXISTS]`: a default that no user can write.
+fn drop_expression(tokens: &mut Vec<TokenWithSpan>, at: usize) {
+    let before = at
+        .checked_sub(2)
+        .map_or(Keyword::NoKeyword, |b| keyword(tokens.get(b)));
+    let is_column = matches!(before, Keyword::ALTER | Keyword::COLUMN);
+    if !is_column || word(tokens, at + 1) != "expression" {
+        return;
+    }
+    let if_exists = word(tokens, at + 2) == "if" && word(tokens, at + 3) == "exists";
+    let name = match if_exists {
+        true => format!("{NO_EXPRESSION} if exists"),
+        false => NO_EXPRESSION.to_string(),
+    };
+    let end = at + if if_exists { 4 } else { 2 };
+    tokens.drain(at..end);
+    let words = [
+        Token::make_keyword("SET"),
+        Token::make_keyword("DEFAULT"),
+        Token::make_word(&name, Some('"')),
+    ];
+    insert(tokens, at, words);
+}
+
+/// Whether a default stands for DROP EXPRESSION, and then whether it says IF EXISTS.
+pub fn no_expression(default: &Expr) -> Option<bool> {
+    let Expr::Identifier(name) = default else {
+        return None;
+    };
+    let rest = name.value.strip_prefix(NO_EXPRESSION)?;
+    Some(!rest.is_empty())
 }
 
 /// Words of types that are not their names in the catalogs.

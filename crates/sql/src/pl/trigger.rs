@@ -10,6 +10,7 @@ use super::control::Flow;
 use super::piece::{As, How, plan_text};
 use super::seen::Level;
 use super::value::{Record, Scalar, Shape, Slot};
+use crate::bind::names;
 use crate::dict::trigger::{Op, Trigger};
 use crate::dict::{Function, Table};
 use crate::error::{Error, Result};
@@ -196,6 +197,24 @@ fn condition(core: &mut Core, text: &str, slots: &[Slot]) -> Result<super::piece
     plan_text(core, (&[level], slots, false), text, As::Expression, to)
 }
 
+/// A generated column of NEW that a condition names.
+fn generated_in(table: &Table, text: &str) -> Result<Option<String>> {
+    let mut found = None;
+    let e = crate::parse::expression(text)?;
+    let _ = sqlparser::ast::visit_expressions(&e, |e| {
+        if let sqlparser::ast::Expr::CompoundIdentifier(path) = e
+            && let [record, column] = path.as_slice()
+            && names::ident(record) == "new"
+            && let Some(at) = table.column(&names::ident(column))
+            && table.columns[at].generated
+        {
+            found = Some(names::ident(column));
+        }
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+    Ok(found)
+}
+
 /// Looks the condition of a new trigger over.
 pub fn check_when(core: &mut Core, table: &Arc<Table>, trigger: &Trigger) -> Result<()> {
     let Some(text) = &trigger.when else {
@@ -210,6 +229,13 @@ pub fn check_when(core: &mut Core, table: &Arc<Table>, trigger: &Trigger) -> Res
     let planned = condition(core, text, &slots)?;
     let takes = |slot: usize| planned.takes(slot);
     let wrong = |what: &str| Err(Error::new("42P17", what.to_string()));
+    if let Some(name) = generated_in(table, text)?
+        && trigger.before
+    {
+        let message = "BEFORE trigger's WHEN condition cannot reference NEW generated columns";
+        let detail = format!("Column \"{name}\" is a generated column.");
+        return Err(Error::new("42P17", message).detail(detail));
+    }
     match planned.what {
         How::Statement(_) => Err(Error::new(
             "0A000",

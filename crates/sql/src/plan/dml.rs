@@ -9,7 +9,8 @@ use super::assign::{Given, Part};
 use super::path::{Wish, conjuncts};
 use super::{Output, Planner, TableAccess};
 use crate::bind::domain::domain_check;
-use crate::bind::{Binder, Scope, Typed, names};
+use crate::bind::{Binder, ParamTypes, Scope, Typed, names};
+use crate::ddl::generated::EXPRESSION;
 use crate::dict::{Column, Identity, Relation, Table};
 use crate::error::{Error, Result};
 use crate::exec::returning::Returning;
@@ -28,6 +29,17 @@ pub struct RowRules {
     pub checks: Vec<(String, Expr)>,
     /// Columns that were declared as domains, with what these ask of a value.
     pub domains: Vec<(usize, DomainCheck)>,
+    /// Columns that are computed from the others of the new row.
+    pub generated: Vec<Generated>,
+}
+
+/// How a generated column gets its value.
+#[derive(Clone, Debug)]
+pub struct Generated {
+    pub column: usize,
+    pub value: Expr,
+    /// The columns that it is made of.
+    of: Vec<usize>,
 }
 
 impl RowRules {
@@ -39,6 +51,20 @@ impl RowRules {
 
     pub fn is_empty(&self) -> bool {
         self.not_null.is_empty() && self.checks.is_empty() && self.domains.is_empty()
+    }
+
+    /// Without the domains of columns that stay: these values were checked when they came.
+    pub fn for_set(mut self, set: &[usize]) -> RowRules {
+        let changed = self.changed(set);
+        self.domains.retain(|(column, _)| changed.contains(column));
+        self
+    }
+
+    /// The columns that change with those that are set.
+    pub fn changed(&self, set: &[usize]) -> Vec<usize> {
+        let made = self.generated.iter();
+        let made = made.filter(|g| g.of.iter().any(|c| set.contains(c)));
+        set.iter().copied().chain(made.map(|g| g.column)).collect()
     }
 }
 
@@ -81,7 +107,8 @@ impl Planner<'_> {
 
     /// The value of a column that is not given.
     pub fn default(&self, c: &Column) -> Result<Expr> {
-        if c.dropped {
+        // A generated column is computed once the rest of the row is known.
+        if c.dropped || c.generated {
             return Ok(Expr::Const(Datum::Null));
         }
         if let (Some(_), Some(sequence)) = (c.identity, c.sequence) {
@@ -143,11 +170,13 @@ impl Planner<'_> {
                 domains.extend(check.map(|check| (at, check)));
             }
         }
+        let generated = generated(table, &scope, &params)?;
         self.params.note_called(&params);
         Ok(RowRules {
             not_null,
             checks,
             domains,
+            generated,
         })
     }
 
@@ -174,11 +203,8 @@ impl Planner<'_> {
         let set = self.set_list(&table, &scope, &u.assignments)?;
         let (access, condition) = self.found_rows(&table, &scope, u.selection.as_ref())?;
         let returning = self.returning(&table, &alias, u.returning.as_deref(), false)?;
-        let mut rules = self.rules(&table)?;
-        // What stays was checked when it came.
-        rules
-            .domains
-            .retain(|(column, _)| set.iter().any(|(at, _)| at == column));
+        let columns: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
+        let rules = self.rules(&table)?.for_set(&columns);
         let table_width = table.columns.len();
         Ok((
             UpdatePlan {
@@ -316,16 +342,38 @@ impl Planner<'_> {
     }
 }
 
+fn generated(table: &Table, scope: &Scope, params: &ParamTypes) -> Result<Vec<Generated>> {
+    let binder = Binder::new(scope, params, EXPRESSION);
+    let mut all = Vec::new();
+    for (column, c) in table.live_columns().filter(|(_, c)| c.generated) {
+        let Some(text) = &c.default else { continue };
+        let bound = binder.expr(&parse::expression(text)?)?;
+        let value = binder.assign(bound, c.ty(), c.typmod, &c.name)?.expr;
+        let mut of = Vec::new();
+        value.visit(&mut |e| {
+            if let Expr::Column(at) = e {
+                of.push(*at);
+            }
+        });
+        all.push(Generated { column, value, of });
+    }
+    Ok(all)
+}
+
 /// Rows of a table from which on it is worth it that a query finds those to be written.
 const LARGE: f64 = 10_000.0;
 
 /// Refuses to give a column a value that only its sequence may give.
 pub(super) fn refuse_always(c: &Column) -> Result<()> {
-    if c.identity != Some(Identity::Always) {
+    if c.identity != Some(Identity::Always) && !c.generated {
         return Ok(());
     }
     let name = &c.name;
     let message = format!("column \"{name}\" can only be updated to DEFAULT");
+    if c.generated {
+        let detail = format!("Column \"{name}\" is a generated column.");
+        return Err(Error::new("428C9", message).detail(detail));
+    }
     Err(Error::new("428C9", message).detail(format!(
         "Column \"{name}\" is an identity column defined as GENERATED ALWAYS."
     )))

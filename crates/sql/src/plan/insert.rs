@@ -419,6 +419,12 @@ impl Target {
 
     /// Whether the value given for a column does not count.
     pub fn is_overridden(&self, c: &Column) -> Result<bool> {
+        if c.generated {
+            let name = &c.name;
+            let message = format!("cannot insert a non-DEFAULT value into column \"{name}\"");
+            let detail = format!("Column \"{name}\" is a generated column.");
+            return Err(Error::new("428C9", message).detail(detail));
+        }
         match (self.overriding, c.identity) {
             (Some(Overriding::User), Some(_)) => Ok(true),
             (Some(Overriding::System), _) => Ok(false),

@@ -23,6 +23,14 @@ pub fn key(table: &Table, text: &str, pretty: bool) -> String {
     }
 }
 
+/// The expression of a generated column.
+pub fn generation(table: &Table, text: &str) -> String {
+    match parse::expression(text) {
+        Ok(e) => Writer::of(table, false).expr(&e),
+        Err(_) => format!("({text})"),
+    }
+}
+
 /// All expressions of an index, as `pg_get_expr` gives them.
 pub fn expressions(table: &Table, index: &Index) -> Option<String> {
     let written = |e: &crate::dict::IndexExpression| condition(table, &e.text, false);

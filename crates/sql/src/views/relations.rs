@@ -344,6 +344,9 @@ pub fn namespace_of(schema: &str) -> u32 {
     }
 }
 
+/// A column that gets its values from a statement.
+const NOT_MADE: (&str, &str) = ("", "");
+
 /// A column of pg_attribute.
 struct Attribute<'a> {
     relation: u32,
@@ -353,7 +356,8 @@ struct Attribute<'a> {
     number: usize,
     not_null: bool,
     has_default: bool,
-    identity: &'static str,
+    /// How it is made: of pg_attribute's identity and generated.
+    made: (&'static str, &'static str),
     dropped: bool,
 }
 
@@ -378,8 +382,8 @@ impl Attribute<'_> {
             bool(self.not_null),
             bool(self.has_default),
             bool(false),
-            text(self.identity),
-            text(""),
+            text(self.made.0),
+            text(self.made.1),
             bool(self.dropped),
             bool(true),
             int2(0),
@@ -418,7 +422,7 @@ fn attributes(cx: &Context) -> Result<Rows> {
                 at,
                 c.not_null,
                 has_default,
-                identity,
+                (identity, if c.generated { "s" } else { "" }),
                 c.dropped,
             ));
         }
@@ -434,7 +438,7 @@ fn attributes(cx: &Context) -> Result<Rows> {
                     (None, None) => (i.type_of(t, at), t.columns[i.keys[at].column].typmod),
                 };
                 rows.push(attribute(
-                    i.oid, name, ty, typmod, at, false, false, "", false,
+                    i.oid, name, ty, typmod, at, false, false, NOT_MADE, false,
                 ));
             }
         }
@@ -449,7 +453,7 @@ fn attributes(cx: &Context) -> Result<Rows> {
                 at,
                 false,
                 false,
-                "",
+                NOT_MADE,
                 false,
             ));
         }
@@ -464,7 +468,7 @@ fn attributes(cx: &Context) -> Result<Rows> {
                 at,
                 false,
                 false,
-                "",
+                NOT_MADE,
                 false,
             ));
         }
@@ -481,7 +485,7 @@ fn attribute(
     at: usize,
     not_null: bool,
     has_default: bool,
-    identity: &'static str,
+    made: (&'static str, &'static str),
     dropped: bool,
 ) -> Vec<Datum> {
     Attribute {
@@ -492,7 +496,7 @@ fn attribute(
         number: at + 1,
         not_null,
         has_default,
-        identity,
+        made,
         dropped,
     }
     .row()
@@ -507,7 +511,7 @@ fn defaults(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
     for t in cx.dict.tables() {
         for (at, c) in t.live_columns().filter(|(_, c)| c.identity.is_none()) {
-            let expr = default_of(&cx.dict, c)?;
+            let expr = default_of(&cx.dict, t, c)?;
             if let Some(expr) = expr {
                 let number = default_oid(t.oid, at);
                 rows.push(vec![oid(number), oid(t.oid), int2(at + 1), text(expr)]);

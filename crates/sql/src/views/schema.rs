@@ -79,6 +79,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("is_identity", Text),
             ("identity_generation", Text),
             ("is_generated", Text),
+            ("generation_expression", Text),
             ("is_updatable", Text),
         ],
         rows: Here(columns),
@@ -240,7 +241,7 @@ fn columns(cx: &Context) -> Result<Rows> {
     for t in cx.dict.tables() {
         for (position, (_, c)) in t.live_columns().enumerate() {
             let (precision, scale) = number(c.ty(), c.typmod);
-            let default = default_of(&cx.dict, c)?;
+            let default = default_of(&cx.dict, t, c)?;
             let length = if c.ty().is_string() && c.typmod >= 4 {
                 int4(c.typmod - 4)
             } else {
@@ -259,7 +260,7 @@ fn columns(cx: &Context) -> Result<Rows> {
                 text(t.name.clone()),
                 text(c.name.clone()),
                 int4(position + 1),
-                optional(default),
+                optional(default.clone().filter(|_| !c.generated)),
                 text(if c.not_null { "NO" } else { "YES" }),
                 text(kind_of(c.ty())),
                 length,
@@ -269,7 +270,8 @@ fn columns(cx: &Context) -> Result<Rows> {
                 text(udt(c).internal_name()),
                 text(if c.identity.is_some() { "YES" } else { "NO" }),
                 optional(generation),
-                text("NEVER"),
+                text(if c.generated { "ALWAYS" } else { "NEVER" }),
+                optional(default.filter(|_| c.generated)),
                 text("YES"),
             ]);
         }
@@ -298,6 +300,7 @@ fn columns(cx: &Context) -> Result<Rows> {
                 text("NO"),
                 NULL,
                 text("NEVER"),
+                NULL,
                 text("NO"),
             ]);
         }
