@@ -15,9 +15,7 @@ use crate::bind::{Binder, ParamTypes, Scope};
 use crate::dict::{Domain, DomainConstraint, Object, Table, UserType};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::parse::domain::{
-    CreateDomain, DomainChange, DomainStatement, NewConstraint, NewRule,
-};
+use crate::parse::domain::{CreateDomain, DomainChange, DomainStatement, NewConstraint, NewRule};
 use crate::parse::utility::TableLock;
 use crate::types::SqlType;
 
@@ -111,7 +109,9 @@ fn default(
     let value = binder.expr(&crate::parse::expression(text)?)?;
     let is_null = matches!(&value.expr, Expr::Const(d) if d.is_null());
     binder.assign(value, base, typmod, name).map_err(|e| {
-        let message = e.message().replace("but expression is", "but default expression is");
+        let message = e
+            .message()
+            .replace("but expression is", "but default expression is");
         e.with_message(message)
     })?;
     Ok((!is_null).then(|| text.to_string()))

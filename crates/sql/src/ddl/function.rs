@@ -27,8 +27,8 @@ const MAX_ARGUMENTS: usize = 100;
 
 pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
     let language = language(new.language.as_deref())?;
-    let arguments = arguments(new)?;
-    let result = result(&new.result)?;
+    let arguments = arguments(core, new)?;
+    let result = result(core, &new.result)?;
     let schema = core.creation_schema(&new.name)?;
     core.claim_name(&format!("function {schema} {}", new.name.name))?;
     let types: Vec<u32> = arguments.iter().map(|a| a.type_oid).collect();
@@ -58,6 +58,7 @@ pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
         owner,
         arguments,
         result,
+        known_result: core.dict().type_of(result),
         language,
         volatility: new.volatility,
         strict: new.strict,
@@ -89,14 +90,14 @@ fn language(name: Option<&str>) -> Result<Language> {
     }
 }
 
-fn arguments(new: &CreateFunction) -> Result<Vec<Argument>> {
+fn arguments(core: &mut Core, new: &CreateFunction) -> Result<Vec<Argument>> {
     if new.arguments.len() > MAX_ARGUMENTS {
         let message = format!("functions cannot have more than {MAX_ARGUMENTS} arguments");
         return Err(Error::new("54023", message));
     }
     let mut list: Vec<Argument> = Vec::with_capacity(new.arguments.len());
     for parameter in &new.arguments {
-        let type_oid = value_type(&parameter.ty)?.oid();
+        let ty = locked_type(core, &parameter.ty)?;
         let name = parameter.name.clone();
         if !name.is_empty() && list.iter().any(|a| a.name == name) {
             let message = format!("parameter name \"{name}\" used more than once");
@@ -108,15 +109,27 @@ fn arguments(new: &CreateFunction) -> Result<Vec<Argument>> {
         }
         list.push(Argument {
             name,
-            type_oid,
+            type_oid: ty.oid(),
+            known: Some(ty),
             default: parameter.default.clone(),
         });
     }
     Ok(list)
 }
 
-/// A type of values. Those that stand for others are refused.
-fn value_type(ty: &DataType) -> Result<SqlType> {
+/// A type of values, which stays until the transaction ends.
+fn locked_type(core: &mut Core, ty: &DataType) -> Result<SqlType> {
+    refuse_standing(ty)?;
+    super::table::column_type(core, ty).map(|(ty, _)| ty)
+}
+
+fn value_type(core: &Core, ty: &DataType) -> Result<SqlType> {
+    refuse_standing(ty)?;
+    parts::data_type(ty, &TypeNames::of(&core.dict())).map(|(ty, _)| ty)
+}
+
+/// Refuses types that stand for others.
+fn refuse_standing(ty: &DataType) -> Result<()> {
     const STANDING: [&str; 9] = [
         "anyelement",
         "anyarray",
@@ -132,15 +145,15 @@ fn value_type(ty: &DataType) -> Result<SqlType> {
     if STANDING.contains(&name.as_str()) {
         return Err(Error::unsupported(format!("functions of type {name}")));
     }
-    parts::data_type(ty, &TypeNames::default()).map(|(ty, _)| ty)
+    Ok(())
 }
 
-fn result(ty: &DataType) -> Result<u32> {
+fn result(core: &mut Core, ty: &DataType) -> Result<u32> {
     match ty.to_string().to_lowercase().as_str() {
         "void" => Ok(SqlType::Void.oid()),
         "trigger" => Ok(TRIGGER),
         "event_trigger" => Err(Error::unsupported("event triggers")),
-        _ => value_type(ty).map(SqlType::oid),
+        _ => locked_type(core, ty).map(SqlType::oid),
     }
 }
 
@@ -174,10 +187,10 @@ pub fn drop(
         match core.locked_function(name)? {
             Some(function) => gone.push(function.oid),
             None if if_exists => {
-                let message = format!("function {} does not exist, skipping", shown(name)?);
+                let message = format!("function {} does not exist, skipping", shown(core, name)?);
                 core.notice("NOTICE", "00000", message);
             }
-            None => return Err(missing(name)?),
+            None => return Err(missing(core, name)?),
         }
     }
     let roots: Vec<Address> = gone.iter().map(|oid| Address::Function(*oid)).collect();
@@ -188,16 +201,16 @@ pub fn drop(
 }
 
 /// As messages show it.
-fn shown(name: &FunctionName) -> Result<String> {
+fn shown(core: &Core, name: &FunctionName) -> Result<String> {
     let types = name.types.as_deref().unwrap_or_default();
-    let types = types.iter().map(|t| Ok(value_type(t)?.name()));
+    let types = types.iter().map(|t| Ok(value_type(core, t)?.name()));
     let types: Vec<&str> = types.collect::<Result<_>>()?;
     Ok(format!("{}({})", name.name, types.join(",")))
 }
 
-fn missing(name: &FunctionName) -> Result<Error> {
+fn missing(core: &Core, name: &FunctionName) -> Result<Error> {
     let message = match &name.types {
-        Some(_) => format!("function {} does not exist", shown(name)?),
+        Some(_) => format!("function {} does not exist", shown(core, name)?),
         None => format!("could not find a function named \"{}\"", name.name),
     };
     Ok(Error::new("42883", message))
@@ -215,7 +228,7 @@ impl Core {
         let found = self.dict().functions_named(schema.as_deref(), bare);
         match (&name.types, found.as_slice()) {
             (Some(types), _) => {
-                let types = types.iter().map(|t| Ok(value_type(t)?.oid()));
+                let types = types.iter().map(|t| Ok(value_type(self, t)?.oid()));
                 let types = types.collect::<Result<Vec<u32>>>()?;
                 let mut found = found.into_iter();
                 Ok(found.find(|f| f.argument_types() == types))

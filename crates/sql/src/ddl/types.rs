@@ -359,7 +359,10 @@ pub fn drop(
     if_exists: bool,
     cascade: bool,
 ) -> Result<Tag> {
-    let names = names.iter().map(super::name_of).collect::<Result<Vec<_>>>()?;
+    let names = names
+        .iter()
+        .map(super::name_of)
+        .collect::<Result<Vec<_>>>()?;
     drop_named(core, &names, if_exists, cascade, false)?;
     Ok(Tag::Plain("DROP TYPE"))
 }

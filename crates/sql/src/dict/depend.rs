@@ -205,7 +205,7 @@ impl Dict {
         self.tables().flat_map(of_table).collect()
     }
 
-    /// Columns of tables, domains, and views that have a column of it by themselves.
+    /// Columns of tables, functions, domains, and views that have a column of it by themselves.
     fn of_type(&self, oid: u32) -> Vec<Dependent> {
         let numbers = self.user_type_by_oid(oid).map(|t| [t.oid, t.array_oid]);
         let numbers = numbers.unwrap_or_default();
@@ -222,7 +222,12 @@ impl Dict {
         let domains = domains.map(|t| Address::Type(t.oid));
         let has = |v: &View| v.columns.iter().any(|c| numbers.contains(&c.type_oid));
         let views = self.views().filter(|v| has(v));
-        let all = columns.chain(domains).chain(views.map(|v| Address::View(v.oid)));
+        let functions = self.functions().filter(|f| f.has_type(&numbers));
+        let functions = functions.map(|f| Address::Function(f.oid));
+        let columns = columns.chain(functions);
+        let all = columns
+            .chain(domains)
+            .chain(views.map(|v| Address::View(v.oid)));
         all.map(|what| Dependent { what, auto: false }).collect()
     }
 

@@ -34,6 +34,9 @@ pub struct Argument {
     /// Empty if it has none.
     pub name: String,
     pub type_oid: u32,
+    /// The type, once it is known what the number means: see [`super::types`].
+    #[serde(skip)]
+    pub known: Option<SqlType>,
     /// SQL text of the default.
     #[serde(default)]
     pub default: Option<String>,
@@ -50,6 +53,9 @@ pub struct Function {
     pub arguments: Vec<Argument>,
     /// That of its result; `void` and `trigger` too.
     pub result: u32,
+    /// The type of its result, once it is known what the number means.
+    #[serde(skip)]
+    pub known_result: Option<SqlType>,
     pub language: Language,
     pub volatility: Volatility,
     pub strict: bool,
@@ -68,7 +74,8 @@ fn first_superuser() -> u32 {
 
 impl Argument {
     pub fn ty(&self) -> SqlType {
-        SqlType::from_oid(self.type_oid).unwrap_or(SqlType::Text)
+        let known = self.known.or_else(|| SqlType::from_oid(self.type_oid));
+        known.unwrap_or(SqlType::Text)
     }
 }
 
@@ -79,11 +86,49 @@ impl Function {
 
     /// The type of its result; of a trigger's function, which nobody calls, `void`.
     pub fn result_type(&self) -> SqlType {
-        SqlType::from_oid(self.result).unwrap_or(SqlType::Void)
+        let known = self.known_result.or_else(|| SqlType::from_oid(self.result));
+        known.unwrap_or(SqlType::Void)
     }
 
     pub fn argument_types(&self) -> Vec<u32> {
         self.arguments.iter().map(|a| a.type_oid).collect()
+    }
+
+    /// The same with what the numbers of its types mean now; `None`: it knows.
+    pub(super) fn retyped(&self, types: &dyn Fn(u32) -> Option<SqlType>) -> Option<Function> {
+        let is_same = |known: Option<SqlType>, now: Option<SqlType>| match (known, now) {
+            (Some(known), Some(now)) => known.is_state(now),
+            (known, now) => known.is_none() && now.is_none(),
+        };
+        let made = |oid: u32| types(oid).filter(|_| SqlType::from_oid(oid).is_none());
+        let mut all = self.arguments.iter();
+        if all.all(|a| is_same(a.known, made(a.type_oid)))
+            && is_same(self.known_result, made(self.result))
+        {
+            return None;
+        }
+        let mut next = self.clone();
+        for a in &mut next.arguments {
+            a.known = made(a.type_oid);
+        }
+        next.known_result = made(self.result);
+        Some(next)
+    }
+
+    /// Whether the types of both are of the same states.
+    pub(super) fn has_types_of(&self, other: &Function) -> bool {
+        let types = |f: &Function| {
+            let arguments = f.arguments.iter().map(Argument::ty);
+            arguments.chain([f.result_type()]).collect::<Vec<_>>()
+        };
+        let (own, others) = (types(self), types(other));
+        own.len() == others.len() && own.iter().zip(&others).all(|(a, b)| a.is_state(*b))
+    }
+
+    /// Whether an argument or the result is of one of these types.
+    pub(super) fn has_type(&self, numbers: &[u32]) -> bool {
+        let mut arguments = self.arguments.iter();
+        arguments.any(|a| numbers.contains(&a.type_oid)) || numbers.contains(&self.result)
     }
 
     /// How many of its last arguments have a default.

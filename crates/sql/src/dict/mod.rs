@@ -15,6 +15,7 @@ mod callers;
 mod comments;
 pub mod computed;
 pub mod depend;
+pub mod domain;
 mod foreign;
 pub mod function;
 mod object;
@@ -23,7 +24,6 @@ pub mod role;
 mod statistics;
 pub mod store;
 pub mod trigger;
-pub mod domain;
 pub mod types;
 pub mod view;
 
@@ -31,12 +31,12 @@ pub use comments::{
     Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_TYPE,
 };
 pub use computed::IndexExpression;
+pub use domain::{Domain, DomainConstraint};
 pub use foreign::{Action, ForeignKey};
 pub use function::Function;
 pub use object::{Check, Column, Identity, Index, IndexKey, Object, Sequence, Table};
 pub use path::{NameRef, Schema};
 pub use statistics::{ColumnStats, Stats};
-pub use domain::{Domain, DomainConstraint};
 pub use types::{Label, UserType};
 pub use view::{Source, View, ViewColumn};
 

@@ -497,7 +497,10 @@ impl Object {
                 Object::View(Arc::new(v))
             }
             Stored::Type(t) => Object::Type(Arc::new(t)),
-            Stored::Function(f) => Object::Function(Arc::new(f)),
+            Stored::Function(f) => {
+                let known = f.retyped(types);
+                Object::Function(Arc::new(known.unwrap_or(f)))
+            }
         })
     }
 }

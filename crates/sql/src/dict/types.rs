@@ -195,6 +195,10 @@ impl Dict {
                 }
                 Some(Object::Table(Arc::new(next)))
             }
+            Object::Function(f) => {
+                let next = f.retyped(&|oid| self.type_of(oid));
+                next.map(|next| Object::Function(Arc::new(next)))
+            }
             Object::View(v) if v.columns.iter().any(|c| now(c.type_oid, c.known).is_some()) => {
                 let mut next = View::clone(v);
                 for c in &mut next.columns {
@@ -223,6 +227,7 @@ impl Object {
                 let mut both = a.columns.iter().zip(&b.columns);
                 both.all(|(a, b)| same(a.known, b.known))
             }
+            (Object::Function(a), Object::Function(b)) => a.has_types_of(b),
             _ => true,
         }
     }

@@ -402,14 +402,12 @@ impl Expr {
     /// expression is no index key and is not moved.
     pub fn is_volatile(&self) -> bool {
         let mut volatile = false;
-        self.visit(&mut |e| {
-            match e {
-                Expr::Call(func, _) => volatile |= func.is_volatile(),
-                Expr::Domain(domain, _) => {
-                    volatile |= domain.checks.iter().any(|(_, c)| c.is_volatile());
-                }
-                _ => {}
+        self.visit(&mut |e| match e {
+            Expr::Call(func, _) => volatile |= func.is_volatile(),
+            Expr::Domain(domain, _) => {
+                volatile |= domain.checks.iter().any(|(_, c)| c.is_volatile());
             }
+            _ => {}
         });
         volatile
     }

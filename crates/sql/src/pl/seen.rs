@@ -174,7 +174,7 @@ impl Variables for Seen {
             Some(Found::Slot(slot)) => match &self.kinds[slot] {
                 Kind::Scalar { ty, typmod } => {
                     variable(Input { slot, field: None }, ty.base(), *typmod)
-                },
+                }
                 Kind::Record(_) => Err(Error::unsupported(format!(
                     "the whole record {} as a value",
                     path.join(".")

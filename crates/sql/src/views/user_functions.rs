@@ -59,7 +59,11 @@ pub fn signature(dict: &Dict, number: u32) -> Option<String> {
         true => quote(&f.name),
         false => dict.full_name(f.schema, &f.name),
     };
-    let types: Vec<String> = f.arguments.iter().map(|a| type_name(a.type_oid)).collect();
+    let types: Vec<String> = f
+        .arguments
+        .iter()
+        .map(|a| type_name(dict, a.type_oid))
+        .collect();
     Some(format!("{name}({})", types.join(",")))
 }
 
@@ -69,10 +73,12 @@ pub fn is_visible(dict: &Dict, f: &Function) -> bool {
     found.iter().any(|known| known.oid == f.oid)
 }
 
-fn type_name(number: u32) -> String {
+fn type_name(dict: &Dict, number: u32) -> String {
     match number {
         TRIGGER => "trigger".to_string(),
-        _ => describe::type_name(number, -1).unwrap_or_else(|| "???".to_string()),
+        _ => describe::type_name(number, -1)
+            .or_else(|| dict.user_type_name(number))
+            .unwrap_or_else(|| "???".to_string()),
     }
 }
 
@@ -81,8 +87,8 @@ pub fn arguments(dict: &Dict, number: u32, defaults: bool) -> Option<String> {
     let f = dict.function_by_oid(number)?;
     let each = f.arguments.iter().map(|a| {
         let mut said = match a.name.is_empty() {
-            true => type_name(a.type_oid),
-            false => format!("{} {}", quote(&a.name), type_name(a.type_oid)),
+            true => type_name(dict, a.type_oid),
+            false => format!("{} {}", quote(&a.name), type_name(dict, a.type_oid)),
         };
         if let Some(default) = a.default.as_ref().filter(|_| defaults) {
             said.push_str(&format!(" DEFAULT {default}"));
@@ -94,7 +100,8 @@ pub fn arguments(dict: &Dict, number: u32, defaults: bool) -> Option<String> {
 
 /// What `pg_get_function_result` says.
 pub fn result(dict: &Dict, number: u32) -> Option<String> {
-    dict.function_by_oid(number).map(|f| type_name(f.result))
+    dict.function_by_oid(number)
+        .map(|f| type_name(dict, f.result))
 }
 
 /// What `pg_get_functiondef` says.
@@ -135,7 +142,7 @@ pub fn definition(dict: &Dict, number: u32) -> Option<String> {
         "CREATE OR REPLACE FUNCTION {}({})\n RETURNS {}\n LANGUAGE {language}\n{options}AS {quote}${}{quote}$\n",
         dict.full_name(f.schema, &f.name),
         arguments(dict, number, true)?,
-        type_name(f.result),
+        type_name(dict, f.result),
         f.body,
     ))
 }
