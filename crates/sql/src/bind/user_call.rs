@@ -203,7 +203,11 @@ fn candidate(function: Arc<Function>, given: &Given) -> Option<Candidate> {
     let (mut cost, mut defaults) = (0, 0);
     for (argument, taken) in function.arguments.iter().zip(&taken) {
         match taken {
-            Some(n) => cost += conversion_cost(all[*n].ty, argument.ty().base())?,
+            Some(n) => {
+                let ty = argument.ty();
+                // Of a domain and its base type the latter is nearer.
+                cost += conversion_cost(all[*n].ty, ty.base())? + usize::from(ty.is_domain());
+            }
             None if argument.default.is_some() => defaults += 1,
             None => return None,
         }
