@@ -1,6 +1,5 @@
 //! The database as sessions share it: engine, dictionary cache, plan cache, parameters.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::autoanalyze::Changes;
 use crate::dict::role::{FIRST_SUPERUSER, Role};
-use crate::dict::{Change, Dict, store};
+use crate::dict::{Change, Dict, check, log, store};
 use crate::error::{Error, Result};
 use crate::orders::{self, Orders};
 use crate::params::Instance;
@@ -99,31 +98,43 @@ impl Database {
     /// What is committed is the whole picture: whoever publishes changes has the dictionary exclusively until they are committed, and who reads it has it shared. (Changes that were
     /// published here and put on top, because their session still waited until every instance had heard of its commit, hid what others had changed since: an index of another instance.)
     fn reload(&self) -> Result<()> {
-        let making = self.making.lock();
-        let next = store::load(&self.engine)?.following(&self.dict.load())?;
-        let before = self.dict.swap(Arc::new(next));
-        self.dictionary_changed(&before, || self.dict.load().only_statistics_since(&before));
-        drop(making);
-        self.forget_what_is_gone(&before);
+        let _making = self.making.lock();
+        let before = self.dict.load_full();
+        match log::changes_since(&self.engine, &before)? {
+            Some((changes, logged)) => self.take_in(&before, &changes, logged),
+            None => self.reload_whole(&before)?,
+        }
+        check::is_whole(&self.engine, &self.dict.load())
+    }
+
+    /// The whole dictionary is read again.
+    fn reload_whole(&self, before: &Dict) -> Result<()> {
+        let whole = store::load(&self.engine)?;
+        let changes = before.changes_to(&whole)?;
+        self.take_in(before, &changes, whole.logged());
         Ok(())
     }
 
-    /// There is another picture of the dictionary. `statistics`: the tables whose statistics have
-    /// changed, if nothing else has.
-    fn dictionary_changed(&self, before: &Dict, statistics: impl Fn() -> Option<HashSet<u32>>) {
-        let version = self.dict.load().version();
-        match statistics().filter(|_| before.version() + 1 == version) {
+    /// Makes the picture after what was committed everybody's, under the lock `making`.
+    fn take_in(&self, before: &Dict, changes: &[Change], logged: u64) {
+        if changes.is_empty() && logged == before.logged() {
+            return;
+        }
+        self.dict.store(Arc::new(before.successor(changes, logged)));
+        self.dictionary_changed(before, changes);
+        for object in before.gone_by(changes) {
+            self.engine.forget_dropped(object);
+        }
+    }
+
+    /// There is another picture of the dictionary, after these changes of the one before.
+    fn dictionary_changed(&self, before: &Dict, changes: &[Change]) {
+        let version = before.version() + 1;
+        match Dict::changed_statistics(changes) {
             Some(tables) => self.plans.statistics_changed(version, |s| {
                 s.tables.iter().any(|(t, _)| tables.contains(&t.oid))
             }),
             None => self.plans.dictionary_changed(version),
-        }
-    }
-
-    /// What was in a picture and is in the present one no more: nothing is kept for it.
-    fn forget_what_is_gone(&self, before: &Dict) {
-        for object in before.objects().difference(&self.dict.load().objects()) {
-            self.engine.forget_dropped(*object);
         }
     }
 
@@ -174,6 +185,11 @@ impl Database {
         &self.params
     }
 
+    /// Whether other instances read what was changed from the log.
+    pub(crate) fn logs_changes(&self) -> bool {
+        self.current.is_some()
+    }
+
     /// The committed dictionary.
     pub fn dict(&self) -> Arc<Dict> {
         self.dict.load_full()
@@ -184,11 +200,12 @@ impl Database {
         look(&self.dict.load())
     }
 
-    pub(crate) fn publish(&self, changes: &[Change]) -> Publication {
+    /// Makes changes everybody's. `number`: that of their commit in the log, if others read it.
+    pub(crate) fn publish(&self, changes: &[Change], number: Option<u64>) -> Publication {
         let _making = self.making.lock();
-        let next = self.dict.load().successor(changes);
-        let before = self.dict.swap(Arc::new(next));
-        self.dictionary_changed(&before, || Dict::changed_statistics(changes));
+        let before = self.dict.load_full();
+        self.dict.store(Arc::new(before.published(changes, number)));
+        self.dictionary_changed(&before, changes);
         let dropped = changes.iter().filter(|c| c.entry.is_none());
         Publication {
             dropped: dropped
@@ -315,9 +332,10 @@ mod tests {
         let key = i64::from(created);
         let entry = database.dict().entry(key).cloned();
         // As if its session had not returned from its commit yet.
-        let publication = database.publish(&[Change { key, entry }]);
+        let publication = database.publish(&[Change { key, entry }], None);
         execute(&mut session, "create index on t (id)");
-        database.reload().unwrap();
+        let before = database.dict();
+        database.reload_whole(&before).unwrap();
         assert_eq!(database.dict().table("t").unwrap().indexes.len(), 1);
         database.committed(publication);
         drop(session);

@@ -5,8 +5,11 @@
 //! one holds a lock on that until its transaction ends, and who drops something looks for what
 //! depends on it under the exclusive lock: neither misses the other.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use super::path::PUBLIC;
-use super::{Dict, ForeignKey, Sequence, Table, View};
+use super::{Dict, ForeignKey, Object, Sequence, Table, View};
 use crate::bind::names::quote;
 
 /// A thing that can depend, or be depended on.
@@ -93,7 +96,10 @@ impl Dict {
     /// Views that read a relation, or a column of it.
     fn readers(&self, oid: u32, column: Option<usize>) -> Vec<Dependent> {
         let column = column.map(|at| at as i16 + 1);
-        let views = self.views().filter(|v| v.reads(oid, column));
+        let views = self.maps.needing(oid).filter_map(|o| match o {
+            Object::View(v) if v.reads(oid, column) => Some(v),
+            _ => None,
+        });
         let each = views.map(|v| Dependent {
             what: Address::View(v.oid),
             auto: false,
@@ -118,7 +124,8 @@ impl Dict {
     /// Sequences that go with a table, or a column of it.
     fn owned(&self, table: u32, column: Option<usize>) -> Vec<Dependent> {
         let own = |owner: (u32, usize)| owner.0 == table && column.is_none_or(|c| c == owner.1);
-        let sequences = self.sequences().filter(|s| s.owner.is_some_and(own));
+        let sequences = self.owned_sequences(table).into_iter();
+        let sequences = sequences.filter(|s| s.owner.is_some_and(own));
         let each = sequences.map(|s| Dependent {
             what: Address::Sequence(s.oid),
             auto: true,
@@ -139,8 +146,19 @@ impl Dict {
 
     /// Defaults that draw from a sequence.
     fn drawing(&self, sequence: u32) -> Vec<Dependent> {
+        let Some(s) = self.sequence_by_oid(sequence) else {
+            return Vec::new();
+        };
+        let written = self.written_names(s).into_iter();
+        let mut tables: BTreeMap<u32, &Arc<Table>> = BTreeMap::new();
+        let named = written.flat_map(|text| self.maps.drawing(&text).collect::<Vec<_>>());
+        for o in self.maps.needing(sequence).chain(named) {
+            if let Object::Table(t) = o {
+                tables.insert(t.oid, t);
+            }
+        }
         let mut found = Vec::new();
-        for t in self.tables() {
+        for t in tables.into_values() {
             let draws = |(at, c): (usize, &super::Column)| {
                 let own = c.sequence == Some(sequence);
                 let own = own && c.identity.is_some();
@@ -176,15 +194,21 @@ impl Dict {
         s.is_some_and(|s| self.draws(s).iter().any(|form| form == default))
     }
 
-    /// The calls that draw from a sequence.
-    fn draws(&self, s: &Sequence) -> Vec<String> {
+    /// A sequence's name as literals in defaults have it.
+    fn written_names(&self, s: &Sequence) -> Vec<String> {
         let mut names = vec![self.full_name(s.schema, &s.name)];
         if s.schema == PUBLIC {
             // Older definitions, which knew no schema.
             names.push(quote(&s.name));
         }
-        let call = |name: String| format!("nextval('{}')", name.replace('\'', "''"));
-        names.into_iter().map(call).collect()
+        let written = |name: String| name.replace('\'', "''");
+        names.into_iter().map(written).collect()
+    }
+
+    /// The calls that draw from a sequence.
+    fn draws(&self, s: &Sequence) -> Vec<String> {
+        let names = self.written_names(s).into_iter();
+        names.map(|name| format!("nextval('{name}')")).collect()
     }
 
     /// Columns of a type, of arrays of it, or of domains over these: the table and the place of each.
@@ -197,12 +221,26 @@ impl Dict {
         if numbers.is_empty() {
             return Vec::new();
         }
-        let of_table = |t: &std::sync::Arc<Table>| {
+        let of_table = |t: &Arc<Table>| {
             let columns = t.live_columns();
             let columns = columns.filter(|(_, c)| numbers.contains(&c.type_oid));
             columns.map(|(at, _)| (t.oid, at)).collect::<Vec<_>>()
         };
-        self.tables().flat_map(of_table).collect()
+        self.of_type_numbers(&numbers)
+            .iter()
+            .filter_map(|o| match o {
+                Object::Table(t) => Some(t),
+                _ => None,
+            })
+            .flat_map(of_table)
+            .collect()
+    }
+
+    /// What needs one of these types, by object id.
+    fn of_type_numbers(&self, numbers: &[u32]) -> Vec<&Object> {
+        let all = numbers.iter().flat_map(|oid| self.maps.needing(*oid));
+        let by_key: BTreeMap<i64, &Object> = all.map(|o| (o.key(), o)).collect();
+        by_key.into_values().collect()
     }
 
     /// Columns of tables, functions, domains, and views that have a column of it by themselves.
@@ -215,34 +253,28 @@ impl Dict {
         };
         let columns = self.columns_of_type(oid).into_iter().filter(own);
         let columns = columns.map(|(table, at)| Address::Column(table, at));
-        let over = |t: &&std::sync::Arc<super::UserType>| {
-            t.domain.as_ref().is_some_and(|d| numbers.contains(&d.base))
-        };
-        let domains = self.user_types().filter(over);
-        let domains = domains.map(|t| Address::Type(t.oid));
         let has = |v: &View| v.columns.iter().any(|c| numbers.contains(&c.type_oid));
-        let views = self.views().filter(|v| has(v));
-        let functions = self.functions().filter(|f| f.has_type(&numbers));
-        let functions = functions.map(|f| Address::Function(f.oid));
-        let columns = columns.chain(functions);
-        let all = columns
-            .chain(domains)
-            .chain(views.map(|v| Address::View(v.oid)));
+        let all = self.of_type_numbers(&numbers);
+        let others = all.iter().filter_map(|o| match o {
+            Object::View(v) if has(v) => Some(Address::View(v.oid)),
+            Object::Function(f) => Some(Address::Function(f.oid)),
+            Object::Type(t) => Some(Address::Type(t.oid)),
+            _ => None,
+        });
+        let all = columns.chain(others);
         all.map(|what| Dependent { what, auto: false }).collect()
     }
 
     fn members(&self, schema: u32) -> Vec<Dependent> {
-        let tables = self.tables().filter(|t| t.schema == schema);
-        let views = self.views().filter(|v| v.schema == schema);
-        // A sequence that goes with its table is not told of.
-        let sequences = self.sequences().filter(|s| s.schema == schema);
-        let all = tables.map(|t| (Address::Table(t.oid), false));
-        let all = all.chain(views.map(|v| (Address::View(v.oid), false)));
-        let types = self.user_types().filter(|t| t.schema == schema);
-        let all = all.chain(types.map(|t| (Address::Type(t.oid), false)));
-        let all = all.chain(sequences.map(|s| (Address::Sequence(s.oid), s.owner.is_some())));
-        let functions = self.functions().filter(|f| f.schema == schema);
-        let all = all.chain(functions.map(|f| (Address::Function(f.oid), false)));
+        let all = self.maps.needing(schema).filter_map(|o| match o {
+            Object::Table(t) => Some((Address::Table(t.oid), false)),
+            Object::View(v) => Some((Address::View(v.oid), false)),
+            Object::Type(t) => Some((Address::Type(t.oid), false)),
+            // A sequence that goes with its table is not told of.
+            Object::Sequence(s) => Some((Address::Sequence(s.oid), s.owner.is_some())),
+            Object::Function(f) => Some((Address::Function(f.oid), false)),
+            _ => None,
+        });
         all.map(|(what, auto)| Dependent { what, auto }).collect()
     }
 
@@ -323,7 +355,7 @@ impl Dict {
     }
 
     /// The table that has a part.
-    pub fn table_of(&self, what: Address) -> Option<&std::sync::Arc<Table>> {
+    pub fn table_of(&self, what: Address) -> Option<&Arc<Table>> {
         match what {
             Address::Table(oid)
             | Address::Column(oid, _)

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::object::kind;
 use super::role::FIRST_SUPERUSER;
 use super::{Dict, Object, path};
 use crate::types::SqlType;
@@ -148,7 +149,7 @@ impl Function {
 
 impl Dict {
     pub fn functions(&self) -> impl Iterator<Item = &Arc<Function>> {
-        self.maps.entries.values().filter_map(|e| match &e.object {
+        self.maps.of_kind(kind::FUNCTION).filter_map(|o| match o {
             Object::Function(f) => Some(f),
             _ => None,
         })
@@ -172,7 +173,7 @@ impl Dict {
         let Some(keys) = self.maps.functions.get(name) else {
             return Vec::new();
         };
-        let all = keys.iter().filter_map(|key| self.function_by_oid(*key));
+        let all = keys.keys().filter_map(|key| self.function_by_oid(*key));
         let searched: Vec<u32> = match schema {
             Some(schema) => self.schema(schema).into_iter().collect(),
             None => self.path.to_vec(),
@@ -194,7 +195,7 @@ impl Dict {
     /// The function of a schema, a name and types.
     pub fn function_in(&self, schema: u32, name: &str, types: &[u32]) -> Option<&Arc<Function>> {
         let keys = self.maps.functions.get(name)?;
-        let mut all = keys.iter().filter_map(|key| self.function_by_oid(*key));
+        let mut all = keys.keys().filter_map(|key| self.function_by_oid(*key));
         all.find(|f| f.schema == schema && f.argument_types() == types)
     }
 }

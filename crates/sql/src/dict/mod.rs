@@ -10,14 +10,24 @@
 //!   transactions never change the same entry at once.
 //! - A picture is published before the locks of its transaction are released: who gets the lock sees the change.
 //! - Object ids are never reused.
+//! - A picture costs what it differs in from the one before: it shares the rest ([`map`]), and
+//!   another instance reads what was changed and nothing else ([`log`]).
+//!
+//! A new kind of object is a variant of [`Object`] and of what is stored, with its number
+//! ([`Object::kind`]), its names ([`Object::names`]) and what it needs (`needs` in [`maps`]), by
+//! which it is found from what it depends on. The rest is the same for all kinds.
 
 mod callers;
+pub mod check;
 mod comments;
 pub mod computed;
 pub mod depend;
 pub mod domain;
 mod foreign;
 pub mod function;
+pub mod log;
+mod map;
+mod maps;
 mod object;
 pub mod path;
 pub mod role;
@@ -40,10 +50,12 @@ pub use statistics::{ColumnStats, Stats};
 pub use types::{Label, UserType};
 pub use view::{Source, View, ViewColumn};
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use block::RowId;
+use maps::Maps;
+use object::kind;
 use role::{DOOR, Door, Role};
 
 use crate::error::Result;
@@ -100,26 +112,8 @@ pub struct Dict {
     path: Arc<[u32]>,
     /// Rises with every publication; a picture with uncommitted changes has that of the one it was made from.
     version: u64,
-}
-
-#[derive(Clone, Default)]
-struct Maps {
-    entries: HashMap<i64, Entry>,
-    /// By schema, relation name to key of the entry that has it: tables, sequences, and indexes by
-    /// their table's key.
-    names: HashMap<u32, HashMap<String, i64>>,
-    /// Object ids of the schemas that users made.
-    schemas: HashMap<String, u32>,
-    /// The keys of roles, whose names are apart.
-    roles: HashMap<String, i64>,
-    /// The keys of users' types, by their numbers and those of their arrays.
-    types: HashMap<u32, i64>,
-    /// The same by schema and name, which are apart from those of relations.
-    type_names: HashMap<u32, HashMap<String, i64>>,
-    /// The tables with foreign keys that reference a table, by its object id.
-    referenced: HashMap<u32, Vec<u32>>,
-    /// Object ids of the functions of a name, in any schema.
-    functions: HashMap<String, Vec<u32>>,
+    /// Up to which commit of the log the picture has everything: [`log`].
+    read: u64,
 }
 
 impl Default for Dict {
@@ -128,6 +122,7 @@ impl Default for Dict {
             maps: Arc::default(),
             path: Arc::new([path::PUBLIC]),
             version: 0,
+            read: 0,
         }
     }
 }
@@ -142,26 +137,56 @@ impl Dict {
         self.version
     }
 
-    /// The picture that follows this one.
-    pub fn successor(&self, changes: &[Change]) -> Dict {
+    /// The picture that follows this one. `logged`: the last commit of the log that is in it.
+    pub fn successor(&self, changes: &[Change], logged: u64) -> Dict {
         let mut next = self.with(changes);
         next.version = self.version + 1;
+        next.read = logged;
         next
     }
 
-    /// This picture, read from the dictionary's table, as the one after `before`. What has not
-    /// changed is the same object, by which plans know that they are still good.
-    pub fn following(mut self, before: &Dict) -> Result<Dict> {
-        for (key, entry) in &mut Arc::make_mut(&mut self.maps).entries {
-            if let Some(known) = before.maps.entries.get(key)
-                && known.object.encode()? == entry.object.encode()?
-                && known.object.has_types_of(&entry.object)
-            {
-                entry.object = known.object.clone();
+    /// The picture that follows this one by what was committed here under a number of the log. One
+    /// that does not have the commit before does not count as having this one.
+    pub fn published(&self, changes: &[Change], number: Option<u64>) -> Dict {
+        let logged = match number {
+            Some(number) if number == self.read + 1 => number,
+            _ => self.read,
+        };
+        self.successor(changes, logged)
+    }
+
+    /// What was read as a whole, as changes of the picture before it: what has not changed is the
+    /// same object, by which plans know that they are still good.
+    pub fn changes_to(&self, whole: &Dict) -> Result<Vec<Change>> {
+        let mut changes = Vec::new();
+        for key in self.maps.entries.keys() {
+            if !whole.maps.entries.contains_key(key) {
+                changes.push(Change {
+                    key: *key,
+                    entry: None,
+                });
             }
         }
-        self.version = before.version + 1;
-        Ok(self)
+        for (key, entry) in whole.maps.entries.iter() {
+            let same = match self.maps.entries.get(key) {
+                Some(known) => {
+                    known.row == entry.row && known.object.encode()? == entry.object.encode()?
+                }
+                None => false,
+            };
+            if !same {
+                changes.push(Change {
+                    key: *key,
+                    entry: Some(entry.clone()),
+                });
+            }
+        }
+        Ok(changes)
+    }
+
+    /// The last commit of the log that is in the picture.
+    pub fn logged(&self) -> u64 {
+        self.read
     }
 
     /// The tables whose statistics were changed, if nothing else was.
@@ -176,37 +201,13 @@ impl Dict {
         each.collect()
     }
 
-    /// The tables whose statistics are others than in a picture that this one follows, if nothing
-    /// else is.
-    pub fn only_statistics_since(&self, before: &Dict) -> Option<HashSet<u32>> {
-        let mut tables = HashSet::new();
-        for (key, entry) in &self.maps.entries {
-            let known = before.maps.entries.get(key).map(|e| &e.object);
-            match &entry.object {
-                Object::Stats(s) => {
-                    if !known.is_some_and(|k| k.is(&entry.object)) {
-                        tables.insert(s.table);
-                    }
-                }
-                other => {
-                    known.filter(|k| k.is(other))?;
-                }
-            }
-        }
-        let gone = before
-            .maps
-            .entries
-            .keys()
-            .any(|k| !self.maps.entries.contains_key(k));
-        (!gone).then_some(tables)
-    }
-
     /// This picture through another search path.
     pub fn seen_by(&self, path: Arc<[u32]>) -> Dict {
         Dict {
             maps: self.maps.clone(),
             path,
             version: self.version,
+            read: self.read,
         }
     }
 
@@ -267,7 +268,7 @@ impl Dict {
     }
 
     pub fn schemas(&self) -> impl Iterator<Item = &Arc<Schema>> {
-        self.maps.entries.values().filter_map(|e| match &e.object {
+        self.maps.of_kind(kind::SCHEMA).filter_map(|o| match o {
             Object::Schema(s) => Some(s),
             _ => None,
         })
@@ -290,11 +291,11 @@ impl Dict {
 
     /// The foreign keys that reference a table, each with the table that has it.
     pub fn referencing(&self, table: u32) -> Vec<(u32, ForeignKey)> {
-        let Some(children) = self.maps.referenced.get(&table) else {
-            return Vec::new();
-        };
-        let tables = children.iter().filter_map(|oid| self.table_by_oid(*oid));
-        let keys = tables.flat_map(|t| t.foreign_keys.iter().map(|k| (t.oid, k)));
+        let keys = self.maps.needing(table).filter_map(|o| match o {
+            Object::Table(t) => Some(t.foreign_keys.iter().map(|k| (t.oid, k))),
+            _ => None,
+        });
+        let keys = keys.flatten();
         keys.filter(|(_, k)| k.parent == table)
             .map(|(oid, k)| (oid, k.clone()))
             .collect()
@@ -337,7 +338,7 @@ impl Dict {
     }
 
     pub fn views(&self) -> impl Iterator<Item = &Arc<View>> {
-        self.maps.entries.values().filter_map(|e| match &e.object {
+        self.maps.of_kind(kind::VIEW).filter_map(|o| match o {
             Object::View(v) => Some(v),
             _ => None,
         })
@@ -358,7 +359,7 @@ impl Dict {
     }
 
     pub fn roles(&self) -> impl Iterator<Item = &Arc<Role>> {
-        self.maps.entries.values().filter_map(|e| match &e.object {
+        self.maps.of_kind(kind::ROLE).filter_map(|o| match o {
             Object::Role(r) => Some(r),
             _ => None,
         })
@@ -384,53 +385,85 @@ impl Dict {
 
     /// All objects that have space of their own.
     pub fn segments(&self) -> std::collections::BTreeSet<block::ObjectId> {
-        let of_table = |t: &Table| {
-            std::iter::once(t.segment)
-                .chain(t.indexes.iter().map(|i| i.segment))
-                .collect()
-        };
-        let of_entry = |e: &Entry| -> Vec<u32> {
-            match &e.object {
-                Object::Table(t) => of_table(t),
-                Object::Sequence(s) => vec![s.engine().object.0],
-                Object::Stats(_)
-                | Object::Role(_)
-                | Object::Door(_)
-                | Object::Schema(_)
-                | Object::Function(_)
-                | Object::Type(_)
-                | Object::View(_) => Vec::new(),
-            }
-        };
-        self.maps
-            .entries
-            .values()
-            .flat_map(of_entry)
-            .map(block::ObjectId)
-            .collect()
+        let entries = self.maps.entries.values();
+        entries.flat_map(|e| e.object.segments()).collect()
     }
 
-    /// All objects that can be locked or have space of their own.
-    pub fn objects(&self) -> std::collections::BTreeSet<block::ObjectId> {
-        let mut all = self.segments();
-        let locked = self
-            .maps
-            .entries
-            .keys()
-            .filter_map(|&k| u32::try_from(k).ok());
-        all.extend(locked.map(block::ObjectId));
-        all
+    /// What these changes leave nothing of: objects that can be locked or have space of their own.
+    pub fn gone_by(&self, changes: &[Change]) -> Vec<block::ObjectId> {
+        let mut gone = Vec::new();
+        for change in changes {
+            let Some(old) = self.entry(change.key) else {
+                continue;
+            };
+            let now = change.entry.as_ref().map(|e| e.object.segments());
+            let now = now.unwrap_or_default();
+            let segments = old.object.segments().into_iter();
+            gone.extend(segments.filter(|s| !now.contains(s)));
+            if change.entry.is_none()
+                && let Ok(oid) = u32::try_from(change.key)
+                && !gone.contains(&block::ObjectId(oid))
+            {
+                gone.push(block::ObjectId(oid));
+            }
+        }
+        gone
+    }
+
+    /// The objects that have a relation of this name, in any schema.
+    fn with_name<'d>(&'d self, name: &'d str) -> impl Iterator<Item = &'d Object> + 'd {
+        let names = self.maps.names.values();
+        let keys = names.filter_map(move |names| names.get(name));
+        keys.filter_map(|key| Some(&self.maps.entries.get(key)?.object))
+    }
+
+    /// The tables of this name, or with an index of it.
+    pub fn tables_with_name<'d>(&'d self, name: &'d str) -> impl Iterator<Item = &'d Arc<Table>> {
+        self.with_name(name).filter_map(|o| match o {
+            Object::Table(t) => Some(t),
+            _ => None,
+        })
+    }
+
+    pub fn views_with_name<'d>(&'d self, name: &'d str) -> impl Iterator<Item = &'d Arc<View>> {
+        self.with_name(name).filter_map(|o| match o {
+            Object::View(v) => Some(v),
+            _ => None,
+        })
+    }
+
+    pub fn sequences_with_name<'d>(
+        &'d self,
+        name: &'d str,
+    ) -> impl Iterator<Item = &'d Arc<Sequence>> {
+        self.with_name(name).filter_map(|o| match o {
+            Object::Sequence(s) => Some(s),
+            _ => None,
+        })
+    }
+
+    /// How many definitions there are.
+    pub fn definitions(&self) -> usize {
+        self.maps.entries.len()
+    }
+
+    /// The table that has an index, a constraint or a trigger of this object id.
+    pub fn table_of_part(&self, oid: u32) -> Option<&Arc<Table>> {
+        match self.maps.whole(oid)? {
+            Object::Table(t) => Some(t),
+            _ => None,
+        }
     }
 
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
-        self.maps.entries.values().filter_map(|e| match &e.object {
+        self.maps.of_kind(kind::TABLE).filter_map(|o| match o {
             Object::Table(t) => Some(t),
             _ => None,
         })
     }
 
     pub fn sequences(&self) -> impl Iterator<Item = &Arc<Sequence>> {
-        self.maps.entries.values().filter_map(|e| match &e.object {
+        self.maps.of_kind(kind::SEQUENCE).filter_map(|o| match o {
             Object::Sequence(s) => Some(s),
             _ => None,
         })
@@ -438,93 +471,29 @@ impl Dict {
 
     /// Sequences that live and die with a table.
     pub fn owned_sequences(&self, table: u32) -> Vec<Arc<Sequence>> {
-        self.sequences()
-            .filter(|s| s.owner.is_some_and(|(t, _)| t == table))
-            .cloned()
-            .collect()
+        let owned = self.maps.needing(table).filter_map(|o| match o {
+            Object::Sequence(s) if s.owner.is_some_and(|(t, _)| t == table) => Some(s.clone()),
+            _ => None,
+        });
+        owned.collect()
     }
 
     /// The picture after the given changes.
     pub fn with(&self, changes: &[Change]) -> Dict {
         let mut next = self.clone();
+        let maps = Arc::make_mut(&mut next.maps);
+        // Two objects may have changed names with each other: all old ones are let go first.
         for change in changes {
-            next.apply(change);
+            maps.take(change.key);
+        }
+        for change in changes {
+            maps.take(change.key);
+            if let Some(entry) = &change.entry {
+                maps.put(change.key, entry.clone());
+            }
         }
         next.retype(changes);
         next
-    }
-
-    fn apply(&mut self, change: &Change) {
-        let maps = Arc::make_mut(&mut self.maps);
-        if let Some(old) = maps.entries.remove(&change.key) {
-            for name in old.object.names() {
-                if let Some(names) = maps.names.get_mut(&old.object.schema()) {
-                    names.remove(name);
-                }
-            }
-            match &old.object {
-                Object::Role(role) => drop(maps.roles.remove(&role.name)),
-                Object::Schema(schema) => drop(maps.schemas.remove(&schema.name)),
-                Object::Function(function) => {
-                    if let Some(named) = maps.functions.get_mut(&function.name) {
-                        named.retain(|oid| *oid != function.oid);
-                        if named.is_empty() {
-                            maps.functions.remove(&function.name);
-                        }
-                    }
-                }
-                Object::Type(t) => {
-                    maps.types.remove(&t.oid);
-                    maps.types.remove(&t.array_oid);
-                    if let Some(names) = maps.type_names.get_mut(&t.schema) {
-                        names.remove(&t.name);
-                    }
-                }
-                _ => {}
-            }
-            if let Object::Table(t) = &old.object {
-                for key in &t.foreign_keys {
-                    if let Some(children) = maps.referenced.get_mut(&key.parent) {
-                        children.retain(|child| *child != t.oid);
-                        if children.is_empty() {
-                            maps.referenced.remove(&key.parent);
-                        }
-                    }
-                }
-            }
-        }
-        if let Some(entry) = &change.entry {
-            for name in entry.object.names() {
-                let names = maps.names.entry(entry.object.schema()).or_default();
-                names.insert(name.to_string(), change.key);
-            }
-            match &entry.object {
-                Object::Role(role) => drop(maps.roles.insert(role.name.clone(), change.key)),
-                Object::Schema(schema) => {
-                    maps.schemas.insert(schema.name.clone(), schema.oid);
-                }
-                Object::Function(function) => {
-                    let named = maps.functions.entry(function.name.clone()).or_default();
-                    named.push(function.oid);
-                }
-                Object::Type(t) => {
-                    maps.types.insert(t.oid, change.key);
-                    maps.types.insert(t.array_oid, change.key);
-                    let names = maps.type_names.entry(t.schema).or_default();
-                    names.insert(t.name.clone(), change.key);
-                }
-                _ => {}
-            }
-            if let Object::Table(t) = &entry.object {
-                for key in &t.foreign_keys {
-                    let children = maps.referenced.entry(key.parent).or_default();
-                    if !children.contains(&t.oid) {
-                        children.push(t.oid);
-                    }
-                }
-            }
-            maps.entries.insert(change.key, entry.clone());
-        }
     }
 
     /// A name in a schema for an object that was not given one, `table_column_suffix` as PostgreSQL

@@ -35,7 +35,7 @@ pub enum Object {
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum Stored {
+pub(super) enum Stored {
     Table(Table),
     Sequence(Sequence),
     Stats(Stats),
@@ -398,7 +398,36 @@ impl Sequence {
     }
 }
 
+/// Numbers of kinds, as rows of the dictionary's table have them.
+pub mod kind {
+    pub const TABLE: i16 = 1;
+    pub const SEQUENCE: i16 = 2;
+    pub const STATS: i16 = 3;
+    pub const ROLE: i16 = 4;
+    pub const DOOR: i16 = 5;
+    pub const SCHEMA: i16 = 6;
+    pub const VIEW: i16 = 7;
+    pub const FUNCTION: i16 = 8;
+    pub const TYPE: i16 = 9;
+    /// No definition, but which were changed: see [`crate::dict::log`].
+    pub const CHANGES: i16 = 100;
+}
+
 impl Object {
+    pub fn kind(&self) -> i16 {
+        match self {
+            Object::Table(_) => kind::TABLE,
+            Object::Sequence(_) => kind::SEQUENCE,
+            Object::Stats(_) => kind::STATS,
+            Object::Role(_) => kind::ROLE,
+            Object::Door(_) => kind::DOOR,
+            Object::Schema(_) => kind::SCHEMA,
+            Object::View(_) => kind::VIEW,
+            Object::Function(_) => kind::FUNCTION,
+            Object::Type(_) => kind::TYPE,
+        }
+    }
+
     pub fn key(&self) -> i64 {
         match self {
             Object::Table(t) => t.oid.into(),
@@ -411,6 +440,19 @@ impl Object {
             Object::Function(f) => f.oid.into(),
             Object::Type(t) => t.oid.into(),
         }
+    }
+
+    /// The segments that it has.
+    pub fn segments(&self) -> Vec<ObjectId> {
+        let all = match self {
+            Object::Table(t) => std::iter::once(t.segment)
+                .chain(t.indexes.iter().map(|i| i.segment))
+                .collect(),
+            Object::Sequence(s) => vec![s.engine().object.0],
+            Object::Stats(_) | Object::Role(_) | Object::Door(_) | Object::Schema(_) => Vec::new(),
+            Object::Function(_) | Object::Type(_) | Object::View(_) => Vec::new(),
+        };
+        all.into_iter().map(ObjectId).collect()
     }
 
     /// Whether it is the very same object.
@@ -469,16 +511,26 @@ impl Object {
         serde_json::to_vec(&stored)
             .map_err(|e| Error::internal(format!("encoding a definition: {e}")))
     }
+}
 
-    /// `types`: what numbers of users' types mean.
-    pub fn decode(bytes: &[u8], types: &dyn Fn(u32) -> Option<SqlType>) -> Result<Object> {
-        let stored = serde_json::from_slice(bytes).map_err(|e| {
+impl Stored {
+    pub(super) fn read(bytes: &[u8]) -> Result<Stored> {
+        serde_json::from_slice(bytes).map_err(|e| {
             Error::new(
                 "XX001",
                 format!("damaged definition in the dictionary: {e}"),
             )
-        })?;
-        Ok(match stored {
+        })
+    }
+
+    /// Whether what the types of columns are depends on it.
+    pub(super) fn is_of_types(&self) -> bool {
+        matches!(self, Stored::Schema(_) | Stored::Type(_))
+    }
+
+    /// `types`: what numbers of users' types mean.
+    pub(super) fn known(self, types: &dyn Fn(u32) -> Option<SqlType>) -> Result<Object> {
+        Ok(match self {
             Stored::Table(mut t) => {
                 for c in &mut t.columns {
                     c.known = types(c.type_oid);

@@ -1,20 +1,21 @@
 //! The dictionary's table: loading it at the start, writing definitions as rows of the session's transaction.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::{Engine, TableDef};
 
+use super::log::{Logged, is_slot, row_of};
+use super::object::{Stored, kind};
 use super::{Change, Dict, Entry, Object};
 use crate::error::{Error, Result};
 use crate::exec::row::decode;
 use crate::session::Core;
 
 /// Columns of the dictionary's table: id int4, kind int2, name text, definition bytea.
-const COLUMNS: usize = 4;
-/// Kinds of definitions.
-const SCHEMA: i16 = 6;
-const TYPE: i16 = 9;
+pub(super) const COLUMNS: usize = 4;
 
 /// Reads all committed definitions.
 pub fn load(engine: &Arc<Engine>) -> Result<Dict> {
@@ -29,54 +30,91 @@ pub fn load(engine: &Arc<Engine>) -> Result<Dict> {
     })? {}
     session.end_statement();
     session.commit()?;
-    let mut changes = Vec::with_capacity(rows.len());
-    let (mut firsts, mut others) = (Vec::new(), Vec::new());
+    let mut definitions = Vec::with_capacity(rows.len());
+    let mut read = 0;
     for (row, bytes) in &rows {
         let mut values = Vec::with_capacity(COLUMNS);
         decode(bytes, &table, COLUMNS, &mut values)?;
         let Some(DatumRef::Bytea(definition)) = values.get(3) else {
-            return Err(Error::new(
-                "XX001",
-                "a row of the dictionary has no definition",
-            ));
+            return Err(no_definition());
         };
         match values.get(1) {
-            Some(DatumRef::Int2(SCHEMA | TYPE)) => firsts.push((*row, definition.to_vec())),
-            _ => others.push((*row, definition.to_vec())),
+            Some(DatumRef::Int2(kind::CHANGES)) => {
+                read = read.max(Logged::read(definition)?.number)
+            }
+            _ => definitions.push((*row, definition.to_vec())),
         }
     }
-    // What the types of columns are says the rest.
-    let mut types = Dict::default();
+    let changes = decode_all(definitions, &Dict::default())?;
+    Ok(Dict::default().successor(&changes, read))
+}
+
+pub(super) fn no_definition() -> Error {
+    Error::new("XX001", "a row of the dictionary has no definition")
+}
+
+/// The definitions of rows, as changes of a picture. What the types of columns are is known from
+/// that picture, and from the types among the definitions.
+fn decode_all(definitions: Vec<(RowId, Vec<u8>)>, before: &Dict) -> Result<Vec<Change>> {
+    let stored = definitions
+        .into_iter()
+        .map(|(row, definition)| Ok((row, Stored::read(&definition)?)));
+    let stored = stored.collect::<Result<Vec<_>>>()?;
+    let (firsts, others): (Vec<_>, Vec<_>) = stored.into_iter().partition(|(_, s)| s.is_of_types());
+    let mut changes = Vec::with_capacity(firsts.len() + others.len());
+    let mut types = before.clone();
     for (definitions, last) in [(firsts, false), (others, true)] {
-        for (row, definition) in definitions {
-            let object = Object::decode(&definition, &|oid| types.type_of(oid))?;
-            changes.push(Change {
-                key: object.key(),
-                entry: Some(Entry { row, object }),
-            });
+        for (row, stored) in definitions {
+            let object = stored.known(&|oid| types.type_of(oid))?;
+            let entry = Some(Entry { row, object });
+            let key = entry.as_ref().map_or(0, |e| e.object.key());
+            changes.push(Change { key, entry });
         }
-        if !last {
-            types = types.with(&changes);
+        if !last && !changes.is_empty() {
+            types = before.with(&changes);
         }
     }
-    Ok(Dict::default().successor(&changes))
+    Ok(changes)
+}
+
+/// The definitions of keys as they are now, as changes of a picture. What is as the picture has it
+/// is no change, and stays the same object.
+pub(super) fn read_keys(
+    session: &mut engine::Session,
+    snapshot: &engine::Snapshot,
+    keys: BTreeSet<i64>,
+    before: &Dict,
+) -> Result<Vec<Change>> {
+    let mut definitions = Vec::with_capacity(keys.len());
+    let mut changes = Vec::new();
+    for key in keys {
+        let known = before.entry(key);
+        match row_of(session, snapshot, row_key(key)?)? {
+            Some((row, definition)) => {
+                let same = match known {
+                    Some(known) => known.row == row && known.object.encode()? == definition,
+                    None => false,
+                };
+                if !same {
+                    definitions.push((row, definition));
+                }
+            }
+            None if known.is_some() => changes.push(Change { key, entry: None }),
+            None => {}
+        }
+    }
+    changes.extend(decode_all(definitions, before)?);
+    Ok(changes)
+}
+
+fn row_key(key: i64) -> Result<i32> {
+    let narrow = i32::try_from(key).ok().filter(|key| !is_slot(*key));
+    narrow.ok_or_else(|| Error::internal("object id beyond the dictionary's key"))
 }
 
 /// The row of a definition.
 fn encode(object: &Object) -> Result<[Datum; COLUMNS]> {
-    let key = i32::try_from(object.key())
-        .map_err(|_| Error::internal("object id beyond the dictionary's key"))?;
-    let kind = match object {
-        Object::Table(_) => 1,
-        Object::Sequence(_) => 2,
-        Object::Stats(_) => 3,
-        Object::Role(_) => 4,
-        Object::Door(_) => 5,
-        Object::Schema(_) => SCHEMA,
-        Object::View(_) => 7,
-        Object::Function(_) => 8,
-        Object::Type(_) => TYPE,
-    };
+    let key = row_key(object.key())?;
     let name = match object {
         Object::Role(role) => role.name.clone(),
         Object::Function(function) => function.name.clone(),
@@ -88,7 +126,7 @@ fn encode(object: &Object) -> Result<[Datum; COLUMNS]> {
     };
     Ok([
         Datum::Int4(key),
-        Datum::Int2(kind),
+        Datum::Int2(object.kind()),
         Datum::Text(name),
         Datum::Bytea(object.encode()?),
     ])
@@ -101,23 +139,31 @@ fn table(core: &Core) -> Arc<TableDef> {
 impl Core {
     /// Adds or replaces a definition, in this transaction.
     pub fn define(&mut self, object: Object) -> Result<()> {
-        let def = table(self);
-        let values = encode(&object)?;
-        let row = values.each_ref().map(Datum::borrow);
         let key = object.key();
-        let rid = match self.dict().entry(key) {
-            None => self.engine.insert(&def, &row)?,
-            Some(entry) => {
-                let rid = entry.row;
-                self.written(|engine, snapshot| engine.update(&def, rid, &row, Some(snapshot)))?;
-                rid
-            }
-        };
+        let old = self.dict().entry(key).map(|e| e.row);
+        let rid = self.write_row(old, &encode(&object)?)?;
         self.changed(Change {
             key,
             entry: Some(Entry { row: rid, object }),
         });
         Ok(())
+    }
+
+    /// Writes a row of the dictionary's table anew, or one more.
+    pub(super) fn write_row(
+        &mut self,
+        old: Option<RowId>,
+        values: &[Datum; COLUMNS],
+    ) -> Result<RowId> {
+        let def = table(self);
+        let row = values.each_ref().map(Datum::borrow);
+        match old {
+            None => Ok(self.engine.insert(&def, &row)?),
+            Some(rid) => {
+                self.written(|engine, snapshot| engine.update(&def, rid, &row, Some(snapshot)))?;
+                Ok(rid)
+            }
+        }
     }
 
     /// Removes a definition, in this transaction.

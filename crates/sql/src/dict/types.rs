@@ -4,12 +4,13 @@
 //! whose columns are of a type the type's newest state, as other definitions, so that plans made
 //! with an older state are not used any more.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::domain::Domain;
+use super::object::kind;
 use super::path::{NameRef, PUBLIC};
 use super::{Change, Dict, Object, Table, View};
 use crate::bind::names::quote;
@@ -102,7 +103,7 @@ impl Dict {
     }
 
     pub fn user_types(&self) -> impl Iterator<Item = &Arc<UserType>> {
-        self.maps.entries.values().filter_map(|e| match &e.object {
+        self.maps.of_kind(kind::TYPE).filter_map(|o| match o {
             Object::Type(t) => Some(t),
             _ => None,
         })
@@ -164,19 +165,28 @@ impl Dict {
                 _ => {}
             }
         }
-        let keys: Vec<i64> = match touched.is_empty() {
-            true => changes.iter().map(|c| c.key).collect(),
-            false => self.maps.entries.keys().copied().collect(),
-        };
+        let mut keys: BTreeSet<i64> = changes.iter().map(|c| c.key).collect();
+        // What is of a domain has the state of what the domain is over.
+        let over: Vec<u32> = touched
+            .iter()
+            .flat_map(|oid| self.domains_over(*oid))
+            .collect();
+        for t in over
+            .into_iter()
+            .filter_map(|oid| self.user_type_by_oid(oid))
+        {
+            touched.extend([t.oid, t.array_oid]);
+        }
+        for oid in touched {
+            keys.extend(self.maps.needing(oid).map(Object::key));
+        }
         let retyped: Vec<(i64, Object)> = keys
             .into_iter()
             .filter_map(|key| Some((key, self.retyped(&self.maps.entries.get(&key)?.object)?)))
             .collect();
         let maps = Arc::make_mut(&mut self.maps);
         for (key, object) in retyped {
-            if let Some(entry) = maps.entries.get_mut(&key) {
-                entry.object = object;
-            }
+            maps.restate(key, object);
         }
     }
 

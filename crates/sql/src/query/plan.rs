@@ -19,6 +19,7 @@ use crate::plan::locking::Wanted;
 use crate::plan::{SortKey, TableAccess};
 use crate::types::SqlType;
 use crate::views::VirtualTable;
+use crate::views::lookup::Lookup;
 
 /// A place in the register file, the statement's parameters included.
 pub type Register = usize;
@@ -248,6 +249,8 @@ pub struct Listed {
 #[derive(Debug)]
 pub struct ViewScan {
     pub view: &'static VirtualTable,
+    /// By which its rows are looked up.
+    pub lookup: Option<Lookup>,
     /// Where the number of the view goes.
     pub tableoid: Option<Register>,
     pub alias: String,

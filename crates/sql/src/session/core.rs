@@ -213,7 +213,7 @@ impl Core {
     /// Whether the table's rows are where nobody else sees any: it was created or truncated in this transaction.
     pub fn is_own_segment(&self, table: &Table) -> bool {
         self.database.with_dict(|committed| {
-            let known = committed.tables().find(|t| t.oid == table.oid);
+            let known = committed.table_by_oid(table.oid);
             known.is_none_or(|t| t.segment != table.segment)
         })
     }
@@ -248,7 +248,11 @@ impl Core {
         if !self.changes.is_empty() {
             self.engine.dictionary_changes()?;
             let changes = std::mem::take(&mut self.changes);
-            self.published = Some(self.database.publish(&changes));
+            let number = match self.database.logs_changes() {
+                true => Some(self.log_changes(&changes)?),
+                false => None,
+            };
+            self.published = Some(self.database.publish(&changes, number));
             self.set_own_dict(None);
         }
         Ok(())

@@ -245,7 +245,7 @@ pub const VIEWS: &[VirtualTable] = &[
                     bool(false),
                 ]
             };
-            Ok(cx.dict.tables().map(row).collect())
+            Ok(cx.tables().map(row).collect())
         }),
     },
     VirtualTable {
@@ -290,7 +290,7 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
         rows: Here(|cx| {
             let mut rows = Rows::new();
-            for t in cx.dict.tables() {
+            for t in cx.tables() {
                 for i in &t.indexes {
                     let def = describe::index(Some(cx.dict.schema_name(t.schema)), t, i, 0, false);
                     rows.push(vec![
@@ -419,7 +419,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("tgoldtable", Name),
             ("tgnewtable", Name),
         ],
-        rows: Here(|cx| Ok(super::triggers::rows(&cx.dict))),
+        rows: Here(|cx| Ok(super::triggers::rows(cx))),
     },
     VirtualTable {
         schema: "pg_catalog",

@@ -147,7 +147,6 @@ fn indexes(cx: &Context) -> Result<Rows> {
         ]
     };
     Ok(cx
-        .dict
         .tables()
         .flat_map(|t| t.indexes.iter().map(move |i| row(t, i)))
         .collect())
@@ -186,7 +185,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
         ]
     };
     let mut rows = Rows::new();
-    for t in cx.dict.tables() {
+    for t in cx.tables() {
         for i in t.indexes.iter().filter(|i| i.constraint != 0) {
             let kind = if i.primary { "p" } else { "u" };
             rows.push(row(
@@ -215,7 +214,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
         }
     }
     rows.extend(super::domains::constraints(cx));
-    for t in cx.dict.tables() {
+    for t in cx.tables() {
         for k in &t.foreign_keys {
             rows.push(vec![
                 oid(k.oid),
@@ -258,7 +257,7 @@ fn sequences(cx: &Context) -> Result<Rows> {
             bool(s.cycle),
         ]
     };
-    Ok(cx.dict.sequences().map(row).collect())
+    Ok(cx.sequences().map(row).collect())
 }
 
 /// What drops with what: indexes with their tables, sequences with the columns that own them, and

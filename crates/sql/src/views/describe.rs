@@ -1,5 +1,7 @@
 //! Definitions as PostgreSQL writes them out: indexes, constraints, types.
 
+use std::sync::Arc;
+
 use crate::bind::names::quote;
 use crate::dict::{Check, Dict, Index, Table};
 use crate::types::SqlType;
@@ -116,7 +118,7 @@ pub fn check(check: &Check) -> String {
 
 /// The constraint of that object id, written out.
 pub fn constraint(dict: &Dict, oid: u32) -> Option<String> {
-    dict.tables().find_map(|t| {
+    let of = |t: &Arc<Table>| {
         let key = t
             .indexes
             .iter()
@@ -132,7 +134,11 @@ pub fn constraint(dict: &Dict, oid: u32) -> Option<String> {
                 .find(|at| check_oid(t.oid, *at) == oid)
                 .map(|at| check(&t.checks[at]))
         })
-    })
+    };
+    // A check has its number by that of its table, which for great ones is that of several.
+    let table = oid.wrapping_sub(CHECKS_FROM) / 64;
+    let table = dict.table_of_part(oid).or_else(|| dict.table_by_oid(table));
+    table.and_then(of).or_else(|| dict.tables().find_map(of))
 }
 
 /// What `format_type` says.

@@ -284,7 +284,7 @@ fn string(d: &Datum) -> &str {
 
 fn index_def(cx: &Context, a: &[Datum]) -> Result<Datum> {
     let (number, column) = (oid(&a[0]), a.get(1).map_or(0, integer));
-    let found = cx.dict.tables().find_map(|t| {
+    let found = cx.dict.table_of_part(number).and_then(|t| {
         let i = t.indexes.iter().find(|i| i.oid == number)?;
         // A pretty definition has the schema only if it is not searched.
         let pretty = a.get(2) == Some(&Datum::Bool(true));
@@ -358,11 +358,8 @@ fn heap_size(cx: &Context, number: u32) -> Result<i64> {
     let blocks = match cx.dict.table_by_oid(number) {
         Some(t) => cx.segment_blocks(t.segment)?,
         None => {
-            let index = cx
-                .dict
-                .tables()
-                .flat_map(|t| &t.indexes)
-                .find(|i| i.oid == number);
+            let table = cx.dict.table_of_part(number);
+            let index = table.and_then(|t| t.indexes.iter().find(|i| i.oid == number));
             match index {
                 Some(i) => cx.segment_blocks(i.segment)?,
                 None => 0,

@@ -25,6 +25,7 @@ mod everywhere;
 pub mod functions;
 mod instance;
 pub mod keywords;
+pub mod lookup;
 mod mastering;
 pub mod objects;
 mod own;
@@ -119,6 +120,8 @@ pub struct Context {
     pub settings: Vec<(&'static crate::params::Param, String)>,
     /// Made for another instance: nobody else may be asked.
     for_another: bool,
+    /// The relations whose rows are wanted; of all, if there is nothing.
+    pub wanted: Option<lookup::Wanted>,
     /// What the client is to be told about the rows, such as that an instance's are missing.
     warnings: Mutex<Vec<String>>,
 }
@@ -132,6 +135,7 @@ impl Context {
             database_name: core.database_name.clone(),
             settings: core.seen_settings().collect(),
             for_another: false,
+            wanted: None,
             warnings: Mutex::default(),
         }
     }
@@ -149,6 +153,7 @@ impl Context {
                 .filter(|(param, _)| param.is_seen_by(authority))
                 .collect(),
             for_another: true,
+            wanted: None,
             warnings: Mutex::default(),
         }
     }

@@ -203,10 +203,9 @@ pub fn relation_of(dict: &Dict, number: u32) -> Option<(u32, String)> {
     if let Some(v) = dict.view_by_oid(number) {
         return Some((v.schema, v.name.clone()));
     }
-    dict.tables().find_map(|t| {
-        let index = t.indexes.iter().find(|i| i.oid == number)?;
-        Some((t.schema, index.name.clone()))
-    })
+    let t = dict.table_of_part(number)?;
+    let index = t.indexes.iter().find(|i| i.oid == number)?;
+    Some((t.schema, index.name.clone()))
 }
 
 /// Whether there is a relation of that number, made by a user or not.

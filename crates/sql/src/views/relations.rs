@@ -234,7 +234,7 @@ impl Class<'_> {
 
 fn classes(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
-    for t in cx.dict.tables() {
+    for t in cx.tables() {
         rows.push(table_class(cx, t).row());
         for i in &t.indexes {
             let class = Class {
@@ -250,7 +250,7 @@ fn classes(cx: &Context) -> Result<Rows> {
             rows.push(class.row());
         }
     }
-    for s in cx.dict.sequences() {
+    for s in cx.sequences() {
         rows.push(
             Class {
                 oid: s.oid,
@@ -266,7 +266,7 @@ fn classes(cx: &Context) -> Result<Rows> {
             .row(),
         );
     }
-    for v in cx.dict.views() {
+    for v in cx.views() {
         let class = Class {
             oid: v.oid,
             name: &v.name,
@@ -278,7 +278,7 @@ fn classes(cx: &Context) -> Result<Rows> {
         };
         rows.push(class.row());
     }
-    for v in super::all() {
+    for v in cx.virtual_tables() {
         let class = Class {
             oid: view_oid(v.schema, v.name).unwrap_or(0),
             name: v.name,
@@ -406,7 +406,7 @@ fn catalog_typmod(c: &crate::dict::Column) -> i32 {
 
 fn attributes(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
-    for t in cx.dict.tables() {
+    for t in cx.tables() {
         for (at, c) in t.columns.iter().enumerate() {
             let identity = match c.identity {
                 None => "",
@@ -443,7 +443,7 @@ fn attributes(cx: &Context) -> Result<Rows> {
             }
         }
     }
-    for v in cx.dict.views() {
+    for v in cx.views() {
         for (at, c) in v.columns.iter().enumerate() {
             rows.push(attribute(
                 v.oid,
@@ -458,7 +458,7 @@ fn attributes(cx: &Context) -> Result<Rows> {
             ));
         }
     }
-    for v in super::all() {
+    for v in cx.virtual_tables() {
         for (at, (name, ty)) in v.columns.iter().enumerate() {
             rows.push(attribute(
                 view_oid(v.schema, v.name).unwrap_or(0),
@@ -509,7 +509,7 @@ pub fn default_oid(table: u32, at: usize) -> u32 {
 
 fn defaults(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
-    for t in cx.dict.tables() {
+    for t in cx.tables() {
         for (at, c) in t.live_columns().filter(|(_, c)| c.identity.is_none()) {
             let expr = default_of(&cx.dict, t, c)?;
             if let Some(expr) = expr {

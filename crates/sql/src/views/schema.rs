@@ -190,14 +190,16 @@ fn tables(cx: &Context) -> Result<Rows> {
         ]
     };
     let users = cx
-        .dict
         .tables()
         .map(|t| row(cx.dict.schema_name(t.schema), &t.name, "BASE TABLE", "YES"));
-    let made = cx.dict.views();
+    let made = cx.views();
     let made = made.map(|v| row(cx.dict.schema_name(v.schema), &v.name, "VIEW", "NO"));
     Ok(users
         .chain(made)
-        .chain(super::all().map(|v| row(v.schema, v.name, "VIEW", "NO")))
+        .chain(
+            cx.virtual_tables()
+                .map(|v| row(v.schema, v.name, "VIEW", "NO")),
+        )
         .collect())
 }
 
@@ -238,7 +240,7 @@ fn columns(cx: &Context) -> Result<Rows> {
         }
         _ => (NULL, NULL),
     };
-    for t in cx.dict.tables() {
+    for t in cx.tables() {
         for (position, (_, c)) in t.live_columns().enumerate() {
             let (precision, scale) = number(c.ty(), c.typmod);
             let default = default_of(&cx.dict, t, c)?;
@@ -276,7 +278,7 @@ fn columns(cx: &Context) -> Result<Rows> {
             ]);
         }
     }
-    for v in cx.dict.views() {
+    for v in cx.views() {
         for (position, c) in v.columns.iter().enumerate() {
             let (precision, scale) = number(c.ty(), c.typmod);
             let length = match c.ty().is_string() && c.typmod >= 4 {
@@ -305,7 +307,7 @@ fn columns(cx: &Context) -> Result<Rows> {
             ]);
         }
     }
-    for v in super::all() {
+    for v in cx.virtual_tables() {
         for (position, (name, ty)) in v.columns.iter().enumerate() {
             let (precision, scale) = number(*ty, -1);
             rows.push(vec![

@@ -2,6 +2,7 @@
 
 use block::value::Datum;
 
+use super::Context;
 use super::value::{NULL, bool, int2, int2vector, oid, text};
 use crate::dict::Dict;
 use crate::dict::trigger::{Op, Trigger};
@@ -22,16 +23,16 @@ fn bits(trigger: &Trigger) -> u16 {
 
 /// What `pg_get_triggerdef` says.
 pub fn definition(dict: &Dict, number: u32) -> Option<String> {
-    dict.tables().find_map(|table| {
-        let found = table.triggers.iter().find(|t| t.oid == number)?;
-        Some(found.definition(dict, table))
-    })
+    let table = dict.table_of_part(number)?;
+    let found = table.triggers.iter().find(|t| t.oid == number)?;
+    Some(found.definition(dict, table))
 }
 
 /// The rows of `pg_trigger`.
-pub fn rows(dict: &Dict) -> Vec<Vec<Datum>> {
-    let tables = dict.tables();
-    let each = tables.flat_map(|table| table.triggers.iter().map(|t| row(table.oid, t)));
+pub fn rows(cx: &Context) -> Vec<Vec<Datum>> {
+    let each = cx
+        .tables()
+        .flat_map(|table| table.triggers.iter().map(|t| row(table.oid, t)));
     each.collect()
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::conditions::cheapest_first;
+use super::conditions::{cheapest_first, has_subquery, registers};
 use super::{Built, Planner};
 use crate::bind::ParamTypes;
 use crate::dict::Table;
@@ -19,6 +19,8 @@ use crate::query::plan::{
     self, Append, Compute, Filter, Listed, Node, Register, SharedScan, SubqueryKind, TableScan,
     ViewScan,
 };
+use crate::views::VirtualTable;
+use crate::views::lookup::{self, Lookup};
 
 /// Costs, in units of a row that is looked at.
 pub const LOOKUP: f64 = 4.0;
@@ -67,7 +69,7 @@ impl Planner<'_> {
                 limited,
             ),
             _ => {
-                let built = self.other(relation)?;
+                let built = self.other(relation, &conditions)?;
                 Ok((self.filtered(built, conditions), order.is_empty()))
             }
         }
@@ -276,8 +278,9 @@ impl Planner<'_> {
     }
 
     /// Reads what is no table.
-    fn other(&mut self, relation: &Relation) -> Result<Built> {
+    fn other(&mut self, relation: &Relation, conditions: &[Expr]) -> Result<Built> {
         const VIEW_ROWS: f64 = 100.0;
+        const FOUND_ROWS: f64 = 8.0;
         let alias = relation.alias.clone();
         let places = |columns: &[Register]| -> Vec<(usize, Register)> {
             columns
@@ -299,13 +302,23 @@ impl Planner<'_> {
                 tableoid,
             } => {
                 let wanted = self.uses.contains(tableoid);
+                let lookup = self.lookup(view, columns, conditions);
+                let (rows, cost) = match (&lookup, lookup::has_keys(view)) {
+                    (Some(_), _) => (FOUND_ROWS, LOOKUP + FOUND_ROWS),
+                    (None, true) => {
+                        let rows = VIEW_ROWS.max(self.dict.definitions() as f64);
+                        (rows, rows)
+                    }
+                    (None, false) => (VIEW_ROWS, VIEW_ROWS),
+                };
                 let scan = ViewScan {
                     view,
+                    lookup,
                     tableoid: wanted.then(|| self.at(*tableoid)),
                     alias,
                     columns: places(columns),
                 };
-                (Node::View(Arc::new(scan)), VIEW_ROWS, VIEW_ROWS)
+                (Node::View(Arc::new(scan)), rows, cost)
             }
             RelationKind::Shared {
                 number,
@@ -366,6 +379,26 @@ impl Planner<'_> {
             rows,
             cost,
         })
+    }
+
+    /// By what the rows of a catalog are looked up.
+    fn lookup(
+        &self,
+        view: &'static VirtualTable,
+        columns: &[Register],
+        conditions: &[Expr],
+    ) -> Option<Lookup> {
+        let place = |e: &Expr| match e {
+            Expr::Column(r) => columns.iter().position(|c| c == r),
+            _ => None,
+        };
+        let is_known = |e: &Expr| {
+            let read = registers(e);
+            !e.is_volatile() && !has_subquery(e) && !columns.iter().any(|c| read.contains(c))
+        };
+        let mut found = lookup::find(view, conditions, &place, &is_known)?;
+        found.value = self.lower(found.value);
+        Some(found)
     }
 
     pub(super) fn series(&self, s: &Series) -> plan::Series {

@@ -15,6 +15,7 @@ use crate::plan::SortKey;
 use crate::plan::path::conjoin;
 use crate::query::analyze::tree::{From, Relation, RelationKind};
 use crate::query::plan::{HashJoin, JoinKind, Keep, LoopJoin, Node, Register};
+use crate::views::lookup;
 
 /// Relations whose best order is found by trying all.
 const MOST_TRIED: usize = 10;
@@ -556,8 +557,13 @@ fn fixed(conditions: &[Expr], items: &[Item<'_>]) -> HashSet<Register> {
     each.collect()
 }
 
+/// Whether its rows may be looked up by what is known of a row of others.
 fn is_table(relation: &Relation) -> bool {
-    matches!(relation.kind, RelationKind::Table { .. })
+    match &relation.kind {
+        RelationKind::Table { .. } => true,
+        RelationKind::View { view, .. } => lookup::has_keys(view),
+        _ => false,
+    }
 }
 
 /// What is left of conditions besides the keys of a hash join.

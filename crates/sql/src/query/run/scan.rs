@@ -143,8 +143,10 @@ fn set(place: &mut Datum, value: DatumRef<'_>) {
 /// A virtual table, whose rows are made when it is opened.
 pub struct ViewRun {
     plan: Arc<ViewScan>,
-    /// Made once for a statement, though it may be opened often.
+    /// Made once for a statement, though it may be opened often; by each opening, if they are looked
+    /// up. All are of the state of things at the first.
     rows: Option<crate::views::Rows>,
+    context: Option<Context>,
     at: usize,
 }
 
@@ -153,20 +155,31 @@ impl ViewRun {
         ViewRun {
             plan: plan.clone(),
             rows: None,
+            context: None,
             at: 0,
         }
     }
 }
 
 impl Operator for ViewRun {
-    fn open(&mut self, core: &mut Core, _: &mut Frame) -> Result<()> {
+    fn open(&mut self, core: &mut Core, frame: &mut Frame) -> Result<()> {
         self.at = 0;
-        if self.rows.is_none() {
-            let context = Context::new(core);
+        let wanted = match &self.plan.lookup {
+            Some(lookup) => lookup.wanted(&frame.eval(&lookup.value, core)?),
+            None => None,
+        };
+        let known = self.context.as_ref().map(|context| &context.wanted);
+        if self.rows.is_none() || known != Some(&wanted) {
+            let mut context = match self.context.take() {
+                Some(context) => context,
+                None => Context::new(core),
+            };
+            context.wanted = wanted;
             self.rows = Some(self.plan.view.read_in(core, &context)?);
             for warning in context.take_warnings() {
                 core.notice("WARNING", "01000", warning);
             }
+            self.context = Some(context);
         }
         Ok(())
     }
