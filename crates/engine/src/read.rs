@@ -8,6 +8,7 @@ use block::key::{after_prefix, push_column};
 use block::value::{ColType, Datum};
 use block::{Dba, RowId};
 use cache::{AHEAD_BLOCKS, AskedAhead};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 use txn::{Isolation, Snapshot};
@@ -135,11 +136,34 @@ impl HeapScan {
                 left -= 1;
             }
         }
-        let scan = HeapScan {
-            runs: Some(drawn),
+        Ok((self.over(drawn), total))
+    }
+
+    /// A scan of the blocks of these numbers that are the table's, each once.
+    pub fn of_blocks(&self, numbers: &BTreeSet<u32>) -> Result<HeapScan> {
+        let runs = cancellable(|| self.heap.block_runs())?;
+        let mut found: Vec<(Dba, u32)> = Vec::new();
+        for (first, n) in runs {
+            let from = first.block();
+            let here = numbers.range(from..from.saturating_add(n));
+            found.extend(here.map(|b| (first.plus(b - from), 1)));
+        }
+        Ok(self.over(found))
+    }
+
+    /// A scan of the blocks that `wanted` says yes to.
+    pub fn picked(&self, wanted: &mut dyn FnMut(Dba) -> bool) -> Result<HeapScan> {
+        let runs = cancellable(|| self.heap.block_runs())?;
+        let blocks = (runs.iter()).flat_map(|(first, n)| (0..*n).map(|at| first.plus(at)));
+        let picked = blocks.filter(|b| wanted(*b)).map(|b| (b, 1)).collect();
+        Ok(self.over(picked))
+    }
+
+    fn over(&self, runs: Vec<(Dba, u32)>) -> HeapScan {
+        HeapScan {
+            runs: Some(runs),
             ..HeapScan::new(self.heap.clone())
-        };
-        Ok((scan, total))
+        }
     }
 
     /// Divides a scan that has not begun into at most `parts` scans of about the same number of
@@ -153,10 +177,7 @@ impl HeapScan {
         for (mut first, mut n) in runs {
             while n > 0 {
                 if left == 0 {
-                    scans.push(HeapScan {
-                        runs: Some(Vec::new()),
-                        ..HeapScan::new(self.heap.clone())
-                    });
+                    scans.push(self.over(Vec::new()));
                     left = share;
                 }
                 let take = u64::from(n).min(left) as u32;

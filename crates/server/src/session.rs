@@ -453,7 +453,7 @@ impl<'r> Session<'r> {
         query: Option<Vec<String>>,
         output: &mut Output,
     ) {
-        let formats = vec![0; copy.columns()];
+        let formats = copy.formats();
         backend::copy_response(&mut output.buffer, b'G', &formats);
         self.copy = Some(CopyUnderWay { copy, query });
     }

@@ -1,4 +1,4 @@
-"""asyncpg: connects, asks and copies. JSON and COPY in binary format wait for later versions."""
+"""asyncpg: connects, asks and copies, also in binary. JSON waits for later versions."""
 
 import asyncio
 import io
@@ -25,6 +25,10 @@ async def main():
     out = io.BytesIO()
     await connection.copy_from_query("select * from from_asyncpg order by i", output=out, format="csv")
     assert out.getvalue().decode() == "1,é\n2,b\n", out.getvalue()
+    records = [(3, "é"), (4, None), (5, "")]
+    await connection.copy_records_to_table("from_asyncpg", records=records)
+    rows = await connection.fetch("select * from from_asyncpg where i > 2 order by i")
+    assert [tuple(row) for row in rows] == records, rows
     await connection.execute("drop table from_asyncpg")
     await connection.close()
     latin = await asyncpg.connect(timeout=10, server_settings={"application_name": "asyncpg", "geqo": "off"})

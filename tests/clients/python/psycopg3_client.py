@@ -1,5 +1,8 @@
 """psycopg 3: connects, in UTF-8 and LATIN1, with text and binary values, sends and reads arrays, and copies. JSON waits for later versions."""
 
+import datetime
+from decimal import Decimal
+
 import psycopg
 
 for encoding in ["utf8", "latin1", "iso-8859-15", "sql_ascii"]:
@@ -26,4 +29,13 @@ for encoding in ["utf8", "latin1", "iso-8859-15", "sql_ascii"]:
             assert b"".join(copy) == "é\\t1\n".encode()
         with connection.cursor().copy("copy copied_psycopg to stdout (format 'csv', encoding 'latin1')") as copy:
             assert b"".join(copy) == "é\t1\n".encode("latin1")
+        rows = [(datetime.date(2020, 2, 29), Decimal("1.50"), [1, None]), (None, None, None)]
+        connection.execute("create table copied_binary (d date, n numeric, a int[])")
+        with connection.cursor().copy("copy copied_binary from stdin (format binary)") as copy:
+            copy.set_types(["date", "numeric", "int4[]"])
+            for row in rows:
+                copy.write_row(row)
+        with connection.cursor().copy("copy copied_binary to stdout (format binary)") as copy:
+            copy.set_types(["date", "numeric", "int4[]"])
+            assert list(copy.rows()) == rows
         connection.rollback()

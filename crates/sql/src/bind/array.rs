@@ -79,6 +79,9 @@ impl Binder<'_> {
         if array.ty == SqlType::Jsonb {
             return self.json_subscripted(array, path);
         }
+        if array.ty == SqlType::Name {
+            return self.byte_of_name(array, path);
+        }
         let Some(element) = element_of(array.ty) else {
             let message = format!(
                 "cannot subscript type {} because it does not support subscripting",
@@ -92,6 +95,17 @@ impl Binder<'_> {
             Some(omitted) => call(ArrayFunc::Slice { omitted }, args, array.ty),
             None => call(ArrayFunc::Subscript, args, element.ty()),
         }
+    }
+
+    /// `name[0]`: a name is an array of characters of a fixed length, from 0.
+    fn byte_of_name(&self, name: Typed, path: &[AccessExpr]) -> Result<Typed> {
+        let (subscripts, slice) = self.subscripts(path)?;
+        if slice.is_some() {
+            let message = "slices of fixed-length arrays not implemented";
+            return Err(Error::new("0A000", message));
+        }
+        let args = std::iter::once(name.expr).chain(subscripts).collect();
+        call(ArrayFunc::ByteOfName, args, SqlType::InternalChar)
     }
 
     /// The subscripts of an element, or the bounds of a slice and which of them are left out: a bit

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use block::value::{Datum, DatumRef};
 use charset::Encoding;
 
+use super::binary;
 use super::lines::{Fields, Lines, NullRules};
 use super::output::{chosen_columns, flags};
 use crate::api::Tag;
@@ -31,6 +32,8 @@ const MAX_SHOWN_CHARS: usize = 100;
 /// A COPY FROM STDIN under way.
 pub struct CopyIn {
     lines: Lines,
+    /// In their place, if the data is binary.
+    binary: Option<binary::Rows>,
     input: Input,
     bulk: BulkRows,
     /// Encoding of the data.
@@ -58,6 +61,9 @@ struct Input {
     refs: Vec<DatumRef<'static>>,
 }
 
+/// Whether a row was stored, and memory for the next one.
+type Stored = (bool, Vec<DatumRef<'static>>);
+
 struct Target {
     column: usize,
     ty: SqlType,
@@ -65,9 +71,9 @@ struct Target {
 }
 
 impl CopyIn {
-    /// How many columns each line has; all in text format.
-    pub fn columns(&self) -> usize {
-        self.input.targets.len()
+    /// The format of each column: 0 for text, 1 for binary.
+    pub fn formats(&self) -> Vec<i16> {
+        vec![i16::from(self.binary.is_some()); self.input.targets.len()]
     }
 
     pub(crate) fn begin(core: &mut Core, spec: &CopySpec) -> Result<CopyIn> {
@@ -113,6 +119,7 @@ impl CopyIn {
         triggers::statement(core, &table, Op::Insert, true)?;
         Ok(CopyIn {
             lines: Lines::new(o),
+            binary: o.binary.then(binary::Rows::new),
             bulk: BulkRows::new(&table),
             encoding: o.encoding.unwrap_or(core.io.encoding),
             timer: None,
@@ -146,6 +153,10 @@ impl CopyIn {
 
     fn take(&mut self, core: &mut Core, data: &[u8]) -> Result<()> {
         wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+        if let Some(rows) = &mut self.binary {
+            rows.push(data)?;
+            return self.whole_rows(core);
+        }
         if !self.encoding.converts() {
             self.lines.push(data)?;
             return self.whole_lines(core);
@@ -158,6 +169,22 @@ impl CopyIn {
         match converted {
             Err(e) if !self.ended => Err(self.input.at(e.into(), self.lines.number() + 1)),
             _ => Ok(()),
+        }
+    }
+
+    fn whole_rows(&mut self, core: &mut Core) -> Result<()> {
+        let Some(rows) = &mut self.binary else {
+            return Ok(());
+        };
+        loop {
+            match rows.next(self.input.targets.len()) {
+                Ok(true) => {
+                    let made = self.input.binary_row(core, rows, &mut self.bulk)?;
+                    self.rows += u64::from(made);
+                }
+                Ok(false) => return Ok(()),
+                Err(wrong) => return Err(self.input.of_field(wrong, rows.number())),
+            }
         }
     }
 
@@ -201,6 +228,10 @@ impl CopyIn {
         }
         if let Some(line) = self.lines.rest() {
             self.line(core, line)?;
+        }
+        if let Some(rows) = &mut self.binary {
+            let end = rows.end();
+            end.map_err(|wrong| self.input.of_field(wrong, rows.number()))?;
         }
         self.bulk
             .finish(&self.input.table, core)
@@ -254,21 +285,62 @@ impl Input {
             let message = format!("missing data for column \"{name}\"");
             return Err(self.shown(Error::new("22P04", message), line, number));
         }
+        let refs = std::mem::take(&mut self.refs);
+        let stored = self.store(core, &mut values, refs, (Some(line), number), bulk)?;
+        self.values = recycle_values(values);
+        Ok(self.is_made(stored))
+    }
+
+    /// Reads a row of a binary file, and does with it as [`Input::row`].
+    fn binary_row(
+        &mut self,
+        core: &mut Core,
+        rows: &binary::Rows,
+        bulk: &mut BulkRows,
+    ) -> Result<bool> {
+        let mut values = recycle_values(std::mem::take(&mut self.values));
+        values.resize(self.table.columns.len(), Val::NULL);
+        for (at, (range, target)) in rows.fields.iter().zip(&self.targets).enumerate() {
+            let Some((from, to)) = *range else { continue };
+            let bytes = &rows.bytes()[from..to];
+            read_binary(&mut values[target.column], target, bytes, core)
+                .map_err(|e| self.of_field((e, Some(at)), rows.number()))?;
+        }
+        let refs = std::mem::take(&mut self.refs);
+        let stored = self.store(core, &mut values, refs, (None, rows.number()), bulk)?;
+        self.values = recycle_values(values);
+        Ok(self.is_made(stored))
+    }
+
+    /// Keeps the memory of a row; whether there was one.
+    fn is_made(&mut self, (made, refs): Stored) -> bool {
+        self.refs = refs;
+        made
+    }
+
+    /// Checks a row of which the columns of the data are read, and gives it to the engine; false if
+    /// a trigger leaves it out.
+    fn store<'v>(
+        &'v self,
+        core: &mut Core,
+        values: &mut [Val<'v>],
+        refs: Vec<DatumRef<'static>>,
+        (line, number): (Option<&[u8]>, u64),
+        bulk: &mut BulkRows,
+    ) -> Result<Stored> {
         for (at, e) in &self.defaults {
             values[*at] = e.eval(&Env::EMPTY, core)?;
         }
         let changed;
         let mut made = Vec::new();
-        let mut refs = recycle(std::mem::take(&mut self.refs));
+        let mut refs = recycle(refs);
         refs.extend(values.iter().map(Val::get));
         match triggers::before_row(core, &self.table, Op::Insert, None, Some(&refs))
-            .map_err(|e| self.shown(e, line, number))?
+            .map_err(|e| self.placed(e, line, number))?
         {
             Before::Same => {}
             Before::Skip => {
-                self.refs = recycle(refs);
-                self.values = recycle_values(values);
-                return Ok(false);
+                return Ok((false, recycle(refs)));
             }
             Before::Row(now) => {
                 changed = now;
@@ -277,17 +349,15 @@ impl Input {
             }
         }
         generated::fill(&self.rules, core, &mut refs, &mut made)
-            .map_err(|e| self.shown(e, line, number))?;
+            .map_err(|e| self.placed(e, line, number))?;
         if !self.rules.is_empty() {
             check_row(&self.table, &self.rules, core, &refs)
-                .map_err(|e| self.shown(e, line, number))?;
+                .map_err(|e| self.placed(e, line, number))?;
         }
         bulk.push(&self.table, core, &refs, number)
             .map_err(|(e, line)| self.at(e, line))?;
         events::inserted(core, &self.table, &refs).map_err(|e| self.at(e, number))?;
-        self.refs = recycle(refs);
-        self.values = recycle_values(values);
-        Ok(true)
+        Ok((true, recycle(refs)))
     }
 
     /// Says at which line something went wrong, and shows it.
@@ -298,6 +368,25 @@ impl Input {
             self.table.name,
             cut(&text)
         ))
+    }
+
+    /// The same, if there is a line to be shown.
+    fn placed(&self, e: Error, line: Option<&[u8]>, number: u64) -> Error {
+        match line {
+            Some(line) => self.shown(e, line, number),
+            None => self.at(e, number),
+        }
+    }
+
+    /// Says at which field of which row something went wrong.
+    fn of_field(&self, (e, field): binary::OfField, number: u64) -> Error {
+        let target = field.and_then(|at| self.targets.get(at));
+        let Some(target) = target else {
+            return self.at(e, number);
+        };
+        let name = &self.table.columns[target.column].name;
+        let table = &self.table.name;
+        e.context_if_none(format!("COPY {table}, line {number}, column {name}"))
     }
 
     /// The line of names: ignored, or compared.
@@ -374,6 +463,32 @@ fn read_field<'t>(slot: &mut Val<'t>, target: &Target, text: &'t str, core: &Cor
     Ok(())
 }
 
+/// The same of a binary field.
+fn read_binary<'t>(
+    slot: &mut Val<'t>,
+    target: &Target,
+    bytes: &'t [u8],
+    core: &Core,
+) -> Result<()> {
+    let encoding = core.io.encoding;
+    *slot = match (target.ty, bytes) {
+        (SqlType::Int4, [a, b, c, d]) => {
+            Val::Ref(DatumRef::Int4(i32::from_be_bytes([*a, *b, *c, *d])))
+        }
+        (SqlType::Text | SqlType::Varchar, _) if target.typmod < 0 && !encoding.converts() => {
+            Val::Ref(DatumRef::Text(pgtype::utf8(bytes)?))
+        }
+        _ => {
+            let value = pgtype::binary_in(target.ty, bytes, encoding)?;
+            Val::Own(match target.typmod >= 0 {
+                true => pgtype::apply_typmod(target.ty, target.typmod, value, false)?,
+                false => value,
+            })
+        }
+    };
+    Ok(())
+}
+
 fn cut(text: &str) -> String {
     match text.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((at, _)) => format!("{}...", &text[..at]),
@@ -416,7 +531,10 @@ impl SqlSession {
     /// CopyFail, or the client broke the protocol: the transaction fails. Gives the error to answer with.
     pub fn copy_in_fail(&mut self, copy: Box<CopyIn>, reason: &str) -> Error {
         self.fail();
-        let number = copy.lines.number() + 1;
+        let number = match &copy.binary {
+            Some(rows) => rows.number() + 1,
+            None => copy.lines.number() + 1,
+        };
         copy.input.at(
             Error::new("57014", format!("COPY from stdin failed: {reason}")),
             number,

@@ -353,6 +353,7 @@ mod tests {
         let csv = format == CopyFormat::Csv;
         CopyOptions {
             format,
+            binary: false,
             delimiter: if csv { b',' } else { b'\t' },
             null: if csv { String::new() } else { "\\N".into() },
             header: Default::default(),

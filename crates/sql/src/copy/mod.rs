@@ -1,5 +1,6 @@
-//! COPY FROM STDIN and TO STDOUT, in text and CSV.
+//! COPY FROM STDIN and TO STDOUT, in text, CSV and binary.
 
+mod binary;
 mod input;
 mod lines;
 pub(crate) mod output;

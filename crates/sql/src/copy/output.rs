@@ -3,6 +3,7 @@
 use block::value::{Datum, DatumRef};
 use charset::Encoding;
 
+use super::binary;
 use crate::api::RowSink;
 use crate::bind::names;
 use crate::dict::{Relation, Table};
@@ -132,6 +133,14 @@ pub fn run(session: &mut SqlSession, spec: &CopySpec, sink: &mut dyn RowSink) ->
         };
         return Err(Error::new(code, message));
     };
+    if spec.options.binary {
+        let types = columns.iter().map(|c| c.ty).collect();
+        sink.copy_out_begin(&vec![1; columns.len()])?;
+        let mut writer = binary::Writer::new(types, session.client_encoding(), sink);
+        let mut portal = Portal::new(&statement, Vec::<Datum>::new());
+        session.execute(&mut portal, 0, &mut writer)?;
+        return writer.finish();
+    }
     let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
     let quoted = named(&names, spec.options.force_quote.as_ref(), "FORCE_QUOTE")?;
     let mut writer = Writer {

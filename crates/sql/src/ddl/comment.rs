@@ -61,6 +61,8 @@ pub fn set(core: &mut Core, on: &Commented, text: Option<&str>) -> Result<Tag> {
             core.define(Object::Schema(Arc::new(next)))?;
         }
         Commented::Type(name) => super::types::comment(core, name, text)?,
+        Commented::Function(name) => super::function::comment(core, name, text)?,
+        Commented::Trigger(name, table) => on_trigger(core, name, table, text)?,
         Commented::Role(name) => {
             let role = super::role::locked(core, name)?;
             let role = role.ok_or_else(|| super::role::no_role(name))?;
@@ -116,6 +118,26 @@ fn on_relation(core: &mut Core, found: &Relation, text: Option<&str>) -> Result<
 fn on_table(core: &mut Core, oid: u32, on: CommentOn, text: Option<&str>) -> Result<()> {
     let mut next = core.claim_definition(oid)?;
     put(&mut next.comments, on, text);
+    core.define(Object::Table(Arc::new(next.finish()?)))
+}
+
+fn on_trigger(core: &mut Core, name: &str, table: &Qualified, text: Option<&str>) -> Result<()> {
+    let Relation::Table(table) = locked(core, Kind::Table, table)? else {
+        let message = format!(
+            "trigger \"{name}\" for table \"{}\" does not exist",
+            table.name
+        );
+        return Err(Error::new("42704", message));
+    };
+    let mut next = core.claim_definition(table.oid)?;
+    let at = next.trigger(name).ok_or_else(|| {
+        let message = format!(
+            "trigger \"{name}\" for table \"{}\" does not exist",
+            table.name
+        );
+        Error::new("42704", message)
+    })?;
+    next.triggers[at].comment = text.map(str::to_string);
     core.define(Object::Table(Arc::new(next.finish()?)))
 }
 

@@ -200,6 +200,14 @@ pub fn drop(
     Ok(Tag::Plain("DROP FUNCTION"))
 }
 
+/// COMMENT ON FUNCTION.
+pub fn comment(core: &mut Core, name: &FunctionName, text: Option<&str>) -> Result<()> {
+    let found = core.locked_function(name)?;
+    let mut next = Function::clone(&*found.map_or_else(|| Err(missing(core, name)?), Ok)?);
+    next.comment = text.map(str::to_string);
+    core.define(Object::Function(Arc::new(next)))
+}
+
 /// As messages show it.
 fn shown(core: &Core, name: &FunctionName) -> Result<String> {
     let types = name.types.as_deref().unwrap_or_default();

@@ -14,6 +14,7 @@ use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::dict::depend::Address;
 use crate::dict::path::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC};
+use crate::dict::role::FIRST_SUPERUSER;
 use crate::dict::{Object, Schema};
 use crate::error::{Error, Result};
 use crate::parse::define::Change;
@@ -80,6 +81,12 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 pub fn alter(core: &mut Core, name: &str, change: &Change) -> Result<Tag> {
+    // As dumps give it the owner that it has.
+    if let (Some(PUBLIC), Change::Owner(to)) = (core.dict().schema(name), change)
+        && core.new_owner(to, FIRST_SUPERUSER, "schema public")? == FIRST_SUPERUSER
+    {
+        return Ok(Tag::Plain("ALTER SCHEMA"));
+    }
     let found = core.locked_schema(name, TableLock::AccessExclusive)?;
     let found = found.ok_or_else(|| names::no_schema(name))?;
     let mut next = Schema::clone(&found);

@@ -326,8 +326,31 @@ pub fn default_of(dict: &Dict, table: &Table, c: &Column) -> Result<Option<Strin
             Ok(Some(crate::views::definition::generation(table, text)))
         }
         (Some(_), _) | (_, None) => Ok(None),
-        (None, Some(default)) => shown_default(dict, default).map(Some),
+        (None, Some(default)) => {
+            match typed_literal(dict, c, &crate::parse::expression(default)?) {
+                Some(shown) => Ok(Some(shown)),
+                None => shown_default(dict, default).map(Some),
+            }
+        }
     }
+}
+
+/// A string as a default, with the type that it has as PostgreSQL shows it. What is shown in
+/// another form than it is written, such as times, has none here.
+fn typed_literal(dict: &Dict, c: &Column, default: &ast::Expr) -> Option<String> {
+    let ast::Expr::Value(value) = default else {
+        return None;
+    };
+    let Value::SingleQuotedString(text) = &value.value else {
+        return None;
+    };
+    let ty = match c.ty() {
+        SqlType::Char => "bpchar".to_string(),
+        ty @ (SqlType::Text | SqlType::Varchar | SqlType::Name | SqlType::Json) => ty.format(-1),
+        SqlType::Enum(_) => dict.shown_type(dict.user_type_by_oid(c.ty().oid())?),
+        _ => return None,
+    };
+    Some(format!("'{}'::{ty}", text.replace('\'', "''")))
 }
 
 fn shown_default(dict: &Dict, default: &str) -> Result<String> {

@@ -2,10 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Dict, Table};
+use super::{Dict, Table, path};
 use crate::views::describe;
 
 /// Object ids of the catalogs that comments are on rows of.
+pub const PG_PROC: u32 = 1255;
+pub const PG_TRIGGER: u32 = 2620;
 pub const PG_TYPE: u32 = 1247;
 pub const PG_CLASS: u32 = 1259;
 pub const PG_AUTHID: u32 = 1260;
@@ -78,6 +80,12 @@ impl Dict {
         let mut all: Vec<Described> = tables
             .flat_map(|t| t.comments.iter().filter_map(|c| t.described(c)))
             .collect();
+        for t in self.tables().flat_map(|t| &t.triggers) {
+            all.extend(t.comment.clone().map(|c| (t.oid, PG_TRIGGER, 0, c)));
+        }
+        for f in self.functions() {
+            all.extend(f.comment.clone().map(|c| (f.oid, PG_PROC, 0, c)));
+        }
         for v in self.views() {
             all.extend(v.comments.iter().map(|c| {
                 let column = match c.on {
@@ -92,6 +100,12 @@ impl Dict {
         let schemas = self.schemas();
         let types = self.user_types();
         all.extend(types.filter_map(|t| Some((t.oid, PG_TYPE, 0, t.comment.clone()?))));
+        all.push((
+            path::PUBLIC,
+            PG_NAMESPACE,
+            0,
+            "standard public schema".into(),
+        ));
         all.extend(schemas.filter_map(|s| Some((s.oid, PG_NAMESPACE, 0, s.comment.clone()?))));
         all
     }

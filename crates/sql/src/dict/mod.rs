@@ -38,7 +38,8 @@ pub mod types;
 pub mod view;
 
 pub use comments::{
-    Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_TYPE,
+    Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_PROC,
+    PG_TRIGGER, PG_TYPE,
 };
 pub use computed::IndexExpression;
 pub use domain::{Domain, DomainConstraint};

@@ -62,10 +62,10 @@ impl Trigger {
             None => String::new(),
         };
         let function = match dict.function_by_oid(self.function) {
+            Some(f) if crate::views::is_function_visible(dict, f) => quote(&f.name),
             Some(f) => dict.full_name(f.schema, &f.name),
             None => self.function.to_string(),
         };
-        let function = function.strip_prefix("public.").unwrap_or(&function);
         let arguments = self.arguments.iter();
         let arguments = arguments.map(|a| format!("'{}'", a.replace('\'', "''")));
         format!(

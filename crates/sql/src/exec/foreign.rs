@@ -569,8 +569,9 @@ pub fn validate(
     }
 }
 
-/// The definition, as `pg_get_constraintdef` writes it.
-pub fn definition(child: &Table, parent: &Table, key: &ForeignKey) -> String {
+/// The definition, as `pg_get_constraintdef` writes it; `name`: the parent's, with its schema if
+/// it is to be shown.
+pub fn definition(child: &Table, (name, parent): (&str, &Table), key: &ForeignKey) -> String {
     let list = |t: &Table, columns: &[usize]| {
         let names: Vec<String> = columns.iter().map(|&c| quote(&t.columns[c].name)).collect();
         names.join(", ")
@@ -578,7 +579,7 @@ pub fn definition(child: &Table, parent: &Table, key: &ForeignKey) -> String {
     let mut text = format!(
         "FOREIGN KEY ({}) REFERENCES {}({})",
         list(child, &key.columns),
-        quote(&parent.name),
+        name,
         list(parent, &key.parent_columns)
     );
     if key.full {

@@ -1,6 +1,7 @@
 //! Running a SELECT: rows are driven from the source through filter, locks, grouping and order into the sink, and may
 //! stop and go on at any row.
 
+use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::Snapshot;
 
@@ -27,6 +28,9 @@ pub struct SelectRun {
     to_skip: u64,
     /// Rows that LIMIT still allows.
     left: u64,
+    /// The row that was given last, by its ids in the tables of the source, if rows are given as
+    /// they are read.
+    last: Option<[RowId; 2]>,
 }
 
 /// Takes the output rows of a query that feeds another step.
@@ -105,7 +109,15 @@ impl SelectRun {
             ready: None,
             to_skip,
             left,
+            last: None,
         })
+    }
+
+    /// The row of a table from which the row that was given last was made.
+    pub fn row_of(&self, plan: &SelectPlan, table: u32) -> Option<RowId> {
+        let accesses = plan.source.accesses();
+        let place = accesses.iter().position(|a| a.table.oid == table)?;
+        self.last.map(|rids| rids[place])
     }
 
     /// What the whole run reads by.
@@ -216,7 +228,7 @@ impl SelectRun {
         if self.left == 0 {
             return Ok((0, false));
         }
-        let (mut to_skip, mut left) = (self.to_skip, self.left);
+        let (mut to_skip, mut left, mut last) = (self.to_skip, self.left, self.last);
         let flow = self.each(plan, core, params, &mut |core, row| {
             if to_skip > 0 {
                 to_skip -= 1;
@@ -233,13 +245,14 @@ impl SelectRun {
             )?;
             sent += 1;
             left -= 1;
+            last = Some(row.rids);
             Ok(if sent == most || left == 0 {
                 Flow::Stop
             } else {
                 Flow::More
             })
         })?;
-        (self.to_skip, self.left) = (to_skip, left);
+        (self.to_skip, self.left, self.last) = (to_skip, left, last);
         Ok((sent, flow == Flow::Stop && left > 0))
     }
 

@@ -128,6 +128,21 @@ impl TableCursor {
         placed
     }
 
+    /// Places the cursor before the first row of a scan of a part of the table.
+    pub fn open_scan(&mut self, access: &TableAccess, scan: HeapScan, core: &mut Core) {
+        self.keys.clear();
+        self.covered = 0;
+        self.state = State::Scan {
+            scan,
+            rows: Vec::new(),
+            at: 0,
+        };
+        let mark = core.mark();
+        if mark.is_some() {
+            core.measured(StepKey::of(access), mark, |step| step.loops += 1);
+        }
+    }
+
     /// Places the cursor before the first row of these keys, whose order is descending, of an
     /// access by [`Path::Keys`].
     pub fn open_at(

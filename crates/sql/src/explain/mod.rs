@@ -329,11 +329,12 @@ impl Lines<'_> {
     }
 
     fn access(&mut self, a: &TableAccess, depth: usize) {
-        self.access_as(a, &a.table.name, depth);
+        self.access_as(a, &a.table.name, SEQUENTIAL, depth);
     }
 
     /// A table's access, under the name that the query gives the table.
-    fn access_as(&mut self, a: &TableAccess, alias: &str, depth: usize) {
+    /// `scan` is what a scan of the table itself is called.
+    fn access_as(&mut self, a: &TableAccess, alias: &str, scan: &str, depth: usize) {
         let took = self.took(StepKey::of(a));
         let name = match alias == a.table.name {
             true => alias.to_string(),
@@ -341,7 +342,7 @@ impl Lines<'_> {
         };
         let rows = format!("  (rows={:.0})", a.rows);
         match &a.path {
-            Path::Full => self.step(depth, format!("Seq Scan on {name}{rows}{took}")),
+            Path::Full => self.step(depth, format!("{scan} on {name}{rows}{took}")),
             Path::Keys { index, keys, .. } => {
                 let def = &a.table.indexes[*index];
                 let text = format!("Index Scan using {} on {name}{rows}{took}", def.name);
@@ -392,6 +393,9 @@ impl Lines<'_> {
         }
     }
 }
+
+/// What a scan of a whole table is called.
+const SEQUENTIAL: &str = "Seq Scan";
 
 /// The conditions that an index is entered by.
 fn index_terms(a: &TableAccess, names: &Names) -> Vec<String> {

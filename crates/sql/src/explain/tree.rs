@@ -6,7 +6,7 @@ use crate::exec::profile::Vectors;
 use crate::expr::Expr;
 use crate::plan::{Path, TableAccess};
 use crate::query::Plan;
-use crate::query::plan::{JoinKind, Node, SetKind};
+use crate::query::plan::{JoinKind, Node, Part, SetKind};
 use crate::query::vector;
 use crate::session::Core;
 
@@ -60,7 +60,13 @@ impl Lines<'_> {
             }
             Node::Series(_) => step(self, "Function Scan on generate_series"),
             Node::Table(t) => {
-                self.access_as(&t.access, &t.alias, depth);
+                let scan = match &t.part {
+                    Part::Whole => super::SEQUENTIAL,
+                    Part::Tids(_) => "Tid Scan",
+                    Part::TidsOf { .. } => "Tid Scan, or Seq Scan,",
+                    Part::Sample(_) => "Sample Scan",
+                };
+                self.access_as(&t.access, &t.alias, scan, depth);
                 if let Some(listed) = &t.listed {
                     let index = match &listed.access.path {
                         Path::Keys { index, .. } => &t.access.table.indexes[*index].name,
@@ -72,7 +78,10 @@ impl Lines<'_> {
                     self.note(depth, text);
                 }
             }
-            Node::View(v) => step(self, &scan("View Scan", v.view.name, &v.alias)),
+            Node::View(v) => {
+                let name = v.of.as_ref().map_or(v.view.name, |s| s.name.as_str());
+                step(self, &scan("View Scan", name, &v.alias));
+            }
             Node::Shared(s) => {
                 let name = match s.last_round {
                     true => "WorkTable Scan",
@@ -169,6 +178,12 @@ impl Lines<'_> {
                 self.node(&s.left, below, core)?;
                 self.node(&s.right, below, core)?;
             }
+            Node::Zip(z) => {
+                step(self, "Function Scan of several functions");
+                for (part, _) in &z.parts {
+                    self.node(part, below, core)?;
+                }
+            }
             Node::Append(a) => {
                 step(self, "Append");
                 for part in &a.parts {
@@ -217,6 +232,10 @@ fn name_registers(node: &Node, names: &mut Names) {
         Node::Sort(n) => name_registers(&n.input, names),
         Node::Window(n) => name_registers(&n.input, names),
         Node::Limit(n) => name_registers(&n.input, names),
+        Node::Zip(n) => n
+            .parts
+            .iter()
+            .for_each(|(part, _)| name_registers(part, names)),
         Node::Append(n) => n.parts.iter().for_each(|part| name_registers(part, names)),
         Node::Lock(n) => name_registers(&n.input, names),
         Node::Loop(n) => {

@@ -4,6 +4,7 @@ use block::array::{Array, ArrayRef, Dimension};
 use block::value::{ColType, Datum, DatumRef};
 
 use super::{Calls, CmpOp, Env, Expr, Val, compare};
+use crate::bind::names::MAX_NAME_BYTES;
 use crate::error::{Error, Result};
 use crate::pgtype::{self, array, array::too_many_dimensions};
 use crate::types::{Element, SqlType, storage_type};
@@ -14,6 +15,8 @@ pub enum ArrayFunc {
     Make(Element),
     Nest(Element),
     Subscript,
+    /// Of a name.
+    ByteOfName,
     /// Of two bounds for each dimension, of which some are left out: a bit each.
     Slice {
         omitted: u16,
@@ -90,6 +93,9 @@ pub fn call(
                     return Err(Error::internal("a comparison with elements"));
                 };
                 quantified(op, all, left, at(1))?
+            }
+            DatumRef::Text(name) if func == ArrayFunc::ByteOfName => {
+                byte_of_name(name, &values[1..])?
             }
             DatumRef::Null if func == ArrayFunc::FromString => Val::NULL,
             DatumRef::Text(text) => match from_string(text, at(1), at(2))? {
@@ -318,6 +324,23 @@ fn joined(l: ArrayRef<'_>, r: ArrayRef<'_>) -> Result<Array> {
     let mut values = owned(l);
     values.extend(r.values().map(|v| v.to_datum()));
     checked(l.element(), &dimensions, &values)
+}
+
+/// A byte of a name, which is filled up with zero bytes; NULL beyond its length.
+fn byte_of_name(name: &str, subscripts: &[Val<'_>]) -> Result<Val<'static>> {
+    let [at] = subscripts else {
+        return Ok(Val::NULL);
+    };
+    let at = match at.get() {
+        DatumRef::Int4(at) => usize::try_from(at).unwrap_or(usize::MAX),
+        _ => return Ok(Val::NULL),
+    };
+    match name.as_bytes().get(at) {
+        Some(byte) if byte.is_ascii() => Ok(Val::text(char::from(*byte).to_string())),
+        Some(_) => Err(Error::unsupported("a \"char\" beyond ASCII")),
+        None if at <= MAX_NAME_BYTES => Ok(Val::text(String::new())),
+        None => Ok(Val::NULL),
+    }
 }
 
 fn subscript(a: ArrayRef<'_>, subscripts: &[Val<'_>]) -> Result<Val<'static>> {

@@ -170,6 +170,8 @@ pub enum SessionFunc {
     NextVal,
     CurrVal,
     LastVal,
+    /// The `ctid` of a table's row at which a cursor is.
+    CurrentOf,
     SetVal,
     Version,
     CurrentUser,
@@ -233,6 +235,7 @@ impl Func {
                     | CurrentDatabase
                     | CurrentSchema
                     | BackendPid
+                    | CurrentOf
                     | CurrentSetting
                     | IsInRecovery
                     | PostmasterStart
@@ -774,6 +777,13 @@ pub fn overloads(name: &str) -> Vec<Signature> {
             session(SessionFunc::CurrVal, &[Text], Int8),
             session(SessionFunc::CurrVal, &[RELATION], Int8),
         ],
+        crate::parse::current_of::CURRENT_OF => {
+            vec![session(
+                SessionFunc::CurrentOf,
+                &[Text, RELATION],
+                SqlType::Tid,
+            )]
+        }
         "lastval" => vec![session(SessionFunc::LastVal, &[], Int8)],
         "setval" => vec![
             session(SessionFunc::SetVal, &[Text, Int8], Int8),

@@ -34,6 +34,8 @@ pub enum CopyColumns {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CopyOptions {
     pub format: CopyFormat,
+    /// PostgreSQL's binary file, for which the other options mean nothing.
+    pub binary: bool,
     pub delimiter: u8,
     pub null: String,
     pub header: CopyHeader,
@@ -65,10 +67,18 @@ pub struct CopySpec {
     pub options: CopyOptions,
 }
 
+/// A format as it is named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Text,
+    Csv,
+    Binary,
+}
+
 /// Options as they are met, before the format gives the rest their defaults.
 #[derive(Default)]
 struct Given {
-    csv: Option<bool>,
+    format: Option<Format>,
     delimiter: Option<u8>,
     null: Option<String>,
     header: Option<CopyHeader>,
@@ -91,6 +101,8 @@ fn once<T>(slot: &mut Option<T>, value: T) -> Result<()> {
 
 /// After the word COPY.
 pub fn parse(w: &mut Words<'_>) -> Result<CopySpec> {
+    // The oldest syntax. No table has that name without quotes.
+    let binary = w.accept("binary");
     let what = if w.accept_token(&Token::LParen) {
         CopyWhat::Query(w.parenthesized()?.to_string())
     } else {
@@ -121,7 +133,11 @@ pub fn parse(w: &mut Words<'_>) -> Result<CopySpec> {
     if from_stdin && matches!(what, CopyWhat::Query(_)) {
         return Err(Error::new("42601", "COPY (query) cannot be used with FROM"));
     }
-    let options = options(w)?.finish(from_stdin)?;
+    let mut given = options(w)?;
+    if binary {
+        once(&mut given.format, Format::Binary)?;
+    }
+    let options = given.finish(from_stdin)?;
     Ok(CopySpec {
         what,
         from_stdin,
@@ -153,9 +169,9 @@ fn options(w: &mut Words<'_>) -> Result<Given> {
 fn option(w: &mut Words<'_>, given: &mut Given, listed: bool) -> Result<()> {
     if w.accept("format") {
         match w.name_or_string()?.as_str() {
-            "text" => once(&mut given.csv, false)?,
-            "csv" => once(&mut given.csv, true)?,
-            "binary" => return Err(Error::unsupported("COPY in binary format")),
+            "text" => once(&mut given.format, Format::Text)?,
+            "csv" => once(&mut given.format, Format::Csv)?,
+            "binary" => once(&mut given.format, Format::Binary)?,
             other => {
                 return Err(Error::new(
                     "22023",
@@ -164,9 +180,9 @@ fn option(w: &mut Words<'_>, given: &mut Given, listed: bool) -> Result<()> {
             }
         }
     } else if w.accept("csv") {
-        once(&mut given.csv, true)?;
+        once(&mut given.format, Format::Csv)?;
     } else if w.accept("binary") {
-        return Err(Error::unsupported("COPY in binary format"));
+        once(&mut given.format, Format::Binary)?;
     } else if w.accept("header") {
         let header = if w.accept("match") || w.accept_string("match") {
             CopyHeader::Match
@@ -274,7 +290,19 @@ fn one_byte(w: &mut Words<'_>, what: &str) -> Result<u8> {
 
 impl Given {
     fn finish(self, from: bool) -> Result<CopyOptions> {
-        let csv = self.csv.unwrap_or(false);
+        let (csv, binary) = (
+            self.format == Some(Format::Csv),
+            self.format == Some(Format::Binary),
+        );
+        for (what, given) in [
+            ("DELIMITER", self.delimiter.is_some()),
+            ("NULL", self.null.is_some()),
+        ] {
+            if binary && given {
+                let message = format!("cannot specify {what} in BINARY mode");
+                return Err(Error::new("42601", message));
+            }
+        }
         let format = if csv {
             CopyFormat::Csv
         } else {
@@ -301,6 +329,9 @@ impl Given {
                 "COPY delimiter cannot be \"{}\"",
                 delimiter as char
             ));
+        }
+        if binary && !matches!(self.header, None | Some(CopyHeader::No)) {
+            return refused("cannot specify HEADER in BINARY mode");
         }
         for (what, given) in [
             ("quote", self.quote.is_some()),
@@ -336,6 +367,7 @@ impl Given {
         }
         Ok(CopyOptions {
             format,
+            binary,
             delimiter,
             null,
             header: self.header.unwrap_or_default(),

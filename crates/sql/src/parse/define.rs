@@ -78,6 +78,8 @@ pub enum Commented {
     Schema(String),
     Role(String),
     Type(Qualified),
+    Function(FunctionName),
+    Trigger(String, Qualified),
 }
 
 impl Definition {
@@ -315,6 +317,12 @@ pub fn comment(w: &mut Words<'_>) -> Result<Definition> {
         Commented::Role(w.name()?)
     } else if w.accept("type") || w.accept("domain") {
         Commented::Type(w.relation()?)
+    } else if w.accept("function") || w.accept("routine") {
+        Commented::Function(function::function_name(w)?)
+    } else if w.accept("trigger") {
+        let name = w.name()?;
+        w.expect("on")?;
+        Commented::Trigger(name, w.relation()?)
     } else {
         let kind = w.word().unwrap_or_default().to_uppercase();
         return Err(Error::unsupported(format!("COMMENT ON {kind}")));

@@ -6,8 +6,8 @@ use sqlparser::ast::{self, Expr, Ident};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::arbiters;
 use super::tokens::keyword;
+use super::{arbiters, current_of};
 use crate::bind::parts;
 use crate::error::{Error, Result};
 use crate::views::keywords::{Class, class};
@@ -23,12 +23,16 @@ const NOTHING: &str = "\u{1}nothing";
 /// The call around the count of FETCH FIRST (..) ROWS WITH TIES.
 const TIES: &str = "\u{1}ties";
 
+/// What ROWS FROM of several functions calls.
+pub const ROWS_FROM: &str = "\u{1}rows from";
+
 /// Writes all of them out.
 pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
     let mut at = 0;
     while at < tokens.len() {
         match keyword(tokens.get(at)) {
             Keyword::CONFLICT => arbiters::write_out(tokens, at),
+            Keyword::WHERE => current_of::in_words(tokens, at),
             Keyword::GROUP => group_by(tokens, at),
             Keyword::EXCLUDE => exclusion(tokens, at),
             Keyword::USING => using(tokens, at)?,
@@ -459,7 +463,8 @@ pub fn count_with_ties(limit: &Expr) -> Option<Expr> {
     }
 }
 
-/// `ROWS FROM (f(..))` of one function is the function.
+/// `ROWS FROM (f(..))` of one function is the function; of several it is a call with them as its
+/// arguments.
 fn rows_from(tokens: &mut Vec<TokenWithSpan>, at: usize) -> Result<()> {
     if keyword(tokens.get(at + 1)) != Keyword::FROM || !is(tokens, at + 2, &Token::LParen) {
         return Ok(());
@@ -474,7 +479,16 @@ fn rows_from(tokens: &mut Vec<TokenWithSpan>, at: usize) -> Result<()> {
             tokens.drain(at..at + 3);
             Ok(())
         }
-        Some(_) => Err(Error::unsupported("ROWS FROM of several functions")),
+        Some(_) if (at..close).any(|at| keyword(tokens.get(at)) == Keyword::AS) => {
+            let what = "ROWS FROM of several functions with a column definition list";
+            Err(Error::unsupported(what))
+        }
+        Some(_) => {
+            let called = Token::make_word(ROWS_FROM, Some('"'));
+            let span = tokens[at].span;
+            tokens.splice(at..at + 2, [TokenWithSpan::new(called, span)]);
+            Ok(())
+        }
         None => Ok(()),
     }
 }

@@ -7,6 +7,7 @@ pub mod arrays;
 mod clauses;
 mod copy;
 pub mod create_as;
+pub mod current_of;
 pub mod cursor;
 pub mod define;
 mod dialect;
@@ -148,6 +149,7 @@ fn grammar(sql: &str) -> Result<Command> {
     strings::refuse_aliases(&mut statement, sql)?;
     regroup(&mut statement)?;
     select_into::write_out(&mut statement)?;
+    current_of::write_out(&mut statement)?;
     settle_queries(&mut statement)?;
     while parser.consume_token(&Token::SemiColon) {}
     let rest = parser.peek_token();
@@ -343,6 +345,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
         .filter(|t| !matches!(t.token, Token::Whitespace(_)))
         .collect();
     inheritance::take_out(&mut tokens);
+    operators::take_names_off(&mut tokens);
     table::write_out(&mut tokens);
     forms::write_out(&mut tokens)?;
     merge::write_out(&mut tokens)?;

@@ -21,6 +21,30 @@ pub fn split(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     all
 }
 
+/// `x OPERATOR(pg_catalog.=) ANY (..)` as `x = ANY (..)`: the parser knows no ANY behind the former.
+pub fn take_names_off(tokens: &mut Vec<TokenWithSpan>) {
+    let named = |all: &[TokenWithSpan]| {
+        let word = |at: usize, wanted: &str| {
+            matches!(&all[at].token, Token::Word(w)
+                if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(wanted))
+        };
+        word(0, "operator")
+            && all[1].token == Token::LParen
+            && word(2, "pg_catalog")
+            && all[3].token == Token::Period
+            && all[5].token == Token::RParen
+            && ["any", "all", "some"].iter().any(|w| word(6, w))
+    };
+    let mut at = 0;
+    while at + 7 <= tokens.len() {
+        if named(&tokens[at..at + 7]) {
+            tokens.drain(at + 5..at + 6);
+            tokens.drain(at..at + 4);
+        }
+        at += 1;
+    }
+}
+
 fn parts(token: &Token) -> Option<(Token, Token)> {
     let Token::CustomBinaryOperator(name) = token else {
         return None;

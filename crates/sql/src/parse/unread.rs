@@ -69,7 +69,6 @@ pub fn construct(tokens: &[TokenWithSpan]) -> Option<Error> {
         }
         "alter" if begins(&words[1..], "table") => changed(&words),
         "alter" | "drop" => kind(&words[1..]).map(|kind| format!("{first} {kind}")),
-        "insert" | "update" | "delete" | "with" => written(&words),
         _ => None,
     };
     let what = what.or_else(|| anywhere(&words));
@@ -121,11 +120,6 @@ fn changed(words: &[String]) -> Option<String> {
     Some(format!("ALTER TABLE {found}"))
 }
 
-/// Forms of statements that write.
-fn written(words: &[String]) -> Option<String> {
-    has(words, "where current of").then(|| "WHERE CURRENT OF".to_string())
-}
-
 fn anywhere(words: &[String]) -> Option<String> {
     let variadic = (0..words.len()).any(|at| {
         let before = at.checked_sub(1).map(|at| words[at].as_str());
@@ -159,7 +153,6 @@ mod tests {
                 "alter table t attach partition p for values in (1)",
                 "ALTER TABLE ATTACH PARTITION",
             ),
-            ("delete from t where current of c", "WHERE CURRENT OF"),
             ("create table t as execute q", "CREATE TABLE AS EXECUTE"),
         ] {
             let error = statement(sql).expect_err(sql);

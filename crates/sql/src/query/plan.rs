@@ -12,7 +12,7 @@ use super::analyze::system::SystemColumn;
 use super::record_function::RecordFunction;
 use super::window::WindowCall;
 use crate::api::ColumnDesc;
-use crate::dict::{Table, View};
+use crate::dict::{Sequence, Table, View};
 use crate::exec::profile::StepKey;
 use crate::expr::Expr;
 use crate::plan::locking::Wanted;
@@ -153,6 +153,7 @@ pub enum Node {
     SetOperation(Arc<SetOperation>),
     /// The rows of one part after those of the other; all set the same registers.
     Append(Arc<Append>),
+    Zip(Arc<Zip>),
     Limit(Arc<Limit>),
     Lock(Arc<Lock>),
     /// Runs what is below with WITH queries made anew.
@@ -180,6 +181,8 @@ pub enum SeriesOf {
     Expanded,
     /// `generate_subscripts(array, dimension[, backwards])`.
     Subscripts,
+    /// `pg_options_to_table(array)`: names and values of `name=value`.
+    Options,
     /// `unnest(array[..])`: the elements.
     List,
     /// The elements of several arrays side by side.
@@ -233,6 +236,33 @@ pub struct TableScan {
     pub system: Vec<(SystemColumn, Register)>,
     /// Another way, if a subquery turns out to give few rows.
     pub listed: Option<Listed>,
+    /// What is read of the table by a whole scan.
+    pub part: Part,
+}
+
+/// The part of a table that a scan reads.
+#[derive(Debug)]
+pub enum Part {
+    Whole,
+    /// Blocks that rows with one of these as their `ctid` can be in.
+    Tids(Vec<Expr>),
+    /// The same, of the rows of a hashed subquery, if these are at most so many.
+    TidsOf {
+        subquery: usize,
+        most: usize,
+    },
+    Sample(Sample),
+}
+
+/// TABLESAMPLE.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Of blocks, or else of rows.
+    pub blocks: bool,
+    /// As a float8, over the registers.
+    pub percent: Expr,
+    /// What REPEATABLE says, as a float8.
+    pub seed: Option<Expr>,
 }
 
 /// The rows whose key is among those of a hashed subquery, which needs nothing of other relations.
@@ -249,6 +279,8 @@ pub struct Listed {
 #[derive(Debug)]
 pub struct ViewScan {
     pub view: &'static VirtualTable,
+    /// The sequence that the row is of, if the relation is one.
+    pub of: Option<Arc<Sequence>>,
     /// By which its rows are looked up.
     pub lookup: Option<Lookup>,
     /// Where the number of the view goes.
@@ -421,6 +453,14 @@ pub struct Limit {
     pub ties: Option<Vec<Expr>>,
 }
 
+/// Rows of several inputs side by side: the first of each, then the second, until all have ended.
+#[derive(Debug)]
+pub struct Zip {
+    /// Each with the registers that it sets, which are NULL once it has ended.
+    pub parts: Vec<(Node, Vec<Register>)>,
+    pub ordinality: Option<Register>,
+}
+
 #[derive(Debug)]
 pub struct Append {
     pub parts: Vec<Node>,
@@ -462,6 +502,7 @@ impl Node {
             Node::Window(p) => StepKey::of(&**p),
             Node::SetOperation(p) => StepKey::of(&**p),
             Node::Append(p) => StepKey::of(&**p),
+            Node::Zip(p) => StepKey::of(&**p),
             Node::Limit(p) => StepKey::of(&**p),
             Node::Lock(p) => StepKey::of(&**p),
             Node::With(p) => StepKey::of(&**p),

@@ -13,6 +13,7 @@ use crate::params;
 use crate::parse::transaction::Mode;
 use crate::parse::utility::TableLock;
 use crate::pgtype::{IoSettings, array};
+use crate::query::analyze::system::tid;
 use crate::types::{Element, Reg, SqlType};
 use std::sync::Arc;
 
@@ -50,6 +51,7 @@ impl Calls for Core {
             NextVal => Val::int8(self.next_value(&SequenceName::new(args)?)?),
             CurrVal => Val::int8(self.current_value(&SequenceName::new(args)?)?),
             LastVal => Val::int8(self.last_value()?),
+            CurrentOf => Val::int8(self.row_of_cursor(args)?),
             SetVal => Val::int8(self.set_value(args)?),
             Version => Val::text(VERSION.to_string()),
             CurrentUser => Val::text(self.user.clone()),
@@ -357,6 +359,18 @@ impl Core {
         value
             .copied()
             .ok_or_else(|| Error::new("55000", "lastval is not yet defined in this session"))
+    }
+
+    /// The `ctid` of the row of a table at which a cursor is.
+    fn row_of_cursor(&mut self, args: &[Val<'_>]) -> Result<i64> {
+        let Some(DatumRef::Text(name)) = args.first().map(Val::get) else {
+            return Err(Error::internal("a cursor without a name"));
+        };
+        let oid = integer(args, 1)?;
+        let oid = u32::try_from(oid).map_err(|_| Error::internal("a table without a number"))?;
+        let table = self.dict().table_by_oid(oid).cloned();
+        let called = table.map_or(String::new(), |t| t.name.clone());
+        Ok(tid(self.cursors.current_row(name, oid, &called)?))
     }
 
     fn set_value(&mut self, args: &[Val<'_>]) -> Result<i64> {

@@ -7,14 +7,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use block::RowId;
 use block::value::{Datum, DatumRef};
 
-use super::SqlSession;
 use super::statement::{Portal, Run};
+use super::{Kind, SqlSession};
 use crate::api::{ColumnDesc, Completion, RowSink, Tag};
 use crate::error::{Error, Result};
 use crate::exec::sort::{Rows, Spool, read_row, write_row};
 use crate::parse::cursor::{CursorOptions, Direction, Scroll};
+use crate::plan::TableAccess;
 use crate::query::run::store::{self, RowStore};
 
 /// Cursors a session may have open: each keeps a plan and a place in it.
@@ -88,6 +90,43 @@ impl Cursors {
         match self.0.remove(name) {
             Some(_) => Ok(()),
             None => Err(unknown(name)),
+        }
+    }
+
+    /// The row of a table at which a cursor is, of which its row was made.
+    pub fn current_row(&self, name: &str, table: u32, called: &str) -> Result<RowId> {
+        let cursor = self.0.get(name).ok_or_else(|| unknown(name))?;
+        let open = cursor.open.as_ref().ok_or_else(|| cannot_run(name))?;
+        let state = |what: String| Error::new("24000", what);
+        let simple = || {
+            state(format!(
+                "cursor \"{name}\" is not a simply updatable scan of table \"{called}\""
+            ))
+        };
+        let plan = match &open.portal.statement().kind {
+            Kind::Select(plan) => plan,
+            Kind::Tree(_) => {
+                let what = "WHERE CURRENT OF a cursor of more than a scan of its table";
+                return Err(Error::unsupported(what));
+            }
+            _ => return Err(simple()),
+        };
+        let reads = |a: &&TableAccess| a.table.oid == table;
+        if plan.aggregate.is_some() || !plan.source.accesses().iter().any(reads) {
+            return Err(simple());
+        }
+        if cursor.declared.hold || open.passed.is_some() {
+            let what = "WHERE CURRENT OF a cursor WITH HOLD or SCROLL";
+            return Err(Error::unsupported(what));
+        }
+        if open.at == 0 || open.total.is_some_and(|total| open.at > total) {
+            return Err(state(format!(
+                "cursor \"{name}\" is not positioned on a row"
+            )));
+        }
+        match &open.portal.run {
+            Run::Select(run) => run.row_of(plan, table).ok_or_else(simple),
+            _ => Err(simple()),
         }
     }
 

@@ -10,6 +10,21 @@ use crate::types::SqlType::{
 
 pub const VIEWS: &[VirtualTable] = &[
     pg(
+        "pg_parameter_acl",
+        &[("oid", Oid), ("parname", Text), ("paracl", SqlType::TEXTS)],
+    ),
+    pg(
+        "pg_user_mappings",
+        &[
+            ("umid", Oid),
+            ("srvid", Oid),
+            ("srvname", Name),
+            ("umuser", Oid),
+            ("usename", Name),
+            ("umoptions", SqlType::TEXTS),
+        ],
+    ),
+    pg(
         "pg_partitioned_table",
         &[
             ("partrelid", Oid),
@@ -90,19 +105,6 @@ pub const VIEWS: &[VirtualTable] = &[
             ("rngsubopc", Oid),
             ("rngcanonical", Reg(Proc)),
             ("rngsubdiff", Reg(Proc)),
-        ],
-    ),
-    pg(
-        "pg_extension",
-        &[
-            ("oid", Oid),
-            ("extname", Name),
-            ("extowner", Oid),
-            ("extnamespace", Oid),
-            ("extrelocatable", Bool),
-            ("extversion", Text),
-            ("extconfig", SqlType::OIDS),
-            ("extcondition", SqlType::TEXTS),
         ],
     ),
     pg(
@@ -214,20 +216,6 @@ pub const VIEWS: &[VirtualTable] = &[
             ("aggmtransspace", Int4),
             ("agginitval", Text),
             ("aggminitval", Text),
-        ],
-    ),
-    pg(
-        "pg_language",
-        &[
-            ("oid", Oid),
-            ("lanname", Name),
-            ("lanowner", Oid),
-            ("lanispl", Bool),
-            ("lanpltrusted", Bool),
-            ("lanplcallfoid", Oid),
-            ("laninline", Oid),
-            ("lanvalidator", Oid),
-            ("lanacl", SqlType::TEXTS),
         ],
     ),
     pg(

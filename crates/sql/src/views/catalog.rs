@@ -4,8 +4,9 @@ use block::value::Datum;
 
 use super::Source::Here;
 use super::describe::{self, DATABASE, DEFAULT_COLLATION, OWNER, PG_CATALOG};
-use super::value::{NULL, bool, float4s, int4, int8, oid, optional, quoted_array, text};
+use super::value::{NULL, bool, float4s, int4, int8, oid, optional, quoted_array, text, texts};
 use super::{Context, Rows, VirtualTable};
+use crate::bind::names::quote;
 use crate::dict::PG_AUTHID;
 use crate::error::Result;
 use crate::types::Reg::Proc;
@@ -25,7 +26,15 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
         rows: Here(|cx| {
             let row = |(number, name, owner): (u32, String, u32)| {
-                vec![oid(number), text(name), oid(owner), NULL]
+                // Everybody may use it, which else follows from no ACL.
+                let acl = match number {
+                    describe::PUBLIC => {
+                        let owner = quote(&cx.role_name(owner));
+                        texts([format!("{owner}=UC/{owner}"), format!("=U/{owner}")])
+                    }
+                    _ => NULL,
+                };
+                vec![oid(number), text(name), oid(owner), acl]
             };
             Ok(cx.dict.all_schemas().into_iter().map(row).collect())
         }),
@@ -197,6 +206,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("collencoding", Int4),
             ("collcollate", Text),
             ("collctype", Text),
+            ("colliculocale", Text),
+            ("collversion", Text),
         ],
         rows: Here(|_| {
             let row = |number: u32, name: &str, provider: &str| {
@@ -210,6 +221,8 @@ pub const VIEWS: &[VirtualTable] = &[
                     int4(-1),
                     text("C"),
                     text("C"),
+                    NULL,
+                    NULL,
                 ]
             };
             Ok(vec![
@@ -389,8 +402,10 @@ pub const VIEWS: &[VirtualTable] = &[
             ("proargmodes", SqlType::INTERNAL_CHARS),
             ("proargnames", SqlType::TEXTS),
             ("proargdefaults", Text),
+            ("protrftypes", SqlType::OIDS),
             ("prosrc", Text),
             ("probin", Text),
+            ("prosqlbody", Text),
             ("proconfig", SqlType::TEXTS),
             ("proacl", SqlType::TEXTS),
         ],
@@ -415,6 +430,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("tginitdeferred", Bool),
             ("tgnargs", Int2),
             ("tgattr", SqlType::Int2Vector),
+            ("tgargs", SqlType::Bytea),
             ("tgqual", Text),
             ("tgoldtable", Name),
             ("tgnewtable", Name),
@@ -437,7 +453,36 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
         rows: Here(|_| Ok(super::user_functions::languages())),
     },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_extension",
+        columns: &[
+            ("oid", Oid),
+            ("extname", Name),
+            ("extowner", Oid),
+            ("extnamespace", Oid),
+            ("extrelocatable", Bool),
+            ("extversion", Text),
+            ("extconfig", SqlType::OIDS),
+            ("extcondition", SqlType::TEXTS),
+        ],
+        rows: Here(|_| {
+            Ok(vec![vec![
+                oid(PLPGSQL_EXTENSION),
+                text("plpgsql"),
+                oid(OWNER),
+                oid(PG_CATALOG),
+                bool(false),
+                text("1.0"),
+                NULL,
+                NULL,
+            ]])
+        }),
+    },
 ];
+
+/// The number that PostgreSQL gives the extension `plpgsql`.
+const PLPGSQL_EXTENSION: u32 = 13_559;
 
 fn column_stats(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();

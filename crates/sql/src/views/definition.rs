@@ -44,6 +44,11 @@ pub fn predicate(table: &Table, index: &Index, pretty: bool) -> Option<String> {
     text.map(|text| condition(table, text, pretty))
 }
 
+/// The condition of a check.
+pub fn check(table: &Table, text: &str) -> String {
+    format!("CHECK ({})", condition(table, text, false))
+}
+
 fn condition(table: &Table, text: &str, pretty: bool) -> String {
     match parse::expression(text) {
         Ok(e) => Writer::of(table, pretty).top(&e),
@@ -169,10 +174,19 @@ impl<'t> Writer<'t> {
 
     fn value(&self, v: &Value, ty: SqlType) -> String {
         match v {
+            // The type's name may need its schema, which is not known here.
+            Value::SingleQuotedString(s) if matches!(ty, SqlType::Enum(_)) => {
+                format!("'{}'", s.replace('\'', "''"))
+            }
             Value::SingleQuotedString(s) => {
                 format!("'{}'::{}", s.replace('\'', "''"), ty.format(-1))
             }
             Value::Boolean(b) => b.to_string(),
+            Value::Number(n, _) => match ty {
+                SqlType::Numeric if n.parse::<i64>().is_ok() => format!("({n})::numeric"),
+                SqlType::Float4 | SqlType::Float8 => format!("({n})::double precision"),
+                _ => n.to_string(),
+            },
             other => other.to_string(),
         }
     }

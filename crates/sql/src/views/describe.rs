@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::bind::names::quote;
-use crate::dict::{Check, Dict, Index, Table};
+use crate::dict::{Dict, Index, Table};
 use crate::types::SqlType;
 
 /// Object ids of what PostgreSQL gives fixed ones.
@@ -112,12 +112,9 @@ pub fn key_constraint(table: &Table, index: &Index) -> String {
     text
 }
 
-pub fn check(check: &Check) -> String {
-    format!("CHECK ({})", check.text)
-}
-
-/// The constraint of that object id, written out.
-pub fn constraint(dict: &Dict, oid: u32) -> Option<String> {
+/// The constraint of that object id, written out; a check as it was written if it is to be pretty,
+/// else with all its parentheses and types.
+pub fn constraint(dict: &Dict, oid: u32, pretty: bool) -> Option<String> {
     let of = |t: &Arc<Table>| {
         let key = t
             .indexes
@@ -127,12 +124,17 @@ pub fn constraint(dict: &Dict, oid: u32) -> Option<String> {
         let key = key.or_else(|| {
             let key = t.foreign_keys.iter().find(|k| k.oid == oid)?;
             let parent = dict.table_by_oid(key.parent)?;
-            Some(crate::exec::foreign::definition(t, parent, key))
+            let name = dict.shown(parent.schema, &parent.name);
+            Some(crate::exec::foreign::definition(t, (&name, parent), key))
         });
         key.or_else(|| {
             (0..t.checks.len())
                 .find(|at| check_oid(t.oid, *at) == oid)
-                .map(|at| check(&t.checks[at]))
+                .map(|at| &t.checks[at].text)
+                .map(|text| match pretty {
+                    true => format!("CHECK ({text})"),
+                    false => super::definition::check(t, text),
+                })
         })
     };
     // A check has its number by that of its table, which for great ones is that of several.

@@ -8,7 +8,7 @@ use super::Context;
 use super::describe::{self, PG_CATALOG};
 use super::value::{optional, text, texts};
 use super::{objects, privileges, procedures, user_functions};
-use crate::dict::{PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_TYPE};
+use crate::dict::{PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_PROC, PG_TRIGGER, PG_TYPE};
 use crate::error::{Error, Result};
 use crate::types::Reg::{self as Kind, Class, Namespace, Proc, Procedure, Role, Type};
 use crate::types::SqlType::{self, Bool, Int4, Int8, Name, Oid, Reg, Text};
@@ -75,6 +75,7 @@ pub const ALL: &[Function] = &[
     strict("pg_collation_is_visible", (1, 1), Bool, visible),
     strict("pg_conversion_is_visible", (1, 1), Bool, visible),
     strict("pg_opclass_is_visible", (1, 1), Bool, visible),
+    strict("pg_opfamily_is_visible", (1, 1), Bool, visible),
     strict("pg_operator_is_visible", (1, 1), Bool, visible),
     strict("pg_statistics_obj_is_visible", (1, 1), Bool, visible),
     strict("pg_ts_config_is_visible", (1, 1), Bool, visible),
@@ -98,7 +99,7 @@ pub const ALL: &[Function] = &[
     strict("pg_get_indexdef", (1, 3), Text, index_def),
     strict("pg_get_constraintdef", (1, 2), Text, |cx, a| {
         let pretty = matches!(a.get(1), Some(Datum::Bool(true)));
-        let found = describe::constraint(&cx.dict, oid(&a[0]));
+        let found = describe::constraint(&cx.dict, oid(&a[0]), pretty);
         let found = found.or_else(|| super::domains::constraint(&cx.dict, oid(&a[0]), pretty));
         Ok(optional(found))
     }),
@@ -142,6 +143,10 @@ pub const ALL: &[Function] = &[
             Ok(optional(own.or_else(|| procedures::arguments(oid(&a[0])))))
         },
     ),
+    // No body is kept as parsed.
+    strict("pg_get_function_sqlbody", (1, 1), Text, |_, _| {
+        Ok(Datum::Null)
+    }),
     strict("pg_get_partkeydef", (1, 1), Text, |_, _| Ok(Datum::Null)),
     strict("pg_get_statisticsobjdef_columns", (1, 1), Text, |_, _| {
         Ok(Datum::Null)
@@ -158,6 +163,8 @@ pub const ALL: &[Function] = &[
             Some("pg_constraint") => Some(PG_CONSTRAINT),
             Some("pg_namespace") => Some(PG_NAMESPACE),
             Some("pg_type") => Some(PG_TYPE),
+            Some("pg_proc") => Some(PG_PROC),
+            Some("pg_trigger") => Some(PG_TRIGGER),
             // Nothing of the other kinds has a comment.
             Some(_) => return Ok(Datum::Null),
         };

@@ -35,6 +35,7 @@ mod relations;
 mod remote;
 mod roles;
 mod schema;
+mod sequence;
 mod services;
 mod triggers;
 mod types;
@@ -43,6 +44,8 @@ mod viewdef;
 
 pub use keywords::needs_quotes;
 pub use relations::view_oid;
+pub use sequence::{SEQUENCE, row as sequence_row};
+pub use user_functions::is_visible as is_function_visible;
 
 use std::sync::Arc;
 
@@ -80,6 +83,8 @@ pub enum Source {
     Cluster(fn(&Context) -> Result<Rows>),
     /// That of the session which reads.
     Session(fn(&Core) -> Rows),
+    /// That of the sequence that is read: [`sequence`].
+    Sequence,
 }
 
 impl VirtualTable {
@@ -95,6 +100,7 @@ impl VirtualTable {
     fn read(&self, cx: &Context) -> Result<Rows> {
         match self.rows {
             Source::Session(_) => Err(Error::internal("a session's view without the session")),
+            Source::Sequence => Err(Error::internal("a sequence's row without the sequence")),
             Source::Here(rows) => rows(cx),
             Source::Everywhere(of) => everywhere::rows(of, cx),
             Source::Cluster(rows) if cx.for_another => rows(cx),

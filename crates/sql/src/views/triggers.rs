@@ -36,6 +36,12 @@ pub fn rows(cx: &Context) -> Vec<Vec<Datum>> {
     each.collect()
 }
 
+/// The arguments, each with a zero byte behind it.
+fn arguments(t: &Trigger) -> Vec<u8> {
+    let each = t.arguments.iter();
+    each.flat_map(|a| a.bytes().chain([0])).collect()
+}
+
 fn row(table: u32, t: &Trigger) -> Vec<Datum> {
     vec![
         oid(t.oid),
@@ -53,6 +59,7 @@ fn row(table: u32, t: &Trigger) -> Vec<Datum> {
         bool(false),
         int2(t.arguments.len()),
         int2vector([]),
+        Datum::Bytea(arguments(t)),
         t.when.as_ref().map_or(NULL, text),
         NULL,
         NULL,

@@ -232,10 +232,14 @@ impl Analyzer<'_> {
                 with_ordinality: false,
                 partitions,
                 json_path: None,
-                sample: None,
+                sample,
                 index_hints,
             } if with_hints.is_empty() && partitions.is_empty() && index_hints.is_empty() => {
-                self.table(name, alias.as_ref(), scope, known, nullable)
+                let item = self.table(name, alias.as_ref(), scope, known, nullable)?;
+                match sample {
+                    None => Ok(item),
+                    Some(sample) => self.sampled(sample, item, scope, known),
+                }
             }
             TableFactor::Table {
                 name,
@@ -355,6 +359,11 @@ impl Analyzer<'_> {
                 self.note_relation(name, alias, noted)?;
                 return self.stored_view(&view, None, alias, scope, nullable);
             }
+            Some(dict::Relation::Sequence(sequence)) => {
+                let (from, mut found) = self.sequence(&sequence, name, alias, scope)?;
+                found.rows.extend(whole_row(&found, nullable));
+                return Ok((from, found));
+            }
             _ => {}
         }
         match views::find(q.schema.as_deref(), &q.name) {
@@ -439,6 +448,7 @@ impl Analyzer<'_> {
                 columns: registers,
                 system,
                 row_id: Some(row_id),
+                sample: None,
             },
         };
         Ok((From::Relation(relation), found))
@@ -476,6 +486,7 @@ impl Analyzer<'_> {
             registers: registers.iter().copied().chain([tableoid]).collect(),
             kind: RelationKind::View {
                 view,
+                of: None,
                 columns: registers,
                 tableoid,
             },

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
 use crate::expr::matches;
-use crate::parse::arrays;
+use crate::parse::{arrays, forms};
 use crate::query::plan::{JsonSeries, SeriesOf};
 use crate::query::record_function::of_record;
 use crate::types::SqlType;
@@ -22,6 +22,9 @@ use crate::views;
 
 /// The function of information_schema by which drivers read the columns of an index.
 const EXPAND_ARRAY: &str = "_pg_expandarray";
+
+/// The function by which pg_dump reads the options of foreign tables and servers.
+const OPTIONS: &str = "pg_options_to_table";
 
 /// How the array is taken apart that a function of several rows makes at once.
 fn array_of(name: &str) -> Option<SeriesOf> {
@@ -39,6 +42,7 @@ pub fn is_series(name: &str) -> bool {
         "unnest",
         "generate_subscripts",
         EXPAND_ARRAY,
+        OPTIONS,
     ];
     plain.contains(&name) || array_of(name).is_some() || of_json(name).is_some()
 }
@@ -62,7 +66,18 @@ fn of_json(name: &str) -> Option<(JsonSeries, bool)> {
 
 /// Whether what a function gives are rows of several columns.
 pub fn gives_rows(name: &str) -> bool {
-    matches!(of_json(name), Some((JsonSeries::Each { .. }, _)))
+    name == OPTIONS || matches!(of_json(name), Some((JsonSeries::Each { .. }, _)))
+}
+
+/// Of a function whose rows have two columns, what these are called, and the type of the second.
+fn two_columns(name: &str) -> Option<([&'static str; 2], SqlType)> {
+    if name == OPTIONS {
+        return Some((["option_name", "option_value"], SqlType::Text));
+    }
+    match of_json(name)? {
+        (JsonSeries::Each { text }, binary) => Some((["key", "value"], part_type(text, binary))),
+        _ => None,
+    }
 }
 
 impl Analyzer<'_> {
@@ -81,6 +96,9 @@ impl Analyzer<'_> {
             && args.is_empty()
         {
             return self.view(view, &q.name, alias, scope);
+        }
+        if q.name == forms::ROWS_FROM {
+            return self.side_by_side(args, ordinality, alias, scope, known);
         }
         if q.name == "unnest" && args.len() > 1 {
             return self.zipped(args, ordinality, alias, scope, known);
@@ -123,9 +141,8 @@ impl Analyzer<'_> {
             whole: false,
         };
         let first = match of_json(&q.name) {
-            Some((JsonSeries::Each { .. }, _)) => "key",
             Some((JsonSeries::Elements { .. }, _)) => "value",
-            _ => &called,
+            _ => two_columns(&q.name).map_or(called.as_str(), |(names, _)| names[0]),
         };
         let mut found = Names {
             columns: vec![Column {
@@ -139,14 +156,14 @@ impl Analyzer<'_> {
             Expr::Column(r) => vec![*r],
             _ => Vec::new(),
         };
-        if let (RelationKind::Series(series), Some((JsonSeries::Each { text }, binary))) =
-            (&mut relation, of_json(&q.name))
+        if let (RelationKind::Series(series), Some(([_, second], ty))) =
+            (&mut relation, two_columns(&q.name))
         {
             let register = scope.file.register();
             series.more.push(register);
             registers.push(register);
-            let value = Typed::new(Expr::Column(register), part_type(text, binary));
-            found.columns.push(column("value", value));
+            let value = Typed::new(Expr::Column(register), ty);
+            found.columns.push(column(second, value));
         }
         let relation = match (relation, ordinality) {
             (RelationKind::Series(mut series), true) => {
@@ -264,6 +281,9 @@ impl Analyzer<'_> {
                 let message = format!("{EXPAND_ARRAY} of {}", types[0].name());
                 return Err(Error::unsupported(message));
             }
+            (OPTIONS, 1, Some(ty)) if matches!(*ty, SqlType::TEXTS | SqlType::Unknown) => {
+                (SeriesOf::Options, SqlType::Text)
+            }
             ("generate_subscripts", 2 | 3, _) if types[0].element().is_some() => {
                 (SeriesOf::Subscripts, SqlType::Int4)
             }
@@ -286,6 +306,7 @@ impl Analyzer<'_> {
         let args = args.into_iter().enumerate().map(|(at, a)| {
             let to = match (of, at) {
                 (SeriesOf::Times, 2) => SqlType::Interval,
+                (SeriesOf::Options, _) => SqlType::TEXTS,
                 (SeriesOf::Subscripts | SeriesOf::Expanded, 0) => types[0],
                 (SeriesOf::Subscripts, 2) => SqlType::Bool,
                 _ => to,

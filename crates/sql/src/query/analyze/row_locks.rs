@@ -193,7 +193,9 @@ fn gather<'f>(
                     _ => Of::Level(level),
                 },
                 RelationKind::Shared { .. } => Of::Rowless("a WITH query"),
-                RelationKind::Series(_) | RelationKind::Row(_) => Of::Rowless("a function"),
+                RelationKind::Series(_) | RelationKind::Row(_) | RelationKind::Zip { .. } => {
+                    Of::Rowless("a function")
+                }
                 // Nobody can change its rows.
                 RelationKind::View { .. } => Of::Fixed,
                 RelationKind::Table { row_id: None, .. } => Of::Unknown("this item of FROM"),

@@ -79,8 +79,13 @@ impl SystemColumn {
 }
 
 /// A row's place as a `tid`: all rows are in one file, and PostgreSQL's slots begin at 1.
-fn tid(rid: RowId) -> i64 {
+pub fn tid(rid: RowId) -> i64 {
     (i64::from(rid.dba().block()) << 16) + i64::from(rid.slot()) + 1
+}
+
+/// The number of the block that a `tid` names.
+pub fn block_of(tid: i64) -> Option<u32> {
+    u32::try_from(tid >> 16).ok()
 }
 
 impl TableScan {

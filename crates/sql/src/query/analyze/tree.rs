@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use crate::bind::Typed;
-use crate::dict::Table;
+use crate::dict::{Sequence, Table};
 use crate::expr::Expr;
 use crate::plan::SortKey;
 use crate::plan::locking::Wanted;
 use crate::query::aggregate::AggregateCall;
-use crate::query::plan::{Hashed, Register, SeriesOf, SetKind};
+use crate::query::plan::{Hashed, Register, Sample, SeriesOf, SetKind};
 use crate::query::window::WindowCall;
 use crate::types::SqlType;
 use crate::views::VirtualTable;
@@ -176,9 +176,12 @@ pub enum RelationKind {
         /// By the order of `SystemColumn::ALL`.
         system: Vec<Register>,
         row_id: Option<Register>,
+        sample: Option<Sample>,
     },
     View {
         view: &'static VirtualTable,
+        /// The sequence that the row is of, if the relation is one.
+        of: Option<Arc<Sequence>>,
         columns: Vec<Register>,
         tableoid: Register,
     },
@@ -192,6 +195,11 @@ pub enum RelationKind {
     Series(Series),
     /// One row of these values: a scalar function.
     Row(Vec<(Register, Expr)>),
+    /// The rows of several functions side by side.
+    Zip {
+        parts: Vec<Relation>,
+        ordinality: Option<Register>,
+    },
     Shared {
         number: usize,
         /// As of [`crate::query::plan::SharedScan`].

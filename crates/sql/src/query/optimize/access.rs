@@ -16,8 +16,8 @@ use crate::query::analyze::system::SystemColumn;
 use crate::query::analyze::tree::{Relation, RelationKind, Series};
 use crate::query::plan::SeriesOf;
 use crate::query::plan::{
-    self, Append, Compute, Filter, Listed, Node, Register, SharedScan, SubqueryKind, TableScan,
-    ViewScan,
+    self, Append, Compute, Filter, Listed, Node, Part, Register, Sample, SharedScan, SubqueryKind,
+    TableScan, ViewScan, Zip,
 };
 use crate::views::VirtualTable;
 use crate::views::lookup::{self, Lookup};
@@ -26,8 +26,8 @@ use crate::views::lookup::{self, Lookup};
 pub const LOOKUP: f64 = 4.0;
 pub const INDEX_ROW: f64 = 1.5;
 /// Keys of a subquery up to which a table is read by them, and a guess of how many there are.
-const MOST_LISTED: usize = 10_000;
-const LISTED_ROWS: f64 = 100.0;
+pub const MOST_LISTED: usize = 10_000;
+pub const LISTED_ROWS: f64 = 100.0;
 /// Rows in a block of a table that was never analyzed: of about a hundred bytes.
 const ROWS_PER_BLOCK: f64 = 64.0;
 /// Rows that the guess for tables without statistics assumes in [`crate::plan::TableAccess::rows`].
@@ -61,9 +61,11 @@ impl Planner<'_> {
                 columns,
                 system,
                 row_id,
+                sample,
             } => self.table(
                 relation,
                 (table, columns, system, *row_id),
+                sample.as_ref(),
                 conditions,
                 order,
                 limited,
@@ -79,6 +81,7 @@ impl Planner<'_> {
         &mut self,
         relation: &Relation,
         (table, columns, system, row_id): (&Arc<Table>, &[Register], &[Register], Option<Register>),
+        sample: Option<&Sample>,
         mut conditions: Vec<Expr>,
         order: &[SortKey],
         limited: bool,
@@ -117,8 +120,6 @@ impl Planner<'_> {
             batched: self.batches,
         };
         let passing = (known.rows() * known.all(&terms, 0)).max(1.0);
-        let apart = planner.alternatives(table, 0, &terms);
-        let (access, ordered) = planner.access(table, 0, terms, wish);
         let used: Vec<(usize, Register)> = columns
             .iter()
             .enumerate()
@@ -136,6 +137,28 @@ impl Planner<'_> {
             analyzed: stats.is_some(),
             passing,
         };
+        if let Some((part, cost, rows)) = self.part(table, sample, &terms)? {
+            let access = TableAccess {
+                table: table.clone(),
+                offset: 0,
+                path: Path::Full,
+                needed: 0,
+                filter: conjoin(terms),
+                rows: passing.min(rows),
+            };
+            let scan = self.scan(&read, access, None, part);
+            let node = Node::Table(Arc::new(scan));
+            let registers = relation.registers.clone();
+            let built = Built {
+                node,
+                registers,
+                rows: passing.min(rows),
+                cost,
+            };
+            return Ok((built, order.is_empty()));
+        }
+        let apart = planner.alternatives(table, 0, &terms);
+        let (access, ordered) = planner.access(table, 0, terms, wish);
         let built = self.scanned(&read, access)?;
         let Some(apart) = apart else {
             return Ok((built, ordered));
@@ -166,8 +189,6 @@ impl Planner<'_> {
         if !read.analyzed && !is_unique(&access.path) {
             access.rows = (access.rows / GUESSED_ROWS * total).max(1.0);
         }
-        let needed = read.used.iter().map(|(at, _)| at + 1).max().unwrap_or(0);
-        access.decode(needed);
         let listed = self.listed(&access.table, &access);
         let cost = match &access.path {
             Path::Full if listed.is_some() => total.min(LOOKUP * LISTED_ROWS),
@@ -190,20 +211,33 @@ impl Planner<'_> {
         };
         let asked = access.filter.as_ref();
         let cost = cost + asked.map_or(0.0, |f| self.subquery_cost(f, looked_at));
-        let scan = TableScan {
-            access,
-            alias: read.relation.alias.clone(),
-            columns: read.used.clone(),
-            row_id: (read.row_id.filter(|r| self.uses.contains(r))).map(|r| self.at(r)),
-            system: read.system.clone(),
-            listed,
-        };
+        let scan = self.scan(read, access, listed, Part::Whole);
         Ok(Built {
             node: Node::Table(Arc::new(scan)),
             registers: read.relation.registers.clone(),
             rows,
             cost,
         })
+    }
+
+    fn scan(
+        &self,
+        read: &Read<'_>,
+        mut access: TableAccess,
+        listed: Option<Listed>,
+        part: Part,
+    ) -> TableScan {
+        let needed = read.used.iter().map(|(at, _)| at + 1).max().unwrap_or(0);
+        access.decode(needed);
+        TableScan {
+            access,
+            alias: read.relation.alias.clone(),
+            columns: read.used.clone(),
+            row_id: (read.row_id.filter(|r| self.uses.contains(r))).map(|r| self.at(r)),
+            system: read.system.clone(),
+            listed,
+            part,
+        }
     }
 
     /// The way to read a table by an index whose first column is to be among the rows of a
@@ -248,7 +282,7 @@ impl Planner<'_> {
     }
 
     /// Rows of a table, by statistics, or by the size of its file.
-    fn rows_of(&self, table: &Arc<Table>) -> Result<f64> {
+    pub(super) fn rows_of(&self, table: &Arc<Table>) -> Result<f64> {
         Ok(match self.dict.stats(table.oid) {
             Some(s) => s.rows.max(1.0),
             None => {
@@ -298,6 +332,7 @@ impl Planner<'_> {
             }
             RelationKind::View {
                 view,
+                of,
                 columns,
                 tableoid,
             } => {
@@ -313,6 +348,7 @@ impl Planner<'_> {
                 };
                 let scan = ViewScan {
                     view,
+                    of: of.clone(),
                     lookup,
                     tableoid: wanted.then(|| self.at(*tableoid)),
                     alias,
@@ -340,6 +376,22 @@ impl Planner<'_> {
             RelationKind::Series(s) => {
                 let rows = series_rows(s);
                 (Node::Series(Arc::new(self.series(s))), rows, rows)
+            }
+            RelationKind::Zip { parts, ordinality } => {
+                let (mut rows, mut cost) = (1f64, 0.0);
+                let mut zipped = Vec::with_capacity(parts.len());
+                for part in parts {
+                    let built = self.other(part, &[])?;
+                    rows = rows.max(built.rows);
+                    cost += built.cost;
+                    let registers = part.registers.iter().map(|r| self.at(*r)).collect();
+                    zipped.push((built.node, registers));
+                }
+                let zip = Zip {
+                    parts: zipped,
+                    ordinality: ordinality.map(|r| self.at(r)),
+                };
+                (Node::Zip(Arc::new(zip)), rows, cost)
             }
             RelationKind::Row(row) => {
                 let columns = row

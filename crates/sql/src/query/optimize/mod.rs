@@ -10,6 +10,7 @@ mod items;
 mod joins;
 mod keyed;
 mod level;
+mod part;
 mod selectivity;
 pub mod uses;
 

@@ -123,19 +123,7 @@ fn of_series(s: &Series, f: &mut dyn FnMut(&Expr)) {
 /// Every expression of an item of FROM.
 pub fn of_item(item: &From, f: &mut dyn FnMut(&Expr)) {
     match item {
-        From::Relation(relation) => match &relation.kind {
-            RelationKind::Level {
-                level, computed, ..
-            } => {
-                each_expr(level, f);
-                computed.iter().for_each(|(_, e)| f(e));
-            }
-            RelationKind::Series(s) => of_series(s, f),
-            RelationKind::Row(row) => row.iter().for_each(|(_, e)| f(e)),
-            RelationKind::Table { .. }
-            | RelationKind::View { .. }
-            | RelationKind::Shared { .. } => {}
-        },
+        From::Relation(relation) => of_relation(relation, f),
         From::Merged {
             items, conditions, ..
         } => {
@@ -149,6 +137,30 @@ pub fn of_item(item: &From, f: &mut dyn FnMut(&Expr)) {
             of_item(right, f);
             on.iter().for_each(f);
         }
+    }
+}
+
+fn of_relation(relation: &Relation, f: &mut dyn FnMut(&Expr)) {
+    match &relation.kind {
+        RelationKind::Level {
+            level, computed, ..
+        } => {
+            each_expr(level, f);
+            computed.iter().for_each(|(_, e)| f(e));
+        }
+        RelationKind::Series(s) => of_series(s, f),
+        RelationKind::Row(row) => row.iter().for_each(|(_, e)| f(e)),
+        RelationKind::Zip { parts, .. } => parts.iter().for_each(|part| of_relation(part, f)),
+        RelationKind::Table {
+            sample: Some(sample),
+            ..
+        } => {
+            f(&sample.percent);
+            sample.seed.iter().for_each(f);
+        }
+        RelationKind::Table { sample: None, .. }
+        | RelationKind::View { .. }
+        | RelationKind::Shared { .. } => {}
     }
 }
 
@@ -168,6 +180,7 @@ pub fn all_set_by(item: &From, set: &mut HashSet<Register>) {
                 | RelationKind::View { .. }
                 | RelationKind::Series(_)
                 | RelationKind::Row(_)
+                | RelationKind::Zip { .. }
                 | RelationKind::Shared { .. } => {}
             }
         }

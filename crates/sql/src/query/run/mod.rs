@@ -15,6 +15,7 @@ pub(crate) mod lock;
 mod loop_ahead;
 mod loop_join;
 mod merge_join;
+mod part;
 mod scan;
 mod seen_rows;
 mod series;
@@ -27,6 +28,7 @@ mod subquery;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod zip;
 
 use block::value::Datum;
 use engine::Snapshot;
@@ -139,6 +141,7 @@ pub fn operator(node: &Node, measured: bool) -> Box<dyn Operator> {
         Node::Sort(plan) => Box::new(sort::SortRun::new(plan, measured)),
         Node::Window(plan) => Box::new(super::window::WindowRun::new(plan, measured)),
         Node::SetOperation(plan) => Box::new(set_operation::SetRun::new(plan, measured)),
+        Node::Zip(plan) => Box::new(zip::ZipRun::new(plan, measured)),
         Node::Append(plan) => Box::new(basic::AppendRun::new(plan, measured)),
         Node::Limit(plan) => Box::new(limit::LimitRun::new(plan, measured)),
         Node::Lock(plan) => Box::new(lock::LockRun::new(plan, measured)),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use block::value::{Datum, DatumRef};
 
+use super::part::{Drawn, part};
 use super::{Frame, Operator};
 use crate::error::Result;
 use crate::exec::drive::passes;
@@ -13,13 +14,15 @@ use crate::expr::{Env, compare};
 use crate::plan::TableAccess;
 use crate::query::plan::{TableScan, ViewScan};
 use crate::session::Core;
-use crate::views::{Context, view_oid};
+use crate::views::{Context, sequence_row, view_oid};
 
 pub struct TableRun {
     plan: Arc<TableScan>,
     cursor: TableCursor,
     /// Read by the keys that a subquery gives.
     by_list: bool,
+    /// A sample of rows.
+    drawn: Option<Drawn>,
     spare: Vec<DatumRef<'static>>,
 }
 
@@ -29,6 +32,7 @@ impl TableRun {
             plan: plan.clone(),
             cursor: TableCursor::with_buffer(Vec::new()),
             by_list: false,
+            drawn: None,
             spare: Vec::new(),
         }
     }
@@ -77,6 +81,11 @@ impl Operator for TableRun {
         if self.by_list {
             return Ok(());
         }
+        if let Some((scan, drawn)) = part(&self.plan, core, frame)? {
+            self.drawn = drawn;
+            self.cursor.open_scan(&self.plan.access, scan, core);
+            return Ok(());
+        }
         let Frame {
             registers,
             snapshot,
@@ -98,6 +107,9 @@ impl Operator for TableRun {
             let Some(rid) = self.cursor.next(access, core, &frame.snapshot)? else {
                 return Ok(false);
             };
+            if self.drawn.as_ref().is_some_and(|drawn| !drawn.has_row(rid)) {
+                continue;
+            }
             let mut values = recycle(std::mem::take(&mut self.spare));
             decode(self.cursor.row(), def, access.needed, &mut values)?;
             if !self.plan.system.is_empty() {
@@ -175,7 +187,10 @@ impl Operator for ViewRun {
                 None => Context::new(core),
             };
             context.wanted = wanted;
-            self.rows = Some(self.plan.view.read_in(core, &context)?);
+            self.rows = Some(match &self.plan.of {
+                Some(sequence) => sequence_row(&context, sequence)?,
+                None => self.plan.view.read_in(core, &context)?,
+            });
             for warning in context.take_warnings() {
                 core.notice("WARNING", "01000", warning);
             }
@@ -193,7 +208,10 @@ impl Operator for ViewRun {
             frame.registers[*register] = row[*column].clone();
         }
         if let Some(register) = self.plan.tableoid {
-            let number = view_oid(self.plan.view.schema, self.plan.view.name);
+            let number = match &self.plan.of {
+                Some(sequence) => Some(sequence.oid),
+                None => view_oid(self.plan.view.schema, self.plan.view.name),
+            };
             frame.set(register, Datum::Int8(number.unwrap_or(0).into()));
         }
         Ok(true)

@@ -79,6 +79,7 @@ impl Counter {
             SeriesOf::Elements => return elements(&start, plan.ty, core),
             SeriesOf::Rows => return rows(&start),
             SeriesOf::Expanded => return expanded(&start),
+            SeriesOf::Options => return options(&start),
             SeriesOf::Subscripts => return Ok(subscripts(&start, arg(), arg())),
             SeriesOf::Json(of) => return super::json_series::start(of, &start),
             _ => {}
@@ -250,6 +251,24 @@ fn rows(array: &Datum) -> Result<Counter> {
     let row = |values: &[Datum]| Datum::Array(Array::new(array.element(), &[dimension], values));
     let rows = values.chunks(usize::try_from(width).unwrap_or(0).max(1));
     Ok(Counter::Elements(rows.rev().map(row).collect()))
+}
+
+/// Of an array of options, `name=value` or a name alone, names and values.
+fn options(array: &Datum) -> Result<Counter> {
+    let Datum::Array(array) = array else {
+        return Err(no_array());
+    };
+    let parts = |value: DatumRef<'_>| match value {
+        DatumRef::Text(option) => Ok(match option.split_once('=') {
+            Some((name, value)) => (Datum::Text(name.into()), Datum::Text(value.into())),
+            None => (Datum::Text(option.into()), Datum::Null),
+        }),
+        _ => Err(Error::new("22004", "array must not contain nulls")),
+    };
+    let pairs = array.borrow().values().map(parts);
+    let mut pairs = pairs.collect::<Result<Vec<_>>>()?;
+    pairs.reverse();
+    Ok(Counter::Pairs(pairs))
 }
 
 /// The elements of an array with their places, from 1.

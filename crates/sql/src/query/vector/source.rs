@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::expr::Expr;
 use crate::plan::Path;
-use crate::query::plan::{HashJoin, JoinKind, Node, Register, TableScan};
+use crate::query::plan::{HashJoin, JoinKind, Node, Part, Register, TableScan};
 use crate::types::SqlType;
 
 /// What a plan's rows come from, and what the registers are over its columns.
@@ -59,6 +59,7 @@ pub fn source(node: &Node) -> Option<Source<'_>> {
         Node::Table(scan) => {
             let whole = matches!(scan.access.path, Path::Full);
             let plain = scan.row_id.is_none() && scan.system.is_empty();
+            let whole = whole && matches!(scan.part, Part::Whole);
             (whole && scan.listed.is_none() && plain).then(|| Source {
                 scan,
                 computed: Vec::new(),
@@ -139,6 +140,7 @@ pub fn types_of(node: &Node, types: &mut HashMap<Register, (SqlType, i32)>) {
         | Node::Nothing
         | Node::Values(_)
         | Node::Series(_)
+        | Node::Zip(_)
         | Node::View(_)
         | Node::Shared(_)
         | Node::Window(_)
