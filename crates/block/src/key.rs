@@ -16,6 +16,7 @@
 //! | char(n) | as text, without trailing spaces |
 //! | uuid | 16 bytes |
 //! | array | element type, columns as of an ascending index, 0, dimensions |
+//! | composite | of each field: its type, a column as of an ascending index; then 0 |
 //! | interval | its span in microseconds, 16 bytes big-endian, sign bit flipped |
 //! | jsonb | its parts in the order in which PostgreSQL compares them: see `put_json` |
 //!
@@ -330,6 +331,7 @@ pub fn push_column(out: &mut Vec<u8>, ty: ColType, order: Order, v: DatumRef<'_>
             o.extend_from_slice(&(v.span() as u128 ^ 1 << 127).to_be_bytes())
         }),
         DatumRef::Array(v) => value(out, order, |o| put_array(o, v)),
+        DatumRef::Composite(v) => value(out, order, |o| composite::put(o, v)),
         DatumRef::Json(v) => value(out, order, |o| match v.view() {
             View::Array(items) if items.is_empty() => o.push(kind::EMPTY_ARRAY),
             _ => put_json(o, v),
@@ -399,8 +401,8 @@ fn put_array(out: &mut Vec<u8>, v: ArrayRef<'_>) {
 
 /// Reads a key back into values. What the key does not hold is lost: the scale of a number (`1.50`
 /// comes back as `1.5`; so in jsonb), the sign of zero and of NaN, trailing spaces of `char(n)`,
-/// how much of an interval is months and days. To show columns of those types, read them from the
-/// row.
+/// how much of an interval is months and days, the numbers of a row's fields. To show columns of
+/// those types, read them from the row.
 pub fn decode(key: &[u8], columns: &[(ColType, Order)]) -> Result<Vec<Datum>> {
     let mut r = Reader {
         bytes: key,
@@ -429,6 +431,7 @@ pub fn is_lossless(ty: ColType) -> bool {
             | ColType::Interval
             | ColType::Array
             | ColType::Json
+            | ColType::Composite
     )
 }
 
@@ -471,6 +474,7 @@ impl Reader<'_> {
             )),
             ColType::Array => Datum::Array(self.elements()?),
             ColType::Json => Datum::Json(Json::new(&self.json(0)?)),
+            ColType::Composite => Datum::Composite(self.fields()?),
         })
     }
 }
@@ -587,5 +591,6 @@ impl Decimal {
     }
 }
 
+mod composite;
 #[cfg(test)]
 mod tests;

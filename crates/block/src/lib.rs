@@ -10,6 +10,7 @@
 //! is the very code that ran the first time.
 
 pub mod array;
+pub mod composite;
 pub mod format;
 pub mod groups;
 pub mod heap;

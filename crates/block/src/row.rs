@@ -12,6 +12,7 @@
 //! column rewrites nothing.
 
 use crate::array::ArrayRef;
+use crate::composite::CompositeRef;
 use crate::interval::Interval;
 use crate::json::JsonRef;
 use crate::numeric::NumericRef;
@@ -52,6 +53,7 @@ pub(crate) fn encode_value(v: &DatumRef<'_>, out: &mut Vec<u8>) {
         DatumRef::Interval(v) => out.extend_from_slice(&v.to_bytes()),
         DatumRef::Array(v) => put_variable(v.as_bytes(), out),
         DatumRef::Json(v) => put_variable(v.as_bytes(), out),
+        DatumRef::Composite(v) => put_variable(v.as_bytes(), out),
         DatumRef::Numeric(v) => put_variable(v.as_bytes(), out),
         DatumRef::Text(v) => put_variable(v.as_bytes(), out),
         DatumRef::Bytea(v) => put_variable(v, out),
@@ -188,6 +190,7 @@ pub(crate) fn take_value<'a>(ty: ColType, rest: &mut &'a [u8]) -> Result<DatumRe
         ColType::Interval => DatumRef::Interval(Interval::from_bytes(take(rest)?)),
         ColType::Array => DatumRef::Array(ArrayRef::from_bytes(take_variable(rest)?)?),
         ColType::Json => DatumRef::Json(JsonRef::from_bytes(take_variable(rest)?)?),
+        ColType::Composite => DatumRef::Composite(CompositeRef::from_bytes(take_variable(rest)?)?),
         ColType::Numeric => DatumRef::Numeric(NumericRef::from_bytes(take_variable(rest)?)?),
         ColType::Bytea => DatumRef::Bytea(take_variable(rest)?),
     })

@@ -1,6 +1,7 @@
 //! Values of columns: owned, borrowed, and the types they are stored as.
 
 use crate::array::{Array, ArrayRef};
+use crate::composite::{Composite, CompositeRef};
 use crate::interval::Interval;
 use crate::json::{Json, JsonRef};
 use crate::numeric::{Numeric, NumericRef};
@@ -29,6 +30,8 @@ pub enum ColType {
     /// Of elements of any type but this.
     Array = 17,
     Json = 18,
+    /// A row: fields of any types.
+    Composite = 19,
 }
 
 impl ColType {
@@ -53,6 +56,7 @@ impl ColType {
             Interval,
             Array,
             Json,
+            Composite,
         ]
         .into_iter()
         .find(|&t| t as u8 == v)
@@ -72,7 +76,8 @@ impl ColType {
             | ColType::Char
             | ColType::Bytea
             | ColType::Array
-            | ColType::Json => None,
+            | ColType::Json
+            | ColType::Composite => None,
         }
     }
 }
@@ -103,6 +108,7 @@ pub enum Datum {
     Array(Array),
     /// Of `jsonb`; `json` is text.
     Json(Json),
+    Composite(Composite),
 }
 
 /// Equal are two values of which every bit is the same: NaN is equal to itself, zeros of either
@@ -141,6 +147,7 @@ pub enum DatumRef<'a> {
     Interval(Interval),
     Array(ArrayRef<'a>),
     Json(JsonRef<'a>),
+    Composite(CompositeRef<'a>),
 }
 
 impl Datum {
@@ -167,6 +174,7 @@ impl Datum {
             Datum::Interval(v) => DatumRef::Interval(*v),
             Datum::Array(v) => DatumRef::Array(v.borrow()),
             Datum::Json(v) => DatumRef::Json(v.borrow()),
+            Datum::Composite(v) => DatumRef::Composite(v.borrow()),
         }
     }
 }
@@ -195,6 +203,7 @@ impl DatumRef<'_> {
             DatumRef::Interval(v) => Datum::Interval(v),
             DatumRef::Array(v) => Datum::Array(v.to_array()),
             DatumRef::Json(v) => Datum::Json(v.to_json()),
+            DatumRef::Composite(v) => Datum::Composite(v.to_composite()),
         }
     }
 }

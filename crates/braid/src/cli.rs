@@ -80,6 +80,19 @@ pub enum Command {
     /// if there is one
     #[command(after_help = "Example:\n  braid verify --data /db")]
     Verify(VerifyArgs),
+    /// Report what all instances did between two snapshots
+    #[command(after_help = REPORT_EXAMPLES)]
+    Report(ReportArgs),
+    /// Show what active sessions did in a span of time
+    #[command(
+        after_help = "Examples:\n  braid ash --data /db\n  braid ash --minutes 5 --by event,sql --instance 2\n  braid ash --from '2026-11-26 14:00' --to '2026-11-26 14:20' --format html --output ash.html"
+    )]
+    Ash(AshArgs),
+    /// Say what takes the time, with evidence and remedy: of the next seconds, or between snapshots
+    #[command(
+        after_help = "Examples:\n  braid doctor --data /db\n  braid doctor --seconds 60\n  braid doctor --from 7 --to 8"
+    )]
+    Doctor(DoctorArgs),
     /// Add up SQL trace files by statement: this product's, and Oracle's of event 10046
     #[command(after_help = TKPROF_EXAMPLES)]
     Tkprof(TkprofArgs),
@@ -90,6 +103,112 @@ pub enum Command {
     /// Run an experiment of the papers (docs/design.md) and print its figures beside theirs
     #[command(after_help = LAB_EXAMPLES)]
     Lab(LabCommand),
+}
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  braid report --data /db                      between the last two snapshots
+  braid report --list                          which snapshots there are
+  braid report --from 7 --to 9 --instance 2 --format html --output report.html
+  braid report --from 7 --to 8 --diff 8,9      what changed from one span to another
+
+Snapshots are taken every snapshot_interval, and by  select create_snapshot()";
+
+/// Whom to ask.
+#[derive(Args)]
+pub struct Source {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// User to connect as, a superuser; its password is read from PGPASSWORD [default: the system's
+    /// user]
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    Text,
+    Html,
+}
+
+/// How a report is shown.
+#[derive(Args)]
+pub struct Shown {
+    /// Text for a terminal, or one file of HTML with charts
+    #[arg(long, value_name = "text|html", default_value = "text")]
+    pub format: Format,
+    /// File to write [default: the terminal]
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct ReportArgs {
+    #[command(flatten)]
+    pub source: Source,
+    /// Snapshot at the begin [default: the one before the end]
+    #[arg(long, value_name = "N")]
+    pub from: Option<i64>,
+    /// Snapshot at the end [default: the last one]
+    #[arg(long, value_name = "N")]
+    pub to: Option<i64>,
+    /// Report one instance
+    #[arg(long, value_name = "K", value_parser = number(INSTANCES))]
+    pub instance: Option<u16>,
+    /// Report all instances together, as is done if none is named
+    #[arg(long, conflicts_with = "instance")]
+    pub global: bool,
+    /// Compare with the span between these two snapshots
+    #[arg(long, value_name = "FROM,TO", value_delimiter = ',')]
+    pub diff: Option<Vec<i64>>,
+    /// Show the snapshots that there are
+    #[arg(long)]
+    pub list: bool,
+    #[command(flatten)]
+    pub shown: Shown,
+}
+
+#[derive(Args)]
+pub struct AshArgs {
+    #[command(flatten)]
+    pub source: Source,
+    /// Minutes until the end, if there is no --from
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = number(1u32..=525_600))]
+    pub minutes: u32,
+    /// Begin of the span
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<String>,
+    /// End of the span [default: now]
+    #[arg(long, value_name = "TIME")]
+    pub to: Option<String>,
+    /// What to count by: event, sql, session, instance, blocker [default: all of these]
+    #[arg(long, value_name = "WHAT,...", value_delimiter = ',')]
+    pub by: Vec<String>,
+    /// Show one instance
+    #[arg(long, value_name = "K", value_parser = number(INSTANCES))]
+    pub instance: Option<u16>,
+    #[command(flatten)]
+    pub shown: Shown,
+}
+
+#[derive(Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    pub source: Source,
+    /// Seconds to look, if no snapshot is named
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = number(1u32..=3600))]
+    pub seconds: u32,
+    /// Snapshot at the begin
+    #[arg(long, value_name = "N")]
+    pub from: Option<i64>,
+    /// Snapshot at the end
+    #[arg(long, value_name = "N")]
+    pub to: Option<i64>,
+    /// Look at one instance
+    #[arg(long, value_name = "K", value_parser = number(INSTANCES))]
+    pub instance: Option<u16>,
+    #[command(flatten)]
+    pub shown: Shown,
 }
 
 const TKPROF_EXAMPLES: &str = "\

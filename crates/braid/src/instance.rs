@@ -18,7 +18,7 @@ use crate::cli::InstanceArgs;
 use crate::control::{Recovered, State, Status};
 use crate::progress::Progress;
 use crate::report::{Event, Origin};
-use crate::{advice, encryption, log, outlet, ports, settings, start};
+use crate::{advice, encryption, log, metrics, outlet, ports, settings, start};
 
 /// How often the SCN in the status file is brought up to date, and changed parameters are looked
 /// for.
@@ -133,6 +133,13 @@ impl Process {
         }
         let autoanalyze = sql::Autoanalyze::start(&database)
             .map_err(|e| Failure(format!("cannot start the thread abp0: {e}")))?;
+        let snapshots = sql::Snapshots::start(&database)
+            .map_err(|e| Failure(format!("cannot start the thread m000: {e}")))?;
+        if let Some(address) = settings::metrics(&params, self.number).map_err(by_setting)? {
+            let bound = metrics::serve(address, self.number)
+                .map_err(|e| Failure(format!("metrics_port: cannot listen on {address}: {e}")))?;
+            tracing::info!("metrics are at http://{bound}/metrics");
+        }
         let server = bound.serve(database);
         status.state = State::Open;
         status.scn = engine.scn().0;
@@ -148,6 +155,7 @@ impl Process {
         status.state = State::Stopping;
         status.write(dir)?;
         autoanalyze.stop();
+        snapshots.stop();
         if !server.stop() {
             self.tell(Event::SessionsLeft);
         }

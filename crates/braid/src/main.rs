@@ -18,7 +18,9 @@ mod guard;
 mod instance;
 mod lab;
 mod log;
+mod metrics;
 mod outlet;
+mod performance;
 mod placement;
 mod port_holder;
 mod ports;
@@ -57,6 +59,9 @@ fn main() -> ExitCode {
         cli::Command::Service(args) => service::run(&args.command),
         cli::Command::Certificates(args) => certificates::run(&args),
         cli::Command::Verify(args) => verify::run(&args),
+        cli::Command::Report(args) => performance::report(&args),
+        cli::Command::Ash(args) => performance::ash(&args),
+        cli::Command::Doctor(args) => performance::doctor(&args),
         cli::Command::Tkprof(args) => tkprof::run(&args),
         cli::Command::Demo(args) => demo::run(&args),
         cli::Command::Lab(args) => lab::run(&args),

@@ -256,6 +256,23 @@ pub fn instance_cpus(params: &Instance) -> Result<Vec<usize>, Failure> {
     }
 }
 
+/// Where this instance answers Prometheus; none if it does not.
+pub fn metrics(params: &Instance, instance: u16) -> Result<Option<SocketAddr>, Failure> {
+    let first = params.int("metrics_port");
+    if first == 0 {
+        return Ok(None);
+    }
+    let text = params.text("metrics_address");
+    let address: IpAddr = (text.parse())
+        .map_err(|_| Failure(format!("metrics_address: \"{text}\" is no IP address")))?;
+    let port = u16::try_from(first + i64::from(instance) - 1).map_err(|_| {
+        Failure(format!(
+            "metrics_port: instance {instance} would have no port"
+        ))
+    })?;
+    Ok(Some(SocketAddr::new(address, port)))
+}
+
 /// Takes over the parameters that ALTER SYSTEM SET has changed meanwhile, on whichever instance,
 /// and logs by them.
 pub fn follow(params: &Instance) {

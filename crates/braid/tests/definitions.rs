@@ -267,3 +267,47 @@ fn a_function_of_one_instance_is_called_on_another_as_it_is_then() {
         .expect("made again");
     assert_eq!(answer(&mut there, 5).expect("made again"), 6);
 }
+
+/// Rows of a table are given by a function of one instance on another, with the columns that the
+/// table has by then; a procedure called there with a parameter ends transactions, and instance 1
+/// sees what it has committed before it fails.
+#[test]
+fn sets_and_procedures_of_one_instance_run_on_another() {
+    let database = up("sets");
+    let mut here = database.client(1);
+    let mut there = database.client(2);
+    here.batch_execute(
+        "create table t (id int primary key, v int);
+         insert into t values (1, 10), (2, 20);
+         create function all_of(low int) returns setof t language sql as
+           'select * from t where id >= low order by id';
+         create procedure fill(n int, inout made int) language plpgsql as $$
+         begin
+           for i in 1..n loop
+             insert into t values (100 + i, i);
+             made := made + 1;
+             if i % 2 = 0 then commit; end if;
+           end loop;
+           perform 1 / (made - 5);
+         end $$",
+    )
+    .expect("definitions");
+    let rows = there.query("select * from all_of($1)", &[&2]);
+    let rows = rows.expect("its rows");
+    assert_eq!((rows.len(), rows[0].get::<_, i32>(1)), (1, 20));
+    here.batch_execute("alter table t add column w text default 'new'")
+        .expect("a column more");
+    let row = there.query_one("select * from all_of($1)", &[&2]);
+    assert_eq!(row.expect("a row").get::<_, String>(2), "new");
+    let made = there.query_one("call fill($1, $2)", &[&2, &0]);
+    assert_eq!(made.expect("called").get::<_, i32>(0), 2);
+    here.batch_execute("delete from t where id > 100")
+        .expect("begin anew");
+    let failed = there.query("call fill(5, 0)", &[]).expect_err("1 / 0");
+    assert_eq!(code(&failed), "22012");
+    let kept = here.query_one("select count(*), max(id) from t where id > 100", &[]);
+    let kept = kept.expect("what was committed");
+    assert_eq!((kept.get::<_, i64>(0), kept.get::<_, i32>(1)), (4, 104));
+    let refused = there.batch_execute("begin; delete from t where id > 100; call fill(2, 0)");
+    assert_eq!(code(&refused.expect_err("in a block")), "2D000");
+}

@@ -460,6 +460,12 @@ impl Session {
         self.txn.advisory_unlock(key, space, shared)
     }
 
+    /// Holds an object until the session ends, in whichever way: when its instance dies, too.
+    /// False if another session holds it.
+    pub fn hold_object(&mut self, object: ObjectId) -> Result<bool> {
+        Ok(self.txn.hold_object(object.0.into())?)
+    }
+
     pub fn advisory_unlock_all(&mut self) {
         self.txn.advisory_unlock_all();
     }

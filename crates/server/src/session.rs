@@ -216,6 +216,7 @@ impl<'r> Session<'r> {
             wait::session::clear_cancel();
         }
         wait::session::set_active();
+        wait::stat::add(wait::Stat::UserCalls, 1);
         // It may have been ended by having its input shut.
         self.go_on(output)?;
         received.map_err(|end| match (end, patience) {

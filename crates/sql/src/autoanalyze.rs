@@ -22,7 +22,7 @@ use wait::Event;
 use crate::database::Database;
 use crate::dict::Table;
 use crate::error::{Error, Result};
-use crate::session::SqlSession;
+use crate::session::{SqlSession, temporary};
 
 /// How long `abp0` rests after so many blocks.
 const REST: Duration = Duration::from_millis(2);
@@ -130,6 +130,9 @@ impl Rounds {
             let Some(database) = database.upgrade() else {
                 return;
             };
+            if let Err(e) = temporary::sweep(&database) {
+                tracing::warn!("temporary relations of lost sessions are left for later: {e}");
+            }
             let now = match self.round(&database, bell) {
                 Ok(()) => String::new(),
                 Err(e) => e.to_string(),
@@ -152,7 +155,9 @@ impl Rounds {
         database.changes.keep(|t| dict.table_by_oid(t).is_some());
         self.seen.retain(|t, _| dict.table_by_oid(*t).is_some());
         let mut first = Ok(());
-        for table in dict.tables() {
+        // Temporary tables are their sessions' own, also to analyze.
+        let tables = dict.tables().filter(|t| !dict.is_temporary(t.schema));
+        for table in tables {
             if *bell.stop.lock() {
                 break;
             }

@@ -17,6 +17,7 @@ use crate::params::Instance;
 use crate::plan_cache::PlanCache;
 use crate::presence;
 use crate::session::{SqlSession, now_micros};
+use crate::statements::Statements;
 use crate::trace::Switches;
 
 pub struct Database {
@@ -32,6 +33,7 @@ pub struct Database {
     pub(crate) orders: Orders,
     pub(crate) switches: Switches,
     pub(crate) changes: Changes,
+    pub(crate) statements: Statements,
     started_micros: i64,
 }
 
@@ -59,6 +61,7 @@ impl Database {
             orders: Orders::default(),
             switches: Switches::default(),
             changes: Changes::default(),
+            statements: Statements::default(),
             started_micros: now_micros(),
         });
         SqlSession::make_first_superuser(&database)?;

@@ -17,8 +17,10 @@ use wait::session::{Identity, Kind};
 use wire::{Reader, Writer};
 
 use crate::database::Database;
-use crate::dict::role::Role;
+use crate::dict::acl::{self, Privileges};
+use crate::dict::role::{FIRST_SUPERUSER, Role};
 use crate::error::{Error, Result};
+use crate::views::DATABASE;
 
 /// The first byte of a question for the number of a role's sessions.
 pub const COUNT: u8 = 3;
@@ -27,6 +29,7 @@ impl Database {
     /// Makes the session of this thread one of the role, which it has proved to be. An error if the
     /// role has as many as it may.
     pub fn enter(self: &Arc<Database>, role: &Role, who: Identity) -> Result<()> {
+        self.check_connect(role, &who.database)?;
         // Superusers have no limit of their own, as in PostgreSQL.
         let limit = usize::try_from(role.connection_limit).ok();
         let Some(limit) = limit.filter(|_| !role.superuser) else {
@@ -48,6 +51,28 @@ impl Database {
             .and_then(|()| self.enter_if_fewer(role, limit, who));
         let released = session.rollback().map_err(Error::from);
         entered.and(released)
+    }
+
+    /// Refuses a role that may not connect to the database.
+    fn check_connect(&self, role: &Role, database: &str) -> Result<()> {
+        let connect = Privileges::CONNECT;
+        let held = self.with_dict(|dict| {
+            dict.privileges(
+                role.oid,
+                acl::Kind::Database,
+                DATABASE,
+                FIRST_SUPERUSER,
+                connect,
+            )
+        });
+        match held.is_empty() {
+            false => Ok(()),
+            true => {
+                let why = format!("permission denied for database \"{database}\"");
+                let detail = "User does not have CONNECT privilege.";
+                Err(Error::new("42501", why).detail(detail))
+            }
+        }
     }
 
     fn enter_if_fewer(&self, role: &Role, limit: usize, who: Identity) -> Result<()> {

@@ -1,5 +1,6 @@
 //! SQL types as clients see them: PostgreSQL's OIDs, names, lengths and type modifiers, and how each is stored.
 
+pub mod composite;
 pub mod domains;
 pub mod enums;
 
@@ -9,6 +10,7 @@ use block::value::ColType;
 
 use crate::error::{Error, Result};
 use crate::pgtype::interval;
+use composite::CompositeType;
 use domains::DomainType;
 use enums::EnumType;
 
@@ -60,6 +62,8 @@ pub enum SqlType {
     Enum(EnumType),
     /// What something is declared as; no expression is of it (see [`domains`]).
     Domain(DomainType),
+    /// A row: a record, or of a type that has a name.
+    Composite(CompositeType),
 }
 
 /// What an object is whose number is written as its name.
@@ -83,13 +87,16 @@ enum Of {
     BuiltIn(u8),
     Enum(EnumType),
     Domain(DomainType),
+    Composite(CompositeType),
 }
 
 impl Element {
     /// `None` if there are no arrays of the type.
     pub fn of(ty: SqlType) -> Option<Element> {
-        if let SqlType::Enum(e) = ty {
-            return Some(Element(Of::Enum(e)));
+        match ty {
+            SqlType::Enum(e) => return Some(Element(Of::Enum(e))),
+            SqlType::Composite(c) => return Some(Element(Of::Composite(c))),
+            _ => {}
         }
         if let SqlType::Domain(d) = ty {
             // Arrays of arrays are not stored.
@@ -107,6 +114,7 @@ impl Element {
             Of::BuiltIn(at) => SqlType::ALL[usize::from(at)],
             Of::Enum(e) => SqlType::Enum(e),
             Of::Domain(d) => SqlType::Domain(d),
+            Of::Composite(c) => SqlType::Composite(c),
         }
     }
 
@@ -124,6 +132,7 @@ impl Element {
             }
             Of::Enum(e) => (&e.def().names[1], &e.def().internal_names[1]),
             Of::Domain(d) => (&d.def().names[1], &d.def().internal_names[1]),
+            Of::Composite(c) => (&c.def().names[1], &c.def().internal_names[1]),
         }
     }
 }
@@ -228,6 +237,8 @@ impl SqlType {
             SqlType::Array(Element(Of::Domain(d))) => d.0.array_oid,
             SqlType::Enum(e) => e.0.oid,
             SqlType::Domain(d) => d.0.oid,
+            SqlType::Array(Element(Of::Composite(c))) => c.0.array_oid,
+            SqlType::Composite(c) => c.0.oid,
         }
     }
 
@@ -267,6 +278,7 @@ impl SqlType {
             SqlType::Void | SqlType::Array(_) | SqlType::Expanded => 0,
             SqlType::Enum(e) => e.0.array_oid,
             SqlType::Domain(d) => d.0.array_oid,
+            SqlType::Composite(c) => c.0.array_oid,
             // Arrays of arrays are not stored.
             SqlType::Int2Vector | SqlType::OidVector => 0,
         }
@@ -277,6 +289,7 @@ impl SqlType {
         match self {
             SqlType::Enum(_) => SqlType::Int8,
             SqlType::Domain(_) => self.base().stored_as(),
+            SqlType::Composite(_) => SqlType::Composite(CompositeType::any()),
             SqlType::Array(element) => element.ty().stored_as().array().unwrap_or(self),
             ty => ty,
         }
@@ -287,6 +300,7 @@ impl SqlType {
         match (self, other) {
             (SqlType::Enum(a), SqlType::Enum(b)) => a.is_state(b),
             (SqlType::Domain(a), SqlType::Domain(b)) => a.is_state(b),
+            (SqlType::Composite(a), SqlType::Composite(b)) => a.is_state(b),
             (SqlType::Array(a), SqlType::Array(b)) if a == b => a.ty().is_state(b.ty()),
             _ => self == other,
         }
@@ -307,7 +321,15 @@ impl SqlType {
 
     pub fn from_oid(oid: u32) -> Option<SqlType> {
         let found = SqlType::ALL.into_iter().find(|t| t.oid() == oid);
-        found.or_else(|| SqlType::of_array(oid)?.array())
+        let record = || {
+            let record = SqlType::Composite(CompositeType::any());
+            match oid == record.oid() {
+                true => Some(record),
+                false => record.array().filter(|records| records.oid() == oid),
+            }
+        };
+        let array = || SqlType::of_array(oid)?.array();
+        found.or_else(array).or_else(record)
     }
 
     /// Bytes of the type in PostgreSQL's catalog; -1 for variable length, -2 for a C string.
@@ -369,6 +391,7 @@ impl SqlType {
             SqlType::Array(element) => element.array_names().0,
             SqlType::Enum(e) => &e.def().names[0],
             SqlType::Domain(d) => &d.def().names[0],
+            SqlType::Composite(c) => &c.def().names[0],
         }
     }
 
@@ -390,6 +413,7 @@ impl SqlType {
             SqlType::Array(element) => element.array_names().1,
             SqlType::Enum(e) => &e.def().internal_names[0],
             SqlType::Domain(d) => &d.def().internal_names[0],
+            SqlType::Composite(c) => &c.def().internal_names[0],
             other => other.name(),
         }
     }
@@ -509,6 +533,7 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Timestamp => ColType::Timestamp,
         SqlType::TimestampTz => ColType::TimestampTz,
         SqlType::Uuid => ColType::Uuid,
+        SqlType::Composite(_) => ColType::Composite,
         SqlType::Array(_) | SqlType::Int2Vector | SqlType::OidVector => ColType::Array,
         SqlType::Unknown | SqlType::Void | SqlType::Expanded => {
             return Err(Error::new(

@@ -351,7 +351,33 @@ impl Transaction {
 
     /// Gives all advisory locks of the session back.
     pub fn advisory_unlock_all(&mut self) {
-        self.unlock_session();
+        let is_advisory = |r: &Resource| matches!(r, Resource::Name(NameClass::Advisory, ..));
+        let all = std::mem::take(&mut self.session_names);
+        let (advisory, kept) = all.into_iter().partition(|(r, _)| is_advisory(r));
+        self.session_names = kept;
+        let advisory: Vec<(Resource, LockMode)> = advisory;
+        for (r, mode) in advisory {
+            self.unlock(r, mode, Level::Session);
+        }
+    }
+
+    /// Holds an object until the session ends, in whichever way: when its instance dies, too.
+    /// Returns `false` if another session holds it.
+    pub fn hold_object(&mut self, object: u64) -> Result<bool> {
+        // Names have 0 there, the dictionary as a whole 1, and definitions 2.
+        const HELD: u64 = 3;
+        let held = (
+            Resource::Name(NameClass::Dictionary, object, HELD),
+            LockMode::X,
+        );
+        match self.lock(held.0, held.1, Level::Session, LockWait::NoWait) {
+            Ok(()) => {
+                self.session_names.push(held);
+                Ok(true)
+            }
+            Err(Error::LockNotAvailable(_)) => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     pub(crate) fn unlock_session(&mut self) {

@@ -6,7 +6,7 @@
 
 use crate::remote::RemoteWait;
 use crate::session::{self, Kind, Session};
-use crate::{Class, Event};
+use crate::{Class, Event, metric};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -92,6 +92,7 @@ pub struct AshSampler {
 impl AshSampler {
     pub fn sample(&mut self) {
         self.sample_id += 1;
+        metric::tick(self.sample_id);
         self.complete();
         let now = seam::wall_clock();
         for s in session::list() {

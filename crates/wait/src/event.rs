@@ -19,6 +19,21 @@ pub enum Class {
 }
 
 impl Class {
+    /// All classes, each at the place of its number.
+    pub const ALL: [Class; 11] = [
+        Class::UserIo,
+        Class::SystemIo,
+        Class::Commit,
+        Class::Concurrency,
+        Class::Application,
+        Class::Configuration,
+        Class::Network,
+        Class::Scheduler,
+        Class::Cluster,
+        Class::Other,
+        Class::Idle,
+    ];
+
     pub fn name(self) -> &'static str {
         match self {
             Class::UserIo => "User I/O",
@@ -142,6 +157,14 @@ events! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn classes_stand_at_their_numbers() {
+        for (at, class) in Class::ALL.iter().enumerate() {
+            assert_eq!(*class as usize, at);
+        }
+        assert_eq!(Class::ALL.len(), Class::Idle as usize + 1);
+    }
 
     #[test]
     fn names_are_distinct() {

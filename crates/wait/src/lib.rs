@@ -18,10 +18,13 @@
 // simulation, so their locks are real ones, held during no call of the seam.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod account;
 mod ash;
+mod counters;
 mod event;
 pub mod histogram;
 mod latch;
+pub mod metric;
 pub mod pid;
 pub mod priority;
 pub mod remote;
@@ -29,11 +32,13 @@ pub mod session;
 pub mod stat;
 mod state;
 pub mod thread;
+pub mod time_model;
 pub mod trace;
 pub mod views;
 mod waiter;
 mod waits;
 
+pub use account::{Mark, Spent};
 pub use ash::{AshRow, AshSampler};
 pub use event::{Class, Event};
 pub use latch::{Latch, LatchClass, LatchGroup, LatchGuard, RawRwLatch, RwLatch};

@@ -3,12 +3,14 @@
 //! A session is one OS thread: a user's connection or a background thread. Its [`Session`] is found
 //! through thread-local storage.
 
+use crate::counters::bump;
+pub use crate::counters::{BUCKETS, Counters};
 use crate::pid::MAX_SID;
 use crate::priority::Got;
 use crate::remote::{self, RemoteWait, Served};
 pub use crate::state::State;
 use crate::trace::Tracing;
-use crate::{Event, Stat};
+use crate::{Event, time_model};
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,10 +20,6 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
-
-/// The number of buckets of the histogram. Bucket b counts waits under 2^b microseconds; the last
-/// counts all longer ones (over 17 minutes).
-pub const BUCKETS: usize = 31;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -33,85 +31,6 @@ pub enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("canceling statement due to user request")]
 pub struct Cancelled;
-
-/// Counters that one thread writes and any thread reads.
-pub struct Counters {
-    stats: [AtomicU64; Stat::COUNT],
-    waits: [AtomicU64; Event::COUNT],
-    wait_ns: [AtomicU64; Event::COUNT],
-    max_ns: [AtomicU64; Event::COUNT],
-    histogram: Box<[[AtomicU32; BUCKETS]; Event::COUNT]>,
-}
-
-/// Adds without a locked instruction: only the owning thread writes.
-#[inline]
-pub(crate) fn bump(counter: &AtomicU64, n: u64) {
-    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
-}
-
-impl Counters {
-    fn new() -> Counters {
-        Counters {
-            stats: std::array::from_fn(|_| AtomicU64::new(0)),
-            waits: std::array::from_fn(|_| AtomicU64::new(0)),
-            wait_ns: std::array::from_fn(|_| AtomicU64::new(0)),
-            max_ns: std::array::from_fn(|_| AtomicU64::new(0)),
-            histogram: Box::new(std::array::from_fn(|_| {
-                std::array::from_fn(|_| AtomicU32::new(0))
-            })),
-        }
-    }
-    #[inline]
-    pub(crate) fn add_stat(&self, stat: Stat, n: u64) {
-        bump(&self.stats[stat as usize], n);
-    }
-    pub fn stat(&self, stat: Stat) -> u64 {
-        self.stats[stat as usize].load(Relaxed)
-    }
-    pub fn waits(&self, event: Event) -> u64 {
-        self.waits[event as usize].load(Relaxed)
-    }
-    pub fn wait_ns(&self, event: Event) -> u64 {
-        self.wait_ns[event as usize].load(Relaxed)
-    }
-    pub fn max_ns(&self, event: Event) -> u64 {
-        self.max_ns[event as usize].load(Relaxed)
-    }
-    pub fn bucket(&self, event: Event, bucket: usize) -> u64 {
-        u64::from(self.histogram[event as usize][bucket].load(Relaxed))
-    }
-
-    pub(crate) fn add_wait(&self, event: Event, ns: u64) {
-        let e = event as usize;
-        bump(&self.waits[e], 1);
-        bump(&self.wait_ns[e], ns);
-        if ns > self.max_ns[e].load(Relaxed) {
-            self.max_ns[e].store(ns, Relaxed);
-        }
-        let bucket = &self.histogram[e][bucket_of(ns)];
-        bucket.store(bucket.load(Relaxed).wrapping_add(1), Relaxed);
-    }
-
-    /// Adds another session's counters to these. The caller is the only writer of these.
-    fn fold(&self, other: &Counters) {
-        for (to, from) in self.stats.iter().zip(&other.stats) {
-            bump(to, from.load(Relaxed));
-        }
-        for e in 0..Event::COUNT {
-            bump(&self.waits[e], other.waits[e].load(Relaxed));
-            bump(&self.wait_ns[e], other.wait_ns[e].load(Relaxed));
-            self.max_ns[e].fetch_max(other.max_ns[e].load(Relaxed), Relaxed);
-            for (to, from) in self.histogram[e].iter().zip(&other.histogram[e]) {
-                to.store(to.load(Relaxed).wrapping_add(from.load(Relaxed)), Relaxed);
-            }
-        }
-    }
-}
-
-pub(crate) fn bucket_of(ns: u64) -> usize {
-    let us = ns / 1000;
-    ((64 - us.leading_zeros()) as usize).min(BUCKETS - 1)
-}
 
 const NO_EVENT: u64 = u64::MAX;
 
@@ -141,6 +60,8 @@ pub struct Session {
     /// The kernel's thread id, as in `top -H`.
     pub tid: u32,
     pub logon: SystemTime,
+    /// What the session's thread had used when the session began.
+    pub(crate) began: time_model::Began,
     pub counters: Counters,
     identity: Mutex<Identity>,
     sql: Mutex<Option<Arc<str>>>,
@@ -308,6 +229,7 @@ struct Registry {
     last_sid: u32,
     serial: u32,
     ended: Counters,
+    ended_times: time_model::Ended,
 }
 
 impl Registry {
@@ -317,6 +239,7 @@ impl Registry {
             last_sid: 0,
             serial: 0,
             ended: Counters::new(),
+            ended_times: time_model::Ended::default(),
         }
     }
 
@@ -390,6 +313,7 @@ fn new_session(sid: u32, serial: u32, kind: Kind, name: &str) -> Session {
         name: name.to_string(),
         tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
         logon: seam::wall_clock(),
+        began: time_model::Began::now(),
         counters: Counters::new(),
         identity: Mutex::new(Identity::default()),
         sql: Mutex::new(None),
@@ -429,9 +353,11 @@ impl SessionGuard {
 
 impl Drop for SessionGuard {
     fn drop(&mut self) {
+        let used = time_model::of(&self.session);
         registry(|r| {
             r.alive.remove(&self.session.sid);
             r.ended.fold(&self.session.counters);
+            r.ended_times.add(self.session.kind, &used);
         });
         let _ = CURRENT.try_with(|c| *c.borrow_mut() = None);
     }
@@ -445,6 +371,11 @@ pub fn list() -> Vec<Arc<Session>> {
 /// The session with this number, if it is alive.
 pub fn find(sid: u32) -> Option<Arc<Session>> {
     registry(|r| r.alive.get(&sid).cloned())
+}
+
+/// All sessions that are alive, and the times of those that have ended, as of one moment.
+pub(crate) fn list_with_ended() -> (Vec<Arc<Session>>, time_model::Ended) {
+    registry(|r| (r.alive.values().cloned().collect(), r.ended_times))
 }
 
 /// A counter of the whole instance: of the sessions that have ended and of those that are alive.
@@ -568,15 +499,6 @@ pub fn check_cancel() -> Result<(), Cancelled> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    #[test]
-    fn buckets_are_powers_of_two_microseconds() {
-        assert_eq!(
-            [0, 999, 1000, 1999, 2000, 4000].map(bucket_of),
-            [0, 0, 1, 1, 2, 3]
-        );
-        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
-    }
-
     #[test]
     fn numbers_of_sessions_are_used_in_turn() {
         let mut r = Registry::new();

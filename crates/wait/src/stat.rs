@@ -42,6 +42,9 @@ stats! {
     ExecuteCount, "execute count";
     ParseCount, "parse count (total)";
     ParseHard, "parse count (hard)";
+    ParseTime, "parse time elapsed (nanoseconds)";
+    ParseTimeHard, "hard parse elapsed time (nanoseconds)";
+    ExecuteTime, "sql execute elapsed time (nanoseconds)";
     DirectPlans, "executions by direct plan";
     SortRows, "sorts (rows)";
     TableScanRows, "table scan rows gotten";

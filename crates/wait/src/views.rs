@@ -128,7 +128,16 @@ pub fn cpus(tid: u32) -> Option<String> {
 /// What the scheduler says of a thread. Zero if the thread is gone or the kernel keeps no
 /// statistics.
 pub fn schedule(tid: u32) -> Schedule {
-    let Ok(text) = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")) else {
+    schedule_in(&format!("/proc/self/task/{tid}/schedstat"))
+}
+
+/// What the scheduler says of the thread that asks.
+pub fn own_schedule() -> Schedule {
+    schedule_in("/proc/thread-self/schedstat")
+}
+
+fn schedule_in(path: &str) -> Schedule {
+    let Ok(text) = std::fs::read_to_string(path) else {
         return Schedule::default();
     };
     let mut ns = text

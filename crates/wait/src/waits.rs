@@ -2,8 +2,9 @@
 //! it was spent on.
 
 use crate::Event;
+use crate::counters::bump;
 use crate::remote::Served;
-use crate::session::{Session, bump, current, now_ns};
+use crate::session::{Session, current, now_ns};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

@@ -24,7 +24,7 @@ refused=$(PGOPTIONS='-c nope=1' psql -c 'select 1' 2>&1 || true)
 case $refused in *'unrecognized configuration parameter "nope"'*) ;; *) fail "$refused" ;; esac
 
 ask 'create table psql_dumped (id serial primary key, t text); insert into psql_dumped (t) values (chr(233))'
-dump=$(pg_dump -t psql_dumped)
+dump=$(pg_dump --no-owner -t psql_dumped)
 ask 'drop table psql_dumped'
 printf '%s\n' "$dump" | psql -XAtq -v ON_ERROR_STOP=1 >/dev/null
 is "pg_dump" "$(ask "select id, ascii(t), nextval('psql_dumped_id_seq') from psql_dumped")" '1|233|2'

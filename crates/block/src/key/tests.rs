@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use proptest::prelude::*;
 
 use super::*;
+use crate::composite::{Composite, CompositeRef, FieldKind};
 
 const ORDERS: [Order; 4] = [
     Order::ASC,
@@ -48,9 +49,32 @@ fn compare(ty: ColType, a: &Datum, b: &Datum) -> Ordering {
             assert_eq!(order, a.borrow().compare(b.borrow()), "{a:?} {b:?}");
             order
         }
+        (Datum::Composite(a), Datum::Composite(b)) => {
+            let order = fields(a.borrow(), b.borrow());
+            assert_eq!(order, a.borrow().compare(b.borrow()), "{a:?} {b:?}");
+            order
+        }
         (Datum::Json(a), Datum::Json(b)) => documents(a.borrow(), b.borrow(), true),
         _ => panic!("{a:?} and {b:?} are of different types"),
     }
+}
+
+/// As PostgreSQL's `record_cmp` has them, and by kinds where it refuses to compare.
+fn fields(a: CompositeRef<'_>, b: CompositeRef<'_>) -> Ordering {
+    let both = a.kinds().zip(a.values()).zip(b.kinds().zip(b.values()));
+    for ((ka, va), (kb, vb)) in both {
+        let order = (ka.ty as u8).cmp(&(kb.ty as u8)).then_with(|| {
+            let nulls = va.is_null().cmp(&vb.is_null());
+            match va.is_null() || vb.is_null() {
+                true => nulls,
+                false => compare(ka.ty, &va.to_datum(), &vb.to_datum()),
+            }
+        });
+        if order.is_ne() {
+            return order;
+        }
+    }
+    a.count().cmp(&b.count())
 }
 
 /// As PostgreSQL's `compareJsonbContainers` has them.
@@ -195,8 +219,21 @@ fn datum(ty: ColType) -> BoxedStrategy<Datum> {
         ColType::Json => crate::json::tests::node()
             .prop_map(|n| Datum::Json(Json::new(&n)))
             .boxed(),
+        ColType::Composite => composite().prop_map(Datum::Composite).boxed(),
     };
     prop_oneof![1 => Just(Datum::Null), 9 => some].boxed()
+}
+
+fn composite() -> impl Strategy<Value = Composite> {
+    let field = (1u8..=18).prop_flat_map(|ty| {
+        let ty = ColType::from_u8(ty).unwrap();
+        datum(ty).prop_map(move |v| (FieldKind { ty, number: 7 }, v))
+    });
+    proptest::collection::vec(field, 0..4).prop_map(|fields| {
+        let (kinds, values): (Vec<FieldKind>, Vec<Datum>) = fields.into_iter().unzip();
+        let values: Vec<DatumRef<'_>> = values.iter().map(Datum::borrow).collect();
+        Composite::new(&kinds, &values).unwrap()
+    })
 }
 
 fn key(columns: &[(ColType, Order)], values: &[Datum]) -> Vec<u8> {
@@ -210,7 +247,7 @@ fn key(columns: &[(ColType, Order)], values: &[Datum]) -> Vec<u8> {
 
 /// Columns, and two rows of them whose first columns are often equal.
 fn rows() -> impl Strategy<Value = (Vec<(ColType, Order)>, Vec<Datum>, Vec<Datum>)> {
-    let column = (1u8..=18, 0usize..4).prop_map(|(t, o)| (ColType::from_u8(t).unwrap(), ORDERS[o]));
+    let column = (1u8..=19, 0usize..4).prop_map(|(t, o)| (ColType::from_u8(t).unwrap(), ORDERS[o]));
     proptest::collection::vec(column, 1..4).prop_flat_map(|columns| {
         let row = || columns.iter().map(|c| datum(c.0)).collect::<Vec<_>>();
         (Just(columns.clone()), row(), row(), 0..columns.len()).prop_map(
@@ -247,7 +284,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_decoding_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40), t in 1u8..=18, o in 0usize..4) {
+    fn no_bytes_make_decoding_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40), t in 1u8..=19, o in 0usize..4) {
         let _ = decode(&bytes, &[(ColType::from_u8(t).unwrap(), ORDERS[o])]);
     }
 

@@ -17,7 +17,7 @@ mod cluster;
 mod crash;
 mod load;
 mod sequences;
-mod session;
+pub mod session;
 mod share;
 mod stage;
 mod waits;

@@ -12,7 +12,7 @@ fn state(result: Result<(), postgres::Error>) -> SqlState {
 }
 
 fn names(client: &mut postgres::Client) -> Vec<String> {
-    let sql = "select rolname::text from pg_roles order by rolname";
+    let sql = "select rolname::text from pg_roles where rolname !~ '^pg_' order by rolname";
     let rows = client.query(sql, &[]).expect("roles");
     rows.iter().map(|row| row.get(0)).collect()
 }
@@ -92,7 +92,7 @@ fn roles_are_transactional_and_seen_by_every_instance_at_once() {
 fn what_a_role_owns_keeps_it() {
     let instance = Instance::start("door-owner");
     let mut root = instance.client();
-    root.batch_execute("create user ann; create user bob")
+    root.batch_execute("create user ann; create user bob; grant create on schema public to public")
         .expect("users");
     let mut ann = instance.client_as("ann");
     ann.batch_execute("create table t (id serial primary key); create sequence s")
@@ -109,7 +109,8 @@ fn what_a_role_owns_keeps_it() {
     assert_eq!(refused.code().code(), "2BP01");
     assert_eq!(
         refused.detail(),
-        Some("owner of sequence s\nowner of table t")
+        // The oldest first.
+        Some("owner of table t\nowner of sequence s")
     );
     root.batch_execute("alter table t owner to bob; alter sequence s owner to bob")
         .expect("given");

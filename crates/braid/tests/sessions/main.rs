@@ -3,6 +3,7 @@
 
 mod cancel;
 mod functions;
+mod privileges;
 mod rights;
 mod views;
 

@@ -140,7 +140,7 @@ fn a_role_does_not_see_what_others_run() {
     let pair = up("rights-views");
     let mut admin = connect(pair.port(1), "admin");
     admin.run(ROLES);
-    admin.run("create table t (i int); select pg_advisory_lock(7)");
+    admin.run("create table t (i int); grant select on t to public; select pg_advisory_lock(7)");
     let mut bob = connect_as("bob", pair.port(1), "bob");
     for of in [1, 2] {
         let program = format!("ann{of}");
@@ -233,6 +233,7 @@ fn a_deadlock_does_not_show_what_others_run() {
     let mut admin = connect(pair.port(1), "admin");
     admin.run(ROLES);
     admin.run("create table t (i int primary key, v int); insert into t values (1, 0), (2, 0)");
+    admin.run("grant select, update on t to public");
     let hidden = "<insufficient privilege>";
     let (first, second) = (
         "update t set v = 7 where i = 2",
@@ -383,7 +384,7 @@ fn vacuum_and_analyze_skip_the_tables_of_others() {
     let pair = up("rights-vacuum");
     let mut admin = connect(pair.port(1), "admin");
     admin.run(ROLES);
-    admin.run("create table t (i int)");
+    admin.run("create table t (i int); grant create on schema public to bob");
     admin.run("begin; lock table t");
     let mut bob = connect_as("bob", pair.port(2), "bob");
     bob.run("set lock_timeout = '10s'; create table own (i int)");

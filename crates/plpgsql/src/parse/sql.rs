@@ -86,7 +86,10 @@ impl Parser<'_> {
         let path = self.path()?;
         let mut subscripts = Vec::new();
         while self.accept_sign("[") {
-            subscripts.push(self.sql(&["]"], &[])?);
+            subscripts.push(self.sql(&["]", ":"], &[])?);
+            if self.peek().is_some_and(|t| t.is_sign(":")) {
+                return Err(self.unsupported("an assignment to a slice of an array"));
+            }
             self.expect_sign("]")?;
         }
         Ok(Target { path, subscripts })

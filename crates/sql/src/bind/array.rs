@@ -74,6 +74,14 @@ impl Binder<'_> {
         }
     }
 
+    /// Values as the elements of an array.
+    pub(super) fn array_of_values(&self, values: Vec<Typed>, ty: SqlType) -> Result<Typed> {
+        let missing = || Error::internal("elements of what is no array");
+        let element = element_of(ty).ok_or_else(missing)?;
+        let args = values.into_iter().map(|v| self.to(v, element.ty()));
+        call(ArrayFunc::Make(element), args.collect::<Result<_>>()?, ty)
+    }
+
     /// An element or a slice of an array.
     pub(super) fn subscripted(&self, array: Typed, path: &[AccessExpr]) -> Result<Typed> {
         if array.ty == SqlType::Jsonb {

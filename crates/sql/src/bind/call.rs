@@ -81,6 +81,9 @@ impl Binder<'_> {
         if let ("make_interval", FunctionArguments::List(list)) = (name.name.as_str(), &f.args) {
             return self.call(&name.name, self.interval_parts(&list.args)?);
         }
+        if let Some(found) = self.variadic_call(&name.name, f)? {
+            return Ok(found);
+        }
         let args = self.arguments(f)?;
         self.call(&name.name, args)
     }
@@ -100,6 +103,9 @@ impl Binder<'_> {
     fn argument(&self, f: &ast::Function, arg: &FunctionArg) -> Result<Typed> {
         match arg {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => self.expr(e),
+            FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(row)) => {
+                self.star_argument(row)
+            }
             _ => Err(Error::unsupported(format!("{f}"))),
         }
     }

@@ -76,7 +76,7 @@ impl Binder<'_> {
         {
             return self.field(value, &names::ident(field));
         }
-        self.subscripted(value, path)
+        self.part(value, path)
     }
 }
 

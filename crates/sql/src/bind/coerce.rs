@@ -10,6 +10,7 @@ use crate::expr::func::NoCalls;
 use crate::expr::{Cast, Conversion, Env, Expr};
 use crate::place::Place;
 use crate::types::SqlType;
+use crate::types::composite::CompositeType;
 
 impl Binder<'_> {
     /// Converts to a type, as far as the context allows it.
@@ -48,6 +49,9 @@ impl Binder<'_> {
         if value.ty == to && (typmod < 0 || typmod == value.typmod) {
             return Ok(value);
         }
+        if let Some(row) = self.convert_row(&value, to, context)? {
+            return Ok(row);
+        }
         match castable(value.ty, to) {
             Some(weakest) if weakest <= context => {}
             _ => return Err(cannot_cast(value.ty, to, context)),
@@ -85,6 +89,8 @@ impl Binder<'_> {
         let from = value.ty;
         self.coerce(value, to, typmod, CastContext::Assignment)
             .map_err(|e| match e.sqlstate() {
+                // What of a row does not fit is told by itself.
+                "42846" if e.fields().detail.is_some() => e,
                 "42846" => Error::new(
                     "42804",
                     format!(
@@ -121,6 +127,10 @@ impl Binder<'_> {
 
     /// Both sides of a comparison as one type; literals and parameters follow the other side.
     pub fn unify(&self, left: Typed, right: Typed, what: &str) -> Result<(Typed, Typed)> {
+        // Rows of any types are compared as they are, by the types of their fields.
+        if let (SqlType::Composite(_), SqlType::Composite(_)) = (left.ty, right.ty) {
+            return Ok((left, right));
+        }
         let ty = match left.ty.is_number() && right.ty.is_number() {
             true => promote(left.ty, right.ty),
             // An operator converts a time of day, of another category than an interval.
@@ -238,6 +248,10 @@ fn is_internal_char_and_varchar(a: SqlType, b: SqlType) -> bool {
 }
 
 fn wider(a: SqlType, b: SqlType) -> Option<SqlType> {
+    if let (SqlType::Composite(l), SqlType::Composite(r)) = (a, b) {
+        let records = l.is_record() && r.is_record();
+        return records.then(|| SqlType::Composite(CompositeType::any()));
+    }
     let arrays = a.element().is_some() || b.element().is_some();
     if arrays || is_time_and_interval(a, b) {
         return None;

@@ -7,8 +7,10 @@ use super::array::element_of;
 use super::catalog::custom_operator;
 use super::coerce::{common_padding, fold, promote};
 use super::days::day_compared;
+use super::json::check_comparable;
+use super::predicate::refuse_rows;
 use super::simplify::simplified;
-use super::{Binder, ScopeColumn, Typed, common_type, json, names, parts};
+use super::{Binder, ScopeColumn, Typed, common_type, json, names, parts, row_constructor};
 use crate::error::{Error, Result};
 use crate::expr::array::ArrayFunc;
 use crate::expr::cast::CastContext;
@@ -138,6 +140,9 @@ impl Binder<'_> {
                 ..
             } => self.case(operand.as_deref(), conditions, else_result.as_deref()),
             ast::Expr::Array(list) => self.array(&list.elem, None),
+            ast::Expr::Tuple(_) => self.row(e),
+            ast::Expr::QualifiedWildcard(row, _) => self.star_argument(row),
+            ast::Expr::Function(f) if row_constructor(f).is_some() => self.row(e),
             ast::Expr::Function(f) => self.function(f),
             ast::Expr::CompoundFieldAccess { root, access_chain } => {
                 self.element(root, access_chain)
@@ -238,18 +243,23 @@ impl Binder<'_> {
     fn column_named(&self, i: &ast::Ident) -> Result<Typed> {
         let name = names::ident(i);
         match self.scope.resolve(None, &name) {
-            Ok(c) => self.ungrouped(c).map(|()| Typed {
-                expr: Expr::Column(c.slot),
-                ty: c.ty,
-                typmod: c.typmod,
-            }),
+            Ok(c) => {
+                self.ungrouped(c)?;
+                self.params.needs.read(c.table_oid, c.attnum);
+                Ok(Typed {
+                    expr: Expr::Column(c.slot),
+                    ty: c.ty,
+                    typmod: c.typmod,
+                })
+            }
             // The SQL standard's functions without parentheses.
             Err(e) if e.sqlstate() == "42703" && i.quote_style.is_none() => match name.as_str() {
                 "current_user" | "session_user" | "user" | "current_role" | "current_catalog"
                 | "current_schema" | "current_date" | "current_timestamp" | "localtimestamp"
                 | "localtime" => self.call(&name, Vec::new()),
-                _ => Err(e),
+                _ => self.whole_row(&name)?.ok_or(e),
             },
+            Err(e) if matches!(e.sqlstate(), "42703" | "0A000") => self.whole_row(&name)?.ok_or(e),
             Err(e) => Err(e),
         }
     }
@@ -267,6 +277,7 @@ impl Binder<'_> {
         };
         let c = self.scope.resolve(Some(table), name)?;
         self.ungrouped(c)?;
+        self.params.needs.read(c.table_oid, c.attnum);
         Ok(Typed {
             expr: Expr::Column(c.slot),
             ty: c.ty,
@@ -337,6 +348,7 @@ impl Binder<'_> {
             _ => {}
         }
         if let Some(cmp) = comparison(op) {
+            refuse_rows(left, right)?;
             return self.compare(cmp, self.expr(left)?, self.expr(right)?);
         }
         match arithmetic(op) {
@@ -400,6 +412,13 @@ impl Binder<'_> {
         };
         if left.ty == SqlType::Json {
             return Err(no_operator(&left, &right));
+        }
+        if let SqlType::Composite(_) = left.ty {
+            let what = match op {
+                CmpOp::Eq | CmpOp::Ne => "equality",
+                _ => "ordering",
+            };
+            check_comparable(left.ty, what)?;
         }
         let compared = day_compared(op, left.expr, right.expr);
         Ok(Typed::new(fold(compared)?, SqlType::Bool))

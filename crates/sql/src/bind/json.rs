@@ -9,8 +9,10 @@ use super::{Binder, Typed};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::PureFunc;
-use crate::expr::json::{JsonFunc, Keys, Member};
-use crate::expr::{Expr, Func};
+use crate::expr::json::{JsonFunc, Member};
+use crate::expr::{CmpOp, Expr, Func};
+use crate::pgtype;
+use crate::types::composite::CompositeType;
 use crate::types::{Element, SqlType};
 
 fn call(func: JsonFunc, args: Vec<Expr>, ty: SqlType) -> Result<Typed> {
@@ -188,6 +190,14 @@ impl Binder<'_> {
 
     /// The value of a key as a column of a type.
     pub fn json_member(&self, row: Typed, key: &str, ty: SqlType, typmod: i32) -> Result<Typed> {
+        if let SqlType::Composite(of) = ty {
+            return self.json_row(row, key, of);
+        }
+        if let SqlType::Array(element) = ty
+            && let SqlType::Composite(_) = element.ty()
+        {
+            return Err(Error::unsupported("arrays of rows out of json"));
+        }
         let (how, given, context) = match ty {
             SqlType::Json | SqlType::Jsonb => (Member::Json, row.ty, CastContext::Explicit),
             SqlType::Array(_) => (Member::Array, SqlType::Unknown, CastContext::Implicit),
@@ -196,6 +206,66 @@ impl Binder<'_> {
         let args = vec![row.expr, Expr::Const(Datum::Text(key.to_string()))];
         let value = call(JsonFunc::Member(how), args, given)?;
         self.coerce(value, ty, typmod, context)
+    }
+
+    /// A part of a document as a row of a type: that of an object's keys.
+    fn json_row(&self, document: Typed, key: &str, ty: CompositeType) -> Result<Typed> {
+        let fields = ty.fields();
+        let fields = fields.ok_or_else(|| Error::unsupported("a record out of json"))?;
+        let form = document.ty;
+        let named = || Expr::Const(Datum::Text(key.to_string()));
+        let part = |how, ty| {
+            let args = vec![document.expr.clone(), named()];
+            call(JsonFunc::Member(how), args, ty)
+        };
+        let (shown, object) = (
+            part(Member::Text, SqlType::Text)?,
+            part(Member::Json, form)?,
+        );
+        let mut values = Vec::with_capacity(fields.len());
+        for f in fields {
+            let value = self.json_member(object.clone(), &f.name, f.ty, f.typmod)?;
+            values.push(value.expr);
+        }
+        let row = super::row_of(ty, values);
+        let is_object = self.is_kind(object, "object")?;
+        // A string has the text form; of all else that is an error.
+        let read = self.coerce(shown, row.ty, -1, CastContext::Explicit)?;
+        let expr = Expr::Case {
+            branches: vec![(is_object, row.expr)],
+            otherwise: Some(Box::new(read.expr)),
+        };
+        Ok(Typed::new(expr, row.ty))
+    }
+
+    fn is_kind(&self, document: Typed, kind: &str) -> Result<Expr> {
+        let found = call(JsonFunc::Typeof, vec![document.expr], SqlType::Text)?;
+        let kind = Expr::Const(Datum::Text(kind.to_string()));
+        Ok(Expr::Compare(
+            CmpOp::Eq,
+            Box::new(found.expr),
+            Box::new(kind),
+        ))
+    }
+
+    /// A document with what it does not have taken from a row, as jsonb.
+    pub fn over_base(&self, base: Typed, document: Typed) -> Result<Typed> {
+        let base = self.made_json(base, true, true)?;
+        let document = self.coerce(document, SqlType::Jsonb, -1, CastContext::Explicit)?;
+        let empty = || pgtype::json::jsonb_in("{}").map(Expr::Const);
+        let or_empty = |e: Expr| Ok::<_, Error>(Expr::Coalesce(vec![e, empty()?]));
+        let is_null = Expr::IsNull {
+            expr: Box::new(base.expr.clone()),
+            negated: false,
+        };
+        // NULL as json is a document, which is none of fields.
+        let of_null = self.is_kind(base.clone(), "null")?;
+        let base = Expr::Case {
+            branches: vec![(Expr::Or(vec![is_null, of_null]), empty()?)],
+            otherwise: Some(Box::new(base.expr)),
+        };
+        let args = vec![base, or_empty(document.expr)?];
+        call(JsonFunc::Concat, args, SqlType::Jsonb)
     }
 
     /// A value as json or jsonb.
@@ -212,28 +282,13 @@ impl Binder<'_> {
     /// A key of an object as text.
     pub fn json_key(&self, key: Typed) -> Result<Expr> {
         let key = self.settle(key)?;
-        if is_json(key.ty) || matches!(key.ty, SqlType::Array(_)) {
+        if is_json(key.ty) || matches!(key.ty, SqlType::Array(_) | SqlType::Composite(_)) {
             let message = "key value must be scalar, not array, composite, or json";
             return Err(Error::new("22023", message));
         }
         Ok(self
             .coerce(key, SqlType::Text, -1, CastContext::Explicit)?
             .expr)
-    }
-
-    /// A row as an object of its columns.
-    pub fn row_as_json(&self, columns: Vec<(String, Typed)>, binary: bool) -> Result<Typed> {
-        let mut args = Vec::with_capacity(columns.len() * 2);
-        for (name, value) in columns {
-            args.push(Expr::Const(Datum::Text(name)));
-            args.push(self.made_json(value, binary, true)?.expr);
-        }
-        let keys = Keys::Columns;
-        call(
-            JsonFunc::BuildObject { binary, keys },
-            args,
-            of_form(binary),
-        )
     }
 
     /// A function of json; `None` if there is none of that name.
@@ -246,6 +301,12 @@ impl Binder<'_> {
         let (func, wanted, result) = match (name, args) {
             ("to_json", [value]) => return self.made_json(value.clone(), false, false).map(Some),
             ("to_jsonb", [value]) => return self.made_json(value.clone(), true, false).map(Some),
+            ("row_to_json", [value] | [value, _]) => {
+                if !matches!(value.ty, SqlType::Composite(_)) {
+                    return Ok(None);
+                }
+                (JsonFunc::OfArray(value.ty), vec![value.ty, Bool], Json)
+            }
             ("array_to_json", [value] | [value, _]) => {
                 if !matches!(value.ty, SqlType::Array(_)) {
                     return Ok(None);
@@ -336,12 +397,7 @@ impl Binder<'_> {
                 _ => self.made_json(arg.clone(), binary, true)?.expr,
             });
         }
-        let keys = Keys::Arguments;
-        call(
-            JsonFunc::BuildObject { binary, keys },
-            parts,
-            of_form(binary),
-        )
+        call(JsonFunc::BuildObject { binary }, parts, of_form(binary))
     }
 }
 
@@ -351,6 +407,10 @@ pub fn check_comparable(ty: SqlType, what: &str) -> Result<()> {
         SqlType::Array(element) => element.ty(),
         ty => ty,
     };
+    if let SqlType::Composite(row) = element {
+        let mut fields = row.fields().unwrap_or_default().iter();
+        return fields.try_for_each(|f| check_comparable(f.ty, what));
+    }
     match element {
         SqlType::Json => Err(Error::new(
             "42883",

@@ -6,6 +6,7 @@ mod call;
 mod catalog;
 mod coerce;
 mod collation;
+mod composite;
 mod days;
 pub mod domain;
 mod element;
@@ -13,6 +14,7 @@ mod enums;
 mod expr;
 mod json;
 pub mod names;
+pub mod needs;
 pub mod parts;
 mod predicate;
 pub mod sight;
@@ -20,6 +22,7 @@ pub mod similar;
 mod simplify;
 mod temporal;
 mod user_call;
+mod variadic;
 
 use std::cell::RefCell;
 
@@ -35,8 +38,10 @@ use crate::types::SqlType;
 pub use array::element_of;
 pub use call::call_of;
 pub use coerce::{chosen_type, common_type, null_if_type};
+pub use composite::{field_name, is_written_row, record, row_constructor, row_of};
 pub use expr::comparison;
 pub use json::check_comparable;
+pub use user_call::{Called, value_of};
 
 /// An expression with the type the binder found for it.
 #[derive(Clone, Debug)]
@@ -196,6 +201,8 @@ pub struct ParamTypes {
     types: RefCell<Vec<Option<SqlType>>>,
     pub(crate) sight: sight::Sight,
     pub names: TypeNames,
+    /// What the statement needs privileges for.
+    pub needs: needs::Needs,
 }
 
 /// Where types that users made are looked up; nowhere, without a dictionary.
@@ -240,6 +247,7 @@ impl ParamTypes {
             types: RefCell::new(types),
             sight: sight::Sight::default(),
             names: TypeNames::default(),
+            needs: needs::Needs::default(),
         }
         .seeing(dict))
     }
@@ -250,6 +258,7 @@ impl ParamTypes {
             types: RefCell::new(types.iter().map(|t| Some(t.base())).collect()),
             sight: sight::Sight::default(),
             names: TypeNames::default(),
+            needs: needs::Needs::default(),
         }
         .seeing(dict)
     }
@@ -319,6 +328,9 @@ impl<'b> Binder<'b> {
 pub trait Groups {
     /// The column that stands for a whole expression, if one does.
     fn lookup(&self, e: &ast::Expr) -> Result<Option<Typed>>;
+
+    /// The whole row of a table of the query.
+    fn whole_row(&self, table: &str) -> Result<Option<Typed>>;
 }
 
 /// Whether a function of this name works on groups.

@@ -7,9 +7,11 @@ use sqlparser::ast::{
 };
 
 use super::{TypeNames, Typed, names};
+use crate::dict;
 use crate::error::{Error, Result};
 use crate::pgtype::interval::{Modifier, Unit};
 use crate::pgtype::{self, IoSettings};
+use crate::types::composite::CompositeType;
 use crate::types::{MICROSECOND_DIGITS, Reg, SqlType};
 
 /// Longest `varchar(n)`, PostgreSQL's limit.
@@ -91,6 +93,11 @@ fn made_by_user(
     if let Some(found) = dict.user_type(name) {
         let ty = dict.type_of(found.oid)?;
         return Some((ty, ty.domain_typmod()));
+    }
+    if let Some(dict::Relation::Table(table)) = dict.relation(name)
+        && table.row_type[0] != 0
+    {
+        return Some((SqlType::Composite(dict.row_state(&table)), -1));
     }
     let element = names::Qualified {
         schema: name.schema.clone(),
@@ -175,6 +182,7 @@ fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
     }
     let ty = match name {
         "unknown" => SqlType::Unknown,
+        "record" => SqlType::Composite(CompositeType::any()),
         "varchar" | "bpchar" => {
             let n = match modifiers {
                 [n] => n

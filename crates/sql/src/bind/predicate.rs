@@ -3,16 +3,30 @@
 use sqlparser::ast::{self, CaseWhen, Value};
 
 use super::coerce::{common_padding, fold};
-use super::{Binder, Typed, chosen_type, common_type};
+use super::{Binder, Typed, chosen_type, common_type, is_written_row};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::PureFunc;
 use crate::expr::{CmpOp, Expr, Func};
 use crate::types::SqlType;
 
+/// Two rows that are written out are compared value by value, which the tree lane does.
+pub(super) fn refuse_rows(left: &ast::Expr, right: &ast::Expr) -> Result<()> {
+    match is_written_row(left) && is_written_row(right) {
+        true => Err(Error::unsupported("a comparison of rows here")),
+        false => Ok(()),
+    }
+}
+
 impl Binder<'_> {
     pub(super) fn is_null(&self, e: &ast::Expr, negated: bool) -> Result<Typed> {
+        if is_written_row(e) {
+            return Err(Error::unsupported("a row tested for NULL here"));
+        }
         let operand = self.settle(self.expr(e)?)?;
+        if let SqlType::Composite(_) = operand.ty {
+            return self.row_is_null(operand, negated);
+        }
         Ok(Typed::new(
             Expr::IsNull {
                 expr: Box::new(operand.expr),
@@ -45,6 +59,7 @@ impl Binder<'_> {
         right: &ast::Expr,
         negated: bool,
     ) -> Result<Typed> {
+        refuse_rows(left, right)?;
         let (left, right) = (self.expr(left)?, self.expr(right)?);
         let (lt, rt) = (left.ty, right.ty);
         let (left, right) = (self.unpadded(left, rt)?, self.unpadded(right, lt)?);
@@ -65,6 +80,9 @@ impl Binder<'_> {
         list: &[ast::Expr],
         negated: bool,
     ) -> Result<Typed> {
+        if is_written_row(e) {
+            return Err(Error::unsupported("IN of a row here"));
+        }
         let operand = self.expr(e)?;
         let items = list
             .iter()

@@ -1,4 +1,4 @@
-//! Calls of functions that users have defined, chosen among their overloads.
+//! Calls of functions and procedures that users have defined, chosen among their overloads.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 use super::call::conversion_cost;
 use super::{Binder, ParamTypes, Scope, Typed, names};
 use crate::dict::Function;
-use crate::dict::function::Volatility;
+use crate::dict::function::{Mode, Volatility};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::{UserFunc, overloads};
@@ -25,9 +25,53 @@ struct Given {
 /// what that costs, and how many defaults it takes.
 struct Candidate {
     function: Arc<Function>,
+    wanted: Vec<Wanted>,
     taken: Vec<Option<usize>>,
+    /// Where the given arguments begin that the last argument takes as one array.
+    spread: Option<usize>,
     cost: usize,
     defaults: usize,
+}
+
+/// What a call may give a function, or must.
+struct Wanted {
+    name: String,
+    ty: SqlType,
+    default: Option<String>,
+    input: bool,
+}
+
+/// The arguments of a function; of a procedure what only goes out, too.
+fn wanted(function: &Function, procedure: bool) -> Vec<Wanted> {
+    let inputs = function.arguments.iter().map(|a| Wanted {
+        name: a.name.clone(),
+        ty: a.ty(),
+        default: a.default.clone(),
+        input: true,
+    });
+    if !procedure || function.parameters.is_empty() {
+        return inputs.collect();
+    }
+    let mut inputs = inputs;
+    let each = function
+        .parameters
+        .iter()
+        .filter_map(|p| match p.mode.is_input() {
+            true => inputs.next(),
+            false => Some(Wanted {
+                name: p.name.clone(),
+                ty: p.ty(),
+                default: None,
+                input: false,
+            }),
+        });
+    each.collect()
+}
+
+/// A call whose function is known.
+pub struct Called {
+    pub function: Arc<Function>,
+    pub args: Vec<Expr>,
 }
 
 impl Given {
@@ -45,12 +89,46 @@ impl Given {
 }
 
 impl Binder<'_> {
-    /// A call of a user's function; `None`: no function of users is meant.
+    /// A call of a user's function that gives one value; `None`: no function of users is meant.
     pub(super) fn user_call(
         &self,
         name: &names::Qualified,
         f: &ast::Function,
     ) -> Result<Option<Typed>> {
+        let called = self.chosen(name, f, false)?;
+        called.map(value_of).transpose()
+    }
+
+    /// The user's function that a call means, if users have one of its name that gives rows.
+    pub fn user_rows(&self, name: &names::Qualified, f: &ast::Function) -> Result<Option<Called>> {
+        let Some(dict) = self.params.sight.dict() else {
+            return Ok(None);
+        };
+        if !dict.has_function_named(&name.name) {
+            return Ok(None);
+        }
+        let functions = dict.functions_named(name.schema.as_deref(), &name.name);
+        match functions.iter().any(|f| f.returns_set || f.gives_rows()) {
+            true => self.chosen(name, f, false),
+            false => Ok(None),
+        }
+    }
+
+    /// The procedure that CALL means.
+    pub fn procedure_called(&self, name: &names::Qualified, f: &ast::Function) -> Result<Called> {
+        if let Some(called) = self.chosen(name, f, true)? {
+            return Ok(called);
+        }
+        Err(no_procedure(name, &self.given(f)?))
+    }
+
+    /// The user's function that a call means, with what it is given.
+    fn chosen(
+        &self,
+        name: &names::Qualified,
+        f: &ast::Function,
+        procedure: bool,
+    ) -> Result<Option<Called>> {
         let Some(dict) = self.params.sight.dict() else {
             return Ok(None);
         };
@@ -61,32 +139,47 @@ impl Binder<'_> {
         if functions.is_empty() {
             return Ok(None);
         }
+        Self::refuse_variadic(f)?;
         let given = self.given(f)?;
-        let builtin = self.builtin_cost(name, &given);
+        let builtin = match procedure {
+            true => None,
+            false => self.builtin_cost(name, &given),
+        };
         let mut candidates: Vec<Candidate> = functions
             .into_iter()
-            .filter_map(|function| candidate(function, &given))
+            .filter_map(|function| candidate(function, &given, procedure))
             .collect();
         let best = candidates.iter().map(|c| c.cost).min();
         match (best, builtin) {
             (None, Some(_)) => return Ok(None),
             // What PostgreSQL brings itself comes first on every path.
             (Some(best), Some(builtin)) if builtin <= best => return Ok(None),
+            (None, None) if procedure => return Err(no_procedure(name, &given)),
             (None, None) if !overloads(&name.name).is_empty() => return Ok(None),
             (None, None) => return Err(no_function(name, &given)),
             (Some(best), _) => candidates.retain(|c| c.cost == best),
         }
+        if candidates.iter().any(|c| c.spread.is_none()) {
+            candidates.retain(|c| c.spread.is_none());
+        }
         let fewest = candidates.iter().map(|c| c.defaults).min().unwrap_or(0);
         candidates.retain(|c| c.defaults == fewest);
         prefer_text(&mut candidates, &given);
-        match candidates.as_slice() {
-            [one] => self.user_called(one, given).map(Some),
-            _ => Err(Error::new(
-                "42725",
-                format!("function {name}({}) is not unique", given.types()),
-            )
-            .hint("Could not choose a best candidate function. You might need to add explicit type casts.")),
+        let [one] = candidates.as_slice() else {
+            let message = format!("function {name}({}) is not unique", given.types());
+            return Err(Error::new("42725", message).hint(
+                "Could not choose a best candidate function. You might need to add explicit type casts.",
+            ));
+        };
+        if one.function.procedure != procedure {
+            let (is, hint) = match procedure {
+                true => ("not a procedure", "To call a function, use SELECT."),
+                false => ("a procedure", "To call a procedure, use CALL."),
+            };
+            let message = format!("{name}({}) is {is}", given.types());
+            return Err(Error::new("42809", message).hint(hint));
         }
+        self.user_called(one, given).map(Some)
     }
 
     fn given(&self, f: &ast::Function) -> Result<Given> {
@@ -112,6 +205,11 @@ impl Binder<'_> {
             match arg {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) if given.named.is_empty() => {
                     given.placed.push(self.expr(e)?);
+                }
+                FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(row))
+                    if given.named.is_empty() =>
+                {
+                    given.placed.push(self.star_argument(row)?);
                 }
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(_)) => {
                     let message = "positional argument cannot follow named argument";
@@ -143,7 +241,7 @@ impl Binder<'_> {
         costs.min()
     }
 
-    fn user_called(&self, chosen: &Candidate, given: Given) -> Result<Typed> {
+    fn user_called(&self, chosen: &Candidate, given: Given) -> Result<Called> {
         let function = &chosen.function;
         if function.is_trigger() {
             return Err(Error::new(
@@ -154,23 +252,26 @@ impl Binder<'_> {
         self.params.sight.note(function);
         let all: Vec<&Typed> = given.all().collect();
         let mut args = Vec::with_capacity(function.arguments.len());
-        for (argument, taken) in function.arguments.iter().zip(&chosen.taken) {
-            let value = match taken {
-                Some(n) => all[*n].clone(),
-                None => self.default_of(argument.default.as_deref())?,
+        for (at, (wanted, taken)) in chosen.wanted.iter().zip(&chosen.taken).enumerate() {
+            // What only goes out is named by the caller, and not computed.
+            if !wanted.input {
+                continue;
+            }
+            let value = match (taken, chosen.spread) {
+                (_, Some(from)) if at + 1 == chosen.wanted.len() => {
+                    let values = all[from..].iter().copied().cloned().collect();
+                    self.array_of_values(values, wanted.ty)?
+                }
+                (Some(n), _) => all[*n].clone(),
+                (None, _) => self.default_of(wanted.default.as_deref())?,
             };
-            args.push(
-                self.coerce(value, argument.ty(), -1, CastContext::Implicit)?
-                    .expr,
-            );
+            let value = self.coerce(value, wanted.ty, -1, CastContext::Implicit)?;
+            args.push(value.expr);
         }
-        let func = Func::User(UserFunc {
-            oid: function.oid,
-            volatile: function.volatility == Volatility::Volatile,
-            strict: function.strict,
-        });
-        let result = function.result_type().base();
-        Ok(Typed::new(Expr::Call(func, args), result))
+        Ok(Called {
+            function: function.clone(),
+            args,
+        })
     }
 
     fn default_of(&self, text: Option<&str>) -> Result<Typed> {
@@ -184,40 +285,80 @@ impl Binder<'_> {
     }
 }
 
-fn candidate(function: Arc<Function>, given: &Given) -> Option<Candidate> {
-    let count = function.arguments.len();
+/// A call as one value.
+pub fn value_of(called: Called) -> Result<Typed> {
+    let Called { function, args } = called;
+    if function.returns_set {
+        let message = "set-valued function called in context that cannot accept a set";
+        return Err(Error::new("0A000", message));
+    }
+    if function.gives_rows() {
+        let what = format!("the row that {} gives as a value", function.name);
+        return Err(Error::unsupported(what));
+    }
+    let func = Func::User(UserFunc {
+        oid: function.oid,
+        volatile: function.volatility == Volatility::Volatile,
+        strict: function.strict,
+    });
+    let result = function.result_type().base();
+    Ok(Typed::new(Expr::Call(func, args), result))
+}
+
+fn candidate(function: Arc<Function>, given: &Given, procedure: bool) -> Option<Candidate> {
+    let wanted = wanted(&function, procedure);
+    let count = wanted.len();
     let mut taken: Vec<Option<usize>> = vec![None; count];
-    if given.placed.len() > count {
+    let all: Vec<&Typed> = given.all().collect();
+    let spread = spread(&function, given);
+    if given.placed.len() > count && spread.is_none() {
         return None;
     }
-    for (at, slot) in taken.iter_mut().enumerate().take(given.placed.len()) {
+    let placed = spread.unwrap_or(given.placed.len());
+    for (at, slot) in taken.iter_mut().enumerate().take(placed) {
         *slot = Some(at);
     }
     for (n, (name, _)) in given.named.iter().enumerate() {
-        let at = function.arguments.iter().position(|a| a.name == *name)?;
+        let at = wanted.iter().position(|a| a.name == *name)?;
         if taken[at].replace(given.placed.len() + n).is_some() {
             return None;
         }
     }
-    let all: Vec<&Typed> = given.all().collect();
     let (mut cost, mut defaults) = (0, 0);
-    for (argument, taken) in function.arguments.iter().zip(&taken) {
-        match taken {
-            Some(n) => {
-                let ty = argument.ty();
+    for (at, (argument, taken)) in wanted.iter().zip(&taken).enumerate() {
+        match (taken, spread) {
+            (Some(_), _) if !argument.input => {}
+            (_, Some(from)) if at + 1 == count => {
+                let element = argument.ty.base().element()?;
+                for value in &all[from..] {
+                    cost += conversion_cost(value.ty, element.base())?;
+                }
+            }
+            (Some(n), _) => {
+                let ty = argument.ty;
                 // Of a domain and its base type the latter is nearer.
                 cost += conversion_cost(all[*n].ty, ty.base())? + usize::from(ty.is_domain());
             }
-            None if argument.default.is_some() => defaults += 1,
-            None => return None,
+            (None, _) if argument.default.is_some() => defaults += 1,
+            (None, _) => return None,
         }
     }
     Some(Candidate {
         function,
+        wanted,
         taken,
+        spread,
         cost,
         defaults,
     })
+}
+
+/// Where the arguments begin that a VARIADIC one takes, each as an element.
+fn spread(function: &Function, given: &Given) -> Option<usize> {
+    let is_variadic = function.parameters.iter().any(|p| p.mode == Mode::Variadic);
+    let from = function.arguments.len().checked_sub(1)?;
+    let whole = is_variadic && given.named.is_empty() && given.placed.len() > from;
+    whole.then_some(from)
 }
 
 /// Of several candidates for literals without a type, those that take a string.
@@ -227,14 +368,24 @@ fn prefer_text(candidates: &mut Vec<Candidate>, given: &Given) {
     }
     let all: Vec<&Typed> = given.all().collect();
     let takes_text = |c: &Candidate| {
-        let mut each = c.function.arguments.iter().zip(&c.taken);
-        each.all(|(argument, taken)| {
-            taken.is_none_or(|n| all[n].ty != SqlType::Unknown || argument.ty().is_string())
-        })
+        let mut each = c.wanted.iter().zip(&c.taken);
+        let placed = each.all(|(argument, taken)| {
+            taken.is_none_or(|n| all[n].ty != SqlType::Unknown || argument.ty.base().is_string())
+        });
+        let last = c.wanted.last().and_then(|w| w.ty.element());
+        let mut spread = c.spread.into_iter().flat_map(|from| &all[from..]);
+        let is_text = last.is_some_and(|ty| ty.base().is_string());
+        placed && spread.all(|value| value.ty != SqlType::Unknown || is_text)
     };
     if candidates.iter().any(takes_text) {
         candidates.retain(takes_text);
     }
+}
+
+fn no_procedure(name: &names::Qualified, given: &Given) -> Error {
+    let message = format!("procedure {name}({}) does not exist", given.types());
+    Error::new("42883", message)
+        .hint("No procedure matches the given name and argument types. You might need to add explicit type casts.")
 }
 
 fn no_function(name: &names::Qualified, given: &Given) -> Error {

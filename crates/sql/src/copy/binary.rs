@@ -248,11 +248,10 @@ mod tests {
         file
     }
 
+    type Row = Vec<Option<Vec<u8>>>;
+
     /// What is read of a file in pieces of a size; and what is wrong with it.
-    fn read(
-        file: &[u8],
-        piece: usize,
-    ) -> (Vec<Vec<Option<Vec<u8>>>>, Option<(String, Option<usize>)>) {
+    fn read(file: &[u8], piece: usize) -> (Vec<Row>, Option<(String, Option<usize>)>) {
         let (mut rows, mut found) = (Rows::new(), Vec::new());
         let mut run = || -> std::result::Result<(), OfField> {
             for piece in file.chunks(piece) {

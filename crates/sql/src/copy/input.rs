@@ -90,6 +90,7 @@ impl CopyIn {
             ));
         }
         let columns = chosen_columns(&table, columns)?;
+        core.check_insert(&table, &columns)?;
         let dict = core.dict();
         let params = ParamTypes::none(&dict);
         let planner = Planner::alone(&dict, &params);

@@ -34,7 +34,7 @@ use crate::plan::dml::no_column;
 pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
     let tag = Tag::Plain("ALTER TABLE");
     let name = name_of(&a.name)?;
-    let Some(mut table) = core.locked_table(&name, TableLock::AccessExclusive)? else {
+    let Some(mut table) = core.own_table(&name, TableLock::AccessExclusive)? else {
         if a.if_exists {
             skipping(core, "relation", &name);
             return Ok(tag);
@@ -59,9 +59,22 @@ pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
     Ok(tag)
 }
 
+/// Whether rows have other columns after an operation, or columns other names.
+fn is_of_columns(operation: &AlterTableOperation) -> bool {
+    use AlterTableOperation::{AddColumn, AlterColumn, DropColumn, RenameColumn};
+    match operation {
+        AddColumn { .. } | DropColumn { .. } | RenameColumn { .. } => true,
+        AlterColumn { op, .. } => matches!(op, AlterColumnOperation::SetDataType { .. }),
+        _ => false,
+    }
+}
+
 /// The table after one operation; `None` if the operation wrote it itself, or changed nothing.
 fn apply(core: &mut Core, table: &Table, operation: &AlterTableOperation) -> Result<Option<Table>> {
     let mut next = table.clone();
+    if is_of_columns(operation) {
+        super::composite::refuse_used_rows(core, table)?;
+    }
     match operation {
         AlterTableOperation::AddConstraint {
             constraint,
@@ -168,7 +181,12 @@ fn give(core: &mut Core, table: &mut Table, to: &ast::Owner) -> Result<()> {
         ast::Owner::CurrentRole | ast::Owner::CurrentUser => RoleName::CurrentUser,
         ast::Owner::SessionUser => RoleName::SessionUser,
     };
-    table.owner = core.new_owner(&to, table.owner, &format!("table {}", table.name))?;
+    table.owner = core.new_owner(
+        &to,
+        table.owner,
+        table.schema,
+        &format!("table {}", table.name),
+    )?;
     for sequence in core.dict().owned_sequences(table.oid) {
         let mut next = Sequence::clone(&sequence);
         next.role = table.owner;

@@ -19,7 +19,7 @@ pub fn set(core: &mut Core, on: &Commented, text: Option<&str>) -> Result<Tag> {
             let found = locked(core, *kind, name)?;
             on_relation(core, &found, text)?;
         }
-        Commented::Column(name, column) => match locked(core, Kind::Table, name)? {
+        Commented::Column(name, column) => match locked_of_part(core, name)? {
             Relation::Table(table) => {
                 let at = table.column(column);
                 let at = at.ok_or_else(|| crate::plan::dml::no_column(column, &table.name))?;
@@ -36,7 +36,7 @@ pub fn set(core: &mut Core, on: &Commented, text: Option<&str>) -> Result<Tag> {
             }
         },
         Commented::Constraint(constraint, name) => {
-            let Relation::Table(table) = locked(core, Kind::Table, name)? else {
+            let Relation::Table(table) = locked_of_part(core, name)? else {
                 return Err(Error::new(
                     "42809",
                     format!("\"{}\" is not a table", name.name),
@@ -57,6 +57,7 @@ pub fn set(core: &mut Core, on: &Commented, text: Option<&str>) -> Result<Tag> {
         Commented::Schema(name) => {
             let found = core.locked_schema(name, TableLock::AccessExclusive)?;
             let mut next = Schema::clone(&*found.ok_or_else(|| names::no_schema(name))?);
+            core.check_owner(next.owner, format!("schema {name}"))?;
             next.comment = text.map(str::to_string);
             core.define(Object::Schema(Arc::new(next)))?;
         }
@@ -66,12 +67,33 @@ pub fn set(core: &mut Core, on: &Commented, text: Option<&str>) -> Result<Tag> {
         Commented::Role(name) => {
             let role = super::role::locked(core, name)?;
             let role = role.ok_or_else(|| super::role::no_role(name))?;
+            let by = core.current_role()?;
+            let may = by.superuser || by.create_role && !role.superuser;
+            if !may {
+                let whom = match role.superuser {
+                    true => "must be superuser to comment on superusers".to_string(),
+                    false => "must have CREATEROLE privilege".to_string(),
+                };
+                return Err(Error::new("42501", whom));
+            }
             let mut next = Role::clone(&role);
             next.comment = text.map(str::to_string);
             core.define(Object::Role(Arc::new(next)))?;
         }
     }
     Ok(Tag::Plain("COMMENT"))
+}
+
+/// The same for a comment on a part of it, where messages call it a relation.
+fn locked_of_part(core: &mut Core, name: &Qualified) -> Result<Relation> {
+    locked(core, Kind::Table, name).map_err(|e| {
+        let whole = e.message().strip_prefix("must be owner of ");
+        let named = whole.and_then(|of| of.split_once(' '));
+        match named {
+            Some((_, name)) => Error::new("42501", format!("must be owner of relation {name}")),
+            None => e,
+        }
+    })
 }
 
 /// A relation, locked against other changes of its definition but not against its use.
@@ -91,7 +113,15 @@ fn locked(core: &mut Core, kind: Kind, name: &Qualified) -> Result<Relation> {
         (Kind::Index, _) => wrong("an index"),
     };
     let lock = TableLock::ShareUpdateExclusive;
-    let found = core.locked_relation(name, lock, false, wanted)?;
+    let rights = core.rights();
+    let own = |found: &Relation| {
+        let found = wanted(found)?;
+        if let Some(found) = &found {
+            rights.check_owner_of(found)?;
+        }
+        Ok(found)
+    };
+    let found = core.locked_relation(name, lock, false, own)?;
     found.ok_or_else(|| no_relation(core, name))
 }
 

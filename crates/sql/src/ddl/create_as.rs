@@ -23,7 +23,7 @@ pub fn create(core: &mut Core, c: &CreateTable, query: &Query) -> Result<Tag> {
     }
     // The tables that are read are locked before the new name is claimed.
     let read = ast::Statement::Query(Box::new(query.clone()));
-    let mut columns = core.analyse_part(&read)?.1.unwrap_or_default();
+    let mut columns = core.analyse_part(&read, true)?.1.unwrap_or_default();
     if c.columns.len() > columns.len() {
         return Err(Error::new("42601", "too many column names were specified"));
     }
@@ -31,7 +31,7 @@ pub fn create(core: &mut Core, c: &CreateTable, query: &Query) -> Result<Tag> {
         column.name = names::ident(&given.name);
     }
     let name = super::name_of(&c.name)?;
-    let schema = core.claim_new(&name)?;
+    let schema = core.claim_place(&name, c.temporary)?;
     let name = name.name;
     if c.if_not_exists && core.dict().is_taken(schema, &name) {
         let message = format!("relation \"{name}\" already exists, skipping");
@@ -42,7 +42,7 @@ pub fn create(core: &mut Core, c: &CreateTable, query: &Query) -> Result<Tag> {
     if is_without_data(c) {
         return Ok(Tag::Plain("CREATE TABLE AS"));
     }
-    let (kind, ..) = core.analyse_part(&insertion(c, query)?)?;
+    let (kind, ..) = core.analyse_part(&insertion(c, query)?, true)?;
     let rows = match kind {
         Kind::Insert(plan) => {
             let snapshot = core.engine.snapshot()?;
@@ -84,6 +84,7 @@ fn definition(c: &CreateTable, columns: &[ColumnDesc]) -> Result<CreateTable> {
             ast::Statement::CreateTable(mut table) => {
                 table.name = c.name.clone();
                 table.temporary = c.temporary;
+                table.on_commit = c.on_commit;
                 table.table_options = c.table_options.clone();
                 Ok(table)
             }

@@ -68,6 +68,11 @@ fn collect(dict: &Dict, roots: &[Address]) -> Vec<Found> {
                 |a: &Address| [Address::Table(table), Address::Column(table, at)].contains(a);
             roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
         }
+        // An attribute goes with its type.
+        Address::Attribute(ty, _) => {
+            let goes = |a: &Address| *a == Address::Type(ty);
+            roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
+        }
         // As does a foreign key.
         Address::ForeignKey(table, key) => {
             let goes = |a: &Address| match *a {
@@ -117,6 +122,7 @@ fn lock_of(what: Address) -> Option<u32> {
         | Address::View(oid)
         | Address::Sequence(oid)
         | Address::Type(oid)
+        | Address::Attribute(oid, _)
         | Address::Column(oid, _)
         | Address::Default(oid, _)
         | Address::Index(oid, _)
@@ -179,7 +185,7 @@ fn tell(core: &mut Core, found: &[Found]) {
     }
 }
 
-fn drop_one(core: &mut Core, what: Address) -> Result<()> {
+pub fn drop_one(core: &mut Core, what: Address) -> Result<()> {
     let dict = core.dict();
     match what {
         Address::Table(oid) => match dict.table_by_oid(oid) {
@@ -225,6 +231,9 @@ fn drop_one(core: &mut Core, what: Address) -> Result<()> {
         }
         Address::Type(oid) => core.undefine(oid.into()),
         Address::Column(oid, at) => super::alter::drop_dependent_column(core, oid, at),
+        Address::Attribute(..) => Err(Error::unsupported(
+            "DROP .. CASCADE of the type of an attribute of a composite type",
+        )),
         Address::Schema(_) | Address::Index(..) => {
             Err(Error::internal("a dependent that depends on nothing"))
         }

@@ -49,6 +49,7 @@ fn width(value: DatumRef<'_>) -> usize {
         DatumRef::Text(s) => of_bytes(s.len()),
         DatumRef::Bytea(b) => of_bytes(b.len()),
         DatumRef::Array(a) => of_bytes(a.as_bytes().len()),
+        DatumRef::Composite(row) => of_bytes(row.as_bytes().len()),
         DatumRef::Json(j) => of_bytes(j.as_bytes().len()),
         DatumRef::Numeric(n) => 3 + 2 * n.to_string().len().div_ceil(4),
     }

@@ -82,6 +82,7 @@ fn create(core: &mut Core, new: &CreateDomain) -> Result<()> {
         comment: None,
         labels: Vec::new(),
         domain: Some(made),
+        composite: None,
     })))
 }
 

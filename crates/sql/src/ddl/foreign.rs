@@ -9,7 +9,7 @@ use sqlparser::ast::{
 use super::index::characteristics;
 use super::{Core, name_of, no_relation};
 use crate::bind::names::{self, Qualified};
-use crate::dict::{Action, Dict, ForeignKey, Index, Table};
+use crate::dict::{Action, Dict, ForeignKey, Index, OnCommit, Table};
 use crate::error::{Error, Result};
 use crate::exec::foreign;
 use crate::expr::cast::{CastContext, castable};
@@ -75,8 +75,12 @@ pub fn add(core: &mut Core, table: &mut Table, new: NewKey<'_>, has_rows: bool) 
             .locked_table(&parent_name, TableLock::ShareRowExclusive)?
             .ok_or_else(|| no_relation(core, &parent_name))?,
     };
+    refuse_mixed(&core.dict(), table, &parent)?;
     let name = name_for(table, &new)?;
     let (parent_columns, index) = referenced_key(&parent, &syntax.referred_columns)?;
+    if parent.oid != table.oid {
+        core.check_references(&parent, &parent_columns)?;
+    }
     if parent_columns.len() != new.columns.len() {
         return Err(Error::new(
             "42830",
@@ -113,6 +117,28 @@ pub fn add(core: &mut Core, table: &mut Table, new: NewKey<'_>, has_rows: bool) 
     }
     table.foreign_keys.push(key);
     Ok(())
+}
+
+/// Refuses a key between tables of which one may go, or lose its rows, without the other.
+fn refuse_mixed(dict: &Dict, table: &Table, parent: &Table) -> Result<()> {
+    let temporary = |t: &Table| dict.is_temporary(t.schema);
+    let message = match (temporary(table), temporary(parent)) {
+        (true, false) => "constraints on temporary tables may reference only temporary tables",
+        (false, true) => "constraints on permanent tables may reference only permanent tables",
+        _ => {
+            let loses = |t: &Table| t.on_commit == OnCommit::DeleteRows;
+            if !loses(parent) || loses(table) {
+                return Ok(());
+            }
+            let (table, parent) = (&table.name, &parent.name);
+            let message = "unsupported ON COMMIT and foreign key combination";
+            return Err(Error::new("0A000", message).detail(format!(
+                "Table \"{table}\" references \"{parent}\", but they do not have the same ON COMMIT \
+                 setting."
+            )));
+        }
+    };
+    Err(Error::new("42P16", message))
 }
 
 /// Refuses actions that would write to a generated column.

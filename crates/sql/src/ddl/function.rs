@@ -13,11 +13,12 @@ use super::dependence::drop_dependents;
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::bind::{TypeNames, parts};
+use crate::dict::acl;
 use crate::dict::depend::Address;
-use crate::dict::function::{Argument, Language, TRIGGER};
-use crate::dict::{Function, Object};
+use crate::dict::function::{Argument, Language, Mode, Parameter, RECORD, TRIGGER};
+use crate::dict::{Function, Object, Relation};
 use crate::error::{Error, Result};
-use crate::parse::function::{CreateFunction, FunctionName};
+use crate::parse::function::{CreateFunction, FunctionName, Parameter as Written, Routine};
 use crate::parse::utility::TableLock;
 use crate::pl;
 use crate::types::SqlType;
@@ -28,7 +29,8 @@ const MAX_ARGUMENTS: usize = 100;
 pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
     let language = language(new.language.as_deref())?;
     let arguments = arguments(core, new)?;
-    let result = result(core, &new.result)?;
+    let parameters = parameters(core, new)?;
+    let (result, row_of) = result(core, new, &parameters)?;
     let schema = core.creation_schema(&new.name)?;
     core.claim_name(&format!("function {schema} {}", new.name.name))?;
     let types: Vec<u32> = arguments.iter().map(|a| a.type_oid).collect();
@@ -56,9 +58,16 @@ pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
         schema,
         name: new.name.name.clone(),
         owner,
+        procedure: new.procedure,
         arguments,
+        parameters,
         result,
         known_result: core.dict().type_of(result),
+        returns_set: new.returns_set,
+        row_of,
+        rows: new
+            .rows
+            .unwrap_or(if new.returns_set { 1000.0 } else { 0.0 }),
         language,
         volatility: new.volatility,
         strict: new.strict,
@@ -68,13 +77,20 @@ pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
         body: new.body.clone(),
         comment: old.as_ref().and_then(|f| f.comment.clone()),
     };
-    if let Some(old) = &old {
-        check_replacement(old, &made)?;
+    match &old {
+        Some(old) => {
+            core.check_owner(old.owner, format!("function {}", old.name))?;
+            check_replacement(old, &made)?;
+        }
+        None => core.give_defaults(acl::Kind::Function, oid, owner, schema)?,
     }
     let made = Arc::new(made);
     core.define(Object::Function(made.clone()))?;
     pl::check(core, &made)?;
-    Ok(Tag::Plain("CREATE FUNCTION"))
+    Ok(Tag::Plain(match new.procedure {
+        true => "CREATE PROCEDURE",
+        false => "CREATE FUNCTION",
+    }))
 }
 
 fn language(name: Option<&str>) -> Result<Language> {
@@ -91,17 +107,18 @@ fn language(name: Option<&str>) -> Result<Language> {
 }
 
 fn arguments(core: &mut Core, new: &CreateFunction) -> Result<Vec<Argument>> {
-    if new.arguments.len() > MAX_ARGUMENTS {
+    if new.parameters.len() > MAX_ARGUMENTS {
         let message = format!("functions cannot have more than {MAX_ARGUMENTS} arguments");
         return Err(Error::new("54023", message));
     }
-    let mut list: Vec<Argument> = Vec::with_capacity(new.arguments.len());
-    for parameter in &new.arguments {
+    let mut list: Vec<Argument> = Vec::with_capacity(new.parameters.len());
+    for parameter in new.parameters.iter().filter(|p| p.mode.is_input()) {
         let ty = locked_type(core, &parameter.ty)?;
         let name = parameter.name.clone();
-        if !name.is_empty() && list.iter().any(|a| a.name == name) {
-            let message = format!("parameter name \"{name}\" used more than once");
-            return Err(Error::new("42P13", message));
+        if parameter.mode == Mode::Variadic
+            && ty.base().element().is_none()
+        {
+            return Err(Error::new("42P13", "VARIADIC parameter must be an array"));
         }
         if parameter.default.is_none() && list.iter().any(|a| a.default.is_some()) {
             let message = "input parameters after one with a default value must also have defaults";
@@ -148,20 +165,121 @@ fn refuse_standing(ty: &DataType) -> Result<()> {
     Ok(())
 }
 
-fn result(core: &mut Core, ty: &DataType) -> Result<u32> {
+/// All parameters, if they are not only inputs.
+fn parameters(core: &mut Core, new: &CreateFunction) -> Result<Vec<Parameter>> {
+    let mut list: Vec<Parameter> = Vec::with_capacity(new.parameters.len());
+    for (at, parameter) in new.parameters.iter().enumerate() {
+        let Written { mode, name, .. } = parameter;
+        // A name may stand for an input and an output of the same function in SQL only.
+        let same = |p: &Parameter| p.name == *name && shares(p.mode, *mode);
+        if !name.is_empty() && list.iter().any(same) {
+            let message = format!("parameter name \"{name}\" used more than once");
+            return Err(Error::new("42P13", message));
+        }
+        if *mode == Mode::Variadic && new.parameters[at + 1..].iter().any(|p| p.mode.is_input()) {
+            let message = "VARIADIC parameter must be the last input parameter";
+            return Err(Error::new("42P13", message));
+        }
+        if parameter.default.is_some() && !mode.is_input() {
+            let message = "only input parameters can have default values";
+            return Err(Error::new("42P13", message));
+        }
+        let ty = locked_type(core, &parameter.ty)?;
+        list.push(Parameter {
+            mode: *mode,
+            name: name.clone(),
+            type_oid: ty.oid(),
+            known: Some(ty),
+        });
+    }
+    match list.iter().all(|p| p.mode == Mode::In) {
+        true => Ok(Vec::new()),
+        false => Ok(list),
+    }
+}
+
+/// Whether two parameters of these modes need different names.
+fn shares(a: Mode, b: Mode) -> bool {
+    a.is_input() && b.is_input()
+        || a.is_output() && b.is_output()
+        || a == Mode::Table
+        || b == Mode::Table
+}
+
+/// The type of the result, and the table whose rows it is, if it is that.
+fn result(
+    core: &mut Core,
+    new: &CreateFunction,
+    parameters: &[Parameter],
+) -> Result<(u32, Option<u32>)> {
+    let outputs: Vec<&Parameter> = parameters.iter().filter(|p| p.mode.is_output()).collect();
+    let of_outputs = match outputs.as_slice() {
+        [] => None,
+        [one] if !new.procedure => Some(one.type_oid),
+        _ => Some(RECORD),
+    };
+    let Some(ty) = &new.result else {
+        return Ok((of_outputs.unwrap_or(SqlType::Void.oid()), None));
+    };
+    let (said, row_of) = said_result(core, ty)?;
+    match of_outputs {
+        Some(out) if out != said => {
+            let name = match core.dict().type_of(out) {
+                Some(ty) => ty.name(),
+                None => "record",
+            };
+            let message = format!("function result type must be {name} because of OUT parameters");
+            Err(Error::new("42P13", message))
+        }
+        _ => Ok((said, row_of)),
+    }
+}
+
+fn said_result(core: &mut Core, ty: &DataType) -> Result<(u32, Option<u32>)> {
     match ty.to_string().to_lowercase().as_str() {
-        "void" => Ok(SqlType::Void.oid()),
-        "trigger" => Ok(TRIGGER),
-        "event_trigger" => Err(Error::unsupported("event triggers")),
-        _ => locked_type(core, ty).map(SqlType::oid),
+        "void" => return Ok((SqlType::Void.oid(), None)),
+        "trigger" => return Ok((TRIGGER, None)),
+        "record" => return Ok((RECORD, None)),
+        "event_trigger" => return Err(Error::unsupported("event triggers")),
+        _ => {}
+    }
+    match (locked_type(core, ty), ty) {
+        (Ok(ty), _) => Ok((ty.oid(), None)),
+        // The name of a table is that of the type of its rows.
+        (Err(e), DataType::Custom(name, modifiers)) if modifiers.is_empty() => {
+            let name = Qualified::new(name)?;
+            match core.dict().relation(&name) {
+                Some(Relation::Table(table)) => Ok((RECORD, Some(table.oid))),
+                _ => Err(e),
+            }
+        }
+        (Err(e), _) => Err(e),
     }
 }
 
 fn check_replacement(old: &Function, new: &Function) -> Result<()> {
     let hint = format!("Use DROP FUNCTION {} first.", old.signature());
-    if old.result != new.result {
+    if old.procedure != new.procedure {
+        let kind = if old.procedure {
+            "procedure"
+        } else {
+            "function"
+        };
+        let detail = format!("\"{}\" is a {kind}.", old.name);
+        return Err(Error::new("42809", "cannot change routine kind").detail(detail));
+    }
+    let columns = |f: &Function| -> Vec<Parameter> { f.outputs().cloned().collect() };
+    let rows = |f: &Function| (f.result, f.row_of, f.returns_set);
+    if rows(old) != rows(new) {
         let message = "cannot change return type of existing function";
         return Err(Error::new("42P13", message).hint(hint));
+    }
+    if columns(old) != columns(new) {
+        return Err(
+            Error::new("42P13", "cannot change return type of existing function")
+                .detail("Row type defined by OUT parameters is different.")
+                .hint(hint),
+        );
     }
     for (before, after) in old.arguments.iter().zip(&new.arguments) {
         if !before.name.is_empty() && before.name != after.name {
@@ -178,6 +296,7 @@ fn check_replacement(old: &Function, new: &Function) -> Result<()> {
 
 pub fn drop(
     core: &mut Core,
+    kind: Routine,
     names: &[FunctionName],
     if_exists: bool,
     cascade: bool,
@@ -185,25 +304,38 @@ pub fn drop(
     let mut gone = Vec::with_capacity(names.len());
     for name in names {
         match core.locked_function(name)? {
-            Some(function) => gone.push(function.oid),
+            Some(function) if !kind.fits(function.procedure) => {
+                let message = format!("{} is not a {}", function.signature(), kind.word());
+                return Err(Error::new("42809", message));
+            }
+            Some(function) => {
+                let what = format!("{} {}", kind.word(), function.name);
+                core.check_owner(function.owner, what)?;
+                gone.push(function.oid);
+            }
             None if if_exists => {
-                let message = format!("function {} does not exist, skipping", shown(core, name)?);
+                let word = kind.word();
+                let message = match &name.types {
+                    Some(_) => format!("{word} {} does not exist, skipping", shown(core, name)?),
+                    None => format!("{word} {}() does not exist, skipping", name.name),
+                };
                 core.notice("NOTICE", "00000", message);
             }
-            None => return Err(missing(core, name)?),
+            None => return Err(missing(core, kind, name)?),
         }
     }
     let roots: Vec<Address> = gone.iter().map(|oid| Address::Function(*oid)).collect();
     drop_dependents(core, &roots, cascade)?;
     gone.iter()
         .try_for_each(|oid| core.undefine(i64::from(*oid)))?;
-    Ok(Tag::Plain("DROP FUNCTION"))
+    Ok(Tag::Plain(kind.drop_command()))
 }
 
 /// COMMENT ON FUNCTION.
 pub fn comment(core: &mut Core, name: &FunctionName, text: Option<&str>) -> Result<()> {
     let found = core.locked_function(name)?;
-    let mut next = Function::clone(&*found.map_or_else(|| Err(missing(core, name)?), Ok)?);
+    let kind = Routine::Function;
+    let mut next = Function::clone(&*found.map_or_else(|| Err(missing(core, kind, name)?), Ok)?);
     next.comment = text.map(str::to_string);
     core.define(Object::Function(Arc::new(next)))
 }
@@ -216,10 +348,11 @@ fn shown(core: &Core, name: &FunctionName) -> Result<String> {
     Ok(format!("{}({})", name.name, types.join(",")))
 }
 
-fn missing(core: &Core, name: &FunctionName) -> Result<Error> {
+pub(super) fn missing(core: &Core, kind: Routine, name: &FunctionName) -> Result<Error> {
+    let word = kind.word();
     let message = match &name.types {
-        Some(_) => format!("function {} does not exist", shown(core, name)?),
-        None => format!("could not find a function named \"{}\"", name.name),
+        Some(_) => format!("{word} {} does not exist", shown(core, name)?),
+        None => format!("could not find a {word} named \"{}\"", name.name),
     };
     Ok(Error::new("42883", message))
 }
@@ -252,7 +385,7 @@ impl Core {
     }
 
     /// The same under its exclusive lock.
-    fn locked_function(&mut self, name: &FunctionName) -> Result<Option<Arc<Function>>> {
+    pub(super) fn locked_function(&mut self, name: &FunctionName) -> Result<Option<Arc<Function>>> {
         loop {
             let Some(found) = self.function_of(name)? else {
                 return Ok(None);

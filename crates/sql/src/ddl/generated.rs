@@ -7,6 +7,7 @@ use sqlparser::ast::{self, AlterColumnOperation};
 
 use super::index_expression::{is_immutable, refuse_parts};
 use crate::bind::{Binder, ParamTypes, Scope, names};
+use crate::dict::function::Volatility;
 use crate::dict::{Column, Table};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -66,7 +67,11 @@ fn check_one(core: &Core, table: &Table, at: usize, text: &str) -> Result<()> {
         .hint("You will need to rewrite or cast the expression."),
         _ => e,
     })?;
-    match is_immutable(table, &e, &assigned.expr)? {
+    let of_user = |oid: u32| {
+        let function = dict.function_by_oid(oid);
+        function.is_some_and(|f| f.volatility == Volatility::Immutable)
+    };
+    match is_immutable(table, &e, &assigned.expr, &of_user)? {
         true => Ok(()),
         false => Err(Error::new(
             "42P17",

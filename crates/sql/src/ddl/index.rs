@@ -163,7 +163,7 @@ pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
     let table_name = name_of(&c.table_name)?;
     // Writers wait until the index is whole; readers do not.
     let table = core
-        .locked_table(&table_name, TableLock::Share)?
+        .own_table(&table_name, TableLock::Share)?
         .ok_or_else(|| match core.dict().relation(&table_name) {
             Some(Relation::View(_)) => {
                 let name = &table_name.name;
@@ -430,8 +430,12 @@ pub fn drop(
 ) -> Result<Tag> {
     for name in names {
         let name = name_of(name)?;
+        let rights = core.rights();
         let wanted = |found: &Relation| match found {
-            Relation::Index(table, at) => Ok(Some((table.clone(), *at))),
+            Relation::Index(table, at) => {
+                rights.check_may_drop(found)?;
+                Ok(Some((table.clone(), *at)))
+            }
             other => Err(wrong_kind(&name, other, "an index")),
         };
         let lock = TableLock::AccessExclusive;

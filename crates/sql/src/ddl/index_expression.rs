@@ -10,6 +10,7 @@ use crate::dict::computed::{EXPRESSIONS, PREDICATES, bind_expression, bind_predi
 use crate::dict::{IndexExpression, Table};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+use crate::expr::func::Func;
 use crate::types::{SqlType, storage_type};
 use crate::views::procedures::{self, Immutable};
 
@@ -22,7 +23,7 @@ pub fn expression(table: &Table, e: &Syntax) -> Result<(IndexExpression, SqlType
     let bound = bind_expression(&scope, &params, &text)?;
     refuse_parameters(params)?;
     storage_type(bound.ty)?;
-    if !is_immutable(table, e, &bound.expr)? {
+    if !is_immutable(table, e, &bound.expr, &|_| false)? {
         return Err(not_immutable("index expression"));
     }
     let name = match crate::plan::column_name(e) {
@@ -41,7 +42,7 @@ pub fn predicate(table: &Table, e: &Syntax) -> Result<String> {
     let scope = Scope::of_table(table, &table.name);
     let bound = bind_predicate(&scope, &params, &text)?;
     refuse_parameters(params)?;
-    match is_immutable(table, e, &bound)? {
+    match is_immutable(table, e, &bound, &|_| false)? {
         true => Ok(text),
         false => Err(not_immutable("index predicate")),
     }
@@ -90,8 +91,14 @@ pub(super) fn refuse_parts(e: &Syntax, clause: &str) -> Result<()> {
     }
 }
 
-/// Whether an expression has one value for each row, in every session and for ever.
-pub(super) fn is_immutable(table: &Table, e: &Syntax, bound: &Expr) -> Result<bool> {
+/// Whether an expression has one value for each row, in every session and for ever. `of_user`: what
+/// is taken of functions of users, by object id.
+pub(super) fn is_immutable(
+    table: &Table,
+    e: &Syntax,
+    bound: &Expr,
+    of_user: &dyn Fn(u32) -> bool,
+) -> Result<bool> {
     let mut immutable = true;
     let _ = ast::visit_expressions(e, |e| {
         if let Syntax::Function(f) = e
@@ -113,7 +120,10 @@ pub(super) fn is_immutable(table: &Table, e: &Syntax, bound: &Expr) -> Result<bo
             zoned |= ty.element().unwrap_or(ty) == SqlType::TimestampTz;
         }
         Expr::Call(func, _) => {
-            immutable &= func.is_immutable();
+            immutable &= match func {
+                Func::User(f) => of_user(f.oid),
+                func => func.is_immutable(),
+            };
             made = true;
         }
         Expr::Arith(..) => made = true,

@@ -8,8 +8,10 @@
 //! - Segments that a transaction drops are freed after its commit; those it makes are freed by its rollback.
 
 pub mod alter;
+pub mod alter_function;
 pub mod analyze;
 pub mod comment;
+pub mod composite;
 mod create_as;
 pub mod dependence;
 mod distribution;
@@ -17,15 +19,19 @@ pub mod domain;
 mod foreign;
 pub mod function;
 pub mod generated;
+mod grant;
 mod index;
 pub mod index_class;
 mod index_expression;
+mod membership;
+mod owned;
 pub mod relation;
 mod retype;
 pub mod role;
 pub mod schema;
+pub mod security;
 pub mod sequence;
-mod table;
+pub mod table;
 pub mod trigger;
 pub mod types;
 mod using_index;
@@ -39,6 +45,7 @@ use sqlparser::ast::{self, ObjectType};
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::dict::depend::Address;
+use crate::dict::path::TEMPORARY;
 use crate::dict::{Relation, Table};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
@@ -131,6 +138,22 @@ impl Core {
         self.claim_relation_name(schema, &name.name)?;
         types::refuse_taken(self, schema, &name.name)?;
         Ok(schema)
+    }
+
+    /// The same for a relation that may be a temporary one.
+    pub(crate) fn claim_place(&mut self, name: &Qualified, temporary: bool) -> Result<u32> {
+        if !temporary {
+            return self.claim_new(name);
+        }
+        if !self.may_be_temporary(name.schema.as_deref()) {
+            let message = "cannot create temporary relation in non-temporary schema";
+            return Err(Error::new("42P16", message));
+        }
+        self.own_temporary_schema()?;
+        self.claim_new(&Qualified {
+            schema: Some(TEMPORARY.to_string()),
+            name: name.name.clone(),
+        })
     }
 
     /// Keeps others from making a relation of this name until the transaction ends.
@@ -231,8 +254,10 @@ fn to_drop(
     let mut found = Vec::with_capacity(names.len());
     for name in names {
         let name = name_of(name)?;
+        let rights = core.rights();
+        // Nobody waits for the lock of what it may not drop.
         let wanted = |relation: &Relation| match own(relation) {
-            Some(address) => Ok(Some(address)),
+            Some(address) => rights.check_may_drop(relation).map(|()| Some(address)),
             None => Err(wrong_kind(&name, relation, &format!("a {kind}"))),
         };
         match core.locked_relation(&name, TableLock::AccessExclusive, false, wanted)? {

@@ -19,12 +19,13 @@ pub fn alter(
     change: &Change,
 ) -> Result<Tag> {
     let tag = Tag::Plain(command);
+    let rights = core.rights();
     let wanted = |found: &Relation| match (kind, found) {
         (Kind::Sequence, Relation::Sequence(_))
         | (Kind::View, Relation::View(_))
         | (Kind::Index, Relation::Index(..))
         // ALTER TABLE is for the others too.
-        | (Kind::Table, _) => Ok(Some(found.clone())),
+        | (Kind::Table, _) => rights.check_owner_of(found).map(|()| Some(found.clone())),
         _ => Err(Error::new("42809", format!("\"{}\" is not {}", name.name, word(kind)))),
     };
     let Some(found) = core.locked_relation(name, TableLock::AccessExclusive, false, wanted)? else {
@@ -40,7 +41,8 @@ pub fn alter(
         Change::Owner(to) => match &found {
             Relation::View(view) => {
                 let mut next = View::clone(view);
-                next.owner = core.new_owner(to, view.owner, &format!("view {}", view.name))?;
+                next.owner =
+                    core.new_owner(to, view.owner, view.schema, &format!("view {}", view.name))?;
                 core.define(Object::View(Arc::new(next)))?;
             }
             _ => {

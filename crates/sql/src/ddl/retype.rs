@@ -44,6 +44,7 @@ pub fn set_type(
     (data_type, using): (&ast::DataType, Option<&ast::Expr>),
 ) -> Result<Table> {
     let (ty, typmod) = column_type(core, data_type)?;
+    super::composite::check_column(&table.columns[at].name, ty)?;
     storage_type(ty)?;
     let change = Change {
         at,

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use block::value::Datum;
 
-use super::Core;
+use super::{Core, membership, owned};
 use crate::api::Tag;
 use crate::authority::Authority;
+use crate::dict::acl::Privileges;
 use crate::dict::role::{FIRST_SUPERUSER, Password, Role};
 use crate::dict::{Dict, Object};
 use crate::error::{Error, Result};
@@ -40,8 +41,32 @@ pub fn create(core: &mut Core, name: &str, options: &[RoleOption]) -> Result<Tag
     let oid = core.database.engine().allocate_object_id()?;
     let mut role = Role::new(oid.0, name);
     apply(core, &mut role, options)?;
-    core.define(Object::Role(Arc::new(role)))?;
+    core.define(Object::Role(Arc::new(role.clone())))?;
+    add_members(core, &role, creator.oid, options)?;
     Ok(Tag::Plain("CREATE ROLE"))
+}
+
+/// The memberships that CREATE ROLE says.
+fn add_members(core: &mut Core, role: &Role, by: u32, options: &[RoleOption]) -> Result<()> {
+    for option in options {
+        let (list, admin) = match option {
+            RoleOption::InRoles(names) => {
+                for name in names {
+                    let group = core.role_of(&RoleName::Is(name.clone()))?;
+                    membership::add(core, &group, &[role.oid], by, false)?;
+                }
+                continue;
+            }
+            RoleOption::Members(list) => (list, false),
+            RoleOption::Admins(list) => (list, true),
+            _ => continue,
+        };
+        for name in list {
+            let member = core.role_of(name)?.oid;
+            membership::add(core, role, &[member], by, admin)?;
+        }
+    }
+    Ok(())
 }
 
 pub fn alter(core: &mut Core, name: &RoleName, options: &[RoleOption]) -> Result<Tag> {
@@ -131,36 +156,16 @@ pub fn drop(core: &mut Core, names: &[RoleName], if_exists: bool) -> Result<Tag>
                 format!("cannot drop role {name} because it is required by the database system");
             return Err(Error::new("2BP01", why));
         }
-        let owned = owned_by(&core.dict(), role.oid);
-        if !owned.is_empty() {
+        let reasons = owned::reasons(&core.dict(), &core.database_name, role.oid);
+        if !reasons.is_empty() {
             let why =
                 format!("role \"{name}\" cannot be dropped because some objects depend on it");
-            return Err(Error::new("2BP01", why).detail(owned.join("\n")));
+            return Err(Error::new("2BP01", why).detail(reasons.join("\n")));
         }
+        membership::forget(core, role.oid)?;
         core.undefine(role.oid.into())?;
     }
     Ok(Tag::Plain("DROP ROLE"))
-}
-
-/// What a role owns, in the words of PostgreSQL, a line each.
-fn owned_by(dict: &Dict, role: u32) -> Vec<String> {
-    let tables = dict
-        .tables()
-        .filter(|t| t.owner == role)
-        .map(|t| format!("owner of table {}", dict.shown(t.schema, &t.name)));
-    let views = dict.views().filter(|v| v.owner == role);
-    let views = views.map(|v| format!("owner of view {}", dict.shown(v.schema, &v.name)));
-    let schemas = dict.schemas().filter(|s| s.owner == role);
-    let schemas = schemas.map(|s| format!("owner of schema {}", s.name));
-    let sequences = dict
-        .sequences()
-        // Those of a table's columns go with the table.
-        .filter(|s| s.role == role && s.owner.is_none())
-        .map(|s| format!("owner of sequence {}", dict.shown(s.schema, &s.name)));
-    let relations = tables.chain(sequences).chain(views);
-    let mut owned: Vec<String> = relations.chain(schemas).collect();
-    owned.sort();
-    owned
 }
 
 fn apply(core: &mut Core, role: &mut Role, options: &[RoleOption]) -> Result<()> {
@@ -188,6 +193,7 @@ fn apply(core: &mut Core, role: &mut Role, options: &[RoleOption]) -> Result<()>
                 };
             }
             RoleOption::Sysid => core.notice("NOTICE", "00000", "SYSID can no longer be specified"),
+            RoleOption::InRoles(_) | RoleOption::Members(_) | RoleOption::Admins(_) => {}
         }
     }
     Ok(())
@@ -263,7 +269,7 @@ pub fn no_role(name: &str) -> Error {
     Error::new("42704", format!("role \"{name}\" does not exist"))
 }
 
-fn denied(message: impl Into<String>) -> Error {
+pub fn denied(message: impl Into<String>) -> Error {
     Error::new("42501", message)
 }
 
@@ -301,7 +307,7 @@ impl Core {
         }
     }
 
-    fn role_named(&self, name: &RoleName) -> String {
+    pub(super) fn role_named(&self, name: &RoleName) -> String {
         match name {
             RoleName::Is(name) => name.clone(),
             RoleName::CurrentUser => self.user.clone(),
@@ -319,18 +325,32 @@ impl Core {
         Ok(owner)
     }
 
-    /// The role that ALTER ... OWNER TO gives an object to, which belongs to `from` now.
-    pub fn new_owner(&mut self, name: &RoleName, from: u32, object: &str) -> Result<u32> {
+    /// The role that ALTER ... OWNER TO gives an object of a schema to, which belongs to `from` now.
+    pub fn new_owner(
+        &mut self,
+        name: &RoleName,
+        from: u32,
+        schema: u32,
+        object: &str,
+    ) -> Result<u32> {
         let name = self.role_named(name);
         let find = |dict: &Dict| dict.role(&name).map(|role| role.oid);
         let to = find(&self.dict()).ok_or_else(|| no_role(&name))?;
-        if !self.is_superuser() {
-            if self.roles.current != from {
-                return Err(denied(format!("must be owner of {object}")));
+        self.check_owner(from, object)?;
+        let dict = self.dict();
+        if to != from && !dict.is_member(self.roles.current, to) {
+            return Err(denied(format!("must be member of role \"{name}\"")));
+        }
+        // Who gets it must be able to make it, but a superuser gives to anybody.
+        if to != from && schema != 0 && !self.is_superuser() {
+            let held = dict.privileges_on_schema(to, schema, Privileges::CREATE);
+            if held.is_empty() {
+                let name = dict.schema_name(schema);
+                return Err(denied(format!("permission denied for schema {name}")));
             }
-            if to != from {
-                return Err(denied(format!("must be member of role \"{name}\"")));
-            }
+        }
+        if to == FIRST_SUPERUSER {
+            return Ok(to);
         }
         self.lock_table(to, TableLock::AccessShare, false)?;
         match find(&self.dict()) {

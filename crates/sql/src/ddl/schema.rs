@@ -12,8 +12,9 @@ use super::Core;
 use super::dependence::drop_dependents;
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
+use crate::dict::acl::{Kind, Privileges};
 use crate::dict::depend::Address;
-use crate::dict::path::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC};
+use crate::dict::path::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, TEMPORARY};
 use crate::dict::role::FIRST_SUPERUSER;
 use crate::dict::{Object, Schema};
 use crate::error::{Error, Result};
@@ -28,9 +29,17 @@ pub fn create(
     owner: Option<&RoleName>,
     if_not_exists: bool,
 ) -> Result<Option<String>> {
+    core.check_database(Privileges::CREATE)?;
     let own = core.owner()?;
     let owner = match owner {
-        Some(role) => core.new_owner(role, own, "schema")?,
+        Some(role) => {
+            let role = core.role_of(role)?;
+            if !core.dict().is_member(core.roles.current, role.oid) {
+                let message = format!("must be member of role \"{}\"", role.name);
+                return Err(Error::new("42501", message));
+            }
+            core.new_owner(&RoleName::Is(role.name.clone()), own, 0, "schema")?
+        }
         None => own,
     };
     let name = match name {
@@ -62,7 +71,9 @@ pub fn create(
         name: name.clone(),
         owner,
         comment: None,
+        temporary: false,
     })))?;
+    core.give_defaults(Kind::Schema, oid, owner, 0)?;
     Ok(Some(name))
 }
 
@@ -83,15 +94,17 @@ fn check_name(name: &str) -> Result<()> {
 pub fn alter(core: &mut Core, name: &str, change: &Change) -> Result<Tag> {
     // As dumps give it the owner that it has.
     if let (Some(PUBLIC), Change::Owner(to)) = (core.dict().schema(name), change)
-        && core.new_owner(to, FIRST_SUPERUSER, "schema public")? == FIRST_SUPERUSER
+        && core.new_owner(to, FIRST_SUPERUSER, 0, "schema public")? == FIRST_SUPERUSER
     {
         return Ok(Tag::Plain("ALTER SCHEMA"));
     }
     let found = core.locked_schema(name, TableLock::AccessExclusive)?;
     let found = found.ok_or_else(|| names::no_schema(name))?;
+    core.check_owner(found.owner, format!("schema {name}"))?;
     let mut next = Schema::clone(&found);
     match change {
         Change::Rename(to) => {
+            core.check_database(Privileges::CREATE)?;
             core.claim_name(&format!("schema {to}"))?;
             if core.dict().schema(to).is_some() {
                 return Err(exists(to));
@@ -104,7 +117,7 @@ pub fn alter(core: &mut Core, name: &str, change: &Change) -> Result<Tag> {
             next.name.clone_from(to);
         }
         Change::Owner(to) => {
-            next.owner = core.new_owner(to, next.owner, &format!("schema {name}"))?;
+            next.owner = core.new_owner(to, next.owner, 0, &format!("schema {name}"))?;
         }
         Change::RenameColumn(..) | Change::Schema(_) => {
             return Err(Error::internal("a change that no schema has"));
@@ -127,7 +140,10 @@ pub fn drop(
             return Err(Error::unsupported("a name with its database"));
         };
         match core.locked_schema(name, TableLock::AccessExclusive)? {
-            Some(schema) => gone.push(Address::Schema(schema.oid)),
+            Some(schema) => {
+                core.check_owner(schema.owner, format!("schema {name}"))?;
+                gone.push(Address::Schema(schema.oid));
+            }
             None if if_exists => core.notice(
                 "NOTICE",
                 "00000",
@@ -175,9 +191,17 @@ impl Core {
 
     /// The schema where a new relation of this name goes. It stays until the transaction ends.
     pub(crate) fn creation_schema(&mut self, name: &Qualified) -> Result<u32> {
+        let temporary = match &name.schema {
+            Some(schema) => schema == TEMPORARY,
+            None => self.creates_temporary(),
+        };
+        if temporary {
+            self.own_temporary_schema()?;
+        }
         loop {
             let wanted = self.wanted_schema(name)?;
             if wanted == PUBLIC {
+                self.check_schema(wanted, Privileges::CREATE)?;
                 return Ok(wanted);
             }
             if [PG_CATALOG, INFORMATION_SCHEMA].contains(&wanted) {
@@ -186,6 +210,7 @@ impl Core {
                 return Err(Error::new("42501", message)
                     .detail("System catalog modifications are currently disallowed."));
             }
+            self.check_schema(wanted, Privileges::CREATE)?;
             let mark = self.engine.table_locks();
             self.lock_table(wanted, TableLock::AccessShare, false)?;
             match self.wanted_schema(name) {
@@ -200,11 +225,11 @@ impl Core {
     fn wanted_schema(&self, name: &Qualified) -> Result<u32> {
         let dict = self.dict();
         match &name.schema {
-            Some(schema) if schema == "pg_temp" => Err(Error::unsupported("temporary relations")),
             Some(schema) => dict.schema(schema).ok_or_else(|| names::no_schema(schema)),
             None => dict
                 .path()
-                .first()
+                .iter()
+                .find(|schema| !self.passes_over(**schema))
                 .copied()
                 .ok_or_else(|| Error::new("3F000", "no schema has been selected to create in")),
         }

@@ -9,6 +9,7 @@ use super::{Core, already_exists, no_relation, skipping};
 use crate::api::Tag;
 use crate::bind::names::Qualified;
 use crate::bind::{TypeNames, names, parts};
+use crate::dict::acl::Kind;
 use crate::dict::depend::Address;
 use crate::dict::{Column, Dict, Object, Relation, Sequence, Table};
 use crate::error::{Error, Result};
@@ -18,12 +19,12 @@ use crate::types::SqlType;
 
 pub fn create(
     core: &mut Core,
-    name: &Qualified,
+    (name, temporary): (&Qualified, bool),
     if_not_exists: bool,
     data_type: Option<&ast::DataType>,
     options: &[SequenceOption],
 ) -> Result<Tag> {
-    let schema = core.claim_new(name)?;
+    let schema = core.claim_place(name, temporary)?;
     let name = &name.name;
     if core.dict().is_taken(schema, name) {
         if !if_not_exists {
@@ -119,6 +120,7 @@ pub fn define(
         role,
     };
     apply(core, &mut sequence, ty, options, true)?;
+    core.give_defaults(Kind::Sequence, sequence.oid, role, schema)?;
     sequence.header = core.engine.create_sequence(object, &params(&sequence))?.0;
     Ok(sequence)
 }
@@ -250,8 +252,12 @@ pub fn alter(
     let tag = Tag::Plain("ALTER SEQUENCE");
     // A session that has drawn keeps the sequence until its transaction ends.
     let lock = TableLock::ShareRowExclusive;
+    let rights = core.rights();
     let Some(sequence) = core.locked_relation(name, lock, false, |found| match found {
-        Relation::Sequence(sequence) => Ok(Some(sequence.clone())),
+        Relation::Sequence(sequence) => {
+            rights.check_owner_of(found)?;
+            Ok(Some(sequence.clone()))
+        }
         _ => Err(Error::new(
             "42809",
             format!("\"{}\" is not a sequence", name.name),
@@ -282,7 +288,12 @@ pub fn alter(
     }
     for o in options {
         if let SequenceOption::Owner(to) = o {
-            next.role = core.new_owner(to, next.role, &format!("sequence {}", next.name))?;
+            next.role = core.new_owner(
+                to,
+                next.role,
+                next.schema,
+                &format!("sequence {}", next.name),
+            )?;
         }
         if let SequenceOption::Rename(to) = o {
             core.claim_relation_name(next.schema, to)?;

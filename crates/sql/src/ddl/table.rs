@@ -15,9 +15,10 @@ use super::index::{self, NewIndex};
 use super::{Core, already_exists, name_of, no_relation, sequence};
 use crate::api::Tag;
 use crate::bind::{Binder, ParamTypes, Scope, TypeNames, names, parts};
+use crate::dict::acl::{Kind, Privileges};
 use crate::dict::depend::Address;
 use crate::dict::trigger::Op;
-use crate::dict::{Check, Column, Dict, Identity, Object, Relation, Sequence, Table};
+use crate::dict::{Check, Column, Dict, Identity, Object, OnCommit, Relation, Sequence, Table};
 use crate::error::{Error, Result};
 use crate::exec::triggers;
 use crate::parse::utility::TableLock;
@@ -37,7 +38,11 @@ struct Draft<'a> {
 pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
     refuse_unknown(c)?;
     let name = name_of(&c.name)?;
-    let schema = core.claim_new(&name)?;
+    if c.temporary && c.global == Some(true) {
+        let message = "GLOBAL is deprecated in temporary table creation";
+        core.notice("WARNING", "01000", message);
+    }
+    let schema = core.claim_place(&name, c.temporary)?;
     let name = name.name;
     if core.dict().is_taken(schema, &name) {
         if !c.if_not_exists {
@@ -52,8 +57,11 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
     }
     let owner = core.owner()?;
     let object = core.database.engine().allocate_object_id()?;
+    let number = || Ok::<u32, Error>(core.database.engine().allocate_object_id()?.0);
+    let row_type = [number()?, number()?];
     let table = Table {
         oid: object.0,
+        row_type,
         schema,
         name,
         columns: Vec::new(),
@@ -65,6 +73,7 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
         header: 0,
         options: storage_options(&c.table_options)?,
         comments: Vec::new(),
+        on_commit: on_commit(c.on_commit, core.dict().is_temporary(schema))?,
         owner,
         def: None,
     };
@@ -83,8 +92,22 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
     draft.check_expressions(&core.dict())?;
     generated::check(core, &draft.table)?;
     core.lock_table(object.0, TableLock::AccessExclusive, false)?;
+    core.note_at_commit(&draft.table);
     draft.build(core)?;
+    core.give_defaults(Kind::Table, object.0, owner, schema)?;
     Ok(Tag::Plain("CREATE TABLE"))
+}
+
+fn on_commit(written: Option<ast::OnCommit>, temporary: bool) -> Result<OnCommit> {
+    if written.is_some() && !temporary {
+        let message = "ON COMMIT can only be used on temporary tables";
+        return Err(Error::new("42P16", message));
+    }
+    Ok(match written {
+        None | Some(ast::OnCommit::PreserveRows) => OnCommit::Preserve,
+        Some(ast::OnCommit::DeleteRows) => OnCommit::DeleteRows,
+        Some(ast::OnCommit::Drop) => OnCommit::Drop,
+    })
 }
 
 pub fn too_many_columns() -> Error {
@@ -95,9 +118,6 @@ pub fn too_many_columns() -> Error {
 }
 
 fn refuse_unknown(c: &CreateTable) -> Result<()> {
-    if c.temporary {
-        return Err(Error::unsupported("temporary tables"));
-    }
     if c.query.is_some()
         || c.like.is_some()
         || c.inherits.is_some()
@@ -284,8 +304,13 @@ pub fn check_defaults(dict: &Dict, columns: &[Column]) -> Result<()> {
 pub(super) fn column_type(core: &mut Core, written: &ast::DataType) -> Result<(SqlType, i32)> {
     loop {
         let found = parts::data_type(written, &TypeNames::of(&core.dict()))?;
-        let oid = core.dict().user_type_by_oid(found.0.oid()).map(|t| t.oid);
-        let Some(oid) = oid else { return Ok(found) };
+        let dict = core.dict();
+        let made = dict.user_type_by_oid(found.0.oid()).map(|t| t.oid);
+        // The rows of a table: what changes them locks it.
+        let row = || dict.table_of_row_type(found.0.oid()).map(|t| t.oid);
+        let Some(oid) = made.or_else(row) else {
+            return Ok(found);
+        };
         core.lock_table(oid, TableLock::AccessShare, false)?;
         let now = parts::data_type(written, &TypeNames::of(&core.dict()))?;
         if now.0.is_state(found.0) {
@@ -308,6 +333,7 @@ pub fn column(
         Some(ty) => (ty, -1),
         None => column_type(core, &def.data_type)?,
     };
+    super::composite::check_column(&name, ty)?;
     storage_type(ty)?;
     let mut column = Column {
         missing: None,
@@ -456,8 +482,12 @@ pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
     let mut tables: Vec<Arc<Table>> = Vec::new();
     for target in &t.table_names {
         let name = name_of(&target.name)?;
+        let rights = core.rights();
         let wanted = |found: &Relation| match found {
-            Relation::Table(table) => Ok(Some(table.clone())),
+            Relation::Table(table) => {
+                rights.check_relation(found, Privileges::TRUNCATE)?;
+                Ok(Some(table.clone()))
+            }
             _ => Err(Error::new(
                 "42809",
                 format!("\"{}\" is not a table", name.name),
@@ -533,6 +563,7 @@ fn with_referencing(core: &mut Core, tables: &mut Vec<Arc<Table>>, cascade: bool
                     child.name
                 )));
             }
+            core.check_relation(&Relation::Table(child.clone()), Privileges::TRUNCATE)?;
             let notice = format!("truncate cascades to table \"{}\"", child.name);
             core.notice("NOTICE", "00000", notice);
             tables.push(child);

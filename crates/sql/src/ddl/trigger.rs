@@ -8,6 +8,7 @@ use sqlparser::ast;
 use super::{Core, skipping};
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
+use crate::dict::acl::Privileges;
 use crate::dict::trigger::{Op, Trigger};
 use crate::dict::{Object, Relation, Table};
 use crate::error::{Error, Result};
@@ -15,12 +16,16 @@ use crate::parse::trigger::CreateTrigger;
 use crate::parse::utility::TableLock;
 
 fn locked(core: &mut Core, name: &Qualified) -> Result<Option<Arc<Table>>> {
+    let rights = core.rights();
     core.locked_relation(
         name,
         TableLock::ShareRowExclusive,
         false,
         |found| match found {
-            Relation::Table(table) => Ok(Some(table.clone())),
+            Relation::Table(table) => {
+                rights.check_relation(found, Privileges::TRIGGER)?;
+                Ok(Some(table.clone()))
+            }
             Relation::View(_) => Err(Error::unsupported("triggers of views")),
             _ => Err(Error::new(
                 "42809",
@@ -41,6 +46,7 @@ pub fn create(core: &mut Core, new: &CreateTrigger) -> Result<Tag> {
         let message = format!("function {}() does not exist", new.function);
         Error::new("42883", message)
     })?;
+    core.check_execute(&function)?;
     if !function.is_trigger() {
         let message = format!("function {} must return type trigger", new.function.name);
         return Err(Error::new("42P17", message));
@@ -109,6 +115,7 @@ pub fn drop(core: &mut Core, name: &str, on: &Qualified, if_exists: bool) -> Res
         }
         return Err(missing(name, &table.name));
     };
+    core.check_owner(table.owner, format!("relation {}", table.name))?;
     let mut next = Table::clone(&table);
     next.triggers.remove(at);
     core.define(Object::Table(Arc::new(next.finish()?)))?;

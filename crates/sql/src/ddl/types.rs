@@ -1,4 +1,4 @@
-//! CREATE, ALTER and DROP TYPE of enums.
+//! CREATE, ALTER and DROP TYPE: of enums, and what composite types have in common with them.
 //!
 //! **Invariant.** Who makes a column of a type holds a shared lock on the type until its transaction
 //! ends, and who changes or drops the type an exclusive one, and one on every table that has such a
@@ -14,6 +14,7 @@ use super::Core;
 use super::dependence::drop_dependents;
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
+use crate::dict::acl;
 use crate::dict::depend::Address;
 use crate::dict::{Label, Object, Table, UserType};
 use crate::error::{Error, Result};
@@ -26,6 +27,10 @@ pub fn define(core: &mut Core, definition: &TypeDefinition) -> Result<Tag> {
     match definition {
         TypeDefinition::CreateEnum { name, labels } => {
             create(core, name, labels)?;
+            Ok(Tag::Plain("CREATE TYPE"))
+        }
+        TypeDefinition::CreateComposite { name, attributes } => {
+            super::composite::create(core, name, attributes)?;
             Ok(Tag::Plain("CREATE TYPE"))
         }
         TypeDefinition::Alter { name, change } => {
@@ -64,6 +69,7 @@ fn create(core: &mut Core, name: &Qualified, labels: &[String]) -> Result<()> {
     let array_oid = core.database.engine().allocate_object_id()?.0;
     core.lock_table(oid, TableLock::AccessExclusive, false)?;
     let owner = core.owner()?;
+    core.give_defaults(acl::Kind::Type, oid, owner, schema)?;
     core.define(Object::Type(Arc::new(UserType {
         oid,
         array_oid,
@@ -73,11 +79,12 @@ fn create(core: &mut Core, name: &Qualified, labels: &[String]) -> Result<()> {
         comment: None,
         labels: made,
         domain: None,
+        composite: None,
     })))
 }
 
 /// Claims a name that no type of a schema has, nor a relation, whose rows have a type of its name.
-pub(super) fn claim(core: &mut Core, schema: u32, name: &str) -> Result<()> {
+pub fn claim(core: &mut Core, schema: u32, name: &str) -> Result<()> {
     core.claim_name(&format!("type {schema} {name}"))?;
     core.claim_relation_name(schema, name)?;
     let dict = core.dict();
@@ -150,18 +157,29 @@ pub fn locked(core: &mut Core, name: &Qualified) -> Result<Option<Arc<UserType>>
 /// The tables that have a column of a type, or of arrays of it.
 fn tables_with(core: &Core, oid: u32) -> BTreeSet<u32> {
     let dict = core.dict();
-    let columns = dict.columns_of_type(oid);
-    columns.into_iter().map(|(table, _)| table).collect()
+    let types = dict.types_with(oid).into_iter();
+    let columns = types.flat_map(|ty| dict.columns_of_type(ty));
+    columns.map(|(table, _)| table).collect()
 }
 
 fn alter(core: &mut Core, name: &Qualified, change: &TypeChange) -> Result<()> {
     let found = locked(core, name)?;
     let found = found.ok_or_else(|| no_type(core, name))?;
+    core.check_owner(found.owner, format!("type {}", found.name))?;
     let mut next = UserType::clone(&found);
-    if next.domain.is_some() && !matches!(change, TypeChange::Common(_)) {
+    let of_labels = matches!(
+        change,
+        TypeChange::AddValue { .. } | TypeChange::RenameValue(..)
+    );
+    if of_labels && next.composite.is_some() {
+        let message = format!("{} is not an enum", next.name);
+        return Err(Error::new("42809", message));
+    }
+    if of_labels && next.domain.is_some() {
         return Err(Error::new("42809", format!("{name} is not an enum")));
     }
     match change {
+        TypeChange::Attribute(change) => super::composite::alter(core, &mut next, change)?,
         TypeChange::AddValue {
             label,
             if_not_exists,
@@ -189,7 +207,8 @@ pub(super) fn change(core: &mut Core, next: &mut UserType, change: &Change) -> R
             next.name.clone_from(to);
         }
         Change::Owner(to) => {
-            next.owner = core.new_owner(to, next.owner, &format!("type {}", next.name))?;
+            next.owner =
+                core.new_owner(to, next.owner, next.schema, &format!("type {}", next.name))?;
         }
         Change::Schema(to) => {
             let target = Qualified {
@@ -381,7 +400,10 @@ pub(super) fn drop_named(
             Some(found) if domains && found.domain.is_none() => {
                 return Err(super::domain::not_a_domain(name));
             }
-            Some(found) => gone.push(Address::Type(found.oid)),
+            Some(found) => {
+                core.check_owner(found.owner, format!("type {}", found.name))?;
+                gone.push(Address::Type(found.oid));
+            }
             None if if_exists => {
                 let what = match super::missing_schema(core, name) {
                     Some(schema) => format!("schema \"{schema}\""),
@@ -409,6 +431,7 @@ pub(super) fn drop_named(
 pub fn comment(core: &mut Core, name: &Qualified, text: Option<&str>) -> Result<()> {
     let found = locked(core, name)?;
     let mut next = UserType::clone(&*found.ok_or_else(|| no_type(core, name))?);
+    core.check_owner(next.owner, format!("type {}", next.name))?;
     next.comment = text.map(str::to_string);
     core.define(Object::Type(Arc::new(next)))
 }

@@ -12,6 +12,7 @@ use super::dependence::drop_dependents;
 use super::{Core, already_exists, name_of, wrong_kind};
 use crate::api::Tag;
 use crate::bind::names::{self, quote};
+use crate::dict::acl;
 use crate::dict::depend::Address;
 use crate::dict::view::SOURCES;
 use crate::dict::{Dict, Object, Relation, Source, View, ViewColumn};
@@ -24,11 +25,19 @@ pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
     let tag = Tag::Plain("CREATE VIEW");
     refuse_unknown(v)?;
     // The tables that are read are locked before the new name is claimed.
-    core.analyse_part(&ast::Statement::Query(v.query.clone()))?;
+    core.analyse_part(&ast::Statement::Query(v.query.clone()), false)?;
     let name = name_of(&v.name)?;
-    let schema = core.claim_new(&name)?;
+    let temporary = v.temporary || reads_temporary(core, &v.query)?;
+    if temporary && !v.temporary {
+        let message = format!("view \"{}\" will be a temporary view", name.name);
+        core.notice("NOTICE", "00000", message);
+    }
+    let schema = core.claim_place(&name, temporary)?;
     let (mut columns, notes) = described(core, &v.query)?;
     rename_columns(&mut columns, v)?;
+    for column in &columns {
+        super::composite::check_column(&column.name, column.ty())?;
+    }
     let old = match core.dict().table_or_view(schema, &name.name) {
         None if core.dict().is_taken(schema, &name.name) => return Err(already_exists(&name.name)),
         None => None,
@@ -58,9 +67,13 @@ pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
         columns,
         query,
         sources,
-        comments: old.map_or(Vec::new(), |v| v.comments.clone()),
+        comments: old.as_ref().map_or(Vec::new(), |v| v.comments.clone()),
     };
+    if old.is_none() {
+        core.give_defaults(acl::Kind::Table, oid, owner, schema)?;
+    }
     if let Some(old) = core.dict().view_by_oid(oid) {
+        core.check_owner(old.owner, format!("view {}", old.name))?;
         check_replacement(&core.dict(), old, &view)?;
     }
     core.define(Object::View(Arc::new(view)))?;
@@ -71,7 +84,6 @@ pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
 fn refuse_unknown(v: &ast::CreateView) -> Result<()> {
     let what = match v {
         _ if v.materialized => "materialized views",
-        _ if v.temporary => "temporary views",
         _ if v.options != CreateTableOptions::None => "options of views",
         _ if v.or_alter
             || v.secure
@@ -105,6 +117,21 @@ fn described(core: &mut Core, query: &ast::Query) -> Result<(Vec<ViewColumn>, No
         }
         wait::check_cancel().map_err(|_| crate::session::cancelled())?;
     }
+}
+
+/// Whether a query reads a temporary relation.
+fn reads_temporary(core: &mut Core, query: &ast::Query) -> Result<bool> {
+    let (_, notes) = described(core, query)?;
+    let dict = core.dict();
+    let of = |oid: u32| {
+        let table = dict.table_by_oid(oid).map(|t| t.schema);
+        table.or_else(|| dict.view_by_oid(oid).map(|v| v.schema))
+    };
+    let temporary = |what: &Noted| match what {
+        Noted::Stored(oid, _) => of(*oid).is_some_and(|schema| dict.is_temporary(schema)),
+        Noted::System(..) => false,
+    };
+    Ok(notes.relations.iter().any(|r| temporary(&r.what)))
 }
 
 fn rename_columns(columns: &mut [ViewColumn], v: &ast::CreateView) -> Result<()> {

@@ -25,7 +25,11 @@ impl Dict {
                 let text = c.default.as_deref();
                 text.is_some_and(|text| expression_calls(text, name))
             });
-            found.extend(defaults.map(|(at, _)| Address::Default(t.oid, at)));
+            // What a generated column is made by takes the column with it.
+            found.extend(defaults.map(|(at, c)| match c.generated {
+                true => Address::Column(t.oid, at),
+                false => Address::Default(t.oid, at),
+            }));
             let triggers = t.triggers.iter().filter(|g| g.function == function.oid);
             found.extend(triggers.map(|g| Address::Trigger(t.oid, g.oid)));
             let checks = t.checks.iter().enumerate();

@@ -22,6 +22,8 @@ pub enum Address {
     Type(u32),
     /// A column by its place, from 0.
     Column(u32, usize),
+    /// An attribute of a composite type, by its place.
+    Attribute(u32, usize),
     /// A column's default.
     Default(u32, usize),
     /// Of a table, by their own object ids.
@@ -47,9 +49,10 @@ impl Address {
             | Address::Index(_, oid)
             | Address::Trigger(_, oid)
             | Address::ForeignKey(_, oid) => (oid, 0),
-            Address::Column(oid, at) | Address::Default(oid, at) | Address::Check(oid, at) => {
-                (oid, at + 1)
-            }
+            Address::Column(oid, at)
+            | Address::Attribute(oid, at)
+            | Address::Default(oid, at)
+            | Address::Check(oid, at) => (oid, at + 1),
         }
     }
 }
@@ -69,6 +72,8 @@ impl Dict {
                 let mut found = self.readers(oid, None);
                 found.extend(self.owned(oid, None));
                 found.extend(self.foreign_keys(oid, &|_| true));
+                found.extend(self.of_rows(oid));
+                found.extend(self.giving_rows_of(oid));
                 found
             }
             Address::View(oid) => self.readers(oid, None),
@@ -85,6 +90,7 @@ impl Dict {
             Address::Function(oid) => self.callers(oid),
             Address::Type(oid) => self.of_type(oid),
             Address::Default(..)
+            | Address::Attribute(..)
             | Address::ForeignKey(..)
             | Address::Check(..)
             | Address::Trigger(..) => Vec::new(),
@@ -102,6 +108,16 @@ impl Dict {
         });
         let each = views.map(|v| Dependent {
             what: Address::View(v.oid),
+            auto: false,
+        });
+        each.collect()
+    }
+
+    /// Functions whose result is the row type of a table.
+    fn giving_rows_of(&self, table: u32) -> Vec<Dependent> {
+        let functions = self.functions().filter(|f| f.row_of == Some(table));
+        let each = functions.map(|f| Dependent {
+            what: Address::Function(f.oid),
             auto: false,
         });
         each.collect()
@@ -221,12 +237,16 @@ impl Dict {
         if numbers.is_empty() {
             return Vec::new();
         }
+        self.columns_of_numbers(&numbers)
+    }
+
+    pub(super) fn columns_of_numbers(&self, numbers: &[u32]) -> Vec<(u32, usize)> {
         let of_table = |t: &Arc<Table>| {
             let columns = t.live_columns();
             let columns = columns.filter(|(_, c)| numbers.contains(&c.type_oid));
             columns.map(|(at, _)| (t.oid, at)).collect::<Vec<_>>()
         };
-        self.of_type_numbers(&numbers)
+        self.of_type_numbers(numbers)
             .iter()
             .filter_map(|o| match o {
                 Object::Table(t) => Some(t),
@@ -254,14 +274,29 @@ impl Dict {
         let columns = self.columns_of_type(oid).into_iter().filter(own);
         let columns = columns.map(|(table, at)| Address::Column(table, at));
         let has = |v: &View| v.columns.iter().any(|c| numbers.contains(&c.type_oid));
+        let attributes = self.attributes_of_type(oid).into_iter();
+        let attributes = attributes.map(|(ty, at)| Address::Attribute(ty, at));
         let all = self.of_type_numbers(&numbers);
         let others = all.iter().filter_map(|o| match o {
             Object::View(v) if has(v) => Some(Address::View(v.oid)),
             Object::Function(f) => Some(Address::Function(f.oid)),
-            Object::Type(t) => Some(Address::Type(t.oid)),
+            Object::Type(t) if t.domain.is_some() => Some(Address::Type(t.oid)),
             _ => None,
         });
-        let all = columns.chain(others);
+        let all = columns.chain(attributes).chain(others);
+        all.map(|what| Dependent { what, auto: false }).collect()
+    }
+
+    /// Columns and attributes of the type of a table's rows.
+    fn of_rows(&self, table: u32) -> Vec<Dependent> {
+        let Some(table) = self.table_by_oid(table) else {
+            return Vec::new();
+        };
+        let (columns, attributes) = self.uses_of_rows(table);
+        let others = columns.into_iter().filter(|(of, _)| *of != table.oid);
+        let columns = others.map(|(table, at)| Address::Column(table, at));
+        let attributes = attributes.into_iter();
+        let all = columns.chain(attributes.map(|(ty, at)| Address::Attribute(ty, at)));
         all.map(|what| Dependent { what, auto: false }).collect()
     }
 
@@ -322,6 +357,10 @@ impl Dict {
                 None => format!("type {oid}"),
             },
             Address::Column(oid, at) => column(oid, at),
+            Address::Attribute(oid, at) => match self.user_type_by_oid(oid) {
+                Some(t) => crate::ddl::composite::described(t, at, &self.shown_type(t)),
+                None => format!("type {oid}"),
+            },
             Address::Default(oid, at) => format!("default value for {}", column(oid, at)),
             Address::Index(oid, index) => {
                 let found = self.table_by_oid(oid).and_then(|t| {

@@ -16,6 +16,8 @@ use crate::types::SqlType;
 
 /// The number of the type `trigger`, which is no type of values.
 pub const TRIGGER: u32 = 2279;
+/// The number of the type `record`, which stands for rows of several columns.
+pub const RECORD: u32 = 2249;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Language {
@@ -29,6 +31,52 @@ pub enum Volatility {
     Stable,
     Volatile,
 }
+
+/// Which way a parameter goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Mode {
+    In,
+    Out,
+    InOut,
+    Variadic,
+    /// A column of RETURNS TABLE.
+    Table,
+}
+
+impl Mode {
+    pub fn is_input(self) -> bool {
+        !matches!(self, Mode::Out | Mode::Table)
+    }
+
+    pub fn is_output(self) -> bool {
+        matches!(self, Mode::Out | Mode::InOut | Mode::Table)
+    }
+
+    /// As `pg_proc` has it.
+    pub fn letter(self) -> char {
+        match self {
+            Mode::In => 'i',
+            Mode::Out => 'o',
+            Mode::InOut => 'b',
+            Mode::Variadic => 'v',
+            Mode::Table => 't',
+        }
+    }
+}
+
+/// A parameter of whatever mode.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Parameter {
+    pub mode: Mode,
+    pub name: String,
+    pub type_oid: u32,
+    /// The type, once it is known what the number means: see [`super::types`].
+    #[serde(skip)]
+    pub known: Option<SqlType>,
+}
+
+/// A column of the rows that a function gives: its name, type and modifier.
+pub type Field = (String, SqlType, i32);
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Argument {
@@ -51,12 +99,26 @@ pub struct Function {
     pub name: String,
     #[serde(default = "first_superuser")]
     pub owner: u32,
+    #[serde(default)]
+    pub procedure: bool,
+    /// What a call gives it, in their order.
     pub arguments: Vec<Argument>,
-    /// That of its result; `void` and `trigger` too.
+    /// All parameters in their order, if some are not only inputs; else none.
+    #[serde(default)]
+    pub parameters: Vec<Parameter>,
+    /// That of its result; `void`, `trigger` and `record` too.
     pub result: u32,
     /// The type of its result, once it is known what the number means.
     #[serde(skip)]
     pub known_result: Option<SqlType>,
+    #[serde(default)]
+    pub returns_set: bool,
+    /// The table whose rows it gives, if its result is the type of these.
+    #[serde(default)]
+    pub row_of: Option<u32>,
+    /// How many rows it is said to give.
+    #[serde(default)]
+    pub rows: f32,
     pub language: Language,
     pub volatility: Volatility,
     pub strict: bool,
@@ -71,6 +133,13 @@ pub struct Function {
 
 fn first_superuser() -> u32 {
     FIRST_SUPERUSER
+}
+
+impl Parameter {
+    pub fn ty(&self) -> SqlType {
+        let known = self.known.or_else(|| SqlType::from_oid(self.type_oid));
+        known.unwrap_or(SqlType::Text)
+    }
 }
 
 impl Argument {
@@ -102,8 +171,10 @@ impl Function {
             (known, now) => known.is_none() && now.is_none(),
         };
         let made = |oid: u32| types(oid).filter(|_| SqlType::from_oid(oid).is_none());
-        let mut all = self.arguments.iter();
-        if all.all(|a| is_same(a.known, made(a.type_oid)))
+        let mut arguments = self.arguments.iter();
+        let mut parameters = self.parameters.iter();
+        if arguments.all(|a| is_same(a.known, made(a.type_oid)))
+            && parameters.all(|p| is_same(p.known, made(p.type_oid)))
             && is_same(self.known_result, made(self.result))
         {
             return None;
@@ -111,6 +182,9 @@ impl Function {
         let mut next = self.clone();
         for a in &mut next.arguments {
             a.known = made(a.type_oid);
+        }
+        for p in &mut next.parameters {
+            p.known = made(p.type_oid);
         }
         next.known_result = made(self.result);
         Some(next)
@@ -120,7 +194,9 @@ impl Function {
     pub(super) fn has_types_of(&self, other: &Function) -> bool {
         let types = |f: &Function| {
             let arguments = f.arguments.iter().map(Argument::ty);
-            arguments.chain([f.result_type()]).collect::<Vec<_>>()
+            let parameters = f.parameters.iter().map(Parameter::ty);
+            let all = arguments.chain(parameters);
+            all.chain([f.result_type()]).collect::<Vec<_>>()
         };
         let (own, others) = (types(self), types(other));
         own.len() == others.len() && own.iter().zip(&others).all(|(a, b)| a.is_state(*b))
@@ -128,8 +204,39 @@ impl Function {
 
     /// Whether an argument or the result is of one of these types.
     pub(super) fn has_type(&self, numbers: &[u32]) -> bool {
-        let mut arguments = self.arguments.iter();
-        arguments.any(|a| numbers.contains(&a.type_oid)) || numbers.contains(&self.result)
+        let arguments = self.arguments.iter().map(|a| a.type_oid);
+        let mut all = arguments.chain(self.parameters.iter().map(|p| p.type_oid));
+        all.any(|oid| numbers.contains(&oid)) || numbers.contains(&self.result)
+    }
+
+    /// The parameters that go out.
+    pub fn outputs(&self) -> impl Iterator<Item = &Parameter> {
+        self.parameters.iter().filter(|p| p.mode.is_output())
+    }
+
+    /// Whether what it gives are rows of columns, not values.
+    pub fn gives_rows(&self) -> bool {
+        self.result == RECORD || self.row_of.is_some()
+    }
+
+    /// The columns of the rows that it gives. `None`: it gives values, or rows whose columns each
+    /// call defines.
+    pub fn columns(&self, dict: &Dict) -> Option<Vec<Field>> {
+        if let Some(oid) = self.row_of {
+            let columns = dict.table_by_oid(oid)?.live_columns();
+            let field = |(_, c): (usize, &super::Column)| (c.name.clone(), c.ty(), c.typmod);
+            return Some(columns.map(field).collect());
+        }
+        let (mut fields, mut number) = (Vec::new(), 0);
+        for output in self.outputs() {
+            number += 1;
+            let name = match output.name.is_empty() {
+                true => format!("column{number}"),
+                false => output.name.clone(),
+            };
+            fields.push((name, output.ty(), -1));
+        }
+        (self.result == RECORD && !fields.is_empty()).then_some(fields)
     }
 
     /// How many of its last arguments have a default.
@@ -176,7 +283,11 @@ impl Dict {
         let all = keys.keys().filter_map(|key| self.function_by_oid(*key));
         let searched: Vec<u32> = match schema {
             Some(schema) => self.schema(schema).into_iter().collect(),
-            None => self.path.to_vec(),
+            // As in PostgreSQL, a temporary one is called by its schema alone.
+            None => {
+                let path = self.path.iter().copied();
+                path.filter(|s| !self.is_temporary(*s)).collect()
+            }
         };
         let place = |f: &&Arc<Function>| searched.iter().position(|s| *s == f.schema);
         let mut found: Vec<(usize, &Arc<Function>)> =

@@ -33,6 +33,8 @@ pub(super) struct Maps {
     pub type_names: Map<u32, Map<Name, i64>>,
     /// Object ids of the functions of a name, in any schema.
     pub functions: Map<Name, Map<u32, ()>>,
+    /// The keys of privileges, by the object that they are on.
+    pub acls: Map<u32, i64>,
     /// The keys of what needs an object, by its object id: [`Object::needs`].
     needed: Map<u32, Keys>,
     /// The keys of tables, by what their defaults draw values from, as it is written there.
@@ -78,6 +80,7 @@ impl Maps {
         }
         match object {
             Object::Role(role) => drop(self.roles.remove(&*role.name)),
+            Object::Acl(acl) => drop(self.acls.remove(&acl.object)),
             Object::Schema(schema) => drop(self.schemas.remove(&*schema.name)),
             Object::Function(f) => cut(&mut self.functions, &Name::from(&*f.name), &f.oid),
             Object::Type(t) => {
@@ -86,6 +89,9 @@ impl Maps {
                 cut(&mut self.type_names, &t.schema, &Name::from(&*t.name));
             }
             Object::Table(t) => {
+                for number in t.row_type {
+                    self.types.remove(&number);
+                }
                 for oid in t.parts() {
                     self.parts.remove(&oid);
                 }
@@ -110,6 +116,7 @@ impl Maps {
         }
         match object {
             Object::Role(role) => drop(self.roles.insert(role.name.as_str().into(), key)),
+            Object::Acl(acl) => drop(self.acls.insert(acl.object, key)),
             Object::Schema(schema) => {
                 self.schemas.insert(schema.name.as_str().into(), schema.oid);
             }
@@ -126,6 +133,9 @@ impl Maps {
                 );
             }
             Object::Table(t) => {
+                for number in t.row_type.into_iter().filter(|number| *number != 0) {
+                    self.types.insert(number, key);
+                }
                 for oid in t.parts() {
                     self.parts.insert(oid, key);
                 }
@@ -191,7 +201,11 @@ impl Maps {
         schemas.for_each(|(name, oid)| line(format!("schema {name} {oid}")));
         let roles = self.roles.iter();
         roles.for_each(|(name, key)| line(format!("role {name} {key}")));
-        for (what, numbers) in [("type", &self.types), ("part", &self.parts)] {
+        for (what, numbers) in [
+            ("type", &self.types),
+            ("part", &self.parts),
+            ("privileges", &self.acls),
+        ] {
             let each = numbers.iter();
             each.for_each(|(oid, key)| line(format!("{what} {oid} {key}")));
         }
@@ -226,15 +240,20 @@ impl Object {
             Object::Sequence(s) => s.owner.iter().map(|(table, _)| *table).collect(),
             Object::Function(f) => {
                 let types = f.arguments.iter().map(|a| a.type_oid);
+                let types = types.chain(f.parameters.iter().map(|p| p.type_oid));
                 let types = types.chain([f.result]).filter(|oid| is_made(*oid));
                 types.chain([f.schema]).collect()
             }
+            // The types of its attributes, or the one below it.
             Object::Type(t) => {
-                let base = t.domain.iter().map(|d| d.base);
-                base.filter(|oid| is_made(*oid)).collect()
+                let attributes = t.composite.iter().flat_map(|c| &c.attributes);
+                let types = attributes.map(|a| a.type_oid);
+                let types = types.chain(t.domain.iter().map(|d| d.base));
+                types.filter(|oid| is_made(*oid)).collect()
             }
             Object::Stats(_) | Object::Role(_) => Vec::new(),
             Object::Door(_) | Object::Schema(_) => Vec::new(),
+            Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
         };
         needs.push(self.schema());
         needs.retain(|oid| *oid != 0);

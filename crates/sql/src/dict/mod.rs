@@ -17,9 +17,11 @@
 //! ([`Object::kind`]), its names ([`Object::names`]) and what it needs (`needs` in [`maps`]), by
 //! which it is found from what it depends on. The rest is the same for all kinds.
 
+pub mod acl;
 mod callers;
 pub mod check;
 mod comments;
+pub mod composite;
 pub mod computed;
 pub mod depend;
 pub mod domain;
@@ -28,6 +30,7 @@ pub mod function;
 pub mod log;
 mod map;
 mod maps;
+pub mod membership;
 mod object;
 pub mod path;
 pub mod role;
@@ -45,7 +48,7 @@ pub use computed::IndexExpression;
 pub use domain::{Domain, DomainConstraint};
 pub use foreign::{Action, ForeignKey};
 pub use function::Function;
-pub use object::{Check, Column, Identity, Index, IndexKey, Object, Sequence, Table};
+pub use object::{Check, Column, Identity, Index, IndexKey, Object, OnCommit, Sequence, Table};
 pub use path::{NameRef, Schema};
 pub use statistics::{ColumnStats, Stats};
 pub use types::{Label, UserType};
@@ -232,7 +235,15 @@ impl Dict {
     pub fn key_in(&self, path: &[u32], name: NameRef<'_>) -> Option<i64> {
         let key = |schema: &u32| self.maps.names.get(schema)?.get(name.name).copied();
         match name.schema {
-            Some(schema) => key(&self.schema(schema)?),
+            Some(schema) => {
+                let schema = self.schema(schema)?;
+                // Temporary relations of other sessions are nobody's business.
+                let is_strange = self.is_temporary(schema) && !path.contains(&schema);
+                match is_strange {
+                    true => None,
+                    false => key(&schema),
+                }
+            }
             None => path.iter().find_map(key),
         }
     }
@@ -328,6 +339,7 @@ impl Dict {
             Object::View(v) => Some(Relation::View(v.clone())),
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => None,
             Object::Schema(_) | Object::Function(_) | Object::Type(_) => None,
+            Object::Acl(_) | Object::DefaultPrivileges(_) => None,
         }
     }
 
@@ -346,24 +358,32 @@ impl Dict {
     }
 
     pub fn role(&self, name: &str) -> Option<&Arc<Role>> {
-        match &self.maps.entries.get(self.maps.roles.get(name)?)?.object {
+        let Some(key) = self.maps.roles.get(name) else {
+            return membership::predefined().iter().find(|r| r.name == name);
+        };
+        match &self.maps.entries.get(key)?.object {
             Object::Role(r) => Some(r),
             _ => None,
         }
     }
 
     pub fn role_by_oid(&self, oid: u32) -> Option<&Arc<Role>> {
-        match &self.maps.entries.get(&i64::from(oid))?.object {
+        let Some(entry) = self.maps.entries.get(&i64::from(oid)) else {
+            return membership::predefined().iter().find(|r| r.oid == oid);
+        };
+        match &entry.object {
             Object::Role(r) => Some(r),
             _ => None,
         }
     }
 
+    /// All roles, those that every database has included.
     pub fn roles(&self) -> impl Iterator<Item = &Arc<Role>> {
-        self.maps.of_kind(kind::ROLE).filter_map(|o| match o {
+        let stored = self.maps.of_kind(kind::ROLE).filter_map(|o| match o {
             Object::Role(r) => Some(r),
             _ => None,
-        })
+        });
+        stored.chain(membership::predefined())
     }
 
     pub fn door(&self) -> Option<&Arc<Door>> {

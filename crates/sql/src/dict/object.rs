@@ -7,6 +7,7 @@ use block::{Dba, ObjectId, Scn};
 use engine::{ComputedKey, IndexColumn, IndexDef, IndexRules, TableDef};
 use serde::{Deserialize, Serialize};
 
+use super::acl::{Acl, DefaultPrivileges};
 use super::comments::Comment;
 use super::computed::{IndexExpression, IndexKeys};
 use super::function::Function;
@@ -31,6 +32,8 @@ pub enum Object {
     View(Arc<View>),
     Function(Arc<Function>),
     Type(Arc<UserType>),
+    Acl(Arc<Acl>),
+    DefaultPrivileges(Arc<DefaultPrivileges>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -45,6 +48,8 @@ pub(super) enum Stored {
     View(View),
     Function(Function),
     Type(UserType),
+    Acl(Acl),
+    DefaultPrivileges(DefaultPrivileges),
 }
 
 /// The owner of what was made before there were roles.
@@ -79,9 +84,16 @@ pub struct Table {
     pub options: Vec<(String, String)>,
     #[serde(default)]
     pub comments: Vec<Comment>,
+    /// Of a temporary table.
+    #[serde(default)]
+    pub on_commit: OnCommit,
     /// Object id of the role that owns it, and its indexes.
     #[serde(default = "first_superuser")]
     pub owner: u32,
+    /// The numbers of the type of its rows, and of that type's arrays; zeros of a table that is older
+    /// than such types.
+    #[serde(default)]
+    pub row_type: [u32; 2],
     /// The engine's view, derived from the rest by [`Table::finish`].
     #[serde(skip)]
     pub def: Option<Arc<TableDef>>,
@@ -114,6 +126,15 @@ pub struct Column {
     /// What rows older than the column have in it, in text form as it is without any setting; `None`: NULL.
     #[serde(default)]
     pub missing: Option<String>,
+}
+
+/// What becomes of a temporary table at each commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum OnCommit {
+    #[default]
+    Preserve,
+    DeleteRows,
+    Drop,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -409,6 +430,8 @@ pub mod kind {
     pub const VIEW: i16 = 7;
     pub const FUNCTION: i16 = 8;
     pub const TYPE: i16 = 9;
+    pub const ACL: i16 = 20;
+    pub const DEFAULT_PRIVILEGES: i16 = 21;
     /// No definition, but which were changed: see [`crate::dict::log`].
     pub const CHANGES: i16 = 100;
 }
@@ -425,6 +448,8 @@ impl Object {
             Object::View(_) => kind::VIEW,
             Object::Function(_) => kind::FUNCTION,
             Object::Type(_) => kind::TYPE,
+            Object::Acl(_) => kind::ACL,
+            Object::DefaultPrivileges(_) => kind::DEFAULT_PRIVILEGES,
         }
     }
 
@@ -439,6 +464,22 @@ impl Object {
             Object::View(v) => v.oid.into(),
             Object::Function(f) => f.oid.into(),
             Object::Type(t) => t.oid.into(),
+            Object::Acl(a) => a.oid.into(),
+            Object::DefaultPrivileges(d) => d.oid.into(),
+        }
+    }
+
+    /// The role that owns it, of what has an owner.
+    pub fn owner(&self) -> Option<u32> {
+        match self {
+            Object::Table(t) => Some(t.owner),
+            Object::Sequence(s) => Some(s.role),
+            Object::Schema(s) => Some(s.owner),
+            Object::View(v) => Some(v.owner),
+            Object::Function(f) => Some(f.owner),
+            Object::Type(t) => Some(t.owner),
+            Object::Stats(_) | Object::Role(_) | Object::Door(_) => None,
+            Object::Acl(_) | Object::DefaultPrivileges(_) => None,
         }
     }
 
@@ -451,6 +492,7 @@ impl Object {
             Object::Sequence(s) => vec![s.engine().object.0],
             Object::Stats(_) | Object::Role(_) | Object::Door(_) | Object::Schema(_) => Vec::new(),
             Object::Function(_) | Object::Type(_) | Object::View(_) => Vec::new(),
+            Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
         };
         all.into_iter().map(ObjectId).collect()
     }
@@ -467,6 +509,8 @@ impl Object {
             (Object::View(a), Object::View(b)) => Arc::ptr_eq(a, b),
             (Object::Function(a), Object::Function(b)) => Arc::ptr_eq(a, b),
             (Object::Type(a), Object::Type(b)) => Arc::ptr_eq(a, b),
+            (Object::Acl(a), Object::Acl(b)) => Arc::ptr_eq(a, b),
+            (Object::DefaultPrivileges(a), Object::DefaultPrivileges(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
     }
@@ -481,6 +525,7 @@ impl Object {
             Object::View(v) => vec![&v.name],
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => Vec::new(),
             Object::Schema(_) | Object::Function(_) | Object::Type(_) => Vec::new(),
+            Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
         }
     }
 
@@ -493,6 +538,7 @@ impl Object {
             Object::Type(t) => t.schema,
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => 0,
             Object::Schema(_) | Object::Function(_) => 0,
+            Object::Acl(_) | Object::DefaultPrivileges(_) => 0,
         }
     }
 
@@ -507,6 +553,8 @@ impl Object {
             Object::View(v) => Stored::View(View::clone(v)),
             Object::Function(f) => Stored::Function(Function::clone(f)),
             Object::Type(t) => Stored::Type(UserType::clone(t)),
+            Object::Acl(a) => Stored::Acl(Acl::clone(a)),
+            Object::DefaultPrivileges(d) => Stored::DefaultPrivileges(DefaultPrivileges::clone(d)),
         };
         serde_json::to_vec(&stored)
             .map_err(|e| Error::internal(format!("encoding a definition: {e}")))
@@ -549,6 +597,8 @@ impl Stored {
                 Object::View(Arc::new(v))
             }
             Stored::Type(t) => Object::Type(Arc::new(t)),
+            Stored::Acl(a) => Object::Acl(Arc::new(a)),
+            Stored::DefaultPrivileges(d) => Object::DefaultPrivileges(Arc::new(d)),
             Stored::Function(f) => {
                 let known = f.retyped(types);
                 Object::Function(Arc::new(known.unwrap_or(f)))

@@ -6,7 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::Dict;
-use super::role::FIRST_SUPERUSER;
+use super::acl::Privileges;
+use super::role::{DATABASE_OWNER, FIRST_SUPERUSER};
 use crate::bind::names::Qualified;
 
 /// Object ids of the schemas that every database has.
@@ -20,7 +21,18 @@ const BUILT_IN: [(u32, &str); 3] = [
     (INFORMATION_SCHEMA, "information_schema"),
 ];
 
-/// A schema that a user made.
+/// The owner of a schema that every database has.
+fn built_in_owner(schema: u32) -> u32 {
+    match schema {
+        PUBLIC => DATABASE_OWNER,
+        _ => FIRST_SUPERUSER,
+    }
+}
+
+/// What a session calls the schema of its temporary relations.
+pub const TEMPORARY: &str = "pg_temp";
+
+/// A schema that a user made, or a session for its temporary relations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Schema {
     pub oid: u32,
@@ -29,6 +41,9 @@ pub struct Schema {
     pub owner: u32,
     #[serde(default)]
     pub comment: Option<String>,
+    /// It is a session's, and goes with it.
+    #[serde(default)]
+    pub temporary: bool,
 }
 
 /// The schema of what was made before there were any.
@@ -103,9 +118,21 @@ impl Dict {
     /// The object id of a schema.
     pub fn schema(&self, name: &str) -> Option<u32> {
         let built_in = BUILT_IN.iter().find(|(_, n)| *n == name);
-        built_in
+        let found = built_in
             .map(|(oid, _)| *oid)
-            .or_else(|| self.maps.schemas.get(name).copied())
+            .or_else(|| self.maps.schemas.get(name).copied());
+        match found {
+            None if name == TEMPORARY => {
+                let mut path = self.path.iter().copied();
+                path.find(|oid| self.is_temporary(*oid))
+            }
+            found => found,
+        }
+    }
+
+    /// Whether what is in a schema is temporary.
+    pub fn is_temporary(&self, schema: u32) -> bool {
+        self.schema_by_oid(schema).is_some_and(|s| s.temporary)
     }
 
     pub fn schema_name(&self, oid: u32) -> &str {
@@ -118,19 +145,27 @@ impl Dict {
         }
     }
 
+    pub fn schema_owner(&self, oid: u32) -> u32 {
+        let made = self.schema_by_oid(oid);
+        made.map_or_else(|| built_in_owner(oid), |s| s.owner)
+    }
+
     /// Every schema: object id, name, owner.
     pub fn all_schemas(&self) -> Vec<(u32, String, u32)> {
         let built_in = BUILT_IN.iter();
-        let built_in = built_in.map(|(oid, name)| (*oid, name.to_string(), FIRST_SUPERUSER));
+        let built_in = built_in.map(|(oid, name)| (*oid, name.to_string(), built_in_owner(*oid)));
         let made = self.schemas().map(|s| (s.oid, s.name.clone(), s.owner));
         built_in.chain(made).collect()
     }
 
-    /// The schemas of these names that there are.
-    pub fn path_of(&self, names: &[String]) -> std::sync::Arc<[u32]> {
+    /// The schemas of these names that there are, and that a role may look into.
+    pub fn path_of(&self, names: &[String], role: u32) -> std::sync::Arc<[u32]> {
         let mut path: Vec<u32> = Vec::with_capacity(names.len());
         for oid in names.iter().filter_map(|name| self.schema(name)) {
-            if !path.contains(&oid) {
+            let usage = Privileges::USAGE;
+            // A temporary one is the session's, whatever role it has put on.
+            let may = || !self.privileges_on_schema(role, oid, usage).is_empty();
+            if !path.contains(&oid) && (self.is_temporary(oid) || may()) {
                 path.push(oid);
             }
         }

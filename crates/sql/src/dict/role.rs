@@ -4,10 +4,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::membership::Membership;
+
 /// Object id of the superuser that the first start makes, as in PostgreSQL. It is below those that are given out.
 pub const FIRST_SUPERUSER: u32 = 10;
 /// Key of the dictionary's entry [`Door`].
 pub const DOOR: u32 = 9;
+/// Object id of the role that owns the schema `public`: whoever owns the database has its rights.
+pub const DATABASE_OWNER: u32 = 6171;
 
 /// A role; a user if it may log in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,6 +41,8 @@ pub struct Role {
     pub valid_until: Option<i64>,
     #[serde(default)]
     pub comment: Option<String>,
+    #[serde(default)]
+    pub member_of: Vec<Membership>,
 }
 
 /// The verifier of a password, in PostgreSQL's text form. It is shown to superusers, and in no `Debug` output.
@@ -77,6 +83,7 @@ impl Role {
             password: None,
             valid_until: None,
             comment: None,
+            member_of: Vec::new(),
         }
     }
 }

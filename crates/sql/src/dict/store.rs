@@ -7,6 +7,7 @@ use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::{Engine, TableDef};
 
+use super::acl::{Acl, DefaultPrivileges, with_owner};
 use super::log::{Logged, is_slot, row_of};
 use super::object::{Stored, kind};
 use super::{Change, Dict, Entry, Object};
@@ -139,6 +140,7 @@ fn table(core: &Core) -> Arc<TableDef> {
 impl Core {
     /// Adds or replaces a definition, in this transaction.
     pub fn define(&mut self, object: Object) -> Result<()> {
+        self.follow_owner(&object)?;
         let key = object.key();
         let old = self.dict().entry(key).map(|e| e.row);
         let rid = self.write_row(old, &encode(&object)?)?;
@@ -147,6 +149,25 @@ impl Core {
             entry: Some(Entry { row: rid, object }),
         });
         Ok(())
+    }
+
+    /// The privileges on an object that gets another owner are that one's from now on.
+    fn follow_owner(&mut self, object: &Object) -> Result<()> {
+        let (dict, key) = (self.dict(), object.key());
+        let before = dict.entry(key).and_then(|e| e.object.owner());
+        let acl = u32::try_from(key).ok().and_then(|oid| dict.acl(oid));
+        let (Some(from), Some(to), Some(acl)) = (before, object.owner(), acl) else {
+            return Ok(());
+        };
+        if from == to {
+            return Ok(());
+        }
+        let mut next = Acl::clone(acl);
+        next.items = next.items.map(|items| with_owner(&items, from, to));
+        for (_, items) in &mut next.columns {
+            *items = with_owner(items, from, to);
+        }
+        self.define(Object::Acl(Arc::new(next)))
     }
 
     /// Writes a row of the dictionary's table anew, or one more.
@@ -174,7 +195,20 @@ impl Core {
         };
         self.written(|engine, snapshot| engine.delete(&def, rid, Some(snapshot)))?;
         self.changed(Change { key, entry: None });
-        Ok(())
+        // What a schema's new objects are to have goes with it, and with any object the privileges
+        // on it.
+        let of_schema = |d: &&Arc<DefaultPrivileges>| i64::from(d.schema) == key;
+        let dict = self.dict();
+        let defaults = dict.default_privileges().filter(of_schema).map(|d| d.oid);
+        for oid in defaults.collect::<Vec<_>>() {
+            self.undefine(oid.into())?;
+        }
+        let object = u32::try_from(key).ok();
+        let acl = object.and_then(|oid| self.dict().acl(oid).map(|acl| acl.oid));
+        match acl {
+            Some(acl) => self.undefine(acl.into()),
+            None => Ok(()),
+        }
     }
 
     /// A write to a row that the table's lock protects from everybody else. The row is the newest

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::composite::Composite;
 use super::domain::Domain;
 use super::object::kind;
 use super::path::{NameRef, PUBLIC};
@@ -17,7 +18,7 @@ use crate::bind::names::quote;
 use crate::types::SqlType;
 use crate::types::enums::{EnumDef, EnumType};
 
-/// An enum, or a domain.
+/// An enum, a composite type, or a domain.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UserType {
     pub oid: u32,
@@ -28,11 +29,13 @@ pub struct UserType {
     pub owner: u32,
     #[serde(default)]
     pub comment: Option<String>,
-    /// In their order.
+    /// Of an enum, in their order.
     pub labels: Vec<Label>,
     /// Of a domain, which has no labels.
     #[serde(default)]
     pub domain: Option<Domain>,
+    #[serde(default)]
+    pub composite: Option<Composite>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,8 +58,8 @@ impl UserType {
         format!("_{}", self.name)
     }
 
-    /// The name in messages.
-    fn full_name(&self, schema: &str) -> String {
+    /// As messages have it.
+    fn shown_name(&self, schema: &str) -> String {
         match self.schema {
             PUBLIC => quote(&self.name),
             _ => format!("{}.{}", quote(schema), quote(&self.name)),
@@ -112,11 +115,19 @@ impl Dict {
     /// What a number of a type means now.
     pub fn type_of(&self, oid: u32) -> Option<SqlType> {
         SqlType::from_oid(oid).or_else(|| {
+            if let Some(table) = self.table_of_row_type(oid) {
+                let ty = SqlType::Composite(self.row_state(table));
+                return match oid == table.row_type[0] {
+                    true => Some(ty),
+                    false => ty.array(),
+                };
+            }
             let t = self.user_type_by_oid(oid)?;
-            let name = t.full_name(self.schema_name(t.schema));
-            let ty = match &t.domain {
-                Some(domain) => self.domain_state(t, domain, &name)?,
-                None => SqlType::Enum(t.state(name)),
+            let name = t.shown_name(self.schema_name(t.schema));
+            let ty = match (&t.domain, &t.composite) {
+                (Some(domain), _) => self.domain_state(t, domain, &name)?,
+                (None, Some(c)) => SqlType::Composite(self.composite_state(t, c, name)?),
+                (None, None) => SqlType::Enum(t.state(name)),
             };
             match oid == t.oid {
                 true => Some(ty),
@@ -140,6 +151,13 @@ impl Dict {
 
     /// What `format_type` says of a type that a user made.
     pub fn user_type_name(&self, oid: u32) -> Option<String> {
+        if let Some(table) = self.table_of_row_type(oid) {
+            let name = self.shown(table.schema, &table.name);
+            return Some(match oid == table.row_type[0] {
+                true => name,
+                false => format!("{name}[]"),
+            });
+        }
         let t = self.user_type_by_oid(oid)?;
         let name = self.shown_type(t);
         Some(match oid == t.oid {

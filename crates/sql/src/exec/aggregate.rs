@@ -179,6 +179,11 @@ pub fn encode(value: DatumRef<'_>, out: &mut Vec<u8>) {
             key::push_column(&mut key, ColType::Json, Order::ASC, value);
             bytes(12, &key);
         }
+        DatumRef::Composite(_) => {
+            let mut key = Vec::new();
+            key::push_column(&mut key, ColType::Composite, Order::ASC, value);
+            bytes(13, &key);
+        }
         integer => bytes(9, &cast::integer(integer).unwrap_or(0).to_le_bytes()),
     }
 }

@@ -270,6 +270,7 @@ fn column_type(v: DatumRef<'_>) -> ColType {
         DatumRef::Uuid(_) => ColType::Uuid,
         DatumRef::Interval(_) => ColType::Interval,
         DatumRef::Array(_) => ColType::Array,
+        DatumRef::Composite(_) => ColType::Composite,
         DatumRef::Json(_) => ColType::Json,
     }
 }
@@ -281,6 +282,7 @@ pub fn size(d: &Datum) -> usize {
             Datum::Text(t) => t.len(),
             Datum::Bytea(b) => b.len(),
             Datum::Array(a) => a.as_bytes().len(),
+            Datum::Composite(row) => row.as_bytes().len(),
             Datum::Json(j) => j.as_bytes().len(),
             _ => 0,
         }

@@ -26,7 +26,7 @@ use crate::plan::{
 use crate::session::{Core, Kind, Portal, SqlSession, Statement};
 use crate::types::SqlType;
 
-pub(crate) use traced::{TracedStep, plan_hash, steps};
+pub(crate) use traced::{TracedStep, hash_of, plan_hash, plan_lines, steps};
 
 /// The lines of the answer, as rows of one text column.
 pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Vec<Datum>>> {
@@ -37,6 +37,7 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
     };
     if !analyze {
         session.ensure_transaction()?;
+        session.check_permitted(&statement)?;
     }
     let mut lines = Lines::new(measured.as_ref());
     lines.statement(&statement, &mut session.core)?;
@@ -85,7 +86,10 @@ fn measure(session: &mut SqlSession, statement: &mut Arc<Statement>) -> Result<M
 }
 
 pub(crate) fn can_run(kind: &Kind) -> bool {
-    !matches!(kind, Kind::Empty | Kind::Utility(_) | Kind::Ddl(_))
+    !matches!(
+        kind,
+        Kind::Empty | Kind::Utility(_) | Kind::Ddl(_) | Kind::Call(_)
+    )
 }
 
 fn no_plan(kind: &Kind) -> Error {
@@ -169,7 +173,9 @@ impl Lines<'_> {
                     self.part(&item.part, 1, core)?;
                 }
             }
-            kind @ (Kind::Empty | Kind::Utility(_) | Kind::Ddl(_)) => return Err(no_plan(kind)),
+            kind @ (Kind::Empty | Kind::Utility(_) | Kind::Ddl(_) | Kind::Call(_)) => {
+                return Err(no_plan(kind));
+            }
         }
         Ok(())
     }

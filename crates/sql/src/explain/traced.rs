@@ -64,12 +64,25 @@ pub(crate) fn steps(
 
 /// A number by which plans are told apart; zero for what has no plan.
 pub(crate) fn plan_hash(statement: &Statement, core: &mut Core) -> u64 {
+    hash_of(&plan_lines(statement, core)).into()
+}
+
+/// The same of a plan's lines.
+pub(crate) fn hash_of(lines: &str) -> u32 {
+    match lines {
+        "" => 0,
+        lines => md5::words(lines.as_bytes())[3],
+    }
+}
+
+/// The lines of a plan; empty for what has none.
+pub(crate) fn plan_lines(statement: &Statement, core: &mut Core) -> String {
     if !super::can_run(&statement.kind) {
-        return 0;
+        return String::new();
     }
     let mut lines = Lines::new(None);
     match lines.statement(statement, core) {
-        Ok(()) => md5::words(lines.lines.join("\n").as_bytes())[3].into(),
-        Err(_) => 0,
+        Ok(()) => lines.lines.join("\n"),
+        Err(_) => String::new(),
     }
 }

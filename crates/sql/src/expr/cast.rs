@@ -3,7 +3,7 @@
 use block::value::{Datum, DatumRef};
 
 pub use super::arith::integer;
-use super::{Val, arith, moments, number, spans};
+use super::{Val, arith, composite, moments, number, spans};
 use crate::error::{Error, Result};
 use crate::pgtype;
 use crate::pgtype::IoSettings;
@@ -46,6 +46,9 @@ pub fn castable(from: SqlType, to: SqlType) -> Option<CastContext> {
     }
     if let (Array(from), Array(to)) = (from, to) {
         return castable(from.ty(), to.ty());
+    }
+    if let (Composite(_), Composite(to)) = (from, to) {
+        return composite::castable(to);
     }
     if let (Int2Vector | OidVector, Array(to)) = (from, to) {
         return castable(from.element()?, to.ty());
@@ -94,7 +97,7 @@ impl Cast {
         let element = |t: SqlType| t.element().unwrap_or(t);
         let (from, to) = (element(self.from), element(self.to));
         let zoned = |t: SqlType| matches!(t, TimestampTz | Timestamp | Date | Time);
-        let named = |t: SqlType| matches!(t, Reg(_));
+        let named = |t: SqlType| matches!(t, Reg(_) | Composite(_));
         if from.is_string() && named(to) || named(from) && to.is_string() {
             return false;
         }
@@ -194,6 +197,12 @@ impl Cast {
                 let values = values.collect::<Result<Vec<_>>>()?;
                 let dimensions: Vec<_> = a.dimensions().collect();
                 Val::Own(Datum::Array(pgtype::array::make(to, &dimensions, &values)?))
+            }
+            (DatumRef::Composite(row), Composite(to)) => {
+                let Composite(from) = self.from else {
+                    return Err(Error::internal("a row of no type of rows"));
+                };
+                Val::Own(composite::cast(from, to, row, self.how, io)?)
             }
             (DatumRef::Int8(t), Interval) => Val::Ref(DatumRef::Interval(spans::of_time(t))),
             (DatumRef::Interval(i), Time) => Val::int8(spans::time_of_day(i.micros)),

@@ -229,6 +229,8 @@ fn texts(ty: SqlType) -> &'static [&'static str] {
         SqlType::Enum(_) => &[],
         // No value is of a domain.
         SqlType::Domain(_) => &[],
+        // Of what fields depends on the type.
+        SqlType::Composite(_) => &[],
     }
 }
 

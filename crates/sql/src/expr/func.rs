@@ -4,10 +4,12 @@ use block::value::{Datum, DatumRef};
 
 use super::array::ArrayFunc;
 use super::bytes::{self, BytesFunc};
+use super::composite::RowFunc;
 use super::json::JsonFunc;
 use super::made::{self, MadeFunc};
 use super::matches::{self, MatchFunc};
 use super::trigonometry::Angle;
+use super::variadic::Spread;
 use super::{Env, Expr, Val, arith, number, text};
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
@@ -132,6 +134,10 @@ pub enum PureFunc {
     JustifyInterval,
     MakeInterval,
     Array(ArrayFunc),
+    /// Rows as values.
+    Row(RowFunc),
+    /// Of an array of arguments of a type.
+    Spread(Spread, SqlType),
     /// What regular expressions find.
     Match(MatchFunc),
     Format,
@@ -213,6 +219,10 @@ impl Func {
             // PostgreSQL calls them stable, as names and signs may be those of a locale.
             Func::Pure(Made(MadeFunc::DateFromText | MadeFunc::NumberFromText)) => false,
             Func::Pure(PureFunc::Json(func)) => func.is_immutable(),
+            Func::Pure(PureFunc::Spread(_, of)) => !matches!(
+                of,
+                SqlType::TimestampTz | SqlType::Reg(_) | SqlType::Composite(_)
+            ),
             Func::Pure(_) => true,
             Func::Session(_) | Func::User(_) => false,
         }
@@ -288,7 +298,9 @@ impl Func {
 impl PureFunc {
     /// Functions of arrays say each by itself what NULL means to it.
     fn is_strict(self) -> bool {
-        use PureFunc::{Array, Concat, ConcatWs, CountNulls, CountOthers, Format, Greatest, Least};
+        use PureFunc::{
+            Array, Concat, ConcatWs, CountNulls, CountOthers, Format, Greatest, Least, Row, Spread,
+        };
         if let PureFunc::Json(func) = self {
             return !func.takes_nulls();
         }
@@ -296,7 +308,7 @@ impl PureFunc {
         !counts
             && !matches!(
                 self,
-                Greatest | Least | Concat | ConcatWs | Format | Array(_)
+                Greatest | Least | Concat | ConcatWs | Format | Array(_) | Row(_) | Spread(..)
             )
     }
 
@@ -307,6 +319,10 @@ impl PureFunc {
             PureFunc::ConcatWs => return text::concat_ws(args, env, calls),
             PureFunc::MakeInterval => return super::spans::make(args, env, calls),
             PureFunc::Array(func) => return super::array::call(func, args, env, calls),
+            PureFunc::Spread(spread, of) => {
+                return super::variadic::call(spread, of, args, env, calls);
+            }
+            PureFunc::Row(func) => return super::composite::call(func, args, env, calls),
             PureFunc::Match(func) => return super::matches::call(func, args, env, calls),
             PureFunc::Format => return super::format::call(args, env, calls),
             PureFunc::Made(func) => return super::made::call(func, args, env, calls),

@@ -10,10 +10,11 @@
 
 mod arith;
 pub mod array;
-mod array_set;
+pub mod array_set;
 mod bytes;
 pub mod calendar;
 pub mod cast;
+pub mod composite;
 mod degrees;
 pub mod domain;
 mod encoding;
@@ -40,6 +41,7 @@ mod to_char_number;
 mod to_number;
 mod transcendental;
 mod trigonometry;
+pub mod variadic;
 
 pub use arith::ArithOp;
 pub use cast::{Cast, Conversion};

@@ -275,7 +275,8 @@ impl Database {
         let Some(role) = proved_role(target) else {
             return Answer::NotFound;
         };
-        if by.is_some_and(|by| !by.has_rights_of(role)) {
+        let may = |by: &Authority| self.with_dict(|dict| by.may_signal(dict, role));
+        if by.is_some_and(|by| !may(by)) {
             return Answer::Refused { role };
         }
         let found = match act {

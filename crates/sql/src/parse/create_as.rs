@@ -40,10 +40,16 @@ pub fn take(tokens: &mut Vec<TokenWithSpan>) -> Option<Taken> {
             columns.push(w.to_ident(tokens[end + 1].span));
             end += 2;
         }
-        if !is(tokens, end, &Token::RParen) || keyword(tokens.get(end + 1)) != Keyword::AS {
+        let follows = keyword(tokens.get(end + 1));
+        let is_list = is(tokens, end, &Token::RParen);
+        if !is_list || !matches!(follows, Keyword::AS | Keyword::ON) {
             return None;
         }
         tokens.drain(at..=end);
+    }
+    // ON COMMIT stands before the AS.
+    if keyword(tokens.get(at)) == Keyword::ON {
+        at += (1..5).find(|next| keyword(tokens.get(at + next)) == Keyword::AS)?;
     }
     if keyword(tokens.get(at)) != Keyword::AS {
         return None;

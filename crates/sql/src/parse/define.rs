@@ -3,7 +3,7 @@
 use sqlparser::tokenizer::Token;
 
 use super::domain::{self, DomainStatement};
-use super::function::{self, CreateFunction, FunctionName};
+use super::function::{self, CreateFunction, FunctionName, Routine};
 use super::role::{RoleName, role_name};
 use super::tokens::Words;
 use super::trigger::{self, CreateTrigger};
@@ -32,6 +32,11 @@ pub enum Definition {
         if_exists: bool,
         change: Change,
     },
+    AlterFunction {
+        kind: Routine,
+        name: FunctionName,
+        change: Change,
+    },
     Type(TypeDefinition),
     Domain(DomainStatement),
     Comment {
@@ -46,6 +51,7 @@ pub enum Definition {
         if_exists: bool,
     },
     DropFunction {
+        kind: Routine,
         names: Vec<FunctionName>,
         if_exists: bool,
         cascade: bool,
@@ -93,14 +99,18 @@ impl Definition {
                 Kind::View => "ALTER VIEW",
                 Kind::Index => "ALTER INDEX",
             },
-            Definition::Type(TypeDefinition::CreateEnum { .. }) => "CREATE TYPE",
+            Definition::Type(
+                TypeDefinition::CreateEnum { .. } | TypeDefinition::CreateComposite { .. },
+            ) => "CREATE TYPE",
             Definition::Type(TypeDefinition::Alter { .. }) => "ALTER TYPE",
             Definition::Domain(statement) => statement.command(),
             Definition::Comment { .. } => "COMMENT",
+            Definition::CreateFunction(new) if new.procedure => "CREATE PROCEDURE",
             Definition::CreateFunction(_) => "CREATE FUNCTION",
             Definition::CreateTrigger(_) => "CREATE TRIGGER",
             Definition::DropTrigger { .. } => "DROP TRIGGER",
-            Definition::DropFunction { .. } => "DROP FUNCTION",
+            Definition::AlterFunction { kind, .. } => kind.alter_command(),
+            Definition::DropFunction { kind, .. } => kind.drop_command(),
         }
     }
 }
@@ -176,11 +186,12 @@ pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
             if_exists,
         }));
     }
-    if !w.accept("function") {
+    let Some(kind) = function::kind(w) else {
         return domain::drop(w);
-    }
+    };
     let (names, if_exists, cascade) = function::names_to_drop(w)?;
     Ok(Some(Definition::DropFunction {
+        kind,
         names,
         if_exists,
         cascade,
@@ -212,6 +223,14 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
     }
     if let Some(changed) = domain::alter(w)? {
         return Ok(Some(changed));
+    }
+    if let Some(kind) = function::kind(w) {
+        let name = function::function_name(w)?;
+        let change = change(w, Kind::Table)?.ok_or_else(|| {
+            let command = kind.alter_command();
+            Error::unsupported(format!("{command} other than RENAME, OWNER and SET SCHEMA"))
+        })?;
+        return Ok(Some(Definition::AlterFunction { kind, name, change }));
     }
     let begin = w.mark();
     let Some(kind) = kind(w) else {

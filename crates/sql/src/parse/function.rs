@@ -1,4 +1,4 @@
-//! CREATE FUNCTION, DROP FUNCTION and DO.
+//! CREATE and DROP of functions and procedures, CALL and DO.
 
 use sqlparser::ast::DataType;
 use sqlparser::keywords::Keyword;
@@ -8,15 +8,19 @@ use sqlparser::tokenizer::Token;
 use super::dialect::Postgres;
 use super::tokens::Words;
 use crate::bind::names::{self, Qualified};
-use crate::dict::function::Volatility;
+use crate::dict::function::{Mode, Volatility};
 use crate::error::{Error, Result};
 
 #[derive(Clone, Debug)]
 pub struct CreateFunction {
+    pub procedure: bool,
     pub name: Qualified,
     pub or_replace: bool,
-    pub arguments: Vec<Parameter>,
-    pub result: DataType,
+    /// Those that only go out, and the columns of RETURNS TABLE, too.
+    pub parameters: Vec<Parameter>,
+    /// That of RETURNS, without SETOF; none where the parameters say it.
+    pub result: Option<DataType>,
+    pub returns_set: bool,
     /// As it is written, in lower case.
     pub language: Option<String>,
     pub volatility: Volatility,
@@ -24,15 +28,67 @@ pub struct CreateFunction {
     pub parallel: char,
     pub leakproof: bool,
     pub cost: Option<f32>,
+    pub rows: Option<f32>,
     pub body: String,
 }
 
 #[derive(Clone, Debug)]
 pub struct Parameter {
+    pub mode: Mode,
     pub name: String,
     pub ty: DataType,
     /// SQL text.
     pub default: Option<String>,
+}
+
+/// What a statement calls a function or procedure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Routine {
+    Function,
+    Procedure,
+    /// Either.
+    Any,
+}
+
+impl Routine {
+    pub fn word(self) -> &'static str {
+        match self {
+            Routine::Function => "function",
+            Routine::Procedure => "procedure",
+            Routine::Any => "routine",
+        }
+    }
+
+    pub fn drop_command(self) -> &'static str {
+        match self {
+            Routine::Function => "DROP FUNCTION",
+            Routine::Procedure => "DROP PROCEDURE",
+            Routine::Any => "DROP ROUTINE",
+        }
+    }
+
+    pub fn alter_command(self) -> &'static str {
+        match self {
+            Routine::Function => "ALTER FUNCTION",
+            Routine::Procedure => "ALTER PROCEDURE",
+            Routine::Any => "ALTER ROUTINE",
+        }
+    }
+
+    /// Whether the word is right for what is a procedure, or is none.
+    pub fn fits(self, procedure: bool) -> bool {
+        match self {
+            Routine::Function => !procedure,
+            Routine::Procedure => procedure,
+            Routine::Any => true,
+        }
+    }
+}
+
+/// The word for a function or procedure, if it comes next.
+pub fn kind(w: &mut Words<'_>) -> Option<Routine> {
+    let all = [Routine::Function, Routine::Procedure, Routine::Any];
+    all.into_iter().find(|kind| w.accept(kind.word()))
 }
 
 /// A function that a statement names; without types: the only one of its name.
@@ -46,39 +102,48 @@ pub struct FunctionName {
 pub fn create(w: &mut Words<'_>) -> Result<Option<CreateFunction>> {
     let begin = w.mark();
     let or_replace = w.accept("or replace");
-    if w.precedes("procedure") {
-        return Err(Error::unsupported("CREATE PROCEDURE"));
-    }
-    if !w.accept("function") {
+    let procedure = w.accept("procedure");
+    if !procedure && !w.accept("function") {
         w.back_to(begin);
         return Ok(None);
     }
     let name = w.relation()?;
     w.expect_token(&Token::LParen)?;
-    let arguments = parameters(w.parenthesized()?)?;
-    if !w.accept("returns") {
-        return Err(match w.at_end() {
-            true => Error::new("42P13", "function result type must be specified"),
-            false => Error::unsupported("a function without RETURNS"),
-        });
-    }
-    for refused in ["setof", "table"] {
-        if w.precedes(refused) {
-            let what = format!("RETURNS {}", refused.to_uppercase());
-            return Err(Error::unsupported(what));
+    let mut parameters = parameters(w.parenthesized()?)?;
+    let (mut result, mut returns_set) = (None, false);
+    if !procedure && w.accept("returns table") {
+        returns_set = true;
+        w.expect_token(&Token::LParen)?;
+        if parameters.iter().any(|p| p.mode.is_output()) {
+            let message = "OUT and INOUT arguments aren't allowed in TABLE functions";
+            return Err(Error::new("42601", message));
         }
+        let columns = self::parameters(w.parenthesized()?)?;
+        parameters.extend(columns.into_iter().map(|p| Parameter {
+            mode: Mode::Table,
+            ..p
+        }));
+    } else if !procedure && w.accept("returns") {
+        returns_set = w.accept("setof");
+        result = Some(data_type(w)?);
+    } else if !procedure && !parameters.iter().any(|p| p.mode.is_output()) {
+        let message = "function result type must be specified";
+        return Err(Error::new("42P13", message));
     }
     let mut made = CreateFunction {
+        procedure,
         name,
         or_replace,
-        arguments,
-        result: data_type(w)?,
+        parameters,
+        result,
+        returns_set,
         language: None,
         volatility: Volatility::Volatile,
         strict: false,
         parallel: 'u',
         leakproof: false,
         cost: None,
+        rows: None,
         body: String::new(),
     };
     let mut body = None;
@@ -136,6 +201,16 @@ fn option(w: &mut Words<'_>, made: &mut CreateFunction, body: &mut Option<String
             return Err(Error::new("22023", "COST must be positive"));
         }
         made.cost = Some(cost as f32);
+    } else if !made.procedure && w.accept("rows") {
+        let rows = w.integer()?;
+        if rows <= 0 {
+            return Err(Error::new("22023", "ROWS must be positive"));
+        }
+        if !made.returns_set {
+            let message = "ROWS is not applicable when function does not return a set";
+            return Err(Error::new("22023", message));
+        }
+        made.rows = Some(rows as f32);
     } else {
         return Err(refused_option(w));
     }
@@ -150,7 +225,6 @@ fn refused_option(w: &mut Words<'_>) -> Error {
         ("window", "window functions of users"),
         ("transform", "TRANSFORM"),
         ("support", "SUPPORT of a function"),
-        ("rows", "ROWS of a function"),
         ("return", "a function's body as RETURN"),
         ("begin atomic", "a function's body as BEGIN ATOMIC"),
     ];
@@ -217,22 +291,7 @@ fn parameters(text: &str) -> Result<Vec<Parameter>> {
 }
 
 fn parameter(parser: &mut Parser<'_>, text: &str) -> Result<Parameter> {
-    let word = |parser: &Parser<'_>| match parser.peek_token().token {
-        Token::Word(w) if w.quote_style.is_none() => w.value.to_lowercase(),
-        _ => String::new(),
-    };
-    match word(parser).as_str() {
-        "in" => {
-            parser.next_token();
-        }
-        mode @ ("out" | "inout" | "variadic") => {
-            return Err(Error::unsupported(format!(
-                "{} arguments",
-                mode.to_uppercase()
-            )));
-        }
-        _ => {}
-    }
+    let mut mode = mode(parser);
     let syntax = |e| super::syntax_error(e, text);
     // A type alone, or a name and a type.
     let alone = parser.maybe_parse(|p| {
@@ -247,6 +306,7 @@ fn parameter(parser: &mut Parser<'_>, text: &str) -> Result<Parameter> {
         Some(ty) => (String::new(), ty),
         None => {
             let name = names::ident(&parser.parse_identifier().map_err(syntax)?);
+            mode = mode.or_else(|| self::mode(parser));
             (name, parser.parse_data_type().map_err(syntax)?)
         }
     };
@@ -254,7 +314,37 @@ fn parameter(parser: &mut Parser<'_>, text: &str) -> Result<Parameter> {
         true => Some(parser.parse_expr().map_err(syntax)?.to_string()),
         false => None,
     };
-    Ok(Parameter { name, ty, default })
+    let mode = mode.unwrap_or(Mode::In);
+    Ok(Parameter {
+        mode,
+        name,
+        ty,
+        default,
+    })
+}
+
+/// The mode of a parameter, if it comes next.
+fn mode(parser: &mut Parser<'_>) -> Option<Mode> {
+    let Token::Word(word) = parser.peek_token().token else {
+        return None;
+    };
+    if word.quote_style.is_some() {
+        return None;
+    }
+    let mode = match word.value.to_lowercase().as_str() {
+        "in" => Mode::In,
+        "out" => Mode::Out,
+        "inout" => Mode::InOut,
+        "variadic" => Mode::Variadic,
+        _ => return None,
+    };
+    parser.next_token();
+    let word = parser.peek_token().token;
+    if mode == Mode::In && matches!(word, Token::Word(w) if w.value.eq_ignore_ascii_case("out")) {
+        parser.next_token();
+        return Some(Mode::InOut);
+    }
+    Some(mode)
 }
 
 /// After the words DROP FUNCTION.
@@ -276,7 +366,9 @@ pub fn function_name(w: &mut Words<'_>) -> Result<FunctionName> {
     let types = match w.accept_token(&Token::LParen) {
         true => {
             let list = parameters(w.parenthesized()?)?;
-            Some(list.into_iter().map(|p| p.ty).collect())
+            // What only goes out is no part of what identifies it.
+            let inputs = list.into_iter().filter(|p| p.mode.is_input());
+            Some(inputs.map(|p| p.ty).collect())
         }
         false => None,
     };

@@ -159,7 +159,19 @@ pub fn explain(w: &mut Words<'_>) -> Result<Utility> {
     })
 }
 
-pub fn create_sequence(w: &mut Words<'_>) -> Result<Utility> {
+/// What CREATE makes, if it is a sequence: whether a temporary one.
+pub fn accept_sequence(w: &mut Words<'_>) -> Option<bool> {
+    let begin = w.mark();
+    let _ = w.accept("local") || w.accept("global");
+    let temporary = w.accept("temporary") || w.accept("temp");
+    if w.accept("sequence") {
+        return Some(temporary);
+    }
+    w.back_to(begin);
+    None
+}
+
+pub fn create_sequence(w: &mut Words<'_>, temporary: bool) -> Result<Utility> {
     let if_not_exists = w.accept("if not exists");
     let name = w.relation()?;
     let mut ty = None;
@@ -172,6 +184,7 @@ pub fn create_sequence(w: &mut Words<'_>) -> Result<Utility> {
     }
     Ok(Utility::CreateSequence {
         name,
+        temporary,
         if_not_exists,
         ty,
         options,

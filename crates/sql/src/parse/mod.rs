@@ -14,6 +14,7 @@ mod dialect;
 pub mod domain;
 pub mod forms;
 pub mod function;
+pub mod grant;
 mod inheritance;
 mod joins;
 pub mod kill;
@@ -29,6 +30,7 @@ pub mod role;
 mod rows;
 mod select_into;
 mod split;
+pub mod stars;
 mod strings;
 mod table;
 pub mod targets;
@@ -38,6 +40,7 @@ pub mod trigger;
 pub mod types;
 mod unread;
 pub mod utility;
+pub mod variadic;
 mod zone;
 
 use std::ops::ControlFlow;
@@ -350,6 +353,8 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     forms::write_out(&mut tokens)?;
     merge::write_out(&mut tokens)?;
     targets::write_out(&mut tokens);
+    variadic::write_out(&mut tokens);
+    stars::write_out(&mut tokens);
     joins::put_parentheses(&mut tokens);
     let mut at = 0;
     while at < tokens.len() {

@@ -3,6 +3,7 @@
 
 use sqlparser::tokenizer::Token;
 
+use super::grant::{Membership, Security};
 use super::tokens::Words;
 use super::utility::Utility;
 use crate::error::{Error, Result};
@@ -31,6 +32,12 @@ pub enum RoleOption {
     ValidUntil(String),
     /// Oracle's names of numbers, which have no meaning any more.
     Sysid,
+    /// IN ROLE: those that the new one is a member of.
+    InRoles(Vec<String>),
+    /// ROLE: the new one's members.
+    Members(Vec<RoleName>),
+    /// ADMIN: members who may make others members.
+    Admins(Vec<RoleName>),
 }
 
 /// Without the password.
@@ -55,6 +62,9 @@ impl RoleOption {
             RoleOption::Password(_) => "password",
             RoleOption::ValidUntil(_) => "validUntil",
             RoleOption::Sysid => "sysid",
+            RoleOption::InRoles(_) => "addroleto",
+            RoleOption::Members(_) => "rolemembers",
+            RoleOption::Admins(_) => "adminmembers",
         }
     }
 }
@@ -98,12 +108,36 @@ pub fn alter(w: &mut Words<'_>, kind: &str) -> Result<Utility> {
         return Err(Error::unsupported("settings of a role (ALTER ROLE SET)"));
     }
     if kind == "group" {
-        return Err(Error::unsupported("ALTER GROUP"));
+        let is_grant = w.accept("add user");
+        if !is_grant {
+            w.expect("drop user")?;
+        }
+        let RoleName::Is(group) = name else {
+            return Err(w.unexpected());
+        };
+        let members = role_list(w, role_name)?;
+        return Ok(Utility::Security(Box::new(Security::Membership(
+            Membership {
+                is_grant,
+                is_group: true,
+                admin: false,
+                roles: vec![group],
+                members,
+                by: None,
+            },
+        ))));
     }
-    Ok(Utility::AlterRole {
-        name,
-        options: options(w)?,
-    })
+    let options = options(w)?;
+    let refused = |o: &&RoleOption| {
+        matches!(
+            o,
+            RoleOption::InRoles(_) | RoleOption::Members(_) | RoleOption::Admins(_)
+        )
+    };
+    match options.iter().find(refused) {
+        None => Ok(Utility::AlterRole { name, options }),
+        Some(_) => Err(Error::new("42601", "syntax error: members in ALTER ROLE")),
+    }
 }
 
 pub fn drop(w: &mut Words<'_>) -> Result<Utility> {
@@ -123,6 +157,14 @@ pub fn role_name(w: &mut Words<'_>) -> Result<RoleName> {
         return Ok(RoleName::SessionUser);
     }
     w.name().map(RoleName::Is)
+}
+
+fn role_list<T>(w: &mut Words<'_>, one: fn(&mut Words<'_>) -> Result<T>) -> Result<Vec<T>> {
+    let mut all = vec![one(w)?];
+    while w.accept_token(&Token::Comma) {
+        all.push(one(w)?);
+    }
+    Ok(all)
 }
 
 fn options(w: &mut Words<'_>) -> Result<Vec<RoleOption>> {
@@ -182,8 +224,14 @@ fn option(w: &mut Words<'_>) -> Result<RoleOption> {
         w.integer()?;
         return Ok(RoleOption::Sysid);
     }
-    if matches!(w.word().as_deref(), Some("in" | "role" | "admin" | "user")) {
-        return Err(Error::unsupported("roles that are members of roles"));
+    if w.accept("in role") || w.accept("in group") {
+        return role_list(w, |w| w.name()).map(RoleOption::InRoles);
+    }
+    if w.accept("role") || w.accept("user") {
+        return role_list(w, role_name).map(RoleOption::Members);
+    }
+    if w.accept("admin") {
+        return role_list(w, role_name).map(RoleOption::Admins);
     }
     let option = match w.peek() {
         Some(Token::Word(word)) => word.value.clone(),
@@ -359,7 +407,8 @@ mod tests {
             ("create role a login nologin", "42601"),
             ("create role a password", "42601"),
             ("create role a fast", "42601"),
-            ("create role a in role b", "0A000"),
+            ("alter role a in role b", "0A000"),
+            ("alter role a role b", "42601"),
             ("create role a unencrypted password 'x'", "0A000"),
             ("alter role a set work_mem = 1", "0A000"),
             ("drop role", "42601"),

@@ -1,7 +1,8 @@
-//! Elements as targets of writes: `SET a[1] = 2`, `INSERT INTO t (a[1])`. The parser knows columns
-//! there only, so that column and subscripts become one name that no user can write.
+//! Elements and fields as targets of writes: `SET a[1] = 2`, `INSERT INTO t (a[1], c.f)`. The parser
+//! knows columns there only, so that a column with what follows becomes one name that no user can
+//! write.
 
-use sqlparser::ast::{AccessExpr, Expr};
+use sqlparser::ast::{AccessExpr, Expr, Ident};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -13,6 +14,14 @@ const MARK: char = '\u{2}';
 
 /// Writes out the targets of a statement.
 pub fn write_out(tokens: &mut Vec<TokenWithSpan>) {
+    // A setting has a name with a period in it, too.
+    let sets_parameter = matches!(
+        keyword(tokens.first()),
+        Keyword::SET | Keyword::ALTER | Keyword::CREATE | Keyword::RESET
+    );
+    if sets_parameter {
+        return;
+    }
     let mut at = 0;
     while at < tokens.len() {
         match keyword(tokens.get(at)) {
@@ -122,6 +131,12 @@ fn target(tokens: &mut Vec<TokenWithSpan>, at: usize, ends: &[Token]) {
     };
     let (mut end, mut depth) = (at + 1, 0);
     while let Some(token) = tokens.get(end).map(|t| &t.token) {
+        let is_field = *token == Token::Period
+            && matches!(tokens.get(end + 1).map(|t| &t.token), Some(Token::Word(_)));
+        if depth == 0 && is_field {
+            end += 2;
+            continue;
+        }
         if depth == 0 && *token != Token::LBracket {
             break;
         }
@@ -151,6 +166,13 @@ fn text(token: &Token) -> String {
     }
 }
 
+/// The fields behind a column.
+fn fields(names: &[Ident]) -> Vec<AccessExpr> {
+    let fields = names.iter().skip(1).cloned();
+    let fields = fields.map(|name| AccessExpr::Dot(Expr::Identifier(name)));
+    fields.collect()
+}
+
 /// The column of a target, and the subscripts behind it.
 pub fn taken_apart(name: &str) -> Result<Option<(String, Vec<AccessExpr>)>> {
     let marked = name.strip_prefix(MARK).and_then(|n| n.rsplit_once(MARK));
@@ -159,9 +181,15 @@ pub fn taken_apart(name: &str) -> Result<Option<(String, Vec<AccessExpr>)>> {
     };
     let unexpected = || Error::internal("subscripts of a target that are none");
     match super::expression(&format!("a{subscripts}"))? {
-        Expr::CompoundFieldAccess { access_chain, .. } => {
-            Ok(Some((column.to_string(), access_chain)))
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            let mut path = match *root {
+                Expr::CompoundIdentifier(names) => fields(&names),
+                _ => Vec::new(),
+            };
+            path.extend(access_chain);
+            Ok(Some((column.to_string(), path)))
         }
+        Expr::CompoundIdentifier(names) => Ok(Some((column.to_string(), fields(&names)))),
         _ => Err(unexpected()),
     }
 }

@@ -1,8 +1,10 @@
-//! CREATE TYPE .. AS ENUM and ALTER TYPE.
+//! CREATE TYPE of enums and composite types, and ALTER TYPE.
 
+use sqlparser::ast::DataType;
 use sqlparser::tokenizer::Token;
 
 use super::define::{Change, Definition};
+use super::function::data_type;
 use super::role::role_name;
 use super::tokens::Words;
 use crate::bind::names::Qualified;
@@ -13,6 +15,10 @@ pub enum TypeDefinition {
     CreateEnum {
         name: Qualified,
         labels: Vec<String>,
+    },
+    CreateComposite {
+        name: Qualified,
+        attributes: Vec<(String, DataType)>,
     },
     Alter {
         name: Qualified,
@@ -29,8 +35,72 @@ pub enum TypeChange {
         place: Option<(bool, String)>,
     },
     RenameValue(String, String),
+    Attribute(AttributeChange),
     /// What types have in common with relations.
     Common(Change),
+}
+
+/// Of a composite type.
+#[derive(Clone, Debug)]
+pub enum AttributeChange {
+    Rename(String, String),
+    Add(String, DataType),
+    Drop { name: String, if_exists: bool },
+    Retype(String, DataType),
+}
+
+/// The attributes of a new type, behind its parenthesis.
+fn attributes(w: &mut Words<'_>) -> Result<Vec<(String, DataType)>> {
+    let mut all = Vec::new();
+    if w.accept_token(&Token::RParen) {
+        return Ok(all);
+    }
+    loop {
+        let name = w.name()?;
+        all.push((name, attribute_type(w)?));
+        if !w.accept_token(&Token::Comma) {
+            break;
+        }
+    }
+    w.expect_token(&Token::RParen)?;
+    Ok(all)
+}
+
+fn attribute_type(w: &mut Words<'_>) -> Result<DataType> {
+    let ty = data_type(w)?;
+    match w.accept("collate") {
+        true => Err(Error::unsupported("COLLATE of an attribute")),
+        false => Ok(ty),
+    }
+}
+
+/// ALTER TYPE of attributes; `None`: of something else.
+fn attribute_change(w: &mut Words<'_>) -> Result<Option<AttributeChange>> {
+    let change = if w.accept("rename attribute") {
+        let from = w.name()?;
+        w.expect("to")?;
+        AttributeChange::Rename(from, w.name()?)
+    } else if w.accept("add attribute") {
+        let name = w.name()?;
+        AttributeChange::Add(name, attribute_type(w)?)
+    } else if w.accept("drop attribute") {
+        let if_exists = w.accept("if exists");
+        let name = w.name()?;
+        AttributeChange::Drop { name, if_exists }
+    } else if w.accept("alter attribute") {
+        let name = w.name()?;
+        let _ = w.accept("set data");
+        w.expect("type")?;
+        AttributeChange::Retype(name, attribute_type(w)?)
+    } else {
+        return Ok(None);
+    };
+    // What depends on the type is refused whatever this says.
+    let _ = w.accept("cascade") || w.accept("restrict");
+    match w.peek() {
+        Some(Token::Comma) => Err(Error::unsupported("several changes of a type at once")),
+        _ => Ok(Some(change)),
+    }
 }
 
 /// After the word CREATE.
@@ -43,10 +113,12 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
         return Err(Error::unsupported("range types"));
     }
     if !w.precedes("as enum") {
-        let what = match w.accept("as") && w.peek() == Some(&Token::LParen) {
-            true => "composite types",
-            false => "CREATE TYPE other than AS ENUM",
-        };
+        if w.accept("as") && w.accept_token(&Token::LParen) {
+            let attributes = attributes(w)?;
+            let made = TypeDefinition::CreateComposite { name, attributes };
+            return Ok(Some(Definition::Type(made)));
+        }
+        let what = "CREATE TYPE other than AS ENUM and of attributes";
         return Err(Error::unsupported(what));
     }
     w.expect("as enum")?;
@@ -71,7 +143,9 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
         return Ok(None);
     }
     let name = w.relation()?;
-    let change = if w.accept("add value") {
+    let change = if let Some(change) = attribute_change(w)? {
+        TypeChange::Attribute(change)
+    } else if w.accept("add value") {
         let if_not_exists = w.accept("if not exists");
         let label = w.string()?;
         let place = match (w.accept("before"), w.accept("after")) {
@@ -96,7 +170,7 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
     } else {
         return match w.word().as_deref() {
             Some("add" | "drop" | "alter" | "rename" | "set") => {
-                Err(Error::unsupported("ALTER TYPE of composite and base types"))
+                Err(Error::unsupported("this form of ALTER TYPE"))
             }
             _ => Err(w.unexpected()),
         };

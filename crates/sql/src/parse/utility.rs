@@ -10,10 +10,11 @@ use super::cursor::{self, CursorOptions, Direction};
 use super::define::{self, Definition};
 use super::dialect::Postgres;
 use super::function;
+use super::grant::{self, Security};
 use super::kill::{self, SessionName};
 use super::maintenance::{
-    Analyzed, alter_sequence, create_sequence, explain, lock_table, table_list, vacuum,
-    vacuum_options,
+    Analyzed, accept_sequence, alter_sequence, create_sequence, explain, lock_table, table_list,
+    vacuum, vacuum_options,
 };
 use super::role::{self, RoleName, RoleOption};
 use super::tokens::Words;
@@ -88,7 +89,7 @@ pub enum Utility {
     Reset(String),
     ResetAll,
     DiscardAll,
-    /// DISCARD of one kind; nothing of the kind outlives its statement here.
+    /// DISCARD of one kind. No session has plans of its own to be thrown away.
     Discard(&'static str),
     Prepare {
         name: String,
@@ -138,6 +139,7 @@ pub enum Utility {
     },
     CreateSequence {
         name: Qualified,
+        temporary: bool,
         if_not_exists: bool,
         ty: Option<ast::DataType>,
         options: Vec<SequenceOption>,
@@ -163,6 +165,8 @@ pub enum Utility {
         language: Option<String>,
         text: String,
     },
+    /// A statement about rights.
+    Security(Box<Security>),
     /// UNLISTEN: there is nothing to stop listening to.
     Unlisten,
 }
@@ -278,6 +282,18 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
             Utility::Define(Box::new(define::comment(&mut w)?))
         }
         "lock" => lock_table(&mut w)?,
+        "grant" => {
+            w.bump();
+            Utility::Security(Box::new(grant::grant(&mut w)?))
+        }
+        "revoke" => {
+            w.bump();
+            Utility::Security(Box::new(grant::revoke(&mut w)?))
+        }
+        "reassign" => {
+            w.bump();
+            Utility::Security(Box::new(grant::reassign(&mut w)?))
+        }
         "explain" => explain(&mut w)?,
         "unlisten" => {
             w.bump();
@@ -288,8 +304,8 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
             w.bump();
             if let Some(definition) = define::create(&mut w)? {
                 Utility::Define(Box::new(definition))
-            } else if w.accept("sequence") {
-                create_sequence(&mut w)?
+            } else if let Some(temporary) = accept_sequence(&mut w) {
+                create_sequence(&mut w, temporary)?
             } else if let Some(kind) = role::accept_kind(&mut w) {
                 role::create(&mut w, kind)?
             } else {
@@ -300,6 +316,8 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
             w.bump();
             if w.accept("system") {
                 alter_system(&mut w)?
+            } else if w.accept("default privileges") {
+                Utility::Security(Box::new(grant::default_privileges(&mut w)?))
             } else if let Some(definition) = define::alter(&mut w)? {
                 Utility::Define(Box::new(definition))
             } else if w.accept("session") {
@@ -314,7 +332,9 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
         }
         "drop" => {
             w.bump();
-            if let Some(definition) = define::drop(&mut w)? {
+            if w.accept("owned") {
+                Utility::Security(Box::new(grant::drop_owned(&mut w)?))
+            } else if let Some(definition) = define::drop(&mut w)? {
                 Utility::Define(Box::new(definition))
             } else {
                 match role::accept_kind(&mut w) {

@@ -6,6 +6,7 @@
 pub mod array;
 pub mod bytes;
 pub mod calendar;
+pub mod composite;
 mod datefield;
 mod datetime;
 mod float;
@@ -28,6 +29,7 @@ use block::value::{Datum, DatumRef};
 use charset::Encoding;
 
 use crate::error::{Error, Result};
+use crate::types::composite::CompositeType;
 use crate::types::enums::EnumType;
 use crate::types::{Reg, SqlType, numeric_typmod};
 use zone::TimeZone;
@@ -189,6 +191,7 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::Enum(e) => Datum::Int8(e.position(text)?),
         SqlType::Domain(_) => text_in(ty.base(), text, io)?,
         SqlType::Void => Datum::Null,
+        SqlType::Composite(row) => composite::parse(row, text, io)?,
         SqlType::Expanded => return Err(vectors::no_input_of_rows()),
     })
 }
@@ -253,6 +256,15 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Array(v) if ty == SqlType::Expanded => vectors::write_row(v, out),
         DatumRef::Array(v) => array::write(element_of(ty), v, io, out),
         DatumRef::Json(v) => json::write(v, out),
+        DatumRef::Composite(v) => composite::write(row_of(ty), v, io, out),
+    }
+}
+
+/// The type of a value that is a row, if more is known of it than the value says.
+fn row_of(ty: SqlType) -> CompositeType {
+    match ty {
+        SqlType::Composite(row) => row,
+        _ => CompositeType::any(),
     }
 }
 
@@ -306,6 +318,7 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::Enum(e) => Datum::Int8(e.position(&client_text(bytes, encoding)?)?),
         SqlType::Domain(_) => binary_in(ty.base(), bytes, encoding)?,
         SqlType::Void => Datum::Null,
+        SqlType::Composite(row) => composite::binary_in(row, bytes, encoding)?,
         SqlType::Expanded => return Err(vectors::no_input_of_rows()),
     })
 }
@@ -351,6 +364,7 @@ pub fn binary_out(
         DatumRef::Array(v) if ty == SqlType::Expanded => vectors::row_binary_out(v, out),
         DatumRef::Array(v) => array::binary_out(element_of(ty), v, encoding, out)?,
         DatumRef::Json(v) => json::binary_out(v, out),
+        DatumRef::Composite(v) => composite::binary_out(row_of(ty), v, encoding, out)?,
     }
     Ok(())
 }

@@ -8,10 +8,12 @@ use plpgsql::tree::{Block, Declaration, Declared, Handler, Statement, TypeName};
 use super::body::Code;
 use super::condition;
 use super::control::Flow;
+use super::returns::Returns;
 use super::seen::{Found, Level, find};
 use super::value::{Record, Scalar, Shape, Slot};
 use crate::bind::names::Qualified;
 use crate::bind::{TypeNames, parts};
+use crate::dict::function::Mode;
 use crate::dict::{Function, NameRef, Table};
 use crate::error::{Error, Result};
 use crate::session::Core;
@@ -32,9 +34,7 @@ pub struct Interpreter<'b, 'c> {
     pub slots: Vec<Slot>,
     pub levels: Vec<Level<'b>>,
     pub at: At,
-    /// The type of what it returns.
-    result: SqlType,
-    pub returned: Datum,
+    pub returns: Returns,
     /// The slot of FOUND.
     found: usize,
     pub row_count: u64,
@@ -60,19 +60,36 @@ impl<'b, 'c> Interpreter<'b, 'c> {
     ) -> Result<Interpreter<'b, 'c>> {
         let mut running = Interpreter::new(core, code, function.result_type());
         running.read_only = function.volatility != crate::dict::function::Volatility::Volatile;
+        running.returns.set = function.returns_set;
+        running.returns.void = function.result == SqlType::Void.oid();
         let mut level = Level {
             label: Some(&function.name),
             names: Vec::new(),
         };
-        for (at, (argument, value)) in function.arguments.iter().zip(args).enumerate() {
+        let inputs = function.arguments.iter();
+        let inputs = inputs.map(|a| (Mode::In, a.name.as_str(), a.ty()));
+        let all = function.parameters.iter();
+        let mut all: Vec<(Mode, &str, SqlType)> =
+            all.map(|p| (p.mode, p.name.as_str(), p.ty())).collect();
+        if all.is_empty() {
+            all.extend(inputs);
+        }
+        let mut args = args.into_iter();
+        for (at, (mode, name, ty)) in all.into_iter().enumerate() {
             let slot = running.slots.len();
-            let scalar = Scalar::new(argument.ty(), -1, value);
-            running.slots.push(Slot::Scalar(scalar));
+            let value = match mode.is_input() {
+                true => args.next().unwrap_or(Datum::Null),
+                false => Datum::Null,
+            };
+            running.slots.push(Slot::Scalar(Scalar::new(ty, -1, value)));
+            if mode.is_output() {
+                running.returns.outputs.push(slot);
+            }
             if let Some(number) = NUMBERS.get(at) {
                 level.names.push((number, slot));
             }
-            if !argument.name.is_empty() {
-                level.names.push((&argument.name, slot));
+            if !name.is_empty() {
+                level.names.push((name, slot));
             }
         }
         running.levels.push(level);
@@ -93,8 +110,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
                 line: None,
                 what: "during function entry",
             },
-            result,
-            returned: Datum::Null,
+            returns: Returns::new(result),
             found: 0,
             row_count: 0,
             caught: Vec::new(),
@@ -111,10 +127,8 @@ impl<'b, 'c> Interpreter<'b, 'c> {
             return Err(Error::internal("a body of another language"));
         };
         let ran = self.block(&body.block).and_then(|flow| match flow {
-            Flow::Return => Ok(std::mem::replace(&mut self.returned, Datum::Null)),
-            _ if self.result == SqlType::Void && self.fired.is_none() => {
-                Ok(Datum::Text(String::new()))
-            }
+            Flow::Return => self.result(),
+            _ if self.fired.is_none() && self.returns.may_fall_off() => self.result(),
             _ => Err(self.no_return()),
         });
         ran.map_err(|e| e.in_context(self.context()))
@@ -144,11 +158,6 @@ impl<'b, 'c> Interpreter<'b, 'c> {
         if let Slot::Scalar(s) = &mut self.slots[self.found] {
             s.value = Datum::Bool(found);
         }
-    }
-
-    /// RETURN of a function gives a value of this type.
-    pub fn result_type(&self) -> SqlType {
-        self.result
     }
 
     pub fn block(&mut self, block: &'b Block) -> Result<Flow<'b>> {
@@ -187,7 +196,10 @@ impl<'b, 'c> Interpreter<'b, 'c> {
     fn guarded(&mut self, body: &'b [Statement], handlers: &'b [Handler]) -> Result<Flow<'b>> {
         let (slots, levels, at) = (self.slots.len(), self.levels.len(), self.at);
         let level = self.core.open_level()?;
-        let error = match self.statements(body) {
+        self.core.pl.guarded += 1;
+        let ran = self.statements(body);
+        self.core.pl.guarded -= 1;
+        let error = match ran {
             Ok(flow) => {
                 self.core.keep_level(&level);
                 return Ok(flow);
@@ -252,8 +264,17 @@ impl<'b, 'c> Interpreter<'b, 'c> {
                         s.value = self.core.cast(Datum::Null, s.ty.base(), to)?;
                     }
                     (Slot::Scalar(_), None) => {}
-                    (Slot::Record(_), Some(_)) => {
-                        return Err(Error::unsupported("a default of a record"));
+                    (Slot::Record(r), Some(default)) => {
+                        let (value, ty) = self.typed_value(default)?;
+                        let (shape, row) = super::into::taken_apart(value, ty)?;
+                        match &r.shape {
+                            Some(own) => r.values = self.fitted(&own.clone(), &shape, row)?,
+                            None => {
+                                let none = || vec![Datum::Null; shape.fields.len()];
+                                r.values = row.unwrap_or_else(none);
+                                r.shape = Some(shape);
+                            }
+                        }
                     }
                     (Slot::Record(_), None) => {}
                 }
@@ -299,6 +320,11 @@ impl<'b, 'c> Interpreter<'b, 'c> {
         let parsed = crate::parse::data_type(text)?;
         let names = TypeNames::of(&self.core.dict());
         match parts::data_type(&parsed, &names) {
+            Ok((SqlType::Composite(row), _)) => {
+                let shape = Shape::of_type(row);
+                let shape = shape.ok_or_else(|| Error::unsupported(format!("type {text}")))?;
+                Ok(Slot::Record(Record::of_shape(Arc::new(shape))))
+            }
             Ok((ty, typmod)) => {
                 // The labels of an enum can change, and the rules of a domain.
                 if !matches!(ty, SqlType::Enum(_)) && !ty.is_domain() {
@@ -391,7 +417,8 @@ impl<'b, 'c> Interpreter<'b, 'c> {
 impl Core {
     /// The shape of a table's rows. It is the same object as long as the table's columns stay.
     pub fn shape_of(&mut self, table: &Table) -> Arc<Shape> {
-        let shape = Shape::of_table(table);
+        let mut shape = Shape::of_table(table);
+        shape.named = (table.row_type[0] != 0).then(|| self.dict().row_state(table));
         let known = self.pl.shapes.get(&table.oid);
         if let Some(known) = known.filter(|known| ***known == shape) {
             return known.clone();

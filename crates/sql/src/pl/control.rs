@@ -125,6 +125,8 @@ impl<'b> Interpreter<'b, '_> {
                 });
             }
             What::Return(value) => return self.a_return(value.as_ref()),
+            What::ReturnNext(value) => self.return_next(value.as_ref())?,
+            What::ReturnQuery(rows) => self.return_query(rows)?,
             other => self.simple(other)?,
         }
         Ok(Flow::Next)
@@ -326,25 +328,6 @@ impl<'b> Interpreter<'b, '_> {
         self.levels.truncate(levels);
         self.set_found(found);
         Ok(after)
-    }
-
-    fn a_return(&mut self, value: Option<&'b Sql>) -> Result<Flow<'b>> {
-        let result = self.result_type();
-        if self.fired.is_some() {
-            let missing = || Error::new("42601", "missing expression at or near \";\"");
-            let value = value.ok_or_else(missing)?;
-            return self.return_row(value.text.trim(), value);
-        }
-        match value {
-            Some(_) if result == SqlType::Void => {
-                let message = "RETURN cannot have a parameter in function returning void";
-                return Err(Error::new("42804", message));
-            }
-            Some(value) => self.returned = self.value(value, (result, -1))?,
-            None if result == SqlType::Void => self.returned = Datum::Text(String::new()),
-            None => return Err(Error::new("42601", "missing expression at or near \";\"")),
-        }
-        Ok(Flow::Return)
     }
 }
 

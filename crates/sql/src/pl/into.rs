@@ -9,12 +9,28 @@ use super::block::Interpreter;
 use super::seen::{Found, no_field};
 use super::value::{Shape, Slot};
 use crate::error::{Error, Result};
-use crate::types::SqlType;
+use crate::expr::{Val, array_set};
+use crate::types::{Element, SqlType};
 
 /// A place that a value goes to.
 enum Place {
     Slot(usize),
     Field(usize, usize),
+}
+
+/// The fields of a value that is a row; without values: it is NULL.
+pub fn taken_apart(value: Datum, ty: SqlType) -> Result<(Arc<Shape>, Option<Vec<Datum>>)> {
+    let SqlType::Composite(row) = ty else {
+        let message = "cannot assign non-composite value to a record variable";
+        return Err(Error::new("42804", message));
+    };
+    let shape = Shape::of_type(row);
+    let shape = shape.ok_or_else(|| Error::unsupported("a record of unknown fields"))?;
+    let values = match &value {
+        Datum::Composite(row) => Some(row.borrow().values().map(|v| v.to_datum()).collect()),
+        _ => None,
+    };
+    Ok((Arc::new(shape), values))
 }
 
 pub fn null_refused(name: &str) -> Error {
@@ -24,14 +40,22 @@ pub fn null_refused(name: &str) -> Error {
     )
 }
 
+fn element_of(ty: SqlType) -> Result<Element> {
+    crate::bind::element_of(ty).ok_or_else(|| match ty {
+        SqlType::Jsonb => Error::unsupported("an assignment to a part of a jsonb variable"),
+        _ => Error::new(
+            "42804",
+            format!(
+                "cannot subscript type {} because it does not support subscripting",
+                ty.name()
+            ),
+        ),
+    })
+}
+
 impl Interpreter<'_, '_> {
     fn place(&self, target: &Target) -> Result<Place> {
         let name = target.path.join(".");
-        if !target.subscripts.is_empty() {
-            return Err(Error::unsupported(
-                "an assignment to an element of an array",
-            ));
-        }
         match self.find(&target.path) {
             Some(Found::Slot(slot)) => Ok(Place::Slot(slot)),
             Some(Found::Field(slot, field)) => {
@@ -55,6 +79,16 @@ impl Interpreter<'_, '_> {
 
     /// The type that a value for a target is converted to; `None`: it takes a row.
     pub fn target_type(&self, target: &Target) -> Result<Option<(SqlType, i32)>> {
+        let whole = self.whole_type(target)?;
+        match (target.subscripts.is_empty(), whole) {
+            (true, whole) => Ok(whole),
+            (false, Some((ty, _))) => Ok(Some((element_of(ty)?.ty(), -1))),
+            (false, None) => Err(Error::unsupported("an element of a record")),
+        }
+    }
+
+    /// The type of the variable or field, whatever subscripts stand behind it.
+    fn whole_type(&self, target: &Target) -> Result<Option<(SqlType, i32)>> {
         Ok(match self.place(target)? {
             Place::Slot(slot) => match &self.slots[slot] {
                 Slot::Scalar(s) => Some((s.ty, s.typmod)),
@@ -73,10 +107,10 @@ impl Interpreter<'_, '_> {
     /// Gives a target a value of a type.
     pub fn assign(&mut self, target: &Target, value: Datum, ty: SqlType) -> Result<()> {
         let Some(to) = self.target_type(target)? else {
-            return Err(Error::new(
-                "42804",
-                "cannot assign non-composite value to a record variable",
-            ));
+            let Place::Slot(slot) = self.place(target)? else {
+                return Err(Error::internal("a row for a field"));
+            };
+            return self.assign_value(slot, value, ty);
         };
         let value = self.core.cast(value, ty, to)?;
         self.put(target, value)
@@ -85,6 +119,10 @@ impl Interpreter<'_, '_> {
     /// Gives a target a value of its own type.
     pub fn put(&mut self, target: &Target, value: Datum) -> Result<()> {
         let name = || target.path.join(".");
+        let value = match target.subscripts.is_empty() {
+            true => value,
+            false => self.with_element(target, value)?,
+        };
         match self.place(target)? {
             Place::Slot(slot) => match &mut self.slots[slot] {
                 Slot::Scalar(s) if s.constant => Err(Error::new(
@@ -107,6 +145,30 @@ impl Interpreter<'_, '_> {
         }
     }
 
+    /// The array of a target with another element.
+    fn with_element(&mut self, target: &Target, value: Datum) -> Result<Datum> {
+        let whole = self.whole_type(target)?;
+        let whole = whole.ok_or_else(|| Error::internal("an element of a record"))?;
+        let element = element_of(whole.0)?;
+        let mut subscripts = Vec::with_capacity(target.subscripts.len());
+        for subscript in &target.subscripts {
+            subscripts.push(self.value(subscript, (SqlType::Int4, -1))?);
+        }
+        let array = match self.place(target)? {
+            Place::Slot(slot) => match &self.slots[slot] {
+                Slot::Scalar(s) => &s.value,
+                Slot::Record(_) => return Err(Error::internal("an element of a record")),
+            },
+            Place::Field(slot, field) => match &self.slots[slot] {
+                Slot::Record(r) => &r.values[field],
+                Slot::Scalar(_) => return Err(Error::internal("a field of what is no record")),
+            },
+        };
+        let mut args = vec![Val::Ref(array.borrow()), Val::Ref(value.borrow())];
+        args.extend(subscripts.iter().map(|s| Val::Ref(s.borrow())));
+        Ok(array_set::call(element, None, &args)?.into_datum())
+    }
+
     /// Gives targets the columns of a row, or NULLs for the row that there is not.
     pub fn assign_row(
         &mut self,
@@ -118,6 +180,16 @@ impl Interpreter<'_, '_> {
             && let Place::Slot(slot) = self.place(target)?
             && matches!(self.slots[slot], Slot::Record(_))
         {
+            // A query of one row that is a value gives that row.
+            if let ([one], false) = (shape.fields.as_slice(), self.has_row_as_field(slot))
+                && let SqlType::Composite(_) = one.ty
+            {
+                let value = row
+                    .and_then(|row| row.into_iter().next())
+                    .unwrap_or_default();
+                let (shape, row) = taken_apart(value, one.ty)?;
+                return self.assign_record(slot, &shape, row);
+            }
             return self.assign_record(slot, shape, row);
         }
         let mut values = row.into_iter().flatten();
@@ -131,6 +203,23 @@ impl Interpreter<'_, '_> {
         Ok(())
     }
 
+    /// Whether a record has one field that is a row.
+    fn has_row_as_field(&self, slot: usize) -> bool {
+        match &self.slots[slot] {
+            Slot::Record(r) if r.fixed => {
+                let fields = r.shape.as_ref().map(|s| s.fields.as_slice());
+                matches!(fields, Some([one]) if matches!(one.ty, SqlType::Composite(_)))
+            }
+            _ => false,
+        }
+    }
+
+    /// `record := value`.
+    pub fn assign_value(&mut self, slot: usize, value: Datum, ty: SqlType) -> Result<()> {
+        let (shape, row) = taken_apart(value, ty)?;
+        self.assign_record(slot, &shape, row)
+    }
+
     pub fn assign_record(
         &mut self,
         slot: usize,
@@ -141,21 +230,10 @@ impl Interpreter<'_, '_> {
             Slot::Record(r) if r.fixed => r.shape.clone(),
             _ => None,
         };
-        let mut values = Vec::with_capacity(shape.fields.len());
-        match &own {
-            None => values.extend(row.unwrap_or_else(|| vec![Datum::Null; shape.fields.len()])),
-            Some(own) => {
-                let mut given = row.into_iter().flatten().zip(&shape.fields);
-                for field in &own.fields {
-                    values.push(match given.next() {
-                        Some((value, from)) => {
-                            self.core.cast(value, from.ty, (field.ty, field.typmod))?
-                        }
-                        None => Datum::Null,
-                    });
-                }
-            }
-        }
+        let values = match &own {
+            None => row.unwrap_or_else(|| vec![Datum::Null; shape.fields.len()]),
+            Some(own) => self.fitted(own, shape, row)?,
+        };
         if let Slot::Record(r) = &mut self.slots[slot] {
             r.values = values;
             if own.is_none() {
@@ -163,6 +241,24 @@ impl Interpreter<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// The values of a row as fields of another shape.
+    pub fn fitted(
+        &mut self,
+        own: &Shape,
+        shape: &Shape,
+        row: Option<Vec<Datum>>,
+    ) -> Result<Vec<Datum>> {
+        let mut values = Vec::with_capacity(own.fields.len());
+        let mut given = row.into_iter().flatten().zip(&shape.fields);
+        for field in &own.fields {
+            values.push(match given.next() {
+                Some((value, from)) => self.core.cast(value, from.ty, (field.ty, field.typmod))?,
+                None => Datum::Null,
+            });
+        }
+        Ok(values)
     }
 
     /// `record := other`.

@@ -3,17 +3,19 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ::block::value::Datum;
+use ::block::value::{Datum, DatumRef};
 
 use super::body::Code;
 use super::piece::Planned;
 use super::seen::{Level, Seen};
 use super::statement::Discard;
-use super::value::{Scalar, Slot};
+use super::value::{Field, Scalar, Slot};
+use crate::api::RowSink;
 use crate::bind::ParamTypes;
 use crate::dict::Function;
-use crate::dict::function::Volatility;
+use crate::dict::function::{RECORD, Volatility};
 use crate::error::{Error, Result};
+use crate::exec::sort::{Rows, Spool};
 use crate::parse::{self, Command};
 use crate::session::{Core, Keep, Nested};
 use crate::types::SqlType;
@@ -39,30 +41,64 @@ fn in_context(e: Error, function: &Function, statement: Option<usize>) -> Error 
 
 fn check_result(core: &mut Core, function: &Function, last: Option<&Planned>) -> Result<()> {
     let result = function.result_type();
-    if result == SqlType::Void {
+    if result == SqlType::Void && function.result == SqlType::Void.oid() {
         return Ok(());
     }
+    let dict = core.dict();
+    let table = function.row_of.and_then(|oid| dict.table_by_oid(oid));
+    let named = match (table, function.result) {
+        (Some(table), _) => table.name.as_str(),
+        (None, RECORD) => "record",
+        (None, _) => result.name(),
+    };
     let wrong = |detail: String| {
-        let message = format!(
-            "return type mismatch in function declared to return {}",
-            result.name()
-        );
+        let message = format!("return type mismatch in function declared to return {named}");
         Error::new("42P13", message).detail(detail)
     };
     let fields = last.and_then(|p| p.shape.as_ref()).map(|s| &s.fields);
-    match fields.map(Vec::as_slice) {
-        None => Err(wrong(
+    let Some(fields) = fields else {
+        return Err(wrong(
             "Function's final statement must be SELECT or INSERT/UPDATE/DELETE RETURNING."
                 .to_string(),
-        )),
-        Some([one]) => {
+        ));
+    };
+    if function.gives_rows() {
+        // Without columns of its own they are those that each call defines.
+        let Some(wanted) = function.columns(&dict) else {
+            return Ok(());
+        };
+        for (at, field) in fields.iter().enumerate() {
+            let Some((_, ty, _)) = wanted.get(at) else {
+                return Err(wrong(
+                    "Final statement returns too many columns.".to_string(),
+                ));
+            };
+            if field.ty != *ty && !core.assignable(field.ty, *ty) {
+                let detail = format!(
+                    "Final statement returns {} instead of {} at column {}.",
+                    field.ty.name(),
+                    ty.name(),
+                    at + 1
+                );
+                return Err(wrong(detail));
+            }
+        }
+        return match fields.len() < wanted.len() {
+            true => Err(wrong(
+                "Final statement returns too few columns.".to_string(),
+            )),
+            false => Ok(()),
+        };
+    }
+    match fields.as_slice() {
+        [one] => {
             let given = one.ty;
             if given == result || core.assignable(given, result) {
                 return Ok(());
             }
             Err(wrong(format!("Actual return type is {}.", given.name())))
         }
-        Some(_) => Err(wrong(
+        _ => Err(wrong(
             "Final statement must return exactly one column.".to_string(),
         )),
     }
@@ -123,10 +159,78 @@ pub fn call(
     function: &Arc<Function>,
     args: Vec<Datum>,
 ) -> Result<Datum> {
-    let slots = slots(function, Some(args));
     let result = function.result_type();
+    let mut keep = Keep::default();
+    let most = if result == SqlType::Void { 0 } else { 1 };
+    let last = run(core, code, function, args, most, &mut keep)?;
+    let Some((at, planned)) = last.filter(|_| result != SqlType::Void) else {
+        return Ok(Datum::Null);
+    };
+    let row = keep.rows.into_iter().next();
+    let first = row.and_then(|row| row.into_iter().next());
+    let first = first.unwrap_or(Datum::Null);
+    let cast = core.cast(first, planned.ty, (result, -1));
+    cast.map_err(|e| in_context(e, function, Some(at)))
+}
+
+/// Runs the body; the rows of its last statement, or their first, are the result.
+pub fn rows(
+    core: &mut Core,
+    code: &Code,
+    function: &Arc<Function>,
+    args: Vec<Datum>,
+    columns: &[(SqlType, i32)],
+) -> Result<Rows> {
+    let mut kept = Spool::new(core);
+    let most = if function.returns_set { 0 } else { 1 };
+    let last = run(core, code, function, args, most, &mut kept)?;
+    let mut given = kept.finish()?;
+    let Some((at, planned)) = last else {
+        return Ok(Vec::new().into());
+    };
+    let context = |e: Error| in_context(e, function, Some(at));
+    let fields = planned.shape.as_ref().map(|s| s.fields.as_slice());
+    let fields = fields.unwrap_or_default();
+    if fields.len() != columns.len() {
+        let detail = format!(
+            "Returned row contains {} attributes, but query expects {}.",
+            fields.len(),
+            columns.len()
+        );
+        let message = "function return row and query-specified return row do not match";
+        return Err(Error::new("42804", message).detail(detail));
+    }
+    if !function.returns_set && given.count() == 0 {
+        return Ok(vec![vec![Datum::Null; columns.len()]].into());
+    }
+    let same = |(field, to): (&Field, &(SqlType, i32))| field.ty == to.0 && to.1 < 0;
+    if fields.iter().zip(columns).all(same) {
+        return Ok(given);
+    }
+    let mut cast = Spool::new(core);
+    while let Some(row) = given.next_row()? {
+        let each = row.into_iter().zip(fields.iter().zip(columns));
+        let each = each.map(|(value, (field, to))| core.cast(value, field.ty, *to));
+        let row = each.collect::<Result<Vec<_>>>().map_err(context)?;
+        let refs: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
+        cast.row(&refs)?;
+    }
+    cast.finish()
+}
+
+/// Runs the statements; up to `most` rows of the last one (0: all) go to the sink. Gives that
+/// one's number, from 1, and its plan.
+fn run(
+    core: &mut Core,
+    code: &Code,
+    function: &Arc<Function>,
+    args: Vec<Datum>,
+    most: usize,
+    sink: &mut dyn RowSink,
+) -> Result<Option<(usize, Arc<Planned>)>> {
+    let slots = slots(function, Some(args));
     let texts = parse::split(&code.text);
-    let mut value = None;
+    let mut last = None;
     for (at, text) in texts.iter().enumerate() {
         let context = |e: Error| in_context(e, function, Some(at + 1));
         let planned = planned(core, code, at, text, function).map_err(context)?;
@@ -137,24 +241,15 @@ pub fn call(
             let message = format!("{command} is not allowed in a non-volatile function");
             return Err(context(Error::new("0A000", message)));
         }
-        let params = planned.values(&slots);
-        if at + 1 < texts.len() || result == SqlType::Void {
-            let ran = core.run_nested(nested, &params, 0, &mut Discard);
-            ran.map_err(context)?;
-            continue;
-        }
-        let mut keep = Keep::default();
-        let ran = core.run_nested(nested, &params, 1, &mut keep);
+        let params = planned.values(&slots)?;
+        let ran = match at + 1 < texts.len() || function.result == SqlType::Void.oid() {
+            true => core.run_nested(nested, &params, 0, &mut Discard),
+            false => core.run_nested(nested, &params, most, sink),
+        };
         ran.map_err(context)?;
-        let row = keep.rows.into_iter().next();
-        let first = row.and_then(|row| row.into_iter().next());
-        let first = first.unwrap_or(Datum::Null);
-        value = Some(
-            core.cast(first, planned.ty, (result, -1))
-                .map_err(context)?,
-        );
+        last = Some((at + 1, planned));
     }
-    Ok(value.unwrap_or(Datum::Null))
+    Ok(last)
 }
 
 fn planned(

@@ -12,12 +12,14 @@
 
 mod block;
 mod body;
+mod check;
 mod condition;
 mod control;
 mod into;
 mod language_sql;
 mod piece;
 mod raise;
+mod returns;
 mod seen;
 mod statement;
 mod trigger;
@@ -35,7 +37,9 @@ use ::block::value::Datum;
 use crate::dict::Function;
 use crate::dict::function::Language;
 use crate::error::{Error, Result};
+use crate::exec::sort::Rows;
 use crate::expr::Expr;
+use crate::plan::call::CallPlan;
 use crate::session::Core;
 use crate::types::SqlType;
 use value::Shape;
@@ -55,6 +59,10 @@ pub struct Known {
     casts: HashMap<(SqlType, SqlType, i32), Arc<Expr>>,
     /// Conditions of triggers, by object id, with their texts.
     conditions: HashMap<u32, (String, Arc<piece::Planned>)>,
+    /// Whether the body that runs may end the transaction, and how many of its blocks that have
+    /// savepoints are open.
+    pub may_end: bool,
+    pub guarded: usize,
     /// Bodies that run now, one within the other.
     depth: usize,
     /// Where the stack of the outermost began.
@@ -69,15 +77,37 @@ pub fn call(core: &mut Core, oid: u32, args: Vec<Datum>) -> Result<Datum> {
     let function = core.dict().function_by_oid(oid).cloned();
     let missing = || Error::new("42883", format!("function with OID {oid} does not exist"));
     let function = function.ok_or_else(missing)?;
+    if core.dict().acl(oid).is_some() {
+        core.check_execute(&function)?;
+    }
     let code = code(core, &function)?;
-    core.deeper(|core| {
-        core.framed(|core| match function.language {
-            Language::PlPgSql => {
-                let mut running = Interpreter::of_function(core, &code, &function, args)?;
-                running.run()
-            }
-            Language::Sql => language_sql::call(core, &code, &function, args),
-        })
+    core.within_function(|core| match function.language {
+        Language::PlPgSql => {
+            let mut running = Interpreter::of_function(core, &code, &function, args)?;
+            running.run()
+        }
+        Language::Sql => language_sql::call(core, &code, &function, args),
+    })
+}
+
+/// Calls a function that gives rows, or several values; gives them as rows of these columns.
+pub fn rows(
+    core: &mut Core,
+    oid: u32,
+    args: Vec<Datum>,
+    columns: &[(SqlType, i32)],
+) -> Result<Rows> {
+    let function = core.dict().function_by_oid(oid).cloned();
+    let missing = || Error::new("42883", format!("function with OID {oid} does not exist"));
+    let function = function.ok_or_else(missing)?;
+    let code = code(core, &function)?;
+    core.within_function(|core| match function.language {
+        Language::PlPgSql => {
+            let mut running = Interpreter::of_function(core, &code, &function, args)?;
+            running.returns.columns = Some(columns.to_vec());
+            running.run_for_rows()
+        }
+        Language::Sql => language_sql::rows(core, &code, &function, args, columns),
     })
 }
 
@@ -85,7 +115,7 @@ pub fn call(core: &mut Core, oid: u32, args: Vec<Datum>) -> Result<Datum> {
 pub fn check(core: &mut Core, function: &Arc<Function>) -> Result<()> {
     let code = Code::new(function)?;
     match function.language {
-        Language::PlPgSql => body::check(&code),
+        Language::PlPgSql => check::check(&code, Some(function)),
         Language::Sql => language_sql::check(core, &code, function),
     }
 }
@@ -105,6 +135,39 @@ fn code(core: &mut Core, function: &Arc<Function>) -> Result<Arc<Code>> {
 }
 
 impl Core {
+    /// CALL; gives the row of the parameters that go out, if there are any.
+    pub fn call(&mut self, plan: &CallPlan, params: &[Datum]) -> Result<Option<Vec<Datum>>> {
+        let missing = || Error::new("42883", "the procedure does not exist any more");
+        let function = self.dict().function_by_oid(plan.function.oid).cloned();
+        let function = function.ok_or_else(missing)?;
+        let args = plan.args.iter().map(|e| piece::eval(e, params, self));
+        let args = args.collect::<Result<Vec<_>>>()?;
+        let code = code(self, &function)?;
+        let columns: Vec<(SqlType, i32)> = function.outputs().map(|p| (p.ty(), -1)).collect();
+        self.deeper(|core| {
+            core.framed(|core| {
+                let mut rows = match function.language {
+                    Language::PlPgSql => {
+                        let mut running = Interpreter::of_function(core, &code, &function, args)?;
+                        running.returns.columns = Some(columns.clone());
+                        running.run_for_rows()?
+                    }
+                    Language::Sql => language_sql::rows(core, &code, &function, args, &columns)?,
+                };
+                match columns.is_empty() {
+                    true => Ok(None),
+                    false => rows.next_row(),
+                }
+            })
+        })
+    }
+
+    /// Runs the body of a function within the statement that calls it, whose transaction it cannot
+    /// end.
+    fn within_function<T>(&mut self, work: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
+        self.may_end(false, |core| core.deeper(|core| core.framed(work)))
+    }
+
     /// DO.
     pub fn statement_of_block(&mut self, language: Option<&str>, text: &str) -> Result<()> {
         match language {
@@ -120,7 +183,7 @@ impl Core {
         }
         self.refresh()?;
         let code = Code::of_block(text)?;
-        body::check(&code)?;
+        check::check(&code, None)?;
         self.deeper(|core| {
             core.framed(|core| {
                 let mut running = Interpreter::of_block(core, &code)?;

@@ -82,11 +82,11 @@ impl Planned {
     }
 
     /// The values that it takes from slots.
-    pub fn values(&self, slots: &[Slot]) -> Vec<Datum> {
+    pub fn values(&self, slots: &[Slot]) -> Result<Vec<Datum>> {
         let value = |input: &Input| match (&slots[input.slot], input.field) {
-            (Slot::Scalar(s), _) => s.value.clone(),
-            (Slot::Record(r), Some(field)) => r.values[field].clone(),
-            (Slot::Record(_), None) => Datum::Null,
+            (Slot::Scalar(s), _) => Ok(s.value.clone()),
+            (Slot::Record(r), Some(field)) => Ok(r.values[field].clone()),
+            (Slot::Record(r), None) => r.row(),
         };
         self.inputs.iter().map(value).collect()
     }
@@ -134,14 +134,14 @@ impl Interpreter<'_, '_> {
     }
 
     /// The values that a piece takes.
-    pub fn inputs(&self, planned: &Planned) -> Vec<Datum> {
+    pub fn inputs(&self, planned: &Planned) -> Result<Vec<Datum>> {
         planned.values(&self.slots)
     }
 
     /// The value of an expression, as a value of a type.
     pub fn value(&mut self, sql: &Sql, to: (SqlType, i32)) -> Result<Datum> {
         let planned = self.planned(sql, As::Expression, Some(to))?;
-        let params = self.inputs(&planned);
+        let params = self.inputs(&planned)?;
         match &planned.what {
             How::Value(e) => eval(e, &params, self.core),
             How::Statement(nested) => {
@@ -154,7 +154,7 @@ impl Interpreter<'_, '_> {
     /// The value of an expression, in the type that it has.
     pub fn typed_value(&mut self, sql: &Sql) -> Result<(Datum, SqlType)> {
         let planned = self.planned(sql, As::Expression, None)?;
-        let params = self.inputs(&planned);
+        let params = self.inputs(&planned)?;
         let value = match &planned.what {
             How::Value(e) => eval(e, &params, self.core)?,
             How::Statement(nested) => self.only_value(sql, nested, &params)?,
@@ -250,7 +250,7 @@ pub fn plan_text(
     })
 }
 
-fn eval(e: &Expr, params: &[Datum], core: &mut Core) -> Result<Datum> {
+pub fn eval(e: &Expr, params: &[Datum], core: &mut Core) -> Result<Datum> {
     let env = Env { row: &[], params };
     Ok(e.eval(&env, core)?.into_datum())
 }

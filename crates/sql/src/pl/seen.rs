@@ -175,10 +175,11 @@ impl Variables for Seen {
                 Kind::Scalar { ty, typmod } => {
                     variable(Input { slot, field: None }, ty.base(), *typmod)
                 }
-                Kind::Record(_) => Err(Error::unsupported(format!(
-                    "the whole record {} as a value",
-                    path.join(".")
-                ))),
+                Kind::Record(Some(shape)) => {
+                    let ty = SqlType::Composite(shape.row_type());
+                    variable(Input { slot, field: None }, ty, -1)
+                }
+                Kind::Record(None) => Err(not_assigned(&path.join("."))),
             },
             Some(Found::Field(slot, name)) => {
                 let record = &path[path.len() - 2];
@@ -200,14 +201,18 @@ impl Variables for Seen {
 impl Seen {
     fn field(&self, slot: usize, record: &str, name: &str) -> Result<(usize, &Field)> {
         let Kind::Record(Some(shape)) = &self.kinds[slot] else {
-            let message = format!("record \"{record}\" is not assigned yet");
-            return Err(Error::new("55000", message)
-                .detail("The tuple structure of a not-yet-assigned record is indeterminate."));
+            return Err(not_assigned(record));
         };
         let missing = || no_field(record, name);
         let at = shape.field(name).ok_or_else(missing)?;
         Ok((at, &shape.fields[at]))
     }
+}
+
+fn not_assigned(record: &str) -> Error {
+    let message = format!("record \"{record}\" is not assigned yet");
+    Error::new("55000", message)
+        .detail("The tuple structure of a not-yet-assigned record is indeterminate.")
 }
 
 pub fn no_field(record: &str, name: &str) -> Error {

@@ -9,10 +9,14 @@ use super::block::Interpreter;
 use super::piece::{As, How};
 use super::seen::Found;
 use super::value::{Shape, Slot};
+use sqlparser::ast;
+
 use crate::api::RowSink;
-use crate::bind::ParamTypes;
+use crate::bind::{ParamTypes, names};
+use crate::dict::function::Parameter;
 use crate::error::{Error, Result};
 use crate::parse::{self, Command};
+use crate::plan::call::CallPlan;
 use crate::session::{Keep, Nested};
 use crate::types::SqlType;
 
@@ -22,7 +26,7 @@ impl<'b> Interpreter<'b, '_> {
             What::Assign { target, value } => self.assignment(target, value),
             What::Perform(sql) => {
                 let planned = self.planned(sql, As::Perform, None)?;
-                let params = self.inputs(&planned);
+                let params = self.inputs(&planned)?;
                 let mut nothing = Discard;
                 let count = match &planned.what {
                     How::Statement(nested) => self.run_sql(nested, &params, 0, &mut nothing)?,
@@ -43,6 +47,8 @@ impl<'b> Interpreter<'b, '_> {
             What::Raise(raise) => self.raise(raise),
             What::Assert { condition, message } => self.assert(condition, message.as_ref()),
             What::Null => Ok(()),
+            What::Commit { chain } => self.core.end_within(true, *chain),
+            What::Rollback { chain } => self.core.end_within(false, *chain),
             _ => Err(Error::internal("a statement that is none of these")),
         }
     }
@@ -62,8 +68,8 @@ impl<'b> Interpreter<'b, '_> {
         if value.text.trim().eq_ignore_ascii_case("null") {
             return self.empty_record(slot);
         }
-        let message = "cannot assign non-composite value to a record variable";
-        Err(Error::new("42804", message))
+        let (value, ty) = self.typed_value(value)?;
+        self.assign_value(slot, value, ty)
     }
 
     /// The slot of the record that an expression is the name of.
@@ -98,7 +104,7 @@ impl<'b> Interpreter<'b, '_> {
     }
 
     /// Runs a statement; an error says which.
-    fn run_sql(
+    pub fn run_sql(
         &mut self,
         nested: &Nested,
         params: &[Datum],
@@ -115,7 +121,7 @@ impl<'b> Interpreter<'b, '_> {
 
     fn sql_statement(&mut self, sql: &Sql, into: Option<&Into>) -> Result<()> {
         let planned = self.planned(sql, As::Statement, None)?;
-        let params = self.inputs(&planned);
+        let params = self.inputs(&planned)?;
         let How::Statement(nested) = &planned.what else {
             return Err(Error::internal("a statement that is an expression"));
         };
@@ -130,6 +136,15 @@ impl<'b> Interpreter<'b, '_> {
                 return Err(Error::new("42601", message));
             }
             (None, None) => self.run_sql(nested, &params, 0, &mut Discard)?,
+            (None, Some(shape)) if let Some(call) = nested.call() => {
+                let targets = call_targets(call)?;
+                let into = Into {
+                    strict: false,
+                    targets,
+                };
+                let shape = shape.clone();
+                self.run_for_row(nested, &params, &into, &shape)?
+            }
             (None, Some(_)) => {
                 let none = Error::new("42601", "query has no destination for result data");
                 return Err(match nested.is_query() {
@@ -180,7 +195,7 @@ impl<'b> Interpreter<'b, '_> {
     }
 
     /// A text as a statement, with its parameters.
-    fn dynamic(&mut self, text: &Sql, using: &[Sql]) -> Result<(Nested, Vec<Datum>)> {
+    pub fn dynamic(&mut self, text: &Sql, using: &[Sql]) -> Result<(Nested, Vec<Datum>)> {
         let Some(statement) = self.text(text)? else {
             let message = "query string argument of EXECUTE is null";
             return Err(Error::new("22004", message));
@@ -234,7 +249,7 @@ impl<'b> Interpreter<'b, '_> {
         match rows {
             RowsOf::Query(sql) => {
                 let planned = self.planned(sql, As::Statement, None)?;
-                let params = self.inputs(&planned);
+                let params = self.inputs(&planned)?;
                 let How::Statement(nested) = &planned.what else {
                     return Err(Error::internal("a query that is an expression"));
                 };
@@ -290,6 +305,28 @@ impl<'b> Interpreter<'b, '_> {
         };
         Ok((Datum::Text(text.unwrap_or_default()), SqlType::Text))
     }
+}
+
+/// The variables that CALL names for the parameters that go out.
+fn call_targets(call: &CallPlan) -> Result<Vec<Target>> {
+    let outputs = call.function.outputs().zip(&call.outputs);
+    let target = |(parameter, given): (&Parameter, &Option<ast::Expr>)| {
+        let path = match given {
+            Some(ast::Expr::Identifier(name)) => vec![names::ident(name)],
+            Some(ast::Expr::CompoundIdentifier(path)) => path.iter().map(names::ident).collect(),
+            _ => {
+                let message = format!(
+                    "procedure parameter \"{}\" is an output parameter but corresponding \
+                     argument is not writable",
+                    parameter.name
+                );
+                return Err(Error::new("42601", message));
+            }
+        };
+        let subscripts = Vec::new();
+        Ok(Target { path, subscripts })
+    };
+    outputs.map(target).collect()
 }
 
 /// A sink for rows that nobody wants.

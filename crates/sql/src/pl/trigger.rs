@@ -100,7 +100,7 @@ fn slots(core: &mut Core, on: &Occasion<'_>, shape: &Arc<Shape>) -> Vec<Slot> {
     slots
 }
 
-const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 13] = [
     "found",
     "new",
     "old",
@@ -124,22 +124,20 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
     let code = super::code(core, &function)?;
     let shape = core.shape_of(on.table);
     let slots = slots(core, on, &shape);
-    let row = core.deeper(|core| {
-        core.framed(|core| {
-            let mut running = Interpreter::of_block(core, &code)?;
-            running.slots = slots;
-            let names = NAMES.into_iter().enumerate().map(|(at, name)| (name, at));
-            running.levels = vec![Level {
-                label: Some(&function.name),
-                names: names.collect(),
-            }];
-            running.fired = Some(Fired {
-                shape: shape.clone(),
-                row: None,
-            });
-            running.run()?;
-            Ok(running.fired.take().and_then(|fired| fired.row))
-        })
+    let row = core.within_function(|core| {
+        let mut running = Interpreter::of_block(core, &code)?;
+        running.slots = slots;
+        let names = NAMES.into_iter().enumerate().map(|(at, name)| (name, at));
+        running.levels = vec![Level {
+            label: Some(&function.name),
+            names: names.collect(),
+        }];
+        running.fired = Some(Fired {
+            shape: shape.clone(),
+            row: None,
+        });
+        running.run()?;
+        Ok(running.fired.take().and_then(|fired| fired.row))
     })?;
     // What is dropped stays as it was.
     Ok(row.map(|values| {
@@ -178,7 +176,7 @@ pub fn is_wanted(core: &mut Core, on: &Occasion<'_>) -> Result<bool> {
     let How::Value(e) = &planned.what else {
         return Err(Error::unsupported("this condition of a trigger"));
     };
-    let params = planned.values(&slots);
+    let params = planned.values(&slots)?;
     e.holds(
         &Env {
             row: &[],

@@ -8,11 +8,14 @@ use crate::api::ColumnDesc;
 use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::types::SqlType;
+use crate::types::composite::{self, CompositeType};
 
 /// The fields of a record.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Shape {
     pub fields: Vec<Field>,
+    /// The type whose fields they are, if it has a name.
+    pub named: Option<CompositeType>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -31,6 +34,7 @@ impl Shape {
         };
         Shape {
             fields: columns.iter().map(field).collect(),
+            named: None,
         }
     }
 
@@ -42,7 +46,33 @@ impl Shape {
         };
         Shape {
             fields: table.live_columns().map(field).collect(),
+            named: None,
         }
+    }
+
+    /// The fields of a type of rows; `None`: they are not known.
+    pub fn of_type(row: CompositeType) -> Option<Shape> {
+        let field = |f: &composite::Field| Field {
+            name: f.name.clone(),
+            ty: f.ty,
+            typmod: f.typmod,
+        };
+        Some(Shape {
+            fields: row.fields()?.iter().map(field).collect(),
+            named: (!row.is_record()).then_some(row),
+        })
+    }
+
+    /// The type of its rows.
+    pub fn row_type(&self) -> CompositeType {
+        self.named.unwrap_or_else(|| {
+            let fields = self.fields.iter().map(|f| composite::Field {
+                name: f.name.clone(),
+                ty: f.ty,
+                typmod: f.typmod,
+            });
+            CompositeType::of_fields(fields.collect())
+        })
     }
 
     pub fn field(&self, name: &str) -> Option<usize> {
@@ -97,6 +127,17 @@ impl Record {
             values: vec![Datum::Null; shape.fields.len()],
             shape: Some(shape),
             fixed: true,
+        }
+    }
+
+    /// The row as a value; NULL before it is given one, and if all of it is NULL.
+    pub fn row(&self) -> Result<Datum> {
+        match &self.shape {
+            Some(shape) if !self.values.iter().all(Datum::is_null) => {
+                let values: Vec<_> = self.values.iter().map(Datum::borrow).collect();
+                crate::pgtype::composite::make(shape.row_type(), &values)
+            }
+            _ => Ok(Datum::Null),
         }
     }
 

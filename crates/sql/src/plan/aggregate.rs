@@ -151,6 +151,11 @@ impl Groups for Collector<'_> {
             _ => Ok(None),
         }
     }
+
+    /// Whole rows are for the tree lane.
+    fn whole_row(&self, _: &str) -> Result<Option<Typed>> {
+        Ok(None)
+    }
 }
 
 impl Collector<'_> {
@@ -199,6 +204,9 @@ impl Collector<'_> {
                 format!("function {name}({}) does not exist", arg.ty.name()),
             )
         };
+        if let (Composite(_), "min" | "max") = (arg.ty, name) {
+            return Err(missing());
+        }
         // Their overflow is the tree lane's to notice.
         let of_floats = || Error::unsupported("sums of floats in a direct plan");
         let ty = arg.ty;

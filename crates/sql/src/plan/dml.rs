@@ -5,12 +5,13 @@ use std::sync::Arc;
 use block::value::Datum;
 use sqlparser::ast::{self, Delete, FromTable, SelectItem, TableFactor, TableWithJoins, Update};
 
-use super::assign::{Given, Part};
+use super::assign::{Assigned, Given, Part};
 use super::path::{Wish, conjuncts};
 use super::{Output, Planner, TableAccess};
 use crate::bind::domain::domain_check;
 use crate::bind::{Binder, ParamTypes, Scope, Typed, names};
 use crate::ddl::generated::EXPRESSION;
+use crate::dict::acl::Privileges;
 use crate::dict::{Column, Identity, Relation, Table};
 use crate::error::{Error, Result};
 use crate::exec::returning::Returning;
@@ -112,7 +113,7 @@ impl Planner<'_> {
             return Ok(Expr::Const(Datum::Null));
         }
         if let (Some(_), Some(sequence)) = (c.identity, c.sequence) {
-            return self.next_value(sequence, c);
+            return self.next_value(sequence, c, true);
         }
         let Some(text) = c.default_text() else {
             return Ok(Expr::Const(Datum::Null));
@@ -121,7 +122,7 @@ impl Planner<'_> {
         if let Some(sequence) = c.sequence
             && self.dict.is_serial_default(text, sequence)
         {
-            return self.next_value(sequence, c);
+            return self.next_value(sequence, c, false);
         }
         let (scope, params) = (Scope::default(), self.params.of_definition());
         let binder = Binder::new(&scope, &params, "DEFAULT");
@@ -131,17 +132,17 @@ impl Planner<'_> {
         Ok(value.expr)
     }
 
-    fn next_value(&self, sequence: u32, c: &Column) -> Result<Expr> {
+    fn next_value(&self, sequence: u32, c: &Column, is_identity: bool) -> Result<Expr> {
         let s = self
             .dict
             .sequence_by_oid(sequence)
             .ok_or_else(|| Error::internal(format!("sequence {sequence} is gone")))?;
         let scope = Scope::default();
         let binder = Binder::new(&scope, self.params, "DEFAULT");
-        let draw = Expr::Call(
-            Func::Session(SessionFunc::NextVal),
-            vec![Expr::Const(Datum::Int8(s.oid.into()))],
-        );
+        let mut args = vec![Expr::Const(Datum::Int8(s.oid.into()))];
+        // The privilege on the table is enough.
+        args.extend(is_identity.then_some(Expr::Const(Datum::Bool(true))));
+        let draw = Expr::Call(Func::Session(SessionFunc::NextVal), args);
         Ok(binder
             .assign(Typed::new(draw, SqlType::Int8), c.ty(), c.typmod, &c.name)?
             .expr)
@@ -199,6 +200,7 @@ impl Planner<'_> {
             return Err(Error::unsupported("UPDATE ... FROM"));
         }
         let (table, alias) = self.written_table(&u.table)?;
+        self.params.needs.relation(table.oid, Privileges::UPDATE);
         let scope = Scope::of_table(&table, &alias);
         let set = self.set_list(&table, &scope, &u.assignments)?;
         let (access, condition) = self.found_rows(&table, &scope, u.selection.as_ref())?;
@@ -218,6 +220,12 @@ impl Planner<'_> {
         ))
     }
 
+    /// Notes that the columns of a SET list are updated.
+    pub(super) fn note_assigned(&self, table: &Table, assigned: &Assigned<'_>) {
+        let columns = assigned.columns.iter().map(|(at, _)| *at);
+        self.params.needs.updated(table.oid, columns);
+    }
+
     /// Column and new value of each assignment, the values over the scope's row.
     pub(super) fn set_list(
         &self,
@@ -226,6 +234,7 @@ impl Planner<'_> {
         list: &[ast::Assignment],
     ) -> Result<Vec<(usize, Expr)>> {
         let assigned = self.assigned(table, list)?;
+        self.note_assigned(table, &assigned);
         let value = |(at, value): (usize, Given)| match value {
             Given::Value(value) => Ok((at, self.assignment(table, scope, at, &value)?)),
             Given::Parts(parts) => Ok((at, self.assigned_parts(table, scope, at, &parts)?)),
@@ -288,6 +297,7 @@ impl Planner<'_> {
             return Err(Error::unsupported("DELETE from several tables"));
         };
         let (table, alias) = self.written_table(from)?;
+        self.params.needs.relation(table.oid, Privileges::DELETE);
         let scope = Scope::of_table(&table, &alias);
         let (access, condition) = self.found_rows(&table, &scope, d.selection.as_ref())?;
         let returning = self.returning(&table, &alias, d.returning.as_deref(), false)?;

@@ -9,6 +9,7 @@ use super::select::{SortKey, Source};
 use super::{Planner, TableAccess};
 use crate::bind::{Binder, Scope, ScopeColumn, call_of, common_type, names};
 use crate::dict::Table;
+use crate::dict::acl::Privileges;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
@@ -128,10 +129,10 @@ impl Planner<'_> {
     /// A user's table; anything else may be a catalog or a view, which the tree lane knows.
     fn known_table(&self, name: &ast::ObjectName) -> Result<Arc<Table>> {
         let q = names::Qualified::new(name)?;
-        self.dict
-            .table(&q)
-            .cloned()
-            .ok_or_else(|| Error::unsupported("this relation in a direct plan"))
+        let table = self.dict.table(&q).cloned();
+        let table = table.ok_or_else(|| Error::unsupported("this relation in a direct plan"))?;
+        self.params.needs.relation(table.oid, Privileges::SELECT);
+        Ok(table)
     }
 
     fn series(

@@ -11,6 +11,7 @@ use super::supply::{Feed, FeedPlanner, is_left_to_tree, one_row};
 use super::{Output, Planner, SelectPlan};
 use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, Typed, names};
+use crate::dict::acl::Privileges;
 use crate::dict::{Column, Identity, Table};
 use crate::error::{Error, Result};
 use crate::exec::returning::Returning;
@@ -77,6 +78,11 @@ impl Planner<'_> {
             implicit: i.columns.is_empty(),
             overriding: Overriding::of(i),
         };
+        let needs = &self.params.needs;
+        needs.relation(table.oid, Privileges::INSERT);
+        if !target.implicit {
+            needs.inserted(table.oid, target.columns.iter().copied());
+        }
         let source = match &i.source {
             None => InsertSource::Rows(vec![self.full_row(&table, Vec::new())?]),
             Some(q) => match &*q.body {
@@ -95,6 +101,8 @@ impl Planner<'_> {
                             "VALUES lists must all be the same length",
                         ));
                     }
+                    let given = target.columns.iter().take(width).copied();
+                    needs.inserted(table.oid, given);
                     for r in &v.rows {
                         rows.push(self.insert_row(&table, &target, &r.content, &mut supplied)?);
                     }
@@ -160,6 +168,12 @@ impl Planner<'_> {
             .hint("For example, ON CONFLICT (column_name)."));
         }
         let arbiters = arbiters(table, on.conflict_target.as_ref())?;
+        if on.conflict_target.is_some() {
+            let keys = arbiters.iter().flat_map(|at| &table.indexes[*at].keys);
+            for key in keys.filter(|k| !k.is_expression()) {
+                self.params.needs.read(table.oid, key.column as i16 + 1);
+            }
+        }
         Ok(Conflict { arbiters, update })
     }
 
@@ -305,6 +319,8 @@ impl Planner<'_> {
         let scope = Scope::default();
         let binder = Binder::new(&scope, self.params, "SELECT");
         let mut given = Vec::new();
+        let columns = target.columns.iter().take(given_columns.len()).copied();
+        self.params.needs.inserted(table.oid, columns);
         for (i, (desc, &column)) in given_columns.iter().zip(&target.columns).enumerate() {
             let c = &table.columns[column];
             if target.is_overridden(c)? {

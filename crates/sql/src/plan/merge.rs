@@ -19,6 +19,7 @@ use super::{Planner, RowRules};
 use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, Typed, names};
 use crate::dict::Table;
+use crate::dict::acl::Privileges;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::parse::{self, Command};
@@ -167,9 +168,14 @@ impl Planner<'_> {
             return Ok(Action::Nothing);
         }
         match action {
-            ast::MergeAction::Delete { .. } => Ok(Action::Delete),
+            ast::MergeAction::Delete { .. } => {
+                let needs = &self.params.needs;
+                needs.relation(merged.table.oid, Privileges::DELETE);
+                Ok(Action::Delete)
+            }
             ast::MergeAction::Update(update) => {
                 let assigned = self.assigned(merged.table, &update.assignments)?;
+                self.note_assigned(merged.table, &assigned);
                 let mut set = Vec::new();
                 for (at, value) in assigned.columns {
                     let value = match value {
@@ -198,6 +204,8 @@ impl Planner<'_> {
         number: usize,
         insert: &MergeInsertExpr,
     ) -> Result<Action> {
+        let needs = &self.params.needs;
+        needs.relation(merged.table.oid, Privileges::INSERT);
         if parse::merge::is_defaults(insert) {
             return Ok(Action::Insert(Vec::new()));
         }
@@ -222,6 +230,8 @@ impl Planner<'_> {
             e.placed(extra.and_then(Place::of_expr))
         })?;
         let mut given = Vec::new();
+        let columns = target.columns.iter().take(row.content.len()).copied();
+        needs.inserted(merged.table.oid, columns);
         for (value, &at) in row.content.iter().zip(&target.columns) {
             let c = &merged.table.columns[at];
             let value = match is_default(value) || target.is_overridden(c)? {

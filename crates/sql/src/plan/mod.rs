@@ -8,6 +8,7 @@ pub mod aggregate;
 mod alternatives;
 mod arbiters;
 mod assign;
+pub mod call;
 pub mod dml;
 pub mod estimate;
 mod from;

@@ -4,9 +4,10 @@ use sqlparser::ast::{self, OrderByKind, Query, SelectItem, SelectItemQualifiedWi
 
 use super::select::SortKey;
 use super::{Output, Planner};
-use crate::bind::{Binder, Scope, TypeNames, Typed, check_comparable, names};
+use crate::bind::{self, Binder, Scope, TypeNames, Typed, check_comparable, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+use crate::parse::stars;
 use crate::types::SqlType;
 
 impl Planner<'_> {
@@ -18,6 +19,9 @@ impl Planner<'_> {
         };
         for item in items {
             match item {
+                SelectItem::UnnamedExpr(e) if let Some(row) = stars::row_of(e) => {
+                    fields(scope, &binder, &binder.expr(&row)?, &mut output)?;
+                }
                 SelectItem::UnnamedExpr(e) => {
                     let value = binder.settle(binder.expr(e)?)?;
                     let origin = origin(scope, &value.expr);
@@ -28,18 +32,34 @@ impl Planner<'_> {
                     let origin = origin(scope, &value.expr);
                     output.push(names::ident(alias), value, origin);
                 }
-                SelectItem::Wildcard(_) => star(scope, None, &mut output)?,
+                SelectItem::Wildcard(_) => star(&binder, None, &mut output)?,
                 SelectItem::QualifiedWildcard(
                     SelectItemQualifiedWildcardKind::ObjectName(name),
                     _,
                 ) => {
-                    star(scope, Some(&names::Qualified::new(name)?.name), &mut output)?;
+                    let table = names::Qualified::new(name)?.name;
+                    // A variable of a body, if it is no table.
+                    if !scope.has_table(&table) && self.params.sight.has_variables() {
+                        fields(scope, &binder, &binder.star_argument(name)?, &mut output)?;
+                    } else {
+                        star(&binder, Some(&table), &mut output)?;
+                    }
                 }
                 other => return Err(Error::unsupported(format!("select item {other}"))),
             }
         }
         Ok(output)
     }
+}
+
+/// The fields of a row as columns.
+fn fields(scope: &Scope, binder: &Binder<'_>, row: &Typed, output: &mut Output) -> Result<()> {
+    for (at, field) in binder.fields_of(row)?.into_iter().enumerate() {
+        let field = binder.settle(field)?;
+        let origin = origin(scope, &field.expr);
+        output.push(bind::field_name(row, at), field, origin);
+    }
+    Ok(())
 }
 
 /// ORDER BY: an output column by name or number, or an expression bound by `bind`.
@@ -142,7 +162,8 @@ pub fn output_column(e: &ast::Expr, output: &Output) -> Result<Option<usize>> {
     }
 }
 
-fn star(scope: &Scope, table: Option<&str>, output: &mut Output) -> Result<()> {
+fn star(binder: &Binder<'_>, table: Option<&str>, output: &mut Output) -> Result<()> {
+    let scope = binder.scope;
     if table.is_some_and(|t| !scope.has_table(t)) {
         let t = table.unwrap_or_default();
         return Err(Error::new(
@@ -166,6 +187,7 @@ fn star(scope: &Scope, table: Option<&str>, output: &mut Output) -> Result<()> {
             ty: c.ty,
             typmod: c.typmod,
         };
+        binder.params.needs.read(c.table_oid, c.attnum);
         output.push(c.name.clone(), value, Some((c.table_oid, c.attnum)));
     }
     Ok(())
@@ -266,6 +288,7 @@ fn named(e: &ast::Expr) -> (String, bool) {
         ast::Expr::Floor { .. } => own("floor"),
         ast::Expr::Extract { .. } => own("extract"),
         ast::Expr::Array(_) => own("array"),
+        ast::Expr::Tuple(_) => own("row"),
         ast::Expr::CompoundFieldAccess { root, access_chain } => {
             let field = access_chain.iter().rev().find_map(|access| match access {
                 ast::AccessExpr::Dot(ast::Expr::Identifier(i)) => Some(names::ident(i)),

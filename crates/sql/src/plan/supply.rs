@@ -19,6 +19,7 @@ use super::{Output, Planner, RowRules};
 use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, ScopeColumn, Typed, names};
 use crate::dict::Table;
+use crate::dict::acl::Privileges;
 use crate::error::{Error, Result};
 use crate::exec::returning::Returning;
 use crate::expr::Expr;
@@ -123,6 +124,7 @@ impl Planner<'_> {
         // Each value: computed from the old row, or the place of what the query gives.
         let mut values = Vec::new();
         let assigned = self.assigned(&supply.table, &u.assignments)?;
+        self.note_assigned(&supply.table, &assigned);
         for (number, (query, _)) in assigned.queries.iter().enumerate() {
             supply.from.push(assign::in_from(query, number)?);
         }
@@ -224,6 +226,8 @@ impl Planner<'_> {
         };
         let using = d.using.clone().unwrap_or_default();
         let mut supply = self.supply(target, with, using, d.selection.as_ref())?;
+        let needs = &self.params.needs;
+        needs.relation(supply.table.oid, Privileges::DELETE);
         let extras = supply.extras(d.returning.as_deref())?;
         let (query, given) = supply.plan(feed)?;
         self.supplied(

@@ -189,6 +189,18 @@ pub enum SeriesOf {
     Zip,
     /// The parts of a document.
     Json(JsonSeries),
+    /// What a function of users gives: values, or rows.
+    User(UserSeries),
+}
+
+/// A function of users as a relation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UserSeries {
+    pub oid: u32,
+    pub set: bool,
+    pub strict: bool,
+    /// It is said to give so many rows.
+    pub rows: u32,
 }
 
 /// What a function gives of a document, a row for each part.
@@ -215,8 +227,10 @@ pub struct Series {
     pub args: Vec<Expr>,
     pub ty: SqlType,
     pub into: Register,
-    /// Where the second column goes, if there is one.
+    /// Where the columns after the first go.
     pub more: Vec<Register>,
+    /// The types and modifiers of the columns that a function of users gives.
+    pub columns: Vec<(SqlType, i32)>,
     /// WITH ORDINALITY.
     pub ordinality: Option<Register>,
 }

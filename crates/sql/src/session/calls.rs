@@ -4,7 +4,8 @@ use block::value::{Datum, DatumRef};
 
 use super::core::{Core, now_micros};
 use crate::bind::names;
-use crate::dict::Sequence;
+use crate::dict::acl::Privileges;
+use crate::dict::{Relation, Sequence};
 use crate::error::{Error, Result};
 use crate::expr::func::SessionFunc;
 use crate::expr::{Calls, Val, cast};
@@ -48,7 +49,7 @@ impl Calls for Core {
                 (self.random_bits() >> 11) as f64 / (1u64 << 53) as f64,
             )),
             GenRandomUuid => Val::Own(Datum::Uuid(self.random_uuid()?)),
-            NextVal => Val::int8(self.next_value(&SequenceName::new(args)?)?),
+            NextVal => Val::int8(self.next_value(&SequenceName::new(args)?, args.len() > 1)?),
             CurrVal => Val::int8(self.current_value(&SequenceName::new(args)?)?),
             LastVal => Val::int8(self.last_value()?),
             CurrentOf => Val::int8(self.row_of_cursor(args)?),
@@ -59,7 +60,8 @@ impl Calls for Core {
             CurrentDatabase => Val::text(self.database_name.clone()),
             CurrentSchema => {
                 let dict = self.dict();
-                match dict.path().first() {
+                let mut path = dict.path().iter();
+                match path.find(|schema| !self.passes_over(**schema)) {
                     Some(first) => Val::text(dict.schema_name(*first).to_string()),
                     None => Val::Ref(DatumRef::Null),
                 }
@@ -307,6 +309,7 @@ impl Core {
             return Ok(s.clone());
         }
         let folded = relation_name(name)?;
+        self.check_schema_usage(folded.schema.as_deref())?;
         match dict.relation(&folded) {
             Some(crate::dict::Relation::Sequence(s)) => Ok(s),
             Some(_) => Err(Error::new(
@@ -329,8 +332,16 @@ impl Core {
         }
     }
 
-    fn next_value(&mut self, name: &SequenceName<'_>) -> Result<i64> {
+    fn check_sequence(&self, sequence: &Arc<Sequence>, any: Privileges) -> Result<()> {
+        self.check_relation(&Relation::Sequence(sequence.clone()), any)
+    }
+
+    /// `unchecked`: for an identity column, for which the privilege on the table is enough.
+    fn next_value(&mut self, name: &SequenceName<'_>, unchecked: bool) -> Result<i64> {
         let sequence = self.locked_sequence(name)?;
+        if !unchecked {
+            self.check_sequence(&sequence, Privileges::USAGE.and(Privileges::UPDATE))?;
+        }
         self.refuse_if_read_only("nextval()")?;
         let value = self
             .engine
@@ -343,6 +354,7 @@ impl Core {
 
     fn current_value(&mut self, name: &SequenceName<'_>) -> Result<i64> {
         let sequence = self.sequence(name)?;
+        self.check_sequence(&sequence, Privileges::USAGE.and(Privileges::SELECT))?;
         self.drawn.get(&sequence.oid).copied().ok_or_else(|| {
             Error::new(
                 "55000",
@@ -356,6 +368,10 @@ impl Core {
 
     fn last_value(&self) -> Result<i64> {
         let value = self.last_drawn.and_then(|oid| self.drawn.get(&oid));
+        let dict = self.dict();
+        if let Some(sequence) = self.last_drawn.and_then(|oid| dict.sequence_by_oid(oid)) {
+            self.check_sequence(sequence, Privileges::USAGE.and(Privileges::SELECT))?;
+        }
         value
             .copied()
             .ok_or_else(|| Error::new("55000", "lastval is not yet defined in this session"))
@@ -375,6 +391,7 @@ impl Core {
 
     fn set_value(&mut self, args: &[Val<'_>]) -> Result<i64> {
         let sequence = self.locked_sequence(&SequenceName::new(args)?)?;
+        self.check_sequence(&sequence, Privileges::UPDATE)?;
         self.refuse_if_read_only("setval()")?;
         let value = integer(args, 1)?;
         let called = match args.get(2).map(Val::get) {

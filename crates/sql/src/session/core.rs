@@ -46,6 +46,7 @@ pub struct Core {
     objects: Arc<SessionObjects>,
     /// The names of `search_path`.
     pub searched: Vec<String>,
+    pub temporary: super::temporary::Temporary,
     /// The schemas of these names in the committed dictionary of a version.
     path: RefCell<(u64, Arc<[u32]>)>,
     /// Uncommitted changes of the dictionary, in order.
@@ -109,6 +110,7 @@ impl Core {
             own_dict: None,
             objects: Arc::new(SessionObjects::new(database)),
             searched: Vec::new(),
+            temporary: Default::default(),
             path: RefCell::new((u64::MAX, Arc::new([]))),
             changes: Vec::new(),
             drawn: HashMap::new(),
@@ -163,11 +165,12 @@ impl Core {
     /// The schemas in which names are looked up.
     pub(super) fn path_in(&self, dict: &Dict) -> Arc<[u32]> {
         if self.own_dict.is_some() {
-            return dict.path_of(&self.searched);
+            return dict.path_of(&self.searched, self.roles.current);
         }
         let mut known = self.path.borrow_mut();
         if known.0 != dict.version() {
-            *known = (dict.version(), dict.path_of(&self.searched));
+            let path = dict.path_of(&self.searched, self.roles.current);
+            *known = (dict.version(), path);
         }
         known.1.clone()
     }
@@ -188,7 +191,9 @@ impl Core {
     /// Takes in what `search_path` says.
     pub fn follow_path(&mut self) {
         self.searched = path::names_of(&self.settings.get("search_path"), &self.user);
-        self.objects.set_searched(self.searched.clone());
+        self.place_temporary();
+        self.objects
+            .set_searched(self.searched.clone(), self.roles.current);
         // No picture has this version.
         *self.path.get_mut() = (u64::MAX, Arc::new([]));
     }

@@ -6,10 +6,12 @@ pub mod cursors;
 mod kill;
 mod layers;
 mod level;
+mod metered;
 mod modes;
 mod names_read;
 mod nested;
 mod objects;
+mod permissions;
 mod planning;
 mod resolve;
 mod roles;
@@ -18,11 +20,12 @@ mod settings;
 mod shared;
 mod slow;
 mod statement;
+pub(crate) mod temporary;
 mod timeout;
 mod traced;
 mod transaction;
-mod usage;
 mod utility;
+mod within;
 
 use std::sync::Arc;
 
@@ -45,6 +48,7 @@ pub(crate) use statement::Kind;
 pub use statement::{Portal, Statement};
 pub(crate) use timeout::Timer;
 
+use statement::Run;
 use transaction::{Savepoint, State};
 
 /// One client. Used by the thread that serves the client, and only by it.
@@ -61,6 +65,8 @@ pub struct SqlSession {
     client_text: Option<Arc<str>>,
     /// The statement under way, or the last one until its transaction ends, if slow ones are logged.
     slow: Option<slow::Watch>,
+    /// What the call under way takes, or the last one until its transaction ends.
+    meter: Option<metered::Meter>,
 }
 
 impl SqlSession {
@@ -102,6 +108,7 @@ impl SqlSession {
             pipelined: false,
             client_text: None,
             slow: None,
+            meter: None,
         }
     }
 
@@ -127,7 +134,8 @@ impl SqlSession {
     /// The error as this client is told it: with what other sessions run only if it may see that.
     pub fn for_client(&self, error: &Error) -> Error {
         let authority = self.core.authority();
-        error.told_to(|role| authority.has_rights_of(role))
+        let dict = self.core.dict();
+        error.told_to(|role| authority.may_watch(&dict, role))
     }
 
     /// All ParameterStatus pairs of the start of a session.
@@ -180,6 +188,7 @@ impl Drop for SqlSession {
         // A client that left in the middle of a transaction has not committed it.
         // If even that fails the instance is going down, and recovery does it.
         let _ = self.end(false);
+        self.end_temporary();
         self.core.end_trace();
     }
 }

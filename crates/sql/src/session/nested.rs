@@ -17,11 +17,13 @@ use sqlparser::ast;
 
 use super::Core;
 use super::names_read::NamesRead;
+use super::permissions::{Asked, Permitted};
 use super::planning::{plan_sql, views_of};
 use super::resolve::{PlannedWith, Tries, is_final};
 use super::statement::{Kind, Statistics, Tables, statistics};
 use crate::api::{ColumnDesc, RowSink};
 use crate::bind::ParamTypes;
+use crate::bind::needs::Need;
 use crate::dict::trigger::Op;
 use crate::dict::{Dict, Function, Table, View};
 use crate::error::{Error, Result};
@@ -29,6 +31,7 @@ use crate::exec::events::Event;
 use crate::exec::select::{SelectRun, run_point};
 use crate::exec::{dml, foreign, supply, triggers, with};
 use crate::parse::{Utility, mentioned};
+use crate::plan::call::CallPlan;
 use crate::plan::merge::MergeAction;
 use crate::plan::supply::Change;
 use crate::plan::with::Part;
@@ -46,6 +49,8 @@ pub struct Nested {
     names: NamesRead,
     statistics: Statistics,
     verified: AtomicU64,
+    needs: Vec<Need>,
+    permitted: Permitted,
 }
 
 impl Nested {
@@ -60,6 +65,8 @@ impl Nested {
             names: NamesRead::none(dict),
             statistics: Vec::new(),
             verified: AtomicU64::new(0),
+            needs: Vec::new(),
+            permitted: Permitted::default(),
         }
     }
 
@@ -71,6 +78,14 @@ impl Nested {
     /// The functions of users that it calls.
     pub fn called(&self) -> &[Arc<Function>] {
         self.names.called()
+    }
+
+    /// The procedure that it calls, if it is a CALL.
+    pub fn call(&self) -> Option<&CallPlan> {
+        match &self.kind {
+            Kind::Call(plan) => Some(plan),
+            _ => None,
+        }
     }
 
     pub fn is_query(&self) -> bool {
@@ -138,6 +153,8 @@ impl Core {
                         names,
                         tables,
                         verified: AtomicU64::new(0),
+                        needs: params.needs.noted(),
+                        permitted: Permitted::default(),
                     };
                     if self.lock_nested(&nested, &tries)? {
                         return Ok((nested, params.finish()));
@@ -187,6 +204,12 @@ impl Core {
         sink: &mut dyn RowSink,
     ) -> Result<u64> {
         self.engine.settle();
+        self.check_permitted(Asked {
+            needs: &nested.needs,
+            names: &nested.names,
+            tables: &nested.tables,
+            permitted: &nested.permitted,
+        })?;
         if let Some(command) = nested.writing_command() {
             self.refuse_if_read_only(command)?;
         }
@@ -206,6 +229,14 @@ impl Core {
                 let snapshot = self.engine.snapshot()?;
                 let mut run = query::Run::start(plan, self, params, snapshot)?;
                 run.run(self, most, sink)?.0
+            }
+            Kind::Call(plan) => {
+                let row = self.call(plan, params)?;
+                if let Some(row) = &row {
+                    let refs: Vec<_> = row.iter().map(Datum::borrow).collect();
+                    sink.row(&refs)?;
+                }
+                u64::from(row.is_some())
             }
             kind => match write(kind, self, params, sink)? {
                 Some(count) => {
@@ -259,13 +290,15 @@ impl Core {
             Utility::Reset(name) => self.set_parameter(name, None, false),
             Utility::CreateSequence {
                 name,
+                temporary,
                 if_not_exists,
                 ty,
                 options,
             } => {
                 self.refuse_if_read_only("CREATE SEQUENCE")?;
                 let ty = ty.as_ref();
-                crate::ddl::sequence::create(self, name, *if_not_exists, ty, options).map(drop)
+                crate::ddl::sequence::create(self, (name, *temporary), *if_not_exists, ty, options)
+                    .map(drop)
             }
             Utility::AlterSequence {
                 name,
@@ -275,6 +308,7 @@ impl Core {
                 self.refuse_if_read_only("ALTER SEQUENCE")?;
                 crate::ddl::sequence::alter(self, name, *if_exists, options).map(drop)
             }
+            Utility::Security(statement) => self.run_security(statement).map(drop),
             Utility::Do { language, text } => self.statement_of_block(language.as_deref(), text),
             Utility::Begin { .. }
             | Utility::Commit { .. }

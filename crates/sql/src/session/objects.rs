@@ -17,8 +17,8 @@ pub struct SessionObjects {
     database: Arc<Database>,
     /// With the changes of its transaction, while there are any.
     own: ArcSwapOption<Dict>,
-    /// The names of `search_path`.
-    searched: ArcSwap<Vec<String>>,
+    /// The names of `search_path`, and the role that looks them up.
+    searched: ArcSwap<(Vec<String>, u32)>,
 }
 
 impl SessionObjects {
@@ -34,13 +34,14 @@ impl SessionObjects {
         self.own.store(own);
     }
 
-    pub fn set_searched(&self, names: Vec<String>) {
-        self.searched.store(Arc::new(names));
+    pub fn set_searched(&self, names: Vec<String>, role: u32) {
+        self.searched.store(Arc::new((names, role)));
     }
 
     fn dict(&self) -> Arc<Dict> {
         let dict = self.own.load_full().unwrap_or_else(|| self.database.dict());
-        let path = dict.path_of(&self.searched.load());
+        let searched = self.searched.load();
+        let path = dict.path_of(&searched.0, searched.1);
         match path == *dict.path() {
             true => dict,
             false => Arc::new(dict.seen_by(path)),

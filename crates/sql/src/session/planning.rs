@@ -20,16 +20,15 @@ use crate::query::{self, Reader, WithItem};
 
 pub(crate) type Planned = (Kind, Option<Vec<ColumnDesc>>, Tables);
 
-/// Plans a statement that is a part of another one, and has no parameters.
-pub(crate) fn plan_alone(core: &Core, statement: ast::Statement) -> Result<Planned> {
-    plan_sql(core, statement, &ParamTypes::none(&core.dict()))
-}
-
 pub(crate) fn plan_sql(
     core: &Core,
     mut statement: ast::Statement,
     params: &ParamTypes,
 ) -> Result<Planned> {
+    if let ast::Statement::Call(f) = &statement {
+        let (plan, columns) = crate::plan::call::plan(f, params)?;
+        return Ok((Kind::Call(Box::new(plan)), columns, Vec::new()));
+    }
     let unfolded = returning::unfold(&statement)?;
     let reads_written = unfolded.is_some();
     if let Some(query) = unfolded {

@@ -18,13 +18,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use block::ObjectId;
 use sqlparser::ast;
 
+use super::metered::add_time;
 use super::names_read::NamesRead;
-use super::planning::{Planned, plan_alone, views_of};
+use super::permissions::{Asked as Wanted, Permitted};
+use super::planning::{Planned, plan_sql, views_of};
 use super::statement::{Portal, Statement, Tables};
 use super::timeout::Timer;
 use super::transaction::State;
 use super::{Core, Kind, SqlSession, now_micros};
 use crate::api::ColumnDesc;
+use crate::bind::ParamTypes;
 use crate::bind::names::Qualified;
 use crate::dict::{Dict, NameRef, Relation, Stats, Table, View};
 use crate::error::{Error, Result};
@@ -43,11 +46,23 @@ impl SqlSession {
 
     /// The same of a text that may not be the client's own.
     pub(super) fn analysed(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Statement>> {
+        let begun = wait::timestamp_ns();
+        let hard = wait::stat::get(wait::Stat::ParseHard);
         wait::stat::add(wait::Stat::ParseCount, 1);
-        match self.core.is_trace_due() {
+        let parsed = match self.core.is_trace_due() {
             true => self.analysed_traced(sql, param_oids),
             false => self.analysed_plain(sql, param_oids),
+        };
+        let took = wait::timestamp_ns().saturating_sub(begun);
+        let is_hard = wait::stat::get(wait::Stat::ParseHard) != hard;
+        add_time(wait::Stat::ParseTime, took);
+        if is_hard {
+            add_time(wait::Stat::ParseTimeHard, took);
         }
+        if let Ok(statement) = &parsed {
+            statement.known().parsed(is_hard);
+        }
+        parsed
     }
 
     /// The same without a look at tracing.
@@ -323,22 +338,33 @@ impl Core {
     }
 
     /// Plans a statement that is a part of another one and has no parameters, under its tables'
-    /// locks.
-    pub fn analyse_part(&mut self, statement: &ast::Statement) -> Result<Planned> {
+    /// locks. `is_run`: it is run, and not only looked at, so that the role must have the privileges.
+    pub fn analyse_part(&mut self, statement: &ast::Statement, is_run: bool) -> Result<Planned> {
         let mut tries = Tries::new(self);
         loop {
             let version = self.refreshed_version()?;
-            match plan_alone(self, statement.clone()) {
+            let params = ParamTypes::none(&self.dict());
+            match plan_sql(self, statement.clone(), &params) {
                 Ok(planned) => {
                     let views = views_of(&planned.0);
+                    let names = NamesRead::of(statement, &self.dict());
+                    let names = names.using(&params.sight);
                     let alone = PlannedWith {
                         tables: &planned.2,
                         views: &views,
                         statistics: &[],
-                        names: &NamesRead::of(statement, &self.dict()),
+                        names: &names,
                         verified: &AtomicU64::new(0),
                     };
                     if self.lock_planned(alone, &tries)? {
+                        if is_run {
+                            self.check_permitted(Wanted {
+                                needs: &params.needs.noted(),
+                                names: &names,
+                                tables: &planned.2,
+                                permitted: &Permitted::default(),
+                            })?;
+                        }
                         return Ok(planned);
                     }
                 }
@@ -481,6 +507,7 @@ impl Core {
         wanted: impl Fn(&Relation) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
         let name = name.into();
+        self.check_schema_usage(name.schema)?;
         loop {
             let Some(found) = self.dict().relation(name) else {
                 return Ok(None);
@@ -508,6 +535,22 @@ impl Core {
     ) -> Result<Option<Arc<Table>>> {
         self.locked_relation(name, lock, false, |found| match found {
             Relation::Table(table) => Ok(Some(table.clone())),
+            _ => Ok(None),
+        })
+    }
+
+    /// The same of a table that the role owns. Who does not own it does not wait for its lock.
+    pub fn own_table<'n>(
+        &mut self,
+        name: impl Into<NameRef<'n>>,
+        lock: TableLock,
+    ) -> Result<Option<Arc<Table>>> {
+        let rights = self.rights();
+        self.locked_relation(name, lock, false, |found| match found {
+            Relation::Table(table) => {
+                rights.check_owner_of(found)?;
+                Ok(Some(table.clone()))
+            }
             _ => Ok(None),
         })
     }

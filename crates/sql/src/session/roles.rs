@@ -130,7 +130,12 @@ impl Core {
             let why = format!("role \"{role}\" does not exist");
             return Err(Error::new("22023", why));
         };
-        if wanted.oid == of || dict.role_by_oid(of).is_some_and(|r| r.superuser) {
+        // A role puts on those that it is a member of; only a superuser becomes another one.
+        let may = match is("role") {
+            true => dict.is_member(of, wanted.oid),
+            false => wanted.oid == of || dict.is_superuser(of),
+        };
+        if may {
             return Ok(());
         }
         Err(Error::new(

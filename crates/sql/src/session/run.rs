@@ -42,15 +42,10 @@ impl SqlSession {
         let hot = self.core.settings.hot();
         let timer = Timer::start(hot.statement_timeout_ms)?;
         self.core.engine.set_lock_timeout(hot.lock_timeout());
-        let (first, begun) = (matches!(portal.run, Run::New), super::now_micros());
+        let called = portal.statement.clone();
+        self.begin_meter(&called, &portal.run);
         self.watch(&portal.statement, hot.log_min_duration);
         let mut done = self.try_execute(portal, max_rows, sink);
-        if let Ok(done) = &done {
-            portal
-                .statement
-                .usage()
-                .count(first, super::now_micros() - begun, done);
-        }
         done = done.map_err(|e| timer.explain(e));
         match &mut done {
             Ok(Completion::CopyIn(copy)) => copy.keep_timer(timer),
@@ -62,6 +57,7 @@ impl SqlSession {
             }
         }
         self.watch_ran(&done);
+        self.meter_ran(&called, &portal.statement, &done);
         done
     }
 
@@ -109,10 +105,14 @@ impl SqlSession {
             return Ok(Completion::Empty);
         }
         self.ensure_transaction()?;
+        if let Kind::Call(_) = portal.statement.kind {
+            return self.call(portal, max_rows, sink);
+        }
         self.core.engine.settle();
         self.core.refresh()?;
         self.make_current(portal)?;
         let statement = portal.statement.clone();
+        self.core.check_permitted(statement.asked())?;
         self.refuse_writes(&statement)?;
         match &statement.kind {
             Kind::Select(plan) => {
@@ -191,10 +191,41 @@ impl SqlSession {
                 self.core.trace_executed();
                 self.resume(portal, max_rows, sink)
             }
-            Kind::Utility(_) | Kind::Empty => {
+            Kind::Utility(_) | Kind::Empty | Kind::Call(_) => {
                 Err(Error::internal("a utility statement among plans"))
             }
         }
+    }
+
+    /// CALL. Outside of a block, and if no other statement shares its transaction, the procedure
+    /// may end that.
+    fn call(
+        &mut self,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<Completion> {
+        self.core.refresh()?;
+        self.make_current(portal)?;
+        let statement = portal.statement.clone();
+        let Kind::Call(plan) = &statement.kind else {
+            return Err(Error::internal("a procedure that is none"));
+        };
+        let alone = self.is_alone();
+        let params = std::mem::take(&mut portal.params);
+        let called = self.core.may_end(alone, |core| core.call(plan, &params));
+        portal.params = params;
+        let row = called?;
+        foreign::fire(&mut self.core)?;
+        self.end_of_statement();
+        let tag = Tag::Plain("CALL");
+        portal.run = Run::Rows(row.into_iter().collect::<Vec<_>>().into(), tag);
+        self.resume(portal, max_rows, sink)
+    }
+
+    /// Whether the transaction is the statement's own.
+    pub(super) fn is_alone(&self) -> bool {
+        self.state == State::Implicit && !self.pipelined
     }
 
     /// Refuses a statement that writes, or locks rows, if the transaction is read-only.
@@ -326,6 +357,7 @@ impl SqlSession {
         portal.mark = self.core.mark;
         self.make_current(portal)?;
         let statement = portal.statement.clone();
+        self.core.check_permitted(statement.asked())?;
         self.refuse_writes(&statement)?;
         // Where rows are locked before any is given, that is done now.
         if let Kind::Tree(plan) = &statement.kind

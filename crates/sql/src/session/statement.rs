@@ -8,9 +8,11 @@ use sqlparser::ast;
 
 use super::SqlSession;
 use super::names_read::NamesRead;
+use super::permissions::Permitted;
 use super::planning::{plan_sql, views_of};
 use crate::api::{ColumnDesc, Params};
 use crate::bind::ParamTypes;
+use crate::bind::needs::Need;
 use crate::dict::{Dict, Stats, Table, View};
 use crate::error::{Error, Result};
 use crate::exec::select::SelectRun;
@@ -18,8 +20,10 @@ use crate::exec::sort::Rows;
 use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, Utility};
 use crate::pgtype;
+use crate::plan::call::CallPlan;
 use crate::plan::with::WithPlan;
 use crate::plan::{DeletePlan, InsertPlan, SelectPlan, SuppliedWrite, UpdatePlan};
+use crate::statements::Known;
 use crate::types::SqlType;
 
 /// A statement, parsed, bound and planned; shared among sessions.
@@ -38,9 +42,13 @@ pub struct Statement {
     pub(crate) statistics: Statistics,
     /// Version of the dictionary against which the tables were last found current. A hint: zero is never right.
     pub(crate) verified: AtomicU64,
-    usage: super::usage::Usage,
+    /// What it needs privileges for.
+    pub(super) needs: Vec<Need>,
+    pub(super) permitted: Permitted,
     /// Object id of the role for which it was planned first. Others may run it, by the same text.
     planned_for: u32,
+    /// Shared with those that are planned for the elements of its arrays.
+    known: Arc<Known>,
     /// Set if it compares with arrays that are parameters.
     arrays: Option<Box<Arrays>>,
 }
@@ -81,6 +89,8 @@ pub(crate) enum Kind {
     Supplied(Box<SuppliedWrite>),
     /// A statement whose WITH has parts that write.
     With(Arc<WithPlan>),
+    /// CALL of a procedure.
+    Call(Box<CallPlan>),
     Utility(Utility),
     Ddl(Box<ast::Statement>),
     /// A query of the tree lane.
@@ -106,16 +116,13 @@ impl Statement {
     pub(crate) fn params(&self) -> &[SqlType] {
         &self.params
     }
-    pub(crate) fn planned_for(&self) -> u32 {
-        self.planned_for
-    }
-    pub(crate) fn usage(&self) -> &super::usage::Usage {
-        &self.usage
+    pub(crate) fn known(&self) -> &Known {
+        &self.known
     }
     /// How it is executed, in the words of `v$sql`.
     pub(crate) fn plan_kind(&self) -> &'static str {
         match self.kind {
-            Kind::Empty | Kind::Utility(_) => "utility",
+            Kind::Empty | Kind::Utility(_) | Kind::Call(_) => "utility",
             Kind::Ddl(_) => "definition",
             Kind::Tree(_) | Kind::Supplied(_) | Kind::With(_) => "tree",
             _ => "direct",
@@ -144,6 +151,8 @@ impl Statement {
             Kind::Utility(Utility::Set { .. } | Utility::TraceEvent { .. }) => 42,
             Kind::Utility(Utility::AlterSystem { .. }) => 49,
             Kind::Utility(Utility::Explain { .. }) => 50,
+            // As Oracle numbers a block of PL/SQL.
+            Kind::Call(_) => 47,
             Kind::Ddl(_) | Kind::Utility(_) | Kind::Empty => 0,
         }
     }
@@ -187,7 +196,7 @@ pub(super) fn writing_command(kind: &Kind) -> Option<&'static str> {
         Kind::Select(plan) => locks(plan).then_some(LOCKS),
         Kind::Tree(plan) => plan.locks_rows().then_some(LOCKS),
         Kind::Ddl(statement) => crate::ddl::command(statement),
-        Kind::Empty | Kind::Utility(_) => None,
+        Kind::Empty | Kind::Utility(_) | Kind::Call(_) => None,
     }
 }
 
@@ -273,6 +282,7 @@ impl SqlSession {
             return Err(parse::too_wide());
         }
         let names = names.using(&params.sight);
+        let needs = params.needs.noted();
         let mut params = params.finish();
         let mut param_types: Vec<u32> = params.iter().map(|t| t.oid()).collect();
         let arrays = statement.map(|statement| {
@@ -298,8 +308,10 @@ impl SqlSession {
             statistics: statistics(&dict, &tables),
             tables,
             verified: AtomicU64::new(0),
-            usage: super::usage::Usage::default(),
+            needs,
+            permitted: Permitted::default(),
             planned_for: self.core.roles.current,
+            known: Arc::default(),
             arrays,
         })
     }
@@ -335,8 +347,10 @@ impl SqlSession {
             statistics: statistics(&self.core.dict(), &tables),
             tables,
             verified: AtomicU64::new(0),
-            usage: super::usage::Usage::default(),
+            needs: params.needs.noted(),
+            permitted: Permitted::default(),
             planned_for: statement.planned_for,
+            known: statement.known.clone(),
             arrays: None,
         }))
     }

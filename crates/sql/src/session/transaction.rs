@@ -57,11 +57,7 @@ impl SqlSession {
     }
 
     fn start(&mut self, modes: TransactionModes) -> Result<()> {
-        self.core.engine.begin(modes.isolation.engine()?)?;
-        self.core.settings.open_level(modes);
-        self.core.transaction_start = self.core.statement_start;
-        self.core.io.now_micros = self.core.transaction_start;
-        Ok(())
+        self.core.begin_transaction(modes)
     }
 
     pub(super) fn begin(&mut self, modes: &[Mode], tag: &'static str) -> Result<Tag> {
@@ -146,50 +142,12 @@ impl SqlSession {
         let state = std::mem::replace(&mut self.state, State::Idle);
         self.pipelined = false;
         self.savepoints.clear();
-        self.core.cursors.end_transaction(commit);
-        self.core.lose_since(0);
         if state == State::Idle {
+            self.core.cursors.end_transaction(commit);
+            self.core.lose_since(0);
             return Ok(());
         }
-        let traced = self.core.trace_transaction();
-        let published = match commit {
-            true => self.before_commit(),
-            false => Ok(()),
-        };
-        let done = if let Err(e) = published {
-            // Nobody has seen anything of it.
-            self.core.forget_changes(0);
-            self.core.engine.rollback()?;
-            Err(e)
-        } else if commit {
-            let committed = self.core.engine.commit().map_err(Error::from);
-            self.core.changes_committed();
-            committed
-        } else {
-            self.core.forget_changes(0);
-            self.core.engine.rollback().map_err(Error::from)
-        };
-        if let Some(wrote) = traced {
-            let rolled_back = !commit || done.is_err();
-            self.core.trace_transaction_end(rolled_back, !wrote);
-        }
-        self.core.events.end();
-        let mut changed = false;
-        while self.core.settings.levels() > 0 {
-            changed |= self.core.settings.close_level(commit && done.is_ok());
-        }
-        if changed {
-            self.core.parameters_changed()?;
-        }
-        done
-    }
-
-    /// What may still refuse the commit.
-    fn before_commit(&mut self) -> Result<()> {
-        foreign::fire_deferred(&mut self.core, &|_| true)?;
-        foreign::fire(&mut self.core)?;
-        self.core.engine.secure_draws()?;
-        self.core.publish_changes()
+        self.core.end_transaction(commit)
     }
 
     /// SET CONSTRAINTS: the checks of these constraints, or of all, wait for the end of the transaction or do not.
@@ -336,6 +294,7 @@ impl SqlSession {
             _ => {}
         }
         self.end_watch();
+        self.end_meter();
         Ok(self.status())
     }
 

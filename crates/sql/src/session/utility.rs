@@ -11,6 +11,8 @@ use crate::api::{ColumnDesc, Completion, RowSink, Tag};
 use crate::bind::names::Qualified;
 use crate::bind::{Binder, ParamTypes, Scope, TypeNames, parts};
 use crate::copy;
+use crate::dict::acl::Privileges;
+use crate::dict::membership::CHECKPOINT;
 use crate::dict::{Relation, Table};
 use crate::error::{Error, Result};
 use crate::exec::sort::Rows;
@@ -197,6 +199,14 @@ impl SqlSession {
             Utility::DiscardAll => self.by_itself("DISCARD ALL", SqlSession::discard_all)?,
             Utility::Discard(tag) => {
                 self.ensure_transaction()?;
+                match *tag {
+                    "DISCARD TEMP" => self.core.discard_temporary()?,
+                    "DISCARD SEQUENCES" => {
+                        self.core.drawn.clear();
+                        self.core.last_drawn = None;
+                    }
+                    _ => {}
+                }
                 Tag::Plain(tag)
             }
             Utility::Deallocate(None) => {
@@ -224,9 +234,12 @@ impl SqlSession {
             } => self.vacuum(tables, *analyze, *full)?,
             Utility::Analyze { tables } => self.analyze(tables)?,
             Utility::Checkpoint => {
-                self.core.require_superuser(
-                    "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
-                )?;
+                let dict = self.core.dict();
+                if !dict.has_rights_of(self.core.roles.current, CHECKPOINT) {
+                    let message =
+                        "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT";
+                    return Err(Error::new("42501", message));
+                }
                 self.core.database.engine().checkpoint()?;
                 Tag::Plain("CHECKPOINT")
             }
@@ -246,6 +259,7 @@ impl SqlSession {
             }
             Utility::CreateSequence {
                 name,
+                temporary,
                 if_not_exists,
                 ty,
                 options,
@@ -254,7 +268,7 @@ impl SqlSession {
                 self.core.refuse_if_read_only("CREATE SEQUENCE")?;
                 crate::ddl::sequence::create(
                     &mut self.core,
-                    name,
+                    (name, *temporary),
                     *if_not_exists,
                     ty.as_ref(),
                     options,
@@ -278,9 +292,16 @@ impl SqlSession {
             }
             Utility::Do { language, text } => {
                 self.ensure_transaction()?;
-                self.core.statement_of_block(language.as_deref(), text)?;
+                let alone = self.is_alone();
+                self.core.may_end(alone, |core| {
+                    core.statement_of_block(language.as_deref(), text)
+                })?;
                 self.end_of_statement();
                 Tag::Plain("DO")
+            }
+            Utility::Security(statement) => {
+                self.ensure_transaction()?;
+                self.core.run_security(statement)?
             }
             Utility::Unlisten => Tag::Plain("UNLISTEN"),
             Utility::Show(_)
@@ -346,7 +367,7 @@ impl SqlSession {
     }
 
     fn run_definition(&mut self, definition: &Definition) -> Result<Tag> {
-        use crate::ddl::{comment, function, relation, schema, trigger, types};
+        use crate::ddl::{alter_function, comment, function, relation, schema, trigger, types};
         self.begin_definition(definition.command())?;
         let core = &mut self.core;
         let tag = match definition {
@@ -372,6 +393,9 @@ impl SqlSession {
                 let command = definition.command();
                 relation::alter(core, command, *kind, name, *if_exists, change)
             }
+            Definition::AlterFunction { kind, name, change } => {
+                alter_function::alter(core, *kind, name, change)
+            }
             Definition::CreateFunction(new) => function::create(core, new),
             Definition::CreateTrigger(new) => trigger::create(core, new),
             Definition::DropTrigger {
@@ -380,10 +404,11 @@ impl SqlSession {
                 if_exists,
             } => trigger::drop(core, name, table, *if_exists),
             Definition::DropFunction {
+                kind,
                 names,
                 if_exists,
                 cascade,
-            } => function::drop(core, names, *if_exists, *cascade),
+            } => function::drop(core, *kind, names, *if_exists, *cascade),
             Definition::Type(definition) => types::define(core, definition),
             Definition::Domain(statement) => crate::ddl::domain::define(core, statement),
             Definition::Comment { on, text } => comment::set(core, on, text.as_deref()),
@@ -414,6 +439,7 @@ impl SqlSession {
         // The role that the session has put on goes with it.
         self.core
             .set_parameter("session_authorization", None, false)?;
+        self.core.discard_temporary()?;
         self.reset_all()?;
         Ok(Tag::Plain("DISCARD ALL"))
     }
@@ -542,9 +568,9 @@ impl SqlSession {
         mut tables: Vec<(Arc<Table>, Vec<String>)>,
         what: &str,
     ) -> Vec<(Arc<Table>, Vec<String>)> {
-        let authority = self.core.authority();
+        let (dict, role) = (self.core.dict(), self.core.roles.current);
         tables.retain(|(table, _)| {
-            let is_own = authority.has_rights_of(table.owner);
+            let is_own = dict.has_rights_of(role, table.owner);
             if !is_own {
                 let skipped = format!(
                     "skipping \"{}\" --- only table or database owner can {what} it",
@@ -613,13 +639,29 @@ impl SqlSession {
             ));
         }
         self.ensure_transaction()?;
+        let rights = self.core.rights();
+        let any = lock_privileges(mode);
         for name in tables {
-            let locked = self
-                .core
-                .locked_relation(name, mode, no_wait, lockable(name));
+            let lockable = lockable(name);
+            let may = |found: &Relation| {
+                lockable(found)?;
+                rights.check_relation(found, any).map(Some)
+            };
+            let locked = self.core.locked_relation(name, mode, no_wait, may);
             locked?.ok_or_else(|| crate::bind::names::no_relation(name))?;
         }
         Ok(Tag::Plain("LOCK TABLE"))
+    }
+}
+
+/// The privileges of which one lets a role lock a table.
+fn lock_privileges(mode: TableLock) -> Privileges {
+    use Privileges as P;
+    let writes = P::UPDATE.and(P::DELETE).and(P::TRUNCATE);
+    match mode {
+        TableLock::AccessShare => P::SELECT,
+        TableLock::RowExclusive => writes.and(P::INSERT),
+        _ => writes,
     }
 }
 

@@ -6,7 +6,7 @@ use crate::expr::md5;
 const LETTERS: &[u8; 32] = b"0123456789abcdfghjkmnpqrstuvwxyz";
 const LENGTH: usize = 13;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct SqlId(u64);
 
 impl SqlId {

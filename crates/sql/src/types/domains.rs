@@ -128,6 +128,7 @@ impl SqlType {
         match self {
             SqlType::Enum(e) => std::ptr::from_ref(e.def()).addr(),
             SqlType::Domain(d) => std::ptr::from_ref(d.def()).addr(),
+            SqlType::Composite(c) => std::ptr::from_ref(c.def()).addr(),
             SqlType::Array(element) => element.ty().state_number(),
             _ => 0,
         }

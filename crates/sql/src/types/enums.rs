@@ -109,6 +109,17 @@ impl fmt::Debug for EnumType {
     }
 }
 
+/// A state of the type with that number, or of its arrays.
+pub(super) fn state_of(number: u32) -> Option<super::SqlType> {
+    let states = STATES.lock();
+    let found = (states.iter()).find(|s| s.oid == number || s.array_oid == number)?;
+    let ty = super::SqlType::Enum(EnumType(found));
+    match found.oid == number {
+        true => Some(ty),
+        false => ty.array(),
+    }
+}
+
 /// The position of the label that is made as the `at`th of several.
 pub fn first_position(at: usize) -> i64 {
     GAP * at as i64

@@ -2,9 +2,11 @@
 
 use block::value::Datum;
 
-use super::Context;
-use super::value::texts;
+use super::value::{bool, oid, text, texts};
+use super::{Context, Rows};
 use crate::bind::names::quote;
+use crate::dict::acl::{EVERYBODY, Item, Kind};
+use crate::dict::membership;
 use crate::error::{Error, Result};
 
 /// `acldefault`: what an object of a kind has whose privileges nobody has changed.
@@ -39,4 +41,93 @@ pub fn default(cx: &Context, args: &[Datum]) -> Result<Datum> {
         items.push(item(&owner, own));
     }
     Ok(texts(items))
+}
+
+/// Items as the catalogs show them.
+pub fn shown(cx: &Context, items: &[Item]) -> Datum {
+    let name = |role: u32| match role {
+        EVERYBODY => String::new(),
+        role => {
+            let name = cx.role_name(role);
+            let plain = |c: char| c.is_alphanumeric() || c == '_';
+            match name.chars().all(plain) {
+                true => name,
+                false => quote(&name),
+            }
+        }
+    };
+    let letters = |item: &Item| {
+        let each = item.privileges.each();
+        each.map(|(one, letter, _)| match item.grantable.has(one) {
+            true => format!("{letter}*"),
+            false => letter.to_string(),
+        })
+        .collect::<String>()
+    };
+    let one = |i: &Item| format!("{}={}/{}", name(i.grantee), letters(i), name(i.grantor));
+    texts(items.iter().map(one))
+}
+
+/// Fills in what objects have in the column at `at`, by the object ids that their rows begin with.
+pub fn fill(cx: &Context, rows: &mut Rows, at: usize) {
+    for row in rows {
+        if let Datum::Int8(number) = row[0]
+            && let Ok(object) = u32::try_from(number)
+            && let Some(items) = cx.dict.changed_items(object)
+        {
+            row[at] = shown(cx, &items);
+        }
+    }
+}
+
+/// The same of columns, whose numbers are at `number`.
+pub fn fill_columns(cx: &Context, rows: &mut Rows, number: usize, at: usize) {
+    for row in rows {
+        let (Datum::Int8(relation), Datum::Int2(column)) = (&row[0], &row[number]) else {
+            continue;
+        };
+        let acl = u32::try_from(*relation)
+            .ok()
+            .and_then(|oid| cx.dict.acl(oid));
+        let of = acl.and_then(|acl| acl.columns.iter().find(|(number, _)| number == column));
+        if let Some((_, items)) = of {
+            row[at] = shown(cx, items);
+        }
+    }
+}
+
+/// `pg_default_acl`.
+pub fn defaults(cx: &Context) -> Result<Rows> {
+    let row = |d: &std::sync::Arc<crate::dict::acl::DefaultPrivileges>| {
+        let letter = match d.kind {
+            Kind::Table | Kind::Column => "r",
+            Kind::Sequence => "S",
+            Kind::Function => "f",
+            Kind::Type => "T",
+            Kind::Schema => "n",
+            Kind::Database => "d",
+        };
+        vec![
+            oid(d.oid),
+            oid(d.role),
+            oid(d.schema),
+            text(letter),
+            shown(cx, &d.items),
+        ]
+    };
+    Ok(cx.dict.default_privileges().map(row).collect())
+}
+
+/// `pg_auth_members`.
+pub fn members(cx: &Context) -> Result<Rows> {
+    let mut roles: Vec<_> = cx.dict.roles().collect();
+    roles.sort_by_key(|r| r.oid);
+    let of = |r: &std::sync::Arc<crate::dict::role::Role>| {
+        let member = r.oid;
+        let row = move |m: &membership::Membership| {
+            vec![oid(m.role), oid(member), oid(m.grantor), bool(m.admin)]
+        };
+        r.member_of.iter().map(row).collect::<Vec<_>>()
+    };
+    Ok(roles.into_iter().flat_map(of).collect())
 }

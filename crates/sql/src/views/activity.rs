@@ -3,12 +3,13 @@
 use block::value::Datum;
 use wait::priority::Priority;
 use wait::session::{Kind, Session};
-use wait::views;
+use wait::{Event, views};
 
 use super::Source::Here;
 use super::value::{NULL, int4, int8, optional, text, time};
 use super::{Context, Rows, VirtualTable, blockers, remote, services};
 use crate::error::Result;
+use crate::trace::SqlId;
 use crate::types::SqlType::{Int4, Int8, Text, TimestampTz};
 
 pub const SESSION: &str = "v$session";
@@ -128,6 +129,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("other_micro", Int8),
             ("message_back_micro", Int8),
             ("wakeup_micro", Int8),
+            ("sql_id", Text),
+            ("blocking_instance", Int4),
         ],
         rows: Here(history),
     },
@@ -207,7 +210,7 @@ fn non_empty(s: String) -> Datum {
 
 /// A value of a session, for those who may see what its role does.
 fn shown(cx: &Context, role: u32, value: Datum) -> Datum {
-    match cx.authority.has_rights_of(role) {
+    match cx.authority.may_watch(&cx.dict, role) {
         true => value,
         false => NULL,
     }
@@ -358,6 +361,15 @@ fn history(cx: &Context) -> Result<Rows> {
             int8(r.wait_seq),
         ];
         row.extend(remote::of_session(r.asked, r.remote));
+        let id = r.sql.as_deref().map(|text| SqlId::of(text).to_string());
+        row.push(optional(id));
+        // The transaction that is waited for says whose it is.
+        row.push(match r.event {
+            Some(Event::EnqTx | Event::EnqTxIndex) if p2 != 0 => {
+                int4(block::TxnId(p2).instance().0)
+            }
+            _ => NULL,
+        });
         row
     };
     Ok(views::active_session_history()

@@ -18,6 +18,7 @@ use super::describe::DATABASE;
 use super::value::{NULL, bool, int2, int4, oid, optional, text, time};
 use super::{Context, Rows, VirtualTable, everywhere, instance};
 use crate::dict::PG_CLASS;
+use crate::dict::membership::READ_ALL_STATS;
 use crate::error::Result;
 use crate::session::NOBODY;
 use crate::types::SqlType::{Bool, Int2, Int4, Int8, Name, Oid, Text, TimestampTz};
@@ -106,7 +107,7 @@ fn background(cx: &Context, s: &Arc<Session>, here: u16) -> Vec<Datum> {
     let mut row = vec![NULL; 22];
     row[2] = int4(pid::of(here, s.sid));
     row[6] = text("");
-    if !cx.authority.superuser {
+    if !cx.authority.has_rights_of(&cx.dict, READ_ALL_STATS) {
         row[20] = text(HIDDEN);
         row.push(int4(here));
         return row;
@@ -139,7 +140,7 @@ fn client(cx: &Context, s: &Arc<Session>, here: u16) -> Option<Vec<Datum>> {
         0 => NULL,
         xid => Datum::Int8(xid as i64),
     };
-    match cx.authority.has_rights_of(who.role) {
+    match cx.authority.may_watch(&cx.dict, who.role) {
         true => show_activity(s, &who.client, &mut row),
         false => row[20] = text(HIDDEN),
     }

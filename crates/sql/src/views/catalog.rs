@@ -8,11 +8,17 @@ use super::value::{NULL, bool, float4s, int4, int8, oid, optional, quoted_array,
 use super::{Context, Rows, VirtualTable};
 use crate::bind::names::quote;
 use crate::dict::PG_AUTHID;
+use crate::dict::acl::{Kind, Privileges};
 use crate::error::Result;
 use crate::types::Reg::Proc;
 use crate::types::SqlType::{
     self, Bool, Float4, Int2, Int4, Int8, InternalChar, Name, Oid, OidVector, Reg, Text,
 };
+
+/// The places of `typacl`, `proacl` and `datacl` in their catalogs.
+const TYPACL: usize = 31;
+const PROACL: usize = 27;
+const DATACL: usize = 14;
 
 pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
@@ -36,7 +42,9 @@ pub const VIEWS: &[VirtualTable] = &[
                 };
                 vec![oid(number), text(name), oid(owner), acl]
             };
-            Ok(cx.dict.all_schemas().into_iter().map(row).collect())
+            let mut rows: Rows = cx.dict.all_schemas().into_iter().map(row).collect();
+            super::acl::fill(cx, &mut rows, 3);
+            Ok(rows)
         }),
     },
     VirtualTable {
@@ -104,7 +112,11 @@ pub const VIEWS: &[VirtualTable] = &[
             ("typdefault", Text),
             ("typacl", SqlType::TEXTS),
         ],
-        rows: Here(super::types::rows),
+        rows: Here(|cx| {
+            let mut rows = super::types::rows(cx)?;
+            super::acl::fill(cx, &mut rows, TYPACL);
+            Ok(rows)
+        }),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -145,6 +157,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("datistemplate", Bool),
             ("datallowconn", Bool),
             ("datconnlimit", Int4),
+            ("datfrozenxid", SqlType::Xid),
+            ("datminmxid", SqlType::Xid),
             ("dattablespace", Oid),
             ("datcollate", Text),
             ("datctype", Text),
@@ -154,7 +168,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("datacl", SqlType::TEXTS),
         ],
         rows: Here(|cx| {
-            Ok(vec![vec![
+            let mut rows = vec![vec![
                 oid(DATABASE),
                 text(cx.database_name.clone()),
                 oid(OWNER),
@@ -163,6 +177,9 @@ pub const VIEWS: &[VirtualTable] = &[
                 bool(false),
                 bool(true),
                 int4(-1),
+                // No version is frozen here.
+                oid(0),
+                oid(0),
                 oid(1663),
                 text("C"),
                 text("C"),
@@ -170,7 +187,9 @@ pub const VIEWS: &[VirtualTable] = &[
                 NULL,
                 NULL,
                 NULL,
-            ]])
+            ]];
+            super::acl::fill(cx, &mut rows, DATACL);
+            Ok(rows)
         }),
     },
     VirtualTable {
@@ -409,7 +428,11 @@ pub const VIEWS: &[VirtualTable] = &[
             ("proconfig", SqlType::TEXTS),
             ("proacl", SqlType::TEXTS),
         ],
-        rows: Here(super::procedures::rows),
+        rows: Here(|cx| {
+            let mut rows = super::procedures::rows(cx)?;
+            super::acl::fill(cx, &mut rows, PROACL);
+            Ok(rows)
+        }),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -494,6 +517,9 @@ fn column_stats(cx: &Context) -> Result<Rows> {
             let Some(s) = stats.column(at) else {
                 continue;
             };
+            if !cx.may_read(t, at) {
+                continue;
+            }
             let list = |values: &[String]| match values {
                 [] => NULL,
                 values => quoted_array(values),
@@ -523,8 +549,30 @@ fn column_stats(cx: &Context) -> Result<Rows> {
     Ok(rows)
 }
 
+impl Context {
+    /// Whether the role that asks may read a column, and so its values in statistics.
+    fn may_read(&self, t: &crate::dict::Table, at: usize) -> bool {
+        let (role, select) = (self.authority.role, Privileges::SELECT);
+        let held = self
+            .dict
+            .privileges(role, Kind::Table, t.oid, t.owner, select);
+        let column = i16::try_from(at + 1).unwrap_or(i16::MAX);
+        let alone = || {
+            let granted = self.dict.granted_of_column(t.oid, column, t.owner);
+            !granted.held(role, select).is_empty()
+        };
+        !held.is_empty() || alone()
+    }
+}
+
 /// The last value that an instance has drawn or put into its cache: Oracle's `SEQ$.HIGHWATER`.
 fn last_value(cx: &Context, s: &crate::dict::Sequence) -> Result<Datum> {
+    let any = Privileges::USAGE.and(Privileges::SELECT);
+    let role = cx.authority.role;
+    let held = cx.dict.privileges(role, Kind::Sequence, s.oid, s.role, any);
+    if held.is_empty() {
+        return Ok(NULL);
+    }
     let (_, state) = cx.database.engine().sequence_state(&s.engine())?;
     Ok(match state {
         state if state.exhausted => int8(state.mark),

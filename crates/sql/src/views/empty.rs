@@ -70,15 +70,6 @@ pub const VIEWS: &[VirtualTable] = &[
         &[("pubname", Name), ("schemaname", Name), ("tablename", Name)],
     ),
     pg(
-        "pg_auth_members",
-        &[
-            ("roleid", Oid),
-            ("member", Oid),
-            ("grantor", Oid),
-            ("admin_option", Bool),
-        ],
-    ),
-    pg(
         "pg_db_role_setting",
         &[
             ("setdatabase", Oid),
@@ -111,16 +102,6 @@ pub const VIEWS: &[VirtualTable] = &[
             ("matviewowner", Name),
             ("ispopulated", Bool),
             ("definition", Text),
-        ],
-    ),
-    pg(
-        "pg_default_acl",
-        &[
-            ("oid", Oid),
-            ("defaclrole", Oid),
-            ("defaclnamespace", Oid),
-            ("defaclobjtype", InternalChar),
-            ("defaclacl", SqlType::TEXTS),
         ],
     ),
     pg(

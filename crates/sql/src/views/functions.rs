@@ -57,6 +57,19 @@ fn visible(_: &Context, _: &[Datum]) -> Result<Datum> {
 }
 
 pub const ALL: &[Function] = &[
+    strict(
+        "pg_stat_statements_reset",
+        (0, 0),
+        SqlType::Void,
+        super::statements::reset,
+    ),
+    strict("create_snapshot", (0, 0), Int8, |cx, _| {
+        if !cx.authority.superuser {
+            let message = "permission denied for function create_snapshot";
+            return Err(Error::new("42501", message));
+        }
+        Ok(Datum::Int8(crate::snapshots::take_beside(&cx.database)?))
+    }),
     strict("pg_get_userbyid", (1, 1), Name, |cx, a| {
         Ok(text(cx.role_name(oid(&a[0]))))
     }),
@@ -205,16 +218,24 @@ pub const ALL: &[Function] = &[
     }),
     strict("current_schemas", (1, 1), SqlType::NAMES, |cx, a| {
         let path = cx.dict.path();
-        let implicit = a[0] == Datum::Bool(true) && !path.contains(&PG_CATALOG);
-        let all = implicit
-            .then_some(&PG_CATALOG)
-            .into_iter()
-            .chain(path.iter());
+        let every = a[0] == Datum::Bool(true);
+        let implicit = every && !path.contains(&PG_CATALOG);
+        // Temporary relations are found before those of the catalogs.
+        let (temporary, named): (Vec<u32>, Vec<u32>) =
+            path.iter().partition(|s| Some(**s) == cx.implicit);
+        let temporary = temporary.iter().filter(|_| every);
+        let catalog = implicit.then_some(&PG_CATALOG).into_iter();
+        let all = temporary.chain(catalog).chain(named.iter());
         Ok(texts(all.map(|s| cx.dict.schema_name(*s).to_string())))
     }),
-    lax("pg_my_temp_schema", (0, 0), Oid, |_, _| Ok(Datum::Int8(0))),
-    strict("pg_is_other_temp_schema", (1, 1), Bool, |_, _| {
-        Ok(Datum::Bool(false))
+    lax("pg_my_temp_schema", (0, 0), Oid, |cx, _| {
+        let own = cx.dict.path().iter().find(|s| cx.dict.is_temporary(**s));
+        Ok(Datum::Int8(own.copied().unwrap_or(0).into()))
+    }),
+    strict("pg_is_other_temp_schema", (1, 1), Bool, |cx, a| {
+        let schema = u32::try_from(integer(&a[0])).unwrap_or(0);
+        let other = cx.dict.is_temporary(schema) && !cx.dict.path().contains(&schema);
+        Ok(Datum::Bool(other))
     }),
     strict("has_table_privilege", (2, 3), Bool, privileges::of_table),
     strict("has_schema_privilege", (2, 3), Bool, privileges::of_schema),

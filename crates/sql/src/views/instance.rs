@@ -54,18 +54,6 @@ pub const VIEWS: &[VirtualTable] = &[
     },
     VirtualTable {
         schema: "pg_catalog",
-        name: "v$sql",
-        columns: &[
-            ("sql_text", Text),
-            ("plan", Text),
-            ("executions", Int8),
-            ("elapsed_time", Int8),
-            ("rows_processed", Int8),
-        ],
-        rows: Here(statements),
-    },
-    VirtualTable {
-        schema: "pg_catalog",
         name: "v$rowcache",
         columns: &[
             ("parameter", Text),
@@ -206,20 +194,6 @@ fn undo(cx: &Context) -> Result<Rows> {
         row("purge hints waiting", s.purge_hints as u64),
         row("horizon (SCN)", s.horizon.0),
     ])
-}
-
-fn statements(cx: &Context) -> Result<Rows> {
-    let row = |s: std::sync::Arc<crate::session::Statement>| {
-        let total = s.usage().totals();
-        vec![
-            cx.shown_statement(s.planned_for(), Some(s.text())),
-            text(s.plan_kind()),
-            int8(total.executions),
-            int8(total.elapsed_us),
-            int8(total.rows),
-        ]
-    };
-    Ok(cx.database.plans.all().into_iter().map(row).collect())
 }
 
 fn row_cache(cx: &Context) -> Result<Rows> {

@@ -37,11 +37,14 @@ mod roles;
 mod schema;
 mod sequence;
 mod services;
+mod statements;
+mod times;
 mod triggers;
 mod types;
 mod user_functions;
 mod viewdef;
 
+pub use describe::DATABASE;
 pub use keywords::needs_quotes;
 pub use relations::view_oid;
 pub use sequence::{SEQUENCE, row as sequence_row};
@@ -124,6 +127,8 @@ pub struct Context {
     pub database_name: String,
     /// This session's parameters as far as its role sees them: name, value.
     pub settings: Vec<(&'static crate::params::Param, String)>,
+    /// The schema of the session's temporary relations, if its path does not name it.
+    pub implicit: Option<u32>,
     /// Made for another instance: nobody else may be asked.
     for_another: bool,
     /// The relations whose rows are wanted; of all, if there is nothing.
@@ -140,6 +145,7 @@ impl Context {
             authority: core.authority(),
             database_name: core.database_name.clone(),
             settings: core.seen_settings().collect(),
+            implicit: core.temporary_schema().filter(|s| core.passes_over(*s)),
             for_another: false,
             wanted: None,
             warnings: Mutex::default(),
@@ -159,6 +165,7 @@ impl Context {
                 .filter(|(param, _)| param.is_seen_by(authority))
                 .collect(),
             for_another: true,
+            implicit: None,
             wanted: None,
             warnings: Mutex::default(),
         }
@@ -179,7 +186,7 @@ impl Context {
 
     /// What a session runs, for those who may see what its role does.
     fn shown_statement(&self, role: u32, statement: Option<&str>) -> Datum {
-        value::optional(match self.authority.has_rights_of(role) {
+        value::optional(match self.authority.may_watch(&self.dict, role) {
             true => statement,
             false => statement.and(Some(wait::session::HIDDEN)),
         })
@@ -213,12 +220,14 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 16] = [
+    let lists: [&'static [VirtualTable]; 18] = [
         activity::VIEWS,
         backends::VIEWS,
         counters::VIEWS,
         remote::VIEWS,
         instance::VIEWS,
+        statements::VIEWS,
+        times::VIEWS,
         mastering::VIEWS,
         services::VIEWS,
         catalog::VIEWS,

@@ -203,6 +203,9 @@ pub fn relation_of(dict: &Dict, number: u32) -> Option<(u32, String)> {
     if let Some(v) = dict.view_by_oid(number) {
         return Some((v.schema, v.name.clone()));
     }
+    if let Some(t) = dict.composite_of_relation(number) {
+        return Some((t.schema, t.name.clone()));
+    }
     let t = dict.table_of_part(number)?;
     let index = t.indexes.iter().find(|i| i.oid == number)?;
     Some((t.schema, index.name.clone()))

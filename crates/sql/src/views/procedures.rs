@@ -166,6 +166,7 @@ pub fn of_type(ty: SqlType) -> [u32; 4] {
             let [_, output, _, send] = of_type(ty.base());
             return [2597, output, 2598, send];
         }
+        SqlType::Composite(_) => "record",
         SqlType::Array(_) => "array",
         ty => ty.internal_name(),
     };

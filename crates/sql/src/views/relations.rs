@@ -189,6 +189,9 @@ struct Class<'a> {
     tuples: f32,
     pages: i32,
     options: Datum,
+    /// The type of its rows, as far as it has a number.
+    row_type: u32,
+    persistence: &'static str,
 }
 
 impl Class<'_> {
@@ -198,7 +201,7 @@ impl Class<'_> {
             oid(self.oid),
             text(self.name),
             oid(self.namespace),
-            oid(0),
+            oid(self.row_type),
             oid(0),
             oid(self.owner),
             oid(self.am),
@@ -210,7 +213,7 @@ impl Class<'_> {
             oid(0),
             bool(self.has_index),
             bool(false),
-            text("p"),
+            text(self.persistence),
             text(self.kind),
             int2(self.columns),
             int2(self.checks),
@@ -246,6 +249,7 @@ fn classes(cx: &Context) -> Result<Rows> {
                 am: BTREE_AM,
                 kind: "i",
                 columns: i.keys.len() + i.included.len(),
+                persistence: persistence(cx, t.schema),
                 ..plain()
             };
             rows.push(class.row());
@@ -262,6 +266,7 @@ fn classes(cx: &Context) -> Result<Rows> {
                 columns: 3,
                 tuples: 1.0,
                 pages: 1,
+                persistence: persistence(cx, s.schema),
                 ..plain()
             }
             .row(),
@@ -275,6 +280,24 @@ fn classes(cx: &Context) -> Result<Rows> {
             namespace: v.schema,
             kind: "v",
             columns: v.columns.len(),
+            persistence: persistence(cx, v.schema),
+            ..plain()
+        };
+        rows.push(class.row());
+    }
+    for t in cx.dict.user_types() {
+        let Some(composite) = &t.composite else {
+            continue;
+        };
+        let class = Class {
+            oid: composite.relation,
+            name: &t.name,
+            owner: t.owner,
+            namespace: t.schema,
+            kind: "c",
+            columns: composite.attributes.len(),
+            row_type: t.oid,
+            tuples: 0.0,
             ..plain()
         };
         rows.push(class.row());
@@ -290,11 +313,26 @@ fn classes(cx: &Context) -> Result<Rows> {
         };
         rows.push(class.row());
     }
+    super::acl::fill(cx, &mut rows, RELACL);
     Ok(rows)
+}
+
+/// The place of `relacl` in `pg_class`, and those of `attnum` and `attacl` in `pg_attribute`.
+const RELACL: usize = 30;
+const ATTNUM: usize = 4;
+const ATTACL: usize = 22;
+
+/// Of pg_class: temporary, or permanent.
+fn persistence(cx: &Context, schema: u32) -> &'static str {
+    match cx.dict.is_temporary(schema) {
+        true => "t",
+        false => "p",
+    }
 }
 
 fn plain<'a>() -> Class<'a> {
     Class {
+        persistence: "p",
         oid: 0,
         name: "",
         owner: OWNER,
@@ -308,6 +346,7 @@ fn plain<'a>() -> Class<'a> {
         tuples: -1.0,
         pages: 0,
         options: NULL,
+        row_type: 0,
     }
 }
 
@@ -333,6 +372,8 @@ fn table_class<'a>(cx: &Context, t: &'a Table) -> Class<'a> {
         tuples: stats.map_or(-1.0, |s| s.rows as f32),
         pages: stats.map_or(0, |s| s.blocks as i32),
         options,
+        row_type: t.row_type[0],
+        persistence: persistence(cx, t.schema),
         ..plain()
     }
 }
@@ -460,6 +501,24 @@ fn attributes(cx: &Context) -> Result<Rows> {
             ));
         }
     }
+    for t in cx.dict.user_types() {
+        if let Some(c) = &t.composite {
+            for (at, a) in c.attributes.iter().enumerate() {
+                let ty = cx.dict.type_of(a.type_oid).unwrap_or(SqlType::Unknown);
+                rows.push(attribute(
+                    c.relation,
+                    &a.name,
+                    ty,
+                    a.typmod,
+                    at,
+                    false,
+                    false,
+                    ("", ""),
+                    false,
+                ));
+            }
+        }
+    }
     for v in cx.virtual_tables() {
         for (at, (name, ty)) in v.columns.iter().enumerate() {
             rows.push(attribute(
@@ -475,6 +534,7 @@ fn attributes(cx: &Context) -> Result<Rows> {
             ));
         }
     }
+    super::acl::fill_columns(cx, &mut rows, ATTNUM, ATTACL);
     Ok(rows)
 }
 

@@ -13,6 +13,29 @@ use crate::types::SqlType::{self, Bool, Int4, Name, Oid, Text, TimestampTz};
 pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
         schema: "pg_catalog",
+        name: "pg_auth_members",
+        columns: &[
+            ("roleid", Oid),
+            ("member", Oid),
+            ("grantor", Oid),
+            ("admin_option", Bool),
+        ],
+        rows: Here(super::acl::members),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_default_acl",
+        columns: &[
+            ("oid", Oid),
+            ("defaclrole", Oid),
+            ("defaclnamespace", Oid),
+            ("defaclobjtype", SqlType::InternalChar),
+            ("defaclacl", SqlType::TEXTS),
+        ],
+        rows: Here(super::acl::defaults),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
         name: "pg_roles",
         columns: ROLE_COLUMNS,
         rows: Here(|cx| Ok(roles(cx, &hidden))),
@@ -51,8 +74,13 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
         rows: Here(|cx| {
             let groups = sorted(cx).into_iter().filter(|r| !r.login);
+            let members = |group: u32| {
+                let roles = sorted(cx).into_iter();
+                let of = roles.filter(|r| r.member_of.iter().any(|m| m.role == group));
+                oids(of.map(|r| r.oid).collect::<Vec<_>>())
+            };
             Ok(groups
-                .map(|r| vec![text(r.name.clone()), oid(r.oid), oids([])])
+                .map(|r| vec![text(r.name.clone()), oid(r.oid), members(r.oid)])
                 .collect())
         }),
     },

@@ -189,10 +189,14 @@ fn tables(cx: &Context) -> Result<Rows> {
             text(writable),
         ]
     };
-    let users = cx
-        .tables()
-        .map(|t| row(cx.dict.schema_name(t.schema), &t.name, "BASE TABLE", "YES"));
-    let made = cx.views();
+    let users = cx.tables().filter(|t| !is_strange(cx, t.schema)).map(|t| {
+        let kind = match cx.dict.is_temporary(t.schema) {
+            true => "LOCAL TEMPORARY",
+            false => "BASE TABLE",
+        };
+        row(cx.dict.schema_name(t.schema), &t.name, kind, "YES")
+    });
+    let made = cx.views().filter(|v| !is_strange(cx, v.schema));
     let made = made.map(|v| row(cx.dict.schema_name(v.schema), &v.name, "VIEW", "NO"));
     Ok(users
         .chain(made)
@@ -228,6 +232,11 @@ fn views(cx: &Context) -> Result<Rows> {
     Ok(rows)
 }
 
+/// Whether a schema is that of another session's temporary relations.
+fn is_strange(cx: &Context, schema: u32) -> bool {
+    cx.dict.is_temporary(schema) && !cx.dict.path().contains(&schema)
+}
+
 fn columns(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
     let number = |ty: SqlType, typmod: i32| match ty {
@@ -240,7 +249,7 @@ fn columns(cx: &Context) -> Result<Rows> {
         }
         _ => (NULL, NULL),
     };
-    for t in cx.tables() {
+    for t in cx.tables().filter(|t| !is_strange(cx, t.schema)) {
         for (position, (_, c)) in t.live_columns().enumerate() {
             let (precision, scale) = number(c.ty(), c.typmod);
             let default = default_of(&cx.dict, t, c)?;
@@ -278,7 +287,7 @@ fn columns(cx: &Context) -> Result<Rows> {
             ]);
         }
     }
-    for v in cx.views() {
+    for v in cx.views().filter(|v| !is_strange(cx, v.schema)) {
         for (position, c) in v.columns.iter().enumerate() {
             let (precision, scale) = number(c.ty(), c.typmod);
             let length = match c.ty().is_string() && c.typmod >= 4 {
@@ -490,7 +499,7 @@ fn used_columns(cx: &Context) -> Result<Rows> {
 /// What the standard calls a type.
 fn kind_of(ty: SqlType) -> &'static str {
     match ty {
-        SqlType::Enum(_) => "USER-DEFINED",
+        SqlType::Enum(_) | SqlType::Composite(_) => "USER-DEFINED",
         SqlType::Array(_) => "ARRAY",
         ty => ty.name(),
     }

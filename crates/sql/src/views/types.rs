@@ -7,6 +7,7 @@ use super::value::{NULL, bool, int2, int4, oid, optional, text};
 use super::{Context, Rows, procedures};
 use crate::error::Result;
 use crate::types::SqlType;
+use crate::types::composite::CompositeType;
 
 /// The subscript handlers of arrays, and of `name`.
 const ARRAY_SUBSCRIPTS: u32 = 6179;
@@ -28,6 +29,8 @@ struct Type<'a> {
     align: &'a str,
     storage: &'a str,
     collation: u32,
+    /// Of a composite type.
+    relation: u32,
     domain: Option<DomainOf>,
 }
 
@@ -46,6 +49,7 @@ impl Type<'_> {
             "P" => "p",
             _ if self.domain.is_some() => "d",
             "E" => "e",
+            "C" => "c",
             _ => "b",
         };
         let (schema, owner) = self.made.unwrap_or((PG_CATALOG, OWNER));
@@ -64,7 +68,7 @@ impl Type<'_> {
             bool(self.preferred),
             bool(true),
             text(","),
-            oid(0),
+            oid(self.relation),
             oid(self.subscripts),
             oid(self.element),
             oid(self.array),
@@ -119,6 +123,7 @@ impl Type<'_> {
             align: align(ty),
             storage: storage(ty),
             collation: describe::collation(ty.base()),
+            relation: 0,
             domain: None,
         }
     }
@@ -141,6 +146,8 @@ fn category(ty: SqlType) -> &'static str {
         SqlType::Reg(_) => "N",
         SqlType::Enum(_) => "E",
         SqlType::Domain(d) => category(d.def().base),
+        SqlType::Composite(c) if c.is_record() => "P",
+        SqlType::Composite(_) => "C",
         t if t.element().is_some() => "A",
         t if t.is_number() => "N",
         _ => "S",
@@ -156,6 +163,7 @@ pub fn align(ty: SqlType) -> &'static str {
         SqlType::Unknown => "c",
         SqlType::Int2 => "s",
         SqlType::Int8 | SqlType::Float8 | SqlType::Time | SqlType::Interval => "d",
+        SqlType::Composite(_) => "d",
         SqlType::Timestamp | SqlType::TimestampTz => "d",
         _ => "i",
     }
@@ -178,6 +186,9 @@ pub fn rows(cx: &Context) -> Result<Rows> {
         rows.push(Type::of(ty).row());
         rows.extend(ty.array().map(|array| Type::of(array).row()));
     }
+    let record = SqlType::Composite(CompositeType::any());
+    rows.push(Type::of(record).row());
+    rows.extend(record.array().map(|array| Type::of(array).row()));
     for t in cx.dict.user_types() {
         let made = Some((t.schema, t.owner));
         for oid in [t.oid, t.array_oid] {
@@ -190,9 +201,24 @@ pub fn rows(cx: &Context) -> Result<Rows> {
                 default: super::domains::default(&cx.dict, d),
             });
             rows.extend(ty.map(|ty| {
+                let composite = t.composite.as_ref().filter(|_| oid == t.oid);
                 Type {
+                    relation: composite.map_or(0, |c| c.relation),
                     made,
                     domain,
+                    ..Type::of(ty)
+                }
+                .row()
+            }));
+        }
+    }
+    for t in cx.dict.tables() {
+        for oid in t.row_type.into_iter().filter(|oid| *oid != 0) {
+            let ty = cx.dict.type_of(oid);
+            rows.extend(ty.map(|ty| {
+                Type {
+                    relation: if oid == t.row_type[0] { t.oid } else { 0 },
+                    made: Some((t.schema, t.owner)),
                     ..Type::of(ty)
                 }
                 .row()
@@ -230,6 +256,7 @@ pub fn rows(cx: &Context) -> Result<Rows> {
             storage: "x",
             collation: 0,
             domain: None,
+            relation: 0,
         };
         rows.push(other.row());
     }

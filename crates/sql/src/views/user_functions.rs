@@ -4,10 +4,10 @@ use block::value::Datum;
 
 use super::describe;
 use super::procedures;
-use super::value::{NULL, bool, int2, oid, oidvector, text, texts};
+use super::value::{NULL, bool, int2, oid, oids, oidvector, text, texts};
 use crate::bind::names::quote;
 use crate::dict::Dict;
-use crate::dict::function::{Function, Language, TRIGGER, Volatility};
+use crate::dict::function::{Function, Language, Mode, RECORD, TRIGGER, Volatility};
 use crate::error::{Error, Result};
 
 /// The number of the language `plpgsql`.
@@ -76,6 +76,7 @@ pub fn is_visible(dict: &Dict, f: &Function) -> bool {
 fn type_name(dict: &Dict, number: u32) -> String {
     match number {
         TRIGGER => "trigger".to_string(),
+        RECORD => "record".to_string(),
         _ => describe::type_name(number, -1)
             .or_else(|| dict.user_type_name(number))
             .unwrap_or_else(|| "???".to_string()),
@@ -85,23 +86,60 @@ fn type_name(dict: &Dict, number: u32) -> String {
 /// What `pg_get_function_arguments` says; without defaults, what identifies it.
 pub fn arguments(dict: &Dict, number: u32, defaults: bool) -> Option<String> {
     let f = dict.function_by_oid(number)?;
-    let each = f.arguments.iter().map(|a| {
-        let mut said = match a.name.is_empty() {
-            true => type_name(dict, a.type_oid),
-            false => format!("{} {}", quote(&a.name), type_name(dict, a.type_oid)),
+    let mut inputs = f.arguments.iter();
+    let mut said = Vec::new();
+    let mut parameter = |mode: Mode, name: &str, number: u32| {
+        let mut text = match mode {
+            Mode::In if f.procedure => "IN ".to_string(),
+            Mode::In | Mode::Table => String::new(),
+            Mode::Out => "OUT ".to_string(),
+            Mode::InOut => "INOUT ".to_string(),
+            Mode::Variadic => "VARIADIC ".to_string(),
         };
-        if let Some(default) = a.default.as_ref().filter(|_| defaults) {
-            said.push_str(&format!(" DEFAULT {default}"));
+        if !name.is_empty() {
+            text.push_str(&format!("{} ", quote(name)));
         }
-        said
-    });
-    Some(each.collect::<Vec<_>>().join(", "))
+        text.push_str(&type_name(dict, number));
+        let input = if mode.is_input() { inputs.next() } else { None };
+        let default = input.and_then(|a| a.default.as_ref());
+        if let Some(default) = default.filter(|_| defaults) {
+            text.push_str(&format!(" DEFAULT {default}"));
+        }
+        said.push(text);
+    };
+    for p in f.parameters.iter().filter(|p| p.mode != Mode::Table) {
+        parameter(p.mode, &p.name, p.type_oid);
+    }
+    if f.parameters.is_empty() {
+        for a in &f.arguments {
+            parameter(Mode::In, &a.name, a.type_oid);
+        }
+    }
+    Some(said.join(", "))
 }
 
-/// What `pg_get_function_result` says.
+/// What `pg_get_function_result` says; of a procedure nothing.
 pub fn result(dict: &Dict, number: u32) -> Option<String> {
-    dict.function_by_oid(number)
-        .map(|f| type_name(dict, f.result))
+    let f = dict.function_by_oid(number)?;
+    if f.procedure {
+        return None;
+    }
+    let columns: Vec<String> = f
+        .outputs()
+        .filter(|p| p.mode == Mode::Table)
+        .map(|p| format!("{} {}", quote(&p.name), type_name(dict, p.type_oid)))
+        .collect();
+    if !columns.is_empty() {
+        return Some(format!("TABLE({})", columns.join(", ")));
+    }
+    let name = match f.row_of.and_then(|oid| dict.table_by_oid(oid)) {
+        Some(table) => dict.shown(table.schema, &table.name),
+        None => type_name(dict, f.result),
+    };
+    Some(match f.returns_set {
+        true => format!("SETOF {name}"),
+        false => name,
+    })
 }
 
 /// What `pg_get_functiondef` says.
@@ -131,6 +169,9 @@ pub fn definition(dict: &Dict, number: u32) -> Option<String> {
     if f.cost != 100.0 {
         options.push_str(&format!(" COST {}", f.cost));
     }
+    if f.returns_set && f.rows != 1000.0 {
+        options.push_str(&format!(" ROWS {}", f.rows));
+    }
     if !options.is_empty() {
         options.push('\n');
     }
@@ -138,11 +179,18 @@ pub fn definition(dict: &Dict, number: u32) -> Option<String> {
     while f.body.contains(&quote) {
         quote.push('x');
     }
+    let (kind, returns) = match result(dict, number) {
+        Some(result) => ("FUNCTION", format!(" RETURNS {result}\n")),
+        None => ("PROCEDURE", String::new()),
+    };
+    let quote = match f.procedure {
+        true => quote.replacen("function", "procedure", 1),
+        false => quote,
+    };
     Some(format!(
-        "CREATE OR REPLACE FUNCTION {}({})\n RETURNS {}\n LANGUAGE {language}\n{options}AS {quote}${}{quote}$\n",
+        "CREATE OR REPLACE {kind} {}({})\n{returns} LANGUAGE {language}\n{options}AS {quote}${}{quote}$\n",
         dict.full_name(f.schema, &f.name),
         arguments(dict, number, true)?,
-        type_name(dict, f.result),
         f.body,
     ))
 }
@@ -155,7 +203,17 @@ pub fn rows(dict: &Dict) -> Vec<Vec<Datum>> {
 }
 
 fn row(f: &Function) -> Vec<Datum> {
-    let names: Vec<String> = f.arguments.iter().map(|a| a.name.clone()).collect();
+    let all = f.parameters.iter();
+    let mut names: Vec<String> = all.clone().map(|p| p.name.clone()).collect();
+    if names.is_empty() {
+        names.extend(f.arguments.iter().map(|a| a.name.clone()));
+    }
+    let modes: Vec<String> = all.clone().map(|p| p.mode.letter().to_string()).collect();
+    let all_types: Vec<u32> = all.clone().map(|p| p.type_oid).collect();
+    let variadic = all.clone().find(|p| p.mode == Mode::Variadic);
+    let variadic = variadic
+        .and_then(|p| p.ty().element())
+        .map_or(0, |ty| ty.oid());
     let defaults: Vec<&str> = f
         .arguments
         .iter()
@@ -171,14 +229,14 @@ fn row(f: &Function) -> Vec<Datum> {
             Language::PlPgSql => PLPGSQL,
         }),
         Datum::Float4(f.cost),
-        Datum::Float4(0.0),
+        Datum::Float4(f.rows),
+        oid(variadic),
         oid(0),
-        oid(0),
-        text("f"),
+        text(if f.procedure { "p" } else { "f" }),
         bool(false),
         bool(f.leakproof),
         bool(f.strict),
-        bool(false),
+        bool(f.returns_set),
         text(match f.volatility {
             Volatility::Immutable => "i",
             Volatility::Stable => "s",
@@ -189,8 +247,14 @@ fn row(f: &Function) -> Vec<Datum> {
         int2(defaults.len()),
         oid(f.result),
         oidvector(&f.argument_types()),
-        NULL,
-        NULL,
+        match all_types.is_empty() {
+            true => NULL,
+            false => oids(all_types),
+        },
+        match modes.is_empty() {
+            true => NULL,
+            false => texts(modes),
+        },
         match names.iter().all(String::is_empty) {
             true => NULL,
             false => texts(names),

@@ -9,15 +9,6 @@ use crate::error::{Error, Result};
 use crate::pgtype::{self, IoSettings, json};
 use crate::types::SqlType;
 
-/// What the keys of an object are, which says how json is written and what NULL among them means.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Keys {
-    /// Arguments of `json_build_object`.
-    Arguments,
-    /// Names of columns.
-    Columns,
-}
-
 /// A value as json or jsonb; NULL as `null`.
 pub fn value(of: SqlType, value: DatumRef<'_>, binary: bool, io: &IoSettings) -> Result<Datum> {
     if binary {
@@ -77,6 +68,19 @@ pub fn as_json(
             let mut write =
                 |v: DatumRef<'_>, out: &mut Vec<u8>| as_json(element.ty(), v, false, io, out);
             array(&dimensions, lines, &mut values, out, &mut write)?;
+        }
+        (SqlType::Composite(row), DatumRef::Composite(v)) => {
+            out.push(b'{');
+            for (at, (kind, field)) in v.kinds().zip(v.values()).enumerate() {
+                if at > 0 {
+                    out.extend_from_slice(if lines { b",\n " } else { b"," });
+                }
+                json::write_string(&row.field_name(at), out);
+                out.push(b':');
+                let ty = row.field_type(at, kind.number).unwrap_or(SqlType::Text);
+                as_json(ty, field, false, io, out)?;
+            }
+            out.push(b'}');
         }
         (SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz, value) => {
             json::write_string(&iso_time(of, value, io)?, out);
@@ -140,6 +144,14 @@ pub fn as_node(of: SqlType, value: DatumRef<'_>, io: &IoSettings) -> Result<Node
         (SqlType::Array(element), DatumRef::Array(a)) => {
             let dimensions: Vec<Dimension> = a.dimensions().collect();
             nested(&dimensions, &mut a.values(), element.ty(), io)?
+        }
+        (SqlType::Composite(row), DatumRef::Composite(v)) => {
+            let fields = v.kinds().zip(v.values()).enumerate();
+            let pairs = fields.map(|(at, (kind, field))| {
+                let ty = row.field_type(at, kind.number).unwrap_or(SqlType::Text);
+                Ok((row.field_name(at), as_node(ty, field, io)?))
+            });
+            Node::Object(pairs.collect::<Result<_>>()?)
         }
         (SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz, value) => {
             Node::String(iso_time(of, value, io)?)
@@ -212,7 +224,7 @@ fn null_key(argument: usize, binary: bool) -> Error {
     }
 }
 
-pub fn build_object(parts: &[DatumRef<'_>], binary: bool, keys: Keys) -> Result<Datum> {
+pub fn build_object(parts: &[DatumRef<'_>], binary: bool) -> Result<Datum> {
     let mut pairs = Vec::with_capacity(parts.len() / 2);
     for (at, pair) in parts.chunks_exact(2).enumerate() {
         match pair[0] {
@@ -226,17 +238,13 @@ pub fn build_object(parts: &[DatumRef<'_>], binary: bool, keys: Keys) -> Result<
             .map(|(k, v)| Ok((k.to_string(), made(v)?)));
         return json::jsonb(&Node::Object(pairs.collect::<Result<_>>()?));
     }
-    let (between, colon): (&[u8], &[u8]) = match keys {
-        Keys::Arguments => (b", ", b" : "),
-        Keys::Columns => (b",", b":"),
-    };
     let mut out = vec![b'{'];
     for (at, (key, value)) in pairs.into_iter().enumerate() {
         if at > 0 {
-            out.extend_from_slice(between);
+            out.extend_from_slice(b", ");
         }
         json::write_string(key, &mut out);
-        out.extend_from_slice(colon);
+        out.extend_from_slice(b" : ");
         out.extend_from_slice(written(value)?.as_bytes());
     }
     out.push(b'}');

@@ -15,7 +15,6 @@ use crate::error::{Error, Result};
 use crate::pgtype::json;
 use crate::types::SqlType;
 
-pub use make::Keys;
 pub use member::Member;
 pub use read::{scalar, shown, shown_item};
 
@@ -69,7 +68,6 @@ pub enum JsonFunc {
     /// Of keys and values by turns.
     BuildObject {
         binary: bool,
-        keys: Keys,
     },
     /// Of texts: keys and values by turns, or in two arrays.
     OfTexts {
@@ -185,7 +183,7 @@ pub fn call(
             make::of_array(of, *value, lines, calls.io())?
         }
         (JsonFunc::BuildArray { binary }, parts) => make::build_array(parts, binary)?,
-        (JsonFunc::BuildObject { binary, keys }, parts) => make::build_object(parts, binary, keys)?,
+        (JsonFunc::BuildObject { binary }, parts) => make::build_object(parts, binary)?,
         (JsonFunc::OfTexts { binary }, parts) => make::of_texts(parts, binary)?,
         (func, args) => return Err(Error::internal(format!("{func:?} of {args:?}"))),
     };

@@ -132,7 +132,7 @@ pub fn find(name: &str, args: &[SqlType]) -> Option<Found> {
         ("json_agg" | "jsonb_agg", [ty]) => {
             let ty = if *ty == Unknown { Text } else { *ty };
             let binary = name == "jsonb_agg";
-            let lines = matches!(ty, SqlType::Array(_));
+            let lines = matches!(ty, SqlType::Array(_) | SqlType::Composite(_));
             let result = if binary {
                 SqlType::Jsonb
             } else {
@@ -208,7 +208,7 @@ fn ordered_type(ty: SqlType) -> Option<SqlType> {
         Reg(_) => Some(Oid),
         InternalChar => Some(Text),
         OidVector => Some(ty),
-        Int2Vector | Xid | Expanded => None,
+        Int2Vector | Xid | Expanded | Composite(_) => None,
         Domain(_) => ordered_type(ty.base()),
         Bool | Uuid | Bytea | Void | Json | Jsonb => None,
     }

@@ -3,21 +3,20 @@
 
 use std::cell::RefCell;
 
-use sqlparser::ast::{self, BinaryOperator, FunctionArg, FunctionArgExpr, FunctionArguments};
+use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::Analyzer;
 use super::functions::is_series;
 use super::group::Groups;
 use super::hypothetical::{self, is_hypothetical};
-use super::scope::{Row, Scope};
+use super::scope::Scope;
 use super::tree::Series;
 use super::with::Known;
 use crate::bind::{self, Binder, Typed, names};
 use crate::error::{Error, Result};
-use crate::expr::{CmpOp, Expr};
+use crate::expr::Expr;
 use crate::plan::supply;
 use crate::query::aggregate;
-use crate::types::SqlType;
 
 /// A clause of a query, whose expressions are bound alike.
 pub struct Clause<'c> {
@@ -117,9 +116,9 @@ impl<'c> Clause<'c> {
                     self.analyzer.note_level(depth);
                     return Ok(Some(value));
                 }
-                match self.names_a_row(&name) {
-                    true => Err(Error::unsupported(format!("the whole row {name}"))),
-                    false => Err(e),
+                match self.row_named(&name)? {
+                    Some(row) => self.row_value(row).map(Some),
+                    None => Err(e),
                 }
             }
             found => found,
@@ -146,17 +145,6 @@ impl<'c> Clause<'c> {
         }
     }
 
-    fn names_a_row(&self, name: &str) -> bool {
-        let mut at = Some(self.scope);
-        while let Some(scope) = at {
-            if scope.has_table(name) {
-                return true;
-            }
-            at = scope.parent;
-        }
-        false
-    }
-
     fn path(&self, path: &[ast::Ident]) -> Result<Option<Typed>> {
         self.analyzer.note_schema(path);
         let path: Vec<String> = path.iter().map(names::ident).collect();
@@ -168,176 +156,18 @@ impl<'c> Clause<'c> {
         self.column(Some(table), name)
     }
 
-    /// Two rows of values, compared.
-    fn rows(&self, left: &[Typed], op: &BinaryOperator, right: &[Typed]) -> Result<Typed> {
-        if left.len() != right.len() {
-            return Err(Error::new(
-                "42601",
-                "unequal number of entries in row expressions",
-            ));
-        }
-        let binder = self.binder();
-        let pairs = || left.iter().cloned().zip(right.iter().cloned());
-        let compared = |op| {
-            pairs()
-                .map(|(l, r)| Ok(binder.compare(op, l, r)?.expr))
-                .collect::<Result<Vec<_>>>()
-        };
-        let expr = match bind::comparison(op) {
-            Some(CmpOp::Eq) => Expr::And(compared(CmpOp::Eq)?),
-            Some(CmpOp::Ne) => Expr::Or(compared(CmpOp::Ne)?),
-            Some(order) => {
-                refuse_volatile(left.iter().chain(right))?;
-                // The first pair that differs decides; only the last may be equal.
-                let strict = match order {
-                    CmpOp::Lt | CmpOp::Le => CmpOp::Lt,
-                    _ => CmpOp::Gt,
-                };
-                let mut all = compared(strict)?;
-                let (equal, last) = (compared(CmpOp::Eq)?, compared(order)?);
-                let places = all.len();
-                let Some(mut expr) = last.into_iter().next_back() else {
-                    return Err(Error::new("0A000", "cannot compare rows of zero length"));
-                };
-                all.truncate(places.saturating_sub(1));
-                for (decides, equal) in all.into_iter().zip(equal).rev() {
-                    expr = Expr::Or(vec![decides, Expr::And(vec![equal, expr])]);
-                }
-                expr
-            }
-            None => return Err(Error::unsupported(format!("operator {op} between rows"))),
-        };
-        Ok(Typed::new(expr, SqlType::Bool))
-    }
-
-    /// The values of a row constructor; `None`: it is none.
-    fn row_of(&self, e: &ast::Expr) -> Result<Option<Vec<Typed>>> {
-        let list: Vec<&ast::Expr> = match e {
-            ast::Expr::Tuple(list) => list.iter().collect(),
-            ast::Expr::Nested(inner) => return self.row_of(inner),
-            ast::Expr::Function(f) if is_row_constructor(f) => match &f.args {
-                FunctionArguments::List(list) => self.plain_args(&list.args)?,
-                _ => return Ok(None),
-            },
-            _ => return Ok(None),
-        };
-        let binder = self.binder();
-        list.into_iter()
-            .map(|e| binder.expr(e))
-            .collect::<Result<Vec<_>>>()
-            .map(Some)
-    }
-
-    fn row_in(&self, e: &ast::Expr, list: &[ast::Expr], negated: bool) -> Result<Option<Typed>> {
-        let Some(left) = self.row_of(e)? else {
-            return Ok(None);
-        };
-        if list.len() > 1 {
-            refuse_volatile(left.iter())?;
-        }
-        let mut any = Vec::with_capacity(list.len());
-        for item in list {
-            let Some(right) = self.row_of(item)? else {
-                return Err(Error::unsupported("IN of a row and what is no row"));
-            };
-            any.push(self.rows(&left, &BinaryOperator::Eq, &right)?.expr);
-        }
-        let expr = match any.len() {
-            1 => any.remove(0),
-            _ => Expr::Or(any),
-        };
-        let expr = match negated {
-            true => Expr::Not(Box::new(expr)),
-            false => expr,
-        };
-        Ok(Some(Typed::new(expr, SqlType::Bool)))
-    }
-
-    fn row_is_null(&self, e: &ast::Expr, negated: bool) -> Result<Option<Typed>> {
-        let values: Vec<Expr> = match (self.whole_row(e)?, self.row_of(e)?) {
-            (Some(row), _) => row.columns,
-            (None, Some(row)) => {
-                let binder = self.binder();
-                let values = row.into_iter().map(|v| Ok(binder.settle(v)?.expr));
-                values.collect::<Result<_>>()?
-            }
-            (None, None) => return Ok(None),
-        };
-        let all = values.into_iter().map(|value| Expr::IsNull {
-            expr: Box::new(value),
-            negated,
-        });
-        let expr = Expr::And(all.collect());
-        Ok(Some(Typed::new(expr, SqlType::Bool)))
-    }
-
-    /// The whole row that a name is, if it is that of a table and no column's.
-    pub(super) fn whole_row(&self, e: &ast::Expr) -> Result<Option<Row>> {
-        let ast::Expr::Identifier(name) = e else {
-            return Ok(None);
-        };
-        let name = names::ident(name);
-        match self.scope.resolve(None, &name) {
-            Err(e) if e.sqlstate() == "42703" => self.row_named(&name),
-            Ok(_) | Err(_) => Ok(None),
-        }
-    }
-
-    /// A whole row as json; NULL if an outer join has none.
-    pub(super) fn row_json(&self, row: Row, binary: bool) -> Result<Typed> {
-        let fields = row.fields.into_iter().zip(row.columns);
-        let columns = fields.map(|((name, ty), e)| (name, Typed::new(e, ty)));
-        let object = self.binder().row_as_json(columns.collect(), binary)?;
-        let is_there = Expr::IsNull {
-            expr: Box::new(row.there),
-            negated: true,
-        };
-        let expr = Expr::Case {
-            branches: vec![(is_there, object.expr)],
-            otherwise: None,
-        };
-        Ok(Typed::new(expr, object.ty))
-    }
-
-    pub(super) fn row_named(&self, table: &str) -> Result<Option<Row>> {
-        let row = self.scope.row(table)?;
-        if let Some(row) = &row {
-            self.analyzer.note_level(row.depth);
-        }
-        Ok(row)
-    }
-
-    fn row_distinct(&self, l: &ast::Expr, r: &ast::Expr, negated: bool) -> Result<Option<Typed>> {
-        let (Some(left), Some(right)) = (self.row_of(l)?, self.row_of(r)?) else {
-            return Ok(None);
-        };
-        if left.len() != right.len() {
-            return Err(Error::new(
-                "42601",
-                "unequal number of entries in row expressions",
-            ));
-        }
-        let binder = self.binder();
-        let mut parts = Vec::new();
-        for (left, right) in left.into_iter().zip(right) {
-            let (left, right) = binder.unify(left, right, "IS DISTINCT FROM")?;
-            parts.push(Expr::Distinct {
-                left: Box::new(left.expr),
-                right: Box::new(right.expr),
-                negated,
-            });
-        }
-        let expr = match negated {
-            true => Expr::And(parts),
-            false => Expr::Or(parts),
-        };
-        Ok(Some(Typed::new(expr, SqlType::Bool)))
-    }
-
     fn function(&self, f: &ast::Function) -> Result<Option<Typed>> {
         let q = names::Qualified::new(&f.name)?;
         if q.schema.as_deref() == Some(supply::TARGET_SCHEMA) {
             return self.of_merge(&q.name, f).map(Some);
+        }
+        if f.over.is_none()
+            && let Some(called) = self.binder().user_rows(&q, f)?
+        {
+            return match called.function.returns_set {
+                true => self.user_values(called).map(Some),
+                false => bind::value_of(called).map(Some),
+            };
         }
         let name = q.name.as_str();
         let is_known = match q.schema.as_deref() {
@@ -347,8 +177,8 @@ impl<'c> Clause<'c> {
         if !is_known {
             return Ok(None);
         }
-        if is_row_constructor(f) {
-            return Err(Error::unsupported("a row as a value"));
+        if bind::row_constructor(f).is_some() {
+            return Ok(None);
         }
         if !f.within_group.is_empty() && is_hypothetical(name) {
             self.check_hypothetical(name, f)?;
@@ -369,13 +199,6 @@ impl<'c> Clause<'c> {
                 "42809",
                 format!("window function {name} requires an OVER clause"),
             ));
-        }
-        if let ("row_to_json" | "to_json" | "to_jsonb", FunctionArguments::List(list)) =
-            (name, &f.args)
-            && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(e))] = list.args.as_slice()
-            && let Some(row) = self.whole_row(e)?
-        {
-            return self.row_json(row, name == "to_jsonb").map(Some);
         }
         if is_series(name) {
             if super::functions::gives_rows(name) {
@@ -429,37 +252,6 @@ impl<'c> Clause<'c> {
             false => Ok(None),
         }
     }
-
-    fn binary(
-        &self,
-        left: &ast::Expr,
-        op: &BinaryOperator,
-        right: &ast::Expr,
-    ) -> Result<Option<Typed>> {
-        if bind::comparison(op).is_none() {
-            return Ok(None);
-        }
-        match (self.row_of(left)?, self.row_of(right)?) {
-            (Some(l), Some(r)) => self.rows(&l, op, &r).map(Some),
-            (Some(_), None) if subquery_in(right).is_some() => {
-                Err(Error::unsupported("a row compared with that of a subquery"))
-            }
-            (Some(_), None) | (None, Some(_)) => {
-                Err(Error::unsupported("a row beside what is no row"))
-            }
-            (None, None) => Ok(None),
-        }
-    }
-}
-
-/// Refuses what would be computed more than once, though it gives something else each time.
-fn refuse_volatile<'t>(mut values: impl Iterator<Item = &'t Typed>) -> Result<()> {
-    match values.any(|t| t.expr.is_volatile()) {
-        true => Err(Error::unsupported(
-            "a comparison of rows of volatile values",
-        )),
-        false => Ok(()),
-    }
 }
 
 /// The query in parentheses that an expression is.
@@ -469,10 +261,6 @@ pub fn subquery_in(e: &ast::Expr) -> Option<&ast::Query> {
         ast::Expr::Nested(inner) => subquery_in(inner),
         _ => None,
     }
-}
-
-fn is_row_constructor(f: &ast::Function) -> bool {
-    matches!(names::Qualified::new(&f.name), Ok(q) if q.name == "row" && q.schema.is_none())
 }
 
 impl bind::Groups for Clause<'_> {
@@ -518,8 +306,12 @@ impl bind::Groups for Clause<'_> {
             ast::Expr::IsDistinctFrom(l, r) => self.row_distinct(l, r, false),
             ast::Expr::IsNotDistinctFrom(l, r) => self.row_distinct(l, r, true),
             ast::Expr::Case { .. } => self.case(e),
-            ast::Expr::Tuple(_) => Err(Error::unsupported("a row as a value")),
             _ => Ok(None),
         }
+    }
+
+    fn whole_row(&self, table: &str) -> Result<Option<Typed>> {
+        let row = self.row_named(table)?;
+        row.map(|row| self.row_value(row)).transpose()
     }
 }

@@ -16,6 +16,7 @@ use super::tree::{From, JoinKind, Relation, RelationKind};
 use super::view::Noted;
 use super::with::Known;
 use crate::bind::{Typed, chosen_type, names};
+use crate::dict::acl::Privileges;
 use crate::dict::view::SOURCES;
 use crate::dict::{self, Table};
 use crate::error::{Error, Result};
@@ -388,6 +389,10 @@ impl Analyzer<'_> {
         scope: &Scope<'_>,
     ) -> Result<Item> {
         self.note_table(table, TableLock::AccessShare);
+        if !with_id {
+            let needs = &self.params.needs;
+            needs.relation(table.oid, Privileges::SELECT);
+        }
         let registers = scope.file.registers(table.columns.len());
         let row_id = scope.file.register();
         let name = &table.name;

@@ -6,6 +6,7 @@ use sqlparser::ast::{self, TableAlias};
 use super::Analyzer;
 use super::expression::Clause;
 use super::from::{Item, rename};
+use super::records::{defined, without_types};
 use super::scope::{Column, Names, Scope};
 use super::tree::{From, Relation, RelationKind, Series};
 use super::with::Known;
@@ -110,6 +111,11 @@ impl Analyzer<'_> {
             return self.record_function(function, args, alias, scope, known);
         }
         let clause = Clause::new(self, scope, known, "functions in FROM");
+        if let ast::Expr::Function(f) = call_of(name, args)
+            && let Some(called) = clause.binder().user_rows(&q, &f)?
+        {
+            return self.user_rows(called, ordinality, alias, scope);
+        }
         let (mut relation, value) = match q.name.as_str() {
             EXPAND_ARRAY => {
                 return Err(Error::unsupported(format!("{EXPAND_ARRAY} in FROM")));
@@ -152,6 +158,15 @@ impl Analyzer<'_> {
             tables: vec![called.clone()],
             ..Names::default()
         };
+        let is_row = matches!(value.ty, SqlType::Composite(_));
+        if is_row {
+            found.columns = self
+                .fields_in_from(&value, alias)?
+                .into_iter()
+                .map(|(name, value)| column(&name, value))
+                .collect();
+            found.rows = vec![(called.clone(), value.expr.clone())];
+        }
         let mut registers = match &value.expr {
             Expr::Column(r) => vec![*r],
             _ => Vec::new(),
@@ -185,6 +200,7 @@ impl Analyzer<'_> {
             (relation, _) => relation,
         };
         if let Some(alias) = alias {
+            let alias = if is_row { &without_types(alias) } else { alias };
             rename(&mut found, alias)?;
         }
         let relation = Relation {
@@ -243,6 +259,7 @@ impl Analyzer<'_> {
                 ty,
                 into: clause.scope.file.register(),
                 more: Vec::new(),
+                columns: Vec::new(),
                 ordinality: None,
             });
         }
@@ -320,8 +337,52 @@ impl Analyzer<'_> {
             ty,
             into: clause.scope.file.register(),
             more: Vec::new(),
+            columns: Vec::new(),
             ordinality: None,
         })
+    }
+
+    /// The columns that a row is in FROM. What a record has, a definition list says.
+    fn fields_in_from(
+        &self,
+        row: &Typed,
+        alias: Option<&TableAlias>,
+    ) -> Result<Vec<(String, Typed)>> {
+        let empty = bind::Scope::default();
+        let binder = bind::Binder::new(&empty, self.params, "functions in FROM");
+        let fields = binder.fields_of(row)?;
+        let defined = alias.map_or(Ok(Vec::new()), |a| defined(a, &self.params.names))?;
+        let is_record = matches!(row.ty, SqlType::Composite(c) if c.is_record());
+        match (is_record, defined.is_empty()) {
+            (true, true) => Err(Error::new(
+                "42601",
+                "a column definition list is required for functions returning \"record\"",
+            )),
+            (false, false) => Err(Error::new(
+                "42601",
+                "a column definition list is redundant for a function returning a named \
+                 composite type",
+            )),
+            (false, true) => {
+                let named = fields.into_iter().enumerate();
+                Ok(named
+                    .map(|(at, f)| (bind::field_name(row, at), f))
+                    .collect())
+            }
+            (true, false) => {
+                let fits = defined.len() == fields.len()
+                    && defined
+                        .iter()
+                        .zip(&fields)
+                        .all(|((_, ty, _), f)| *ty == f.ty);
+                if !fits {
+                    let message = "function return row and query-specified return row do not match";
+                    return Err(Error::new("42804", message));
+                }
+                let names = defined.into_iter().map(|(name, ..)| name);
+                Ok(names.zip(fields).collect())
+            }
+        }
     }
 
     fn json_series(
@@ -362,6 +423,7 @@ impl Analyzer<'_> {
             ty,
             into: clause.scope.file.register(),
             more: Vec::new(),
+            columns: Vec::new(),
             ordinality: None,
         })
     }

@@ -87,7 +87,6 @@ impl Clause<'_> {
             return Err(Error::unsupported(format!("{f}")));
         };
         let binder = self.binder();
-        let mut is_row = false;
         let (args, (mut order, order_types)) = match list.args.as_slice() {
             [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if name == "count" => {
                 (Vec::new(), Default::default())
@@ -109,17 +108,14 @@ impl Clause<'_> {
                 }
             }
             args => {
-                let args = self.plain_args(args)?;
-                let args = args
-                    .into_iter()
-                    .map(|e| match self.json_row(name, e)? {
-                        Some(row) => {
-                            is_row = true;
-                            Ok(row)
-                        }
-                        None => binder.expr(e),
-                    })
-                    .collect::<Result<Vec<_>>>()?;
+                let args = args.iter().map(|arg| match arg {
+                    FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(row)) => {
+                        binder.star_argument(row)
+                    }
+                    FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => binder.expr(e),
+                    other => Err(Error::unsupported(format!("argument {other}"))),
+                });
+                let args = args.collect::<Result<Vec<_>>>()?;
                 (args, self.order_within(&list.clauses)?)
             }
         };
@@ -145,9 +141,9 @@ impl Clause<'_> {
             }
         }
         if distinct && function.is_json() {
-            self.order_by_arguments(&args, is_row, &mut order)?;
+            self.order_by_arguments(&args, &mut order);
         }
-        let (function, args) = self.json_arguments(function, args, &given, is_row)?;
+        let (function, args) = self.json_arguments(function, args, &given)?;
         let filter = f.filter.as_ref().map(|e| binder.condition(e)).transpose()?;
         let call = AggregateCall {
             function,

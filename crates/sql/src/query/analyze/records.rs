@@ -1,6 +1,7 @@
 //! Documents as rows of columns: `json_to_record`, `json_populate_recordset` and their kin. The
-//! columns are those of a definition list, or those of a table.
+//! columns are those of a definition list, or those of a type of rows.
 
+use block::value::Datum;
 use sqlparser::ast::{self, TableAlias};
 
 use super::Analyzer;
@@ -10,7 +11,6 @@ use super::scope::{Column, Names, Scope};
 use super::tree::{From, Relation, RelationKind, Series};
 use super::with::Known;
 use crate::bind::{TypeNames, Typed, names, parts};
-use crate::dict;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
@@ -34,6 +34,7 @@ impl Analyzer<'_> {
         let clause = Clause::new(self, scope, known, "functions in FROM");
         let args = clause.plain_args(args)?;
         let defined = alias.map_or(Ok(Vec::new()), |a| defined(a, &self.params.names))?;
+        let mut of_base = None;
         let (fields, document) = match (function.populate, args.as_slice()) {
             (false, _) if defined.is_empty() => {
                 return Err(Error::new(
@@ -43,7 +44,9 @@ impl Analyzer<'_> {
             }
             (false, [document]) => (defined, *document),
             (true, [base, document]) if defined.is_empty() => {
-                (self.fields_of_base(base)?, *document)
+                let (fields, given) = self.base(&clause, base)?;
+                of_base = given;
+                (fields, *document)
             }
             (true, [_, _]) => {
                 return Err(Error::new(
@@ -79,9 +82,13 @@ impl Analyzer<'_> {
             ty,
             into: scope.file.register(),
             more: Vec::new(),
+            columns: Vec::new(),
             ordinality: None,
         };
-        let row = Typed::new(Expr::Column(series.into), ty);
+        let mut row = Typed::new(Expr::Column(series.into), ty);
+        if let Some(base) = of_base {
+            row = binder.over_base(base, row)?;
+        }
         let called = alias.map_or(function.name().to_string(), |a| names::ident(&a.name));
         let mut found = Names {
             tables: vec![called.clone()],
@@ -108,35 +115,30 @@ impl Analyzer<'_> {
         Ok((From::Relation(relation), found))
     }
 
-    /// The columns of the table whose row type NULL is cast to.
-    fn fields_of_base(&self, base: &ast::Expr) -> Result<Fields> {
-        let refused = || Error::unsupported("a base that is not NULL of a table's type");
-        let ast::Expr::Cast {
-            expr, data_type, ..
-        } = base
-        else {
-            return Err(refused());
+    /// The columns of the type of a base, and the base if it may be another than NULL.
+    fn base(&self, clause: &Clause<'_>, base: &ast::Expr) -> Result<(Fields, Option<Typed>)> {
+        let base = clause.binder().expr(base)?;
+        let SqlType::Composite(ty) = base.ty else {
+            let message = "first argument of json_populate_record must be a row type";
+            return Err(Error::new("42804", message));
         };
-        let is_null = matches!(&**expr, ast::Expr::Value(v) if v.value == ast::Value::Null);
-        let (ast::DataType::Custom(name, modifiers), true) = (data_type, is_null) else {
-            return Err(refused());
-        };
-        let table = match self.dict.relation(&names::Qualified::new(name)?) {
-            Some(dict::Relation::Table(table)) if modifiers.is_empty() => table,
-            _ => {
-                let message = format!("type \"{name}\" does not exist");
-                return Err(Error::new("42704", message));
-            }
-        };
-        self.note_table(&table, crate::parse::utility::TableLock::AccessShare);
-        let columns = table.live_columns();
-        let columns = columns.map(|(_, c)| (c.name.clone(), c.ty(), c.typmod));
-        Ok(columns.collect())
+        let fields = ty.fields().ok_or_else(|| {
+            Error::new(
+                "0A000",
+                "could not determine row type for result of json_populate_record",
+            )
+        })?;
+        let fields = fields.iter().map(|f| (f.name.clone(), f.ty, f.typmod));
+        if let Some(table) = self.dict.table_of_row_type(ty.def().oid) {
+            self.note_table(table, crate::parse::utility::TableLock::AccessShare);
+        }
+        let is_null = matches!(base.expr, Expr::Const(Datum::Null));
+        Ok((fields.collect(), (!is_null).then_some(base)))
     }
 }
 
 /// The columns that an alias defines.
-fn defined(alias: &TableAlias, known: &TypeNames) -> Result<Fields> {
+pub fn defined(alias: &TableAlias, known: &TypeNames) -> Result<Fields> {
     let mut fields = Vec::new();
     for column in &alias.columns {
         if let Some(ty) = &column.data_type {
@@ -156,7 +158,7 @@ fn defined(alias: &TableAlias, known: &TypeNames) -> Result<Fields> {
     }
 }
 
-fn without_types(alias: &TableAlias) -> TableAlias {
+pub fn without_types(alias: &TableAlias) -> TableAlias {
     let mut alias = alias.clone();
     for column in &mut alias.columns {
         column.data_type = None;

@@ -265,14 +265,16 @@ impl<'s> Scope<'s> {
                 };
                 let import = |e: &Expr| self.file.import(&scope.file, e.clone());
                 let columns = scope.columns.iter().filter(|c| c.table == table);
-                let field = |c: &Column| (c.name.clone(), c.value.ty);
+                let field = |c: &Column| (c.name.clone(), c.value.ty, c.value.typmod);
                 let fields = columns.clone().map(field).collect();
                 return Ok(Some(Row {
                     there: import(there)?,
                     columns: columns
+                        .clone()
                         .map(|c| import(&c.value.expr))
                         .collect::<Result<_>>()?,
                     fields,
+                    origins: columns.map(|c| c.origin).collect(),
                     depth: scope.depth(),
                 }));
             }
@@ -338,8 +340,10 @@ impl<'s> Scope<'s> {
 pub struct Row {
     pub there: Expr,
     pub columns: Vec<Expr>,
-    /// Names and types of the columns.
-    pub fields: Vec<(String, SqlType)>,
+    /// Names, types and modifiers of the columns.
+    pub fields: Vec<(String, SqlType, i32)>,
+    /// Table and number of the columns that are a table's.
+    pub origins: Vec<(u32, i16)>,
     pub depth: usize,
 }
 

@@ -18,6 +18,7 @@ use crate::bind::{self, Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
+use crate::parse::stars;
 use crate::plan::lockable::check_lockable;
 use crate::plan::path::conjuncts;
 use crate::plan::returning::is_over_written;
@@ -344,6 +345,12 @@ impl Analyzer<'_> {
             });
         };
         match item {
+            ast::SelectItem::UnnamedExpr(e) if let Some(row) = stars::row_of(e) => {
+                let row = binder.expr(&row)?;
+                for (at, field) in binder.fields_of(&row)?.into_iter().enumerate() {
+                    push(bind::field_name(&row, at), field);
+                }
+            }
             ast::SelectItem::UnnamedExpr(e) => push(column_name(e), binder.expr(e)?),
             ast::SelectItem::ExprWithAlias { expr, alias } => {
                 push(names::ident(alias), binder.expr(expr)?);
@@ -400,10 +407,13 @@ impl Analyzer<'_> {
             }
             at = scope.parent;
         }
-        Err(Error::new(
-            "42P01",
-            format!("missing FROM-clause entry for table \"{table}\""),
-        ))
+        // A variable of a body, or nothing.
+        let binder = clause.binder();
+        let row = binder.star_argument(name)?;
+        for (at, field) in binder.fields_of(&row)?.into_iter().enumerate() {
+            push(bind::field_name(&row, at), field);
+        }
+        Ok(())
     }
 
     /// The keys, each with the result that it is.

@@ -114,6 +114,8 @@ pub struct Series {
     pub ty: SqlType,
     pub into: Register,
     pub more: Vec<Register>,
+    /// The types and modifiers of the columns that a function of users gives.
+    pub columns: Vec<(SqlType, i32)>,
     pub ordinality: Option<Register>,
 }
 

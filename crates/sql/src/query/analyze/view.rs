@@ -15,6 +15,7 @@ use super::from::{Item, rename};
 use super::scope::{Column, File, Scope};
 use super::with::Known;
 use crate::bind::{ParamTypes, names};
+use crate::dict::acl::Privileges;
 use crate::dict::{Source, View, ViewColumn};
 use crate::error::{Error, Result};
 use crate::parse::{self, Command};
@@ -84,6 +85,7 @@ pub fn describe(core: &Core, q: &ast::Query) -> Result<(Vec<ViewColumn>, Notes)>
 impl Analyzer<'_> {
     /// Notes that a column is used.
     pub(super) fn note_used(&self, (relation, number): (u32, i16)) {
+        self.params.needs.read(relation, number);
         if relation != 0
             && let Some(notes) = self.notes.borrow_mut().as_mut()
         {
@@ -180,7 +182,11 @@ impl Analyzer<'_> {
         // Places in its text are none in the statement's.
         let notes = self.notes.take();
         self.nested.set(self.nested.get() + 1);
+        let needs = &self.params.needs;
+        needs.relation(view.oid, Privileges::SELECT);
+        let around = needs.enter(view.oid);
         let level = self.query(&query, &scope.beside(), &Known::of_statement(&[]));
+        needs.leave(around);
         self.nested.set(self.nested.get() - 1);
         self.notes.replace(notes);
         let mut level = level?;

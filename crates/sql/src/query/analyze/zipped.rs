@@ -67,6 +67,7 @@ impl Analyzer<'_> {
             args: args.into_iter().map(|a| a.expr).collect(),
             into: first,
             more,
+            columns: Vec::new(),
             ordinality,
         };
         if let Some(alias) = alias {

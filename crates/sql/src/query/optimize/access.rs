@@ -3,12 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use block::value::Datum;
+
 use super::conditions::{cheapest_first, has_subquery, registers};
 use super::{Built, Planner};
 use crate::bind::ParamTypes;
 use crate::dict::Table;
 use crate::error::Result;
-use crate::expr::Expr;
+use crate::expr::composite::RowFunc;
+use crate::expr::func::PureFunc;
+use crate::expr::{Expr, Func};
 use crate::plan::estimate::Estimate;
 use crate::plan::path::{BATCHED_ROW, BATCHED_ROWS, Wish, conjoin, conjuncts};
 use crate::plan::{self as direct, Path, SortKey, TableAccess};
@@ -32,6 +36,38 @@ pub const LISTED_ROWS: f64 = 100.0;
 const ROWS_PER_BLOCK: f64 = 64.0;
 /// Rows that the guess for tables without statistics assumes in [`crate::plan::TableAccess::rows`].
 const GUESSED_ROWS: f64 = 1000.0;
+
+/// What an expression is over a row of a table, which is there: whole rows are tested for that by
+/// their row id, as an outer join may have none.
+fn of_a_row(e: &mut Expr, row_id: Register) {
+    e.for_parts(&mut |part| of_a_row(part, row_id));
+    let is_test = |e: &Expr| match e {
+        Expr::IsNull { expr, negated } => (**expr == Expr::Column(row_id)).then_some(*negated),
+        _ => None,
+    };
+    if let Some(there) = is_test(e) {
+        *e = Expr::Const(Datum::Bool(there));
+        return;
+    }
+    let is_there = |e: &Expr| *e == Expr::Const(Datum::Bool(true));
+    match e {
+        Expr::Case { branches, .. } => {
+            if let [(condition, row)] = branches.as_slice()
+                && is_there(condition)
+            {
+                *e = row.clone();
+            }
+        }
+        Expr::Call(Func::Pure(PureFunc::Row(RowFunc::Field(at))), args) => {
+            if let [Expr::Call(Func::Pure(PureFunc::Row(RowFunc::Make(_))), fields)] =
+                args.as_slice()
+            {
+                *e = fields[*at].clone();
+            }
+        }
+        _ => {}
+    }
+}
 
 /// A table that is read, and what of it.
 struct Read<'r> {
@@ -93,6 +129,9 @@ impl Planner<'_> {
             .collect();
         let local = |e: &Expr| {
             let mut e = e.clone();
+            if let Some(row_id) = row_id {
+                of_a_row(&mut e, row_id);
+            }
             e.replace(&mut |e| match e {
                 Expr::Column(r) => Some(match by_register.get(r) {
                     Some(at) => Expr::Column(*at),
@@ -224,11 +263,14 @@ impl Planner<'_> {
         &self,
         read: &Read<'_>,
         mut access: TableAccess,
-        listed: Option<Listed>,
+        mut listed: Option<Listed>,
         part: Part,
     ) -> TableScan {
         let needed = read.used.iter().map(|(at, _)| at + 1).max().unwrap_or(0);
         access.decode(needed);
+        if let Some(listed) = &mut listed {
+            listed.access.decode(needed);
+        }
         TableScan {
             access,
             alias: read.relation.alias.clone(),
@@ -460,6 +502,7 @@ impl Planner<'_> {
             ty: s.ty,
             into: self.at(s.into),
             more: s.more.iter().map(|r| self.at(*r)).collect(),
+            columns: s.columns.clone(),
             ordinality: s.ordinality.map(|r| self.at(r)),
         }
     }
@@ -538,6 +581,7 @@ fn series_rows(s: &Series) -> f64 {
             (Some(a), Some(b)) => (b.saturating_sub(a) as f64 + 1.0).max(1.0),
             _ => GUESS,
         },
+        (SeriesOf::User(user), _) => f64::from(user.rows).max(1.0),
         (SeriesOf::List, items) => (items.len() as f64).max(1.0),
         _ => GUESS,
     }

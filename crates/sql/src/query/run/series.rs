@@ -9,8 +9,9 @@ use block::value::{ColType, Datum, DatumRef};
 use super::{Frame, Operator};
 use crate::error::{Error, Result};
 use crate::exec::drive::is_to_look_up;
+use crate::exec::sort::Rows;
 use crate::expr::{ArithOp, cast, compare, moments, number};
-use crate::query::plan::{JsonSeries, Series, SeriesOf};
+use crate::query::plan::{JsonSeries, Series, SeriesOf, UserSeries};
 use crate::session::Core;
 use crate::types::SqlType;
 
@@ -40,6 +41,8 @@ pub enum Counter {
     Pairs(Vec<(Datum, Datum)>),
     /// The same of several columns, of which some end before others.
     Columns(Vec<Vec<Datum>>),
+    /// The rows that a function of users has given.
+    Rows(Rows),
     /// One of the arguments is NULL.
     Nothing,
 }
@@ -50,6 +53,9 @@ impl Counter {
         let args = args.collect::<Result<Vec<Datum>>>()?;
         if plan.of == SeriesOf::List {
             return Ok(Counter::Elements(args.into_iter().rev().collect()));
+        }
+        if let SeriesOf::User(user) = plan.of {
+            return user_rows(plan, user, args, core);
         }
         if plan.of == SeriesOf::Zip {
             let left = |array: Datum| match array {
@@ -138,6 +144,11 @@ impl Counter {
     fn next_row(&mut self, core: &Core) -> Result<Option<(Datum, Vec<Datum>)>> {
         match self {
             Counter::Pairs(left) => Ok(left.pop().map(|(key, value)| (key, vec![value]))),
+            Counter::Rows(rows) => Ok(rows.next_row()?.map(|row| {
+                let mut row = row.into_iter();
+                let first = row.next().unwrap_or(Datum::Null);
+                (first, row.collect())
+            })),
             Counter::Columns(columns) if columns.iter().all(Vec::is_empty) => Ok(None),
             Counter::Columns(columns) => {
                 let mut row = columns
@@ -153,6 +164,10 @@ impl Counter {
     pub fn next(&mut self, core: &Core) -> Result<Option<Datum>> {
         match self {
             Counter::Nothing => Ok(None),
+            Counter::Rows(rows) => {
+                let row = rows.next_row()?;
+                Ok(row.and_then(|row| row.into_iter().next()))
+            }
             Counter::Elements(left) => Ok(left.pop()),
             Counter::Pairs(_) | Counter::Columns(_) => {
                 Err(Error::internal("a series of several columns as a value"))
@@ -216,6 +231,24 @@ impl Counter {
             }
         }
     }
+}
+
+/// Runs a function of users to its end; its rows are kept within `work_mem`, and beyond that in a
+/// temporary file.
+fn user_rows(
+    plan: &Series,
+    user: UserSeries,
+    args: Vec<Datum>,
+    core: &mut Core,
+) -> Result<Counter> {
+    if user.strict && args.iter().any(Datum::is_null) {
+        return Ok(match user.set {
+            true => Counter::Nothing,
+            false => Counter::Rows(vec![vec![Datum::Null; plan.columns.len()]].into()),
+        });
+    }
+    let rows = crate::pl::rows(core, user.oid, args, &plan.columns)?;
+    Ok(Counter::Rows(rows))
 }
 
 /// A series of timestamps. Whether it rises is decided by the step, its months as 30 days.

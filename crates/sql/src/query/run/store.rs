@@ -10,6 +10,7 @@
 //! file. Before a cursor is used after [`RowStore::clear`], or with another store, it is rewound.
 
 use block::array::ArrayRef;
+use block::composite::CompositeRef;
 use block::interval::Interval;
 use block::json::JsonRef;
 use block::numeric::NumericRef;
@@ -203,6 +204,7 @@ pub fn put_value(value: DatumRef<'_>, out: &mut Vec<u8>) {
         DatumRef::Interval(v) => put(14, &v.to_bytes()),
         DatumRef::Array(v) => put_variable(15, v.as_bytes(), out),
         DatumRef::Json(v) => put_variable(16, v.as_bytes(), out),
+        DatumRef::Composite(v) => put_variable(17, v.as_bytes(), out),
         DatumRef::Numeric(v) => put_variable(11, v.as_bytes(), out),
         DatumRef::Text(v) => put_variable(12, v.as_bytes(), out),
         DatumRef::Bytea(v) => put_variable(13, v, out),
@@ -249,6 +251,7 @@ impl<'r> Values<'r> {
             14 => DatumRef::Interval(Interval::from_bytes(self.take()?)),
             15 => DatumRef::Array(ArrayRef::from_bytes(self.variable()?).ok()?),
             16 => DatumRef::Json(JsonRef::from_bytes(self.variable()?).ok()?),
+            17 => DatumRef::Composite(CompositeRef::from_bytes(self.variable()?).ok()?),
             _ => return None,
         })
     }

@@ -459,6 +459,7 @@ fn kept_rows_follow_what_they_depend_on() {
             ty: SqlType::Int4,
             into: 0,
             more: Vec::new(),
+            columns: Vec::new(),
             ordinality: None,
         }));
         let node = Node::Loop(Arc::new(LoopJoin {

@@ -436,6 +436,7 @@ fn constant(value: DatumRef<'_>) -> Result<Value, Stop> {
         | DatumRef::Uuid(_)
         | DatumRef::Interval(_)
         | DatumRef::Array(_)
+        | DatumRef::Composite(_)
         | DatumRef::Json(_) => {
             return refused("a constant of another type");
         }

@@ -1,0 +1,77 @@
+//! ALTER FUNCTION, PROCEDURE and ROUTINE: name, owner and schema.
+
+use std::sync::Arc;
+
+use super::Core;
+use crate::api::Tag;
+use crate::bind::names::{self, Qualified};
+use crate::dict::depend::Address;
+use crate::dict::{Function, Object};
+use crate::error::{Error, Result};
+use crate::parse::define::Change;
+use crate::parse::function::{FunctionName, Routine};
+
+pub fn alter(core: &mut Core, kind: Routine, name: &FunctionName, change: &Change) -> Result<Tag> {
+    let found = core.locked_function(name)?;
+    let Some(function) = found else {
+        return Err(super::function::missing(core, kind, name)?);
+    };
+    if !kind.fits(function.procedure) {
+        let message = format!("{} is not a {}", function.signature(), kind.word());
+        return Err(Error::new("42809", message));
+    }
+    let what = format!("{} {}", kind.word(), function.name);
+    core.check_owner(function.owner, what)?;
+    let mut next = Function::clone(&function);
+    match change {
+        Change::Rename(to) => next.name.clone_from(to),
+        Change::Owner(to) => {
+            let what = format!("{} {}", kind.word(), function.name);
+            next.owner = core.new_owner(to, function.owner, function.schema, &what)?;
+        }
+        Change::Schema(to) => {
+            if core.dict().schema(to).is_none() {
+                return Err(names::no_schema(to));
+            }
+            next.schema = core.creation_schema(&Qualified {
+                schema: Some(to.clone()),
+                name: String::new(),
+            })?;
+        }
+        Change::RenameColumn(..) => {
+            return Err(Error::internal("a change that no function has"));
+        }
+    }
+    if (next.schema, &next.name) != (function.schema, &function.name) {
+        check_move(core, &function, &next)?;
+    }
+    core.define(Object::Function(Arc::new(next)))?;
+    Ok(Tag::Plain(kind.alter_command()))
+}
+
+/// Refuses a name that is taken, and a change of the name that texts of definitions have.
+fn check_move(core: &mut Core, old: &Function, next: &Function) -> Result<()> {
+    let (schema, name) = (next.schema, &next.name);
+    core.claim_name(&format!("function {schema} {name}"))?;
+    let dict = core.dict();
+    if dict
+        .function_in(schema, name, &next.argument_types())
+        .is_some()
+    {
+        let message = format!(
+            "function {} already exists in schema \"{}\"",
+            next.signature(),
+            dict.schema_name(schema)
+        );
+        return Err(Error::new("42723", message));
+    }
+    let dependents = dict.dependents(Address::Function(old.oid));
+    // A trigger knows its function by number.
+    let by_name = |a: &Address| !matches!(a, Address::Trigger(..));
+    match dependents.iter().any(|d| by_name(&d.what)) {
+        true => Err(Error::unsupported(
+            "another name or schema for a function that definitions call",
+        )),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,169 @@
+//! Functions of users in FROM that give rows, and in the select list that give several values.
+
+use sqlparser::ast::TableAlias;
+
+use super::Analyzer;
+use super::expression::Clause;
+use super::from::{Item, rename};
+use super::records::{defined, without_types};
+use super::scope::{Column, Names, Scope};
+use super::tree::{From, Relation, RelationKind, Series};
+use crate::bind::{Called, Typed, names};
+use crate::dict::Function;
+use crate::dict::function::{Field, RECORD};
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+use crate::parse::utility::TableLock;
+use crate::query::plan::{SeriesOf, UserSeries};
+use crate::types::SqlType;
+
+fn series_of(function: &Function) -> SeriesOf {
+    SeriesOf::User(UserSeries {
+        oid: function.oid,
+        set: function.returns_set,
+        strict: function.strict,
+        rows: match function.returns_set {
+            true => function.rows as u32,
+            false => 1,
+        },
+    })
+}
+
+impl Analyzer<'_> {
+    pub(super) fn user_rows(
+        &self,
+        called: Called,
+        ordinality: bool,
+        alias: Option<&TableAlias>,
+        scope: &Scope<'_>,
+    ) -> Result<Item> {
+        let Called { function, args } = called;
+        let table = alias.map_or(function.name.clone(), |a| names::ident(&a.name));
+        let fields = self.fields_of(&function, &table, alias)?;
+        let mut found = Names {
+            tables: vec![table.clone()],
+            ..Names::default()
+        };
+        let single = !function.gives_rows() && !ordinality;
+        let mut column = |name: &str, ty: SqlType, typmod: i32| {
+            let register = scope.file.register();
+            found.columns.push(Column {
+                table: table.clone(),
+                name: name.to_string(),
+                value: Typed {
+                    typmod,
+                    ..Typed::new(Expr::Column(register), ty)
+                },
+                origin: (0, 0),
+                merged: false,
+                whole: single,
+            });
+            register
+        };
+        let each = fields
+            .iter()
+            .map(|(name, ty, typmod)| column(name, *ty, *typmod));
+        let mut registers: Vec<_> = each.collect();
+        let first = registers.first().copied();
+        // Of a table without columns there are rows, too.
+        let first = first.unwrap_or_else(|| scope.file.register());
+        let more = registers.iter().skip(1).copied().collect();
+        let ordinality = ordinality.then(|| column("ordinality", SqlType::Int8, -1));
+        registers.extend(ordinality);
+        if registers.is_empty() {
+            registers.push(first);
+        }
+        let series = Series {
+            of: series_of(&function),
+            args,
+            ty: fields.first().map_or(SqlType::Int4, |f| f.1),
+            into: first,
+            more,
+            columns: fields.iter().map(|f| (f.1, f.2)).collect(),
+            ordinality,
+        };
+        if let Some(alias) = alias {
+            rename(&mut found, &without_types(alias))?;
+        }
+        let relation = Relation {
+            alias: table,
+            registers,
+            kind: RelationKind::Series(series),
+        };
+        Ok((From::Relation(relation), found))
+    }
+
+    /// The columns of what a function gives: its own, or those that the alias defines.
+    fn fields_of(
+        &self,
+        function: &Function,
+        table: &str,
+        alias: Option<&TableAlias>,
+    ) -> Result<Vec<Field>> {
+        let defined = alias.map_or(Ok(Vec::new()), |a| defined(a, &self.params.names))?;
+        if let Some(oid) = function.row_of {
+            let table = self.dict.table_by_oid(oid).cloned();
+            let missing = || Error::internal("a function gives rows of no table");
+            self.note_table(&table.ok_or_else(missing)?, TableLock::AccessShare);
+        }
+        let own = match function.gives_rows() {
+            true => function.columns(self.dict),
+            // A function's only column is named as the function is called, or as its output is.
+            false => {
+                let mut outputs = function.outputs();
+                let name = match outputs.next() {
+                    Some(output) if !output.name.is_empty() => output.name.clone(),
+                    _ => table.to_string(),
+                };
+                Some(vec![(name, function.result_type(), -1)])
+            }
+        };
+        let wrong = |message: &str| Err(Error::new("42601", message));
+        match (own, defined.is_empty()) {
+            (Some(own), true) => Ok(own),
+            (None, false) => Ok(defined),
+            (None, true) => {
+                wrong("a column definition list is required for functions returning \"record\"")
+            }
+            (Some(_), false) if function.result == RECORD && function.row_of.is_none() => {
+                wrong("a column definition list is redundant for a function with OUT parameters")
+            }
+            (Some(_), false) if function.row_of.is_some() => wrong(
+                "a column definition list is redundant for a function returning a named composite type",
+            ),
+            (Some(_), false) => {
+                wrong("a column definition list is only allowed for functions returning \"record\"")
+            }
+        }
+    }
+}
+
+impl Clause<'_> {
+    /// A call in an expression of a function that gives several values.
+    pub(super) fn user_values(&self, called: Called) -> Result<Typed> {
+        let Called { function, args } = called;
+        if function.gives_rows() {
+            let what = format!("the rows that {} gives as values", function.name);
+            return Err(Error::unsupported(what));
+        }
+        let Some(series) = self.series else {
+            return Err(Error::new(
+                "0A000",
+                format!("set-returning functions are not allowed in {}", self.name),
+            ));
+        };
+        let ty = function.result_type();
+        let made = Series {
+            of: series_of(&function),
+            args,
+            ty,
+            into: self.scope.file.register(),
+            more: Vec::new(),
+            columns: vec![(ty, -1)],
+            ordinality: None,
+        };
+        let value = Typed::new(Expr::Column(made.into), ty);
+        series.borrow_mut().push(made);
+        Ok(value)
+    }
+}

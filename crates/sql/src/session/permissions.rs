@@ -1,0 +1,241 @@
+//! Whether the session's role may do what a statement does.
+//!
+//! **Invariants.**
+//! - It is decided at each execution, after the plan was found current: a plan is shared by roles,
+//!   and privileges change without the definitions.
+//! - What a view reads is judged by the rights of the view's owner, and so on for views upon views.
+//! - A remembered verdict is of one role, and of the very picture of the dictionary in which it was
+//!   found.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::names_read::NamesRead;
+use super::statement::{Statement, Tables};
+use super::{Core, SqlSession};
+use crate::bind::needs::Need;
+use crate::dict::Dict;
+use crate::dict::acl::{Kind, Privileges};
+use crate::error::{Error, Result};
+use crate::parse::utility::TableLock;
+
+/// The version of the dictionary and the role for which a plan was last found permitted. Zero: none.
+#[derive(Debug, Default)]
+pub struct Permitted(AtomicU64);
+
+/// Bits of a role's object id in [`Permitted`]; what does not fit is not remembered.
+const ROLE_BITS: u32 = 24;
+
+impl Permitted {
+    fn key(version: u64, role: u32) -> u64 {
+        match role >> ROLE_BITS == 0 && version >> (64 - ROLE_BITS) == 0 {
+            true => version << ROLE_BITS | u64::from(role),
+            false => 0,
+        }
+    }
+
+    fn is(&self, version: u64, role: u32) -> bool {
+        let key = Permitted::key(version, role);
+        key != 0 && self.0.load(Ordering::Relaxed) == key
+    }
+
+    fn set(&self, version: u64, role: u32) {
+        self.0
+            .store(Permitted::key(version, role), Ordering::Relaxed);
+    }
+}
+
+/// What a plan needs rights for.
+pub struct Asked<'p> {
+    pub needs: &'p [Need],
+    pub names: &'p NamesRead,
+    pub tables: &'p Tables,
+    pub permitted: &'p Permitted,
+}
+
+impl Statement {
+    pub(super) fn asked(&self) -> Asked<'_> {
+        Asked {
+            needs: &self.needs,
+            names: &self.names,
+            tables: &self.tables,
+            permitted: &self.permitted,
+        }
+    }
+}
+
+impl SqlSession {
+    /// Refuses a statement that the session's role may not run, before it is run.
+    pub(crate) fn check_permitted(&self, statement: &Statement) -> Result<()> {
+        self.core.check_permitted(statement.asked())
+    }
+}
+
+impl Core {
+    /// Refuses a plan that the session's role may not run.
+    pub(super) fn check_permitted(&self, asked: Asked<'_>) -> Result<()> {
+        if asked.needs.is_empty() && asked.names.called().is_empty() {
+            return Ok(());
+        }
+        let role = self.roles.current;
+        if self.has_own_dict() {
+            return check(&self.dict(), role, &asked);
+        }
+        let version = self.database.with_dict(Dict::version);
+        if asked.permitted.is(version, role) {
+            return Ok(());
+        }
+        let dict = self.dict();
+        check(&dict, role, &asked)?;
+        asked.permitted.set(dict.version(), role);
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Refuses a role that may not reference these columns of a table.
+    pub fn check_references(&self, table: &crate::dict::Table, columns: &[usize]) -> Result<()> {
+        let (dict, role) = (self.dict(), self.roles.current);
+        let wanted = Privileges::REFERENCES;
+        let held = dict.privileges(role, Kind::Table, table.oid, table.owner, wanted);
+        let columns = columns.iter().map(|at| *at as i16 + 1).collect();
+        match !held.is_empty() || dict.has_on_columns(role, table.oid, wanted, &columns) {
+            true => Ok(()),
+            false => {
+                let message = format!("permission denied for table {}", table.name);
+                Err(Error::new("42501", message))
+            }
+        }
+    }
+
+    /// Refuses a role that may not give these columns of a table values in new rows.
+    pub fn check_insert(&self, table: &crate::dict::Table, columns: &[usize]) -> Result<()> {
+        let needs = crate::bind::needs::Needs::default();
+        needs.inserted(table.oid, columns.iter().copied());
+        let dict = self.dict();
+        if dict.is_superuser(self.roles.current) {
+            return Ok(());
+        }
+        let mut needs = needs.noted().into_iter();
+        needs.try_for_each(|need| check_need(&dict, self.roles.current, &need, &Vec::new()))
+    }
+}
+
+fn check(dict: &Dict, role: u32, asked: &Asked<'_>) -> Result<()> {
+    for need in asked.needs {
+        check_need(dict, role, need, asked.tables)?;
+    }
+    for f in asked.names.called() {
+        let execute = Privileges::EXECUTE;
+        let held = dict.privileges(role, Kind::Function, f.oid, f.owner, execute);
+        if held.is_empty() {
+            let message = format!("permission denied for function {}", f.name);
+            return Err(Error::new("42501", message));
+        }
+    }
+    Ok(())
+}
+
+fn check_need(dict: &Dict, role: u32, need: &Need, tables: &Tables) -> Result<()> {
+    let role = match need.through {
+        0 => role,
+        view => dict.view_by_oid(view).map_or(super::NOBODY, |v| v.owner),
+    };
+    if dict.is_superuser(role) {
+        return Ok(());
+    }
+    let (owner, word, name, schema) = match dict.table_by_oid(need.relation) {
+        Some(t) => (t.owner, "table", &t.name, t.schema),
+        None => match dict.view_by_oid(need.relation) {
+            Some(v) => (v.owner, "view", &v.name, v.schema),
+            None => return Ok(()),
+        },
+    };
+    if need.through == 0 {
+        let usage = Privileges::USAGE;
+        if dict.privileges_on_schema(role, schema, usage).is_empty() {
+            let schema = dict.schema_name(schema);
+            let message = format!("permission denied for schema {schema}");
+            return Err(Error::new("42501", message));
+        }
+    }
+    let locks_rows = |t: &(Arc<crate::dict::Table>, TableLock)| {
+        t.0.oid == need.relation && t.1 == TableLock::RowShare
+    };
+    let mut wanted = need.privileges;
+    if tables.iter().any(locks_rows) {
+        wanted = wanted.and(Privileges::UPDATE);
+    }
+    let held = dict.privileges(role, Kind::Table, need.relation, owner, wanted);
+    let by_column = [
+        (Privileges::SELECT, &need.read),
+        (Privileges::INSERT, &need.inserted),
+        (Privileges::UPDATE, &need.updated),
+    ];
+    for (privilege, ..) in wanted.without(held).each() {
+        let columns = by_column.iter().find(|(one, _)| *one == privilege);
+        let has = columns.is_some_and(|(_, columns)| {
+            dict.has_on_columns(role, need.relation, privilege, columns)
+        });
+        if !has {
+            let message = format!("permission denied for {word} {name}");
+            return Err(Error::new("42501", message));
+        }
+    }
+    Ok(())
+}
+
+impl Dict {
+    /// Whether a role has a privilege on each of the columns, or, if these are none, on any.
+    pub fn has_on_columns(
+        &self,
+        role: u32,
+        relation: u32,
+        privilege: Privileges,
+        columns: &BTreeSet<i16>,
+    ) -> bool {
+        let owner = match self.table_by_oid(relation) {
+            Some(t) => t.owner,
+            None => self
+                .view_by_oid(relation)
+                .map_or(super::NOBODY, |v| v.owner),
+        };
+        let has = |column: i16| {
+            let granted = self.granted_of_column(relation, column, owner);
+            granted.held(role, privilege).has(privilege)
+        };
+        match columns.is_empty() {
+            false => columns.iter().all(|column| has(*column)),
+            true => {
+                let acl = self.acl(relation);
+                let columns = acl.map_or(&[][..], |acl| acl.columns.as_slice());
+                let table = self.table_by_oid(relation);
+                let is_dropped = |column: i16| {
+                    let at = usize::try_from(column - 1).ok();
+                    let column = at.and_then(|at| table?.columns.get(at));
+                    column.is_some_and(|c| c.dropped)
+                };
+                let mut columns = columns.iter().map(|(column, _)| *column);
+                columns.any(|column| has(column) && !is_dropped(column))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Permitted;
+
+    #[test]
+    fn a_verdict_is_of_one_role_and_one_picture() {
+        let permitted = Permitted::default();
+        assert!(!permitted.is(0, 0), "none yet");
+        permitted.set(7, 10);
+        assert!(permitted.is(7, 10));
+        assert!(!permitted.is(8, 10) && !permitted.is(7, 11));
+        // What does not fit is asked anew each time.
+        permitted.set(7, 1 << 24);
+        assert!(!permitted.is(7, 1 << 24));
+    }
+}

@@ -1,0 +1,108 @@
+//! The beginning and end of a transaction, and those that a procedure or DO asks for.
+//!
+//! **Invariant.** A body ends the transaction only if that is its statement's own, and no savepoint
+//! of its own is open.
+
+use super::Core;
+use super::modes::TransactionModes;
+use crate::error::{Error, Result};
+use crate::exec::foreign;
+
+impl Core {
+    pub(super) fn begin_transaction(&mut self, modes: TransactionModes) -> Result<()> {
+        self.engine.begin(modes.isolation.engine()?)?;
+        self.settings.open_level(modes);
+        self.transaction_start = self.statement_start;
+        self.io.now_micros = self.transaction_start;
+        Ok(())
+    }
+
+    /// Ends the transaction that there is.
+    pub(super) fn end_transaction(&mut self, commit: bool) -> Result<()> {
+        self.cursors.end_transaction(commit);
+        self.lose_since(0);
+        let traced = self.trace_transaction();
+        let published = match commit {
+            true => self.before_commit(),
+            false => Ok(()),
+        };
+        let done = if let Err(e) = published {
+            // Nobody has seen anything of it.
+            self.forget_changes(0);
+            self.engine.rollback()?;
+            Err(e)
+        } else if commit {
+            let committed = self.engine.commit().map_err(Error::from);
+            self.changes_committed();
+            committed
+        } else {
+            self.forget_changes(0);
+            self.engine.rollback().map_err(Error::from)
+        };
+        if let Some(wrote) = traced {
+            let rolled_back = !commit || done.is_err();
+            self.trace_transaction_end(rolled_back, !wrote);
+        }
+        self.events.end();
+        let mut changed = false;
+        while self.settings.levels() > 0 {
+            changed |= self.settings.close_level(commit && done.is_ok());
+        }
+        if changed {
+            self.parameters_changed()?;
+        }
+        done
+    }
+
+    /// What may still refuse the commit.
+    fn before_commit(&mut self) -> Result<()> {
+        foreign::fire_deferred(self, &|_| true)?;
+        foreign::fire(self)?;
+        self.settle_temporary()?;
+        self.engine.secure_draws()?;
+        self.publish_changes()
+    }
+
+    /// Runs what may end the transaction, or may not.
+    pub fn may_end<T>(
+        &mut self,
+        may: bool,
+        work: impl FnOnce(&mut Core) -> Result<T>,
+    ) -> Result<T> {
+        let before = std::mem::replace(&mut self.pl.may_end, may);
+        let done = work(self);
+        self.pl.may_end = before;
+        done
+    }
+
+    /// COMMIT or ROLLBACK in a body: the next transaction begins at once.
+    pub fn end_within(&mut self, commit: bool, chain: bool) -> Result<()> {
+        if !self.pl.may_end {
+            return Err(Error::new("2D000", "invalid transaction termination"));
+        }
+        if self.pl.guarded > 0 {
+            let what = if commit { "commit" } else { "roll back" };
+            let message = format!("cannot {what} while a subtransaction is active");
+            return Err(Error::new("2D000", message));
+        }
+        let modes = match chain {
+            true => self.settings.chained_modes(commit),
+            false => self.settings.modes(),
+        };
+        if commit {
+            foreign::fire(self)?;
+        }
+        self.engine.leave(engine::Within::Client);
+        let ended = self.end_transaction(commit);
+        let modes = match chain {
+            true => modes,
+            // Those that SET TRANSACTION had set have ended with the transaction.
+            false => self.settings.modes(),
+        };
+        let begun = self.begin_transaction(modes);
+        self.engine.enter();
+        ended?;
+        begun?;
+        self.refresh()
+    }
+}

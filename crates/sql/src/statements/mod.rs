@@ -1,0 +1,329 @@
+//! Statistics by statement: how often, how long, on what (`v$sql` and its kin,
+//! `pg_stat_statements`).
+//!
+//! Owns an entry for each text, plan and role that statements ran with. An entry outlives the plan
+//! that it counts: a statement that is planned anew with the same steps goes on with it.
+//!
+//! **Invariants.**
+//! - There are [`MAX_ENTRIES`] entries at most. Beyond, those that were used longest ago go, and
+//!   their number is counted.
+//! - A session counts in a part of an entry that few others count in, so that a statement which all
+//!   of them run is not what they wait for.
+//! - An entry's elapsed time is the sum of its parts (`wait::Spent`).
+
+mod normal;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::{Mutex, RwLock};
+use wait::Spent;
+
+use crate::explain;
+use crate::session::{Core, Statement, now_micros};
+use crate::trace::SqlId;
+
+pub(crate) use normal::{normalized, signature};
+
+/// As many as PostgreSQL's `pg_stat_statements.max` keeps by default. With the longest texts they
+/// take 100 MB, with usual ones 20 MB.
+const MAX_ENTRIES: usize = 5000;
+/// Entries that go at once: finding the oldest looks at all.
+const EVICTED_AT_ONCE: usize = MAX_ENTRIES / 20;
+/// Bytes of a text that are kept; its id is of the whole text.
+const MAX_TEXT_BYTES: usize = 16 << 10;
+/// Bytes of a plan's lines that are kept.
+const MAX_PLAN_BYTES: usize = 8 << 10;
+const SHARDS: usize = 8;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Key {
+    pub sql_id: SqlId,
+    /// Zero for what has no plan.
+    pub plan_hash: u32,
+    /// Object id of the role by whose rights it ran.
+    pub role: u32,
+}
+
+/// One statement's statistics.
+pub(crate) struct Entry {
+    pub key: Key,
+    pub text: Arc<str>,
+    /// How it is executed, and its number among commands.
+    pub kind: &'static str,
+    pub command: u32,
+    /// The lines of the plan.
+    pub plan: Box<str>,
+    /// Microseconds from 2000.
+    pub first_load: i64,
+    last_active: AtomicI64,
+    is_evicted: AtomicBool,
+    shards: [Shard; SHARDS],
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Shard(Mutex<Totals>);
+
+/// Sums of executions.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Totals {
+    pub executions: u64,
+    /// Executions that ended with an error.
+    pub failures: u64,
+    /// Calls, of which an execution in pieces has several.
+    pub fetches: u64,
+    pub rows: u64,
+    pub parses: u64,
+    pub hard_parses: u64,
+    pub spent: Spent,
+    /// Of executions: the shortest, the longest, and the sum of the squares of milliseconds.
+    pub min_ns: u64,
+    pub max_ns: u64,
+    pub sum_of_squares: f64,
+}
+
+impl Totals {
+    pub fn add(&mut self, other: &Totals) {
+        self.min_ns = match (self.executions, other.executions) {
+            (_, 0) => self.min_ns,
+            (0, _) => other.min_ns,
+            _ => self.min_ns.min(other.min_ns),
+        };
+        self.executions += other.executions;
+        self.failures += other.failures;
+        self.fetches += other.fetches;
+        self.rows += other.rows;
+        self.parses += other.parses;
+        self.hard_parses += other.hard_parses;
+        self.spent.add(&other.spent);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.sum_of_squares += other.sum_of_squares;
+    }
+}
+
+/// One call that is over.
+pub(crate) struct Call {
+    /// It began the execution.
+    pub is_first: bool,
+    pub failed: bool,
+    pub rows: u64,
+    pub spent: Spent,
+}
+
+impl Entry {
+    fn shard(&self) -> &Mutex<Totals> {
+        let sid = wait::session::with(|s| s.sid).unwrap_or(0);
+        &self.shards[sid as usize % SHARDS].0
+    }
+
+    fn count(&self, call: &Call, at: i64) {
+        let mut t = self.shard().lock();
+        t.fetches += 1;
+        t.rows += call.rows;
+        t.failures += u64::from(call.failed);
+        t.spent.add(&call.spent);
+        if call.is_first {
+            let ns = call.spent.elapsed_ns;
+            t.min_ns = if t.executions == 0 {
+                ns
+            } else {
+                t.min_ns.min(ns)
+            };
+            t.executions += 1;
+            t.max_ns = t.max_ns.max(ns);
+            let ms = ns as f64 / 1e6;
+            t.sum_of_squares += ms * ms;
+        }
+        drop(t);
+        self.last_active.store(at, Relaxed);
+    }
+
+    fn count_parse(&self, hard: bool) {
+        let mut t = self.shard().lock();
+        t.parses += 1;
+        t.hard_parses += u64::from(hard);
+    }
+
+    pub fn totals(&self) -> Totals {
+        let mut sum = Totals::default();
+        for shard in &self.shards {
+            sum.add(&shard.0.lock());
+        }
+        sum
+    }
+
+    pub fn last_active(&self) -> i64 {
+        self.last_active.load(Relaxed)
+    }
+}
+
+/// What a statement of the plan cache knows of its entry.
+#[derive(Default)]
+pub(crate) struct Known {
+    entry: ArcSwapOption<Entry>,
+    /// Parses before there was an entry.
+    parses: AtomicU64,
+    hard_parses: AtomicU64,
+}
+
+impl Known {
+    /// The statement was parsed.
+    pub fn parsed(&self, hard: bool) {
+        match &*self.entry.load() {
+            Some(entry) => entry.count_parse(hard),
+            None => {
+                self.parses.fetch_add(1, Relaxed);
+                self.hard_parses.fetch_add(hard.into(), Relaxed);
+            }
+        }
+    }
+}
+
+/// All entries.
+pub(crate) struct Statements {
+    entries: RwLock<HashMap<Key, Arc<Entry>>>,
+    evicted: AtomicU64,
+    /// Since when they count, in microseconds from 2000.
+    since: AtomicI64,
+}
+
+impl Default for Statements {
+    fn default() -> Statements {
+        Statements {
+            entries: RwLock::default(),
+            evicted: AtomicU64::new(0),
+            since: AtomicI64::new(now_micros()),
+        }
+    }
+}
+
+impl Statements {
+    /// A call of a statement is over.
+    pub fn count(&self, statement: &Statement, core: &mut Core, call: &Call) {
+        let known = statement.known();
+        let at = now_micros();
+        if let Some(entry) = &*known.entry.load()
+            && entry.key.role == core.roles.current
+            && !entry.is_evicted.load(Relaxed)
+        {
+            return entry.count(call, at);
+        }
+        let entry = self.entry(statement, core, at);
+        known.entry.store(Some(entry.clone()));
+        {
+            let mut t = entry.shard().lock();
+            t.parses += known.parses.swap(0, Relaxed);
+            t.hard_parses += known.hard_parses.swap(0, Relaxed);
+        }
+        entry.count(call, at);
+    }
+
+    fn entry(&self, statement: &Statement, core: &mut Core, at: i64) -> Arc<Entry> {
+        let plan = explain::plan_lines(statement, core);
+        let key = Key {
+            sql_id: SqlId::of(statement.text()),
+            plan_hash: explain::hash_of(&plan),
+            role: core.roles.current,
+        };
+        if let Some(entry) = self.entries.read().get(&key) {
+            return entry.clone();
+        }
+        let mut entries = self.entries.write();
+        if entries.len() >= MAX_ENTRIES {
+            self.evict(&mut entries);
+        }
+        let text = statement.text();
+        let entry = entries.entry(key).or_insert_with(|| {
+            Arc::new(Entry {
+                key,
+                text: match text.len() > MAX_TEXT_BYTES {
+                    true => cut(text, MAX_TEXT_BYTES).into(),
+                    false => text.clone(),
+                },
+                kind: statement.plan_kind(),
+                command: statement.command_number(),
+                plan: cut(&plan, MAX_PLAN_BYTES).into(),
+                first_load: at,
+                last_active: AtomicI64::new(at),
+                is_evicted: AtomicBool::new(false),
+                shards: Default::default(),
+            })
+        });
+        entry.clone()
+    }
+
+    fn evict(&self, entries: &mut HashMap<Key, Arc<Entry>>) {
+        let mut ages: Vec<(i64, Key)> =
+            entries.values().map(|e| (e.last_active(), e.key)).collect();
+        ages.sort_unstable_by_key(|(last, _)| *last);
+        for (_, key) in ages.into_iter().take(EVICTED_AT_ONCE) {
+            if let Some(entry) = entries.remove(&key) {
+                entry.is_evicted.store(true, Relaxed);
+                self.evicted.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    pub fn all(&self) -> Vec<Arc<Entry>> {
+        self.entries.read().values().cloned().collect()
+    }
+
+    /// Entries that made room for others.
+    pub fn evicted(&self) -> u64 {
+        self.evicted.load(Relaxed)
+    }
+
+    pub fn since(&self) -> i64 {
+        self.since.load(Relaxed)
+    }
+
+    /// Forgets all.
+    pub fn reset(&self) {
+        let mut entries = self.entries.write();
+        for entry in entries.values() {
+            entry.is_evicted.store(true, Relaxed);
+        }
+        entries.clear();
+        self.evicted.store(0, Relaxed);
+        self.since.store(now_micros(), Relaxed);
+    }
+}
+
+/// The beginning of a text, of whole characters.
+fn cut(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn totals(executions: u64, min_ns: u64, max_ns: u64) -> Totals {
+        Totals {
+            executions,
+            min_ns,
+            max_ns,
+            ..Totals::default()
+        }
+    }
+
+    #[test]
+    fn the_shortest_is_of_those_that_ran() {
+        let mut sum = totals(0, 0, 0);
+        sum.add(&totals(0, 0, 0));
+        sum.add(&totals(2, 7, 9));
+        sum.add(&totals(1, 8, 30));
+        sum.add(&totals(0, 0, 0));
+        assert_eq!((sum.executions, sum.min_ns, sum.max_ns), (3, 7, 30));
+    }
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!(cut("aäb", 2), "a");
+        assert_eq!(cut("aäb", 3), "aä");
+        assert_eq!(cut("ab", 9), "ab");
+    }
+}

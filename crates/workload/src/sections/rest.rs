@@ -1,0 +1,250 @@
+//! Instance activity, histograms, latches, enqueues, undo, parameters.
+
+use std::collections::BTreeMap;
+
+use super::{ROWS, profile};
+use crate::document::{Section, number, per, percent};
+use crate::span::Span;
+use crate::table::Error;
+
+pub fn sections(span: &Span) -> Result<Vec<Section>, Error> {
+    Ok(vec![
+        background(span)?,
+        histograms(span)?,
+        enqueues(span)?,
+        latches(span)?,
+        row_cache(span)?,
+        activity(span)?,
+        sequences(span)?,
+        undo(span)?,
+        temp(span)?,
+        parameters(span)?,
+    ])
+}
+
+fn events(
+    span: &Span,
+    (title, reading): (&str, &str),
+    wanted: impl Fn(&profile::Waited) -> bool,
+) -> Result<Section, Error> {
+    let columns = [
+        "<Event",
+        "Waits",
+        "Total Wait (s)",
+        "Avg Wait (ms)",
+        "Waits/s",
+        "<Wait Class",
+    ];
+    let mut s = Section::new(title, reading, &columns);
+    for w in profile::waited(span)?.into_iter().filter(wanted) {
+        s.row([
+            w.event,
+            number(w.waits, 0),
+            number(w.seconds, 2),
+            number(w.seconds / w.waits * 1000.0, 2),
+            number(w.waits / span.seconds(), 1),
+            w.class,
+        ]);
+    }
+    Ok(s)
+}
+
+fn background(span: &Span) -> Result<Section, Error> {
+    let told = (
+        "Background Wait Events",
+        "I/O that background threads do. Log file parallel write is what every commit waits for: \
+         a few milliseconds are a disk, tens are trouble.",
+    );
+    events(span, told, |w| w.class == "System I/O")
+}
+
+fn enqueues(span: &Span) -> Result<Section, Error> {
+    let told = (
+        "Enqueue Activity",
+        "Waits for locks: TX are rows of other transactions, TM tables, HW space, SQ and SV \
+         sequences, UL locks of the application.",
+    );
+    events(span, told, |w| w.event.starts_with("enq:"))
+}
+
+fn temp(span: &Span) -> Result<Section, Error> {
+    let told = ("Temporary Files", "Sorts and hash tables beyond work_mem.");
+    events(span, told, |w| w.event.ends_with(" temp"))
+}
+
+/// Upper limits of the histogram's columns in microseconds, with their names.
+const BUCKETS: [(f64, &str); 9] = [
+    (64.0, "% <64us"),
+    (256.0, "% <256us"),
+    (1024.0, "% <1ms"),
+    (4096.0, "% <4ms"),
+    (16_384.0, "% <16ms"),
+    (65_536.0, "% <65ms"),
+    (262_144.0, "% <262ms"),
+    (1_048_576.0, "% <1s"),
+    (f64::INFINITY, "% >1s"),
+];
+
+fn histograms(span: &Span) -> Result<Section, Error> {
+    let mut columns = vec!["<Event", "Waits"];
+    columns.extend(BUCKETS.map(|(_, name)| name));
+    let mut s = Section::new(
+        "Wait Event Histogram",
+        "How long single waits were. Two humps are two causes: reads from a cache and from the \
+         disk, or one slow instance among fast ones.",
+        &columns,
+    );
+    let keys = ["event", "wait_class", "wait_time_below_micro"];
+    let mut by_event: BTreeMap<String, [f64; BUCKETS.len()]> = BTreeMap::new();
+    for (key, waits) in span.delta("event_histogram", &keys, "wait_count")? {
+        let below: f64 = key[2].parse().unwrap_or(f64::INFINITY);
+        let at = BUCKETS.iter().position(|(limit, _)| below <= *limit);
+        if key[1] != "Idle" && waits > 0.0 {
+            by_event.entry(key[0].clone()).or_default()[at.unwrap_or(BUCKETS.len() - 1)] += waits;
+        }
+    }
+    for (event, counts) in by_event {
+        let all = counts.iter().sum::<f64>();
+        let shares = counts.iter().map(|n| match *n > 0.0 {
+            true => percent(*n, all),
+            false => String::new(),
+        });
+        s.row([event, number(all, 0)].into_iter().chain(shares));
+    }
+    Ok(s)
+}
+
+fn latches(span: &Span) -> Result<Section, Error> {
+    let mut s = Section::new(
+        "Latch Statistics",
+        "Short locks on memory. A miss found the latch taken, a sleep gave up the processor for \
+         it. Misses of many per cent of the gets matter only if the wait time does.",
+        &[
+            "<Latch",
+            "Gets",
+            "Misses",
+            "% Miss",
+            "Sleeps",
+            "Wait Time (s)",
+        ],
+    );
+    let of = |column| span.named("latch", "name", column);
+    let (gets, misses, sleeps, time) = (
+        of("gets")?,
+        of("misses")?,
+        of("sleeps")?,
+        of("wait_time_micro")?,
+    );
+    for (name, n) in &gets {
+        let value = |of: &BTreeMap<String, f64>| of.get(name).copied().unwrap_or(0.0);
+        if *n > 0.0 || value(&misses) > 0.0 {
+            s.row([
+                name.clone(),
+                number(*n, 0),
+                number(value(&misses), 0),
+                percent(value(&misses), *n),
+                number(value(&sleeps), 0),
+                number(value(&time) / 1e6, 3),
+            ]);
+        }
+    }
+    Ok(s)
+}
+
+fn row_cache(span: &Span) -> Result<Section, Error> {
+    let mut s = Section::new(
+        "Dictionary Cache",
+        "Definitions in memory. Misses of dc_statements are hard parses.",
+        &["<Cache", "Gets", "Misses", "% Miss"],
+    );
+    let gets = span.named("rowcache", "parameter", "gets")?;
+    let misses = span.named("rowcache", "parameter", "getmisses")?;
+    for (name, n) in &gets {
+        let missed = misses.get(name).copied().unwrap_or(0.0);
+        s.row([
+            name.clone(),
+            number(*n, 0),
+            number(missed, 0),
+            percent(missed, *n),
+        ]);
+    }
+    Ok(s)
+}
+
+fn activity(span: &Span) -> Result<Section, Error> {
+    let mut s = Section::new(
+        "Instance Activity Statistics",
+        "All counters that moved.",
+        &["<Statistic", "Total", "Per Second", "Per Transaction"],
+    );
+    let transactions = span.stat("user commits")? + span.stat("user rollbacks")?;
+    for (name, value) in span.named("sysstat", "name", "value")? {
+        if value != 0.0 {
+            s.row([
+                name,
+                number(value, 0),
+                number(value / span.seconds(), 1),
+                per(value, transactions, 1),
+            ]);
+        }
+    }
+    Ok(s)
+}
+
+fn sequences(span: &Span) -> Result<Section, Error> {
+    let mut s = Section::new(
+        "Sequences",
+        "Values drawn, and what that cost. Marks written or values asked of other instances for \
+         nearly every draw mean NOCACHE or ORDER: a larger CACHE saves them.",
+        &["<", "Total", "Per Draw"],
+    );
+    let draws = span.stat("sequence draws")?;
+    for name in [
+        "sequence draws",
+        "sequence marks written",
+        "sequence values asked of other instances",
+        "sequence values served to other instances",
+    ] {
+        let n = span.stat(name)?;
+        s.row([name.to_string(), number(n, 0), per(n, draws, 2)]);
+    }
+    Ok(s)
+}
+
+fn undo(span: &Span) -> Result<Section, Error> {
+    let mut s = Section::new(
+        "Undo",
+        "Undo written in the span, and what was kept at its end. Stolen extents and failed \
+         snapshots mean that undo_cap is too small for the oldest query.",
+        &["<", "Value"],
+    );
+    for name in [
+        "undo change vector size (bytes)",
+        "undo extents stolen unexpired",
+        "snapshots failed (too old)",
+    ] {
+        s.row([name.to_string(), number(span.stat(name)?, 0)]);
+    }
+    for row in span.at_end("undostat")? {
+        let name = format!(
+            "instance {}: {}",
+            row.text("inst_id")?,
+            row.text("statistic")?
+        );
+        s.row([name, number(row.number("value")?, 0)]);
+    }
+    Ok(s)
+}
+
+fn parameters(span: &Span) -> Result<Section, Error> {
+    let mut s = Section::new(
+        "Parameters",
+        "Those that are not at their default, at the end of the span.",
+        &["Inst", "<Name", "<Value"],
+    );
+    for row in span.at_end("parameter")? {
+        s.row(["inst_id", "name", "display_value"].map(|c| row.text(c).unwrap_or("").to_string()));
+    }
+    debug_assert!(s.rows.len() < 1000 * ROWS);
+    Ok(s)
+}
