@@ -260,7 +260,7 @@ impl Binder<'_> {
             let value = match (taken, chosen.spread) {
                 (_, Some(from)) if at + 1 == chosen.wanted.len() => {
                     let values = all[from..].iter().copied().cloned().collect();
-                    self.array_of_values(values, wanted.ty)?
+                    self.array_of_values(values, wanted.ty.base())?
                 }
                 (Some(n), _) => all[*n].clone(),
                 (None, _) => self.default_of(wanted.default.as_deref())?,

@@ -12,6 +12,7 @@ use crate::api::Tag;
 use crate::bind::domain::scope_of_value;
 use crate::bind::names::Qualified;
 use crate::bind::{Binder, ParamTypes, Scope};
+use crate::dict::acl;
 use crate::dict::{Domain, DomainConstraint, Object, Table, UserType};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -43,6 +44,10 @@ fn create(core: &mut Core, new: &CreateDomain) -> Result<()> {
         let message = format!("\"{}\" is not a valid base type for a domain", base.name());
         return Err(Error::new("42804", message));
     }
+    if let SqlType::Composite(_) = base.element().unwrap_or(base) {
+        let what = format!("a domain over {}", base.name());
+        return Err(Error::unsupported(what));
+    }
     if let Some(collation) = &new.collation {
         check_collation(collation, base)?;
     }
@@ -73,6 +78,7 @@ fn create(core: &mut Core, new: &CreateDomain) -> Result<()> {
     let array_oid = core.database.engine().allocate_object_id()?.0;
     core.lock_table(oid, TableLock::AccessExclusive, false)?;
     let owner = core.owner()?;
+    core.give_defaults(acl::Kind::Type, oid, owner, schema)?;
     core.define(Object::Type(Arc::new(UserType {
         oid,
         array_oid,
@@ -186,6 +192,7 @@ pub fn not_a_domain(name: &Qualified) -> Error {
 
 fn alter(core: &mut Core, name: &Qualified, change: &DomainChange) -> Result<()> {
     let (found, mut made) = locked_domain(core, name)?;
+    core.check_owner(found.owner, format!("type {}", found.name))?;
     let mut next = UserType::clone(&found);
     let below = core.dict().type_of(made.base);
     let below = below.ok_or_else(|| Error::internal("a domain without its base type"))?;

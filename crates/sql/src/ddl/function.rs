@@ -113,7 +113,7 @@ fn arguments(core: &mut Core, new: &CreateFunction) -> Result<Vec<Argument>> {
     }
     let mut list: Vec<Argument> = Vec::with_capacity(new.parameters.len());
     for parameter in new.parameters.iter().filter(|p| p.mode.is_input()) {
-        let ty = locked_type(core, &parameter.ty)?;
+        let ty = parameter_type(core, &parameter.ty)?;
         let name = parameter.name.clone();
         if parameter.mode == Mode::Variadic
             && ty.base().element().is_none()
@@ -138,6 +138,19 @@ fn arguments(core: &mut Core, new: &CreateFunction) -> Result<Vec<Argument>> {
 fn locked_type(core: &mut Core, ty: &DataType) -> Result<SqlType> {
     refuse_standing(ty)?;
     super::table::column_type(core, ty).map(|(ty, _)| ty)
+}
+
+/// The same, of a parameter.
+fn parameter_type(core: &mut Core, ty: &DataType) -> Result<SqlType> {
+    let found = locked_type(core, ty)?;
+    match found.element().unwrap_or(found) {
+        SqlType::Composite(_) => Err(refused(ty)),
+        _ => Ok(found),
+    }
+}
+
+fn refused(ty: &DataType) -> Error {
+    Error::unsupported(format!("functions of type {ty}"))
 }
 
 fn value_type(core: &Core, ty: &DataType) -> Result<SqlType> {
@@ -184,7 +197,7 @@ fn parameters(core: &mut Core, new: &CreateFunction) -> Result<Vec<Parameter>> {
             let message = "only input parameters can have default values";
             return Err(Error::new("42P13", message));
         }
-        let ty = locked_type(core, &parameter.ty)?;
+        let ty = parameter_type(core, &parameter.ty)?;
         list.push(Parameter {
             mode: *mode,
             name: name.clone(),
@@ -244,7 +257,14 @@ fn said_result(core: &mut Core, ty: &DataType) -> Result<(u32, Option<u32>)> {
         _ => {}
     }
     match (locked_type(core, ty), ty) {
-        (Ok(ty), _) => Ok((ty.oid(), None)),
+        (Ok(SqlType::Composite(row)), _) => {
+            let dict = core.dict();
+            match dict.table_of_row_type(row.def().oid) {
+                Some(table) => Ok((RECORD, Some(table.oid))),
+                None => Err(refused(ty)),
+            }
+        }
+        (Ok(found), _) => Ok((found.oid(), None)),
         // The name of a table is that of the type of its rows.
         (Err(e), DataType::Custom(name, modifiers)) if modifiers.is_empty() => {
             let name = Qualified::new(name)?;
@@ -268,7 +288,10 @@ fn check_replacement(old: &Function, new: &Function) -> Result<()> {
         let detail = format!("\"{}\" is a {kind}.", old.name);
         return Err(Error::new("42809", "cannot change routine kind").detail(detail));
     }
-    let columns = |f: &Function| -> Vec<Parameter> { f.outputs().cloned().collect() };
+    let columns = |f: &Function| -> Vec<(Mode, String, u32)> {
+        let each = f.outputs().map(|p| (p.mode, p.name.clone(), p.type_oid));
+        each.collect()
+    };
     let rows = |f: &Function| (f.result, f.row_of, f.returns_set);
     if rows(old) != rows(new) {
         let message = "cannot change return type of existing function";

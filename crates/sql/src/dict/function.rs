@@ -202,13 +202,6 @@ impl Function {
         own.len() == others.len() && own.iter().zip(&others).all(|(a, b)| a.is_state(*b))
     }
 
-    /// Whether an argument or the result is of one of these types.
-    pub(super) fn has_type(&self, numbers: &[u32]) -> bool {
-        let arguments = self.arguments.iter().map(|a| a.type_oid);
-        let mut all = arguments.chain(self.parameters.iter().map(|p| p.type_oid));
-        all.any(|oid| numbers.contains(&oid)) || numbers.contains(&self.result)
-    }
-
     /// The parameters that go out.
     pub fn outputs(&self) -> impl Iterator<Item = &Parameter> {
         self.parameters.iter().filter(|p| p.mode.is_output())

@@ -184,11 +184,12 @@ impl Dict {
             }
         }
         let mut keys: BTreeSet<i64> = changes.iter().map(|c| c.key).collect();
-        // What is of a domain has the state of what the domain is over.
-        let over: Vec<u32> = touched
-            .iter()
-            .flat_map(|oid| self.domains_over(*oid))
-            .collect();
+        // What is of a domain has the state of what the domain is over, and a row those of its fields.
+        let own: Vec<u32> = touched.iter().copied().collect();
+        let with = own.iter().flat_map(|oid| self.types_with(*oid));
+        let with: Vec<u32> = with.chain(own.iter().copied()).collect();
+        let domains = with.iter().flat_map(|oid| self.domains_over(*oid));
+        let over: Vec<u32> = domains.chain(with.iter().copied()).collect();
         for t in over
             .into_iter()
             .filter_map(|oid| self.user_type_by_oid(oid))
