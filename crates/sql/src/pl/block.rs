@@ -321,6 +321,12 @@ impl<'b, 'c> Interpreter<'b, 'c> {
         let names = TypeNames::of(&self.core.dict());
         match parts::data_type(&parsed, &names) {
             Ok((SqlType::Composite(row), _)) => {
+                // A table knows more of its columns than the type of its rows does: their domains.
+                let dict = self.core.dict();
+                if let Some(table) = dict.table_of_row_type(row.def().oid) {
+                    let shape = self.core.shape_of(table);
+                    return Ok(Slot::Record(Record::of_shape(shape)));
+                }
                 let shape = Shape::of_type(row);
                 let shape = shape.ok_or_else(|| Error::unsupported(format!("type {text}")))?;
                 Ok(Slot::Record(Record::of_shape(Arc::new(shape))))
