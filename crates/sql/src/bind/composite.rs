@@ -133,7 +133,8 @@ impl Binder<'_> {
             Some(groups) => groups.whole_row(&table)?,
             None => self.whole_row(&table)?,
         };
-        if let (None, Some(variable)) = (&row, self.params.variable(std::slice::from_ref(&table))?) {
+        if let (None, Some(variable)) = (&row, self.params.variable(std::slice::from_ref(&table))?)
+        {
             return Ok(variable);
         }
         if row.is_none() && self.scope.has_table(&table) {

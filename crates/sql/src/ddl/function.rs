@@ -115,9 +115,7 @@ fn arguments(core: &mut Core, new: &CreateFunction) -> Result<Vec<Argument>> {
     for parameter in new.parameters.iter().filter(|p| p.mode.is_input()) {
         let ty = parameter_type(core, &parameter.ty)?;
         let name = parameter.name.clone();
-        if parameter.mode == Mode::Variadic
-            && ty.base().element().is_none()
-        {
+        if parameter.mode == Mode::Variadic && ty.base().element().is_none() {
             return Err(Error::new("42P13", "VARIADIC parameter must be an array"));
         }
         if parameter.default.is_none() && list.iter().any(|a| a.default.is_some()) {
