@@ -1,6 +1,7 @@
 //! SQL types as clients see them: PostgreSQL's OIDs, names, lengths and type modifiers, and how each is stored.
 
 pub mod composite;
+pub mod domains;
 pub mod enums;
 
 use std::sync::LazyLock;
@@ -10,6 +11,7 @@ use block::value::ColType;
 use crate::error::{Error, Result};
 use crate::pgtype::interval;
 use composite::CompositeType;
+use domains::DomainType;
 use enums::EnumType;
 
 /// A type without its modifier. `Unknown` is the type of a quoted literal before its context gives it one.
@@ -58,6 +60,8 @@ pub enum SqlType {
     Array(Element),
     /// Made by a user.
     Enum(EnumType),
+    /// What something is declared as; no expression is of it (see [`domains`]).
+    Domain(DomainType),
     /// A row: a record, or of a type that has a name.
     Composite(CompositeType),
 }
@@ -82,6 +86,7 @@ enum Of {
     /// Its place in [`SqlType::ALL`].
     BuiltIn(u8),
     Enum(EnumType),
+    Domain(DomainType),
     Composite(CompositeType),
 }
 
@@ -93,6 +98,11 @@ impl Element {
             SqlType::Composite(c) => return Some(Element(Of::Composite(c))),
             _ => {}
         }
+        if let SqlType::Domain(d) = ty {
+            // Arrays of arrays are not stored.
+            let plain = !matches!(d.def().base, SqlType::Array(_));
+            return plain.then_some(Element(Of::Domain(d)));
+        }
         let has_arrays = ty.array_oid() != 0 && ty != SqlType::Unknown;
         let at = SqlType::ALL.iter().position(|t| *t == ty);
         at.filter(|_| has_arrays)
@@ -103,6 +113,7 @@ impl Element {
         match self.0 {
             Of::BuiltIn(at) => SqlType::ALL[usize::from(at)],
             Of::Enum(e) => SqlType::Enum(e),
+            Of::Domain(d) => SqlType::Domain(d),
             Of::Composite(c) => SqlType::Composite(c),
         }
     }
@@ -120,6 +131,7 @@ impl Element {
                 (name, internal)
             }
             Of::Enum(e) => (&e.def().names[1], &e.def().internal_names[1]),
+            Of::Domain(d) => (&d.def().names[1], &d.def().internal_names[1]),
             Of::Composite(c) => (&c.def().names[1], &c.def().internal_names[1]),
         }
     }
@@ -222,7 +234,9 @@ impl SqlType {
             SqlType::Uuid => 2950,
             SqlType::Array(Element(Of::BuiltIn(at))) => SqlType::ALL[at as usize].array_oid(),
             SqlType::Array(Element(Of::Enum(e))) => e.0.array_oid,
+            SqlType::Array(Element(Of::Domain(d))) => d.0.array_oid,
             SqlType::Enum(e) => e.0.oid,
+            SqlType::Domain(d) => d.0.oid,
             SqlType::Array(Element(Of::Composite(c))) => c.0.array_oid,
             SqlType::Composite(c) => c.0.oid,
         }
@@ -263,6 +277,7 @@ impl SqlType {
             SqlType::Reg(Reg::Role) => 4097,
             SqlType::Void | SqlType::Array(_) | SqlType::Expanded => 0,
             SqlType::Enum(e) => e.0.array_oid,
+            SqlType::Domain(d) => d.0.array_oid,
             SqlType::Composite(c) => c.0.array_oid,
             // Arrays of arrays are not stored.
             SqlType::Int2Vector | SqlType::OidVector => 0,
@@ -273,6 +288,7 @@ impl SqlType {
     pub fn stored_as(self) -> SqlType {
         match self {
             SqlType::Enum(_) => SqlType::Int8,
+            SqlType::Domain(_) => self.base().stored_as(),
             SqlType::Composite(_) => SqlType::Composite(CompositeType::any()),
             SqlType::Array(element) => element.ty().stored_as().array().unwrap_or(self),
             ty => ty,
@@ -283,6 +299,7 @@ impl SqlType {
     pub fn is_state(self, other: SqlType) -> bool {
         match (self, other) {
             (SqlType::Enum(a), SqlType::Enum(b)) => a.is_state(b),
+            (SqlType::Domain(a), SqlType::Domain(b)) => a.is_state(b),
             (SqlType::Composite(a), SqlType::Composite(b)) => a.is_state(b),
             (SqlType::Array(a), SqlType::Array(b)) if a == b => a.ty().is_state(b.ty()),
             _ => self == other,
@@ -328,6 +345,7 @@ impl SqlType {
             SqlType::Uuid | SqlType::Interval => 16,
             SqlType::Name => 64,
             SqlType::Unknown => -2,
+            SqlType::Domain(d) => d.def().base.typlen(),
             _ => -1,
         }
     }
@@ -372,6 +390,7 @@ impl SqlType {
             SqlType::Expanded => "record",
             SqlType::Array(element) => element.array_names().0,
             SqlType::Enum(e) => &e.def().names[0],
+            SqlType::Domain(d) => &d.def().names[0],
             SqlType::Composite(c) => &c.def().names[0],
         }
     }
@@ -393,6 +412,7 @@ impl SqlType {
             SqlType::InternalChar => "char",
             SqlType::Array(element) => element.array_names().1,
             SqlType::Enum(e) => &e.def().internal_names[0],
+            SqlType::Domain(d) => &d.def().internal_names[0],
             SqlType::Composite(c) => &c.def().internal_names[0],
             other => other.name(),
         }
@@ -498,6 +518,7 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Int4 => ColType::Int4,
         SqlType::Int8 | SqlType::Oid | SqlType::Time => ColType::Int8,
         SqlType::Reg(_) | SqlType::Xid | SqlType::Tid | SqlType::Enum(_) => ColType::Int8,
+        SqlType::Domain(_) => storage_type(ty.base())?,
         SqlType::Interval => ColType::Interval,
         SqlType::Float4 => ColType::Float4,
         SqlType::Float8 => ColType::Float8,

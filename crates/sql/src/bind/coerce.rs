@@ -41,6 +41,10 @@ impl Binder<'_> {
         context: CastContext,
         how: Conversion,
     ) -> Result<Typed> {
+        if to.is_domain() {
+            let base = self.convert(value, to.base(), to.domain_typmod(), context, how)?;
+            return self.checked(base, to);
+        }
         let value = self.settle_parameter(value, to)?;
         if value.ty == to && (typmod < 0 || typmod == value.typmod) {
             return Ok(value);

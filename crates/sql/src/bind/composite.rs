@@ -153,6 +153,9 @@ impl Binder<'_> {
         if columns.is_empty() || columns.iter().any(|c| c.table != table) || self.groups.is_some() {
             return Ok(None);
         }
+        for c in columns {
+            self.params.needs.read(c.table_oid, c.attnum);
+        }
         let fields = columns.iter();
         let fields: Vec<_> = fields.map(|c| (c.name.clone(), c.ty, c.typmod)).collect();
         let slots = columns.iter().map(|c| Expr::Column(c.slot));

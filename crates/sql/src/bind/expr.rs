@@ -287,7 +287,7 @@ impl Binder<'_> {
 
     fn cast(&self, e: &ast::Expr, data_type: &ast::DataType) -> Result<Typed> {
         let (ty, typmod) = parts::data_type(data_type, &self.params.names)?;
-        let value = match (e, ty) {
+        let value = match (e, ty.base()) {
             (ast::Expr::Array(list), SqlType::Array(element)) => {
                 self.array(&list.elem, Some(element))?
             }

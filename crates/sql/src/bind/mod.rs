@@ -8,6 +8,7 @@ mod coerce;
 mod collation;
 mod composite;
 mod days;
+pub mod domain;
 mod element;
 mod enums;
 mod expr;
@@ -235,9 +236,10 @@ impl ParamTypes {
             types.push(match oid {
                 0 | 705 => None,
                 _ => {
-                    Some(dict.type_of(oid).ok_or_else(|| {
+                    let declared = dict.type_of(oid).ok_or_else(|| {
                         Error::unsupported(format!("a parameter of type OID {oid}"))
-                    })?)
+                    })?;
+                    Some(declared.base())
                 }
             });
         }
@@ -253,7 +255,7 @@ impl ParamTypes {
     /// As found out before.
     pub fn of(types: &[SqlType], dict: &Dict) -> ParamTypes {
         ParamTypes {
-            types: RefCell::new(types.iter().copied().map(Some).collect()),
+            types: RefCell::new(types.iter().map(|t| Some(t.base())).collect()),
             sight: sight::Sight::default(),
             names: TypeNames::default(),
             needs: needs::Needs::default(),

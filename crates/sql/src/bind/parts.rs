@@ -91,7 +91,8 @@ fn made_by_user(
 ) -> Option<(SqlType, i32)> {
     let dict = types.dict().filter(|_| modifiers.is_empty())?;
     if let Some(found) = dict.user_type(name) {
-        return Some((dict.type_of(found.oid)?, -1));
+        let ty = dict.type_of(found.oid)?;
+        return Some((ty, ty.domain_typmod()));
     }
     if let Some(dict::Relation::Table(table)) = dict.relation(name)
         && table.row_type[0] != 0
@@ -103,7 +104,8 @@ fn made_by_user(
         name: name.name.strip_prefix('_')?.to_string(),
     };
     let found = dict.user_type(&element)?;
-    Some((dict.type_of(found.array_oid)?, -1))
+    let ty = dict.type_of(found.array_oid)?;
+    Some((ty, ty.domain_typmod()))
 }
 
 fn no_type(name: &names::Qualified, types: &TypeNames) -> Error {

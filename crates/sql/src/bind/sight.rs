@@ -36,6 +36,8 @@ pub struct Sight {
     variables: Option<Rc<dyn Variables>>,
     /// The functions that calls were found to mean.
     called: RefCell<Vec<Arc<Function>>>,
+    /// The domains that values were made of.
+    domains: RefCell<Vec<SqlType>>,
 }
 
 impl fmt::Debug for Sight {
@@ -60,6 +62,18 @@ impl Sight {
         if !called.iter().any(|f| Arc::ptr_eq(f, function)) {
             called.push(function.clone());
         }
+    }
+
+    pub(super) fn note_domain(&self, ty: SqlType) {
+        let mut domains = self.domains.borrow_mut();
+        if !domains.iter().any(|known| known.is_state(ty)) {
+            domains.push(ty);
+        }
+    }
+
+    /// The states of domains that values were made of so far.
+    pub fn domains(&self) -> Vec<SqlType> {
+        self.domains.borrow().clone()
     }
 
     /// The functions that calls were found to mean so far.
@@ -90,10 +104,13 @@ impl ParamTypes {
         }
     }
 
-    /// Notes the functions that a part has been found to call.
+    /// Notes the functions that a part has been found to call, and its domains.
     pub fn note_called(&self, part: &ParamTypes) {
         for function in part.sight.called() {
             self.sight.note(&function);
+        }
+        for domain in part.sight.domains() {
+            self.sight.note_domain(domain);
         }
     }
 

@@ -260,7 +260,7 @@ impl Binder<'_> {
             let value = match (taken, chosen.spread) {
                 (_, Some(from)) if at + 1 == chosen.wanted.len() => {
                     let values = all[from..].iter().copied().cloned().collect();
-                    self.array_of_values(values, wanted.ty)?
+                    self.array_of_values(values, wanted.ty.base())?
                 }
                 (Some(n), _) => all[*n].clone(),
                 (None, _) => self.default_of(wanted.default.as_deref())?,
@@ -301,7 +301,8 @@ pub fn value_of(called: Called) -> Result<Typed> {
         volatile: function.volatility == Volatility::Volatile,
         strict: function.strict,
     });
-    Ok(Typed::new(Expr::Call(func, args), function.result_type()))
+    let result = function.result_type().base();
+    Ok(Typed::new(Expr::Call(func, args), result))
 }
 
 fn candidate(function: Arc<Function>, given: &Given, procedure: bool) -> Option<Candidate> {
@@ -328,12 +329,16 @@ fn candidate(function: Arc<Function>, given: &Given, procedure: bool) -> Option<
         match (taken, spread) {
             (Some(_), _) if !argument.input => {}
             (_, Some(from)) if at + 1 == count => {
-                let element = argument.ty.element()?;
+                let element = argument.ty.base().element()?;
                 for value in &all[from..] {
-                    cost += conversion_cost(value.ty, element)?;
+                    cost += conversion_cost(value.ty, element.base())?;
                 }
             }
-            (Some(n), _) => cost += conversion_cost(all[*n].ty, argument.ty)?,
+            (Some(n), _) => {
+                let ty = argument.ty;
+                // Of a domain and its base type the latter is nearer.
+                cost += conversion_cost(all[*n].ty, ty.base())? + usize::from(ty.is_domain());
+            }
             (None, _) if argument.default.is_some() => defaults += 1,
             (None, _) => return None,
         }
@@ -365,11 +370,11 @@ fn prefer_text(candidates: &mut Vec<Candidate>, given: &Given) {
     let takes_text = |c: &Candidate| {
         let mut each = c.wanted.iter().zip(&c.taken);
         let placed = each.all(|(argument, taken)| {
-            taken.is_none_or(|n| all[n].ty != SqlType::Unknown || argument.ty.is_string())
+            taken.is_none_or(|n| all[n].ty != SqlType::Unknown || argument.ty.base().is_string())
         });
         let last = c.wanted.last().and_then(|w| w.ty.element());
         let mut spread = c.spread.into_iter().flat_map(|from| &all[from..]);
-        let is_text = last.is_some_and(SqlType::is_string);
+        let is_text = last.is_some_and(|ty| ty.base().is_string());
         placed && spread.all(|value| value.ty != SqlType::Unknown || is_text)
     };
     if candidates.iter().any(takes_text) {

@@ -351,7 +351,7 @@ impl Input {
         }
         generated::fill(&self.rules, core, &mut refs, &mut made)
             .map_err(|e| self.placed(e, line, number))?;
-        if !self.rules.not_null.is_empty() || !self.rules.checks.is_empty() {
+        if !self.rules.is_empty() {
             check_row(&self.table, &self.rules, core, &refs)
                 .map_err(|e| self.placed(e, line, number))?;
         }

@@ -22,6 +22,7 @@ use crate::dict::depend::Address;
 use crate::dict::{Check, Index, Object, Sequence, Table};
 use crate::error::{Error, Result};
 use crate::exec::row::decode;
+use crate::expr::domain::DomainCheck;
 use crate::expr::{Env, Expr};
 use crate::parse::forms::no_expression;
 use crate::parse::role::RoleName;
@@ -280,7 +281,12 @@ fn add_check(
 }
 
 /// Whether the condition has that truth for any row there is.
-fn violates(core: &mut Core, table: &Table, condition: &Expr, truth: Option<bool>) -> Result<bool> {
+pub(super) fn violates(
+    core: &mut Core,
+    table: &Table,
+    condition: &Expr,
+    truth: Option<bool>,
+) -> Result<bool> {
     let def = table.engine().clone();
     let snapshot = core.engine.newest_snapshot()?;
     let mut scan = core.engine.scan(&def);
@@ -403,10 +409,20 @@ fn fill_column(core: &mut Core, table: &mut Table, at: usize) -> Result<()> {
         return write_column(core, table, at, &computed.value);
     }
     let default = planner.default(c)?;
+    let rules: Vec<DomainCheck> = planner.rules(table)?.of_column(at);
     if default.is_volatile() {
-        return write_column(core, table, at, &default);
+        let checked = rules.into_iter().fold(default, |value, rule| {
+            Expr::Domain(Box::new(rule), Box::new(value))
+        });
+        return write_column(core, table, at, &checked);
     }
     let value = default.eval(&Env::EMPTY, core)?.into_datum();
+    let any = Expr::Const(block::value::Datum::Bool(true));
+    if !rules.is_empty() && violates(core, table, &any, Some(true))? {
+        for rule in &rules {
+            rule.check(value.borrow(), core)?;
+        }
+    }
     if !value.is_null() {
         let mut text = Vec::new();
         pgtype::text_out(c.ty(), value.borrow(), &IoSettings::default(), &mut text);
@@ -415,7 +431,6 @@ fn fill_column(core: &mut Core, table: &mut Table, at: usize) -> Result<()> {
         table.columns[at].missing = Some(text);
         return Ok(());
     }
-    let any = Expr::Const(block::value::Datum::Bool(true));
     if c.not_null && violates(core, table, &any, Some(true))? {
         return Err(null_values(table, at));
     }

@@ -14,7 +14,7 @@ use crate::parse::function::{FunctionName, Routine};
 pub fn alter(core: &mut Core, kind: Routine, name: &FunctionName, change: &Change) -> Result<Tag> {
     let found = core.locked_function(name)?;
     let Some(function) = found else {
-        return Err(super::function::missing(kind, name)?);
+        return Err(super::function::missing(core, kind, name)?);
     };
     if !kind.fits(function.procedure) {
         let message = format!("{} is not a {}", function.signature(), kind.word());

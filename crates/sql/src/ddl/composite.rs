@@ -37,6 +37,7 @@ pub fn create(core: &mut Core, name: &Qualified, written: &[(String, DataType)])
         owner,
         comment: None,
         labels: Vec::new(),
+        domain: None,
         composite: Some(Composite {
             relation,
             attributes,
@@ -54,6 +55,10 @@ fn add(core: &mut Core, all: &mut Vec<Attribute>, name: &str, ty: &DataType) -> 
     }
     let (found, typmod) = column_type(core, ty)?;
     check_column(name, found)?;
+    if found.is_domain() {
+        let what = format!("attributes of domains, as {name}");
+        return Err(Error::unsupported(what));
+    }
     all.push(Attribute {
         name: name.to_string(),
         type_oid: found.oid(),

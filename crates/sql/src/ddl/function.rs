@@ -28,8 +28,8 @@ const MAX_ARGUMENTS: usize = 100;
 
 pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
     let language = language(new.language.as_deref())?;
-    let arguments = arguments(new)?;
-    let parameters = parameters(new)?;
+    let arguments = arguments(core, new)?;
+    let parameters = parameters(core, new)?;
     let (result, row_of) = result(core, new, &parameters)?;
     let schema = core.creation_schema(&new.name)?;
     core.claim_name(&format!("function {schema} {}", new.name.name))?;
@@ -62,6 +62,7 @@ pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
         arguments,
         parameters,
         result,
+        known_result: core.dict().type_of(result),
         returns_set: new.returns_set,
         row_of,
         rows: new
@@ -105,20 +106,16 @@ fn language(name: Option<&str>) -> Result<Language> {
     }
 }
 
-fn arguments(new: &CreateFunction) -> Result<Vec<Argument>> {
+fn arguments(core: &mut Core, new: &CreateFunction) -> Result<Vec<Argument>> {
     if new.parameters.len() > MAX_ARGUMENTS {
         let message = format!("functions cannot have more than {MAX_ARGUMENTS} arguments");
         return Err(Error::new("54023", message));
     }
     let mut list: Vec<Argument> = Vec::with_capacity(new.parameters.len());
     for parameter in new.parameters.iter().filter(|p| p.mode.is_input()) {
-        let type_oid = value_type(&parameter.ty)?.oid();
+        let ty = parameter_type(core, &parameter.ty)?;
         let name = parameter.name.clone();
-        if parameter.mode == Mode::Variadic
-            && SqlType::from_oid(type_oid)
-                .and_then(SqlType::element)
-                .is_none()
-        {
+        if parameter.mode == Mode::Variadic && ty.base().element().is_none() {
             return Err(Error::new("42P13", "VARIADIC parameter must be an array"));
         }
         if parameter.default.is_none() && list.iter().any(|a| a.default.is_some()) {
@@ -127,15 +124,40 @@ fn arguments(new: &CreateFunction) -> Result<Vec<Argument>> {
         }
         list.push(Argument {
             name,
-            type_oid,
+            type_oid: ty.oid(),
+            known: Some(ty),
             default: parameter.default.clone(),
         });
     }
     Ok(list)
 }
 
-/// A type of values. Those that stand for others are refused.
-fn value_type(ty: &DataType) -> Result<SqlType> {
+/// A type of values, which stays until the transaction ends.
+fn locked_type(core: &mut Core, ty: &DataType) -> Result<SqlType> {
+    refuse_standing(ty)?;
+    super::table::column_type(core, ty).map(|(ty, _)| ty)
+}
+
+/// The same, of a parameter.
+fn parameter_type(core: &mut Core, ty: &DataType) -> Result<SqlType> {
+    let found = locked_type(core, ty)?;
+    match found.element().unwrap_or(found) {
+        SqlType::Composite(_) => Err(refused(ty)),
+        _ => Ok(found),
+    }
+}
+
+fn refused(ty: &DataType) -> Error {
+    Error::unsupported(format!("functions of type {ty}"))
+}
+
+fn value_type(core: &Core, ty: &DataType) -> Result<SqlType> {
+    refuse_standing(ty)?;
+    parts::data_type(ty, &TypeNames::of(&core.dict())).map(|(ty, _)| ty)
+}
+
+/// Refuses types that stand for others.
+fn refuse_standing(ty: &DataType) -> Result<()> {
     const STANDING: [&str; 9] = [
         "anyelement",
         "anyarray",
@@ -151,11 +173,11 @@ fn value_type(ty: &DataType) -> Result<SqlType> {
     if STANDING.contains(&name.as_str()) {
         return Err(Error::unsupported(format!("functions of type {name}")));
     }
-    parts::data_type(ty, &TypeNames::default()).map(|(ty, _)| ty)
+    Ok(())
 }
 
 /// All parameters, if they are not only inputs.
-fn parameters(new: &CreateFunction) -> Result<Vec<Parameter>> {
+fn parameters(core: &mut Core, new: &CreateFunction) -> Result<Vec<Parameter>> {
     let mut list: Vec<Parameter> = Vec::with_capacity(new.parameters.len());
     for (at, parameter) in new.parameters.iter().enumerate() {
         let Written { mode, name, .. } = parameter;
@@ -173,10 +195,12 @@ fn parameters(new: &CreateFunction) -> Result<Vec<Parameter>> {
             let message = "only input parameters can have default values";
             return Err(Error::new("42P13", message));
         }
+        let ty = parameter_type(core, &parameter.ty)?;
         list.push(Parameter {
             mode: *mode,
             name: name.clone(),
-            type_oid: value_type(&parameter.ty)?.oid(),
+            type_oid: ty.oid(),
+            known: Some(ty),
         });
     }
     match list.iter().all(|p| p.mode == Mode::In) {
@@ -195,7 +219,7 @@ fn shares(a: Mode, b: Mode) -> bool {
 
 /// The type of the result, and the table whose rows it is, if it is that.
 fn result(
-    core: &Core,
+    core: &mut Core,
     new: &CreateFunction,
     parameters: &[Parameter],
 ) -> Result<(u32, Option<u32>)> {
@@ -211,7 +235,7 @@ fn result(
     let (said, row_of) = said_result(core, ty)?;
     match of_outputs {
         Some(out) if out != said => {
-            let name = match SqlType::from_oid(out) {
+            let name = match core.dict().type_of(out) {
                 Some(ty) => ty.name(),
                 None => "record",
             };
@@ -222,7 +246,7 @@ fn result(
     }
 }
 
-fn said_result(core: &Core, ty: &DataType) -> Result<(u32, Option<u32>)> {
+fn said_result(core: &mut Core, ty: &DataType) -> Result<(u32, Option<u32>)> {
     match ty.to_string().to_lowercase().as_str() {
         "void" => return Ok((SqlType::Void.oid(), None)),
         "trigger" => return Ok((TRIGGER, None)),
@@ -230,8 +254,15 @@ fn said_result(core: &Core, ty: &DataType) -> Result<(u32, Option<u32>)> {
         "event_trigger" => return Err(Error::unsupported("event triggers")),
         _ => {}
     }
-    match (value_type(ty), ty) {
-        (Ok(ty), _) => Ok((ty.oid(), None)),
+    match (locked_type(core, ty), ty) {
+        (Ok(SqlType::Composite(row)), _) => {
+            let dict = core.dict();
+            match dict.table_of_row_type(row.def().oid) {
+                Some(table) => Ok((RECORD, Some(table.oid))),
+                None => Err(refused(ty)),
+            }
+        }
+        (Ok(found), _) => Ok((found.oid(), None)),
         // The name of a table is that of the type of its rows.
         (Err(e), DataType::Custom(name, modifiers)) if modifiers.is_empty() => {
             let name = Qualified::new(name)?;
@@ -255,7 +286,10 @@ fn check_replacement(old: &Function, new: &Function) -> Result<()> {
         let detail = format!("\"{}\" is a {kind}.", old.name);
         return Err(Error::new("42809", "cannot change routine kind").detail(detail));
     }
-    let columns = |f: &Function| -> Vec<Parameter> { f.outputs().cloned().collect() };
+    let columns = |f: &Function| -> Vec<(Mode, String, u32)> {
+        let each = f.outputs().map(|p| (p.mode, p.name.clone(), p.type_oid));
+        each.collect()
+    };
     let rows = |f: &Function| (f.result, f.row_of, f.returns_set);
     if rows(old) != rows(new) {
         let message = "cannot change return type of existing function";
@@ -303,12 +337,12 @@ pub fn drop(
             None if if_exists => {
                 let word = kind.word();
                 let message = match &name.types {
-                    Some(_) => format!("{word} {} does not exist, skipping", shown(name)?),
+                    Some(_) => format!("{word} {} does not exist, skipping", shown(core, name)?),
                     None => format!("{word} {}() does not exist, skipping", name.name),
                 };
                 core.notice("NOTICE", "00000", message);
             }
-            None => return Err(missing(kind, name)?),
+            None => return Err(missing(core, kind, name)?),
         }
     }
     let roots: Vec<Address> = gone.iter().map(|oid| Address::Function(*oid)).collect();
@@ -321,24 +355,24 @@ pub fn drop(
 /// COMMENT ON FUNCTION.
 pub fn comment(core: &mut Core, name: &FunctionName, text: Option<&str>) -> Result<()> {
     let found = core.locked_function(name)?;
-    let mut next =
-        Function::clone(&*found.map_or_else(|| Err(missing(Routine::Function, name)?), Ok)?);
+    let kind = Routine::Function;
+    let mut next = Function::clone(&*found.map_or_else(|| Err(missing(core, kind, name)?), Ok)?);
     next.comment = text.map(str::to_string);
     core.define(Object::Function(Arc::new(next)))
 }
 
 /// As messages show it.
-fn shown(name: &FunctionName) -> Result<String> {
+fn shown(core: &Core, name: &FunctionName) -> Result<String> {
     let types = name.types.as_deref().unwrap_or_default();
-    let types = types.iter().map(|t| Ok(value_type(t)?.name()));
+    let types = types.iter().map(|t| Ok(value_type(core, t)?.name()));
     let types: Vec<&str> = types.collect::<Result<_>>()?;
     Ok(format!("{}({})", name.name, types.join(",")))
 }
 
-pub(super) fn missing(kind: Routine, name: &FunctionName) -> Result<Error> {
+pub(super) fn missing(core: &Core, kind: Routine, name: &FunctionName) -> Result<Error> {
     let word = kind.word();
     let message = match &name.types {
-        Some(_) => format!("{word} {} does not exist", shown(name)?),
+        Some(_) => format!("{word} {} does not exist", shown(core, name)?),
         None => format!("could not find a {word} named \"{}\"", name.name),
     };
     Ok(Error::new("42883", message))
@@ -356,7 +390,7 @@ impl Core {
         let found = self.dict().functions_named(schema.as_deref(), bare);
         match (&name.types, found.as_slice()) {
             (Some(types), _) => {
-                let types = types.iter().map(|t| Ok(value_type(t)?.oid()));
+                let types = types.iter().map(|t| Ok(value_type(self, t)?.oid()));
                 let types = types.collect::<Result<Vec<u32>>>()?;
                 let mut found = found.into_iter();
                 Ok(found.find(|f| f.argument_types() == types))

@@ -186,7 +186,7 @@ fn targets(core: &mut Core, on: &On) -> Result<Vec<Target>> {
             for name in names {
                 let found = core.function_of(name)?;
                 let Some(f) = found else {
-                    return Err(super::function::missing(Routine::Function, name)?);
+                    return Err(super::function::missing(core, Routine::Function, name)?);
                 };
                 all.push(target(Kind::Function, f.oid, f.owner, &f.name, "function"));
             }

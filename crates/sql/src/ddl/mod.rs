@@ -15,6 +15,7 @@ pub mod composite;
 mod create_as;
 pub mod dependence;
 mod distribution;
+pub mod domain;
 mod foreign;
 pub mod function;
 pub mod generated;

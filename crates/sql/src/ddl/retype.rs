@@ -293,6 +293,9 @@ fn convert(
 }
 
 fn check(core: &mut Core, table: &Table, rules: &RowRules, row: &[DatumRef<'_>]) -> Result<()> {
+    for (column, domain) in &rules.domains {
+        domain.check(row[*column], core)?;
+    }
     if let Some(null) = rules.not_null.iter().find(|c| row[**c].is_null()) {
         return Err(null_values(table, *null));
     }

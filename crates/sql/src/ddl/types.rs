@@ -78,6 +78,7 @@ fn create(core: &mut Core, name: &Qualified, labels: &[String]) -> Result<()> {
         owner,
         comment: None,
         labels: made,
+        domain: None,
         composite: None,
     })))
 }
@@ -118,7 +119,7 @@ fn check_label(label: &str) -> Result<()> {
         .detail(format!("Labels must be {MAX_LABEL_BYTES} bytes or less.")))
 }
 
-fn no_type(core: &Core, name: &Qualified) -> Error {
+pub(super) fn no_type(core: &Core, name: &Qualified) -> Error {
     match super::missing_schema(core, name) {
         Some(schema) => names::no_schema(schema),
         None => Error::new("42704", format!("type \"{name}\" does not exist")),
@@ -174,6 +175,9 @@ fn alter(core: &mut Core, name: &Qualified, change: &TypeChange) -> Result<()> {
         let message = format!("{} is not an enum", next.name);
         return Err(Error::new("42809", message));
     }
+    if of_labels && next.domain.is_some() {
+        return Err(Error::new("42809", format!("{name} is not an enum")));
+    }
     match change {
         TypeChange::Attribute(change) => super::composite::alter(core, &mut next, change)?,
         TypeChange::AddValue {
@@ -190,15 +194,23 @@ fn alter(core: &mut Core, name: &Qualified, change: &TypeChange) -> Result<()> {
             rename_value(&mut next, from, to)?;
             rename_in_definitions(core, next.oid, from, to)?;
         }
-        TypeChange::Common(Change::Rename(to)) => {
+        TypeChange::Common(common) => self::change(core, &mut next, common)?,
+    }
+    core.define(Object::Type(Arc::new(next)))
+}
+
+/// What types have in common with relations.
+pub(super) fn change(core: &mut Core, next: &mut UserType, change: &Change) -> Result<()> {
+    match change {
+        Change::Rename(to) => {
             claim(core, next.schema, to)?;
             next.name.clone_from(to);
         }
-        TypeChange::Common(Change::Owner(to)) => {
+        Change::Owner(to) => {
             next.owner =
                 core.new_owner(to, next.owner, next.schema, &format!("type {}", next.name))?;
         }
-        TypeChange::Common(Change::Schema(to)) => {
+        Change::Schema(to) => {
             let target = Qualified {
                 schema: Some(to.clone()),
                 name: next.name.clone(),
@@ -209,11 +221,11 @@ fn alter(core: &mut Core, name: &Qualified, change: &TypeChange) -> Result<()> {
                 next.schema = schema;
             }
         }
-        TypeChange::Common(Change::RenameColumn(..)) => {
+        Change::RenameColumn(..) => {
             return Err(Error::internal("a change that no type has"));
         }
     }
-    core.define(Object::Type(Arc::new(next)))
+    Ok(())
 }
 
 /// False if there is such a label, and that is no error.
@@ -366,16 +378,34 @@ pub fn drop(
     if_exists: bool,
     cascade: bool,
 ) -> Result<Tag> {
+    let names = names
+        .iter()
+        .map(super::name_of)
+        .collect::<Result<Vec<_>>>()?;
+    drop_named(core, &names, if_exists, cascade, false)?;
+    Ok(Tag::Plain("DROP TYPE"))
+}
+
+/// Drops types, or refuses those that are no domains.
+pub(super) fn drop_named(
+    core: &mut Core,
+    names: &[Qualified],
+    if_exists: bool,
+    cascade: bool,
+    domains: bool,
+) -> Result<()> {
     let mut gone = Vec::with_capacity(names.len());
     for name in names {
-        let name = super::name_of(name)?;
-        match locked(core, &name)? {
+        match locked(core, name)? {
+            Some(found) if domains && found.domain.is_none() => {
+                return Err(super::domain::not_a_domain(name));
+            }
             Some(found) => {
                 core.check_owner(found.owner, format!("type {}", found.name))?;
                 gone.push(Address::Type(found.oid));
             }
             None if if_exists => {
-                let what = match super::missing_schema(core, &name) {
+                let what = match super::missing_schema(core, name) {
                     Some(schema) => format!("schema \"{schema}\""),
                     None => format!("type \"{name}\""),
                 };
@@ -385,7 +415,7 @@ pub fn drop(
                     format!("{what} does not exist, skipping"),
                 );
             }
-            None => return Err(no_type(core, &name)),
+            None => return Err(no_type(core, name)),
         }
     }
     drop_dependents(core, &gone, cascade)?;
@@ -394,7 +424,7 @@ pub fn drop(
             core.undefine(oid.into())?;
         }
     }
-    Ok(Tag::Plain("DROP TYPE"))
+    Ok(())
 }
 
 /// COMMENT ON TYPE.

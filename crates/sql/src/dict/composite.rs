@@ -106,7 +106,7 @@ impl Dict {
         match table.row_type {
             [0, _] => Default::default(),
             numbers => (
-                self.columns_of_numbers(numbers),
+                self.columns_of_numbers(&numbers),
                 self.attributes_of_numbers(&numbers),
             ),
         }

@@ -227,15 +227,20 @@ impl Dict {
         names.map(|name| format!("nextval('{name}')")).collect()
     }
 
-    /// Columns of a type, or of arrays of it: the table and the place of each.
+    /// Columns of a type, of arrays of it, or of domains over these: the table and the place of each.
     pub fn columns_of_type(&self, oid: u32) -> Vec<(u32, usize)> {
-        let Some(ty) = self.user_type_by_oid(oid) else {
+        let mut numbers = Vec::new();
+        for oid in std::iter::once(oid).chain(self.domains_over(oid)) {
+            let ty = self.user_type_by_oid(oid);
+            numbers.extend(ty.into_iter().flat_map(|t| [t.oid, t.array_oid]));
+        }
+        if numbers.is_empty() {
             return Vec::new();
-        };
-        self.columns_of_numbers([ty.oid, ty.array_oid])
+        }
+        self.columns_of_numbers(&numbers)
     }
 
-    pub(super) fn columns_of_numbers(&self, numbers: [u32; 2]) -> Vec<(u32, usize)> {
+    pub(super) fn columns_of_numbers(&self, numbers: &[u32]) -> Vec<(u32, usize)> {
         let of_table = |t: &Arc<Table>| {
             let columns = t.live_columns();
             let columns = columns.filter(|(_, c)| numbers.contains(&c.type_oid));
@@ -252,27 +257,33 @@ impl Dict {
     }
 
     /// What needs one of these types, by object id.
-    fn of_type_numbers(&self, numbers: [u32; 2]) -> Vec<&Object> {
+    fn of_type_numbers(&self, numbers: &[u32]) -> Vec<&Object> {
         let all = numbers.iter().flat_map(|oid| self.maps.needing(*oid));
         let by_key: BTreeMap<i64, &Object> = all.map(|o| (o.key(), o)).collect();
         by_key.into_values().collect()
     }
 
-    /// Columns of tables, and views that have a column of it by themselves.
+    /// Columns of tables, functions, domains, and views that have a column of it by themselves.
     fn of_type(&self, oid: u32) -> Vec<Dependent> {
         let numbers = self.user_type_by_oid(oid).map(|t| [t.oid, t.array_oid]);
         let numbers = numbers.unwrap_or_default();
-        let columns = self.columns_of_type(oid).into_iter();
+        let own = |(table, at): &(u32, usize)| {
+            let table = self.table_by_oid(*table);
+            table.is_some_and(|t| numbers.contains(&t.columns[*at].type_oid))
+        };
+        let columns = self.columns_of_type(oid).into_iter().filter(own);
         let columns = columns.map(|(table, at)| Address::Column(table, at));
         let has = |v: &View| v.columns.iter().any(|c| numbers.contains(&c.type_oid));
         let attributes = self.attributes_of_type(oid).into_iter();
         let attributes = attributes.map(|(ty, at)| Address::Attribute(ty, at));
-        let all = self.of_type_numbers(numbers);
-        let views = all.iter().filter_map(|o| match o {
+        let all = self.of_type_numbers(&numbers);
+        let others = all.iter().filter_map(|o| match o {
             Object::View(v) if has(v) => Some(Address::View(v.oid)),
+            Object::Function(f) => Some(Address::Function(f.oid)),
+            Object::Type(t) if t.domain.is_some() => Some(Address::Type(t.oid)),
             _ => None,
         });
-        let all = columns.chain(attributes).chain(views);
+        let all = columns.chain(attributes).chain(others);
         all.map(|what| Dependent { what, auto: false }).collect()
     }
 

@@ -70,6 +70,9 @@ pub struct Parameter {
     pub mode: Mode,
     pub name: String,
     pub type_oid: u32,
+    /// The type, once it is known what the number means: see [`super::types`].
+    #[serde(skip)]
+    pub known: Option<SqlType>,
 }
 
 /// A column of the rows that a function gives: its name, type and modifier.
@@ -80,6 +83,9 @@ pub struct Argument {
     /// Empty if it has none.
     pub name: String,
     pub type_oid: u32,
+    /// The type, once it is known what the number means: see [`super::types`].
+    #[serde(skip)]
+    pub known: Option<SqlType>,
     /// SQL text of the default.
     #[serde(default)]
     pub default: Option<String>,
@@ -102,6 +108,9 @@ pub struct Function {
     pub parameters: Vec<Parameter>,
     /// That of its result; `void`, `trigger` and `record` too.
     pub result: u32,
+    /// The type of its result, once it is known what the number means.
+    #[serde(skip)]
+    pub known_result: Option<SqlType>,
     #[serde(default)]
     pub returns_set: bool,
     /// The table whose rows it gives, if its result is the type of these.
@@ -128,13 +137,15 @@ fn first_superuser() -> u32 {
 
 impl Parameter {
     pub fn ty(&self) -> SqlType {
-        SqlType::from_oid(self.type_oid).unwrap_or(SqlType::Text)
+        let known = self.known.or_else(|| SqlType::from_oid(self.type_oid));
+        known.unwrap_or(SqlType::Text)
     }
 }
 
 impl Argument {
     pub fn ty(&self) -> SqlType {
-        SqlType::from_oid(self.type_oid).unwrap_or(SqlType::Text)
+        let known = self.known.or_else(|| SqlType::from_oid(self.type_oid));
+        known.unwrap_or(SqlType::Text)
     }
 }
 
@@ -145,11 +156,50 @@ impl Function {
 
     /// The type of its result; of a trigger's function, which nobody calls, `void`.
     pub fn result_type(&self) -> SqlType {
-        SqlType::from_oid(self.result).unwrap_or(SqlType::Void)
+        let known = self.known_result.or_else(|| SqlType::from_oid(self.result));
+        known.unwrap_or(SqlType::Void)
     }
 
     pub fn argument_types(&self) -> Vec<u32> {
         self.arguments.iter().map(|a| a.type_oid).collect()
+    }
+
+    /// The same with what the numbers of its types mean now; `None`: it knows.
+    pub(super) fn retyped(&self, types: &dyn Fn(u32) -> Option<SqlType>) -> Option<Function> {
+        let is_same = |known: Option<SqlType>, now: Option<SqlType>| match (known, now) {
+            (Some(known), Some(now)) => known.is_state(now),
+            (known, now) => known.is_none() && now.is_none(),
+        };
+        let made = |oid: u32| types(oid).filter(|_| SqlType::from_oid(oid).is_none());
+        let mut arguments = self.arguments.iter();
+        let mut parameters = self.parameters.iter();
+        if arguments.all(|a| is_same(a.known, made(a.type_oid)))
+            && parameters.all(|p| is_same(p.known, made(p.type_oid)))
+            && is_same(self.known_result, made(self.result))
+        {
+            return None;
+        }
+        let mut next = self.clone();
+        for a in &mut next.arguments {
+            a.known = made(a.type_oid);
+        }
+        for p in &mut next.parameters {
+            p.known = made(p.type_oid);
+        }
+        next.known_result = made(self.result);
+        Some(next)
+    }
+
+    /// Whether the types of both are of the same states.
+    pub(super) fn has_types_of(&self, other: &Function) -> bool {
+        let types = |f: &Function| {
+            let arguments = f.arguments.iter().map(Argument::ty);
+            let parameters = f.parameters.iter().map(Parameter::ty);
+            let all = arguments.chain(parameters);
+            all.chain([f.result_type()]).collect::<Vec<_>>()
+        };
+        let (own, others) = (types(self), types(other));
+        own.len() == others.len() && own.iter().zip(&others).all(|(a, b)| a.is_state(*b))
     }
 
     /// The parameters that go out.

@@ -240,13 +240,15 @@ impl Object {
             Object::Sequence(s) => s.owner.iter().map(|(table, _)| *table).collect(),
             Object::Function(f) => {
                 let types = f.arguments.iter().map(|a| a.type_oid);
+                let types = types.chain(f.parameters.iter().map(|p| p.type_oid));
                 let types = types.chain([f.result]).filter(|oid| is_made(*oid));
                 types.chain([f.schema]).collect()
             }
-            // The types of its attributes.
+            // The types of its attributes, or the one below it.
             Object::Type(t) => {
                 let attributes = t.composite.iter().flat_map(|c| &c.attributes);
                 let types = attributes.map(|a| a.type_oid);
+                let types = types.chain(t.domain.iter().map(|d| d.base));
                 types.filter(|oid| is_made(*oid)).collect()
             }
             Object::Stats(_) | Object::Role(_) => Vec::new(),

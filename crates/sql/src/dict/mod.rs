@@ -24,6 +24,7 @@ mod comments;
 pub mod composite;
 pub mod computed;
 pub mod depend;
+pub mod domain;
 mod foreign;
 pub mod function;
 pub mod log;
@@ -44,6 +45,7 @@ pub use comments::{
     PG_TRIGGER, PG_TYPE,
 };
 pub use computed::IndexExpression;
+pub use domain::{Domain, DomainConstraint};
 pub use foreign::{Action, ForeignKey};
 pub use function::Function;
 pub use object::{Check, Column, Identity, Index, IndexKey, Object, OnCommit, Sequence, Table};

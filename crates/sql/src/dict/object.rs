@@ -245,8 +245,22 @@ impl Column {
         (self.type_oid, self.known, self.typmod) = (ty.oid(), Some(ty), typmod);
     }
 
+    /// The type of its values.
     pub fn ty(&self) -> SqlType {
+        self.declared().base()
+    }
+
+    /// What it was declared as: a domain, or else the type of its values.
+    pub fn declared(&self) -> SqlType {
         (self.known.or_else(|| SqlType::from_oid(self.type_oid))).unwrap_or(SqlType::Text)
+    }
+
+    /// SQL text of its default, which may be its domain's.
+    pub fn default_text(&self) -> Option<&str> {
+        match self.declared() {
+            SqlType::Domain(d) => self.default.as_deref().or(d.def().default.as_deref()),
+            _ => self.default.as_deref(),
+        }
     }
 }
 
@@ -330,7 +344,7 @@ impl Index {
     /// out.
     pub fn key_text(&self, table: &Table, at: usize) -> String {
         match self.expression(at) {
-            Some(e) => crate::views::definition::key(table, &e.text),
+            Some(e) => crate::views::definition::key(table, &e.text, false),
             None => table.columns[self.keys[at].column].name.clone(),
         }
     }
@@ -585,7 +599,10 @@ impl Stored {
             Stored::Type(t) => Object::Type(Arc::new(t)),
             Stored::Acl(a) => Object::Acl(Arc::new(a)),
             Stored::DefaultPrivileges(d) => Object::DefaultPrivileges(Arc::new(d)),
-            Stored::Function(f) => Object::Function(Arc::new(f)),
+            Stored::Function(f) => {
+                let known = f.retyped(types);
+                Object::Function(Arc::new(known.unwrap_or(f)))
+            }
         })
     }
 }

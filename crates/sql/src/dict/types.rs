@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::composite::Composite;
+use super::domain::Domain;
 use super::object::kind;
 use super::path::{NameRef, PUBLIC};
 use super::{Change, Dict, Object, Table, View};
@@ -17,7 +18,7 @@ use crate::bind::names::quote;
 use crate::types::SqlType;
 use crate::types::enums::{EnumDef, EnumType};
 
-/// An enum, or a composite type.
+/// An enum, a composite type, or a domain.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UserType {
     pub oid: u32,
@@ -30,6 +31,9 @@ pub struct UserType {
     pub comment: Option<String>,
     /// Of an enum, in their order.
     pub labels: Vec<Label>,
+    /// Of a domain, which has no labels.
+    #[serde(default)]
+    pub domain: Option<Domain>,
     #[serde(default)]
     pub composite: Option<Composite>,
 }
@@ -120,9 +124,10 @@ impl Dict {
             }
             let t = self.user_type_by_oid(oid)?;
             let name = t.shown_name(self.schema_name(t.schema));
-            let ty = match &t.composite {
-                Some(c) => SqlType::Composite(self.composite_state(t, c, name)?),
-                None => SqlType::Enum(t.state(name)),
+            let ty = match (&t.domain, &t.composite) {
+                (Some(domain), _) => self.domain_state(t, domain, &name)?,
+                (None, Some(c)) => SqlType::Composite(self.composite_state(t, c, name)?),
+                (None, None) => SqlType::Enum(t.state(name)),
             };
             match oid == t.oid {
                 true => Some(ty),
@@ -179,6 +184,18 @@ impl Dict {
             }
         }
         let mut keys: BTreeSet<i64> = changes.iter().map(|c| c.key).collect();
+        // What is of a domain has the state of what the domain is over, and a row those of its fields.
+        let own: Vec<u32> = touched.iter().copied().collect();
+        let with = own.iter().flat_map(|oid| self.types_with(*oid));
+        let with: Vec<u32> = with.chain(own.iter().copied()).collect();
+        let domains = with.iter().flat_map(|oid| self.domains_over(*oid));
+        let over: Vec<u32> = domains.chain(with.iter().copied()).collect();
+        for t in over
+            .into_iter()
+            .filter_map(|oid| self.user_type_by_oid(oid))
+        {
+            touched.extend([t.oid, t.array_oid]);
+        }
         for oid in touched {
             keys.extend(self.maps.needing(oid).map(Object::key));
         }
@@ -206,6 +223,10 @@ impl Dict {
                     c.known = now(c.type_oid, c.known).or(c.known);
                 }
                 Some(Object::Table(Arc::new(next)))
+            }
+            Object::Function(f) => {
+                let next = f.retyped(&|oid| self.type_of(oid));
+                next.map(|next| Object::Function(Arc::new(next)))
             }
             Object::View(v) if v.columns.iter().any(|c| now(c.type_oid, c.known).is_some()) => {
                 let mut next = View::clone(v);
@@ -235,6 +256,7 @@ impl Object {
                 let mut both = a.columns.iter().zip(&b.columns);
                 both.all(|(a, b)| same(a.known, b.known))
             }
+            (Object::Function(a), Object::Function(b)) => a.has_types_of(b),
             _ => true,
         }
     }

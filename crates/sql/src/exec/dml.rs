@@ -540,6 +540,9 @@ pub fn check_row(
     core: &mut Core,
     row: &[DatumRef<'_>],
 ) -> Result<()> {
+    for (column, domain) in &rules.domains {
+        domain.check(row[*column], core)?;
+    }
     for &column in &rules.not_null {
         if matches!(row[column], DatumRef::Null) {
             let name = &table.columns[column].name;

@@ -129,6 +129,11 @@ impl Expr {
                 cast.apply(value, calls.io())?
             }
             Expr::Call(func, args) => func.call(args, env, calls)?,
+            Expr::Domain(domain, e) => {
+                let value = e.eval(env, calls)?;
+                domain.check(value.get(), calls)?;
+                value
+            }
             Expr::Subquery { number, inputs } => {
                 let inputs = inputs
                     .iter()

@@ -16,6 +16,7 @@ pub mod calendar;
 pub mod cast;
 pub mod composite;
 mod degrees;
+pub mod domain;
 mod encoding;
 mod eval;
 #[cfg(test)]
@@ -186,6 +187,8 @@ pub enum Expr {
     NullIf(Box<Expr>, Box<Expr>),
     Cast(Cast, Box<Expr>),
     Call(Func, Vec<Expr>),
+    /// A value that a domain's rules are asked of.
+    Domain(Box<domain::DomainCheck>, Box<Expr>),
     /// The value of a subquery, by its number in the statement; `inputs` is what it takes from the
     /// row around it.
     Subquery {
@@ -283,7 +286,7 @@ impl Expr {
         f(self);
         match self {
             Expr::Const(_) | Expr::Column(_) | Expr::Param(_) => {}
-            Expr::Not(e) | Expr::Negate(e) | Expr::Cast(_, e) => e.visit(f),
+            Expr::Not(e) | Expr::Negate(e) | Expr::Cast(_, e) | Expr::Domain(_, e) => e.visit(f),
             Expr::IsNull { expr, .. } | Expr::IsBool { expr, .. } => expr.visit(f),
             Expr::And(list)
             | Expr::Or(list)
@@ -330,7 +333,7 @@ impl Expr {
     pub fn for_parts(&mut self, f: &mut dyn FnMut(&mut Expr)) {
         match self {
             Expr::Const(_) | Expr::Column(_) | Expr::Param(_) => {}
-            Expr::Not(e) | Expr::Negate(e) | Expr::Cast(_, e) => f(e),
+            Expr::Not(e) | Expr::Negate(e) | Expr::Cast(_, e) | Expr::Domain(_, e) => f(e),
             Expr::IsNull { expr, .. } | Expr::IsBool { expr, .. } => f(expr),
             Expr::And(list)
             | Expr::Or(list)
@@ -385,6 +388,8 @@ impl Expr {
         self.visit(&mut |e| {
             constant &= match e {
                 Expr::Column(_) | Expr::Param(_) | Expr::Subquery { .. } => false,
+                // The error of a value belongs to the execution.
+                Expr::Domain(..) => false,
                 // What is made of it may depend on the session's time zone.
                 Expr::Const(Datum::TimestampTz(_)) => false,
                 Expr::Call(func, _) => func.is_immutable(),
@@ -399,10 +404,12 @@ impl Expr {
     /// expression is no index key and is not moved.
     pub fn is_volatile(&self) -> bool {
         let mut volatile = false;
-        self.visit(&mut |e| {
-            if let Expr::Call(func, _) = e {
-                volatile |= func.is_volatile();
+        self.visit(&mut |e| match e {
+            Expr::Call(func, _) => volatile |= func.is_volatile(),
+            Expr::Domain(domain, _) => {
+                volatile |= domain.checks.iter().any(|(_, c)| c.is_volatile());
             }
+            _ => {}
         });
         volatile
     }

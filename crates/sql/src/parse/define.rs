@@ -2,6 +2,7 @@
 
 use sqlparser::tokenizer::Token;
 
+use super::domain::{self, DomainStatement};
 use super::function::{self, CreateFunction, FunctionName, Routine};
 use super::role::{RoleName, role_name};
 use super::tokens::Words;
@@ -37,6 +38,7 @@ pub enum Definition {
         change: Change,
     },
     Type(TypeDefinition),
+    Domain(DomainStatement),
     Comment {
         on: Commented,
         text: Option<String>,
@@ -101,6 +103,7 @@ impl Definition {
                 TypeDefinition::CreateEnum { .. } | TypeDefinition::CreateComposite { .. },
             ) => "CREATE TYPE",
             Definition::Type(TypeDefinition::Alter { .. }) => "ALTER TYPE",
+            Definition::Domain(statement) => statement.command(),
             Definition::Comment { .. } => "COMMENT",
             Definition::CreateFunction(new) if new.procedure => "CREATE PROCEDURE",
             Definition::CreateFunction(_) => "CREATE FUNCTION",
@@ -120,6 +123,9 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
     }
     if let Some(made) = trigger::create(w)? {
         return Ok(Some(Definition::CreateTrigger(Box::new(made))));
+    }
+    if let Some(made) = domain::create(w)? {
+        return Ok(Some(made));
     }
     if !w.accept("schema") {
         return types::create(w);
@@ -181,7 +187,7 @@ pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
         }));
     }
     let Some(kind) = function::kind(w) else {
-        return Ok(None);
+        return domain::drop(w);
     };
     let (names, if_exists, cascade) = function::names_to_drop(w)?;
     Ok(Some(Definition::DropFunction {
@@ -214,6 +220,9 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
             _ => return Err(w.unexpected()),
         };
         return Ok(Some(Definition::AlterSchema { name, change }));
+    }
+    if let Some(changed) = domain::alter(w)? {
+        return Ok(Some(changed));
     }
     if let Some(kind) = function::kind(w) {
         let name = function::function_name(w)?;
@@ -325,7 +334,7 @@ pub fn comment(w: &mut Words<'_>) -> Result<Definition> {
         Commented::Schema(w.name()?)
     } else if w.accept("role") {
         Commented::Role(w.name()?)
-    } else if w.accept("type") {
+    } else if w.accept("type") || w.accept("domain") {
         Commented::Type(w.relation()?)
     } else if w.accept("function") || w.accept("routine") {
         Commented::Function(function::function_name(w)?)

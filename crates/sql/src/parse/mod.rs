@@ -11,6 +11,7 @@ pub mod current_of;
 pub mod cursor;
 pub mod define;
 mod dialect;
+pub mod domain;
 pub mod forms;
 pub mod function;
 pub mod grant;

@@ -258,6 +258,11 @@ impl<'b, 'c> Interpreter<'b, 'c> {
                             return Err(super::into::null_refused(name));
                         }
                     }
+                    // A domain may have no NULL.
+                    (Slot::Scalar(s), None) if s.ty.is_domain() => {
+                        let to = (s.ty, s.typmod);
+                        s.value = self.core.cast(Datum::Null, s.ty.base(), to)?;
+                    }
                     (Slot::Scalar(_), None) => {}
                     (Slot::Record(r), Some(default)) => {
                         let (value, ty) = self.typed_value(default)?;
@@ -316,13 +321,19 @@ impl<'b, 'c> Interpreter<'b, 'c> {
         let names = TypeNames::of(&self.core.dict());
         match parts::data_type(&parsed, &names) {
             Ok((SqlType::Composite(row), _)) => {
+                // A table knows more of its columns than the type of its rows does: their domains.
+                let dict = self.core.dict();
+                if let Some(table) = dict.table_of_row_type(row.def().oid) {
+                    let shape = self.core.shape_of(table);
+                    return Ok(Slot::Record(Record::of_shape(shape)));
+                }
                 let shape = Shape::of_type(row);
                 let shape = shape.ok_or_else(|| Error::unsupported(format!("type {text}")))?;
                 Ok(Slot::Record(Record::of_shape(Arc::new(shape))))
             }
             Ok((ty, typmod)) => {
-                // The labels of an enum can change.
-                if !matches!(ty, SqlType::Enum(_)) {
+                // The labels of an enum can change, and the rules of a domain.
+                if !matches!(ty, SqlType::Enum(_)) && !ty.is_domain() {
                     let known = &mut self.core.pl.types;
                     known.insert(text.to_string(), (ty, typmod));
                 }

@@ -282,7 +282,7 @@ impl Core {
     /// Whether an assignment converts values of a type to another.
     pub fn assignable(&self, from: SqlType, to: SqlType) -> bool {
         let scope = Scope::default();
-        let params = ParamTypes::default();
+        let params = ParamTypes::none(&self.dict());
         let binder = Binder::new(&scope, &params, "assignment");
         let value = Typed::new(Expr::Param(0), from);
         binder
@@ -310,7 +310,7 @@ impl Core {
             return Ok(value.expr);
         }
         let scope = Scope::default();
-        let params = ParamTypes::default();
+        let params = ParamTypes::none(&self.dict());
         let binder = Binder::new(&scope, &params, "assignment");
         let own = binder.coerce(value.clone(), ty, typmod, CastContext::Assignment);
         match own {
@@ -331,7 +331,14 @@ impl Core {
         if from == to.0 && to.1 < 0 || to.0 == SqlType::Void {
             return Ok(value);
         }
+        // A value of a field that is a domain was checked when the field got it.
+        let from = from.base();
         let key = (from, to.0, to.1);
+        // The rules of a domain can change.
+        if to.0.is_domain() {
+            let made = self.converted(Typed::new(Expr::Param(0), from), Some(to))?;
+            return eval(&made, &[value], self);
+        }
         let cast = match self.pl.casts.get(&key) {
             Some(known) => known.clone(),
             None => {

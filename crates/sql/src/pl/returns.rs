@@ -156,7 +156,26 @@ impl<'b> Interpreter<'b, '_> {
         let shape = record.shape_of(text)?.clone();
         let values = record.values.clone();
         self.fits_columns(&shape, wrong)?;
-        Ok(values)
+        self.checked(values)
+    }
+
+    /// Whether some of the columns that the caller wants are domains.
+    fn wants_domains(&self) -> bool {
+        let mut columns = self.returns.columns.iter().flatten();
+        columns.any(|(ty, _)| ty.is_domain())
+    }
+
+    /// A row that has the columns' base types, as the columns' domains allow it.
+    fn checked(&mut self, mut row: Vec<Datum>) -> Result<Vec<Datum>> {
+        for (at, value) in row.iter_mut().enumerate() {
+            let wanted = self.returns.columns.as_ref().and_then(|all| all.get(at));
+            let Some((ty, typmod)) = wanted.copied().filter(|(ty, _)| ty.is_domain()) else {
+                continue;
+            };
+            let given = std::mem::replace(value, Datum::Null);
+            *value = self.core.cast(given, ty.base(), (ty, typmod))?;
+        }
+        Ok(row)
     }
 
     /// Refuses rows of other columns than those that the caller wants.
@@ -175,7 +194,8 @@ impl<'b> Interpreter<'b, '_> {
                 SqlType::Unknown => SqlType::Text,
                 ty => ty,
             };
-            if given != *wanted {
+            // What is given for a domain is checked when it is taken.
+            if given.base() != wanted.base() {
                 let detail = format!(
                     "Returned type {} does not match expected type {} in column {}.",
                     given.name(),
@@ -213,6 +233,18 @@ impl<'b> Interpreter<'b, '_> {
         };
         let columns = nested.columns.as_deref().ok_or_else(no_rows)?;
         self.fits_columns(&Shape::of_columns(columns), WRONG)?;
+        if self.wants_domains() {
+            let mut found = Spool::new(self.core);
+            let count = self.run_sql(nested, &params, 0, &mut found)?;
+            let mut found = found.finish()?;
+            while let Some(row) = found.next_row()? {
+                let row = self.checked(row)?;
+                self.give(&row)?;
+            }
+            self.row_count = count;
+            self.set_found(count > 0);
+            return Ok(());
+        }
         let given = self.returns.rows.take();
         let mut given = given.ok_or_else(|| Error::internal("rows for a caller of one value"))?;
         let ran = self.run_sql(nested, &params, 0, &mut given);

@@ -172,7 +172,9 @@ impl Variables for Seen {
         match find(&levels, &is_record, path) {
             None => Ok(None),
             Some(Found::Slot(slot)) => match &self.kinds[slot] {
-                Kind::Scalar { ty, typmod } => variable(Input { slot, field: None }, *ty, *typmod),
+                Kind::Scalar { ty, typmod } => {
+                    variable(Input { slot, field: None }, ty.base(), *typmod)
+                }
                 Kind::Record(Some(shape)) => {
                     let ty = SqlType::Composite(shape.row_type());
                     variable(Input { slot, field: None }, ty, -1)
@@ -186,7 +188,7 @@ impl Variables for Seen {
                     slot,
                     field: Some(at),
                 };
-                variable(input, field.ty, field.typmod)
+                variable(input, field.ty.base(), field.typmod)
             }
         }
     }

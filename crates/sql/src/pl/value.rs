@@ -41,7 +41,7 @@ impl Shape {
     pub fn of_table(table: &Table) -> Shape {
         let field = |(_, c): (usize, &crate::dict::Column)| Field {
             name: c.name.clone(),
-            ty: c.ty(),
+            ty: c.declared(),
             typmod: c.typmod,
         };
         Shape {
@@ -68,7 +68,7 @@ impl Shape {
         self.named.unwrap_or_else(|| {
             let fields = self.fields.iter().map(|f| composite::Field {
                 name: f.name.clone(),
-                ty: f.ty,
+                ty: f.ty.base(),
                 typmod: f.typmod,
             });
             CompositeType::of_fields(fields.collect())

@@ -33,7 +33,7 @@ pub fn plan(f: &ast::Function, params: &ParamTypes) -> Result<(CallPlan, Option<
             name: p.name.clone(),
             table_oid: 0,
             attnum: 0,
-            ty: p.ty(),
+            ty: p.ty().base(),
             typmod: -1,
         })
         .collect();

@@ -8,6 +8,7 @@ use sqlparser::ast::{self, Delete, FromTable, SelectItem, TableFactor, TableWith
 use super::assign::{Assigned, Given, Part};
 use super::path::{Wish, conjuncts};
 use super::{Output, Planner, TableAccess};
+use crate::bind::domain::domain_check;
 use crate::bind::{Binder, ParamTypes, Scope, Typed, names};
 use crate::ddl::generated::EXPRESSION;
 use crate::dict::acl::Privileges;
@@ -15,6 +16,7 @@ use crate::dict::{Column, Identity, Relation, Table};
 use crate::error::{Error, Result};
 use crate::exec::returning::Returning;
 use crate::expr::Expr;
+use crate::expr::domain::DomainCheck;
 use crate::expr::func::{Func, SessionFunc};
 use crate::parse;
 use crate::types::SqlType;
@@ -26,6 +28,8 @@ pub struct RowRules {
     pub not_null: Vec<usize>,
     /// Name and condition over the new row.
     pub checks: Vec<(String, Expr)>,
+    /// Columns that were declared as domains, with what these ask of a value.
+    pub domains: Vec<(usize, DomainCheck)>,
     /// Columns that are computed from the others of the new row.
     pub generated: Vec<Generated>,
 }
@@ -40,6 +44,23 @@ pub struct Generated {
 }
 
 impl RowRules {
+    /// What a column's domain asks of its values.
+    pub fn of_column(self, column: usize) -> Vec<DomainCheck> {
+        let own = self.domains.into_iter().filter(|(at, _)| *at == column);
+        own.map(|(_, check)| check).collect()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.not_null.is_empty() && self.checks.is_empty() && self.domains.is_empty()
+    }
+
+    /// Without the domains of columns that stay: these values were checked when they came.
+    pub fn for_set(mut self, set: &[usize]) -> RowRules {
+        let changed = self.changed(set);
+        self.domains.retain(|(column, _)| changed.contains(column));
+        self
+    }
+
     /// The columns that change with those that are set.
     pub fn changed(&self, set: &[usize]) -> Vec<usize> {
         let made = self.generated.iter();
@@ -66,6 +87,14 @@ pub struct DeletePlan {
     pub returning: Option<Returning>,
 }
 
+/// The type below a domain: its rules are those of the domain, but for arrays of another one.
+fn below(declared: SqlType) -> SqlType {
+    match declared {
+        SqlType::Domain(d) => d.def().base,
+        _ => declared.base(),
+    }
+}
+
 impl Planner<'_> {
     pub(super) fn target(&self, name: &ast::ObjectName) -> Result<Arc<Table>> {
         let wanted = names::of_user(name).map_err(|e| e.at_name(name))?;
@@ -86,7 +115,7 @@ impl Planner<'_> {
         if let (Some(_), Some(sequence)) = (c.identity, c.sequence) {
             return self.next_value(sequence, c, true);
         }
-        let Some(text) = &c.default else {
+        let Some(text) = c.default_text() else {
             return Ok(Expr::Const(Datum::Null));
         };
         // A serial column knows its sequence by number, whatever its name is by now.
@@ -135,11 +164,19 @@ impl Planner<'_> {
                 binder.condition(&parse::expression(&check.text)?)?,
             ));
         }
+        let mut domains = Vec::new();
+        for (at, c) in table.live_columns() {
+            for declared in [below(c.declared()), c.declared()] {
+                let check = domain_check(declared, &params)?;
+                domains.extend(check.map(|check| (at, check)));
+            }
+        }
         let generated = generated(table, &scope, &params)?;
         self.params.note_called(&params);
         Ok(RowRules {
             not_null,
             checks,
+            domains,
             generated,
         })
     }
@@ -168,7 +205,8 @@ impl Planner<'_> {
         let set = self.set_list(&table, &scope, &u.assignments)?;
         let (access, condition) = self.found_rows(&table, &scope, u.selection.as_ref())?;
         let returning = self.returning(&table, &alias, u.returning.as_deref(), false)?;
-        let rules = self.rules(&table)?;
+        let columns: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
+        let rules = self.rules(&table)?.for_set(&columns);
         let table_width = table.columns.len();
         Ok((
             UpdatePlan {

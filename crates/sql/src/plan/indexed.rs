@@ -5,6 +5,8 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use block::value::Datum;
+
 use super::SortKey;
 use super::path::conjuncts;
 use crate::dict::{IndexKey, Table};
@@ -97,6 +99,7 @@ pub fn implies(terms: &[Expr], wanted: &Expr) -> bool {
 }
 
 fn one_implies(term: &Expr, wanted: &Expr) -> bool {
+    let (term, wanted) = (plain(term), plain(wanted));
     if term == wanted {
         return true;
     }
@@ -127,6 +130,22 @@ fn one_implies(term: &Expr, wanted: &Expr) -> bool {
             _ => false,
         },
         _ => false,
+    }
+}
+
+/// `x = true` and `x IS TRUE` as `x`: where the one is true, so is the other.
+fn plain(e: &Expr) -> &Expr {
+    match e {
+        Expr::Compare(CmpOp::Eq, left, right) => match (&**left, &**right) {
+            (e, Expr::Const(Datum::Bool(true))) | (Expr::Const(Datum::Bool(true)), e) => plain(e),
+            _ => e,
+        },
+        Expr::IsBool {
+            expr,
+            value: Some(true),
+            negated: false,
+        } => plain(expr),
+        _ => e,
     }
 }
 

@@ -293,7 +293,11 @@ impl Planner<'_> {
         let output = returning
             .map(|items| self.returned(&supply, given, items))
             .transpose()?;
-        let rules = self.rules(&supply.table)?;
+        let mut rules = self.rules(&supply.table)?;
+        if let Change::Update(set) = &change {
+            let columns: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
+            rules = rules.for_set(&columns);
+        }
         let plan = SuppliedWrite {
             table: supply.table,
             query,

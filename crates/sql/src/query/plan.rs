@@ -229,7 +229,7 @@ pub struct Series {
     pub into: Register,
     /// Where the columns after the first go.
     pub more: Vec<Register>,
-    /// The types and modifiers of the columns that a function of users gives.
+    /// What the columns that a function of users gives are declared as, and their modifiers.
     pub columns: Vec<(SqlType, i32)>,
     /// WITH ORDINALITY.
     pub ordinality: Option<Register>,

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
+use crate::bind::sight::Sight;
 use crate::dict::{Dict, Function, NameRef};
 use crate::parse::mentioned;
+use crate::types::SqlType;
 
 #[derive(Clone)]
 pub struct NamesRead {
@@ -17,6 +19,8 @@ pub struct NamesRead {
     found: Vec<(String, Option<i64>)>,
     /// The functions of users that it calls.
     functions: Vec<Arc<Function>>,
+    /// The domains of which it makes values.
+    domains: Vec<SqlType>,
 }
 
 impl NamesRead {
@@ -25,6 +29,7 @@ impl NamesRead {
             path: dict.path().clone(),
             found: Vec::new(),
             functions: Vec::new(),
+            domains: Vec::new(),
         }
     }
 
@@ -38,32 +43,39 @@ impl NamesRead {
         NamesRead {
             found: found.collect(),
             functions: Vec::new(),
+            domains: Vec::new(),
             path: dict.path().clone(),
         }
     }
 
-    /// The same with the functions that are called.
-    pub fn calling(self, functions: Vec<Arc<Function>>) -> NamesRead {
-        NamesRead { functions, ..self }
+    /// The same with the functions that are called, and the domains.
+    pub fn using(self, sight: &Sight) -> NamesRead {
+        NamesRead {
+            functions: sight.called(),
+            domains: sight.domains(),
+            ..self
+        }
     }
 
     pub fn called(&self) -> &[Arc<Function>] {
         &self.functions
     }
 
-    /// Whether it calls functions of users.
-    pub fn calls(&self) -> bool {
-        !self.functions.is_empty()
+    /// Whether it calls functions of users, or makes values of domains.
+    pub fn uses_definitions(&self) -> bool {
+        !self.functions.is_empty() || !self.domains.is_empty()
     }
 
     /// Whether they mean the same in another picture of the dictionary, through the same path.
     pub fn are_same(&self, dict: &Dict) -> bool {
         let mut found = self.found.iter();
         let mut functions = self.functions.iter();
+        let mut domains = self.domains.iter();
         found.all(|(name, key)| dict.key_in(&self.path, NameRef::from(name)) == *key)
             && functions.all(|f| {
                 let now = dict.function_by_oid(f.oid);
                 now.is_some_and(|now| Arc::ptr_eq(now, f))
             })
+            && domains.all(|d| dict.type_of(d.oid()).is_some_and(|now| now.is_state(*d)))
     }
 }

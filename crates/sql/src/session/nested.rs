@@ -93,7 +93,7 @@ impl Nested {
     }
 
     fn needs_no_locks(&self) -> bool {
-        self.tables.is_empty() && self.views.is_empty() && !self.names.calls()
+        self.tables.is_empty() && self.views.is_empty() && !self.names.uses_definitions()
     }
 }
 
@@ -143,7 +143,7 @@ impl Core {
             let params = params(&dict);
             match plan_sql(self, statement.clone(), &params) {
                 Ok((kind, columns, tables)) => {
-                    let names = NamesRead::of(statement, &dict).calling(params.sight.called());
+                    let names = NamesRead::of(statement, &dict).using(&params.sight);
                     let nested = Nested {
                         text: text.into(),
                         columns,

@@ -348,7 +348,7 @@ impl Core {
                 Ok(planned) => {
                     let views = views_of(&planned.0);
                     let names = NamesRead::of(statement, &self.dict());
-                    let names = names.calling(params.sight.called());
+                    let names = names.using(&params.sight);
                     let alone = PlannedWith {
                         tables: &planned.2,
                         views: &views,

@@ -111,7 +111,7 @@ impl Statement {
     }
     /// Whether it needs no locks, so that nothing can change it.
     pub(crate) fn reads_nothing(&self) -> bool {
-        self.tables.is_empty() && self.views.is_empty() && !self.names.calls()
+        self.tables.is_empty() && self.views.is_empty() && !self.names.uses_definitions()
     }
     pub(crate) fn params(&self) -> &[SqlType] {
         &self.params
@@ -281,7 +281,7 @@ impl SqlSession {
         {
             return Err(parse::too_wide());
         }
-        let names = names.calling(params.sight.called());
+        let names = names.using(&params.sight);
         let needs = params.needs.noted();
         let mut params = params.finish();
         let mut param_types: Vec<u32> = params.iter().map(|t| t.oid()).collect();

@@ -410,6 +410,7 @@ impl SqlSession {
                 cascade,
             } => function::drop(core, *kind, names, *if_exists, *cascade),
             Definition::Type(definition) => types::define(core, definition),
+            Definition::Domain(statement) => crate::ddl::domain::define(core, statement),
             Definition::Comment { on, text } => comment::set(core, on, text.as_deref()),
         }?;
         self.end_of_statement();

@@ -324,7 +324,7 @@ pub const VIEWS: &[VirtualTable] = &[
             let mut rows = Rows::new();
             for t in cx.tables() {
                 for i in &t.indexes {
-                    let def = describe::index(Some(cx.dict.schema_name(t.schema)), t, i, 0);
+                    let def = describe::index(Some(cx.dict.schema_name(t.schema)), t, i, 0, false);
                     rows.push(vec![
                         text(cx.dict.schema_name(t.schema)),
                         text(t.name.clone()),

@@ -143,7 +143,7 @@ fn indexes(cx: &Context) -> Result<Rows> {
                     .map(|k| usize::from(k.descending) | usize::from(k.nulls_first) << 1),
             ),
             optional(definition::expressions(t, i).as_deref()),
-            optional(definition::predicate(t, i).as_deref()),
+            optional(definition::predicate(t, i, false).as_deref()),
         ]
     };
     Ok(cx
@@ -213,6 +213,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
             ));
         }
     }
+    rows.extend(super::domains::constraints(cx));
     for t in cx.tables() {
         for k in &t.foreign_keys {
             rows.push(vec![

@@ -12,17 +12,13 @@ use crate::parse;
 use crate::types::SqlType;
 
 /// A column of an index's key that is an expression: what is no call has parentheses around it.
-pub fn key(table: &Table, text: &str) -> String {
+pub fn key(table: &Table, text: &str, pretty: bool) -> String {
     let Ok(e) = parse::expression(text) else {
         return format!("({text})");
     };
-    let written = Writer { table }.expr(&e);
+    let written = Writer::of(table, pretty).top(&e);
     match e {
-        Expr::Function(_) | Expr::Nested(_)
-            if written.ends_with(')') && !written.starts_with('(') =>
-        {
-            written
-        }
+        Expr::Function(_) => written,
         _ => format!("({written})"),
     }
 }
@@ -30,43 +26,98 @@ pub fn key(table: &Table, text: &str) -> String {
 /// The expression of a generated column.
 pub fn generation(table: &Table, text: &str) -> String {
     match parse::expression(text) {
-        Ok(e) => Writer { table }.expr(&e),
+        Ok(e) => Writer::of(table, false).expr(&e),
         Err(_) => format!("({text})"),
     }
 }
 
 /// All expressions of an index, as `pg_get_expr` gives them.
 pub fn expressions(table: &Table, index: &Index) -> Option<String> {
-    let written = |e: &crate::dict::IndexExpression| condition(table, &e.text);
+    let written = |e: &crate::dict::IndexExpression| condition(table, &e.text, false);
     let all: Vec<String> = index.expressions.iter().map(written).collect();
     (!all.is_empty()).then(|| all.join(", "))
 }
 
 /// The condition of a partial index.
-pub fn predicate(table: &Table, index: &Index) -> Option<String> {
-    index.predicate.as_ref().map(|text| condition(table, text))
+pub fn predicate(table: &Table, index: &Index, pretty: bool) -> Option<String> {
+    let text = index.predicate.as_ref();
+    text.map(|text| condition(table, text, pretty))
 }
 
 /// The condition of a check.
 pub fn check(table: &Table, text: &str) -> String {
-    format!("CHECK ({})", condition(table, text))
+    format!("CHECK ({})", condition(table, text, false))
 }
 
-fn condition(table: &Table, text: &str) -> String {
+fn condition(table: &Table, text: &str, pretty: bool) -> String {
     match parse::expression(text) {
-        Ok(e) => Writer { table }.expr(&e),
+        Ok(e) => Writer::of(table, pretty).top(&e),
         Err(_) => text.to_string(),
     }
 }
 
-struct Writer<'t> {
-    table: &'t Table,
+/// The condition of a domain, in which its value is `VALUE`.
+pub fn condition_of_value(base: SqlType, text: &str, pretty: bool) -> String {
+    let writer = Writer {
+        of: Of::Value(base),
+        pretty,
+    };
+    match parse::expression(text) {
+        Ok(e) => writer.top(&e),
+        Err(_) => text.to_string(),
+    }
 }
 
-impl Writer<'_> {
+/// The default of a type.
+pub fn default(text: &str, ty: SqlType) -> String {
+    let writer = Writer {
+        of: Of::Value(ty),
+        pretty: false,
+    };
+    match parse::expression(text) {
+        Ok(e) => writer.as_type(&e, ty),
+        Err(_) => text.to_string(),
+    }
+}
+
+/// What names in an expression are.
+#[derive(Clone, Copy)]
+enum Of<'t> {
+    Columns(&'t Table),
+    /// The value of a domain over that type.
+    Value(SqlType),
+}
+
+struct Writer<'t> {
+    of: Of<'t>,
+    /// Without the parentheses that precedence makes needless around a whole expression, and the
+    /// parts of AND, OR and NOT.
+    pretty: bool,
+}
+
+impl<'t> Writer<'t> {
+    fn of(table: &'t Table, pretty: bool) -> Writer<'t> {
+        Writer {
+            of: Of::Columns(table),
+            pretty,
+        }
+    }
+
+    /// A whole expression, or a part of AND, OR and NOT that needs no parentheses there.
+    fn top(&self, e: &Expr) -> String {
+        let written = self.expr(e);
+        match self.pretty && has_parentheses(e) {
+            true => written[1..written.len() - 1].to_string(),
+            false => written,
+        }
+    }
+
     fn expr(&self, e: &Expr) -> String {
         match e {
-            Expr::Identifier(name) => quote(&names::ident(name)),
+            Expr::Identifier(name) => match self.of {
+                Of::Columns(_) => quote(&names::ident(name)),
+                Of::Value(_) => names::ident(name).to_uppercase(),
+            },
             Expr::CompoundIdentifier(path) => path
                 .last()
                 .map_or(String::new(), |n| quote(&names::ident(n))),
@@ -88,7 +139,11 @@ impl Writer<'_> {
             } => {
                 let low = self.binary(expr, &BinaryOperator::GtEq, low);
                 let high = self.binary(expr, &BinaryOperator::LtEq, high);
-                format!("({low} AND {high})")
+                let bare = |s: String| match self.pretty {
+                    true => s[1..s.len() - 1].to_string(),
+                    false => s,
+                };
+                format!("({} AND {})", bare(low), bare(high))
             }
             Expr::InList {
                 expr,
@@ -110,7 +165,7 @@ impl Writer<'_> {
             Expr::Cast {
                 expr, data_type, ..
             } => match parts::data_type(data_type, &TypeNames::default()) {
-                Ok((ty, typmod)) => format!("({})::{}", self.expr(expr), ty.format(typmod)),
+                Ok((ty, typmod)) => self.cast(expr, &ty.format(typmod)),
                 Err(_) => e.to_string(),
             },
             other => other.to_string(),
@@ -138,7 +193,8 @@ impl Writer<'_> {
 
     fn unary(&self, op: &UnaryOperator, e: &Expr) -> String {
         match (op, e) {
-            (UnaryOperator::Not, e) => format!("(NOT {})", self.expr(e)),
+            (UnaryOperator::Not, e) if is_junction(e) => format!("(NOT {})", self.expr(e)),
+            (UnaryOperator::Not, e) => format!("(NOT {})", self.top(e)),
             (UnaryOperator::Minus, Expr::Value(v)) => match &v.value {
                 Value::Number(n, _) if n.parse::<i32>().is_ok() => format!("'-{n}'::integer"),
                 Value::Number(n, _) => format!("'-{n}'::numeric"),
@@ -167,7 +223,12 @@ impl Writer<'_> {
                 self.flatten(left, of, parts);
                 self.flatten(right, of, parts);
             }
-            other => parts.push(self.expr(other)),
+            // Within an AND an OR keeps them.
+            other @ Expr::BinaryOp {
+                op: BinaryOperator::Or,
+                ..
+            } => parts.push(self.expr(other)),
+            other => parts.push(self.top(other)),
         }
     }
 
@@ -185,8 +246,16 @@ impl Writer<'_> {
         match e {
             Expr::Value(v) => self.value(&v.value, ty),
             Expr::Nested(e) => self.as_type(e, ty),
-            e if self.type_of(e) == Some(SqlType::Varchar) => format!("({})::text", self.expr(e)),
+            e if self.type_of(e) == Some(SqlType::Varchar) => self.cast(e, "text"),
             e => self.expr(e),
+        }
+    }
+
+    fn cast(&self, e: &Expr, ty: &str) -> String {
+        let written = self.expr(e);
+        match self.pretty && (has_parentheses(e) || self.type_of(e).is_some()) {
+            true => format!("{written}::{ty}"),
+            false => format!("({written})::{ty}"),
         }
     }
 
@@ -198,8 +267,13 @@ impl Writer<'_> {
             Expr::Nested(e) => return self.type_of(e),
             _ => return None,
         };
-        let at = self.table.column(&names::ident(name))?;
-        Some(self.table.columns[at].ty())
+        match self.of {
+            Of::Columns(table) => {
+                let at = table.column(&names::ident(name))?;
+                Some(table.columns[at].ty())
+            }
+            Of::Value(base) => Some(base),
+        }
     }
 
     fn in_list(&self, e: &Expr, list: &[Expr], negated: bool) -> String {
@@ -238,5 +312,38 @@ impl Writer<'_> {
             }
             _ => format!("{}({})", quote(&name), args.join(", ")),
         })
+    }
+}
+
+/// Whether an expression is written with parentheses around it.
+fn has_parentheses(e: &Expr) -> bool {
+    match e {
+        Expr::Nested(e) => has_parentheses(e),
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => !matches!(**expr, Expr::Value(_)),
+        Expr::BinaryOp { .. }
+        | Expr::UnaryOp { .. }
+        | Expr::IsNull(_)
+        | Expr::IsNotNull(_)
+        | Expr::IsTrue(_)
+        | Expr::IsNotTrue(_)
+        | Expr::IsFalse(_)
+        | Expr::IsNotFalse(_)
+        | Expr::InList { .. } => true,
+        Expr::Between { negated, .. } => !negated,
+        Expr::Like { escape_char, .. } => escape_char.is_none(),
+        _ => false,
+    }
+}
+
+/// AND, OR, or what is written with one.
+fn is_junction(e: &Expr) -> bool {
+    match e {
+        Expr::Nested(e) => is_junction(e),
+        Expr::BinaryOp { op, .. } => matches!(op, BinaryOperator::And | BinaryOperator::Or),
+        Expr::Between { negated, .. } => !negated,
+        _ => false,
     }
 }

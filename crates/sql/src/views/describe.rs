@@ -26,10 +26,16 @@ pub fn check_oid(table: u32, at: usize) -> u32 {
 
 /// The definition of an index, or with `column` (from 1) of one of its columns. `schema` is the name
 /// of its table's, if it is to be shown.
-pub fn index(schema: Option<&str>, table: &Table, index: &Index, column: usize) -> String {
+pub fn index(
+    schema: Option<&str>,
+    table: &Table,
+    index: &Index,
+    column: usize,
+    pretty: bool,
+) -> String {
     let key = |at: usize| {
         let k = index.keys[at];
-        let mut s = key_text(table, index, at);
+        let mut s = key_text(table, index, at, pretty);
         let class = index.class(at);
         if !class.is_empty() {
             s.push(' ');
@@ -48,7 +54,7 @@ pub fn index(schema: Option<&str>, table: &Table, index: &Index, column: usize) 
     if column > 0 {
         let included = || index.included.get(column - 1 - index.keys.len());
         return match column <= index.keys.len() {
-            true => key_text(table, index, column - 1),
+            true => key_text(table, index, column - 1, pretty),
             false => included().map_or(String::new(), |c| quote(&table.columns[*c].name)),
         };
     }
@@ -65,7 +71,7 @@ pub fn index(schema: Option<&str>, table: &Table, index: &Index, column: usize) 
         true => String::new(),
         false => format!(" INCLUDE ({})", included.join(", ")),
     };
-    let condition = super::definition::predicate(table, index);
+    let condition = super::definition::predicate(table, index, pretty);
     let condition = condition.map_or(String::new(), |c| format!(" WHERE {c}"));
     format!(
         "CREATE {unique}INDEX {} ON {schema}{} USING btree ({}){include}{nulls}{condition}",
@@ -76,9 +82,9 @@ pub fn index(schema: Option<&str>, table: &Table, index: &Index, column: usize) 
 }
 
 /// A column of an index's key, without its order.
-fn key_text(table: &Table, index: &Index, at: usize) -> String {
+fn key_text(table: &Table, index: &Index, at: usize, pretty: bool) -> String {
     match index.expression(at) {
-        Some(e) => super::definition::key(table, &e.text),
+        Some(e) => super::definition::key(table, &e.text, pretty),
         None => quote(&table.columns[index.keys[at].column].name),
     }
 }

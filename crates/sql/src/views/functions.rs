@@ -112,7 +112,9 @@ pub const ALL: &[Function] = &[
     strict("pg_get_indexdef", (1, 3), Text, index_def),
     strict("pg_get_constraintdef", (1, 2), Text, |cx, a| {
         let pretty = matches!(a.get(1), Some(Datum::Bool(true)));
-        Ok(optional(describe::constraint(&cx.dict, oid(&a[0]), pretty)))
+        let found = describe::constraint(&cx.dict, oid(&a[0]), pretty);
+        let found = found.or_else(|| super::domains::constraint(&cx.dict, oid(&a[0]), pretty));
+        Ok(optional(found))
     }),
     strict("pg_get_viewdef", (1, 2), Text, |cx, a| {
         let number = relation_argument(cx, &a[0])?;
@@ -319,7 +321,7 @@ fn index_def(cx: &Context, a: &[Datum]) -> Result<Datum> {
             false => Some(cx.dict.schema_name(t.schema)),
         };
         let column = usize::try_from(column).unwrap_or(0);
-        Some(describe::index(schema, t, i, column))
+        Some(describe::index(schema, t, i, column, pretty))
     });
     Ok(found.map_or(Datum::Null, Datum::Text))
 }

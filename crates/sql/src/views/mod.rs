@@ -19,6 +19,7 @@ mod constraints;
 mod counters;
 pub mod definition;
 pub mod describe;
+mod domains;
 mod empty;
 mod everywhere;
 pub mod functions;
@@ -219,7 +220,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 17] = [
+    let lists: [&'static [VirtualTable]; 18] = [
         activity::VIEWS,
         backends::VIEWS,
         counters::VIEWS,
@@ -233,6 +234,7 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         roles::VIEWS,
         relations::VIEWS,
         constraints::VIEWS,
+        domains::VIEWS,
         schema::VIEWS,
         absent::VIEWS,
         empty::VIEWS,

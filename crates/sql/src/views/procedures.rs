@@ -161,6 +161,11 @@ pub fn of_type(ty: SqlType) -> [u32; 4] {
     let name = match ty {
         // Which no function of SQL names.
         SqlType::Enum(_) => return [3506, 3507, 3532, 3533],
+        // `domain_in` and `domain_recv`; what writes is the base type's.
+        SqlType::Domain(_) => {
+            let [_, output, _, send] = of_type(ty.base());
+            return [2597, output, 2598, send];
+        }
         SqlType::Composite(_) => "record",
         SqlType::Array(_) => "array",
         ty => ty.internal_name(),

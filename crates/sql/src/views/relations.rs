@@ -405,7 +405,8 @@ struct Attribute<'a> {
 
 impl Attribute<'_> {
     fn row(self) -> Vec<Datum> {
-        let collation = describe::collation(self.ty);
+        let base = self.ty.base();
+        let collation = describe::collation(base);
         let by_value = matches!(self.ty.typlen(), 1 | 2 | 4 | 8);
         vec![
             oid(self.relation),
@@ -417,8 +418,8 @@ impl Attribute<'_> {
             int4(self.typmod),
             int2(i16::from(matches!(self.ty, crate::SqlType::Array(_)))),
             bool(by_value),
-            text(types::align(self.ty)),
-            text(types::storage(self.ty)),
+            text(types::align(base)),
+            text(types::storage(base)),
             text(""),
             bool(self.not_null),
             bool(self.has_default),
@@ -438,6 +439,14 @@ impl Attribute<'_> {
     }
 }
 
+/// A domain has the modifier, and its column none.
+fn catalog_typmod(c: &crate::dict::Column) -> i32 {
+    match c.declared().is_domain() {
+        true => -1,
+        false => c.typmod,
+    }
+}
+
 fn attributes(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
     for t in cx.tables() {
@@ -451,8 +460,8 @@ fn attributes(cx: &Context) -> Result<Rows> {
             rows.push(attribute(
                 t.oid,
                 &c.name,
-                c.ty(),
-                c.typmod,
+                c.declared(),
+                catalog_typmod(c),
                 at,
                 c.not_null,
                 has_default,

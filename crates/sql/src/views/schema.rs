@@ -277,8 +277,8 @@ fn columns(cx: &Context) -> Result<Rows> {
                 length,
                 precision,
                 scale,
-                text(schema_of(cx, c.ty())),
-                text(c.ty().internal_name()),
+                text(schema_of(cx, udt(c))),
+                text(udt(c).internal_name()),
                 text(if c.identity.is_some() { "YES" } else { "NO" }),
                 optional(generation),
                 text(if c.generated { "ALWAYS" } else { "NEVER" }),
@@ -502,6 +502,14 @@ fn kind_of(ty: SqlType) -> &'static str {
         SqlType::Enum(_) | SqlType::Composite(_) => "USER-DEFINED",
         SqlType::Array(_) => "ARRAY",
         ty => ty.name(),
+    }
+}
+
+/// The type of a column that is no domain.
+fn udt(c: &crate::dict::Column) -> SqlType {
+    match c.declared() {
+        SqlType::Domain(_) => c.ty(),
+        ty => ty,
     }
 }
 

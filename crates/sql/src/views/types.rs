@@ -3,7 +3,7 @@
 use block::value::Datum;
 
 use super::describe::{self, OWNER, PG_CATALOG};
-use super::value::{NULL, bool, int2, int4, oid, text};
+use super::value::{NULL, bool, int2, int4, oid, optional, text};
 use super::{Context, Rows, procedures};
 use crate::error::Result;
 use crate::types::SqlType;
@@ -31,6 +31,15 @@ struct Type<'a> {
     collation: u32,
     /// Of a composite type.
     relation: u32,
+    domain: Option<DomainOf>,
+}
+
+/// What a domain has besides.
+struct DomainOf {
+    not_null: bool,
+    base: u32,
+    typmod: i32,
+    default: Option<String>,
 }
 
 impl Type<'_> {
@@ -38,12 +47,15 @@ impl Type<'_> {
         let by_value = matches!(self.len, 1 | 2 | 4 | 8);
         let kind = match self.category {
             "P" => "p",
+            _ if self.domain.is_some() => "d",
             "E" => "e",
             "C" => "c",
             _ => "b",
         };
         let (schema, owner) = self.made.unwrap_or((PG_CATALOG, OWNER));
         let [input, output, receive, send] = self.functions;
+        let domain = self.domain.as_ref();
+        let default = domain.and_then(|d| d.default.as_deref());
         vec![
             oid(self.oid),
             text(self.name),
@@ -69,13 +81,13 @@ impl Type<'_> {
             oid(0),
             text(self.align),
             text(self.storage),
-            bool(false),
-            oid(0),
-            int4(-1),
+            bool(domain.is_some_and(|d| d.not_null)),
+            oid(domain.map_or(0, |d| d.base)),
+            int4(domain.map_or(-1, |d| d.typmod)),
             int4(0),
             oid(self.collation),
-            NULL,
-            NULL,
+            optional(default),
+            optional(default),
             NULL,
         ]
     }
@@ -110,8 +122,9 @@ impl Type<'_> {
             functions: procedures::of_type(ty),
             align: align(ty),
             storage: storage(ty),
-            collation: describe::collation(ty),
+            collation: describe::collation(ty.base()),
             relation: 0,
+            domain: None,
         }
     }
 }
@@ -132,6 +145,7 @@ fn category(ty: SqlType) -> &'static str {
         SqlType::Void | SqlType::Expanded => "P",
         SqlType::Reg(_) => "N",
         SqlType::Enum(_) => "E",
+        SqlType::Domain(d) => category(d.def().base),
         SqlType::Composite(c) if c.is_record() => "P",
         SqlType::Composite(_) => "C",
         t if t.element().is_some() => "A",
@@ -143,6 +157,7 @@ fn category(ty: SqlType) -> &'static str {
 /// How PostgreSQL aligns values: to 1, 2, 4 or 8 bytes.
 pub fn align(ty: SqlType) -> &'static str {
     match ty {
+        SqlType::Domain(_) => align(ty.base()),
         SqlType::Array(element) if align(element.ty()) == "d" => "d",
         SqlType::Bool | SqlType::InternalChar | SqlType::Name | SqlType::Uuid => "c",
         SqlType::Unknown => "c",
@@ -158,6 +173,7 @@ pub fn align(ty: SqlType) -> &'static str {
 pub fn storage(ty: SqlType) -> &'static str {
     match ty {
         SqlType::Numeric => "m",
+        SqlType::Domain(_) => storage(ty.base()),
         SqlType::Int2Vector | SqlType::OidVector | SqlType::Unknown => "p",
         ty if ty.typlen() > 0 => "p",
         _ => "x",
@@ -177,11 +193,19 @@ pub fn rows(cx: &Context) -> Result<Rows> {
         let made = Some((t.schema, t.owner));
         for oid in [t.oid, t.array_oid] {
             let ty = cx.dict.type_of(oid);
+            let domain = t.domain.as_ref().filter(|_| oid == t.oid);
+            let domain = domain.map(|d| DomainOf {
+                not_null: d.not_null,
+                base: d.base,
+                typmod: d.typmod,
+                default: super::domains::default(&cx.dict, d),
+            });
             rows.extend(ty.map(|ty| {
                 let composite = t.composite.as_ref().filter(|_| oid == t.oid);
                 Type {
                     relation: composite.map_or(0, |c| c.relation),
                     made,
+                    domain,
                     ..Type::of(ty)
                 }
                 .row()
@@ -231,6 +255,7 @@ pub fn rows(cx: &Context) -> Result<Rows> {
             align: "i",
             storage: "x",
             collation: 0,
+            domain: None,
             relation: 0,
         };
         rows.push(other.row());

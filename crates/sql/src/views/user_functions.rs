@@ -59,7 +59,11 @@ pub fn signature(dict: &Dict, number: u32) -> Option<String> {
         true => quote(&f.name),
         false => dict.full_name(f.schema, &f.name),
     };
-    let types: Vec<String> = f.arguments.iter().map(|a| type_name(a.type_oid)).collect();
+    let types: Vec<String> = f
+        .arguments
+        .iter()
+        .map(|a| type_name(dict, a.type_oid))
+        .collect();
     Some(format!("{name}({})", types.join(",")))
 }
 
@@ -69,11 +73,13 @@ pub fn is_visible(dict: &Dict, f: &Function) -> bool {
     found.iter().any(|known| known.oid == f.oid)
 }
 
-fn type_name(number: u32) -> String {
+fn type_name(dict: &Dict, number: u32) -> String {
     match number {
         TRIGGER => "trigger".to_string(),
         RECORD => "record".to_string(),
-        _ => describe::type_name(number, -1).unwrap_or_else(|| "???".to_string()),
+        _ => describe::type_name(number, -1)
+            .or_else(|| dict.user_type_name(number))
+            .unwrap_or_else(|| "???".to_string()),
     }
 }
 
@@ -93,7 +99,7 @@ pub fn arguments(dict: &Dict, number: u32, defaults: bool) -> Option<String> {
         if !name.is_empty() {
             text.push_str(&format!("{} ", quote(name)));
         }
-        text.push_str(&type_name(number));
+        text.push_str(&type_name(dict, number));
         let input = if mode.is_input() { inputs.next() } else { None };
         let default = input.and_then(|a| a.default.as_ref());
         if let Some(default) = default.filter(|_| defaults) {
@@ -121,14 +127,14 @@ pub fn result(dict: &Dict, number: u32) -> Option<String> {
     let columns: Vec<String> = f
         .outputs()
         .filter(|p| p.mode == Mode::Table)
-        .map(|p| format!("{} {}", quote(&p.name), type_name(p.type_oid)))
+        .map(|p| format!("{} {}", quote(&p.name), type_name(dict, p.type_oid)))
         .collect();
     if !columns.is_empty() {
         return Some(format!("TABLE({})", columns.join(", ")));
     }
     let name = match f.row_of.and_then(|oid| dict.table_by_oid(oid)) {
         Some(table) => dict.shown(table.schema, &table.name),
-        None => type_name(f.result),
+        None => type_name(dict, f.result),
     };
     Some(match f.returns_set {
         true => format!("SETOF {name}"),

@@ -229,7 +229,7 @@ impl Analyzer<'_> {
             if let ast::Expr::Cast { data_type, .. } = array
                 && let Some(of) = arrays::element(data_type)
             {
-                element = parts::data_type(of, &self.params.names)?.0;
+                element = parts::data_type(of, &self.params.names)?.0.base();
             }
             listed = arrays::items(array)?;
         }

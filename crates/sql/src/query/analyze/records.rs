@@ -143,6 +143,9 @@ pub fn defined(alias: &TableAlias, known: &TypeNames) -> Result<Fields> {
     for column in &alias.columns {
         if let Some(ty) = &column.data_type {
             let (ty, typmod) = parts::data_type(ty, known)?;
+            if ty.is_domain() {
+                return Err(Error::unsupported("a column definition list with domains"));
+            }
             fields.push((names::ident(&column.name), ty, typmod));
         }
     }

@@ -62,7 +62,7 @@ impl Analyzer<'_> {
         };
         let each = fields
             .iter()
-            .map(|(name, ty, typmod)| column(name, *ty, *typmod));
+            .map(|(name, ty, typmod)| column(name, ty.base(), *typmod));
         let mut registers: Vec<_> = each.collect();
         let first = registers.first().copied();
         // Of a table without columns there are rows, too.
@@ -76,7 +76,7 @@ impl Analyzer<'_> {
         let series = Series {
             of: series_of(&function),
             args,
-            ty: fields.first().map_or(SqlType::Int4, |f| f.1),
+            ty: fields.first().map_or(SqlType::Int4, |f| f.1.base()),
             into: first,
             more,
             columns: fields.iter().map(|f| (f.1, f.2)).collect(),
@@ -152,14 +152,15 @@ impl Clause<'_> {
                 format!("set-returning functions are not allowed in {}", self.name),
             ));
         };
-        let ty = function.result_type();
+        let declared = function.result_type();
+        let ty = declared.base();
         let made = Series {
             of: series_of(&function),
             args,
             ty,
             into: self.scope.file.register(),
             more: Vec::new(),
-            columns: vec![(ty, -1)],
+            columns: vec![(declared, -1)],
             ordinality: None,
         };
         let value = Typed::new(Expr::Column(made.into), ty);
