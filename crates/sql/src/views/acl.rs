@@ -131,3 +131,24 @@ pub fn members(cx: &Context) -> Result<Rows> {
     };
     Ok(roles.into_iter().flat_map(of).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{catalog, find, relations};
+
+    #[test]
+    fn acls_are_where_they_are_filled_in() {
+        for (view, column, place) in [
+            ("pg_namespace", "nspacl", 3),
+            ("pg_type", "typacl", catalog::TYPACL),
+            ("pg_proc", "proacl", catalog::PROACL),
+            ("pg_database", "datacl", catalog::DATACL),
+            ("pg_class", "relacl", relations::RELACL),
+            ("pg_attribute", "attacl", relations::ATTACL),
+            ("pg_attribute", "attnum", relations::ATTNUM),
+        ] {
+            let found = find(Some("pg_catalog"), view).expect(view);
+            assert_eq!(found.columns[place].0, column, "{view}");
+        }
+    }
+}

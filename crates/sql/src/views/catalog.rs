@@ -16,9 +16,9 @@ use crate::types::SqlType::{
 };
 
 /// The places of `typacl`, `proacl` and `datacl` in their catalogs.
-const TYPACL: usize = 31;
-const PROACL: usize = 27;
-const DATACL: usize = 14;
+pub(super) const TYPACL: usize = 31;
+pub(super) const PROACL: usize = 29;
+pub(super) const DATACL: usize = 16;
 
 pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {

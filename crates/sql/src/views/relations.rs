@@ -318,9 +318,9 @@ fn classes(cx: &Context) -> Result<Rows> {
 }
 
 /// The place of `relacl` in `pg_class`, and those of `attnum` and `attacl` in `pg_attribute`.
-const RELACL: usize = 30;
-const ATTNUM: usize = 4;
-const ATTACL: usize = 22;
+pub(super) const RELACL: usize = 30;
+pub(super) const ATTNUM: usize = 4;
+pub(super) const ATTACL: usize = 22;
 
 /// Of pg_class: temporary, or permanent.
 fn persistence(cx: &Context, schema: u32) -> &'static str {
