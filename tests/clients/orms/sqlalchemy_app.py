@@ -82,7 +82,7 @@ def reflection(engine):
     (key,) = seen.get_foreign_keys("sa_child")
     assert (key["referred_table"], key["options"]) == ("sa_parent", {"ondelete": "CASCADE"})
     (index,) = seen.get_indexes("sa_child")
-    assert index["dialect_options"]["postgresql_where"] == "(price > 10)", index
+    assert index["dialect_options"]["postgresql_where"] == "(price > (10)::numeric)", index
     assert seen.get_unique_constraints("sa_parent")[0]["column_names"] == ["name"]
     assert seen.get_check_constraints("sa_child")[0]["name"] == "price_ge"
     assert [e["labels"] for e in seen.get_enums()] == [["sad", "ok"]]
