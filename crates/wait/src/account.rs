@@ -3,6 +3,14 @@
 //! **Invariant.** Elapsed time is the processor's, the waits' by class, and the rest, in which the
 //! thread was runnable without a processor. Idle waits are no part of it. A wait's own system call
 //! is the wait's: processor time counts up to what the waits leave.
+//!
+//! The processor's clock of a thread is a system call, which a statement of some microseconds would
+//! feel twice. It is asked at the end of what took [`SHORT_NS`] or more outside of waits; what is
+//! shorter has hardly been kept from a processor, and counts as its time. At a beginning it is
+//! asked if it was not for [`KNOWN_NS`]; meanwhile the thread is taken to have run whenever it did
+//! not wait.
+
+use std::cell::Cell;
 
 use crate::session::{self, now_ns};
 use crate::trace::thread_cpu_ns;
@@ -21,6 +29,42 @@ const COUNTED: [Stat; 8] = [
     Stat::GcCrBlocksReceived,
     Stat::GcCurrentBlocksReceived,
 ];
+
+/// A scheduler that takes the processor away keeps it for longer.
+const SHORT_NS: u64 = 100_000;
+const KNOWN_NS: u64 = 1_000_000;
+
+/// When the processor's clock of this thread was asked last, what it said, and how long the session
+/// had waited by then.
+#[derive(Clone, Copy, Default)]
+struct Reading {
+    at_ns: u64,
+    cpu_ns: u64,
+    waited_ns: u64,
+}
+
+thread_local! {
+    static LAST: Cell<Reading> = Cell::default();
+}
+
+impl Reading {
+    fn now(at_ns: u64, waited_ns: u64) -> Reading {
+        let reading = Reading {
+            at_ns,
+            cpu_ns: thread_cpu_ns(),
+            waited_ns,
+        };
+        LAST.set(reading);
+        reading
+    }
+
+    /// What the clock says at a moment, if it was asked so shortly before that this is known.
+    fn at(&self, at_ns: u64, waited_ns: u64) -> Option<u64> {
+        let since = at_ns.saturating_sub(self.at_ns);
+        let waited = waited_ns.saturating_sub(self.waited_ns);
+        (since < KNOWN_NS).then(|| self.cpu_ns + since.saturating_sub(waited))
+    }
+}
 
 /// Where this thread's session stood at a moment.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +91,14 @@ pub struct Spent {
 impl Mark {
     /// The present moment. Outside a session nothing is counted.
     pub fn now() -> Mark {
+        let mut mark = Mark::without_cpu();
+        let waited = mark.class_ns.iter().sum();
+        let known = LAST.get().at(mark.at_ns, waited);
+        mark.cpu_ns = known.unwrap_or_else(|| Reading::now(mark.at_ns, waited).cpu_ns);
+        mark
+    }
+
+    fn without_cpu() -> Mark {
         let counters = session::with(|s| {
             let c = &s.counters;
             (
@@ -57,7 +109,7 @@ impl Mark {
         let (class_ns, counted) = counters.unwrap_or_default();
         Mark {
             at_ns: now_ns(),
-            cpu_ns: thread_cpu_ns(),
+            cpu_ns: 0,
             class_ns,
             counted,
         }
@@ -65,7 +117,15 @@ impl Mark {
 
     /// What this thread has taken since.
     pub fn spent(&self) -> Spent {
-        self.until(&Mark::now())
+        let mut end = Mark::without_cpu();
+        let waited: u64 = end.class_ns.iter().sum();
+        let outside = (end.at_ns - self.at_ns)
+            .saturating_sub(waited.saturating_sub(self.class_ns.iter().sum()));
+        end.cpu_ns = match outside < SHORT_NS {
+            true => self.cpu_ns + outside,
+            false => Reading::now(end.at_ns, waited).cpu_ns,
+        };
+        self.until(&end)
     }
 
     fn until(&self, end: &Mark) -> Spent {
@@ -144,6 +204,29 @@ mod tests {
         assert_eq!(spent.cpu_ns, 300);
         assert_eq!(spent.runnable_ns, 260);
         assert_eq!(spent.waited_ns(Class::Commit), 300);
+    }
+
+    #[test]
+    fn the_clock_is_known_for_a_while_after_it_was_asked() {
+        let asked = Reading {
+            at_ns: 1000,
+            cpu_ns: 50,
+            waited_ns: 10,
+        };
+        assert_eq!(asked.at(1700, 410), Some(50 + 300));
+        assert_eq!(asked.at(1000 + KNOWN_NS, 410), None);
+    }
+
+    #[test]
+    fn what_is_short_and_waits_for_nothing_is_the_processors() {
+        let spent = Mark::now().spent();
+        assert!(spent.elapsed_ns >= SHORT_NS || spent.runnable_ns == 0);
+        let begun = Mark::now();
+        while now_ns() - begun.at_ns < 20 * SHORT_NS {
+            std::hint::spin_loop();
+        }
+        let spent = begun.spent();
+        assert!(spent.cpu_ns > 0 && spent.cpu_ns + spent.runnable_ns == spent.elapsed_ns);
     }
 
     /// A thread that writes within its wait uses the processor for it: that time must not be
