@@ -19,8 +19,8 @@ pub struct Authority {
 fields! { impl Authority { role, superuser } }
 
 impl Authority {
-    /// Whether it has the rights of a role, as the dictionary says. Only a superuser has those of no
-    /// role (zero), of which background threads are.
+    /// Whether it has the rights of a role, as the dictionary says. Only a superuser has those of
+    /// no role (zero), of which background threads are.
     pub fn has_rights_of(&self, dict: &Dict, role: u32) -> bool {
         self.superuser || (role != 0 && dict.has_rights_of(self.role, role))
     }

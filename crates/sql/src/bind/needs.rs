@@ -22,10 +22,25 @@ pub struct Need {
     pub updated: BTreeSet<i16>,
 }
 
+/// All that a statement needs.
+#[derive(Clone, Debug, Default)]
+pub struct Noted {
+    pub relations: Vec<Need>,
+    /// Schemas that it names before functions.
+    pub schemas: BTreeSet<u32>,
+}
+
+impl Noted {
+    pub fn is_empty(&self) -> bool {
+        self.relations.is_empty() && self.schemas.is_empty()
+    }
+}
+
 /// The needs of a statement, as far as it is analysed.
 #[derive(Debug, Default)]
 pub struct Needs {
     all: RefCell<Vec<Need>>,
+    schemas: RefCell<BTreeSet<u32>>,
     through: Cell<u32>,
 }
 
@@ -81,6 +96,13 @@ impl Needs {
         });
     }
 
+    /// A schema is named. Who made a view had to have its schemas at hand, and nobody else.
+    pub fn schema(&self, schema: u32) {
+        if self.through.get() == 0 {
+            self.schemas.borrow_mut().insert(schema);
+        }
+    }
+
     /// The text of a view follows. What was before is to be put back by [`Needs::leave`].
     pub fn enter(&self, view: u32) -> u32 {
         self.through.replace(view)
@@ -90,8 +112,11 @@ impl Needs {
         self.through.set(before);
     }
 
-    pub fn noted(&self) -> Vec<Need> {
-        self.all.borrow().clone()
+    pub fn noted(&self) -> Noted {
+        Noted {
+            relations: self.all.borrow().clone(),
+            schemas: self.schemas.borrow().clone(),
+        }
     }
 }
 

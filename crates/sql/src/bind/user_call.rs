@@ -179,6 +179,9 @@ impl Binder<'_> {
             let message = format!("{name}({}) is {is}", given.types());
             return Err(Error::new("42809", message).hint(hint));
         }
+        if name.schema.is_some() {
+            self.params.needs.schema(one.function.schema);
+        }
         self.user_called(one, given).map(Some)
     }
 

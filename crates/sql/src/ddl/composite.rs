@@ -1,21 +1,18 @@
 //! CREATE TYPE .. AS (..), and ALTER TYPE of attributes.
 //!
-//! **Invariant.** Rows are stored with the fields that their type had then. So an attribute comes or
-//! goes only while no column has values of the type; a name may change at any time.
-
-use std::sync::Arc;
+//! **Invariant.** Rows are stored with the fields that their type had then. So an attribute comes
+//! or goes only while no column has values of the type; a name may change at any time.
 
 use sqlparser::ast::DataType;
 
 use super::Core;
 use super::table::column_type;
-use super::types::claim;
+use super::types::{Made, claim, make};
 use crate::bind::names::{self, Qualified};
 use crate::dict::composite::{Attribute, Composite};
-use crate::dict::{Object, Table, UserType};
+use crate::dict::{Table, UserType};
 use crate::error::{Error, Result};
 use crate::parse::types::AttributeChange;
-use crate::parse::utility::TableLock;
 use crate::types::SqlType;
 
 pub fn create(core: &mut Core, name: &Qualified, written: &[(String, DataType)]) -> Result<()> {
@@ -25,24 +22,13 @@ pub fn create(core: &mut Core, name: &Qualified, written: &[(String, DataType)])
     for (name, ty) in written {
         add(core, &mut attributes, name, ty)?;
     }
-    let number = || Ok::<u32, Error>(core.database.engine().allocate_object_id()?.0);
-    let (relation, oid, array_oid) = (number()?, number()?, number()?);
-    core.lock_table(oid, TableLock::AccessExclusive, false)?;
-    let owner = core.owner()?;
-    core.define(Object::Type(Arc::new(UserType {
-        oid,
-        array_oid,
-        schema,
-        name: name.name.clone(),
-        owner,
-        comment: None,
-        labels: Vec::new(),
-        domain: None,
-        composite: Some(Composite {
-            relation,
-            attributes,
-        }),
-    })))
+    let relation = core.database.engine().allocate_object_id()?.0;
+    let oid = core.database.engine().allocate_object_id()?.0;
+    let made = Composite {
+        relation,
+        attributes,
+    };
+    make(core, schema, &name.name, oid, Made::Composite(made))
 }
 
 fn add(core: &mut Core, all: &mut Vec<Attribute>, name: &str, ty: &DataType) -> Result<()> {

@@ -1,23 +1,21 @@
 //! CREATE, ALTER and DROP DOMAIN.
 //!
-//! **Invariant.** As with enums ([`super::types`]): who changes a domain holds the exclusive lock on
-//! it and on every table that has a column of it, or of a domain over it.
+//! **Invariant.** As with enums ([`super::types`]): who changes a domain holds the exclusive lock
+//! on it and on every table that has a column of it, or of a domain over it.
 
 use std::sync::Arc;
 
 use super::Core;
 use super::alter::violates;
-use super::types::{self, claim, locked, no_type};
+use super::types::{self, Made, claim, locked, no_type};
 use crate::api::Tag;
 use crate::bind::domain::scope_of_value;
 use crate::bind::names::Qualified;
 use crate::bind::{Binder, ParamTypes, Scope};
-use crate::dict::acl;
 use crate::dict::{Domain, DomainConstraint, Object, Table, UserType};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::parse::domain::{CreateDomain, DomainChange, DomainStatement, NewConstraint, NewRule};
-use crate::parse::utility::TableLock;
 use crate::types::SqlType;
 
 pub fn define(core: &mut Core, statement: &DomainStatement) -> Result<Tag> {
@@ -75,21 +73,7 @@ fn create(core: &mut Core, new: &CreateDomain) -> Result<()> {
         }
     }
     let oid = core.database.engine().allocate_object_id()?.0;
-    let array_oid = core.database.engine().allocate_object_id()?.0;
-    core.lock_table(oid, TableLock::AccessExclusive, false)?;
-    let owner = core.owner()?;
-    core.give_defaults(acl::Kind::Type, oid, owner, schema)?;
-    core.define(Object::Type(Arc::new(UserType {
-        oid,
-        array_oid,
-        schema,
-        name: name.name.clone(),
-        owner,
-        comment: None,
-        labels: Vec::new(),
-        domain: Some(made),
-        composite: None,
-    })))
+    types::make(core, schema, &name.name, oid, Made::Domain(made))
 }
 
 fn check_collation(collation: &Qualified, base: SqlType) -> Result<()> {

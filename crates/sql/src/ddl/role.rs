@@ -325,7 +325,8 @@ impl Core {
         Ok(owner)
     }
 
-    /// The role that ALTER ... OWNER TO gives an object of a schema to, which belongs to `from` now.
+    /// The role that ALTER ... OWNER TO gives an object of a schema to, which belongs to `from`
+    /// now.
     pub fn new_owner(
         &mut self,
         name: &RoleName,

@@ -15,8 +15,9 @@ use super::dependence::drop_dependents;
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::dict::acl;
+use crate::dict::composite::Composite;
 use crate::dict::depend::Address;
-use crate::dict::{Label, Object, Table, UserType};
+use crate::dict::{Domain, Label, Object, Table, UserType};
 use crate::error::{Error, Result};
 use crate::parse::define::Change;
 use crate::parse::types::{TypeChange, TypeDefinition};
@@ -66,21 +67,40 @@ fn create(core: &mut Core, name: &Qualified, labels: &[String]) -> Result<()> {
             sort: (at + 1) as f32,
         });
     }
+    make(core, schema, &name.name, oid, Made::Enum(made))
+}
+
+/// What a new type is.
+pub(super) enum Made {
+    Enum(Vec<Label>),
+    Domain(Domain),
+    Composite(Composite),
+}
+
+/// Defines a new type of this number, with the role of now as its owner and what is granted on
+/// types by default.
+pub(super) fn make(core: &mut Core, schema: u32, name: &str, oid: u32, made: Made) -> Result<()> {
     let array_oid = core.database.engine().allocate_object_id()?.0;
     core.lock_table(oid, TableLock::AccessExclusive, false)?;
     let owner = core.owner()?;
     core.give_defaults(acl::Kind::Type, oid, owner, schema)?;
-    core.define(Object::Type(Arc::new(UserType {
+    let mut defined = UserType {
         oid,
         array_oid,
         schema,
-        name: name.name.clone(),
+        name: name.to_string(),
         owner,
         comment: None,
-        labels: made,
+        labels: Vec::new(),
         domain: None,
         composite: None,
-    })))
+    };
+    match made {
+        Made::Enum(labels) => defined.labels = labels,
+        Made::Domain(domain) => defined.domain = Some(domain),
+        Made::Composite(composite) => defined.composite = Some(composite),
+    }
+    core.define(Object::Type(Arc::new(defined)))
 }
 
 /// Claims a name that no type of a schema has, nor a relation, whose rows have a type of its name.

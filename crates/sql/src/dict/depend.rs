@@ -227,7 +227,8 @@ impl Dict {
         names.map(|name| format!("nextval('{name}')")).collect()
     }
 
-    /// Columns of a type, of arrays of it, or of domains over these: the table and the place of each.
+    /// Columns of a type, of arrays of it, or of domains over these: the table and the place of
+    /// each.
     pub fn columns_of_type(&self, oid: u32) -> Vec<(u32, usize)> {
         let mut numbers = Vec::new();
         for oid in std::iter::once(oid).chain(self.domains_over(oid)) {

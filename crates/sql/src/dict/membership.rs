@@ -1,7 +1,7 @@
 //! Roles that are members of roles: whose rights a role has, and which roles it may put on.
 //!
-//! **Invariant.** There is no circle: a role is made a member of another one under the lock of both,
-//! and only if that one is no member of it.
+//! **Invariant.** There is no circle: a role is made a member of another one under the lock of
+//! both, and only if that one is no member of it.
 
 use std::sync::{Arc, OnceLock};
 

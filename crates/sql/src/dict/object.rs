@@ -90,8 +90,8 @@ pub struct Table {
     /// Object id of the role that owns it, and its indexes.
     #[serde(default = "first_superuser")]
     pub owner: u32,
-    /// The numbers of the type of its rows, and of that type's arrays; zeros of a table that is older
-    /// than such types.
+    /// The numbers of the type of its rows, and of that type's arrays; zeros of a table that is
+    /// older than such types.
     #[serde(default)]
     pub row_type: [u32; 2],
     /// The engine's view, derived from the rest by [`Table::finish`].

@@ -184,7 +184,8 @@ impl Dict {
             }
         }
         let mut keys: BTreeSet<i64> = changes.iter().map(|c| c.key).collect();
-        // What is of a domain has the state of what the domain is over, and a row those of its fields.
+        // What is of a domain has the state of what the domain is over, and a row those of its
+        // fields.
         let own: Vec<u32> = touched.iter().copied().collect();
         let with = own.iter().flat_map(|oid| self.types_with(*oid));
         let with: Vec<u32> = with.chain(own.iter().copied()).collect();

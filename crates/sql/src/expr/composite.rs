@@ -108,8 +108,8 @@ pub fn compared(left: CompositeRef<'_>, right: CompositeRef<'_>) -> Result<Order
     }
 }
 
-/// A row of any type is a record. To another type rows are converted where their fields are seen, by
-/// the binder.
+/// A row of any type is a record. To another type rows are converted where their fields are seen,
+/// by the binder.
 pub fn castable(to: CompositeType) -> Option<CastContext> {
     to.fields().is_none().then_some(CastContext::Implicit)
 }

@@ -21,7 +21,8 @@ pub fn split(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     all
 }
 
-/// `x OPERATOR(pg_catalog.=) ANY (..)` as `x = ANY (..)`: the parser knows no ANY behind the former.
+/// `x OPERATOR(pg_catalog.=) ANY (..)` as `x = ANY (..)`: the parser knows no ANY behind the
+/// former.
 pub fn take_names_off(tokens: &mut Vec<TokenWithSpan>) {
     let named = |all: &[TokenWithSpan]| {
         let word = |at: usize, wanted: &str| {

@@ -1,6 +1,6 @@
 //! `(row).*`: the parser knows a star behind names only, so that it becomes a field of a name that
-//! no user can write. Whole rows that are compared, `old.* is distinct from new.*`, lose their star:
-//! the name alone is the same.
+//! no user can write. Whole rows that are compared, `old.* is distinct from new.*`, lose their
+//! star: the name alone is the same.
 
 use sqlparser::ast::{AccessExpr, Expr};
 use sqlparser::keywords::Keyword;

@@ -1,6 +1,6 @@
-//! Elements and fields as targets of writes: `SET a[1] = 2`, `INSERT INTO t (a[1], c.f)`. The parser
-//! knows columns there only, so that a column with what follows becomes one name that no user can
-//! write.
+//! Elements and fields as targets of writes: `SET a[1] = 2`, `INSERT INTO t (a[1], c.f)`. The
+//! parser knows columns there only, so that a column with what follows becomes one name that no
+//! user can write.
 
 use sqlparser::ast::{AccessExpr, Expr, Ident};
 use sqlparser::keywords::Keyword;

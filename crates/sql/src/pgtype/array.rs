@@ -1,7 +1,7 @@
 //! Text and binary forms of arrays: `{1,NULL,"a b"}`, `[0:1]={{1},{2}}`.
 
 use block::array::{Array, ArrayRef, Dimension, MAX_DIMENSIONS, MAX_ELEMENTS};
-use block::value::Datum;
+use block::value::{Datum, DatumRef};
 use charset::Encoding;
 
 use super::IoSettings;
@@ -340,16 +340,27 @@ pub fn binary_out(
         out.extend_from_slice(&d.lower.to_be_bytes());
     }
     for value in array.values() {
-        if value.is_null() {
-            out.extend_from_slice(&(-1_i32).to_be_bytes());
-            continue;
-        }
-        let at = out.len();
-        out.extend_from_slice(&[0; 4]);
-        super::binary_out(ty, value, encoding, out)?;
-        let length = (out.len() - at - 4) as u32;
-        out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+        sized_out(ty, value, encoding, out)?;
     }
+    Ok(())
+}
+
+/// Writes the binary form of a part of a value, behind its length.
+pub fn sized_out(
+    ty: SqlType,
+    value: DatumRef<'_>,
+    encoding: Encoding,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    if value.is_null() {
+        out.extend_from_slice(&(-1_i32).to_be_bytes());
+        return Ok(());
+    }
+    let at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    super::binary_out(ty, value, encoding, out)?;
+    let length = (out.len() - at - 4) as u32;
+    out[at..at + 4].copy_from_slice(&length.to_be_bytes());
     Ok(())
 }
 

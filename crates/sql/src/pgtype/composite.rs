@@ -4,6 +4,7 @@ use block::composite::{Composite, CompositeRef};
 use block::value::{Datum, DatumRef};
 use charset::Encoding;
 
+use super::array::sized_out;
 use super::{IoSettings, vectors};
 use crate::error::{Error, Result};
 use crate::types::SqlType;
@@ -134,16 +135,8 @@ pub fn binary_out(
     out.extend_from_slice(&(value.count() as u32).to_be_bytes());
     for (at, (kind, field)) in value.kinds().zip(value.values()).enumerate() {
         out.extend_from_slice(&kind.number.to_be_bytes());
-        if field.is_null() {
-            out.extend_from_slice(&(-1_i32).to_be_bytes());
-            continue;
-        }
-        let start = out.len();
-        out.extend_from_slice(&[0; 4]);
         let ty = row.field_type(at, kind.number);
-        super::binary_out(ty.unwrap_or(SqlType::Text), field, encoding, out)?;
-        let length = (out.len() - start - 4) as u32;
-        out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+        sized_out(ty.unwrap_or(SqlType::Text), field, encoding, out)?;
     }
     Ok(())
 }

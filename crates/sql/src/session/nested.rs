@@ -23,7 +23,7 @@ use super::resolve::{PlannedWith, Tries, is_final};
 use super::statement::{Kind, Statistics, Tables, statistics};
 use crate::api::{ColumnDesc, RowSink};
 use crate::bind::ParamTypes;
-use crate::bind::needs::Need;
+use crate::bind::needs::Noted;
 use crate::dict::trigger::Op;
 use crate::dict::{Dict, Function, Table, View};
 use crate::error::{Error, Result};
@@ -49,7 +49,7 @@ pub struct Nested {
     names: NamesRead,
     statistics: Statistics,
     verified: AtomicU64,
-    needs: Vec<Need>,
+    needs: Noted,
     permitted: Permitted,
 }
 
@@ -65,7 +65,7 @@ impl Nested {
             names: NamesRead::none(dict),
             statistics: Vec::new(),
             verified: AtomicU64::new(0),
-            needs: Vec::new(),
+            needs: Noted::default(),
             permitted: Permitted::default(),
         }
     }

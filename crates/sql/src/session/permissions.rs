@@ -14,13 +14,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::names_read::NamesRead;
 use super::statement::{Statement, Tables};
 use super::{Core, SqlSession};
-use crate::bind::needs::Need;
+use crate::bind::needs::{Need, Noted};
 use crate::dict::Dict;
 use crate::dict::acl::{Kind, Privileges};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
 
-/// The version of the dictionary and the role for which a plan was last found permitted. Zero: none.
+/// The version of the dictionary and the role for which a plan was last found permitted. Zero:
+/// none.
 #[derive(Debug, Default)]
 pub struct Permitted(AtomicU64);
 
@@ -48,7 +49,7 @@ impl Permitted {
 
 /// What a plan needs rights for.
 pub struct Asked<'p> {
-    pub needs: &'p [Need],
+    pub needs: &'p Noted,
     pub names: &'p NamesRead,
     pub tables: &'p Tables,
     pub permitted: &'p Permitted,
@@ -117,14 +118,19 @@ impl Core {
         if dict.is_superuser(self.roles.current) {
             return Ok(());
         }
-        let mut needs = needs.noted().into_iter();
-        needs.try_for_each(|need| check_need(&dict, self.roles.current, &need, &Vec::new()))
+        let (needs, tables) = (needs.noted().relations, Vec::new());
+        let role = self.roles.current;
+        (needs.iter()).try_for_each(|need| check_need(&dict, role, need, (&needs, &tables)))
     }
 }
 
 fn check(dict: &Dict, role: u32, asked: &Asked<'_>) -> Result<()> {
-    for need in asked.needs {
-        check_need(dict, role, need, asked.tables)?;
+    for schema in &asked.needs.schemas {
+        check_usage(dict, role, *schema)?;
+    }
+    let needs = asked.needs.relations.as_slice();
+    for need in needs {
+        check_need(dict, role, need, (needs, asked.tables))?;
     }
     for f in asked.names.called() {
         let execute = Privileges::EXECUTE;
@@ -137,7 +143,35 @@ fn check(dict: &Dict, role: u32, asked: &Asked<'_>) -> Result<()> {
     Ok(())
 }
 
-fn check_need(dict: &Dict, role: u32, need: &Need, tables: &Tables) -> Result<()> {
+fn check_usage(dict: &Dict, role: u32, schema: u32) -> Result<()> {
+    let held = dict.privileges_on_schema(role, schema, Privileges::USAGE);
+    match held.is_empty() {
+        false => Ok(()),
+        true => {
+            let schema = dict.schema_name(schema);
+            let message = format!("permission denied for schema {schema}");
+            Err(Error::new("42501", message))
+        }
+    }
+}
+
+/// Whether rows are locked of a table, or of one that a view reads: FOR UPDATE of a view needs
+/// UPDATE on the view, as its owner needs it on the table.
+fn locks_rows(relation: u32, needs: &[Need], tables: &Tables) -> bool {
+    let locked = |t: &(Arc<crate::dict::Table>, TableLock)| {
+        t.0.oid == relation && t.1 == TableLock::RowShare
+    };
+    let mut below = needs.iter().filter(|n| n.through == relation);
+    tables.iter().any(locked) || below.any(|n| locks_rows(n.relation, needs, tables))
+}
+
+/// `needs`, `tables`: all of the plan.
+fn check_need(
+    dict: &Dict,
+    role: u32,
+    need: &Need,
+    (needs, tables): (&[Need], &Tables),
+) -> Result<()> {
     let role = match need.through {
         0 => role,
         view => dict.view_by_oid(view).map_or(super::NOBODY, |v| v.owner),
@@ -153,18 +187,10 @@ fn check_need(dict: &Dict, role: u32, need: &Need, tables: &Tables) -> Result<()
         },
     };
     if need.through == 0 {
-        let usage = Privileges::USAGE;
-        if dict.privileges_on_schema(role, schema, usage).is_empty() {
-            let schema = dict.schema_name(schema);
-            let message = format!("permission denied for schema {schema}");
-            return Err(Error::new("42501", message));
-        }
+        check_usage(dict, role, schema)?;
     }
-    let locks_rows = |t: &(Arc<crate::dict::Table>, TableLock)| {
-        t.0.oid == need.relation && t.1 == TableLock::RowShare
-    };
     let mut wanted = need.privileges;
-    if tables.iter().any(locks_rows) {
+    if locks_rows(need.relation, needs, tables) {
         wanted = wanted.and(Privileges::UPDATE);
     }
     let held = dict.privileges(role, Kind::Table, need.relation, owner, wanted);

@@ -338,7 +338,8 @@ impl Core {
     }
 
     /// Plans a statement that is a part of another one and has no parameters, under its tables'
-    /// locks. `is_run`: it is run, and not only looked at, so that the role must have the privileges.
+    /// locks. `is_run`: it is run, and not only looked at, so that the role must have the
+    /// privileges.
     pub fn analyse_part(&mut self, statement: &ast::Statement, is_run: bool) -> Result<Planned> {
         let mut tries = Tries::new(self);
         loop {

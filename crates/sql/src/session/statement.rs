@@ -12,7 +12,7 @@ use super::permissions::Permitted;
 use super::planning::{plan_sql, views_of};
 use crate::api::{ColumnDesc, Params};
 use crate::bind::ParamTypes;
-use crate::bind::needs::Need;
+use crate::bind::needs::Noted;
 use crate::dict::{Dict, Stats, Table, View};
 use crate::error::{Error, Result};
 use crate::exec::select::SelectRun;
@@ -43,7 +43,7 @@ pub struct Statement {
     /// Version of the dictionary against which the tables were last found current. A hint: zero is never right.
     pub(crate) verified: AtomicU64,
     /// What it needs privileges for.
-    pub(super) needs: Vec<Need>,
+    pub(super) needs: Noted,
     pub(super) permitted: Permitted,
     /// Object id of the role for which it was planned first. Others may run it, by the same text.
     planned_for: u32,

@@ -4,8 +4,8 @@
 //! stored, compared and sent as those of its base type, and an expression has the base type: only
 //! what is given a value of a domain checks it (`expr::domain`).
 //!
-//! **Invariant.** As with enums, a definition is never changed: another state of a domain is another
-//! definition of the same object id. A state holds the rules of all domains below it.
+//! **Invariant.** As with enums, a definition is never changed: another state of a domain is
+//! another definition of the same object id. A state holds the rules of all domains below it.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -4,8 +4,8 @@
 //! scan of a catalog evaluates the condition's other side when it is opened, and the catalog goes
 //! through the relations that [`Context::tables`] and its kin then give.
 //!
-//! **Invariant.** A look-up may give more rows than are asked for, never fewer: the statement checks
-//! its conditions all the same.
+//! **Invariant.** A look-up may give more rows than are asked for, never fewer: the statement
+//! checks its conditions all the same.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Scans of a part of a table: the blocks of some `ctid`s, TABLESAMPLE.
 //!
-//! A sample is drawn as PostgreSQL draws it: a block or a row is in it by a hash of its place and of
-//! the seed, so that one seed gives one sample of a table that has not changed.
+//! A sample is drawn as PostgreSQL draws it: a block or a row is in it by a hash of its place and
+//! of the seed, so that one seed gives one sample of a table that has not changed.
 
 use std::collections::BTreeSet;
 

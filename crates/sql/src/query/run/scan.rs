@@ -155,8 +155,8 @@ fn set(place: &mut Datum, value: DatumRef<'_>) {
 /// A virtual table, whose rows are made when it is opened.
 pub struct ViewRun {
     plan: Arc<ViewScan>,
-    /// Made once for a statement, though it may be opened often; by each opening, if they are looked
-    /// up. All are of the state of things at the first.
+    /// Made once for a statement, though it may be opened often; by each opening, if they are
+    /// looked up. All are of the state of things at the first.
     rows: Option<crate::views::Rows>,
     context: Option<Context>,
     at: usize,
