@@ -12,9 +12,8 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand};
 
 pub use labs::{
-    BatchIsolationArgs, Lab, LabArgs, LabCommand, LmsStarvationArgs, LogoutStormArgs,
-    NetCheckArgs, NetCheckLabArgs, RowCacheArgs, SequenceCacheArgs, SlowLogArgs,
-    SmallTableIndexArgs,
+    BatchIsolationArgs, Lab, LabArgs, LabCommand, LmsStarvationArgs, LogoutStormArgs, NetCheckArgs,
+    NetCheckLabArgs, RowCacheArgs, SequenceCacheArgs, SlowLogArgs, SmallTableIndexArgs,
 };
 
 /// The database directory of commands that name none.

@@ -75,8 +75,14 @@ impl fmt::Display for Clamp {
             ..
         } = self;
         match *setting {
-            SCALING => write!(f, "{SCALING} is 0: windows end at 64 KiB, and a connection carries at most {mbit:.1} Mbit/s; set it to 1"),
-            _ => write!(f, "{setting}: its maximum of {value} bytes lets a connection carry at most {mbit:.1} Mbit/s; at least {needed} are needed"),
+            SCALING => write!(
+                f,
+                "{SCALING} is 0: windows end at 64 KiB, and a connection carries at most {mbit:.1} Mbit/s; set it to 1"
+            ),
+            _ => write!(
+                f,
+                "{setting}: its maximum of {value} bytes lets a connection carry at most {mbit:.1} Mbit/s; at least {needed} are needed"
+            ),
         }
     }
 }
@@ -137,9 +143,7 @@ pub fn measure(address: SocketAddr, user: Option<&str>) -> Result<Measured, Fail
     }
     let mut rows = FIRST_ROWS;
     loop {
-        let sql = format!(
-            "select repeat('x', {ROW_BYTES}) from generate_series(1, {rows})"
-        );
+        let sql = format!("select repeat('x', {ROW_BYTES}) from generate_series(1, {rows})");
         let began = Instant::now();
         client.simple_query(&sql).map_err(failed)?;
         let took = began.elapsed().saturating_sub(round_trip);
@@ -214,7 +218,9 @@ pub fn run(args: &NetCheckArgs) -> Result<ExitCode, Failure> {
             );
         }
         if !address.ip().is_loopback() {
-            say!("  there: ask the same on that machine, with --to the address of this one's instance");
+            say!(
+                "  there: ask the same on that machine, with --to the address of this one's instance"
+            );
         }
     }
     between(&all, args.user.as_deref())?;

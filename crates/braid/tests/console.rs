@@ -78,7 +78,9 @@ fn login(port: u16, user: &str, password: &str) -> (u16, String) {
     let kind = [("Content-Type", "application/json")];
     let (status, _, body) = ask(port, "POST /api/login", &kind, &sent);
     let said: Value = serde_json::from_str(&body).expect(&body);
-    let token = said["token"].as_str().or(said["error"]["sqlstate"].as_str());
+    let token = said["token"]
+        .as_str()
+        .or(said["error"]["sqlstate"].as_str());
     (status, token.unwrap_or_default().to_string())
 }
 
@@ -102,7 +104,10 @@ fn only_who_may_connect_is_let_in() {
     // Pages are the same for everybody and have no data.
     let (status, head, body) = ask(port, "GET /", &[], "");
     assert_eq!((status, body.contains("<title>Braid console")), (200, true));
-    assert!(head.contains("Content-Security-Policy: default-src 'none'"), "{head}");
+    assert!(
+        head.contains("Content-Security-Policy: default-src 'none'"),
+        "{head}"
+    );
     for name in PAGES {
         for token in ["", "x", "YW5u.99999999999.YQ"] {
             assert_eq!(page(port, token, name).0, 401, "{name}");
@@ -137,7 +142,8 @@ fn only_who_may_connect_is_let_in() {
     assert_eq!(page(port, &token, "overview").0, 401);
     let (_, token) = login(port, "ann", "lion");
     assert_eq!(page(port, &token, "overview").0, 200);
-    root.batch_execute("alter role ann nologin").expect("closed");
+    root.batch_execute("alter role ann nologin")
+        .expect("closed");
     assert_eq!(page(port, &token, "overview").0, 401);
     db.verify();
 }
@@ -154,7 +160,10 @@ fn other_sites_and_strange_requests_are_refused() {
         ask(port, "GET /api/overview", &all, "").0
     };
     assert_eq!(data(&[]), 200);
-    assert_eq!(data(&[("Sec-Fetch-Site", "same-origin"), ("Origin", &own)]), 200);
+    assert_eq!(
+        data(&[("Sec-Fetch-Site", "same-origin"), ("Origin", &own)]),
+        200
+    );
     assert_eq!(data(&[("Sec-Fetch-Site", "cross-site")]), 403);
     assert_eq!(data(&[("Origin", "http://evil.example")]), 403);
     assert_eq!(data(&[("Origin", "null")]), 403);
@@ -163,7 +172,10 @@ fn other_sites_and_strange_requests_are_refused() {
     assert_eq!(ask(port, "GET /", &[("Host", "evil.example")], "").0, 421);
     // A form of another site cannot log in.
     let form = [("Content-Type", "text/plain")];
-    assert_eq!(ask(port, "POST /api/login", &form, "{\"user\":\"tester\"}").0, 415);
+    assert_eq!(
+        ask(port, "POST /api/login", &form, "{\"user\":\"tester\"}").0,
+        415
+    );
     for (line, wanted) in [
         ("POST /", 405),
         ("DELETE /api/overview", 405),
@@ -176,7 +188,10 @@ fn other_sites_and_strange_requests_are_refused() {
         assert_eq!(ask(port, line, &[], "").0, wanted, "{line}");
     }
     let (status, said) = page(port, &token, "session?instance=1&sid=x");
-    assert_eq!((status, said["error"]["sqlstate"].as_str()), (400, Some("22P02")));
+    assert_eq!(
+        (status, said["error"]["sqlstate"].as_str()),
+        (400, Some("22P02"))
+    );
     assert_eq!(page(port, &token, "session?instance=1").0, 400);
     assert_eq!(page(port, &token, "nothing").0, 404);
     let long = "x".repeat(20_000);
@@ -196,7 +211,9 @@ fn texts_stay_texts_and_are_for_who_may_see_them() {
     let texts = |token: &str, name: &str, table: &str| {
         let (status, data) = page(port, token, name);
         assert_eq!(status, 200, "{data}");
-        let columns = data["tables"][table]["columns"].as_array().expect("columns");
+        let columns = data["tables"][table]["columns"]
+            .as_array()
+            .expect("columns");
         let at = columns.iter().position(|c| c == "sql_text").expect("texts");
         let rows = data["tables"][table]["rows"].as_array().expect("rows");
         let text = |row: &Value| row[at].as_str().unwrap_or_default().to_string();
@@ -210,7 +227,10 @@ fn texts_stay_texts_and_are_for_who_may_see_them() {
     let hidden = texts(&ann, "statements", "statements");
     assert!(!hidden.iter().any(|text| text == hostile), "{hidden:?}");
     let of_others = texts(&ann, "sessions", "sessions");
-    assert!(!of_others.iter().any(|text| text == hostile), "{of_others:?}");
+    assert!(
+        !of_others.iter().any(|text| text == hostile),
+        "{of_others:?}"
+    );
     db.verify();
 }
 
@@ -221,7 +241,8 @@ fn lock_trees_have_the_sessions_of_all_instances() {
     one.batch_execute("create table t(a int); insert into t values (1); begin; update t set a = 2")
         .expect("a lock");
     let waiter = std::thread::spawn(move || {
-        two.batch_execute("update t set a = 3").expect("it gets the row");
+        two.batch_execute("update t set a = 3")
+            .expect("it gets the row");
     });
     let (_, token) = login(port, "tester", "");
     let sessions = || {

@@ -16,6 +16,7 @@ export const CLASSES = [
   ['Configuration', '#8c6d31', 'dots'],
   ['Network', '#9aa5b1', 'up'],
   ['Other', '#5b6570', 'flat'],
+  ['Idle', '#c5cbd3', 'plain'],
 ];
 
 // Parts of a wait that another instance ended.
@@ -88,7 +89,7 @@ export function stacked(label, times, layers, options = {}) {
   const y = (value) => height - bottom - ((height - top - bottom) * value) / most;
   const picture = svg('svg', { viewBox: `0 0 ${width} ${height}`, role: 'img',
     'aria-label': label });
-  const decimals = most < 2 ? 2 : most < 10 ? 1 : 0;
+  const decimals = [0, 1].find((d) => Math.abs((most / 4) * 10 ** d % 1) < 1e-9) ?? 2;
   for (let step = 0; step <= 4; step += 1) {
     const value = (most * step) / 4;
     picture.append(
@@ -164,13 +165,15 @@ export function stacked(label, times, layers, options = {}) {
 // One bar of parts: [[name, value], ..].
 export function bar(parts, most, label) {
   const whole = most || parts.reduce((all, [, value]) => all + value, 0) || 1;
-  const picture = svg('svg', { class: 'bar', viewBox: '0 0 100 12', preserveAspectRatio: 'none',
-    role: 'img', 'aria-label': label || parts.map(([n, v]) => `${n} ${number(v, 1)}`).join(', ') });
+  const told = label || parts.map(([n, v]) => `${n} ${number(v, 1)}`).join(', ');
+  const picture = svg('svg', { class: 'bar', role: 'img', 'aria-label': told });
   let at = 0;
   for (const [name, value] of parts) {
     const wide = (100 * value) / whole;
     if (wide > 0) {
-      picture.append(svg('rect', { x: at, width: wide, height: 12, fill: fill(name) },
+      picture.append(svg('rect', {
+        x: `${at}%`, width: `${wide}%`, height: 12, fill: fill(name),
+      },
         svg('title', {}, name)));
     }
     at += wide;

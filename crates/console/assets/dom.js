@@ -156,6 +156,7 @@ export function section(title, reading, ...children) {
 }
 
 export function facts(pairs) {
-  return el('dl', {}, pairs.filter(([, value]) => value !== null && value !== undefined
-    && value !== '').map(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]));
+  const told = pairs.filter(([name, value]) => name && value !== null && value !== undefined
+    && value !== '');
+  return el('dl', {}, told.map(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]));
 }

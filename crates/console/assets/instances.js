@@ -107,7 +107,8 @@ export function doctor(data) {
     parts: [
       facts(found.head),
       ...found.notes.map((note) => el('div', { class: 'warning' }, note)),
-      section('Findings', findings.reading, cards.length ? el('div', { class: 'cards' }, cards)
+      section('Findings', findings.reading, cards.length
+        ? el('div', { class: 'cards wide' }, cards)
         : el('p', { class: 'good' }, '● Nothing stands out.')),
       ...others.map((one) => section(one.title, one.reading, plain(one.title, {
         columns: one.columns, rows: one.rows,

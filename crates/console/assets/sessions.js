@@ -97,7 +97,7 @@ export function session(data, { parameters }) {
         { title: 'Time', value: (r) => r.time_waited_micro,
           show: (r) => micros(r.time_waited_micro) },
       ], objects(tables.remote), { filter: false, label: 'waits for other instances' })),
-      section('Locks', null, table('session-locks', lockColumns(false), objects(tables.locks),
+      section('Locks', null, table('session-locks', LOCKS, objects(tables.locks),
         { filter: false, label: 'locks' })),
       section('Statistics', null, table('session-statistics', [
         { title: 'Statistic', left: true, value: (r) => r.name },
@@ -107,17 +107,15 @@ export function session(data, { parameters }) {
   };
 }
 
-function lockColumns(ofMany) {
-  return [
-    ofMany ? { title: 'Session', left: true, value: (r) => `${r.inst_id}:${r.sid}`,
-      show: (r) => toSession(r.inst_id, r.sid) } : null,
-    { title: 'Type', left: true, value: (r) => r.type },
-    { title: 'Object', left: true, value: (r) => r.relname || `${r.id1}, ${r.id2}` },
-    ofMany ? null : { title: 'Held', left: true, value: (r) => r.mode_held },
-    { title: 'Wanted', left: true, value: (r) => r.mode_requested },
-    { title: 'For', value: (r) => r.ctime_micro, show: (r) => micros(r.ctime_micro) },
-  ].filter(Boolean);
-}
+const mode = (name) => (name === 'Null' ? '' : name);
+
+const LOCKS = [
+  { title: 'Type', left: true, value: (r) => r.type },
+  { title: 'Object', left: true, value: (r) => r.relname || `${r.id1}, ${r.id2}` },
+  { title: 'Held', left: true, value: (r) => mode(r.mode_held) },
+  { title: 'Wanted', left: true, value: (r) => mode(r.mode_requested) },
+  { title: 'For', value: (r) => r.ctime_micro, show: (r) => micros(r.ctime_micro) },
+];
 
 export function locks(data) {
   const rows = objects(data.tables.sessions);

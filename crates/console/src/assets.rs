@@ -82,7 +82,14 @@ mod tests {
     fn files_load_nothing_from_elsewhere() {
         for (path, _, content) in FILES {
             let foreign = content.replace("http://www.w3.org/", "");
-            for part in ["http://", "https://", "style=\"", " onclick=", "eval(", "innerHTML"] {
+            for part in [
+                "http://",
+                "https://",
+                "style=\"",
+                " onclick=",
+                "eval(",
+                "innerHTML",
+            ] {
                 assert!(!foreign.contains(part), "{path}: {part}");
             }
         }

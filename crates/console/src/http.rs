@@ -296,7 +296,10 @@ mod tests {
             ("GET / HTTP/1.1\r\nA b: c\r\n\r\n", "400"),
             ("GET / HTTP/1.1\r\n folded\r\n\r\n", "400"),
             ("GET / HTTP/1.1\r\na: b\nc: d\r\n\r\n", "400"),
-            ("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "501"),
+            (
+                "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+                "501",
+            ),
             ("POST / HTTP/1.1\r\nContent-Length: +1\r\n\r\n", "400"),
             ("POST / HTTP/1.1\r\nContent-Length: 99999\r\n\r\n", "413"),
             (
@@ -313,7 +316,8 @@ mod tests {
 
     #[test]
     fn fuzz_requests() {
-        let whole = b"POST /api/sql?a=%41&b=+ HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 3\r\n\r\n";
+        let whole =
+            b"POST /api/sql?a=%41&b=+ HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 3\r\n\r\n";
         // Each byte damaged in turn: the answer is a request or a status.
         for at in 0..whole.len() {
             for byte in [0, b'\n', b' ', b':', b'%', 0xff] {

@@ -307,7 +307,8 @@ const LOCKS: Page = Page {
         (
             "summary",
             "/* braid console */ select l.inst_id, l.type, \
-             coalesce(l.mode_held, l.mode_requested) as mode, l.request <> 0 as waits, \
+             case when l.request <> 0 then l.mode_requested else l.mode_held end as mode, \
+             l.request <> 0 as waits, \
              count(*) as locks from gv$lock l group by 1, 2, 3, 4 order by 1, 2, 3, 4",
         ),
     ],
@@ -336,10 +337,7 @@ const REDO: Page = Page {
              h.wait_count from gv$event_histogram h where h.event in \
              ('log file sync', 'log file parallel write') and h.wait_count > 0 order by 2, 1, 3",
         ),
-        (
-            "undo",
-            "/* braid console */ select u.* from gv$undostat u",
-        ),
+        ("undo", "/* braid console */ select u.* from gv$undostat u"),
         (
             "instances",
             "/* braid console */ select i.inst_id, i.status, i.incarnation, i.epoch \

@@ -73,11 +73,7 @@ pub fn json(
 }
 
 /// The answer to a query as a table of a snapshot.
-pub fn snapshot(
-    session: &mut SqlSession,
-    name: &str,
-    sql: &str,
-) -> Result<workload::Table, Error> {
+pub fn snapshot(session: &mut SqlSession, name: &str, sql: &str) -> Result<workload::Table, Error> {
     let (columns, rows) = run(session, sql, &[], text)?;
     Ok(workload::Table {
         name: name.to_string(),

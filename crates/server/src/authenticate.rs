@@ -197,10 +197,7 @@ impl Client<'_> {
     ) -> Result<(), Refusal> {
         let began = self.guesses.begin(self.address(), Instant::now());
         let proving = began.ok_or_else(too_many)?;
-        let is_right = self
-            .database
-            .verifier(&self.startup.user)?
-            .is_of(password);
+        let is_right = self.database.verifier(&self.startup.user)?.is_of(password);
         if !proving.may_guess(Instant::now()) {
             return Err(too_many().into());
         }

@@ -55,10 +55,7 @@ impl Line {
         let server = TcpStream::connect(to)?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
-        let ends = [
-            (client.try_clone()?, server.try_clone()?),
-            (server, client),
-        ];
+        let ends = [(client.try_clone()?, server.try_clone()?), (server, client)];
         for (from, to) in ends {
             let way = Arc::new(Way::default());
             let taker = way.clone();
@@ -85,7 +82,10 @@ impl Way {
                 let now = Instant::now();
                 while let Some((taken, ..)) = state.pieces.front()
                     && *taken + line.round_trip <= now
-                    && state.pieces.front().is_some_and(|(.., bytes)| bytes.is_none())
+                    && state
+                        .pieces
+                        .front()
+                        .is_some_and(|(.., bytes)| bytes.is_none())
                 {
                     state.pieces.pop_front();
                 }
@@ -93,7 +93,10 @@ impl Way {
                 if under_way + count <= line.window {
                     break;
                 }
-                let until = state.pieces.front().map(|(taken, ..)| *taken + line.round_trip);
+                let until = state
+                    .pieces
+                    .front()
+                    .map(|(taken, ..)| *taken + line.round_trip);
                 let left = until.map_or(line.round_trip, |t| t.saturating_duration_since(now));
                 state = self.wait(state, left);
             }

@@ -10,8 +10,7 @@ use super::report::{Goal, Report};
 use crate::Failure;
 use crate::cli::LmsStarvationArgs;
 
-const PAPER: &str =
-    "RAC performance myths, 1: \"High CPU usage in one node doesn't affect other node performance\"";
+const PAPER: &str = "RAC performance myths, 1: \"High CPU usage in one node doesn't affect other node performance\"";
 /// What the p99 of a read may be with the hogs, against without.
 const ASKED: f64 = 3.0;
 
@@ -63,7 +62,11 @@ pub fn run(args: &LmsStarvationArgs, bench: &Bench) -> Result<Report, Failure> {
             ))?;
             let calm = reads(&db, args.reads)?;
             let hogs = starved(&theirs, args.hogs, || reads(&db, args.reads))?;
-            let priority = if priority == "nice" { "raised" } else { "ordinary" };
+            let priority = if priority == "nice" {
+                "raised"
+            } else {
+                "ordinary"
+            };
             all.push(Seen {
                 lms,
                 priority,
@@ -120,7 +123,9 @@ fn reads(db: &Database, count: u32) -> Result<Latency, Failure> {
     micros.sort_by(f64::total_cmp);
     let at = |part: f64| {
         let place = (micros.len() as f64 * part) as usize;
-        micros.get(place.min(micros.len().saturating_sub(1))).copied()
+        micros
+            .get(place.min(micros.len().saturating_sub(1)))
+            .copied()
     };
     Ok(Latency {
         p50: at(0.5).unwrap_or_default(),

@@ -60,7 +60,10 @@ pub fn run(args: &LogoutStormArgs, bench: &Bench) -> Result<Report, Failure> {
     let sessions = f64::from(args.sessions);
     let line = |what: &str, paper: String, ours: String| vec![what.to_string(), paper, ours];
     report.table(
-        format!("{} sessions, medians of {} rounds", args.sessions, args.common.rounds),
+        format!(
+            "{} sessions, medians of {} rounds",
+            args.sessions, args.common.rounds
+        ),
         &["", "the paper", "here"],
         vec![
             line(
@@ -68,19 +71,31 @@ pub fn run(args: &LogoutStormArgs, bench: &Bench) -> Result<Report, Failure> {
                 format!("{:.1}", SESSIONS * PAPER_EACH),
                 format!("{leaving:.3}"),
             ),
-            line("in the kernel (s)", format!("{:.1}", SESSIONS * PAPER_EACH), format!("{kernel:.3}")),
+            line(
+                "in the kernel (s)",
+                format!("{:.1}", SESSIONS * PAPER_EACH),
+                format!("{kernel:.3}"),
+            ),
             line(
                 "of each (ms)",
                 format!("{:.0}", PAPER_EACH * 1e3),
                 format!("{:.3}", leaving * 1e3 / sessions),
             ),
-            line("until the last had left (s)", "5 to 10".to_string(), format!("{took:.3}")),
+            line(
+                "until the last had left (s)",
+                "5 to 10".to_string(),
+                format!("{took:.3}"),
+            ),
             line(
                 "longest answer of the other instance meanwhile (ms)",
                 "heartbeats missed".to_string(),
                 format!("{:.1}", probe * 1e3),
             ),
-            line("processor time of all to come (s)", String::new(), format!("{coming:.3}")),
+            line(
+                "processor time of all to come (s)",
+                String::new(),
+                format!("{coming:.3}"),
+            ),
         ],
     );
     report.chart(
@@ -109,7 +124,10 @@ pub fn run(args: &LogoutStormArgs, bench: &Bench) -> Result<Report, Failure> {
         met: scaled < ASKED,
     });
     let epochs: i64 = (two.connect(1)?)
-        .query_one("select max(epoch) - min(epoch) + count(*) - 2 from gv$instance", &[])?
+        .query_one(
+            "select max(epoch) - min(epoch) + count(*) - 2 from gv$instance",
+            &[],
+        )?
         .get(0);
     report.goals.push(Goal {
         what: "instances that stayed members".to_string(),

@@ -12,7 +12,8 @@ use crate::Failure;
 use crate::cli::NetCheckLabArgs;
 use crate::net_check::{Kernel, Measured, measure};
 
-const PAPER: &str = "Remote access tuning: iperf reveals that rmem_max and wmem_max clamp the window";
+const PAPER: &str =
+    "Remote access tuning: iperf reveals that rmem_max and wmem_max clamp the window";
 /// Mbit/s before, and at best after, raising the kernel's maxima.
 const PAPER_BEFORE: f64 = 46.0;
 const PAPER_AFTER: f64 = 186.0;
@@ -60,15 +61,25 @@ pub fn run(args: &NetCheckLabArgs, bench: &Bench) -> Result<Report, Failure> {
         "window / round trip (Mbit/s)",
         "bandwidth * round trip (bytes)",
     ];
-    report.table("Rows of an instance over the line", &columns, seen.iter().map(row).collect());
+    report.table(
+        "Rows of an instance over the line",
+        &columns,
+        seen.iter().map(row).collect(),
+    );
     report.chart(
         "Bandwidth",
         "Mbit/s",
         vec![
             ("the paper, before".to_string(), PAPER_BEFORE),
             ("the paper, after".to_string(), PAPER_AFTER),
-            ("here, small window".to_string(), mbit(small.bytes_per_second)),
-            ("here, large window".to_string(), mbit(large.bytes_per_second)),
+            (
+                "here, small window".to_string(),
+                mbit(small.bytes_per_second),
+            ),
+            (
+                "here, large window".to_string(),
+                mbit(large.bytes_per_second),
+            ),
         ],
     );
     let kernel = Kernel {
@@ -103,12 +114,18 @@ pub fn run(args: &NetCheckLabArgs, bench: &Bench) -> Result<Report, Failure> {
         ours: format!("{gain:.1}"),
         met: gain >= paper.floor(),
     });
-    let named = found.iter().any(|clamp| clamp.setting == "net.ipv4.tcp_rmem");
+    let named = found
+        .iter()
+        .any(|clamp| clamp.setting == "net.ipv4.tcp_rmem");
     report.goals.push(Goal {
         what: "the setting that clamps".to_string(),
         paper: "rmem_max, wmem_max".to_string(),
         asked: "named".to_string(),
-        ours: found.iter().map(|clamp| clamp.setting).collect::<Vec<_>>().join(", "),
+        ours: found
+            .iter()
+            .map(|clamp| clamp.setting)
+            .collect::<Vec<_>>()
+            .join(", "),
         met: named && found.len() == 1,
     });
     report.figure("small_mbit", mbit(small.bytes_per_second));

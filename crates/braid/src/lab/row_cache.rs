@@ -28,7 +28,11 @@ pub fn run(args: &RowCacheArgs, bench: &Bench) -> Result<Report, Failure> {
     let mut seconds = Vec::new();
     let mut undo = Vec::new();
     for round in 0..args.common.rounds {
-        bench.step(&format!("{} slaves load, round {}", 2 * args.slaves, round + 1));
+        bench.step(&format!(
+            "{} slaves load, round {}",
+            2 * args.slaves,
+            round + 1
+        ));
         let mut work = Vec::new();
         for slave in 0..2 * args.slaves {
             let instance = (slave % 2 + 1) as u16;
@@ -80,7 +84,10 @@ pub fn run(args: &RowCacheArgs, bench: &Bench) -> Result<Report, Failure> {
         what: "undo files after the last round against after the first".to_string(),
         paper: format!("{PAPER_SEGMENTS:.0} segments"),
         asked: "at most 2".to_string(),
-        ours: format!("{:.2} ({first:.1} MiB, then {last:.1})", last / first.max(0.1)),
+        ours: format!(
+            "{:.2} ({first:.1} MiB, then {last:.1})",
+            last / first.max(0.1)
+        ),
         met: last <= first * 2.0,
     });
     report.figure("sleeps", sleeps);

@@ -12,7 +12,8 @@ use super::report::{Goal, Report};
 use crate::Failure;
 use crate::cli::SlowLogArgs;
 
-const PAPER: &str = "RAC performance myths, 2: \"All global cache performance is due to interconnect\"";
+const PAPER: &str =
+    "RAC performance myths, 2: \"All global cache performance is due to interconnect\"";
 /// Milliseconds that a copy took to arrive on node 1 while the log of node 3 was slow.
 const PAPER_CR: f64 = 63.3;
 /// The same of a current block.
@@ -49,7 +50,9 @@ pub fn run(args: &SlowLogArgs, bench: &Bench) -> Result<Report, Failure> {
         let setting = format!("redo_write_delay={}", u64::from(delay) * 1000);
         let name = format!("delay-{delay}");
         let db = bench.database_of(&name, 0, &[&[], &[&setting]])?;
-        bench.step(&format!("{delay} ms added to each write of the log of instance 2"));
+        bench.step(&format!(
+            "{delay} ms added to each write of the log of instance 2"
+        ));
         all.push(measure(args, &db, delay)?);
     }
     let [fast, slow] = &all[..] else {
@@ -166,11 +169,20 @@ fn tell(args: &SlowLogArgs, fast: &Seen, slow: &Seen, report: &mut Report) {
         "The paper: averages on node 1, and on node 3 that served it",
         &["", "ms"],
         vec![
-            vec!["cr block receive time, node 1".to_string(), "63.3".to_string()],
-            vec!["current block receive time, node 1".to_string(), "2.1".to_string()],
+            vec![
+                "cr block receive time, node 1".to_string(),
+                "63.3".to_string(),
+            ],
+            vec![
+                "current block receive time, node 1".to_string(),
+                "2.1".to_string(),
+            ],
             vec!["cr block build time, node 3".to_string(), "0.1".to_string()],
             vec!["cr block send time, node 3".to_string(), "0.0".to_string()],
-            vec!["cr block flush time, node 3".to_string(), "4380.0".to_string()],
+            vec![
+                "cr block flush time, node 3".to_string(),
+                "4380.0".to_string(),
+            ],
         ],
     );
     report.chart(

@@ -33,7 +33,10 @@ pub fn run(args: &SmallTableIndexArgs, bench: &Bench) -> Result<Report, Failure>
          analyze t_small2"
     ))?;
     let blocks: i32 = (two.connect(1)?)
-        .query_one("select relpages from pg_class where relname = 't_small2'", &[])?
+        .query_one(
+            "select relpages from pg_class where relname = 't_small2'",
+            &[],
+        )?
         .get(0);
     report.text(format!(
         "The table has {ROWS} rows in {blocks} blocks of 8 KiB; the paper's has 256 KB."
@@ -121,8 +124,14 @@ fn tell(args: &SmallTableIndexArgs, found: &[(&str, u16, u32, Seen)], report: &m
     };
     let gets = |seen: &Seen, _: u32| seen.gets;
     let each = |seen: &Seen, count: u32| seen.seconds * 1e6 / f64::from(count);
-    let (scan, index) = (worst("without an index", gets), worst("with an index", gets));
-    let (scan_us, index_us) = (worst("without an index", each), worst("with an index", each));
+    let (scan, index) = (
+        worst("without an index", gets),
+        worst("with an index", gets),
+    );
+    let (scan_us, index_us) = (
+        worst("without an index", each),
+        worst("with an index", each),
+    );
     report.chart(
         "A look-up",
         "microseconds",
