@@ -71,6 +71,16 @@ pub fn run(args: &RowCacheArgs, bench: &Bench) -> Result<Report, Failure> {
          instance alone, found without a look at the dictionary, and space is used again.",
     );
     let per_thousand = sleeps * 1e3 / rows.max(1.0);
+    if per_thousand >= FEW {
+        report.text(format!(
+            "Why latches sleep: {} sessions share {} processors, and a session that loses its \
+             processor within a latch keeps it meanwhile. None of these latches is over the \
+             dictionary or the undo segments: they are those of blocks that all slaves insert into, \
+             and of the log.",
+            2 * args.slaves,
+            std::thread::available_parallelism()?
+        ));
+    }
     report.goals.push(Goal {
         what: "sleeps on latches for each thousand rows of the load".to_string(),
         paper: format!("{PAPER_SLEEPS:.0} in all on one latch"),
