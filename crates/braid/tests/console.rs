@@ -223,7 +223,16 @@ fn texts_stay_texts_and_are_for_who_may_see_them() {
     assert!(shown.iter().any(|text| text == hostile), "{shown:?}");
     // The console's own are left out.
     assert!(!shown.iter().any(|text| text.contains("braid console")));
+    // What snapshots have kept is a page once there is one, for who may read it.
+    assert_eq!(page(port, &token, "history?hours=24").0, 404);
+    root.batch_execute("select create_snapshot()")
+        .expect("a snapshot");
+    let (status, data) = page(port, &token, "history?hours=24");
+    assert_eq!(status, 200, "{data}");
+    let snapshots = data["tables"]["snapshots"]["rows"].as_array();
+    assert_eq!(snapshots.map(Vec::len), Some(1), "{data}");
     let (_, ann) = login(port, "ann", "tiger");
+    assert_eq!(page(port, &ann, "history?hours=24").0, 403);
     let hidden = texts(&ann, "statements", "statements");
     assert!(!hidden.iter().any(|text| text == hostile), "{hidden:?}");
     let of_others = texts(&ann, "sessions", "sessions");

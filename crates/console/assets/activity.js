@@ -4,7 +4,9 @@ import {
   age, el, facts, grouped, micros, number, objects, section, sum, table,
 } from './dom.js';
 import { PARTS, bar, legend } from './chart.js';
-import { activity, byClass, classColumn, state, toSession, toStatement } from './parts.js';
+import {
+  activity, byClass, classColumn, link, state, toSession, toStatement,
+} from './parts.js';
 
 export function overview(data, { width }) {
   const { instances, sessions, metrics, activity: steps } = data.tables;
@@ -66,43 +68,49 @@ function choice(name, values, current, parameters, pageName) {
     String(value)))));
 }
 
+// What sessions were found in: statements and events.
+function sampled(statements, texts, events) {
+  const words = new Map(objects(texts).map((row) => [row.sql_id, row.sql_text]));
+  const top = [...grouped(objects(statements), (row) => row.sql_id)].map(([id, of]) => ({
+    id, text: words.get(id), of, seconds: sum(of, (row) => row.seconds),
+  })).sort((a, b) => b.seconds - a.seconds);
+  const most = top.length ? top[0].seconds : 1;
+  return el('div', { class: 'two' },
+    section('Statements', 'Seconds of sessions in each statement. A statement that clients '
+      + 'write values into has one line for each text.',
+    table('ash-sql', [
+      { title: 'SQL', left: true, code: true, value: (r) => r.id,
+        show: (r) => toStatement(r.id) },
+      { title: 'Seconds', value: (r) => r.seconds, show: (r) => number(r.seconds) },
+      { title: 'By class', left: true, value: (r) => r.seconds,
+        show: (r) => bar(byClass(r.of), most) },
+      { title: 'Text', text: true, code: true, value: (r) => r.text },
+    ], top, { label: 'statements', limit: 25 })),
+    section('Events', 'Seconds of sessions that were in each wait when they were looked at.',
+      table('ash-event', [
+        { title: 'Event', left: true, value: (r) => r.event },
+        classColumn,
+        { title: 'Instance', value: (r) => r.inst_id },
+        { title: 'Seconds', value: (r) => r.seconds, show: (r) => number(r.seconds) },
+      ], events, { label: 'events', limit: 25 })));
+}
+
 export function activityPage(data, { width, parameters }) {
   const { steps, events, statements, texts, now } = data.tables;
   const shown = parameters.get('of') || 'all instances';
   const rows = objects(steps);
   const numbers = [...new Set(rows.map((row) => row.inst_id))].sort((a, b) => a - b);
   const isShown = (row) => shown === 'all instances' || String(row.inst_id) === shown;
-  const words = new Map(objects(texts).map((row) => [row.sql_id, row.sql_text]));
-  const top = [...grouped(objects(statements), (row) => row.sql_id)].map(([id, of]) => ({
-    id, text: words.get(id), of, seconds: sum(of, (row) => row.seconds),
-  })).sort((a, b) => b.seconds - a.seconds);
-  const most = top.length ? top[0].seconds : 1;
   const minutes = Number(parameters.get('minutes'));
   return {
     parts: [
       el('div', { class: 'row' },
         choice('minutes', [5, 15, 30, 60], minutes, parameters, 'activity'),
-        choice('of', ['all instances', ...numbers], shown, parameters, 'activity')),
+        choice('of', ['all instances', ...numbers], shown, parameters, 'activity'),
+        link('history', 'Before that')),
       activity(rows.filter(isShown), width, 'Active sessions by class of wait',
         { height: 280, focus: 'activity' }),
-      el('div', { class: 'two' },
-        section('Statements', 'Seconds of sessions in each statement. A statement that clients '
-          + 'write values into has one line for each text.',
-        table('ash-sql', [
-          { title: 'SQL', left: true, code: true, value: (r) => r.id,
-            show: (r) => toStatement(r.id) },
-          { title: 'Seconds', value: (r) => r.seconds, show: (r) => number(r.seconds) },
-          { title: 'By class', left: true, value: (r) => r.seconds,
-            show: (r) => bar(byClass(r.of), most) },
-          { title: 'Text', text: true, code: true, value: (r) => r.text },
-        ], top, { label: 'statements', limit: 25 })),
-        section('Events', 'Seconds of sessions that were in each wait when they were looked at.',
-          table('ash-event', [
-            { title: 'Event', left: true, value: (r) => r.event },
-            classColumn,
-            { title: 'Instance', value: (r) => r.inst_id },
-            { title: 'Seconds', value: (r) => r.seconds, show: (r) => number(r.seconds) },
-          ], objects(events).filter(isShown), { label: 'events', limit: 25 }))),
+      sampled(statements, texts, objects(events).filter(isShown)),
       section('Active now', 'Longest wait first.', table('ash-now', [
         { title: 'Session', left: true, value: (r) => `${r.inst_id}:${r.sid}`,
           show: (r) => toSession(r.inst_id, r.sid) },
@@ -116,6 +124,33 @@ export function activityPage(data, { width, parameters }) {
             : toSession(r.blocking_instance, r.blocking_session)) },
         { title: 'Statement', text: true, code: true, value: (r) => r.sql_text },
       ], objects(now).filter(isShown), { label: 'active sessions', limit: 100 })),
+    ],
+  };
+}
+
+// What snapshots have kept, of which each sample stands for ten seconds.
+export function history(data, { width, parameters }) {
+  const { steps, events, statements, texts, snapshots } = data.tables;
+  const hours = Number(parameters.get('hours'));
+  return {
+    title: 'Activity before the last hour',
+    parts: [
+      el('div', { class: 'row' },
+        choice('hours', [1, 6, 24, 72, 168], hours, parameters, 'history'),
+        link('activity', 'The last hour')),
+      el('p', { class: 'reading' }, 'Of the samples of active sessions snapshots keep one of ten. '
+        + 'What came after the last snapshot is not here yet.'),
+      activity(objects(steps), width, 'Active sessions by class of wait, from snapshots',
+        { height: 280, step: Math.max(60, hours * 10), focus: 'history' }),
+      sampled(statements, texts, objects(events)),
+      section('Snapshots', null, table('snapshots', [
+        { title: 'Snapshot', value: (r) => r.snap_id },
+        { title: 'Taken', left: true, value: (r) => r.at,
+          show: (r) => new Date(r.at * 1000).toLocaleString('en-GB') },
+        { title: 'By instance', value: (r) => r.taken_by },
+        { title: 'Took', value: (r) => r.took_micro, show: (r) => micros(r.took_micro) },
+        { title: 'Missing', text: true, value: (r) => r.missing },
+      ], objects(snapshots), { filter: false, label: 'snapshots', limit: 50 })),
     ],
   };
 }

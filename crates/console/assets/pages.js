@@ -1,6 +1,6 @@
 // The pages: each turns the tables that its part of the interface gives into elements.
 
-import { activityPage, overview, transfers } from './activity.js';
+import { activityPage, history, overview, transfers } from './activity.js';
 import { doctor, redo, services } from './instances.js';
 import { locks, session, sessions } from './sessions.js';
 import { statement, statements } from './statements.js';
@@ -15,6 +15,7 @@ export const PAGES = [
   { name: 'redo', title: 'Log and recovery', draw: redo },
   { name: 'services', title: 'Services', draw: services },
   { name: 'doctor', title: 'Doctor', draw: doctor },
+  { name: 'history', under: 'activity', draw: history, defaults: { hours: 24 } },
   { name: 'statement', under: 'statements', draw: statement },
   { name: 'session', under: 'sessions', draw: session },
 ];

@@ -16,8 +16,8 @@ export function activity(rows, width, label, options = {}) {
   // An instance that did not run in a step has no samples there; between two steps none is lost.
   const all = [];
   if (times.length) {
-    const [from, to] = [options.from ?? times[0], times[times.length - 1]];
-    for (let at = from; at <= to; at += STEP) all.push(at);
+    const [from, to] = [times[0], times[times.length - 1]];
+    for (let at = from; at <= to; at += options.step || STEP) all.push(at);
   }
   const place = new Map(all.map((at, i) => [at, i]));
   const names = inOrder(new Set(known.filter((r) => r.sessions > 0).map((r) => r.wait_class)));

@@ -47,6 +47,9 @@ export function statements(data) {
   };
 }
 
+// Columns of a plan that are not shown as they are.
+const PLAN = ['inst_id', 'sql_id', 'plan_hash_value', 'id', 'depth', 'operation'];
+
 export function statement(data, { width, parameters }) {
   const { cursors, plan, steps, events } = data.tables;
   const rows = objects(cursors);
@@ -123,9 +126,15 @@ export function statement(data, { width, parameters }) {
         ], rows, { filter: false, label: 'cursors' })),
       ...plans.map(([hash, of]) => {
         const one = of.filter((row) => row.inst_id === of[0].inst_id);
-        const text = one.map((row) => `${'  '.repeat(row.depth)}${row.operation}`).join('\n');
+        const more = Object.keys(one[0]).filter((name) => !PLAN.includes(name));
         return section(`Plan ${hash}`, `As instance ${of[0].inst_id} runs it.`,
-          el('pre', { tabindex: '0' }, text));
+          table(`plan-${hash}`, [
+            { title: 'Step', value: (r) => r.id },
+            { title: 'Operation', text: true, code: true, value: (r) => r.operation,
+              show: (r) => `${'\u00a0\u00a0'.repeat(r.depth)}${r.operation}` },
+            ...more.map((name) => ({ title: name.replaceAll('_', ' '), value: (r) => r[name],
+              show: (r) => number(r[name]) })),
+          ], one, { filter: false, label: `plan ${hash}`, limit: 500 }));
       }),
     ],
   };

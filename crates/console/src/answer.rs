@@ -22,6 +22,9 @@ const PARAMETERS: &[(&str, &str)] = &[
     ("DateStyle", "ISO"),
 ];
 
+const NO_SNAPSHOTS: &str = "There are no snapshots yet: one is taken every snapshot_interval, and \
+                            by select create_snapshot().";
+
 /// What the callers of an instance's console are answered by.
 pub struct Site {
     door: Door,
@@ -87,7 +90,11 @@ impl Site {
             (name, true) => self.data(caller, request, name),
             (_, false) => return not_allowed("GET, HEAD"),
         };
-        answered.unwrap_or_else(|error| told(&error))
+        answered.unwrap_or_else(|error| match error.sqlstate() {
+            // All relations of the pages are views but those of snapshots.
+            "42P01" => refused("404 Not Found", "42P01", NO_SNAPSHOTS),
+            _ => told(&error),
+        })
     }
 
     /// Gives a token to a user who proves itself.

@@ -27,8 +27,8 @@ pub fn parameters_of(sql: &str) -> usize {
 }
 
 const PAGES: &[Page] = &[
-    OVERVIEW, ACTIVITY, TRANSFERS, STATEMENTS, STATEMENT, SESSIONS, SESSION, LOCKS, REDO, SERVICES,
-    DOCTOR,
+    OVERVIEW, ACTIVITY, HISTORY, TRANSFERS, STATEMENTS, STATEMENT, SESSIONS, SESSION, LOCKS, REDO,
+    SERVICES, DOCTOR,
 ];
 
 const OVERVIEW: Page = Page {
@@ -121,6 +121,54 @@ const ACTIVITY: Page = Page {
     has_findings: false,
 };
 
+/// What snapshots have kept of the samples: one of ten.
+const HISTORY: Page = Page {
+    name: "history",
+    parameters: &["hours"],
+    queries: &[
+        (
+            "steps",
+            "/* braid console */ select a.inst_id, (floor(extract(epoch from a.sample_time) \
+             / greatest(60, $1::int * 10)) * greatest(60, $1::int * 10))::float8 as at, \
+             greatest(60, $1::int * 10) / 10 as samplings, \
+             case when a.event is null then 'CPU' else a.wait_class end as wait_class, \
+             count(*)::float8 as sessions from perfstat.ash a where a.session_type = 'USER' \
+             and a.sample_time > clock_timestamp() - $1::int * interval '1 hour' \
+             group by 1, 2, 4 order by 2, 1, 4",
+        ),
+        (
+            "events",
+            "/* braid console */ select a.inst_id, coalesce(a.event, 'on a processor') as event, \
+             case when a.event is null then 'CPU' else a.wait_class end as wait_class, \
+             count(*) * 10 as seconds from perfstat.ash a where a.session_type = 'USER' \
+             and a.sample_time > clock_timestamp() - $1::int * interval '1 hour' \
+             group by 1, 2, 3 order by 4 desc limit 40",
+        ),
+        (
+            "statements",
+            "/* braid console */ select a.sql_id, \
+             case when a.event is null then 'CPU' else a.wait_class end as wait_class, \
+             count(*) * 10 as seconds from perfstat.ash a where a.session_type = 'USER' \
+             and a.sql_id is not null \
+             and a.sample_time > clock_timestamp() - $1::int * interval '1 hour' \
+             group by 1, 2 order by 3 desc limit 100",
+        ),
+        (
+            "texts",
+            "/* braid console */ select t.sql_id, substr(t.sql_text, 1, 200) as sql_text \
+             from perfstat.sqltext t where t.sql_id in (select a.sql_id from perfstat.ash a \
+             where a.sample_time > clock_timestamp() - $1::int * interval '1 hour')",
+        ),
+        (
+            "snapshots",
+            "/* braid console */ select s.snap_id, \
+             extract(epoch from s.snap_time)::float8 as at, s.taken_by, s.took_micro, s.missing \
+             from perfstat.snapshot s order by s.snap_id desc limit 200",
+        ),
+    ],
+    has_findings: false,
+};
+
 const TRANSFERS: Page = Page {
     name: "transfers",
     parameters: &[],
@@ -134,7 +182,8 @@ const TRANSFERS: Page = Page {
         (
             "objects",
             "/* braid console */ select t.object_name, t.from_instance, t.to_instance, \
-             sum(t.current_blocks)::bigint as current_blocks, sum(t.cr_blocks)::bigint as cr_blocks, \
+             sum(t.current_blocks)::bigint as current_blocks, \
+             sum(t.cr_blocks)::bigint as cr_blocks, \
              sum(t.two_way)::bigint as two_way, sum(t.three_way)::bigint as three_way, \
              sum(t.busy)::bigint as busy, sum(t.flush_waits)::bigint as flush_waits, \
              sum(t.flush_micro)::bigint as flush_micro, sum(t.time_micro)::bigint as time_micro \
@@ -194,8 +243,8 @@ const STATEMENT: Page = Page {
         ),
         (
             "plan",
-            "/* braid console */ select p.inst_id, p.plan_hash_value, p.id, p.depth, p.operation \
-             from gv$sql_plan p where p.sql_id = $1::text order by 2, 1, 3 limit 2000",
+            "/* braid console */ select p.* from gv$sql_plan p where p.sql_id = $1::text \
+             order by p.plan_hash_value, p.inst_id, p.id limit 2000",
         ),
         (
             "steps",
