@@ -22,7 +22,11 @@ const SHORTEST: Duration = Duration::from_secs(5);
 /// The longest time of which findings are made.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Users whose looks are kept. Beyond that the one who has not looked for longest begins anew.
-const USERS: usize = 16;
+const USERS: usize = 8;
+
+/// The begins of statements' texts.
+const TEXTS: &str = "/* braid console */ select s.sql_id, min(substr(s.sql_text, 1, 400)) \
+                     as sql_text from gv$sqlstats s group by s.sql_id";
 
 /// Looks of users that are kept for the next ones.
 #[derive(Default)]
@@ -91,12 +95,15 @@ fn snapshot(session: &mut SqlSession) -> Result<Snapshot, Error> {
         snapshot.seconds = row.number("seconds").map_err(told)?;
     }
     for (name, query) in sql::snapshot_queries() {
-        // Samples are for the history of sessions.
-        if name != "ash" {
-            let query = format!("/* braid console */ {query}");
-            let table = table::snapshot(session, name, &query)?;
-            snapshot.tables.insert(name.to_string(), table);
-        }
+        let query = match name {
+            // Samples are for the history of sessions.
+            "ash" => continue,
+            // Looks are kept in memory, and findings show the begin of a text.
+            "sqltext" => TEXTS.to_string(),
+            _ => format!("/* braid console */ {query}"),
+        };
+        let table = table::snapshot(session, name, &query)?;
+        snapshot.tables.insert(name.to_string(), table);
     }
     Ok(snapshot)
 }

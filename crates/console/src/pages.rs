@@ -279,7 +279,7 @@ const SESSIONS: Page = Page {
          s.blocking_instance, s.blocking_session, \
          extract(epoch from clock_timestamp() - s.logon_time)::float8 as age, \
          substr(s.sql_text, 1, 200) as sql_text from gv$session s where s.type = 'USER' \
-         order by s.status, s.wait_time_micro desc nulls last limit 1000",
+         order by s.status, s.wait_time_micro desc nulls last",
     )],
     has_findings: false,
 };
@@ -345,13 +345,13 @@ const LOCKS: Page = Page {
              s.blocking_instance, s.blocking_session, substr(s.sql_text, 1, 300) as sql_text \
              from s where s.blocking_session is not null or (s.inst_id, s.sid) in \
              (select b.blocking_instance, b.blocking_session from s b \
-             where b.blocking_session is not null) order by s.wait_time_micro desc limit 2000",
+             where b.blocking_session is not null) order by s.wait_time_micro desc",
         ),
         (
             "waiting",
             "/* braid console */ select l.inst_id, l.sid, l.type, l.id1, l.id2, \
              l.mode_requested, l.ctime_micro, c.relname from gv$lock l left join pg_class c \
-             on l.type = 'TM' and c.oid::bigint = l.id1 where l.request <> 0 limit 2000",
+             on l.type = 'TM' and c.oid::bigint = l.id1 where l.request <> 0",
         ),
         (
             "summary",
