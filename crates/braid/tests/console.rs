@@ -247,8 +247,14 @@ fn texts_stay_texts_and_are_for_who_may_see_them() {
 fn lock_trees_have_the_sessions_of_all_instances() {
     let (db, port) = up("trees", 2);
     let (mut one, mut two) = (db.client(1), db.client(2));
-    one.batch_execute("create table t(a int); insert into t values (1); begin; update t set a = 2")
-        .expect("a lock");
+    for sql in [
+        "create table t(a int)",
+        "insert into t values (1)",
+        "begin",
+        "update t set a = 2",
+    ] {
+        one.batch_execute(sql).expect(sql);
+    }
     let waiter = std::thread::spawn(move || {
         two.batch_execute("update t set a = 3")
             .expect("it gets the row");
@@ -289,7 +295,7 @@ fn another_instance_takes_the_port_over() {
     let first = data["instance"].as_u64().expect("a number") as u16;
     let rows = data["tables"]["instances"]["rows"].as_array().map(Vec::len);
     assert_eq!(rows, Some(2), "{data}");
-    db.signal(first, "KILL");
+    db.signal(first, "-KILL");
     // The guard starts the instance again; whichever has the port by then takes the token.
     waiting::until("another life of the console", || {
         let bearer = format!("Bearer {token}");

@@ -69,10 +69,11 @@ impl Arrived {
         let deadline = Instant::now() + ARRIVAL;
         let left = || deadline.saturating_duration_since(Instant::now());
         let end = loop {
-            if let Some(end) = end_of_head(&self.0) {
+            let end = end_of_head(&self.0);
+            if let Some(end) = end.filter(|end| *end <= HEAD_BYTES) {
                 break end;
             }
-            if self.0.len() > HEAD_BYTES {
+            if end.is_some() || self.0.len() > HEAD_BYTES {
                 return Err(NoRequest::Bad("431 Request Header Fields Too Large"));
             }
             if left().is_zero() {
