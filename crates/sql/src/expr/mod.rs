@@ -32,6 +32,7 @@ pub(crate) mod md5;
 pub mod moments;
 pub mod number;
 pub mod regex;
+pub mod routines;
 mod sha;
 mod similar;
 pub mod spans;
