@@ -28,6 +28,7 @@ mod overriding;
 mod reserved;
 pub mod role;
 mod rows;
+mod similar_part;
 mod select_into;
 mod split;
 pub mod stars;
