@@ -638,7 +638,11 @@ pub fn overloads(name: &str) -> Vec<Signature> {
                 pure(Substr, &[Bytea, Int4, Int4], Bytea),
             ];
             if name == "substring" {
-                all.push(pure(Match(MatchFunc::SimilarPart), &[Text, Text, Text], Text));
+                all.push(pure(
+                    Match(MatchFunc::SimilarPart),
+                    &[Text, Text, Text],
+                    Text,
+                ));
                 // Of two literals, the second is a pattern.
                 all.insert(0, pure(Match(MatchFunc::Part), &[Text, Text], Text));
             }

@@ -298,7 +298,9 @@ pub fn call(value: DatumRef<'_>, format: &str) -> Result<Val<'static>> {
         Some(digits) => (true, digits),
         None => (false, text.as_str()),
     };
-    Writer::new(template, negative, digits).write().map(Val::text)
+    Writer::new(template, negative, digits)
+        .write()
+        .map(Val::text)
 }
 
 /// The places behind `V` are places of digits, too.

@@ -139,7 +139,10 @@ fn unescaped(text: &str) -> Result<String> {
                 return Err(bad_pair());
             }
             out.push(c);
-            rest = rest.strip_prefix('\\').filter(|_| c == '\\').unwrap_or(rest);
+            rest = rest
+                .strip_prefix('\\')
+                .filter(|_| c == '\\')
+                .unwrap_or(rest);
             continue;
         }
         let (number, behind) = escape(rest)?;
@@ -149,9 +152,7 @@ fn unescaped(text: &str) -> Result<String> {
             return Err(Error::new("22023", message));
         }
         let number = match (first.take(), number) {
-            (Some(high), 0xdc00..=0xdfff) => {
-                0x1_0000 + ((high & 0x3ff) << 10) + (number & 0x3ff)
-            }
+            (Some(high), 0xdc00..=0xdfff) => 0x1_0000 + ((high & 0x3ff) << 10) + (number & 0x3ff),
             (Some(_), _) | (None, 0xdc00..=0xdfff) => return Err(bad_pair()),
             (None, 0xd800..=0xdbff) => {
                 first = Some(number);
@@ -250,6 +251,9 @@ mod tests {
             assert_eq!(of(pair), Err("invalid Unicode surrogate pair".to_string()));
         }
         assert_eq!(of("\\00g0"), Err("invalid Unicode escape".to_string()));
-        assert_eq!(of("\\0000"), Err("invalid Unicode code point: 0000".to_string()));
+        assert_eq!(
+            of("\\0000"),
+            Err("invalid Unicode code point: 0000".to_string())
+        );
     }
 }

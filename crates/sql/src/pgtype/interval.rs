@@ -5,9 +5,9 @@
 use block::interval::Interval;
 
 use super::calendar::{self, MICROS_PER_DAY, MICROS_PER_SECOND};
-use super::styles::IntervalStyle;
 use super::datefield::{self, Fault, Kind, Read};
 use super::iso_interval;
+use super::styles::IntervalStyle;
 use crate::error::{Error, Result};
 
 /// PostgreSQL's work buffer.
@@ -608,13 +608,28 @@ mod tests {
             "1 day2 hours",
             "P",
         ] {
-            assert_eq!(parse(text, -1, IntervalStyle::Postgres).unwrap_err().sqlstate(), "22007", "{text}");
+            assert_eq!(
+                parse(text, -1, IntervalStyle::Postgres)
+                    .unwrap_err()
+                    .sqlstate(),
+                "22007",
+                "{text}"
+            );
         }
         for text in ["3000000000 days", "1:70", "1-13"] {
-            assert_eq!(parse(text, -1, IntervalStyle::Postgres).unwrap_err().sqlstate(), "22015", "{text}");
+            assert_eq!(
+                parse(text, -1, IntervalStyle::Postgres)
+                    .unwrap_err()
+                    .sqlstate(),
+                "22015",
+                "{text}"
+            );
         }
         let hours = Modifier::packed(Some((Unit::Hour, Unit::Hour)), None);
-        assert_eq!(parse("2", hours, IntervalStyle::Postgres).unwrap().micros, 7200 * second);
+        assert_eq!(
+            parse("2", hours, IntervalStyle::Postgres).unwrap().micros,
+            7200 * second
+        );
         let cut = parse("1 day 02:03", hours, IntervalStyle::Postgres).unwrap();
         assert_eq!((cut.days, cut.micros), (1, 7200 * second));
     }

@@ -166,7 +166,11 @@ pub fn write(out: &mut Vec<u8>, value: DatumRef<'_>, style: DateStyle, io: &IoSe
         DatumRef::Date(days) => calendar::write_date(out, days),
         DatumRef::Timestamp(t) => calendar::write_timestamp(out, t, None),
         DatumRef::TimestampTz(t) => {
-            let offset = if infinite(t) { 0 } else { io.time_zone.offset_at(t) };
+            let offset = if infinite(t) {
+                0
+            } else {
+                io.time_zone.offset_at(t)
+            };
             calendar::write_timestamp(out, t, Some(offset));
         }
         _ => {}
@@ -210,7 +214,11 @@ fn write_timestamp(
             };
             out.extend_from_slice(shown.as_bytes());
             calendar::write_time(out, time);
-            let year = if date.year > 0 { date.year } else { 1 - date.year };
+            let year = if date.year > 0 {
+                date.year
+            } else {
+                1 - date.year
+            };
             out.extend_from_slice(format!(" {year:04}").as_bytes());
         }
         style => {
@@ -305,12 +313,15 @@ fn sql_standard(f: &Fields) -> String {
     );
     if negative && positive || year_month && day_time {
         // Signs everywhere, as the standard knows no such interval.
-        let sign = |parts: &[i64]| if parts.iter().any(|n| *n < 0) { '-' } else { '+' };
-        let (of_years, of_days, of_time) = (
-            sign(&f.all()[..2]),
-            sign(&[f.days]),
-            sign(&f.all()[3..]),
-        );
+        let sign = |parts: &[i64]| {
+            if parts.iter().any(|n| *n < 0) {
+                '-'
+            } else {
+                '+'
+            }
+        };
+        let (of_years, of_days, of_time) =
+            (sign(&f.all()[..2]), sign(&[f.days]), sign(&f.all()[3..]));
         return format!("{of_years}{years}-{months} {of_days}{days} {of_time}{time}");
     }
     let sign = if negative { "-" } else { "" };
@@ -342,7 +353,11 @@ fn iso_8601(f: &Fields) -> String {
     part(f.hours, 'H');
     part(f.minutes, 'M');
     if f.seconds != 0 || f.micros != 0 {
-        let sign = if f.seconds < 0 || f.micros < 0 { "-" } else { "" };
+        let sign = if f.seconds < 0 || f.micros < 0 {
+            "-"
+        } else {
+            ""
+        };
         out.push_str(&format!("{sign}{}S", f.seconds_text(false)));
     }
     match out.as_str() {
@@ -409,11 +424,32 @@ mod tests {
             (0, 0, 0, "0", "PT0S", "@ 0"),
             (14, 0, 0, "1-2", "P1Y2M", "@ 1 year 2 mons"),
             (-14, 0, 0, "-1-2", "P-1Y-2M", "@ 1 year 2 mons ago"),
-            (0, 3, 14_706 * second, "3 4:05:06", "P3DT4H5M6S", "@ 3 days 4 hours 5 mins 6 secs"),
-            (14, -3, second, "+1-2 -3 +0:00:01", "P1Y2M-3DT1S", "@ 1 year 2 mons -3 days 1 sec"),
+            (
+                0,
+                3,
+                14_706 * second,
+                "3 4:05:06",
+                "P3DT4H5M6S",
+                "@ 3 days 4 hours 5 mins 6 secs",
+            ),
+            (
+                14,
+                -3,
+                second,
+                "+1-2 -3 +0:00:01",
+                "P1Y2M-3DT1S",
+                "@ 1 year 2 mons -3 days 1 sec",
+            ),
             (0, 0, -1_500_000, "-0:00:01.5", "PT-1.5S", "@ 1.5 secs ago"),
             (0, 0, -500_000, "-0:00:00.5", "PT-0.5S", "@ 0.5 secs ago"),
-            (0, -1, second, "+0-0 -1 +0:00:01", "P-1DT1S", "@ 1 day -1 secs ago"),
+            (
+                0,
+                -1,
+                second,
+                "+0-0 -1 +0:00:01",
+                "P-1DT1S",
+                "@ 1 day -1 secs ago",
+            ),
         ] {
             assert_eq!(shown(months, days, micros, SqlStandard), sql);
             assert_eq!(shown(months, days, micros, Iso8601), iso);

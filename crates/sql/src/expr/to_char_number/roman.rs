@@ -29,8 +29,9 @@ pub fn write(value: DatumRef<'_>, template: &Template) -> Result<String> {
             let whole = whole.and_then(|n| n.to_i32());
             whole.ok_or_else(out_of_range)?.into()
         }
-        other => arith::integer(other)
-            .ok_or_else(|| Error::internal(format!("to_char of {other:?}")))?,
+        other => {
+            arith::integer(other).ok_or_else(|| Error::internal(format!("to_char of {other:?}")))?
+        }
     };
     let numeral = numeral(whole);
     let mut out = String::new();
@@ -91,7 +92,12 @@ mod tests {
 
     #[test]
     fn numerals() {
-        for (n, text) in [(1, "I"), (485, "CDLXXXV"), (1994, "MCMXCIV"), (3999, "MMMCMXCIX")] {
+        for (n, text) in [
+            (1, "I"),
+            (485, "CDLXXXV"),
+            (1994, "MCMXCIV"),
+            (3999, "MMMCMXCIX"),
+        ] {
             assert_eq!(numeral(n), text);
         }
         assert_eq!(numeral(0), "###############");

@@ -64,7 +64,11 @@ fn of_decimal(n: &BigDecimal, behind: usize) -> String {
     let scaled = scaled.with_scale_round(behind as i64, RoundingMode::HalfUp);
     let (digits, _) = digits_of(&scaled);
     let digits = format!("{digits:0<width$}", width = behind + 1);
-    let sign = if scaled.sign() == Sign::Minus { "-" } else { "" };
+    let sign = if scaled.sign() == Sign::Minus {
+        "-"
+    } else {
+        ""
+    };
     // Rounding may give a digit more, which PostgreSQL shows before the point: `10.0e+00`.
     let (first, rest) = digits.split_at(digits.len() - behind);
     let point = if behind > 0 { "." } else { "" };
