@@ -52,6 +52,7 @@ pub fn alter(
             }
         },
         Change::Schema(to) => set_schema(core, &found, to)?,
+        Change::Attributes(_) => return Err(Error::internal("a change that no relation has")),
     }
     Ok(tag)
 }

@@ -58,7 +58,10 @@ pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
     core.lock_table(oid, TableLock::AccessExclusive, false)?;
     // Its comments, too, are those that it has under the lock.
     let old = core.dict().view_by_oid(oid).cloned();
-    let (query, sources) = pinned(text, oid, notes)?;
+    let begin =
+        parse::view_query(text).ok_or_else(|| Error::internal("a CREATE VIEW without a query"))?;
+    let mut sources = Vec::new();
+    let query = pinned(text, begin, oid, notes, &mut sources)?;
     let view = View {
         oid,
         schema,
@@ -103,7 +106,7 @@ fn refuse_unknown(v: &ast::CreateView) -> Result<()> {
 }
 
 /// The columns of a query, and what it names, which is locked and stays until the transaction ends.
-fn described(core: &mut Core, query: &ast::Query) -> Result<(Vec<ViewColumn>, Notes)> {
+pub(super) fn described(core: &mut Core, query: &ast::Query) -> Result<(Vec<ViewColumn>, Notes)> {
     loop {
         let version = core.dict().version();
         let (columns, notes) = describe(core, query)?;
@@ -200,11 +203,15 @@ fn reaches(dict: &Dict, view: &View, wanted: u32) -> bool {
     })
 }
 
-/// The text of a view's query, from that of its statement.
-fn pinned(text: &str, view: u32, notes: Notes) -> Result<(String, Vec<Source>)> {
-    let begin =
-        parse::view_query(text).ok_or_else(|| Error::internal("a CREATE VIEW without a query"))?;
-    let mut sources: Vec<Source> = Vec::new();
+/// The text of a view's query, or of a policy's, which begins at a byte of a statement's text. What
+/// it reads is added to the sources.
+pub(super) fn pinned(
+    text: &str,
+    begin: usize,
+    view: u32,
+    notes: Notes,
+    sources: &mut Vec<Source>,
+) -> Result<String> {
     // By place, so that what was analysed twice is written once.
     let mut edits: BTreeMap<usize, (usize, String)> = BTreeMap::new();
     for relation in notes.relations {
@@ -213,13 +220,18 @@ fn pinned(text: &str, view: u32, notes: Notes) -> Result<(String, Vec<Source>)> 
             Noted::Stored(oid, columns) => {
                 let known = sources.iter().position(|s| s.oid == oid);
                 let at = known.unwrap_or(sources.len());
-                if known.is_none() {
-                    let used = notes.used.get(&oid);
-                    sources.push(Source {
+                let used = notes.used.get(&oid).into_iter().flatten().copied();
+                match sources.get_mut(at) {
+                    Some(source) => {
+                        source.used.extend(used);
+                        source.used.sort_unstable();
+                        source.used.dedup();
+                    }
+                    None => sources.push(Source {
                         oid,
                         columns,
-                        used: used.into_iter().flatten().copied().collect(),
-                    });
+                        used: used.collect(),
+                    }),
                 }
                 format!("\"{SOURCES}\".\"{view}.{at}\"")
             }
@@ -265,7 +277,7 @@ fn pinned(text: &str, view: u32, notes: Notes) -> Result<(String, Vec<Source>)> 
     }
     query.push_str(&text[at..]);
     let query = query.trim().trim_end_matches(';').trim_end();
-    Ok((query.to_string(), sources))
+    Ok(query.to_string())
 }
 
 fn quoted(name: &str) -> String {

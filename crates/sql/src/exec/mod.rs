@@ -8,6 +8,7 @@ pub mod events;
 pub mod foreign;
 pub mod generated;
 pub(crate) mod lock;
+pub mod policies;
 pub mod profile;
 pub mod returning;
 pub mod row;

@@ -17,6 +17,7 @@ use super::maintenance::{
     vacuum, vacuum_options,
 };
 use super::role::{self, RoleName, RoleOption};
+use super::setting::SettingClause;
 use super::tokens::Words;
 use super::transaction::{self, Mode, modes};
 use super::zone;
@@ -151,6 +152,16 @@ pub enum Utility {
     AlterRole {
         name: RoleName,
         options: Vec<RoleOption>,
+    },
+    /// ALTER ROLE .. SET and RESET; `None`: of all roles, in any database.
+    SetOfRole {
+        role: Option<RoleName>,
+        database: Option<String>,
+        clause: SettingClause,
+    },
+    SetOfDatabase {
+        name: String,
+        clause: SettingClause,
     },
     RenameRole {
         from: String,
@@ -320,6 +331,8 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
                 Utility::Security(Box::new(grant::default_privileges(&mut w)?))
             } else if let Some(definition) = define::alter(&mut w)? {
                 Utility::Define(Box::new(definition))
+            } else if let Some(altered) = role::alter_database(&mut w)? {
+                altered
             } else if w.accept("session") {
                 alter_session::parse(&mut w)?
             } else if w.accept("sequence") {
@@ -355,7 +368,7 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
 }
 
 /// A setting's name, also in the forms that have no underscore.
-fn setting_name(w: &mut Words<'_>) -> Result<String> {
+pub(super) fn setting_name(w: &mut Words<'_>) -> Result<String> {
     if w.accept("time zone") {
         return Ok("timezone".into());
     }

@@ -82,7 +82,7 @@ pub fn call(core: &mut Core, oid: u32, args: Vec<Datum>) -> Result<Datum> {
         core.check_execute(&function)?;
     }
     let code = code(core, &function)?;
-    core.within_function(|core| match function.language {
+    core.within_function(&function, |core| match function.language {
         Language::PlPgSql => {
             let mut running = Interpreter::of_function(core, &code, &function, args)?;
             running.run()
@@ -102,7 +102,7 @@ pub fn rows(
     let missing = || Error::new("42883", format!("function with OID {oid} does not exist"));
     let function = function.ok_or_else(missing)?;
     let code = code(core, &function)?;
-    core.within_function(|core| match function.language {
+    core.within_function(&function, |core| match function.language {
         Language::PlPgSql => {
             let mut running = Interpreter::of_function(core, &code, &function, args)?;
             running.returns.columns = Some(columns.to_vec());
@@ -146,27 +146,38 @@ impl Core {
         let code = code(self, &function)?;
         let columns: Vec<(SqlType, i32)> = function.outputs().map(|p| (p.ty(), -1)).collect();
         self.deeper(|core| {
-            core.framed(|core| {
-                let mut rows = match function.language {
-                    Language::PlPgSql => {
-                        let mut running = Interpreter::of_function(core, &code, &function, args)?;
-                        running.returns.columns = Some(columns.clone());
-                        running.run_for_rows()?
+            core.as_defined(&function, |core| {
+                core.framed(|core| {
+                    let mut rows = match function.language {
+                        Language::PlPgSql => {
+                            let mut running =
+                                Interpreter::of_function(core, &code, &function, args)?;
+                            running.returns.columns = Some(columns.clone());
+                            running.run_for_rows()?
+                        }
+                        Language::Sql => {
+                            language_sql::rows(core, &code, &function, args, &columns)?
+                        }
+                    };
+                    match columns.is_empty() {
+                        true => Ok(None),
+                        false => rows.next_row(),
                     }
-                    Language::Sql => language_sql::rows(core, &code, &function, args, &columns)?,
-                };
-                match columns.is_empty() {
-                    true => Ok(None),
-                    false => rows.next_row(),
-                }
+                })
             })
         })
     }
 
     /// Runs the body of a function within the statement that calls it, whose transaction it cannot
     /// end.
-    fn within_function<T>(&mut self, work: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
-        self.may_end(false, |core| core.deeper(|core| core.framed(work)))
+    fn within_function<T>(
+        &mut self,
+        function: &Function,
+        work: impl FnOnce(&mut Core) -> Result<T>,
+    ) -> Result<T> {
+        self.may_end(false, |core| {
+            core.deeper(|core| core.as_defined(function, |core| core.framed(work)))
+        })
     }
 
     /// DO.

@@ -7,6 +7,7 @@ use sqlparser::ast::{self, Delete, FromTable, SelectItem, TableFactor, TableWith
 
 use super::assign::{Assigned, Given, Part};
 use super::path::{Wish, conjuncts};
+use super::policies::{PolicyCheck, refuse_direct};
 use super::{Output, Planner, TableAccess};
 use crate::bind::domain::domain_check;
 use crate::bind::{Binder, ParamTypes, Scope, Typed, names};
@@ -32,6 +33,8 @@ pub struct RowRules {
     pub domains: Vec<(usize, DomainCheck)>,
     /// Columns that are computed from the others of the new row.
     pub generated: Vec<Generated>,
+    /// What row-level security asks of the new row.
+    pub policies: Vec<PolicyCheck>,
 }
 
 /// How a generated column gets its value.
@@ -51,7 +54,8 @@ impl RowRules {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.not_null.is_empty() && self.checks.is_empty() && self.domains.is_empty()
+        let none = self.not_null.is_empty() && self.checks.is_empty();
+        none && self.domains.is_empty() && self.policies.is_empty()
     }
 
     /// Without the domains of columns that stay: these values were checked when they came.
@@ -178,6 +182,7 @@ impl Planner<'_> {
             checks,
             domains,
             generated,
+            policies: Vec::new(),
         })
     }
 
@@ -201,6 +206,7 @@ impl Planner<'_> {
         }
         let (table, alias) = self.written_table(&u.table)?;
         self.params.needs.relation(table.oid, Privileges::UPDATE);
+        refuse_direct(self.params, self.dict, &table)?;
         let scope = Scope::of_table(&table, &alias);
         let set = self.set_list(&table, &scope, &u.assignments)?;
         let (access, condition) = self.found_rows(&table, &scope, u.selection.as_ref())?;
@@ -298,6 +304,7 @@ impl Planner<'_> {
         };
         let (table, alias) = self.written_table(from)?;
         self.params.needs.relation(table.oid, Privileges::DELETE);
+        refuse_direct(self.params, self.dict, &table)?;
         let scope = Scope::of_table(&table, &alias);
         let (access, condition) = self.found_rows(&table, &scope, d.selection.as_ref())?;
         let returning = self.returning(&table, &alias, d.returning.as_deref(), false)?;

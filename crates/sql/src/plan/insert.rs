@@ -7,6 +7,7 @@ use sqlparser::ast::{self, Insert, OnConflictAction, OnInsert, SetExpr, TableObj
 
 use super::arbiters::arbiters;
 use super::dml::{RowRules, is_default, no_column, no_default_of_part};
+use super::policies::PolicyCheck;
 use super::supply::{Feed, FeedPlanner, is_left_to_tree, one_row};
 use super::{Output, Planner, SelectPlan};
 use crate::api::ColumnDesc;
@@ -54,6 +55,10 @@ pub struct Conflict {
 pub struct ConflictUpdate {
     pub set: Vec<(usize, Expr)>,
     pub condition: Option<Expr>,
+    /// What row-level security asks of the row that is there, by itself.
+    pub existing: Vec<PolicyCheck>,
+    /// What it asks of the new version.
+    pub policies: Vec<PolicyCheck>,
 }
 
 impl Planner<'_> {
@@ -157,7 +162,12 @@ impl Planner<'_> {
                 let binder = Binder::new(&scope, self.params, "WHERE");
                 let condition = update.selection.as_ref();
                 let condition = condition.map(|w| binder.condition(w)).transpose()?;
-                Some(ConflictUpdate { set, condition })
+                Some(ConflictUpdate {
+                    set,
+                    condition,
+                    existing: Vec::new(),
+                    policies: Vec::new(),
+                })
             }
         };
         if on.conflict_target.is_none() && update.is_some() {

@@ -15,15 +15,18 @@ use sqlparser::ast::{
 use super::assign::{self, Given, Part};
 use super::dml::{is_default, no_default_of_part, refuse_always};
 use super::merge::MergeAction;
+use super::policies::{MergePolicies, delete_reads, update_reads};
 use super::{Output, Planner, RowRules};
 use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, ScopeColumn, Typed, names};
 use crate::dict::Table;
 use crate::dict::acl::Privileges;
+use crate::dict::policy::PolicyFor;
 use crate::error::{Error, Result};
 use crate::exec::returning::Returning;
 use crate::expr::Expr;
 use crate::parse::{self, Command};
+use crate::query::analyze::policy::Use;
 
 /// A query whose rows feed a write.
 pub type Feed = Arc<crate::query::Plan>;
@@ -33,6 +36,42 @@ pub type Feed = Arc<crate::query::Plan>;
 pub const TARGET_SCHEMA: &str = "braid$target";
 /// Name of that column, after all others.
 pub const ROW_ID: &str = "braid$row";
+
+/// The target of a write, as the query names it.
+pub struct Target {
+    pub table: u32,
+    pub used: Use,
+}
+
+impl Target {
+    /// The name in [`TARGET_SCHEMA`]: the object id, `w` or `d` for what is done with the rows, and
+    /// `r` if the query reads them.
+    pub fn name(&self) -> String {
+        let write = match self.used.write {
+            Some(PolicyFor::Update) => "w",
+            Some(PolicyFor::Delete) => "d",
+            _ => "",
+        };
+        let reads = if self.used.reads { "r" } else { "" };
+        format!("{}{write}{reads}", self.table)
+    }
+
+    pub fn of_name(name: &str) -> Option<Target> {
+        let (name, reads) = match name.strip_suffix('r') {
+            Some(rest) => (rest, true),
+            None => (name, false),
+        };
+        let (name, write) = match (name.strip_suffix('w'), name.strip_suffix('d')) {
+            (Some(rest), _) => (rest, Some(PolicyFor::Update)),
+            (_, Some(rest)) => (rest, Some(PolicyFor::Delete)),
+            _ => (name, None),
+        };
+        Some(Target {
+            table: name.parse().ok()?,
+            used: Use { write, reads },
+        })
+    }
+}
 
 /// Plans a query that feeds another step.
 pub type FeedPlanner<'g> = dyn Fn(&Query) -> Result<(Feed, Vec<ColumnDesc>)> + 'g;
@@ -48,6 +87,8 @@ pub struct SuppliedWrite {
     pub returning: Option<Returning>,
     /// Places in what the query gives of the numbers of rows of which there may be one only.
     pub numbers: Vec<usize>,
+    /// Of a MERGE: what row-level security asks of the rows.
+    pub policies: Option<Box<MergePolicies>>,
 }
 
 /// What is done to the rows that a query finds.
@@ -74,6 +115,8 @@ impl SuppliedWrite {
 struct Supply<'a> {
     table: Arc<Table>,
     alias: String,
+    /// What is done with the rows.
+    used: Use,
     scope: Scope,
     /// What it gives after the row id.
     items: Vec<ast::Expr>,
@@ -119,7 +162,11 @@ impl Planner<'_> {
                 return Err(Error::unsupported("FROM before SET"));
             }
         };
-        let mut supply = self.supply(&u.table, with, from, u.selection.as_ref())?;
+        let used = Use {
+            write: Some(PolicyFor::Update),
+            reads: update_reads(u),
+        };
+        let mut supply = self.supply(&u.table, used, with, from, u.selection.as_ref())?;
         let width = supply.table.columns.len();
         // Each value: computed from the old row, or the place of what the query gives.
         let mut values = Vec::new();
@@ -225,7 +272,11 @@ impl Planner<'_> {
             return Err(Error::unsupported("DELETE from several tables"));
         };
         let using = d.using.clone().unwrap_or_default();
-        let mut supply = self.supply(target, with, using, d.selection.as_ref())?;
+        let used = Use {
+            write: Some(PolicyFor::Delete),
+            reads: delete_reads(d),
+        };
+        let mut supply = self.supply(target, used, with, using, d.selection.as_ref())?;
         let needs = &self.params.needs;
         needs.relation(supply.table.oid, Privileges::DELETE);
         let extras = supply.extras(d.returning.as_deref())?;
@@ -243,6 +294,7 @@ impl Planner<'_> {
     fn supply<'a>(
         &self,
         target: &TableWithJoins,
+        used: Use,
         with: Option<With>,
         from: Vec<TableWithJoins>,
         selection: Option<&'a ast::Expr>,
@@ -253,6 +305,7 @@ impl Planner<'_> {
             scope: Scope::of_table(&table, &alias),
             table,
             alias,
+            used,
             items: Vec::new(),
             rows: Vec::new(),
             stars: Vec::new(),
@@ -305,6 +358,7 @@ impl Planner<'_> {
             rules,
             returning: output.as_ref().map(|o| o.of_rows(width)),
             numbers,
+            policies: None,
         };
         Ok((plan, output))
     }
@@ -522,7 +576,11 @@ impl Supply<'_> {
         else {
             return Err(Error::internal("a query without a table"));
         };
-        *name = vec![quoted(TARGET_SCHEMA), quoted(&self.table.oid.to_string())].into();
+        let target = Target {
+            table: self.table.oid,
+            used: self.used,
+        };
+        *name = vec![quoted(TARGET_SCHEMA), quoted(&target.name())].into();
         *alias = Some(TableAlias {
             explicit: true,
             name: quoted(&self.alias),

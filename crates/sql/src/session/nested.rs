@@ -183,6 +183,7 @@ impl Core {
             views: &nested.views,
             names: &nested.names,
             statistics: &nested.statistics,
+            secured: &nested.needs.secured,
             verified: &nested.verified,
         };
         self.lock_planned(planned, tries)

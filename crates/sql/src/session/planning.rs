@@ -15,7 +15,10 @@ use crate::parse::utility::TableLock;
 use crate::place::Place;
 use crate::plan::supply::{self, Feed};
 use crate::plan::with::{Item, Part, WithPlan};
-use crate::plan::{InsertSource, Output, Planner, SelectPlan, SuppliedWrite, merged, returning};
+use crate::plan::{
+    InsertPlan, InsertSource, Output, Planner, SelectPlan, SuppliedWrite, merged, policies,
+    returning,
+};
 use crate::query::{self, Reader, WithItem};
 
 pub(crate) type Planned = (Kind, Option<Vec<ColumnDesc>>, Tables);
@@ -25,6 +28,7 @@ pub(crate) fn plan_sql(
     mut statement: ast::Statement,
     params: &ParamTypes,
 ) -> Result<Planned> {
+    params.needs.run_by(core.roles.current, core.row_security());
     if let ast::Statement::Call(f) = &statement {
         let (plan, columns) = crate::plan::call::plan(f, params)?;
         return Ok((Kind::Call(Box::new(plan)), columns, Vec::new()));
@@ -128,7 +132,16 @@ fn plan_part(
     let supplied = |(plan, output): (SuppliedWrite, Option<Output>)| {
         let mut tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
         add_tables(&plan.query.tables, &mut tables);
+        let queries = plan.policy_queries();
+        queries
+            .iter()
+            .for_each(|q| add_tables(&q.tables, &mut tables));
         (Kind::Supplied(Box::new(plan)), columns_of(output), tables)
+    };
+    let updated = |u: &ast::Update, with| {
+        let (mut plan, output) = planner.supplied_update(u, with, &feed)?;
+        policies::secure_update(core, params, &mut plan, policies::update_reads(u))?;
+        Ok::<_, Error>((plan, output))
     };
     let direct = |q: &ast::Query| {
         let mut q = q.clone();
@@ -159,8 +172,13 @@ fn plan_part(
             Err(e) => return Err(e),
         },
         ast::Statement::Insert(i) => {
-            let (plan, output) = planner.insert(&i, with, &feed)?;
+            let (mut plan, output) = planner.insert(&i, with, &feed)?;
+            policies::secure_insert(core, params, &mut plan, &i)?;
             let mut tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
+            let queries = plan.policy_queries();
+            queries
+                .iter()
+                .for_each(|q| add_tables(&q.tables, &mut tables));
             match &plan.source {
                 InsertSource::Query(select, _) => read_tables(select, &mut tables),
                 InsertSource::Fed(query, _) => add_tables(&query.tables, &mut tables),
@@ -168,17 +186,13 @@ fn plan_part(
             }
             (Kind::Insert(Box::new(plan)), columns_of(output), tables)
         }
-        ast::Statement::Update(u) if with.is_some() => {
-            supplied(planner.supplied_update(&u, with, &feed)?)
-        }
+        ast::Statement::Update(u) if with.is_some() => supplied(updated(&u, with)?),
         ast::Statement::Update(u) => match planner.update(&u) {
             Ok((plan, output)) => {
                 let tables = vec![(plan.access.table.clone(), TableLock::RowExclusive)];
                 (Kind::Update(Box::new(plan)), columns_of(output), tables)
             }
-            Err(e) if supply::is_left_to_tree(&e) => {
-                supplied(planner.supplied_update(&u, None, &feed)?)
-            }
+            Err(e) if supply::is_left_to_tree(&e) => supplied(updated(&u, None)?),
             Err(e) => return Err(e),
         },
         ast::Statement::Delete(d) if with.is_some() => {
@@ -194,7 +208,11 @@ fn plan_part(
             }
             Err(e) => return Err(e),
         },
-        ast::Statement::Merge(m) => supplied((planner.merge(&m, with, &feed)?, None)),
+        ast::Statement::Merge(m) => {
+            let mut plan = planner.merge(&m, with, &feed)?;
+            policies::secure_merge(core, params, &mut plan)?;
+            supplied((plan, None))
+        }
         other => (Kind::Ddl(Box::new(other)), None, Vec::new()),
     })
 }
@@ -261,30 +279,38 @@ fn refuse_writes_in(with: Option<&ast::With>) -> Result<()> {
 
 /// The views that a statement is read through.
 pub(super) fn views_of(kind: &Kind) -> Vec<Arc<View>> {
-    fn of_part(part: &Part) -> &[Arc<View>] {
+    fn of_part(part: &Part) -> Vec<Arc<View>> {
         match part {
-            Part::Query(plan) => &plan.views,
-            Part::Insert(plan) => of_insert(&plan.source),
-            Part::Supplied(plan) => &plan.query.views,
-            Part::Update(_) | Part::Delete(_) => &[],
+            Part::Query(plan) => plan.views.clone(),
+            Part::Insert(plan) => of_insert(plan),
+            Part::Supplied(plan) => of_supplied(plan),
+            Part::Update(_) | Part::Delete(_) => Vec::new(),
         }
     }
-    fn of_insert(source: &InsertSource) -> &[Arc<View>] {
-        match source {
-            InsertSource::Fed(query, _) => &query.views,
+    fn of_insert(plan: &InsertPlan) -> Vec<Arc<View>> {
+        let fed = match &plan.source {
+            InsertSource::Fed(query, _) => query.views.as_slice(),
             InsertSource::Query(..) | InsertSource::Rows(_) => &[],
-        }
+        };
+        let queries = plan.policy_queries();
+        fed.iter()
+            .chain(policies::views_of(&queries))
+            .cloned()
+            .collect()
+    }
+    fn of_supplied(plan: &SuppliedWrite) -> Vec<Arc<View>> {
+        let queries = plan.policy_queries();
+        let views = plan.query.views.iter();
+        views.chain(policies::views_of(&queries)).cloned().collect()
     }
     let mut views: Vec<Arc<View>> = match kind {
         Kind::Tree(plan) => plan.views.clone(),
-        Kind::Insert(plan) => of_insert(&plan.source).to_vec(),
-        Kind::Supplied(plan) => plan.query.views.clone(),
+        Kind::Insert(plan) => of_insert(plan),
+        Kind::Supplied(plan) => of_supplied(plan),
         Kind::With(plan) => {
             let parts = plan.items.iter().map(|item| &item.part);
             let parts = parts.chain([&plan.main]);
-            parts
-                .flat_map(|part| of_part(part).iter().cloned())
-                .collect()
+            parts.flat_map(of_part).collect()
         }
         _ => Vec::new(),
     };

@@ -282,6 +282,19 @@ impl SqlSession {
                 self.begin_definition("ALTER ROLE")?;
                 crate::ddl::role::alter(&mut self.core, name, options)?
             }
+            Utility::SetOfRole {
+                role,
+                database,
+                clause,
+            } => {
+                self.begin_definition("ALTER ROLE")?;
+                let core = &mut self.core;
+                crate::ddl::setting::of_role(core, role.as_ref(), database.as_deref(), clause)?
+            }
+            Utility::SetOfDatabase { name, clause } => {
+                self.begin_definition("ALTER DATABASE")?;
+                crate::ddl::setting::of_database(&mut self.core, name, clause)?
+            }
             Utility::RenameRole { from, to } => {
                 self.begin_definition("ALTER ROLE")?;
                 crate::ddl::role::rename(&mut self.core, from, to)?
@@ -403,6 +416,7 @@ impl SqlSession {
                 table,
                 if_exists,
             } => trigger::drop(core, name, table, *if_exists),
+            Definition::Policy(statement) => crate::ddl::policy::run(core, statement),
             Definition::DropFunction {
                 kind,
                 names,

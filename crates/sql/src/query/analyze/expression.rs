@@ -96,20 +96,7 @@ impl<'c> Clause<'c> {
         match found {
             Err(e) if e.sqlstate() == "42703" => {
                 // The binder knows the functions that are called without parentheses.
-                let function = i.quote_style.is_none()
-                    && matches!(
-                        name.as_str(),
-                        "current_user"
-                            | "session_user"
-                            | "user"
-                            | "current_role"
-                            | "current_catalog"
-                            | "current_schema"
-                            | "current_date"
-                            | "current_timestamp"
-                            | "localtimestamp"
-                    );
-                if function {
+                if names::is_bare_function(i) {
                     return Ok(None);
                 }
                 if let Some((value, depth)) = self.scope.function_value(&name)? {

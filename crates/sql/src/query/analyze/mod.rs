@@ -14,6 +14,7 @@ mod joins;
 mod json;
 mod keys;
 mod merge;
+pub mod policy;
 mod records;
 mod recursion;
 mod row_locks;

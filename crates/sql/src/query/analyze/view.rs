@@ -61,6 +61,7 @@ pub enum Noted {
 pub fn describe(core: &Core, q: &ast::Query) -> Result<(Vec<ViewColumn>, Notes)> {
     let dict = core.dict();
     let params = ParamTypes::none(&dict);
+    params.needs.run_by(core.roles.current, true);
     let analyzer = Analyzer::new(&dict, &params);
     *analyzer.notes.borrow_mut() = Some(Notes::default());
     let file = File::new(None);
@@ -150,12 +151,16 @@ impl Analyzer<'_> {
         Ok(())
     }
 
-    /// A relation that the text of a view names.
+    /// A relation that the text of a view names, or that of a policy.
     pub(super) fn source(&self, name: &str) -> Result<Source> {
         let gone = || Error::internal(format!("the relation {name} of a view is gone"));
         let (view, at) = name.split_once('.').ok_or_else(gone)?;
-        let view = view.parse().ok().and_then(|oid| self.dict.view_by_oid(oid));
-        let source = view.and_then(|v| v.sources.get(at.parse::<usize>().ok()?));
+        let oid = view.parse().map_err(|_| gone())?;
+        let sources = match self.dict.view_by_oid(oid) {
+            Some(view) => Some(&view.sources),
+            None => self.dict.policy_by_oid(oid).map(|(_, p)| &p.sources),
+        };
+        let source = sources.and_then(|all| all.get(at.parse::<usize>().ok()?));
         source.cloned().ok_or_else(gone)
     }
 
