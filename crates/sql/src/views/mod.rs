@@ -41,6 +41,7 @@ mod statements;
 mod times;
 mod triggers;
 mod types;
+mod updatable;
 mod user_functions;
 mod viewdef;
 
