@@ -17,6 +17,9 @@ pub struct Need {
     pub relation: u32,
     /// The view whose text does it: it is done by the rights of the view's owner. Zero: none.
     pub through: u32,
+    /// The view that is written to by whose text it is read, so that it is read only if the
+    /// statement reads the view. Zero: none.
+    pub written: u32,
     pub privileges: Privileges,
     /// Columns that are read, inserted into and updated, by number from 1.
     pub read: BTreeSet<i16>,
@@ -56,6 +59,17 @@ pub fn acting(dict: &Dict, through: u32, role: u32) -> u32 {
     }
 }
 
+/// Whose text needs what follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Text {
+    /// As of [`Need::through`].
+    through: u32,
+    /// As of [`Need::written`].
+    written: u32,
+    /// It is a view's.
+    of_view: bool,
+}
+
 /// All that a statement needs.
 #[derive(Clone, Debug, Default)]
 pub struct Noted {
@@ -76,7 +90,7 @@ impl Noted {
 pub struct Needs {
     all: RefCell<Vec<Need>>,
     schemas: RefCell<BTreeSet<u32>>,
-    through: Cell<u32>,
+    text: Cell<Text>,
     /// The role that the plan is made for, and its parameter `row_security`.
     by: Cell<(u32, bool)>,
     secured: RefCell<Vec<Secured>>,
@@ -86,15 +100,18 @@ pub struct Needs {
 
 impl Needs {
     fn of(&self, relation: u32, note: impl FnOnce(&mut Need)) {
-        let through = self.through.get();
+        let Text {
+            through, written, ..
+        } = self.text.get();
         let mut all = self.all.borrow_mut();
         let known = all
             .iter()
-            .position(|n| (n.relation, n.through) == (relation, through));
+            .position(|n| (n.relation, n.through, n.written) == (relation, through, written));
         let at = known.unwrap_or_else(|| {
             all.push(Need {
                 relation,
                 through,
+                written,
                 privileges: Privileges::NONE,
                 read: BTreeSet::new(),
                 inserted: BTreeSet::new(),
@@ -138,7 +155,7 @@ impl Needs {
 
     /// A schema is named. Who made a view had to have its schemas at hand, and nobody else.
     pub fn schema(&self, schema: u32) {
-        if self.through.get() == 0 {
+        if !self.text.get().of_view {
             self.schemas.borrow_mut().insert(schema);
         }
     }
@@ -155,14 +172,14 @@ impl Needs {
             return Ok(None);
         }
         let (role, row_security) = self.by.get();
-        let role = acting(dict, self.through.get(), role);
+        let role = acting(dict, self.text.get().through, role);
         let policies = dict.policies_for(role, table);
         if policies.is_some() && !row_security {
             return Err(would_be_affected(dict, table, role));
         }
         let used = Secured {
             table: table.oid,
-            through: self.through.get(),
+            through: self.text.get().through,
             policies: policies.clone(),
         };
         let mut secured = self.secured.borrow_mut();
@@ -170,10 +187,6 @@ impl Needs {
             secured.push(used);
         }
         Ok(policies)
-    }
-
-    pub fn through(&self) -> u32 {
-        self.through.get()
     }
 
     /// The policies of a table are analysed until [`Needs::end_securing`].
@@ -193,15 +206,19 @@ impl Needs {
     /// other needs.
     pub fn follow(&self, others: &Needs, table: u32) {
         self.by.set(others.by.get());
-        self.through.set(others.through.get());
+        self.text.set(others.text.get());
         self.begin_securing(table);
     }
 
     /// Takes in the needs of a part that was analysed by itself.
     pub fn absorb(&self, part: &Needs) {
-        let around = self.through.get();
+        let around = self.text.get();
         for need in part.all.borrow().iter() {
-            self.through.set(need.through);
+            self.text.set(Text {
+                through: need.through,
+                written: need.written,
+                of_view: around.of_view,
+            });
             self.of(need.relation, |n| {
                 n.privileges = n.privileges.and(need.privileges);
                 n.read.extend(&need.read);
@@ -209,7 +226,7 @@ impl Needs {
                 n.updated.extend(&need.updated);
             });
         }
-        self.through.set(around);
+        self.text.set(around);
         self.schemas
             .borrow_mut()
             .extend(part.schemas.borrow().iter());
@@ -221,13 +238,39 @@ impl Needs {
         }
     }
 
-    /// The text of a view follows. What was before is to be put back by [`Needs::leave`].
-    pub fn enter(&self, view: u32) -> u32 {
-        self.through.replace(view)
+    /// The text of a view follows, which with `invoker` has the rights of who reads it. What was
+    /// before is to be put back by [`Needs::leave`].
+    pub fn enter_view(&self, view: u32, invoker: bool) -> Text {
+        let before = self.text.get();
+        self.enter(Text {
+            through: if invoker { before.through } else { view },
+            written: before.written,
+            of_view: true,
+        })
     }
 
-    pub fn leave(&self, before: u32) {
-        self.through.set(before);
+    /// The same of a view that is written to.
+    pub fn enter_written(&self, view: u32, invoker: bool) -> Text {
+        let before = self.enter_view(view, invoker);
+        let written = view;
+        self.text.set(Text {
+            written,
+            ..self.text.get()
+        });
+        before
+    }
+
+    /// A text follows that was entered before.
+    pub fn enter(&self, text: Text) -> Text {
+        self.text.replace(text)
+    }
+
+    pub fn leave(&self, before: Text) {
+        self.text.set(before);
+    }
+
+    pub fn text(&self) -> Text {
+        self.text.get()
     }
 
     pub fn noted(&self) -> Noted {

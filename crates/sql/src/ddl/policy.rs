@@ -126,7 +126,7 @@ fn kept(
         }
         _ => return Err(unexpected()),
     }
-    let kept = pinned(&text, 0, policy, notes, sources)?;
+    let kept = pinned((&text, (0, text.len())), policy, notes, sources)?;
     let expression = kept.trim_start_matches("SELECT").trim_start();
     Ok(Some(format!("SELECT {expression}")))
 }

@@ -41,6 +41,10 @@ impl Dict {
             });
             found.extend(policies.map(|p| Address::Policy(t.oid, p.oid)));
         }
+        for v in self.views() {
+            let triggers = v.triggers.iter().filter(|g| g.function == function.oid);
+            found.extend(triggers.map(|g| Address::Trigger(v.oid, g.oid)));
+        }
         let views = self.views().filter(|v| query_calls(&v.query, name));
         found.extend(views.map(|v| Address::View(v.oid)));
         let each = found

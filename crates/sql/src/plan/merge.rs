@@ -18,8 +18,9 @@ use super::supply::{Change, FeedPlanner, ROW_ID, SuppliedWrite, TARGET_SCHEMA, i
 use super::{Planner, RowRules};
 use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, Typed, names};
-use crate::dict::Table;
 use crate::dict::acl::Privileges;
+use crate::dict::trigger::Op;
+use crate::dict::{Relation, Table};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::parse::{self, Command};
@@ -120,7 +121,9 @@ impl Planner<'_> {
             relation: m.table.clone(),
             joins: Vec::new(),
         };
-        let (table, alias) = self.written_table(&target)?;
+        self.refuse_view(&m.table)?;
+        let written = self.written_table(&target, Op::Update)?;
+        let (table, alias) = (written.shown, written.alias);
         refuse_same_name(&alias, &m.source)?;
         let mut merged = Merged {
             table: &table,
@@ -157,7 +160,21 @@ impl Planner<'_> {
             returning: None,
             numbers: Vec::new(),
             policies: None,
+            views: Vec::new(),
         })
+    }
+
+    /// A view cannot be the target.
+    fn refuse_view(&self, target: &TableFactor) -> Result<()> {
+        let TableFactor::Table { name, .. } = target else {
+            return Ok(());
+        };
+        let Some(Relation::View(view)) = self.dict.relation(&names::of_user(name)?) else {
+            return Ok(());
+        };
+        let message = format!("cannot execute MERGE on relation \"{}\"", view.name);
+        let detail = "This operation is not supported for views.";
+        Err(Error::new("0A000", message).detail(detail))
     }
 
     fn action(
@@ -428,12 +445,9 @@ fn query_of(
 fn target_factor(table: &Table, alias: &str) -> TableFactor {
     let quoted = |name: &str| Ident::with_quote('"', name);
     // Each row is found to be joined, and only then is it known what is done with it.
-    let target = super::supply::Target {
-        table: table.oid,
-        used: Use::READ,
-    };
+    let name = super::through::table_named(table.oid, Use::READ);
     TableFactor::Table {
-        name: vec![quoted(TARGET_SCHEMA), quoted(&target.name())].into(),
+        name: vec![quoted(TARGET_SCHEMA), quoted(&name)].into(),
         alias: Some(TableAlias {
             explicit: true,
             name: quoted(alias),

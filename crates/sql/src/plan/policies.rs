@@ -10,14 +10,16 @@ use std::sync::Arc;
 use sqlparser::ast::{self, Ident, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins};
 
 use super::supply::{Feed, is_left_to_tree};
+use super::through::Written;
 use super::{InsertPlan, SuppliedWrite};
+use crate::bind::needs::Text;
 use crate::bind::{Binder, ParamTypes, Scope, ScopeColumn, names};
 use crate::dict::policy::{Policy, PolicyFor, Which};
-use crate::dict::{Table, View};
+use crate::dict::{Dict, Table, View};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::parse::arrays;
-use crate::query::analyze::policy::{CLAUSE, Written, named_columns};
+use crate::query::analyze::policy::{CLAUSE, Written as Expression, named_columns};
 use crate::query::{self, Reader};
 use crate::session::Core;
 use crate::types::SqlType;
@@ -75,18 +77,34 @@ struct Maker<'m> {
     core: &'m Core,
     params: &'m ParamTypes,
     table: &'m Arc<Table>,
+    /// Whose text names the table.
+    text: Text,
     /// The policies that hold for the role.
     holding: Vec<u32>,
 }
 
 impl<'m> Maker<'m> {
     /// `None`: the table's rows are kept from nobody here.
-    fn new(core: &'m Core, params: &'m ParamTypes, table: &'m Arc<Table>) -> Result<Option<Self>> {
-        let holding = params.needs.policies_of(&core.dict(), table)?;
-        Ok(holding.map(|holding| Maker {
+    /// `views`: those through which it is written, from the outermost on.
+    fn new(
+        core: &'m Core,
+        params: &'m ParamTypes,
+        table: &'m Arc<Table>,
+        views: &[Arc<View>],
+    ) -> Result<Option<Self>> {
+        let needs = &params.needs;
+        let around = needs.text();
+        for view in views {
+            needs.enter_view(view.oid, view.is_invoker());
+        }
+        let text = needs.text();
+        let holding = needs.policies_of(&core.dict(), table);
+        needs.leave(around);
+        Ok(holding?.map(|holding| Maker {
             core,
             params,
             table,
+            text,
             holding,
         }))
     }
@@ -113,7 +131,7 @@ impl<'m> Maker<'m> {
     }
 
     fn condition(&self, policy: &Policy, text: &str) -> Result<Condition> {
-        let written = Written::of(text)?;
+        let written = Expression::of(text)?;
         let (scope, params) = (
             self.scope(policy, &written.alias),
             self.params.of_definition(),
@@ -150,7 +168,7 @@ impl<'m> Maker<'m> {
     }
 
     /// `SELECT expression FROM (SELECT $1 AS a, ..) AS t`.
-    fn query(&self, policy: &Policy, written: Written) -> Result<Feed> {
+    fn query(&self, policy: &Policy, written: Expression) -> Result<Feed> {
         let quoted = |name: &str| Ident::with_quote('"', name);
         let columns: Vec<_> = named_columns(policy, self.table).collect();
         let row = super::supply::one_row(std::iter::empty())?;
@@ -183,6 +201,7 @@ impl<'m> Maker<'m> {
         let types: Vec<SqlType> = self.table.columns.iter().map(|c| c.ty()).collect();
         let params = ParamTypes::of(&types, &self.core.dict());
         params.needs.follow(&self.params.needs, self.table.oid);
+        params.needs.enter(self.text);
         let plan = query::plan(self.core, &outer, &params, Reader::Step, &[])?;
         self.params.needs.absorb(&params.needs);
         self.params.note_called(&params);
@@ -209,7 +228,7 @@ pub fn secure_insert(
 ) -> Result<()> {
     use PolicyFor::{Insert, Select, Update};
     use Which::{Check, Using};
-    let Some(maker) = Maker::new(core, params, &plan.table)? else {
+    let Some(maker) = Maker::new(core, params, &plan.table, &plan.views)? else {
         return Ok(());
     };
     let and_read = |mut all: Vec<(PolicyFor, Which)>| {
@@ -233,7 +252,7 @@ pub fn secure_update(
     reads: bool,
 ) -> Result<()> {
     let table = plan.table.clone();
-    let Some(maker) = Maker::new(core, params, &table)? else {
+    let Some(maker) = Maker::new(core, params, &table, &plan.views)? else {
         return Ok(());
     };
     let mut asked = vec![(PolicyFor::Update, Which::Check)];
@@ -247,7 +266,7 @@ pub fn secure_merge(core: &Core, params: &ParamTypes, plan: &mut SuppliedWrite) 
     use PolicyFor::{Delete, Insert, Select, Update};
     use Which::{Check, Using};
     let table = plan.table.clone();
-    let Some(maker) = Maker::new(core, params, &table)? else {
+    let Some(maker) = Maker::new(core, params, &table, &plan.views)? else {
         return Ok(());
     };
     plan.policies = Some(Box::new(MergePolicies {
@@ -279,8 +298,11 @@ impl SuppliedWrite {
 }
 
 /// The views that queries of policies read.
-pub fn views_of(queries: &[Feed]) -> impl Iterator<Item = &Arc<View>> {
-    queries.iter().flat_map(|q| &q.views)
+pub fn views_of(queries: &[Feed]) -> Vec<Arc<View>> {
+    queries
+        .iter()
+        .flat_map(|q| q.views.iter().cloned())
+        .collect()
 }
 
 /// Whether RETURNING names columns.
@@ -327,8 +349,21 @@ pub fn delete_reads(d: &ast::Delete) -> bool {
 }
 
 /// Refuses a plan of the direct lane whose rows the table's policies choose.
-pub fn refuse_direct(params: &ParamTypes, dict: &crate::dict::Dict, table: &Table) -> Result<()> {
-    match params.needs.policies_of(dict, table)? {
+pub fn refuse_direct(params: &ParamTypes, dict: &Dict, written: &Written) -> Result<()> {
+    let needs = &params.needs;
+    let around = needs.enter(written.text().unwrap_or(needs.text()));
+    let policies = needs.policies_of(dict, written.table());
+    needs.leave(around);
+    refuse(policies?)
+}
+
+/// Refuses a table that a plan of the direct lane reads, if its policies choose the rows.
+pub fn refuse_read(params: &ParamTypes, dict: &Dict, table: &Table) -> Result<()> {
+    refuse(params.needs.policies_of(dict, table)?)
+}
+
+fn refuse(policies: Option<Vec<u32>>) -> Result<()> {
+    match policies {
         None => Ok(()),
         Some(_) => Err(Error::unsupported("row-level security in a direct plan")),
     }

@@ -7,6 +7,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use block::value::DatumRef;
 use sqlparser::ast::{
     self, Delete, FromTable, Ident, Query, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
     TableAlias, TableFactor, TableWithJoins, Update, UpdateTableFromKind, With,
@@ -16,12 +17,14 @@ use super::assign::{self, Given, Part};
 use super::dml::{is_default, no_default_of_part, refuse_always};
 use super::merge::MergeAction;
 use super::policies::{MergePolicies, delete_reads, update_reads};
+use super::through::Written;
 use super::{Output, Planner, RowRules};
 use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, ScopeColumn, Typed, names};
-use crate::dict::Table;
 use crate::dict::acl::Privileges;
 use crate::dict::policy::PolicyFor;
+use crate::dict::trigger::Op;
+use crate::dict::{Table, View};
 use crate::error::{Error, Result};
 use crate::exec::returning::Returning;
 use crate::expr::Expr;
@@ -31,55 +34,20 @@ use crate::query::analyze::policy::Use;
 /// A query whose rows feed a write.
 pub type Feed = Arc<crate::query::Plan>;
 
-/// Schema under which a query finds the target of its write, by object id, with the row ids. No user
-/// can have one of that name.
+/// Schema under which a query finds the target of its write with the row ids, by object id, and
+/// through views as [`super::through::Target`] says. No user can have one of that name.
 pub const TARGET_SCHEMA: &str = "braid$target";
 /// Name of that column, after all others.
 pub const ROW_ID: &str = "braid$row";
-
-/// The target of a write, as the query names it.
-pub struct Target {
-    pub table: u32,
-    pub used: Use,
-}
-
-impl Target {
-    /// The name in [`TARGET_SCHEMA`]: the object id, `w` or `d` for what is done with the rows, and
-    /// `r` if the query reads them.
-    pub fn name(&self) -> String {
-        let write = match self.used.write {
-            Some(PolicyFor::Update) => "w",
-            Some(PolicyFor::Delete) => "d",
-            _ => "",
-        };
-        let reads = if self.used.reads { "r" } else { "" };
-        format!("{}{write}{reads}", self.table)
-    }
-
-    pub fn of_name(name: &str) -> Option<Target> {
-        let (name, reads) = match name.strip_suffix('r') {
-            Some(rest) => (rest, true),
-            None => (name, false),
-        };
-        let (name, write) = match (name.strip_suffix('w'), name.strip_suffix('d')) {
-            (Some(rest), _) => (rest, Some(PolicyFor::Update)),
-            (_, Some(rest)) => (rest, Some(PolicyFor::Delete)),
-            _ => (name, None),
-        };
-        Some(Target {
-            table: name.parse().ok()?,
-            used: Use { write, reads },
-        })
-    }
-}
 
 /// Plans a query that feeds another step.
 pub type FeedPlanner<'g> = dyn Fn(&Query) -> Result<(Feed, Vec<ColumnDesc>)> + 'g;
 
 /// An UPDATE, DELETE or MERGE of rows that a query finds.
 pub struct SuppliedWrite {
+    /// A view, if its INSTEAD OF triggers do the write.
     pub table: Arc<Table>,
-    /// Gives the row id first.
+    /// Gives the row id first; of such a view, the whole row.
     pub query: Feed,
     pub change: Change,
     pub rules: RowRules,
@@ -89,6 +57,8 @@ pub struct SuppliedWrite {
     pub numbers: Vec<usize>,
     /// Of a MERGE: what row-level security asks of the rows.
     pub policies: Option<Box<MergePolicies>>,
+    /// Those that it is written through.
+    pub views: Vec<Arc<View>>,
 }
 
 /// What is done to the rows that a query finds.
@@ -109,10 +79,24 @@ impl SuppliedWrite {
             Change::Merge(_) => "MERGE",
         }
     }
+
+    /// Refuses the second row of a query in the SET list.
+    pub fn refuse_second(&self, given: &[DatumRef<'_>]) -> Result<()> {
+        let second = |at: &usize| matches!(given[*at], DatumRef::Int8(number) if number > 1);
+        if self.numbers.iter().any(second) {
+            return Err(Error::new(
+                "21000",
+                "more than one row returned by a subquery used as an expression",
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// The query as it is put together.
 struct Supply<'a> {
+    written: Written,
+    /// What the statement sees of it.
     table: Arc<Table>,
     alias: String,
     /// What is done with the rows.
@@ -166,12 +150,22 @@ impl Planner<'_> {
             write: Some(PolicyFor::Update),
             reads: update_reads(u),
         };
-        let mut supply = self.supply(&u.table, used, with, from, u.selection.as_ref())?;
+        let mut supply = self.supply(
+            &u.table,
+            (Op::Update, used),
+            with,
+            from,
+            u.selection.as_ref(),
+        )?;
         let width = supply.table.columns.len();
         // Each value: computed from the old row, or the place of what the query gives.
         let mut values = Vec::new();
         let assigned = self.assigned(&supply.table, &u.assignments)?;
         self.note_assigned(&supply.table, &assigned);
+        let columns: Vec<usize> = assigned.columns.iter().map(|(at, _)| *at).collect();
+        let written = &supply.written;
+        written.note_needs(self.params, Privileges::UPDATE, &columns);
+        written.targets(Op::Update, &columns)?;
         for (number, (query, _)) in assigned.queries.iter().enumerate() {
             supply.from.push(assign::in_from(query, number)?);
         }
@@ -211,6 +205,7 @@ impl Planner<'_> {
             let value = binder.assign(value, c.ty(), c.typmod, &c.name)?;
             set.push((at, value.expr));
         }
+        let set = supply.written.set(Op::Update, set)?;
         self.supplied(
             supply,
             query,
@@ -230,7 +225,10 @@ impl Planner<'_> {
                 refuse_always(&table.columns[at])?;
                 Ok(Value::OfRow(number, column))
             }
-            Given::Value(value) => match self.assignment(table, scope, at, &value) {
+            Given::Value(value) => match self
+                .assignment(table, scope, at, &value)
+                .and_then(|e| supply.written.lower(e.clone()).map(|_| e))
+            {
                 Ok(e) => {
                     supply.unambiguous(&value)?;
                     Ok(Value::Direct(e))
@@ -241,7 +239,10 @@ impl Planner<'_> {
             Given::Parts(parts) if parts.iter().any(|part| is_default(&part.value)) => {
                 Err(no_default_of_part(table.columns[at].ty()))
             }
-            Given::Parts(parts) => match self.assigned_parts(table, scope, at, &parts) {
+            Given::Parts(parts) => match self
+                .assigned_parts(table, scope, at, &parts)
+                .and_then(|e| supply.written.lower(e.clone()).map(|_| e))
+            {
                 Ok(e) => {
                     for part in &parts {
                         supply.unambiguous(&part.value)?;
@@ -276,9 +277,17 @@ impl Planner<'_> {
             write: Some(PolicyFor::Delete),
             reads: delete_reads(d),
         };
-        let mut supply = self.supply(target, used, with, using, d.selection.as_ref())?;
+        let mut supply = self.supply(
+            target,
+            (Op::Delete, used),
+            with,
+            using,
+            d.selection.as_ref(),
+        )?;
         let needs = &self.params.needs;
         needs.relation(supply.table.oid, Privileges::DELETE);
+        let written = &supply.written;
+        written.note_needs(self.params, Privileges::DELETE, &[]);
         let extras = supply.extras(d.returning.as_deref())?;
         let (query, given) = supply.plan(feed)?;
         self.supplied(
@@ -294,17 +303,18 @@ impl Planner<'_> {
     fn supply<'a>(
         &self,
         target: &TableWithJoins,
-        used: Use,
+        (op, used): (Op, Use),
         with: Option<With>,
         from: Vec<TableWithJoins>,
         selection: Option<&'a ast::Expr>,
     ) -> Result<Supply<'a>> {
-        let (table, alias) = self.written_table(target)?;
+        let written = self.written_table(target, op)?;
         let beside = super::merged::from_names(&from, with.as_ref(), self.items, self.dict)?;
         Ok(Supply {
-            scope: Scope::of_table(&table, &alias),
-            table,
-            alias,
+            scope: written.scope(),
+            table: written.shown.clone(),
+            alias: written.alias.clone(),
+            written,
             used,
             items: Vec::new(),
             rows: Vec::new(),
@@ -340,25 +350,34 @@ impl Planner<'_> {
                 hidden: false,
             });
         }
-        let width = width + given.len();
         let alias = supply.alias.clone();
-        supply.scope.add_system(&alias, width, false);
-        let output = returning
-            .map(|items| self.returned(&supply, given, items))
-            .transpose()?;
-        let mut rules = self.rules(&supply.table)?;
-        if let Change::Update(set) = &change {
-            let columns: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
-            rules = rules.for_set(&columns);
+        if !supply.written.is_view() {
+            supply.scope.add_system(&alias, width + given.len(), false);
         }
+        let output = returning.map(|items| self.returned(&supply, given, items));
+        let written = &supply.written;
+        let output = output
+            .transpose()?
+            .map(|o| o.lowered(written))
+            .transpose()?;
+        let table = written.table();
+        let rules = match (&change, written.is_instead()) {
+            (Change::Update(set), false) => {
+                let columns: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
+                written.rules(self.rules(table)?.for_set(&columns))?
+            }
+            _ => RowRules::default(),
+        };
+        let width = table.columns.len() + given.len();
         let plan = SuppliedWrite {
-            table: supply.table,
+            table: table.clone(),
             query,
             change,
             rules,
             returning: output.as_ref().map(|o| o.of_rows(width)),
             numbers,
             policies: None,
+            views: written.views(),
         };
         Ok((plan, output))
     }
@@ -401,7 +420,7 @@ impl Planner<'_> {
             exprs: Vec::new(),
         };
         let width = supply.table.columns.len();
-        let own = Scope::of_table(&supply.table, &supply.alias);
+        let own = supply.written.scope();
         let mut number = 0;
         for item in items {
             let Some(star) = supply.star(item) else {
@@ -576,11 +595,11 @@ impl Supply<'_> {
         else {
             return Err(Error::internal("a query without a table"));
         };
-        let target = Target {
-            table: self.table.oid,
-            used: self.used,
-        };
-        *name = vec![quoted(TARGET_SCHEMA), quoted(&target.name())].into();
+        *name = vec![
+            quoted(TARGET_SCHEMA),
+            quoted(&self.written.named(self.used)),
+        ]
+        .into();
         *alias = Some(TableAlias {
             explicit: true,
             name: quoted(&self.alias),

@@ -9,7 +9,7 @@ use super::Core;
 use super::statement::{Kind, Tables};
 use crate::api::ColumnDesc;
 use crate::bind::ParamTypes;
-use crate::dict::View;
+use crate::dict::{Table, View};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
 use crate::place::Place;
@@ -130,7 +130,7 @@ fn plan_part(
     };
     let feed = |q: &ast::Query| feed(core, q, params, items);
     let supplied = |(plan, output): (SuppliedWrite, Option<Output>)| {
-        let mut tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
+        let mut tables = written_tables(&plan.table);
         add_tables(&plan.query.tables, &mut tables);
         let queries = plan.policy_queries();
         queries
@@ -174,7 +174,7 @@ fn plan_part(
         ast::Statement::Insert(i) => {
             let (mut plan, output) = planner.insert(&i, with, &feed)?;
             policies::secure_insert(core, params, &mut plan, &i)?;
-            let mut tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
+            let mut tables = written_tables(&plan.table);
             let queries = plan.policy_queries();
             queries
                 .iter()
@@ -241,6 +241,14 @@ fn feed(
     Ok((Arc::new(plan), columns))
 }
 
+/// The table that is written, with its lock; none of a view whose triggers do the write.
+fn written_tables(table: &Arc<Table>) -> Tables {
+    match table.view {
+        None => vec![(table.clone(), TableLock::RowExclusive)],
+        Some(_) => Vec::new(),
+    }
+}
+
 /// Adds the tables that a plan reads, and those of which it locks rows.
 fn read_tables(plan: &SelectPlan, tables: &mut Tables) {
     for (place, t) in plan.source.tables().into_iter().enumerate() {
@@ -277,43 +285,42 @@ fn refuse_writes_in(with: Option<&ast::With>) -> Result<()> {
     }
 }
 
-/// The views that a statement is read through.
+/// The views that a statement is read and written through.
 pub(super) fn views_of(kind: &Kind) -> Vec<Arc<View>> {
-    fn of_part(part: &Part) -> Vec<Arc<View>> {
-        match part {
-            Part::Query(plan) => plan.views.clone(),
-            Part::Insert(plan) => of_insert(plan),
-            Part::Supplied(plan) => of_supplied(plan),
-            Part::Update(_) | Part::Delete(_) => Vec::new(),
+    let mut views = Vec::new();
+    let mut add = |some: &[Arc<View>]| views.extend_from_slice(some);
+    let insert = |plan: &InsertPlan, add: &mut dyn FnMut(&[Arc<View>])| {
+        add(&plan.views);
+        add(&policies::views_of(&plan.policy_queries()));
+        if let InsertSource::Fed(query, _) = &plan.source {
+            add(&query.views);
         }
-    }
-    fn of_insert(plan: &InsertPlan) -> Vec<Arc<View>> {
-        let fed = match &plan.source {
-            InsertSource::Fed(query, _) => query.views.as_slice(),
-            InsertSource::Query(..) | InsertSource::Rows(_) => &[],
-        };
-        let queries = plan.policy_queries();
-        fed.iter()
-            .chain(policies::views_of(&queries))
-            .cloned()
-            .collect()
-    }
-    fn of_supplied(plan: &SuppliedWrite) -> Vec<Arc<View>> {
-        let queries = plan.policy_queries();
-        let views = plan.query.views.iter();
-        views.chain(policies::views_of(&queries)).cloned().collect()
-    }
-    let mut views: Vec<Arc<View>> = match kind {
-        Kind::Tree(plan) => plan.views.clone(),
-        Kind::Insert(plan) => of_insert(plan),
-        Kind::Supplied(plan) => of_supplied(plan),
+    };
+    let supplied = |plan: &SuppliedWrite, add: &mut dyn FnMut(&[Arc<View>])| {
+        add(&plan.views);
+        add(&plan.query.views);
+        add(&policies::views_of(&plan.policy_queries()));
+    };
+    match kind {
+        Kind::Tree(plan) => add(&plan.views),
+        Kind::Insert(plan) => insert(plan, &mut add),
+        Kind::Update(plan) => add(&plan.views),
+        Kind::Delete(plan) => add(&plan.views),
+        Kind::Supplied(plan) => supplied(plan, &mut add),
         Kind::With(plan) => {
             let parts = plan.items.iter().map(|item| &item.part);
-            let parts = parts.chain([&plan.main]);
-            parts.flat_map(of_part).collect()
+            for part in parts.chain([&plan.main]) {
+                match part {
+                    Part::Query(plan) => add(&plan.views),
+                    Part::Insert(plan) => insert(plan, &mut add),
+                    Part::Update(plan) => add(&plan.views),
+                    Part::Delete(plan) => add(&plan.views),
+                    Part::Supplied(plan) => supplied(plan, &mut add),
+                }
+            }
         }
-        _ => Vec::new(),
-    };
+        _ => {}
+    }
     views.sort_by_key(|v| v.oid);
     views.dedup_by_key(|v| v.oid);
     views

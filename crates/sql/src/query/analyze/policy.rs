@@ -17,6 +17,7 @@ use super::Analyzer;
 use super::expression::Clause;
 use super::scope::{Column, File, Scope};
 use super::with::Known;
+use crate::bind::needs::Text;
 use crate::bind::{ParamTypes, Typed, names};
 use crate::dict::policy::{Clause as Asked, Policy, PolicyFor, Which};
 use crate::dict::role::FIRST_SUPERUSER;
@@ -36,8 +37,8 @@ pub struct Security {
     pub conditions: Vec<Expr>,
     /// The policies that hold for the role; `None`: its rows are kept from nobody here.
     policies: Option<Vec<u32>>,
-    /// The view whose text names the table; zero: none.
-    through: u32,
+    /// Whose text names the table.
+    text: Text,
     /// The groups of policies that are among the conditions.
     asked: Vec<Vec<u32>>,
 }
@@ -56,6 +57,30 @@ impl Use {
         write: None,
         reads: true,
     };
+
+    /// As the name of a write's target has it: `w` or `d` for what is done with the rows, and `r` if
+    /// they are read.
+    pub fn letters(self) -> &'static str {
+        match (self.write, self.reads) {
+            (Some(PolicyFor::Update), true) => "wr",
+            (Some(PolicyFor::Update), false) => "w",
+            (Some(PolicyFor::Delete), true) => "dr",
+            (Some(PolicyFor::Delete), false) => "d",
+            _ => "r",
+        }
+    }
+
+    pub fn of_letters(letters: &str) -> Use {
+        let write = match letters.chars().next() {
+            Some('w') => Some(PolicyFor::Update),
+            Some('d') => Some(PolicyFor::Delete),
+            _ => None,
+        };
+        Use {
+            write,
+            reads: letters.ends_with('r'),
+        }
+    }
 }
 
 /// Registers of a table's columns, and of its row id.
@@ -77,7 +102,7 @@ impl Analyzer<'_> {
         let needs = &self.params.needs;
         let mut security = Security {
             policies: needs.policies_of(self.dict, table)?,
-            through: needs.through(),
+            text: needs.text(),
             ..Security::default()
         };
         for command in [used.write, used.reads.then_some(PolicyFor::Select)] {
@@ -96,7 +121,7 @@ impl Analyzer<'_> {
         at: Registers<'_>,
         scope: &Scope<'_>,
     ) -> Result<()> {
-        let around = self.params.needs.enter(security.through);
+        let around = self.params.needs.enter(security.text);
         let done = self.secure(security, table, at, PolicyFor::Update, scope);
         self.params.needs.leave(around);
         done
