@@ -6,6 +6,7 @@ pub mod cursors;
 mod kill;
 mod layers;
 mod level;
+mod measured;
 mod metered;
 mod modes;
 mod names_read;
@@ -21,6 +22,7 @@ mod shared;
 mod slow;
 mod statement;
 pub(crate) mod temporary;
+mod timed;
 mod timeout;
 mod traced;
 mod transaction;
@@ -67,6 +69,7 @@ pub struct SqlSession {
     slow: Option<slow::Watch>,
     /// What the call under way takes, or the last one until its transaction ends.
     meter: Option<metered::Meter>,
+    executions_until_measured: u32,
 }
 
 impl SqlSession {
@@ -109,6 +112,7 @@ impl SqlSession {
             client_text: None,
             slow: None,
             meter: None,
+            executions_until_measured: measured::EVERY,
         }
     }
 

@@ -25,6 +25,7 @@ mod everywhere;
 pub mod functions;
 mod instance;
 pub mod keywords;
+mod longops;
 pub mod lookup;
 mod mastering;
 pub mod objects;
@@ -35,9 +36,11 @@ mod relations;
 mod remote;
 mod roles;
 mod schema;
+mod segments;
 mod sequence;
 mod services;
 mod statements;
+mod timeline;
 mod times;
 mod triggers;
 mod types;
@@ -220,16 +223,19 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 18] = [
+    let lists: [&'static [VirtualTable]; 21] = [
         activity::VIEWS,
         backends::VIEWS,
         counters::VIEWS,
         remote::VIEWS,
         instance::VIEWS,
         statements::VIEWS,
+        timeline::VIEWS,
         times::VIEWS,
+        longops::VIEWS,
         mastering::VIEWS,
         services::VIEWS,
+        segments::VIEWS,
         catalog::VIEWS,
         roles::VIEWS,
         relations::VIEWS,
