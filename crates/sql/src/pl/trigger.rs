@@ -83,10 +83,7 @@ fn slots(core: &mut Core, on: &Occasion<'_>, shape: &Arc<Shape>) -> Vec<Slot> {
     let list = list.and_then(|e| array::make(e, places, &arguments).ok());
     let values = [
         (SqlType::Name, text(&on.trigger.name)),
-        (
-            SqlType::Text,
-            text(if on.trigger.before { "BEFORE" } else { "AFTER" }),
-        ),
+        (SqlType::Text, text(on.trigger.timing())),
         (SqlType::Text, text(if row { "ROW" } else { "STATEMENT" })),
         (SqlType::Text, text(on.op.name())),
         (SqlType::Oid, Datum::Int4(on.table.oid as i32)),
@@ -124,6 +121,7 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
     let code = super::code(core, &function)?;
     let shape = core.shape_of(on.table);
     let slots = slots(core, on, &shape);
+    core.pl.triggers += 1;
     let row = core.within_function(|core| {
         let mut running = Interpreter::of_block(core, &code)?;
         running.slots = slots;
@@ -138,7 +136,9 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
         });
         running.run()?;
         Ok(running.fired.take().and_then(|fired| fired.row))
-    })?;
+    });
+    core.pl.triggers -= 1;
+    let row = row?;
     // What is dropped stays as it was.
     Ok(row.map(|values| {
         let before = on.new.or(on.old).unwrap_or_default();

@@ -7,7 +7,7 @@ use charset::Encoding;
 use super::Context;
 use super::describe::{self, PG_CATALOG};
 use super::value::{optional, text, texts};
-use super::{objects, privileges, procedures, user_functions};
+use super::{objects, privileges, procedures, updatable, user_functions};
 use crate::dict::{PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_PROC, PG_TRIGGER, PG_TYPE};
 use crate::error::{Error, Result};
 use crate::types::Reg::{self as Kind, Class, Namespace, Proc, Procedure, Role, Type};
@@ -128,6 +128,18 @@ pub const ALL: &[Function] = &[
     strict("pg_get_triggerdef", (1, 2), Text, |cx, a| {
         Ok(optional(super::triggers::definition(&cx.dict, oid(&a[0]))))
     }),
+    strict("pg_relation_is_updatable", (2, 2), Int4, |cx, a| {
+        let triggers = a[1] == Datum::Bool(true);
+        let events = updatable::events(&cx.dict, oid(&a[0]), triggers, None)?;
+        Ok(Datum::Int4(events))
+    }),
+    strict("pg_column_is_updatable", (3, 3), Bool, |cx, a| {
+        let number = i16::try_from(integer(&a[1])).unwrap_or(0);
+        let (columns, triggers) = ([number].into(), a[2] == Datum::Bool(true));
+        let events = updatable::events(&cx.dict, oid(&a[0]), triggers, Some(&columns))?;
+        let both = updatable::UPDATE | updatable::DELETE;
+        Ok(Datum::Bool(number > 0 && events & both == both))
+    }),
     strict("pg_get_ruledef", (1, 2), Text, |_, _| Ok(Datum::Null)),
     strict(
         "pg_get_functiondef",
@@ -204,9 +216,6 @@ pub const ALL: &[Function] = &[
         Ok(Datum::Int8(indexes_size(cx, oid(&a[0]))?))
     }),
     strict("pg_database_size", (1, 1), Int8, database_size),
-    strict("pg_size_pretty", (1, 1), Text, |_, a| {
-        Ok(text(size_pretty(integer(&a[0]))))
-    }),
     strict("pg_encoding_to_char", (1, 1), Name, |_, a| {
         Ok(text(
             Encoding::from_number(integer(&a[0])).map_or("", Encoding::name),
@@ -413,17 +422,6 @@ fn database_size(cx: &Context, _: &[Datum]) -> Result<Datum> {
 }
 
 /// As PostgreSQL rounds it: up to 10,240 of a unit before the next.
-fn size_pretty(bytes: i64) -> String {
-    const UNITS: [&str; 5] = ["bytes", "kB", "MB", "GB", "TB"];
-    let mut size = bytes;
-    let mut unit = 0;
-    while size.abs() >= 10 * 1024 && unit + 1 < UNITS.len() {
-        size = (size + 512) / 1024;
-        unit += 1;
-    }
-    format!("{size} {}", UNITS[unit])
-}
-
 /// The object of a name, NULL if there is none.
 fn to_reg(cx: &Context, kind: Kind, a: &[Datum]) -> Result<Datum> {
     let found = objects::find_if_any(&cx.dict, kind, string(&a[0]))?;

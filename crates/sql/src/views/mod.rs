@@ -40,10 +40,12 @@ mod segments;
 mod sequence;
 mod services;
 mod statements;
+mod summary;
 mod timeline;
 mod times;
 mod triggers;
 mod types;
+mod updatable;
 mod user_functions;
 mod viewdef;
 
@@ -223,8 +225,9 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 21] = [
+    let lists: [&'static [VirtualTable]; 22] = [
         activity::VIEWS,
+        summary::VIEWS,
         backends::VIEWS,
         counters::VIEWS,
         remote::VIEWS,
