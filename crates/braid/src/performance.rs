@@ -10,9 +10,7 @@ use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 use workload::{Activity, By, Document, Snapshot, Span, Table};
 
 use crate::Failure;
-use crate::cli::{
-    AshArgs, DataArgs, DoctorArgs, Format, ReportArgs, Shown, Source, TimelineArgs,
-};
+use crate::cli::{AshArgs, DataArgs, DoctorArgs, Format, ReportArgs, Shown, Source, TimelineArgs};
 use crate::control::{State, Status};
 use crate::demo::session::told;
 use crate::user;
