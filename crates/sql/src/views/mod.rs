@@ -26,6 +26,7 @@ pub mod functions;
 mod granted;
 mod instance;
 pub mod keywords;
+mod longops;
 pub mod lookup;
 mod mastering;
 pub mod objects;
@@ -37,10 +38,12 @@ mod relations;
 mod remote;
 mod roles;
 mod schema;
+mod segments;
 mod sequence;
 mod services;
 mod statements;
 mod summary;
+mod timeline;
 mod times;
 mod triggers;
 mod types;
@@ -229,7 +232,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 21] = [
+    let lists: [&'static [VirtualTable]; 24] = [
         activity::VIEWS,
         summary::VIEWS,
         backends::VIEWS,
@@ -237,9 +240,12 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         remote::VIEWS,
         instance::VIEWS,
         statements::VIEWS,
+        timeline::VIEWS,
         times::VIEWS,
+        longops::VIEWS,
         mastering::VIEWS,
         services::VIEWS,
+        segments::VIEWS,
         catalog::VIEWS,
         roles::VIEWS,
         relations::VIEWS,
