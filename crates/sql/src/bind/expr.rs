@@ -327,7 +327,11 @@ impl Binder<'_> {
         if let Some(cmp) = comparison(op) {
             return self.compare(cmp, l, r);
         }
-        if let Some(found) = self.tabled(&op.to_string(), &l, &r)? {
+        let symbol = op.to_string();
+        if let Some(found) = self.range_operator(&symbol, &l, &r)? {
+            return Ok(found);
+        }
+        if let Some(found) = self.tabled(&symbol, &l, &r)? {
             return Ok(found);
         }
         if json::is_operator(op)

@@ -17,6 +17,7 @@ pub mod names;
 pub mod needs;
 pub mod parts;
 mod predicate;
+mod ranges;
 mod routines;
 pub mod sight;
 pub mod similar;

@@ -8,12 +8,14 @@ use super::composite::RowFunc;
 use super::json::JsonFunc;
 use super::made::{self, MadeFunc};
 use super::matches::{self, MatchFunc};
+use super::ranges::RangeFunc;
 use super::routines::{self, Routine};
 use super::trigonometry::Angle;
 use super::variadic::Spread;
 use super::{Env, Expr, Val, arith, number, text};
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
+use crate::types::ranges::RangeOf;
 use crate::types::{Reg, SqlType};
 
 /// Answers functions whose value is not a matter of their arguments alone.
@@ -150,6 +152,8 @@ pub enum PureFunc {
     CountOthers,
     Json(JsonFunc),
     Bytes(BytesFunc),
+    /// Of ranges or multiranges of a type.
+    Range(RangeFunc, RangeOf),
     /// An entry of the tables.
     Routine(Routine),
     /// `log(base, number)`.
@@ -309,7 +313,9 @@ impl PureFunc {
             return !func.takes_nulls();
         }
         let counts = matches!(self, CountNulls | CountOthers);
+        let makes_range = matches!(self, PureFunc::Range(RangeFunc::Make, _));
         !counts
+            && !makes_range
             && !matches!(
                 self,
                 Greatest | Least | Concat | ConcatWs | Format | Array(_) | Row(_) | Spread(..)
@@ -339,6 +345,7 @@ impl PureFunc {
                 return Ok(Val::int4(found));
             }
             PureFunc::Json(func) => return super::json::call(func, args, env, calls),
+            PureFunc::Range(func, of) => return super::ranges::call(func, of, args, env, calls),
             _ => debug_assert!(self.is_strict(), "{self:?} is called without its NULLs"),
         }
         let mut values: [Val<'a>; 4] = [Val::NULL, Val::NULL, Val::NULL, Val::NULL];

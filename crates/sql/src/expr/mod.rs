@@ -31,6 +31,7 @@ pub mod matches;
 pub(crate) mod md5;
 pub mod moments;
 pub mod number;
+pub mod ranges;
 pub mod regex;
 pub mod routines;
 mod sha;

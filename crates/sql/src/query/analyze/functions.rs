@@ -277,6 +277,9 @@ impl Analyzer<'_> {
         let (of, ty) = match (name, types.len(), types.last()) {
             ("unnest", 0, _) if listed.is_some() => (SeriesOf::List, element),
             ("unnest", _, _) if listed.is_some() => (SeriesOf::List, common_type(&types, "ARRAY")?),
+            ("unnest", 1, Some(SqlType::Multirange(of))) => {
+                (SeriesOf::Elements, SqlType::Range(*of))
+            }
             ("unnest", 1, Some(of)) if let Some(of) = of.element() => (SeriesOf::Elements, of),
             ("unnest", 1, _) if types[0].is_string() => (SeriesOf::Elements, element),
             ("unnest", 1, _) => return Err(Error::unsupported("unnest of this array")),
@@ -316,6 +319,7 @@ impl Analyzer<'_> {
         };
         // An array in text form stays one.
         let to = match of {
+            SeriesOf::Elements if matches!(types[0], SqlType::Multirange(_)) => types[0],
             SeriesOf::Elements if bind::element_of(types[0]).is_some() => types[0],
             SeriesOf::Elements => SqlType::Text,
             _ => ty,
