@@ -223,6 +223,7 @@ impl SqlType {
     pub const INT2S: SqlType = SqlType::arrays_of(SqlType::Int2);
     pub const INT4S: SqlType = SqlType::arrays_of(SqlType::Int4);
 
+    pub const FLOAT8S: SqlType = SqlType::arrays_of(SqlType::Float8);
     pub const FLOAT4S: SqlType = SqlType::arrays_of(SqlType::Float4);
     pub const INTERNAL_CHARS: SqlType = SqlType::arrays_of(SqlType::InternalChar);
 
@@ -461,6 +462,19 @@ impl SqlType {
                 None => other.name(),
             },
         }
+    }
+
+    /// Whether parameters of the session decide on the text form.
+    pub fn has_styles(self) -> bool {
+        use SqlType::{Bytea, Date, Float4, Float8, Interval, Timestamp, TimestampTz};
+        let ty = match self {
+            SqlType::Range(of) | SqlType::Multirange(of) => of.subtype(),
+            ty => ty,
+        };
+        matches!(
+            ty,
+            Date | Timestamp | TimestampTz | Interval | Float4 | Float8 | Bytea
+        )
     }
 
     pub fn is_string(self) -> bool {

@@ -125,7 +125,12 @@ impl Cast {
             return false;
         }
         let of_day = from == Time && to == TimeTz;
-        !(of_day || from == TimestampTz || to == TimestampTz || from.is_string() && zoned(to))
+        let read = |t: SqlType| zoned(t) || t == Interval;
+        !(of_day
+            || from == TimestampTz
+            || to == TimestampTz
+            || from.is_string() && read(to)
+            || from.has_styles() && to.is_string())
     }
 
     pub fn apply<'a>(&self, value: Val<'a>, io: &IoSettings) -> Result<Val<'a>> {

@@ -25,6 +25,7 @@ mod format;
 mod from_char;
 pub mod func;
 pub mod json;
+mod libm;
 pub mod like;
 mod made;
 pub mod matches;
@@ -32,10 +33,12 @@ pub(crate) mod md5;
 pub mod moments;
 pub mod number;
 pub mod ranges;
+mod overlaps;
 pub mod regex;
 pub mod routines;
 mod sha;
 mod similar;
+mod sizes;
 pub mod spans;
 mod text;
 mod to_char;
@@ -44,6 +47,7 @@ mod to_number;
 mod transcendental;
 mod trigonometry;
 pub mod variadic;
+mod words;
 
 pub use arith::ArithOp;
 pub use cast::{Cast, Conversion};
@@ -235,6 +239,8 @@ fn is_dated(cast: &Cast, e: &Expr) -> bool {
             let (date, time) = text.split_once(' ').unwrap_or((text, "00:00"));
             is_iso_date(date) && is_iso_time(time)
         }
+        // A minus sign before all of it may be that of each field.
+        SqlType::Interval => !text.trim_start().starts_with('-'),
         _ => false,
     }
 }
