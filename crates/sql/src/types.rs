@@ -72,6 +72,8 @@ pub enum SqlType {
     TimeTz,
     /// An integer of a hundredth.
     Money,
+    /// A path into documents, kept as the text that PostgreSQL writes.
+    JsonPath,
     Range(RangeOf),
     /// Of several ranges of a type.
     Multirange(RangeOf),
@@ -158,7 +160,7 @@ impl Element {
 
 impl SqlType {
     /// All but arrays.
-    pub const ALL: [SqlType; 54] = [
+    pub const ALL: [SqlType; 55] = [
         SqlType::Bool,
         SqlType::Int2,
         SqlType::Int4,
@@ -201,6 +203,7 @@ impl SqlType {
         SqlType::MacAddr8,
         SqlType::TimeTz,
         SqlType::Money,
+        SqlType::JsonPath,
         SqlType::Range(RangeOf::Int4),
         SqlType::Range(RangeOf::Int8),
         SqlType::Range(RangeOf::Numeric),
@@ -590,7 +593,7 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Bytea => ColType::Bytea,
         SqlType::Bit | SqlType::Varbit | SqlType::Inet | SqlType::Cidr => ColType::Bytea,
         SqlType::MacAddr | SqlType::MacAddr8 | SqlType::TimeTz | SqlType::Money => ColType::Int8,
-        SqlType::Json => ColType::Text,
+        SqlType::Json | SqlType::JsonPath => ColType::Text,
         SqlType::Jsonb => ColType::Json,
         SqlType::Date => ColType::Date,
         SqlType::Timestamp => ColType::Timestamp,

@@ -89,6 +89,11 @@ impl Binder<'_> {
         if let ("make_interval", FunctionArguments::List(list)) = (name.name.as_str(), &f.args) {
             return self.call(&name.name, self.interval_parts(&list.args)?);
         }
+        if let (Some(_), FunctionArguments::List(list)) =
+            (super::json::path_function(&name.name), &f.args)
+        {
+            return self.call(&name.name, self.path_arguments(&list.args)?);
+        }
         if let Some(found) = self.variadic_call(&name.name, f)? {
             return Ok(found);
         }

@@ -415,7 +415,7 @@ impl Binder<'_> {
             self.unify(left, right, "")
                 .map_err(|e| if e.sqlstate() == "42804" { shown } else { e })?
         };
-        if left.ty == SqlType::Json {
+        if matches!(left.ty, SqlType::Json | SqlType::JsonPath) {
             return Err(no_operator(&left, &right));
         }
         if let SqlType::Composite(_) = left.ty {

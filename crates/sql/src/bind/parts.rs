@@ -179,6 +179,7 @@ pub fn plain_type(name: &str) -> Option<SqlType> {
         "macaddr" => SqlType::MacAddr,
         "macaddr8" => SqlType::MacAddr8,
         "money" => SqlType::Money,
+        "jsonpath" => SqlType::JsonPath,
         name => {
             let range = RangeOf::named(name).map(SqlType::Range);
             let set = || RangeOf::multirange_named(name).map(SqlType::Multirange);
@@ -222,7 +223,7 @@ fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
                 length(&n, -1)?,
             ));
         }
-        "jsonpath" | "xml" | "point" | "regoper" | "regoperator" | "regcollation" | "regconfig"
+        "xml" | "point" | "regoper" | "regoperator" | "regcollation" | "regconfig"
         | "regdictionary" | "aclitem" | "cid" => {
             return Err(Error::unsupported(format!("type {name}")));
         }

@@ -42,6 +42,32 @@ fn operator(symbol: &str) -> Option<RangeFunc> {
     })
 }
 
+/// The operator that a function of a name computes, and what its operands are: `range`,
+/// `multirange` or `elem`.
+fn operator_called(name: &str) -> Option<(&'static str, [&str; 2])> {
+    const NAMES: [(&str, &str); 11] = [
+        ("_contained_by", "<@"),
+        ("_contains", "@>"),
+        ("_overlaps", "&&"),
+        ("_before", "<<"),
+        ("_after", ">>"),
+        ("_overleft", "&<"),
+        ("_overright", "&>"),
+        ("_adjacent", "-|-"),
+        ("_union", "+"),
+        ("_minus", "-"),
+        ("_intersect", "*"),
+    ];
+    const KINDS: [&str; 3] = ["range", "multirange", "elem"];
+    let (name, symbol) = NAMES.iter().find(|(n, _)| name.contains(n)).map(|(n, s)| {
+        let (left, right) = name.split_once(n).unwrap_or((name, ""));
+        ([left, right.strip_prefix('_').unwrap_or(right)], *s)
+    })?;
+    let right = if name[1].is_empty() { name[0] } else { name[1] };
+    let known = KINDS.contains(&name[0]) && KINDS.contains(&right);
+    known.then_some((symbol, [name[0], right]))
+}
+
 /// The function of a name of one range or multirange, and its result.
 fn of_one(name: &str, ty: SqlType) -> Option<(RangeFunc, SqlType)> {
     let of = range_of(ty)?;
@@ -53,9 +79,7 @@ fn of_one(name: &str, ty: SqlType) -> Option<(RangeFunc, SqlType)> {
         "upper_inc" => (RangeFunc::UpperInclusive, SqlType::Bool),
         "lower_inf" => (RangeFunc::LowerInfinite, SqlType::Bool),
         "upper_inf" => (RangeFunc::UpperInfinite, SqlType::Bool),
-        "range_merge" if ty == SqlType::Multirange(of) => {
-            (RangeFunc::Merge, SqlType::Range(of))
-        }
+        "range_merge" if ty == SqlType::Multirange(of) => (RangeFunc::Merge, SqlType::Range(of)),
         "multirange" if ty == SqlType::Range(of) => {
             (RangeFunc::ToMultirange, SqlType::Multirange(of))
         }
@@ -103,6 +127,22 @@ impl Binder<'_> {
         call(func, of, vec![l.expr, r.expr], result).map(Some)
     }
 
+    /// The function behind an operator by its name; `None` if it is none for these operands.
+    fn range_operator_called(&self, name: &str, args: &[Typed]) -> Result<Option<Typed>> {
+        let (Some((symbol, kinds)), [left, right]) = (operator_called(name), args) else {
+            return Ok(None);
+        };
+        let is = |t: &Typed, kind: &str| match kind {
+            "range" => matches!(t.ty, SqlType::Range(_) | SqlType::Unknown),
+            "multirange" => matches!(t.ty, SqlType::Multirange(_) | SqlType::Unknown),
+            _ => range_of(t.ty).is_none(),
+        };
+        match is(left, kinds[0]) && is(right, kinds[1]) {
+            true => self.range_operator(symbol, left, right),
+            false => Ok(None),
+        }
+    }
+
     /// A function of ranges; `None` if there is none of that name for these arguments.
     pub(super) fn range_call(&self, name: &str, args: &[Typed]) -> Result<Option<Typed>> {
         if let Some(of) = RangeOf::named(name).filter(|_| matches!(args.len(), 2 | 3)) {
@@ -110,6 +150,9 @@ impl Binder<'_> {
         }
         if let Some(of) = RangeOf::multirange_named(name) {
             return self.made_multirange(of, args);
+        }
+        if let Some(found) = self.range_operator_called(name, args)? {
+            return Ok(Some(found));
         }
         match args {
             [one] => match of_one(name, one.ty) {

@@ -239,13 +239,26 @@ fn texts(ty: SqlType) -> &'static [&'static str] {
         SqlType::MacAddr => &["00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff"],
         SqlType::MacAddr8 => &["00:00:00:ff:fe:00:00:00", "ff:ff:ff:ff:ff:ff:ff:ff"],
         SqlType::TimeTz => &["00:00+15:59:59", "24:00-15:59:59", "12:34:56.789+00"],
+        SqlType::JsonPath => &["$", "strict $.a[*] ? (@ > 1)"],
         SqlType::Money => &["-92233720368547758.08", "0", "92233720368547758.07"],
         SqlType::Range(of) => match of {
             RangeOf::Int4 => &["empty", "(,)", "[-2147483648,2147483647)", "[1,5)"],
-            RangeOf::Int8 => &["empty", "(,5)", "[-9223372036854775808,9223372036854775807)"],
+            RangeOf::Int8 => &[
+                "empty",
+                "(,5)",
+                "[-9223372036854775808,9223372036854775807)",
+            ],
             RangeOf::Numeric => &["empty", "[1.50,2]", "(NaN,)", "(-Infinity,1e300]"],
-            RangeOf::Date => &["empty", "[-infinity,infinity]", "[4714-11-24 BC,5874897-12-31)"],
-            _ => &["empty", "[-infinity,infinity]", "(2000-01-01,2000-02-29 12:00]"],
+            RangeOf::Date => &[
+                "empty",
+                "[-infinity,infinity]",
+                "[4714-11-24 BC,5874897-12-31)",
+            ],
+            _ => &[
+                "empty",
+                "[-infinity,infinity]",
+                "(2000-01-01,2000-02-29 12:00]",
+            ],
         },
         SqlType::Multirange(of) => match of {
             RangeOf::Int4 | RangeOf::Int8 | RangeOf::Numeric => &["{}", "{(,)}", "{[1,2),[5,)}"],

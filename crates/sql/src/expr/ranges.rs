@@ -89,9 +89,8 @@ fn made(of: RangeOf, args: &[Expr], env: &Env<'_>, calls: &mut dyn Calls) -> Res
             "(]" => (false, true),
             "()" => (false, false),
             _ => {
-                return Err(Error::new("42601", "invalid range bound flags").hint(
-                    "Valid values are \"[]\", \"[)\", \"(]\", and \"()\".",
-                ));
+                return Err(Error::new("42601", "invalid range bound flags")
+                    .hint("Valid values are \"[]\", \"[)\", \"(]\", and \"()\"."));
             }
         },
         Some(other) => return Err(Error::internal(format!("{other:?} as flags of a range"))),
@@ -170,12 +169,7 @@ fn of_one(func: RangeFunc, of: RangeOf, value: DatumRef<'_>) -> Result<Datum> {
     })
 }
 
-fn of_two(
-    func: RangeFunc,
-    of: RangeOf,
-    left: DatumRef<'_>,
-    right: DatumRef<'_>,
-) -> Result<Datum> {
+fn of_two(func: RangeFunc, of: RangeOf, left: DatumRef<'_>, right: DatumRef<'_>) -> Result<Datum> {
     use RangeFunc::*;
     match func {
         ContainsValue => return has_value(&spans(left)?, right).map(Datum::Bool),
@@ -264,8 +258,8 @@ fn contains(all: &[Span], parts: &[Span]) -> Result<bool> {
     for part in parts {
         let mut within = false;
         for span in all {
-            within |= span.lower.order(&part.lower)?.is_le()
-                && span.upper.order(&part.upper)?.is_ge();
+            within |=
+                span.lower.order(&part.lower)?.is_le() && span.upper.order(&part.upper)?.is_ge();
         }
         if !within {
             return Ok(false);
@@ -329,8 +323,8 @@ pub fn normalized(of: RangeOf, mut spans: Vec<Span>) -> Result<Vec<Span>> {
     let mut all: Vec<Span> = Vec::with_capacity(spans.len());
     for span in spans {
         if let Some(last) = all.last_mut() {
-            let joined = span.lower.order(&last.upper)?.is_le()
-                || meets(of, &last.upper, &span.lower)?;
+            let joined =
+                span.lower.order(&last.upper)?.is_le() || meets(of, &last.upper, &span.lower)?;
             if joined {
                 if span.upper.order(&last.upper)?.is_gt() {
                     last.upper = span.upper;

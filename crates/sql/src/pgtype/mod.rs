@@ -15,6 +15,7 @@ pub mod inet;
 pub mod interval;
 mod iso_interval;
 pub mod json;
+pub mod jsonpath;
 pub mod mac;
 pub mod money;
 mod number;
@@ -207,10 +208,9 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::MacAddr8 => Datum::Int8(mac::parse8(text)?),
         SqlType::TimeTz => Datum::Int8(datetime::parse_timetz(text, io)?),
         SqlType::Money => Datum::Int8(money::parse(text)?),
+        SqlType::JsonPath => Datum::Text(jsonpath::parse(text)?.to_string()),
         SqlType::Range(of) => range::to_datum(of, range::parse(of, text, io)?.as_ref())?,
-        SqlType::Multirange(of) => {
-            range::multirange(of, &range::parse_multirange(of, text, io)?)?
-        }
+        SqlType::Multirange(of) => range::multirange(of, &range::parse_multirange(of, text, io)?)?,
         SqlType::Enum(e) => Datum::Int8(e.position(text)?),
         SqlType::Domain(_) => text_in(ty.base(), text, io)?,
         SqlType::Void => Datum::Null,
@@ -353,9 +353,8 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::MacAddr8 => Datum::Int8(mac::binary_in8(bytes)?),
         SqlType::TimeTz => Datum::Int8(timetz::binary_in(bytes)?),
         SqlType::Money => Datum::Int8(i64::from_be_bytes(fixed(bytes)?)),
-        SqlType::Range(of) => {
-            range::to_datum(of, range::binary_in(of, bytes, encoding)?.as_ref())?
-        }
+        SqlType::JsonPath => jsonpath::binary_in(bytes, encoding)?,
+        SqlType::Range(of) => range::to_datum(of, range::binary_in(of, bytes, encoding)?.as_ref())?,
         SqlType::Multirange(of) => {
             range::multirange(of, &range::multirange_binary_in(of, bytes, encoding)?)?
         }
@@ -398,6 +397,7 @@ pub fn binary_out(
         DatumRef::Float4(v) => out.extend_from_slice(&v.to_be_bytes()),
         DatumRef::Float8(v) => out.extend_from_slice(&v.to_be_bytes()),
         DatumRef::Numeric(v) => number::write_numeric_binary(out, &v.to_string()),
+        DatumRef::Text(v) if ty == SqlType::JsonPath => jsonpath::binary_out(v, encoding, out)?,
         // The character of a byte that is zero has no text.
         DatumRef::Text("") if ty == SqlType::InternalChar => out.push(0),
         DatumRef::Text(v) if encoding.converts() => out.extend_from_slice(&encoding.encode(v)?),

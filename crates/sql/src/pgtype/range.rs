@@ -63,7 +63,13 @@ impl Bound {
 
     /// The order of places; a missing lower bound is before all, a missing upper one behind all.
     pub fn order(&self, other: &Bound) -> Result<Ordering> {
-        let end = |lower| if lower { Ordering::Less } else { Ordering::Greater };
+        let end = |lower| {
+            if lower {
+                Ordering::Less
+            } else {
+                Ordering::Greater
+            }
+        };
         let (l, r) = match (&self.value, &other.value) {
             (None, None) => return Ok(other.lower.cmp(&self.lower)),
             (None, _) => return Ok(end(self.lower)),
@@ -237,7 +243,11 @@ pub fn spans_of(value: DatumRef<'_>) -> Result<Vec<Span>> {
         return Err(Error::internal(format!("{value:?} as a multirange")));
     };
     let spans = ranges.values().map(of_datum);
-    Ok(spans.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    Ok(spans
+        .collect::<Result<Vec<_>>>()?
+        .into_iter()
+        .flatten()
+        .collect())
 }
 
 fn malformed(what: &str, text: &str, detail: &str) -> Error {

@@ -75,6 +75,14 @@ fn value(ty: SqlType) -> BoxedStrategy<Datum> {
                 range::multirange(of, &set).unwrap()
             })
             .boxed(),
+        SqlType::JsonPath => proptest::sample::select(vec![
+            "$",
+            "strict $.\"a\"[*]?(@ > 1.50)",
+            "($.\"a b\" + -1)",
+            "$?(exists (@.**{1 to last}.size()) && !(@ starts with \"\\n\"))",
+        ])
+        .prop_map(|path| Datum::Text(path.to_string()))
+        .boxed(),
         SqlType::Money => any::<i64>().prop_map(Datum::Int8).boxed(),
         SqlType::MacAddr => (0..1_i64 << 48).prop_map(Datum::Int8).boxed(),
         SqlType::MacAddr8 => any::<i64>().prop_map(Datum::Int8).boxed(),
@@ -107,7 +115,12 @@ fn value(ty: SqlType) -> BoxedStrategy<Datum> {
 
 /// Ranges whose bounds are any values of their type, unless there is no such range.
 fn ranges(of: RangeOf) -> impl Strategy<Value = Option<range::Span>> {
-    let bound = move || (proptest::option::weighted(0.8, value(of.subtype())), any::<bool>());
+    let bound = move || {
+        (
+            proptest::option::weighted(0.8, value(of.subtype())),
+            any::<bool>(),
+        )
+    };
     (bound(), bound()).prop_map(move |((low, low_in), (high, high_in))| {
         let end = |value, inclusive, lower| range::Bound {
             value,

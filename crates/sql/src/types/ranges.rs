@@ -96,7 +96,9 @@ impl RangeOf {
 
     /// The type whose multiranges have a name.
     pub fn multirange_named(name: &str) -> Option<RangeOf> {
-        RangeOf::ALL.into_iter().find(|of| of.multirange_name() == name)
+        RangeOf::ALL
+            .into_iter()
+            .find(|of| of.multirange_name() == name)
     }
 
     /// The range type whose bounds are of a type.

@@ -298,7 +298,15 @@ pub fn ranges(_: &Context) -> Result<Rows> {
             RangeOf::TimestampTz => (0, 3930),
         };
         let class = index_class::object_id(of.subtype(), "");
-        let numbers = [range, of.subtype().oid(), set, 0, class, canonical, difference];
+        let numbers = [
+            range,
+            of.subtype().oid(),
+            set,
+            0,
+            class,
+            canonical,
+            difference,
+        ];
         numbers.into_iter().map(oid).collect()
     };
     Ok(RangeOf::ALL.into_iter().map(row).collect())

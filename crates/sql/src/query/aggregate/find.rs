@@ -133,7 +133,10 @@ pub fn find(name: &str, args: &[SqlType]) -> Option<Found> {
             let array = ty.array()?;
             found(Aggregate::ArrayAgg(ty), &[ty], array)
         }
-        ("range_agg" | "range_intersect_agg", [ty @ (SqlType::Range(of) | SqlType::Multirange(of))]) => {
+        (
+            "range_agg" | "range_intersect_agg",
+            [ty @ (SqlType::Range(of) | SqlType::Multirange(of))],
+        ) => {
             let intersect = name == "range_intersect_agg";
             let result = if intersect {
                 *ty
@@ -232,7 +235,7 @@ pub fn ordered_type(ty: SqlType) -> Option<SqlType> {
         Int2Vector | Xid | Expanded | Composite(_) => None,
         Domain(_) => ordered_type(ty.base()),
         Bool | Uuid | Bytea | Void | Json | Jsonb => None,
-        Bit | Varbit | MacAddr | MacAddr8 | Range(_) | Multirange(_) => None,
+        JsonPath | Bit | Varbit | MacAddr | MacAddr8 | Range(_) | Multirange(_) => None,
     }
 }
 
