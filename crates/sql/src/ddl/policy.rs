@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::view::{described, pinned};
+use super::view::{described, pinned_between};
 use super::{Core, no_relation, skipping};
 use crate::api::{Notice, Tag};
 use crate::bind::names::Qualified;
@@ -126,7 +126,7 @@ fn kept(
         }
         _ => return Err(unexpected()),
     }
-    let kept = pinned((&text, (0, text.len())), policy, notes, sources)?;
+    let kept = pinned_between((&text, (0, text.len())), policy, notes, sources)?;
     let expression = kept.trim_start_matches("SELECT").trim_start();
     Ok(Some(format!("SELECT {expression}")))
 }

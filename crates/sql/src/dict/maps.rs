@@ -288,7 +288,8 @@ impl Table {
         let policies = self.policies.iter().flat_map(|p| &p.sources);
         let read = policies.map(|s| s.oid).filter(|oid| *oid != self.oid);
         let all = types.chain(sequences).chain(parents).chain(functions);
-        all.chain(read).collect()
+        let made = self.materialized.iter().flat_map(|m| &m.sources);
+        all.chain(read).chain(made.map(|s| s.oid)).collect()
     }
 
     /// Object ids of what is defined with it.

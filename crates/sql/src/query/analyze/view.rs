@@ -172,11 +172,13 @@ impl Analyzer<'_> {
         let gone = || Error::internal(format!("the relation {name} of a view is gone"));
         let (view, at) = name.split_once('.').ok_or_else(gone)?;
         let oid = view.parse().map_err(|_| gone())?;
+        let policy = || self.dict.policy_by_oid(oid).map(|(_, p)| &p.sources);
+        let made = || Some(&self.dict.table_by_oid(oid)?.materialized.as_ref()?.sources);
         let sources = match self.dict.view_by_oid(oid) {
-            Some(view) => Some(&view.sources),
-            None => self.dict.policy_by_oid(oid).map(|(_, p)| &p.sources),
+            Some(view) => &view.sources,
+            None => policy().or_else(made).ok_or_else(gone)?,
         };
-        let source = sources.and_then(|all| all.get(at.parse::<usize>().ok()?));
+        let source = at.parse().ok().and_then(|at: usize| sources.get(at));
         source.cloned().ok_or_else(gone)
     }
 
