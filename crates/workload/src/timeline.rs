@@ -109,7 +109,8 @@ fn one(key: &Key, rows: &[Row<'_>]) -> Result<Section, Error> {
     let mut s = Section::new(
         &name(key),
         "Each wait and each time between two waits, with its place in the whole. On CPU is on a \
-         processor, or waiting for one. The parts of a wait for another instance follow each other.",
+         processor, or waiting for one. The parts of a wait for another instance follow each \
+         other.",
         &["Begin (ms)", "Time (ms)", "%", "<When", "<What", "<Of what"],
     );
     let whole = length(rows)?.max(1.0);
