@@ -237,7 +237,8 @@ impl Binder<'_> {
 
     fn identifier(&self, i: &ast::Ident) -> Result<Typed> {
         let path = [names::ident(i)];
-        self.params.or_variable(&path, self.column_named(i))
+        let found = self.params.or_variable(&path, self.column_named(i));
+        found.or_else(|e| self.pseudo_column(std::slice::from_ref(i), e))
     }
 
     fn column_named(&self, i: &ast::Ident) -> Result<Typed> {
@@ -266,7 +267,8 @@ impl Binder<'_> {
 
     fn column_path(&self, path: &[ast::Ident]) -> Result<Typed> {
         let names: Vec<String> = path.iter().map(names::ident).collect();
-        self.params.or_variable(&names, self.column_of(&names))
+        let found = self.params.or_variable(&names, self.column_of(&names));
+        found.or_else(|e| self.pseudo_column(path, e))
     }
 
     fn column_of(&self, names: &[String]) -> Result<Typed> {
@@ -338,7 +340,7 @@ impl Binder<'_> {
                 let (l, r) = (self.expr(left)?, self.expr(right)?);
                 return match self.json_operator(op, &l, &r)? {
                     Some(found) => Ok(found),
-                    None => self.arith(ArithOp::Sub, l, r),
+                    None => self.added(ArithOp::Sub, (left, l), (right, r)),
                 };
             }
             BinaryOperator::PGLikeMatch => return self.like(left, right, None, false, false),
@@ -352,7 +354,10 @@ impl Binder<'_> {
             return self.compare(cmp, self.expr(left)?, self.expr(right)?);
         }
         match arithmetic(op) {
-            Some(arith) => self.arith(arith, self.expr(left)?, self.expr(right)?),
+            Some(arith) => {
+                let (l, r) = (self.expr(left)?, self.expr(right)?);
+                self.added(arith, (left, l), (right, r))
+            }
             None => Err(Error::unsupported(format!("operator {op}"))),
         }
     }

@@ -6,7 +6,7 @@ use sqlparser::ast::{
     Value,
 };
 
-use super::{TypeNames, Typed, names};
+use super::{TypeNames, Typed, names, oracle};
 use crate::dict;
 use crate::error::{Error, Result};
 use crate::pgtype::interval::{Modifier, Unit};
@@ -73,7 +73,8 @@ fn known_type(ty: &DataType, types: &TypeNames) -> Result<(SqlType, i32)> {
             let schema = name.schema.as_deref();
             match schema.is_none_or(|s| s == "pg_catalog") {
                 true => custom(&name.name, modifiers)
-                    .or_else(|e| made_by_user(&name, modifiers, types).ok_or(e))?,
+                    .or_else(|e| made_by_user(&name, modifiers, types).ok_or(e))
+                    .or_else(|e| oracle::type_named(&name, modifiers).unwrap_or(Err(e)))?,
                 false => {
                     made_by_user(&name, modifiers, types).ok_or_else(|| no_type(&name, types))?
                 }

@@ -239,6 +239,13 @@ impl Planner<'_> {
         } else {
             order
         };
+        let late = |e: &Expr| e.is_volatile() && !order.iter().any(|k| k.expr == *e);
+        if !order.is_empty() && aggregate.is_none() && output.exprs.iter().any(late) {
+            // Here a row is computed before it is sorted; it may be one that LIMIT leaves out.
+            return Err(Error::unsupported(
+                "volatile results of sorted rows in a direct plan",
+            ));
+        }
         if let Some(a) = &mut aggregate {
             a.having = having;
             a.first = ordered && !first.is_empty();

@@ -125,8 +125,9 @@ impl Planner<'_> {
         let mut values = Vec::new();
         let assigned = self.assigned(&supply.table, &u.assignments)?;
         self.note_assigned(&supply.table, &assigned);
-        for (number, (query, _)) in assigned.queries.iter().enumerate() {
-            supply.from.push(assign::in_from(query, number)?);
+        for (number, (query, columns)) in assigned.queries.iter().enumerate() {
+            let item = assign::in_from(query, number, *columns)?;
+            supply.from.push(item);
         }
         supply.rows = assigned.queries.iter().map(|(_, width)| *width).collect();
         for (at, value) in assigned.columns {

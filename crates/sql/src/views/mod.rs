@@ -17,6 +17,7 @@ mod catalog;
 mod codec;
 mod constraints;
 mod counters;
+mod dba;
 pub mod definition;
 pub mod describe;
 mod domains;
@@ -220,7 +221,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 18] = [
+    let lists: [&'static [VirtualTable]; 24] = [
         activity::VIEWS,
         backends::VIEWS,
         counters::VIEWS,
@@ -239,6 +240,12 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         absent::VIEWS,
         empty::VIEWS,
         own::VIEWS,
+        dba::VIEWS,
+        &dba::OBJECTS,
+        &dba::TABLES,
+        &dba::INDEXES,
+        &dba::SEQUENCES,
+        &dba::COLUMNS,
     ];
     lists.into_iter().flatten()
 }

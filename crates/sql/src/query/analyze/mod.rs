@@ -19,6 +19,7 @@ mod recursion;
 mod row_locks;
 mod rows;
 mod rows_from;
+mod rownum;
 mod sample;
 pub mod scope;
 mod select;
