@@ -124,7 +124,7 @@ pub struct Session {
     pub(crate) marks: Vec<(crate::SequenceDef, Mark)>,
     pub(crate) scratch: Vec<u8>,
     lock_timeout: Option<Duration>,
-    level: Level,
+    nesting: Nesting,
     pub(crate) index_times: Option<IndexTimes>,
     /// The highest SCN of a commit that the session may have shown. Commits that its thread has
     /// shown since this was last raised are not in it. Only the session's thread writes it.
@@ -144,7 +144,7 @@ enum Within {
 
 /// The statements that run now, one after the other, within the same one.
 #[derive(Clone, Copy, Debug)]
-pub struct Level {
+pub struct Nesting {
     within: Within,
     /// What the one that runs sees, if it has a snapshot.
     sees: Option<Snapshot>,
@@ -152,10 +152,10 @@ pub struct Level {
     fixed: Option<Snapshot>,
 }
 
-impl Level {
+impl Nesting {
     /// The client's own statements.
-    pub fn of_client() -> Level {
-        Level {
+    pub fn of_client() -> Nesting {
+        Nesting {
             within: Within::Client,
             sees: None,
             fixed: None,
@@ -185,7 +185,7 @@ impl Engine {
             marks: Vec::new(),
             scratch: Vec::new(),
             lock_timeout: None,
-            level: Level::of_client(),
+            nesting: Nesting::of_client(),
             index_times: None,
             shown: Arc::default(),
         })
@@ -334,48 +334,48 @@ impl Session {
     /// [`Session::end_statement`].
     pub fn snapshot(&mut self) -> Result<Snapshot> {
         self.used = true;
-        let snapshot = match (self.level.fixed, self.level.within) {
+        let snapshot = match (self.nesting.fixed, self.nesting.within) {
             (Some(fixed), _) => fixed,
             (None, Within::Statement) => self.txn.within(),
             (None, Within::Client | Within::Block) => self.txn.statement(),
         };
-        self.level.sees = Some(snapshot);
+        self.nesting.sees = Some(snapshot);
         Ok(snapshot)
     }
 
     /// Statements begin that are within the one that runs now: their end is not its end, and
     /// nothing of them is told to the client before that. What they are within so far, to be given
     /// to [`Session::leave`].
-    pub fn enter(&mut self, sees: Sees) -> Level {
+    pub fn enter(&mut self, sees: Sees) -> Nesting {
         let within = match self.txn.has_snapshot() {
             true => Within::Statement,
             false => Within::Block,
         };
         let fixed = match (sees, within) {
-            (Sees::Around, Within::Statement) => self.level.sees,
+            (Sees::Around, Within::Statement) => self.nesting.sees,
             _ => None,
         };
-        let now = Level {
+        let now = Nesting {
             within,
             sees: None,
             fixed,
         };
-        std::mem::replace(&mut self.level, now)
+        std::mem::replace(&mut self.nesting, now)
     }
 
     /// The statements within the one that runs now are over.
-    pub fn leave(&mut self, outer: Level) {
-        if self.level.within == Within::Block {
+    pub fn leave(&mut self, outer: Nesting) {
+        if self.nesting.within == Within::Block {
             self.txn.end_statement();
         }
-        self.level = outer;
+        self.nesting = outer;
     }
 
     /// A snapshot of now, also under REPEATABLE READ. Definitions are checked against the rows as
     /// they are now.
     pub fn newest_snapshot(&mut self) -> Result<Snapshot> {
         self.used = true;
-        Ok(match self.level.within {
+        Ok(match self.nesting.within {
             Within::Statement if self.txn.isolation() == Isolation::ReadCommitted => {
                 self.txn.within()
             }
@@ -396,7 +396,7 @@ impl Session {
     /// again.
     pub fn end_statement(&mut self) {
         self.leave_statement();
-        if self.level.within == Within::Client {
+        if self.nesting.within == Within::Client {
             self.pass_gate();
         }
     }
@@ -404,8 +404,8 @@ impl Session {
     /// Ends the statement; its reply may not leave yet.
     fn leave_statement(&mut self) {
         cache::give_back_kept();
-        self.level.sees = None;
-        if self.level.within != Within::Statement {
+        self.nesting.sees = None;
+        if self.nesting.within != Within::Statement {
             self.txn.end_statement();
         }
         let shown = match std::mem::take(&mut self.saw_newest) {

@@ -44,12 +44,12 @@ fn known_type(ty: &DataType, types: &TypeNames) -> Result<(SqlType, i32)> {
         DataType::Numeric(info) | DataType::Decimal(info) | DataType::Dec(info) => {
             (SqlType::Numeric, numeric_modifier(info)?)
         }
-        DataType::Text | DataType::String(None) => (SqlType::Text, -1),
+        DataType::Text | DataType::String(None) | DataType::Clob(None) => (SqlType::Text, -1),
         DataType::Varchar(n) | DataType::CharacterVarying(n) | DataType::CharVarying(n) => {
             (SqlType::Varchar, length(n, -1)?)
         }
         DataType::Char(n) | DataType::Character(n) => (SqlType::Char, length(n, 5)?),
-        DataType::Bytea => (SqlType::Bytea, -1),
+        DataType::Bytea | DataType::Blob(None) => (SqlType::Bytea, -1),
         DataType::Date => (SqlType::Date, -1),
         DataType::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
             (SqlType::Timestamp, seconds_digits(*digits))

@@ -105,7 +105,7 @@ struct Frame {
     profile: Option<Box<crate::exec::profile::Profile>>,
     held: Option<engine::HeldSnapshot>,
     events: VecDeque<Event>,
-    level: engine::Level,
+    nesting: engine::Nesting,
 }
 
 impl Core {
@@ -121,10 +121,10 @@ impl Core {
             profile: self.profile.take(),
             held: self.held.take(),
             events: self.events.put_away(),
-            level: self.engine.enter(sees),
+            nesting: self.engine.enter(sees),
         };
         let done = work(self);
-        self.engine.leave(frame.level);
+        self.engine.leave(frame.nesting);
         self.running = frame.running;
         self.with = frame.with;
         self.profile = frame.profile;

@@ -92,7 +92,7 @@ impl Core {
         if commit {
             foreign::fire(self)?;
         }
-        self.engine.leave(engine::Level::of_client());
+        self.engine.leave(engine::Nesting::of_client());
         let ended = self.end_transaction(commit);
         let modes = match chain {
             true => modes,
