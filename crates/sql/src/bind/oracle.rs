@@ -105,23 +105,20 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// What `+` and `-` give, of operands as they are written and bound: also a time and a number
-    /// of days, as Oracle adds and subtracts them.
-    pub(super) fn added(
+    /// The operands of an operator, as they are written and bound: of a time and a number of days,
+    /// which Oracle adds and subtracts, the days are an interval.
+    pub(super) fn with_days(
         &self,
-        op: ArithOp,
+        op: &ast::BinaryOperator,
         (left, l): (&ast::Expr, Typed),
         (right, r): (&ast::Expr, Typed),
-    ) -> Result<Typed> {
+    ) -> Result<(Typed, Typed)> {
+        use ast::BinaryOperator::{Minus, Plus};
         let is_time = |t: &Typed| matches!(t.ty, SqlType::Timestamp | SqlType::TimestampTz);
         match op {
-            ArithOp::Add | ArithOp::Sub if is_time(&l) && r.ty.is_number() => {
-                self.arith(op, l, self.as_days(right)?)
-            }
-            ArithOp::Add if is_time(&r) && l.ty.is_number() => {
-                self.arith(op, self.as_days(left)?, r)
-            }
-            _ => self.arith(op, l, r),
+            Plus | Minus if is_time(&l) && r.ty.is_number() => Ok((l, self.as_days(right)?)),
+            Plus if is_time(&r) && l.ty.is_number() => Ok((self.as_days(left)?, r)),
+            _ => Ok((l, r)),
         }
     }
 

@@ -39,6 +39,7 @@ mod schema;
 mod sequence;
 mod services;
 mod statements;
+mod summary;
 mod times;
 mod triggers;
 mod types;
@@ -221,8 +222,9 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 24] = [
+    let lists: [&'static [VirtualTable]; 25] = [
         activity::VIEWS,
+        summary::VIEWS,
         backends::VIEWS,
         counters::VIEWS,
         remote::VIEWS,

@@ -253,7 +253,10 @@ fn columns(cx: &Context) -> Result<Rows> {
         for (position, (_, c)) in t.live_columns().enumerate() {
             let (precision, scale) = number(c.ty(), c.typmod);
             let default = default_of(&cx.dict, t, c)?;
-            let length = if c.ty().is_string() && c.typmod >= 4 {
+            let is_bits = matches!(c.ty(), SqlType::Bit | SqlType::Varbit);
+            let length = if is_bits && c.typmod >= 0 {
+                int4(c.typmod)
+            } else if c.ty().is_string() && c.typmod >= 4 {
                 int4(c.typmod - 4)
             } else {
                 NULL
