@@ -79,7 +79,10 @@ impl Binder<'_> {
         match args {
             [] => Ok(Some(random)),
             [low, high] => {
-                let (low, high) = (self.to_numeric(low.clone())?, self.to_numeric(high.clone())?);
+                let (low, high) = (
+                    self.to_numeric(low.clone())?,
+                    self.to_numeric(high.clone())?,
+                );
                 let width = self.arith(ArithOp::Sub, high, low.clone())?;
                 let above = self.arith(ArithOp::Mul, random, width)?;
                 self.arith(ArithOp::Add, low, above).map(Some)

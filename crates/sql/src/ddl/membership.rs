@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use super::{Core, grant};
 use super::role::{denied, no_role};
+use super::{Core, grant};
 use crate::api::Tag;
 use crate::bind::names;
 use crate::dict::Object;
@@ -14,9 +14,9 @@ use crate::dict::membership;
 use crate::dict::role::{DATABASE_OWNER, FIRST_SUPERUSER, Role};
 use crate::error::{Error, Result};
 use crate::parse::grant::{Give, Grantee, Membership, Security};
-use crate::parse::{self, Command, Utility};
 use crate::parse::role::RoleName;
 use crate::parse::utility::TableLock;
+use crate::parse::{self, Command, Utility};
 
 pub fn change(core: &mut Core, m: &Membership) -> Result<Tag> {
     // What REVOKE says of it has no effect, as in PostgreSQL 15.
@@ -46,7 +46,10 @@ pub fn change(core: &mut Core, m: &Membership) -> Result<Tag> {
 /// or revoked. False for other names.
 fn privileges_of_oracle(core: &mut Core, name: &str, m: &Membership) -> Result<bool> {
     let text = match name {
-        "connect" => format!("grant connect on database {} to public", names::quote(&core.database_name)),
+        "connect" => format!(
+            "grant connect on database {} to public",
+            names::quote(&core.database_name)
+        ),
         "resource" => "grant usage, create on schema public to public".to_string(),
         _ => return Ok(false),
     };

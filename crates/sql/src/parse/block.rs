@@ -30,7 +30,10 @@ pub fn begins(text: &str) -> bool {
     match word(0) {
         Keyword::BEGIN => !is_transaction(&tokens[at..]),
         Keyword::DECLARE => {
-            !is_cursor(&tokens[at..]) && tokens.iter().any(|t| tokens::keyword(Some(t)) == Keyword::BEGIN)
+            !is_cursor(&tokens[at..])
+                && tokens
+                    .iter()
+                    .any(|t| tokens::keyword(Some(t)) == Keyword::BEGIN)
         }
         _ => false,
     }
@@ -40,7 +43,9 @@ pub fn begins(text: &str) -> bool {
 fn first_word(text: &str) -> &str {
     let mut rest = text.trim_start();
     while let Some(comment) = rest.strip_prefix("--") {
-        rest = comment.split_once('\n').map_or("", |(_, rest)| rest.trim_start());
+        rest = comment
+            .split_once('\n')
+            .map_or("", |(_, rest)| rest.trim_start());
     }
     let end = rest.find(|c: char| !c.is_ascii_alphabetic());
     &rest[..end.unwrap_or(rest.len())]
@@ -51,7 +56,14 @@ fn is_transaction(tokens: &[TokenWithSpan]) -> bool {
     let Some(second) = tokens.get(1) else {
         return true;
     };
-    let modes = ["work", "transaction", "isolation", "read", "not", "deferrable"];
+    let modes = [
+        "work",
+        "transaction",
+        "isolation",
+        "read",
+        "not",
+        "deferrable",
+    ];
     match &second.token {
         Token::SemiColon => true,
         Token::Word(w) => modes.iter().any(|mode| w.value.eq_ignore_ascii_case(mode)),

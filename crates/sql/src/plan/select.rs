@@ -239,9 +239,10 @@ impl Planner<'_> {
         } else {
             order
         };
-        let late = |e: &Expr| e.is_volatile() && !order.iter().any(|k| k.expr == *e);
-        if !order.is_empty() && aggregate.is_none() && output.exprs.iter().any(late) {
-            // Here a row is computed before it is sorted; it may be one that LIMIT leaves out.
+        let sorted = !order.is_empty() && aggregate.is_none();
+        if sorted && output.exprs.iter().any(Expr::is_volatile) {
+            // Here a row is computed before it is sorted, though LIMIT may leave it out, and once
+            // more for its key.
             return Err(Error::unsupported(
                 "volatile results of sorted rows in a direct plan",
             ));

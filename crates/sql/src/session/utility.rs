@@ -304,8 +304,7 @@ impl SqlSession {
                 self.ensure_transaction()?;
                 let alone = self.is_alone();
                 let block = Code::of_oracle_block(text)?;
-                self.core
-                    .may_end(alone, |core| core.run_block(block))?;
+                self.core.may_end(alone, |core| core.run_block(block))?;
                 self.end_of_statement();
                 Tag::Plain("DO")
             }

@@ -68,14 +68,22 @@ pub const VIEWS: &[VirtualTable] = &[
     view("dual", &[("dummy", Text)], |_| Ok(vec![vec![text("X")]])),
     view(
         "dba_users",
-        &[("username", Text), ("user_id", Int8), ("account_status", Text)],
+        &[
+            ("username", Text),
+            ("user_id", Int8),
+            ("account_status", Text),
+        ],
         users,
     ),
-    view("all_users", &[("username", Text), ("user_id", Int8)], |cx| {
-        let mut rows = users(cx)?;
-        rows.iter_mut().for_each(|row| row.truncate(2));
-        Ok(rows)
-    }),
+    view(
+        "all_users",
+        &[("username", Text), ("user_id", Int8)],
+        |cx| {
+            let mut rows = users(cx)?;
+            rows.iter_mut().for_each(|row| row.truncate(2));
+            Ok(rows)
+        },
+    ),
 ];
 
 pub const OBJECTS: [VirtualTable; 3] = of_whose!(
@@ -188,7 +196,9 @@ fn chosen(cx: &Context, whose: Whose, rows: Vec<Row>) -> Result<Rows> {
         Whose::User => about.owner == role,
         Whose::All => {
             let any = any(about.kind);
-            let held = cx.dict.privileges(role, about.kind, about.oid, about.owner, any);
+            let held = cx
+                .dict
+                .privileges(role, about.kind, about.oid, about.owner, any);
             !held.is_empty()
         }
     };

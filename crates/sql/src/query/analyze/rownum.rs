@@ -4,7 +4,7 @@
 //! **Invariant.** A name `rownum` is this only if no column or variable in sight has it, and it is
 //! not quoted.
 
-use sqlparser::ast::{self, BinaryOperator, GroupByExpr, Query, Value};
+use sqlparser::ast::{self, BinaryOperator, GroupByExpr, Query};
 
 use super::Analyzer;
 use super::expression::Clause;
@@ -131,16 +131,11 @@ fn limit(op: &BinaryOperator, bound: &ast::Expr) -> Result<ast::Expr> {
     let written = match op {
         BinaryOperator::LtEq => format!("greatest(floor({bound}), 0)"),
         BinaryOperator::Lt => format!("greatest(ceil({bound}) - 1, 0)"),
-        BinaryOperator::Eq if is_one(bound) => "1".to_string(),
-        BinaryOperator::Eq if matches!(bound, ast::Expr::Value(_)) => "0".to_string(),
+        BinaryOperator::Eq => format!("case when {bound} = 1 then 1 else 0 end"),
         _ => {
             return Err(Error::unsupported(format!("ROWNUM {op} {bound}"))
                 .hint("There are ROWNUM <= n, ROWNUM < n and ROWNUM = 1."));
         }
     };
     crate::parse::expression(&written)
-}
-
-fn is_one(e: &ast::Expr) -> bool {
-    matches!(e, ast::Expr::Value(v) if matches!(&v.value, Value::Number(n, _) if n == "1"))
 }

@@ -180,7 +180,9 @@ impl Analyzer<'_> {
             Some(e) => self.rownum_of(e, scope)?,
             None => None,
         };
-        let selection = taken.as_ref().map_or(s.selection.as_ref(), |t| t.rest.as_ref());
+        let selection = taken
+            .as_ref()
+            .map_or(s.selection.as_ref(), |t| t.rest.as_ref());
         if let Some(e) = selection {
             let clause = Clause::new(self, scope, known, "WHERE");
             select.conditions = conjuncts(Some(clause.binder().condition(e)?));
