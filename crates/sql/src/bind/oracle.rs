@@ -32,6 +32,15 @@ impl Binder<'_> {
                 )),
                 _ => Err(missing),
             },
+            [package, function]
+                if names::ident(package) == "dbms_random" && names::ident(function) == "value" =>
+            {
+                let name = Qualified {
+                    schema: Some("dbms_random".to_string()),
+                    name: "value".to_string(),
+                };
+                self.dbms_random(&name, &[])?.ok_or(missing)
+            }
             [before @ .., last] if !before.is_empty() && last.quote_style.is_none() => {
                 let function = match names::ident(last).as_str() {
                     "nextval" => "nextval",
