@@ -19,6 +19,7 @@ mod oracle;
 mod overlaps;
 pub mod parts;
 mod predicate;
+mod ranges;
 mod routines;
 pub mod sight;
 pub mod similar;
