@@ -42,7 +42,7 @@ fn is_met(check: &PolicyCheck, core: &mut Core, row: &[DatumRef<'_>]) -> Result<
             Condition::Expr(e) => e.holds(&Env { row, params: &[] }, core)?,
             Condition::Query(plan) => {
                 let params: Vec<Datum> = row.iter().map(DatumRef::to_datum).collect();
-                core.framed(|core| holds_by(plan, core, &params))?
+                core.framed(engine::Sees::Around, |core| holds_by(plan, core, &params))?
             }
         };
         if holds {

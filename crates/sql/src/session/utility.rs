@@ -22,6 +22,7 @@ use crate::parse::define::Definition;
 use crate::parse::maintenance::Analyzed;
 use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, CopyWhat, Utility};
+use crate::pl::Code;
 use crate::types::SqlType;
 use crate::{explain, params};
 
@@ -309,6 +310,14 @@ impl SqlSession {
                 self.core.may_end(alone, |core| {
                     core.statement_of_block(language.as_deref(), text)
                 })?;
+                self.end_of_statement();
+                Tag::Plain("DO")
+            }
+            Utility::Block { text } => {
+                self.ensure_transaction()?;
+                let alone = self.is_alone();
+                let block = Code::of_oracle_block(text)?;
+                self.core.may_end(alone, |core| core.run_block(block))?;
                 self.end_of_statement();
                 Tag::Plain("DO")
             }

@@ -17,6 +17,7 @@ mod catalog;
 mod codec;
 mod constraints;
 mod counters;
+mod dba;
 pub mod definition;
 pub mod describe;
 mod domains;
@@ -232,7 +233,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 24] = [
+    let lists: [&'static [VirtualTable]; 30] = [
         activity::VIEWS,
         summary::VIEWS,
         backends::VIEWS,
@@ -257,6 +258,12 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         own::VIEWS,
         policies::VIEWS,
         granted::VIEWS,
+        dba::VIEWS,
+        &dba::OBJECTS,
+        &dba::TABLES,
+        &dba::INDEXES,
+        &dba::SEQUENCES,
+        &dba::COLUMNS,
     ];
     lists.into_iter().flatten()
 }

@@ -18,6 +18,7 @@ pub mod policy;
 mod records;
 mod recursion;
 mod row_locks;
+mod rownum;
 mod rows;
 mod rows_from;
 mod sample;
