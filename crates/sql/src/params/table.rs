@@ -253,6 +253,7 @@ pub const PARAMS: &[Param] = &[
     session("role", Kind::Text, "none", "Role that the session has put on; none: that of the session."),
     session("search_path", Kind::Text, "\"$user\", public", "Schemas searched for names."),
     reported(session("standard_conforming_strings", Kind::Bool, "on", "Whether backslashes in strings are ordinary; always on.")),
+    session("serveroutput", Kind::Bool, "on", "Whether lines of DBMS_OUTPUT are sent, as notices."),
     session("statement_timeout", TIMEOUT, "0", "Longest run of a statement; 0: no limit."),
     session("tcp_keepalives_count", KEEPALIVES, "6", "Probes without an answer after which a silent client is given up; 0: as many as the system has it."),
     session("tcp_keepalives_idle", KEEPALIVE_SECONDS, "60", "Time after which a silent client is probed; 0: as long as the system has it."),

@@ -4,6 +4,7 @@
 pub mod alter_session;
 mod arbiters;
 pub mod arrays;
+mod block;
 mod clauses;
 mod copy;
 pub mod create_as;
@@ -18,6 +19,7 @@ pub mod grant;
 mod inheritance;
 mod joins;
 pub mod kill;
+pub mod like;
 pub mod literals;
 mod locking;
 pub mod maintenance;
@@ -91,6 +93,14 @@ pub(crate) fn byte_of(sql: &str, place: sqlparser::tokenizer::Location) -> usize
 
 /// Parses one statement.
 pub fn statement(sql: &str) -> Result<Command> {
+    if block::begins(sql) {
+        let (end, next) = block::end(sql);
+        if !sql[next..].trim().is_empty() {
+            return Err(near("/", sql, end));
+        }
+        let text = sql[..end].to_string();
+        return Ok(Command::Utility(Box::new(Utility::Block { text })));
+    }
     let words = tokens::Words::new(sql)?;
     if words.is_empty() {
         return Ok(Command::Empty);
@@ -336,6 +346,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
         .filter(|t| !matches!(t.token, Token::Whitespace(_)))
         .collect();
     inheritance::take_out(&mut tokens);
+    like::write_out(&mut tokens);
     operators::take_names_off(&mut tokens);
     table::write_out(&mut tokens);
     forms::write_out(&mut tokens)?;
@@ -417,6 +428,9 @@ const NUMBERED: &[&str] = &[
     "event",
     "statistic",
     "child",
+    "latch",
+    "cache",
+    "subordinate",
 ];
 
 /// Makes one word of each of these names, which PostgreSQL's grammar would take for an operator and its left operand.

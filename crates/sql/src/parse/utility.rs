@@ -165,6 +165,10 @@ pub enum Utility {
         language: Option<String>,
         text: String,
     },
+    /// A block without DO, as Oracle's clients send it.
+    Block {
+        text: String,
+    },
     /// A statement about rights.
     Security(Box<Security>),
     /// UNLISTEN: there is nothing to stop listening to.
@@ -282,6 +286,10 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
             Utility::Define(Box::new(define::comment(&mut w)?))
         }
         "lock" => lock_table(&mut w)?,
+        "refresh" => {
+            w.bump();
+            Utility::Define(Box::new(define::refresh(&mut w)?))
+        }
         "grant" => {
             w.bump();
             Utility::Security(Box::new(grant::grant(&mut w)?))
@@ -474,6 +482,9 @@ pub(super) fn set(w: &mut Words<'_>) -> Result<Utility> {
     }
     let name = setting_name(w)?;
     let equals = w.accept("to") || w.accept_token(&Token::Eq);
+    if name == "serveroutput" && !equals {
+        return Ok(given(&name, vec![server_output(w)?]));
+    }
     if name == "role" && !equals {
         return put_on(w, "role", local);
     }
@@ -533,6 +544,19 @@ fn setting_value(w: &mut Words<'_>) -> Result<String> {
         }
         _ => w.string(),
     }
+}
+
+/// What SQL*Plus says of SERVEROUTPUT: ON or OFF, and a size, which is not limited here.
+fn server_output(w: &mut Words<'_>) -> Result<String> {
+    let on = match w.accept("off") {
+        true => "off",
+        false if w.accept("on") => "on",
+        false => return Err(w.unexpected()),
+    };
+    if w.accept("size") && !w.accept("unlimited") {
+        setting_value(w)?;
+    }
+    Ok(on.to_string())
 }
 
 fn discard(w: &mut Words<'_>) -> Result<Utility> {

@@ -149,8 +149,9 @@ impl Planner<'_> {
         let written = &supply.written;
         written.note_needs(self.params, Privileges::UPDATE, &columns);
         written.targets(Op::Update, &columns)?;
-        for (number, (query, _)) in assigned.queries.iter().enumerate() {
-            supply.from.push(assign::in_from(query, number)?);
+        for (number, (query, columns)) in assigned.queries.iter().enumerate() {
+            let item = assign::in_from(query, number, *columns)?;
+            supply.from.push(item);
         }
         supply.rows = assigned.queries.iter().map(|(_, width)| *width).collect();
         for (at, value) in assigned.columns {

@@ -294,6 +294,11 @@ impl Core {
         }
     }
 
+    /// Whether the client wants the lines of DBMS_OUTPUT.
+    pub fn serves_output(&self) -> bool {
+        self.settings.get("serveroutput") == "on"
+    }
+
     pub fn notice_with_detail(&mut self, message: String, detail: String) {
         self.tell(Notice {
             severity: "NOTICE",

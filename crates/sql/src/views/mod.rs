@@ -17,6 +17,7 @@ mod catalog;
 mod codec;
 mod constraints;
 mod counters;
+mod dba;
 pub mod definition;
 pub mod describe;
 mod domains;
@@ -225,7 +226,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 22] = [
+    let lists: [&'static [VirtualTable]; 28] = [
         activity::VIEWS,
         summary::VIEWS,
         backends::VIEWS,
@@ -248,6 +249,12 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         absent::VIEWS,
         empty::VIEWS,
         own::VIEWS,
+        dba::VIEWS,
+        &dba::OBJECTS,
+        &dba::TABLES,
+        &dba::INDEXES,
+        &dba::SEQUENCES,
+        &dba::COLUMNS,
     ];
     lists.into_iter().flatten()
 }

@@ -133,15 +133,16 @@ impl<'c> Clause<'c> {
         column: Result<Option<Typed>>,
     ) -> Result<Option<Typed>> {
         let params = self.analyzer.params;
+        let pseudo = |e| self.binder().pseudo_column(path, e).map(Some);
         if !params.sight.has_variables() || self.analyzer.is_in_view() {
-            return column;
+            return column.or_else(pseudo);
         }
         let names: Vec<String> = path.iter().map(names::ident).collect();
         match column {
             // The binder goes on, and asks for variables itself.
             Ok(None) => Ok(None),
             Ok(Some(found)) => params.or_variable(&names, Ok(found)).map(Some),
-            Err(e) => params.or_variable(&names, Err(e)).map(Some),
+            Err(e) => params.or_variable(&names, Err(e)).map(Some).or_else(pseudo),
         }
     }
 

@@ -17,6 +17,7 @@ mod merge;
 mod records;
 mod recursion;
 mod row_locks;
+mod rownum;
 mod rows;
 mod rows_from;
 mod sample;
