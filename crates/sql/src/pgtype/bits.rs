@@ -37,7 +37,7 @@ impl Bits {
         if let Some((&last, rest)) = stored.split_first() {
             *stored = rest;
             let unused = GROUP.saturating_sub(usize::from(last));
-            bits.truncate(bits.count().saturating_sub(unused));
+            bits.truncate(bits.len().saturating_sub(unused));
         }
         Bits(bits)
     }
