@@ -195,6 +195,7 @@ impl Instance {
             buffer_bytes: 4 << 20,
             max_appenders: 4,
             flush_interval: Duration::from_millis(50),
+            write_delay: Duration::ZERO,
         };
         let events = Arc::new(Events::default());
         let redo = Redo::open(
