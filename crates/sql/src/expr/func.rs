@@ -4,6 +4,7 @@ use block::value::{Datum, DatumRef};
 
 use super::array::ArrayFunc;
 use super::bytes::{self, BytesFunc};
+use super::collated::{self, Collated};
 use super::composite::RowFunc;
 use super::json::JsonFunc;
 use super::made::{self, MadeFunc};
@@ -152,6 +153,7 @@ pub enum PureFunc {
     Json(JsonFunc),
     Bytes(BytesFunc),
     Word(WordFunc),
+    Collated(Collated),
     Size(SizeFunc),
     /// Two spans of time, by their ends.
     Overlaps,
@@ -373,6 +375,9 @@ impl PureFunc {
         let values = &values[..args.len()];
         if let PureFunc::Bytes(func) = self {
             return bytes::call(func, values);
+        }
+        if let PureFunc::Collated(func) = self {
+            return collated::call(func, values);
         }
         if let PureFunc::Word(func) = self {
             return words::call(func, values);
