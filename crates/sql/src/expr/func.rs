@@ -9,6 +9,7 @@ use super::composite::RowFunc;
 use super::json::JsonFunc;
 use super::made::{self, MadeFunc};
 use super::matches::{self, MatchFunc};
+use super::routines::{self, Routine};
 use super::sizes::{self, SizeFunc};
 use super::trigonometry::Angle;
 use super::variadic::Spread;
@@ -152,6 +153,8 @@ pub enum PureFunc {
     CountOthers,
     Json(JsonFunc),
     Bytes(BytesFunc),
+    /// An entry of the tables.
+    Routine(Routine),
     Word(WordFunc),
     Collated(Collated),
     Size(SizeFunc),
@@ -232,6 +235,7 @@ impl Func {
             // PostgreSQL calls them stable, as names and signs may be those of a locale.
             Func::Pure(Made(MadeFunc::DateFromText | MadeFunc::NumberFromText)) => false,
             Func::Pure(PureFunc::Json(func)) => func.is_immutable(),
+            Func::Pure(PureFunc::Routine(routine)) => !routine.is_stable(),
             Func::Pure(PureFunc::Spread(_, of)) => {
                 !of.has_styles() && !matches!(of, SqlType::Reg(_) | SqlType::Composite(_))
             }
@@ -378,6 +382,9 @@ impl PureFunc {
         }
         if let PureFunc::Collated(func) = self {
             return collated::call(func, values);
+        }
+        if let PureFunc::Routine(routine) = self {
+            return routines::call(routine, values, calls.io());
         }
         if let PureFunc::Word(func) = self {
             return words::call(func, values);
@@ -591,6 +598,13 @@ const RELATION: SqlType = SqlType::Reg(Reg::Class);
 
 /// The overloads of a function by name, in the order in which they are tried. Variadic functions are the binder's.
 pub fn overloads(name: &str) -> Vec<Signature> {
+    let mut all = plain_overloads(name);
+    all.extend(routines::overloads(name));
+    all
+}
+
+/// The overloads that are no entries of the tables of routines.
+fn plain_overloads(name: &str) -> Vec<Signature> {
     use PureFunc::*;
     use SqlType::{
         Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Name, Numeric, Text,

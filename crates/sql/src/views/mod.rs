@@ -38,9 +38,11 @@ mod schema;
 mod sequence;
 mod services;
 mod statements;
+mod summary;
 mod times;
 mod triggers;
 mod types;
+mod updatable;
 mod user_functions;
 mod viewdef;
 
@@ -220,8 +222,9 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 18] = [
+    let lists: [&'static [VirtualTable]; 19] = [
         activity::VIEWS,
+        summary::VIEWS,
         backends::VIEWS,
         counters::VIEWS,
         remote::VIEWS,
