@@ -1,5 +1,6 @@
 //! COLLATE, and which collation an expression has.
 
+use block::value::Datum;
 use sqlparser::ast::{self, ObjectName};
 
 use super::{Binder, Typed, names};
@@ -100,8 +101,11 @@ impl Binder<'_> {
         }
         let by = value.collation.decided("pg_collation_for() function");
         let name = match by {
-            Ok(by) => block::value::Datum::Text(names::quote(&by.name())),
-            Err(_) => block::value::Datum::Null,
+            Ok(by) => Datum::Text(match crate::views::needs_quotes(&by.name()) {
+                true => format!("\"{}\"", by.name()),
+                false => names::quote(&by.name()),
+            }),
+            Err(_) => Datum::Null,
         };
         Ok(Typed::literal(name, SqlType::Text))
     }

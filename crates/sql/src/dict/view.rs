@@ -119,6 +119,7 @@ impl View {
             generated: false,
             dropped: false,
             missing: None,
+            collation: None,
         };
         Table {
             oid: self.oid,

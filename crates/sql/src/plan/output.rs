@@ -261,6 +261,7 @@ fn named(e: &ast::Expr) -> (String, bool) {
             Err(_) => ("?column?".to_string(), false),
         },
         ast::Expr::Nested(e) => named(e),
+        ast::Expr::Collate { expr, .. } => named(expr),
         ast::Expr::Cast {
             expr, data_type, ..
         } => match named(expr) {
