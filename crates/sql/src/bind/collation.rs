@@ -70,6 +70,14 @@ pub fn of_order(ty: SqlType, derived: Derived) -> Result<Option<Collation>> {
     Ok(Some(by).filter(|by| !by.is_by_bytes()))
 }
 
+/// The collation whose keys rows are sorted by, as [`of_order`]; its parts must agree.
+pub fn of_sort(ty: SqlType, derived: Derived) -> Result<Option<Collation>> {
+    if ty.is_string() {
+        derived.agreed()?;
+    }
+    of_order(ty, derived)
+}
+
 /// The key of a string, as bytes.
 pub fn key_of(e: Expr, by: Collation) -> Expr {
     Expr::Call(Func::Pure(PureFunc::Collated(Collated::Key(by))), vec![e])
@@ -106,6 +114,11 @@ impl Binder<'_> {
                 false => names::quote(&by.name()),
             }),
             Err(_) => Datum::Null,
+        };
+        // A literal has none before it has a type.
+        let name = match value.ty {
+            SqlType::Unknown => Datum::Null,
+            _ => name,
         };
         Ok(Typed::literal(name, SqlType::Text))
     }

@@ -92,7 +92,7 @@ pub fn sort_keys(
             expr,
             descending,
             nulls_first: item.options.nulls_first.unwrap_or(descending),
-            by: collation::of_order(ty, collation)?,
+            by: collation::of_sort(ty, collation)?,
         });
     }
     Ok(keys)

@@ -366,7 +366,7 @@ impl Clause<'_> {
         let value = binder.settle(value)?;
         bind::check_comparable(value.ty, "ordering")?;
         let key = SortKey {
-            by: collation::of_order(value.ty, value.collation)?,
+            by: collation::of_sort(value.ty, value.collation)?,
             expr: value.expr,
             descending,
             nulls_first: item.options.nulls_first.unwrap_or(descending),

@@ -492,7 +492,7 @@ impl Analyzer<'_> {
 
 /// The collation by which a value is sorted, if that is not the order of its bytes.
 fn by_of(value: &Typed) -> Result<Option<Collation>> {
-    collation::of_order(value.ty, value.collation)
+    collation::of_sort(value.ty, value.collation)
 }
 
 /// Whether an item of FROM, not counting what subqueries have, is the recursive query that the
