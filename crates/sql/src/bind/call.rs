@@ -91,6 +91,11 @@ impl Binder<'_> {
         if let ("make_interval", FunctionArguments::List(list)) = (name.name.as_str(), &f.args) {
             return self.call(&name.name, self.interval_parts(&list.args)?);
         }
+        if let (Some(_), FunctionArguments::List(list)) =
+            (super::json::path_function(&name.name), &f.args)
+        {
+            return self.call(&name.name, self.path_arguments(&list.args)?);
+        }
         if let Some(found) = self.variadic_call(&name.name, f)? {
             return Ok(found);
         }
@@ -170,6 +175,9 @@ impl Binder<'_> {
         if let Some(found) = self.json_call(name, &args)? {
             return Ok(found);
         }
+        if let Some(found) = self.range_call(name, &args)? {
+            return Ok(found);
+        }
         if let ("age", [time]) = (name, &args[..]) {
             args = self.age_today(time.clone())?;
         }
@@ -190,11 +198,7 @@ impl Binder<'_> {
         candidates: &[Signature],
         args: Vec<Typed>,
     ) -> Result<Typed> {
-        let chosen = choose(candidates, &args).ok_or_else(|| {
-            let types: Vec<&str> = args.iter().map(|a| a.ty.name()).collect();
-            Error::new("42883", format!("function {name}({}) does not exist", types.join(", ")))
-                .hint("No function matches the given name and argument types. You might need to add explicit type casts.")
-        })?;
+        let chosen = choose(candidates, &args).ok_or_else(|| no_function(name, &args))?;
         let (mut func, result) = (chosen.func, chosen.result);
         let wanted = chosen.args;
         if let Func::Pure(of_case @ (PureFunc::Lower | PureFunc::Upper | PureFunc::Initcap)) = func
@@ -325,6 +329,15 @@ fn case_by_collation(func: PureFunc, name: &str, args: &[Typed]) -> Result<PureF
         }
     };
     Ok(PureFunc::Collated(Collated::Case { collation, upper }))
+}
+
+pub(super) fn no_function(name: &str, args: &[Typed]) -> Error {
+    let types: Vec<&str> = args.iter().map(|a| a.ty.name()).collect();
+    let message = format!("function {name}({}) does not exist", types.join(", "));
+    Error::new("42883", message).hint(
+        "No function matches the given name and argument types. You might need to add explicit \
+         type casts.",
+    )
 }
 
 /// `t` or `f`.

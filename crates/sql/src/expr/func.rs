@@ -9,6 +9,7 @@ use super::composite::RowFunc;
 use super::json::JsonFunc;
 use super::made::{self, MadeFunc};
 use super::matches::{self, MatchFunc};
+use super::ranges::RangeFunc;
 use super::routines::{self, Routine};
 use super::sizes::{self, SizeFunc};
 use super::trigonometry::Angle;
@@ -17,6 +18,7 @@ use super::words::{self, WordFunc};
 use super::{Env, Expr, Val, arith, number, text};
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
+use crate::types::ranges::RangeOf;
 use crate::types::{Reg, SqlType};
 
 /// Answers functions whose value is not a matter of their arguments alone.
@@ -153,6 +155,8 @@ pub enum PureFunc {
     CountOthers,
     Json(JsonFunc),
     Bytes(BytesFunc),
+    /// Of ranges or multiranges of a type.
+    Range(RangeFunc, RangeOf),
     /// An entry of the tables.
     Routine(Routine),
     Word(WordFunc),
@@ -207,6 +211,8 @@ pub enum SessionFunc {
     SafeSnapshotBlockingPids,
     TraceEnable,
     TraceDisable,
+    TimelineEnable,
+    TimelineDisable,
     AdvisoryLock {
         shared: bool,
         transaction: bool,
@@ -328,7 +334,9 @@ impl PureFunc {
             return !func.takes_nulls();
         }
         let counts = matches!(self, CountNulls | CountOthers);
+        let makes_range = matches!(self, PureFunc::Range(RangeFunc::Make, _));
         !counts
+            && !makes_range
             && !matches!(
                 self,
                 Greatest
@@ -366,6 +374,7 @@ impl PureFunc {
                 return Ok(Val::int4(found));
             }
             PureFunc::Json(func) => return super::json::call(func, args, env, calls),
+            PureFunc::Range(func, of) => return super::ranges::call(func, of, args, env, calls),
             PureFunc::Overlaps => return super::overlaps::call(args, env, calls),
             _ => debug_assert!(self.is_strict(), "{self:?} is called without its NULLs"),
         }
@@ -899,6 +908,14 @@ fn plain_overloads(name: &str) -> Vec<Signature> {
         "session_trace_disable" => vec![
             session(SessionFunc::TraceDisable, &[Int4, Int8], Void),
             session(SessionFunc::TraceDisable, &[Int4, Int8, Int4], Void),
+        ],
+        "session_timeline_enable" => vec![
+            session(SessionFunc::TimelineEnable, &[Int4, Int8], Void),
+            session(SessionFunc::TimelineEnable, &[Int4, Int8, Int4], Void),
+        ],
+        "session_timeline_disable" => vec![
+            session(SessionFunc::TimelineDisable, &[Int4, Int8], Void),
+            session(SessionFunc::TimelineDisable, &[Int4, Int8, Int4], Void),
         ],
         "pg_is_in_recovery" => vec![session(SessionFunc::IsInRecovery, &[], Bool)],
         "pg_postmaster_start_time" => vec![session(SessionFunc::PostmasterStart, &[], TimestampTz)],

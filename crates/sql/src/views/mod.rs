@@ -25,6 +25,7 @@ mod everywhere;
 pub mod functions;
 mod instance;
 pub mod keywords;
+mod longops;
 pub mod lookup;
 mod mastering;
 pub mod objects;
@@ -35,10 +36,12 @@ mod relations;
 mod remote;
 mod roles;
 mod schema;
+mod segments;
 mod sequence;
 mod services;
 mod statements;
 mod summary;
+mod timeline;
 mod times;
 mod triggers;
 mod types;
@@ -222,7 +225,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 19] = [
+    let lists: [&'static [VirtualTable]; 22] = [
         activity::VIEWS,
         summary::VIEWS,
         backends::VIEWS,
@@ -230,9 +233,12 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         remote::VIEWS,
         instance::VIEWS,
         statements::VIEWS,
+        timeline::VIEWS,
         times::VIEWS,
+        longops::VIEWS,
         mastering::VIEWS,
         services::VIEWS,
+        segments::VIEWS,
         catalog::VIEWS,
         roles::VIEWS,
         relations::VIEWS,
