@@ -115,8 +115,9 @@ impl Derived {
     pub fn stored(self, column: &str, ty: &str) -> Result<Option<Collation>> {
         match self.strength {
             Strength::Conflict(_) => {
-                let message =
-                    format!("no collation was derived for column \"{column}\" with collatable type {ty}");
+                let message = format!(
+                    "no collation was derived for column \"{column}\" with collatable type {ty}"
+                );
                 Err(Error::new("42P22", message)
                     .hint("Use the COLLATE clause to set the collation explicitly."))
             }

@@ -121,7 +121,8 @@ impl Collation {
             true => key,
             false => {
                 let end = memchr::memchr(0, key);
-                let end = end.ok_or_else(|| Error::internal("a key of a collation without text"))?;
+                let end =
+                    end.ok_or_else(|| Error::internal("a key of a collation without text"))?;
                 &key[end + 1..]
             }
         };
@@ -191,7 +192,10 @@ mod tests {
     #[test]
     fn orders_are_those_of_icu() {
         let words = ["z", "ä", "a", "B", "A", "b", "ö", "o"];
-        assert_eq!(sorted("C", &words), ["A", "B", "a", "b", "o", "z", "ä", "ö"]);
+        assert_eq!(
+            sorted("C", &words),
+            ["A", "B", "a", "b", "o", "z", "ä", "ö"]
+        );
         let root = ["a", "A", "ä", "b", "B", "o", "ö", "z"];
         assert_eq!(sorted("und-x-icu", &words), root);
         assert_eq!(sorted("de-x-icu", &words), root);

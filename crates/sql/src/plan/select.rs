@@ -12,8 +12,8 @@ use super::{Aggregate, Output, Planner, TableAccess};
 use crate::bind::{Binder, Scope, Typed, common_type};
 use crate::collate::Collation;
 use crate::error::{Error, Result};
-use crate::expr::{Calls, Env, Expr, Val};
 use crate::expr::cast::CastContext;
+use crate::expr::{Calls, Env, Expr, Val};
 use crate::types::SqlType;
 
 #[derive(Clone, Debug)]

@@ -4,10 +4,10 @@ use block::value::Datum;
 
 use super::Source::Here;
 use super::describe::{self, DATABASE, OWNER, PG_CATALOG};
-use crate::collate::Collation;
 use super::value::{NULL, bool, float4s, int4, int8, oid, optional, quoted_array, text, texts};
 use super::{Context, Rows, VirtualTable};
 use crate::bind::names::quote;
+use crate::collate::Collation;
 use crate::dict::PG_AUTHID;
 use crate::dict::acl::{Kind, Privileges};
 use crate::error::Result;

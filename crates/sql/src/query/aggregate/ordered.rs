@@ -61,7 +61,11 @@ impl OrderedInput {
                     descending: key.descending,
                     nulls_first: key.nulls_first,
                 };
-                match call.args.iter().position(|a| *a == key.expr && key.by.is_none()) {
+                match call
+                    .args
+                    .iter()
+                    .position(|a| *a == key.expr && key.by.is_none())
+                {
                     Some(argument) => (Column::Argument(argument), order),
                     None => (Column::Key(at), order),
                 }

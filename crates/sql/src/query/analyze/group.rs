@@ -292,11 +292,7 @@ impl Clause<'_> {
     }
 
     /// The aggregate of a name for arguments, which are converted to what it takes.
-    fn found(
-        &self,
-        name: &str,
-        args: Vec<Typed>,
-    ) -> Result<(Aggregate, Vec<Expr>, SqlType)> {
+    fn found(&self, name: &str, args: Vec<Typed>) -> Result<(Aggregate, Vec<Expr>, SqlType)> {
         let binder = self.binder();
         let types: Vec<SqlType> = args.iter().map(|a| a.ty).collect();
         let shown = || {

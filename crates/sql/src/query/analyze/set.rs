@@ -74,7 +74,9 @@ impl Analyzer<'_> {
                 ty => ty,
             };
             let parts = rows.iter().map(|r| r[at].collation);
-            let collation = parts.into_iter().try_fold(Derived::default(), Derived::and)?;
+            let collation = parts
+                .into_iter()
+                .try_fold(Derived::default(), Derived::and)?;
             if ty.is_string() {
                 collation.agreed()?;
             }
