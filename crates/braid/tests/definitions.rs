@@ -313,8 +313,8 @@ fn sets_and_procedures_of_one_instance_run_on_another() {
 }
 
 /// A statement that a client of instance 1 has prepared gives the rows that the policies of the
-/// moment let its role see: also once instance 2 has made another policy, has made the role a member
-/// of the one that a policy is for, or has turned row-level security off.
+/// moment let its role see: also once instance 2 has made another policy, has made the role a
+/// member of the one that a policy is for, or has turned row-level security off.
 #[test]
 fn a_kept_plan_has_the_policies_that_another_instance_made() {
     let database = up("policies");

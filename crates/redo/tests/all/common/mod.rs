@@ -28,6 +28,7 @@ pub fn config() -> RedoConfig {
         buffer_bytes: 4 << 20,
         max_appenders: 1,
         flush_interval: Duration::from_secs(3600),
+        write_delay: Duration::ZERO,
     }
 }
 

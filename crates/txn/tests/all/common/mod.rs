@@ -173,6 +173,7 @@ impl Instance {
             buffer_bytes: 4 << 20,
             max_appenders: 8,
             flush_interval: Duration::from_millis(50),
+            write_delay: Duration::ZERO,
         };
         let redo = Redo::open(
             logs,
