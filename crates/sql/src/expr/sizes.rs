@@ -76,11 +76,11 @@ fn pretty_numeric(bytes: BigDecimal) -> String {
     let mut size = bytes;
     for (at, (unit, limit)) in UNITS.iter().enumerate() {
         let last = at + 1 == UNITS.len();
-        if last || size.abs() < BigDecimal::from(*limit) {
+        if last || size.abs() < *limit {
             let shown = match at {
                 0 => size,
                 _ => {
-                    let one = BigDecimal::from(if size < BigDecimal::from(0) { -1 } else { 1 });
+                    let one = BigDecimal::from(if size < 0 { -1 } else { 1 });
                     whole((whole(size) + one) / BigDecimal::from(2))
                 }
             };

@@ -105,10 +105,9 @@ impl Analyzer<'_> {
             text: needs.text(),
             ..Security::default()
         };
-        for command in [used.write, used.reads.then_some(PolicyFor::Select)] {
-            if let Some(command) = command {
-                self.secure(&mut security, table, at, command, scope)?;
-            }
+        let commands = [used.write, used.reads.then_some(PolicyFor::Select)];
+        for command in commands.into_iter().flatten() {
+            self.secure(&mut security, table, at, command, scope)?;
         }
         Ok(security)
     }
