@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::exec::row::decode;
 use crate::expr::domain::DomainCheck;
 use crate::expr::{Env, Expr};
+use crate::parse::define::Change;
 use crate::parse::forms::no_expression;
 use crate::parse::role::RoleName;
 use crate::parse::{self, utility::TableLock};
@@ -39,10 +40,17 @@ pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
             skipping(core, "relation", &name);
             return Ok(tag);
         }
-        return Err(match core.dict().relation(&name) {
-            Some(found) => super::wrong_kind(&name, &found, "a table"),
-            None => no_relation(core, &name),
-        });
+        let found = core.dict().relation(&name);
+        return match found {
+            Some(found) => match of_any_relation(&a.operations) {
+                Some(change) => {
+                    let kind = parse::define::Kind::Table;
+                    super::relation::alter(core, "ALTER TABLE", kind, &name, false, &change)
+                }
+                None => Err(super::wrong_kind(&name, &found, "a table")),
+            },
+            None => Err(no_relation(core, &name)),
+        };
     };
     retype::refuse_pending(core, &table, "ALTER TABLE")?;
     for operation in &a.operations {
@@ -57,6 +65,19 @@ pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
             .ok_or_else(|| names::no_relation(&name))?;
     }
     Ok(tag)
+}
+
+/// What ALTER TABLE does to sequences, views and indexes, too.
+fn of_any_relation(operations: &[AlterTableOperation]) -> Option<Change> {
+    match operations {
+        [AlterTableOperation::OwnerTo { new_owner }] => Some(Change::Owner(role_name(new_owner))),
+        [
+            AlterTableOperation::RenameTable {
+                table_name: RenameTableNameKind::To(to) | RenameTableNameKind::As(to),
+            },
+        ] => Some(Change::Rename(name_of(to).ok()?.name)),
+        _ => None,
+    }
 }
 
 /// Whether rows have other columns after an operation, or columns other names.
@@ -174,13 +195,17 @@ fn apply(core: &mut Core, table: &Table, operation: &AlterTableOperation) -> Res
     Ok(Some(next))
 }
 
-/// Gives a table, and the sequences of its columns, to another role.
-fn give(core: &mut Core, table: &mut Table, to: &ast::Owner) -> Result<()> {
-    let to = match to {
+fn role_name(owner: &ast::Owner) -> RoleName {
+    match owner {
         ast::Owner::Ident(name) => RoleName::Is(names::ident(name)),
         ast::Owner::CurrentRole | ast::Owner::CurrentUser => RoleName::CurrentUser,
         ast::Owner::SessionUser => RoleName::SessionUser,
-    };
+    }
+}
+
+/// Gives a table, and the sequences of its columns, to another role.
+fn give(core: &mut Core, table: &mut Table, to: &ast::Owner) -> Result<()> {
+    let to = role_name(to);
     table.owner = core.new_owner(
         &to,
         table.owner,
@@ -669,6 +694,16 @@ pub(super) fn mentions(text: &str, column: &str) -> Result<bool> {
     Ok(found)
 }
 
+/// The columns that the text of an expression names.
+pub fn mentioned(table: &Table, text: &str) -> Result<Vec<usize>> {
+    let mut found = Vec::new();
+    column_names(&mut parse::expression(text)?, &mut |name| {
+        let at = table.column(&names::ident(name));
+        found.extend(at.filter(|at| !found.contains(at)));
+    });
+    Ok(found)
+}
+
 /// The text of an expression with another name for a column.
 fn renamed(text: &str, from: &str, to: &str) -> Result<String> {
     let mut e = parse::expression(text)?;
@@ -690,6 +725,11 @@ fn alter_column(
         .column(name)
         .ok_or_else(|| no_column(name, &table.name))?;
     generated::refuse_change(table, at, op)?;
+    if let AlterColumnOperation::SetDefault { value } = op
+        && let Some(change) = parse::identity::change_of(value)?
+    {
+        return super::identity::change(core, table, at, &change);
+    }
     match op {
         AlterColumnOperation::SetDefault { value }
             if let Some(if_exists) = no_expression(value) =>

@@ -13,6 +13,7 @@ mod acl;
 mod activity;
 mod backends;
 mod blockers;
+pub mod built_in;
 mod catalog;
 mod codec;
 mod constraints;
@@ -37,6 +38,7 @@ mod roles;
 mod schema;
 mod sequence;
 mod services;
+mod standard;
 mod statements;
 mod times;
 mod triggers;
@@ -88,6 +90,8 @@ pub enum Source {
     Session(fn(&Core) -> Rows),
     /// That of the sequence that is read: [`sequence`].
     Sequence,
+    /// The catalogs: a query, which the analysis puts in the view's place.
+    Query(&'static str),
 }
 
 impl VirtualTable {
@@ -104,6 +108,7 @@ impl VirtualTable {
         match self.rows {
             Source::Session(_) => Err(Error::internal("a session's view without the session")),
             Source::Sequence => Err(Error::internal("a sequence's row without the sequence")),
+            Source::Query(_) => Err(Error::internal("rows of a query that was not analysed")),
             Source::Here(rows) => rows(cx),
             Source::Everywhere(of) => everywhere::rows(of, cx),
             Source::Cluster(rows) if cx.for_another => rows(cx),
@@ -231,16 +236,16 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         mastering::VIEWS,
         services::VIEWS,
         catalog::VIEWS,
+        built_in::VIEWS,
         roles::VIEWS,
         relations::VIEWS,
         constraints::VIEWS,
-        domains::VIEWS,
         schema::VIEWS,
         absent::VIEWS,
         empty::VIEWS,
         own::VIEWS,
     ];
-    lists.into_iter().flatten()
+    lists.into_iter().chain(standard::VIEWS).flatten()
 }
 
 /// The virtual table of that name; without a schema, one that is on every search path.

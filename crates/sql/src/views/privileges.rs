@@ -269,6 +269,20 @@ pub fn of_function(cx: &Context, a: &[Datum]) -> Result<Datum> {
     Ok(answer(found, || has(cx, role, Kind::Function, on, &wanted)))
 }
 
+pub fn of_type(cx: &Context, a: &[Datum]) -> Result<Datum> {
+    let (role, a) = arguments(cx, a, 2)?;
+    let ty = match &a[0] {
+        Datum::Text(name) => objects::find(&cx.dict, Reg::Type, name)?,
+        other => number(other),
+    };
+    let wanted = wanted(&a[1], &["USAGE"])?;
+    let made = cx.dict.user_type_by_oid(ty);
+    let found = made.is_some() || crate::types::SqlType::from_oid(ty).is_some();
+    let owner = made.map_or(super::describe::OWNER, |t| t.owner);
+    let on = (ty, owner);
+    Ok(answer(found, || has(cx, role, Kind::Type, on, &wanted)))
+}
+
 pub fn of_tablespace(cx: &Context, a: &[Datum]) -> Result<Datum> {
     let (role, a) = arguments(cx, a, 2)?;
     if let Datum::Text(name) = &a[0]
