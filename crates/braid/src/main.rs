@@ -19,6 +19,7 @@ mod instance;
 mod lab;
 mod log;
 mod metrics;
+mod net_check;
 mod outlet;
 mod performance;
 mod placement;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         cli::Command::Tkprof(args) => tkprof::run(&args),
         cli::Command::Demo(args) => demo::run(&args),
         cli::Command::Lab(args) => lab::run(&args),
+        cli::Command::NetCheck(args) => net_check::run(&args),
     };
     done.unwrap_or_else(|Failure(message)| {
         complain!("braid: {message}");

@@ -10,7 +10,7 @@ use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 use workload::{Activity, By, Document, Snapshot, Span, Table};
 
 use crate::Failure;
-use crate::cli::{AshArgs, DoctorArgs, Format, ReportArgs, Shown, Source};
+use crate::cli::{AshArgs, DataArgs, DoctorArgs, Format, ReportArgs, Shown, Source};
 use crate::control::{State, Status};
 use crate::demo::session::told;
 use crate::user;
@@ -243,6 +243,24 @@ pub fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         }
     };
     show(&workload::doctor::document(&span)?, &args.shown)
+}
+
+/// Does something, and gives the doctor's findings of that time besides.
+pub fn findings_of<R>(
+    data: &Path,
+    work: impl FnOnce() -> Result<R, Failure>,
+) -> Result<(R, Vec<workload::doctor::Finding>), Failure> {
+    let source = Source {
+        data: DataArgs {
+            data: data.to_path_buf(),
+        },
+        user: None,
+    };
+    let mut asked = Asked::connect(&source)?;
+    let begin = asked.now()?;
+    let done = work()?;
+    let span = Span::new(begin, asked.now()?, None)?;
+    Ok((done, workload::doctor::findings(&span)?))
 }
 
 /// Columns of samples that the report counts by.

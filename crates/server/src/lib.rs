@@ -14,6 +14,7 @@ mod authenticate;
 mod backend;
 mod client;
 mod connection;
+mod door;
 mod extended;
 mod guesses;
 mod listener;
@@ -31,6 +32,7 @@ mod startup;
 mod testing;
 pub mod tls;
 
+pub use door::{Caller, Door, Visit};
 pub use listener::{Bound, SPARE_CONNECTIONS, Server, ServerConfig, ServerError};
 pub use message::MAX_MESSAGE_BYTES;
 pub use network::Network;

@@ -3,6 +3,7 @@
 pub mod composite;
 pub mod domains;
 pub mod enums;
+pub mod facts;
 
 use std::sync::LazyLock;
 
@@ -56,6 +57,19 @@ pub enum SqlType {
     /// Text that was checked to be json, and is kept as it was written.
     Json,
     Jsonb,
+    /// Bit strings; without a length in a definition of one bit.
+    Bit,
+    Varbit,
+    /// Addresses of hosts, and of networks.
+    Inet,
+    Cidr,
+    /// Addresses of network cards, of six and of eight octets.
+    MacAddr,
+    MacAddr8,
+    /// Of day, with its time zone.
+    TimeTz,
+    /// An integer of a hundredth.
+    Money,
     /// Of elements of another type, in any number of dimensions.
     Array(Element),
     /// Made by a user.
@@ -141,7 +155,7 @@ impl Element {
 
 impl SqlType {
     /// All but arrays.
-    pub const ALL: [SqlType; 36] = [
+    pub const ALL: [SqlType; 44] = [
         SqlType::Bool,
         SqlType::Int2,
         SqlType::Int4,
@@ -178,6 +192,14 @@ impl SqlType {
         SqlType::Void,
         SqlType::Json,
         SqlType::Jsonb,
+        SqlType::Bit,
+        SqlType::Varbit,
+        SqlType::Inet,
+        SqlType::Cidr,
+        SqlType::MacAddr,
+        SqlType::MacAddr8,
+        SqlType::TimeTz,
+        SqlType::Money,
     ];
 
     /// Arrays that columns of catalogs are of.
@@ -188,6 +210,7 @@ impl SqlType {
     pub const INT2S: SqlType = SqlType::arrays_of(SqlType::Int2);
     pub const INT4S: SqlType = SqlType::arrays_of(SqlType::Int4);
 
+    pub const FLOAT8S: SqlType = SqlType::arrays_of(SqlType::Float8);
     pub const FLOAT4S: SqlType = SqlType::arrays_of(SqlType::Float4);
     pub const INTERNAL_CHARS: SqlType = SqlType::arrays_of(SqlType::InternalChar);
 
@@ -245,6 +268,7 @@ impl SqlType {
             SqlType::Domain(d) => d.0.oid,
             SqlType::Array(Element(Of::Composite(c))) => c.0.array_oid,
             SqlType::Composite(c) => c.0.oid,
+            other => facts::known(other).oid,
         }
     }
 
@@ -289,6 +313,7 @@ impl SqlType {
             SqlType::Composite(c) => c.0.array_oid,
             // Arrays of arrays are not stored.
             SqlType::Int2Vector | SqlType::OidVector => 0,
+            other => facts::known(other).array_oid,
         }
     }
 
@@ -354,7 +379,7 @@ impl SqlType {
             SqlType::Name => 64,
             SqlType::Unknown => -2,
             SqlType::Domain(d) => d.def().base.typlen(),
-            _ => -1,
+            other => other.facts().map_or(-1, |f| f.len),
         }
     }
 
@@ -402,6 +427,7 @@ impl SqlType {
             SqlType::Enum(e) => &e.def().names[0],
             SqlType::Domain(d) => &d.def().names[0],
             SqlType::Composite(c) => &c.def().names[0],
+            other => facts::known(other).name,
         }
     }
 
@@ -424,8 +450,20 @@ impl SqlType {
             SqlType::Enum(e) => &e.def().internal_names[0],
             SqlType::Domain(d) => &d.def().internal_names[0],
             SqlType::Composite(c) => &c.def().internal_names[0],
-            other => other.name(),
+            other => match other.facts() {
+                Some(facts) => facts.internal_name,
+                None => other.name(),
+            },
         }
+    }
+
+    /// Whether parameters of the session decide on the text form.
+    pub fn has_styles(self) -> bool {
+        use SqlType::{Bytea, Date, Float4, Float8, Interval, Timestamp, TimestampTz};
+        matches!(
+            self,
+            Date | Timestamp | TimestampTz | Interval | Float4 | Float8 | Bytea
+        )
     }
 
     pub fn is_string(self) -> bool {
@@ -501,6 +539,8 @@ impl SqlType {
             (SqlType::Timestamp, 0..) => format!("timestamp({typmod}) without time zone"),
             (SqlType::TimestampTz, 0..) => format!("timestamp({typmod}) with time zone"),
             (SqlType::Time, 0..) => format!("time({typmod}) without time zone"),
+            (SqlType::TimeTz, 0..) => format!("time({typmod}) with time zone"),
+            (SqlType::Bit | SqlType::Varbit, 0..) => format!("{}({typmod})", self.name()),
             (SqlType::Interval, 0..) => {
                 let fields = interval::Modifier::unpacked(typmod).suffix();
                 format!("interval{fields}")
@@ -537,6 +577,8 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Varchar => ColType::Varchar,
         SqlType::Char => ColType::Char,
         SqlType::Bytea => ColType::Bytea,
+        SqlType::Bit | SqlType::Varbit | SqlType::Inet | SqlType::Cidr => ColType::Bytea,
+        SqlType::MacAddr | SqlType::MacAddr8 | SqlType::TimeTz | SqlType::Money => ColType::Int8,
         SqlType::Json => ColType::Text,
         SqlType::Jsonb => ColType::Json,
         SqlType::Date => ColType::Date,

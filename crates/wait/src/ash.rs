@@ -6,7 +6,7 @@
 
 use crate::remote::RemoteWait;
 use crate::session::{self, Kind, Session};
-use crate::{Class, Event, metric};
+use crate::{Class, Event, activity, metric};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -95,16 +95,19 @@ impl AshSampler {
         metric::tick(self.sample_id);
         self.complete();
         let now = seam::wall_clock();
+        let mut found = Vec::new();
         for s in session::list() {
             let Some(row) = self.row(&s, now) else {
                 continue;
             };
+            found.push(activity::Group::of(&row));
             let looked = row.event.is_some().then(|| s.look());
             let number = ring(|ring| ring.push(row));
             if let Some(at_ns) = looked {
                 self.keep_open(s, (number, at_ns));
             }
         }
+        activity::sampled(now, found);
     }
 
     fn keep_open(&mut self, session: Arc<Session>, sample: (u64, u64)) {

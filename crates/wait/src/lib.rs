@@ -19,6 +19,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod account;
+pub mod activity;
 mod ash;
 mod counters;
 mod event;

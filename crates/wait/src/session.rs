@@ -21,7 +21,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     User,
     Background,

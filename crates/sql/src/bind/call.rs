@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::expr::cast::{CastContext, castable};
 use crate::expr::func::{PureFunc, Signature, overloads};
 use crate::expr::{Expr, Func};
-use crate::types::{Reg, SqlType};
+use crate::types::{MICROSECOND_DIGITS, Reg, SqlType};
 use crate::views::functions;
 
 /// Names that are aggregates: met where none is allowed, they are not "unknown functions".
@@ -83,6 +83,14 @@ impl Binder<'_> {
                 name.name
             )));
         }
+        if let ("normalize", FunctionArguments::List(list)) = (name.name.as_str(), &f.args)
+            && let [text, form] = list.args.as_slice()
+            && let FunctionArg::Unnamed(FunctionArgExpr::Expr(ast::Expr::Identifier(form))) = form
+            && is_normal_form(form)
+        {
+            let form = Typed::literal(Datum::Text(form.value.clone()), SqlType::Text);
+            return self.call(&name.name, vec![self.argument(f, text)?, form]);
+        }
         if let ("make_interval", FunctionArguments::List(list)) = (name.name.as_str(), &f.args) {
             return self.call(&name.name, self.interval_parts(&list.args)?);
         }
@@ -138,9 +146,10 @@ impl Binder<'_> {
                 let number = Datum::Int8(args[0].ty.oid().into());
                 return Ok(Typed::literal(number, SqlType::Reg(Reg::Type)));
             }
-            "localtime" if args.is_empty() => {
-                let now = self.call("localtimestamp", args)?;
-                return self.coerce(now, SqlType::Time, -1, CastContext::Explicit);
+            "localtime" | "current_time" | "localtimestamp" | "current_timestamp" => {
+                if let Some(now) = self.now_with_digits(name, &args)? {
+                    return Ok(now);
+                }
             }
             "format" if !args.is_empty() => return self.concat_all(PureFunc::Format, args),
             "num_nulls" | "num_nonnulls" if !args.is_empty() => {
@@ -154,6 +163,7 @@ impl Binder<'_> {
                     SqlType::Int4,
                 ));
             }
+            "overlaps" => return self.overlapping(args),
             "concat" => return self.concat_all(PureFunc::Concat, args),
             "concat_ws" if !args.is_empty() => return self.concat_all(PureFunc::ConcatWs, args),
             _ => {}
@@ -198,6 +208,31 @@ impl Binder<'_> {
             .map(|(a, ty)| Ok(self.coerce(a, *ty, -1, CastContext::Implicit)?.expr))
             .collect::<Result<_>>()?;
         Ok(Typed::new(fold(Expr::Call(func, args))?, result))
+    }
+
+    /// `current_time` and its kin, with so many digits of the seconds or with all; `None` of other
+    /// arguments, or if the function is one of [`overloads`].
+    fn now_with_digits(&self, name: &str, args: &[Typed]) -> Result<Option<Typed>> {
+        let digits = match args {
+            [] => -1,
+            [
+                Typed {
+                    expr: Expr::Const(Datum::Int4(digits)),
+                    ..
+                },
+            ] => (*digits).min(MICROSECOND_DIGITS),
+            _ => return Ok(None),
+        };
+        let (of, ty) = match name {
+            "localtime" => ("localtimestamp", SqlType::Time),
+            "current_time" => ("now", SqlType::TimeTz),
+            _ if digits < 0 => return Ok(None),
+            "localtimestamp" => (name, SqlType::Timestamp),
+            _ => (name, SqlType::TimestampTz),
+        };
+        let now = self.call(of, Vec::new())?;
+        let now = self.coerce(now, ty, digits, CastContext::Explicit)?;
+        Ok(Some(now))
     }
 
     fn quoted(&self, name: &str, args: Vec<Typed>) -> Result<Typed> {
@@ -253,6 +288,10 @@ impl Binder<'_> {
                 if a.ty == SqlType::Bool {
                     return Ok(letter(a.expr));
                 }
+                // Their casts to text are other forms, too.
+                if matches!(a.ty, SqlType::Inet | SqlType::Cidr) {
+                    return self.as_written(a);
+                }
                 // With its padding.
                 if a.ty == SqlType::Char {
                     return Ok(a.expr);
@@ -276,6 +315,12 @@ fn letter(e: Expr) -> Expr {
         branches: vec![(e.clone(), text("t")), (Expr::Not(Box::new(e)), text("f"))],
         otherwise: None,
     }
+}
+
+/// Whether a word is the name of a normal form of Unicode, which is a keyword.
+fn is_normal_form(word: &ast::Ident) -> bool {
+    let forms = ["nfc", "nfd", "nfkc", "nfkd"];
+    word.quote_style.is_none() && forms.iter().any(|f| word.value.eq_ignore_ascii_case(f))
 }
 
 /// The type whose name a function has: such a call is a cast.

@@ -8,6 +8,7 @@ use crate::dict::{Identity, Object, Sequence, Table};
 use crate::error::{Error, Result};
 use crate::parse::identity::IdentityChange;
 use crate::parse::utility::SequenceOption;
+use crate::types::SqlType;
 
 pub fn change(core: &mut Core, table: &mut Table, at: usize, what: &IdentityChange) -> Result<()> {
     match what {
@@ -63,7 +64,7 @@ fn add(
     options: &[SequenceOption],
 ) -> Result<()> {
     let c = table.columns[at].clone();
-    if !c.ty().is_integer() {
+    if !matches!(c.ty(), SqlType::Int2 | SqlType::Int4 | SqlType::Int8) {
         let message = "identity column type must be smallint, integer, or bigint";
         return Err(Error::new("22023", message));
     }

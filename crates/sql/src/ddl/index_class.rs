@@ -19,6 +19,7 @@ const RECORD: u32 = 2249;
 fn class_type(ty: SqlType) -> u32 {
     match ty.base() {
         SqlType::Varchar => SqlType::Text.oid(),
+        SqlType::Cidr => SqlType::Inet.oid(),
         SqlType::Reg(_) => SqlType::Oid.oid(),
         SqlType::Array(_) => ANY_ARRAY,
         SqlType::Enum(_) => ANY_ENUM,

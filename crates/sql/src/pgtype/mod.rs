@@ -4,19 +4,25 @@
 //! UTF-8 already; [`utf8`] makes it so. The binary forms are those of PostgreSQL's `send` and `recv` functions.
 
 pub mod array;
+pub mod bits;
 pub mod bytes;
 pub mod calendar;
 pub mod composite;
 mod datefield;
 mod datetime;
 mod float;
+pub mod inet;
 pub mod interval;
 mod iso_interval;
 pub mod json;
+pub mod mac;
+pub mod money;
 mod number;
+pub mod styles;
 #[cfg(test)]
 mod tests;
 mod tid;
+pub mod timetz;
 mod vectors;
 pub mod zone;
 
@@ -32,6 +38,7 @@ use crate::error::{Error, Result};
 use crate::types::composite::CompositeType;
 use crate::types::enums::EnumType;
 use crate::types::{Reg, SqlType, numeric_typmod};
+use styles::{DateStyle, IntervalStyle};
 use zone::TimeZone;
 
 pub use float::{parse_float8, write_rounded};
@@ -43,7 +50,7 @@ const MAX_NUMERIC_BYTES: usize = 1 + 131_072 + 1 + 16_383 + 16;
 /// Longest `name`, in bytes; longer ones are cut as PostgreSQL does.
 pub const NAME_MAX_BYTES: usize = 63;
 
-/// The order in which `1/2/2003` is read (`DateStyle`). Output is always ISO.
+/// The order in which `1/2/2003` is read, and written in styles that are not ISO (`DateStyle`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DateOrder {
     Mdy,
@@ -90,6 +97,8 @@ impl Objects {
 pub struct IoSettings {
     pub time_zone: TimeZone,
     pub date_order: DateOrder,
+    pub date_style: DateStyle,
+    pub interval_style: IntervalStyle,
     /// `bytea_output = escape` rather than `hex`.
     pub bytea_escape: bool,
     /// `extra_float_digits`: above zero numbers are written so that they read back as the same.
@@ -106,6 +115,8 @@ impl Default for IoSettings {
         IoSettings {
             time_zone: TimeZone::UTC,
             date_order: DateOrder::Mdy,
+            date_style: DateStyle::Iso,
+            interval_style: IntervalStyle::Postgres,
             bytea_escape: false,
             extra_float_digits: 1,
             now_micros: 0,
@@ -180,7 +191,7 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::Timestamp => Datum::Timestamp(datetime::parse_timestamp(text, io)?),
         SqlType::TimestampTz => Datum::TimestampTz(datetime::parse_timestamptz(text, io)?),
         SqlType::Time => Datum::Int8(datetime::parse_time(text, io)?),
-        SqlType::Interval => Datum::Interval(interval::parse(text, -1)?),
+        SqlType::Interval => Datum::Interval(interval::parse(text, -1, io.interval_style)?),
         SqlType::Array(element) => {
             let read = |t: &str| text_in(element.ty(), t, io);
             Datum::Array(array::parse(element, text, &read)?)
@@ -188,6 +199,13 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::Uuid => Datum::Uuid(bytes::parse_uuid(text)?),
         SqlType::Json => json::checked(text)?,
         SqlType::Jsonb => json::jsonb_in(text)?,
+        SqlType::Bit | SqlType::Varbit => Datum::Bytea(bits::parse(text)?.to_stored()),
+        SqlType::Inet => Datum::Bytea(inet::parse(text, false)?.to_stored()),
+        SqlType::Cidr => Datum::Bytea(inet::parse(text, true)?.to_stored()),
+        SqlType::MacAddr => Datum::Int8(mac::parse(text)?),
+        SqlType::MacAddr8 => Datum::Int8(mac::parse8(text)?),
+        SqlType::TimeTz => Datum::Int8(datetime::parse_timetz(text, io)?),
+        SqlType::Money => Datum::Int8(money::parse(text)?),
         SqlType::Enum(e) => Datum::Int8(e.position(text)?),
         SqlType::Domain(_) => text_in(ty.base(), text, io)?,
         SqlType::Void => Datum::Null,
@@ -200,7 +218,10 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
 /// are. See [`apply_typmod`] for the rest.
 pub fn text_in_typmod(ty: SqlType, typmod: i32, text: &str, io: &IoSettings) -> Result<Datum> {
     match ty {
-        SqlType::Interval => Ok(Datum::Interval(interval::parse(text, typmod)?)),
+        SqlType::Interval => {
+            let read = interval::parse(text, typmod, io.interval_style)?;
+            Ok(Datum::Interval(read))
+        }
         SqlType::Array(element) => {
             let read = |t: &str| text_in_typmod(element.ty(), typmod, t, io);
             Ok(Datum::Array(array::parse(element, text, &read)?))
@@ -220,6 +241,9 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Int8(v) => match ty {
             SqlType::Time => calendar::write_time(out, v),
             SqlType::Tid => tid::write(out, v),
+            SqlType::TimeTz => timetz::write(v, out),
+            SqlType::MacAddr | SqlType::MacAddr8 => mac::write(v, ty == SqlType::MacAddr8, out),
+            SqlType::Money => money::write(v, out),
             SqlType::Enum(e) => out.extend_from_slice(label(e, v).as_bytes()),
             SqlType::Reg(kind) => {
                 let name = io.objects.name(kind, u32::try_from(v).unwrap_or(0));
@@ -237,21 +261,17 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Float8(v) => float::write_float8(out, v),
         DatumRef::Numeric(v) => write_display(out, v),
         DatumRef::Text(v) => out.extend_from_slice(v.as_bytes()),
+        DatumRef::Bytea(v) if matches!(ty, SqlType::Bit | SqlType::Varbit) => bits::write(v, out),
+        DatumRef::Bytea(v) if matches!(ty, SqlType::Inet | SqlType::Cidr) => {
+            inet::write(ty, v, out);
+        }
         DatumRef::Bytea(v) if io.bytea_escape => bytes::write_bytea_escape(out, v),
         DatumRef::Bytea(v) => bytes::write_bytea_hex(out, v),
-        DatumRef::Date(v) => calendar::write_date(out, v),
-        DatumRef::Timestamp(v) => calendar::write_timestamp(out, v, None),
-        DatumRef::TimestampTz(v) => {
-            let finite =
-                v != calendar::TIMESTAMP_INFINITY && v != calendar::TIMESTAMP_MINUS_INFINITY;
-            calendar::write_timestamp(
-                out,
-                v,
-                Some(if finite { io.time_zone.offset_at(v) } else { 0 }),
-            );
+        DatumRef::Date(_) | DatumRef::Timestamp(_) | DatumRef::TimestampTz(_) => {
+            styles::write(out, value, io.date_style, io);
         }
         DatumRef::Uuid(v) => bytes::write_uuid(out, &v),
-        DatumRef::Interval(v) => interval::write(out, v),
+        DatumRef::Interval(v) => styles::write_interval(out, v, io.interval_style),
         DatumRef::Array(v) if vectors::is_vector(ty) => vectors::write(v, out),
         DatumRef::Array(v) if ty == SqlType::Expanded => vectors::write_row(v, out),
         DatumRef::Array(v) => array::write(element_of(ty), v, io, out),
@@ -315,6 +335,13 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::Uuid => Datum::Uuid(fixed(bytes)?),
         SqlType::Json => json::checked(&client_text(bytes, encoding)?)?,
         SqlType::Jsonb => json::binary_in(bytes, encoding)?,
+        SqlType::Bit | SqlType::Varbit => Datum::Bytea(bits::binary_in(bytes)?.to_stored()),
+        SqlType::Inet => Datum::Bytea(inet::binary_in(bytes, false)?.to_stored()),
+        SqlType::Cidr => Datum::Bytea(inet::binary_in(bytes, true)?.to_stored()),
+        SqlType::MacAddr => Datum::Int8(mac::binary_in(fixed(bytes)?)),
+        SqlType::MacAddr8 => Datum::Int8(mac::binary_in8(bytes)?),
+        SqlType::TimeTz => Datum::Int8(timetz::binary_in(bytes)?),
+        SqlType::Money => Datum::Int8(i64::from_be_bytes(fixed(bytes)?)),
         SqlType::Enum(e) => Datum::Int8(e.position(&client_text(bytes, encoding)?)?),
         SqlType::Domain(_) => binary_in(ty.base(), bytes, encoding)?,
         SqlType::Void => Datum::Null,
@@ -344,6 +371,10 @@ pub fn binary_out(
             false => out.extend_from_slice(label(e, v).as_bytes()),
         },
         DatumRef::Int8(v) if ty == SqlType::Tid => out.extend_from_slice(&tid::to_binary(v)),
+        DatumRef::Int8(v) if ty == SqlType::TimeTz => timetz::binary_out(v, out),
+        DatumRef::Int8(v) if matches!(ty, SqlType::MacAddr | SqlType::MacAddr8) => {
+            out.extend(mac::octets(v, ty == SqlType::MacAddr8));
+        }
         DatumRef::Int8(v) | DatumRef::Timestamp(v) | DatumRef::TimestampTz(v) => {
             out.extend_from_slice(&v.to_be_bytes())
         }
@@ -354,6 +385,12 @@ pub fn binary_out(
         DatumRef::Text("") if ty == SqlType::InternalChar => out.push(0),
         DatumRef::Text(v) if encoding.converts() => out.extend_from_slice(&encoding.encode(v)?),
         DatumRef::Text(v) => out.extend_from_slice(v.as_bytes()),
+        DatumRef::Bytea(v) if matches!(ty, SqlType::Bit | SqlType::Varbit) => {
+            bits::binary_out(v, out);
+        }
+        DatumRef::Bytea(v) if matches!(ty, SqlType::Inet | SqlType::Cidr) => {
+            inet::binary_out(ty, v, out);
+        }
         DatumRef::Bytea(v) => out.extend_from_slice(v),
         DatumRef::Uuid(v) => out.extend_from_slice(&v),
         DatumRef::Interval(v) => {
@@ -391,6 +428,12 @@ pub fn apply_typmod(ty: SqlType, typmod: i32, value: Datum, explicit: bool) -> R
         }
         (SqlType::Time, Datum::Int8(t)) if typmod >= 0 => {
             Ok(Datum::Int8(calendar::rounded(t, typmod)))
+        }
+        (SqlType::TimeTz, Datum::Int8(t)) if typmod >= 0 => {
+            Ok(Datum::Int8(timetz::rounded(t, typmod)))
+        }
+        (SqlType::Bit | SqlType::Varbit, Datum::Bytea(stored)) if typmod >= 0 => {
+            bits::fit(ty, typmod as usize, stored, explicit).map(Datum::Bytea)
         }
         (SqlType::Interval, Datum::Interval(i)) => {
             let modifier = interval::Modifier::unpacked(typmod);

@@ -124,6 +124,7 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
     let code = super::code(core, &function)?;
     let shape = core.shape_of(on.table);
     let slots = slots(core, on, &shape);
+    core.pl.triggers += 1;
     let row = core.within_function(|core| {
         let mut running = Interpreter::of_block(core, &code)?;
         running.slots = slots;
@@ -138,7 +139,9 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
         });
         running.run()?;
         Ok(running.fired.take().and_then(|fired| fired.row))
-    })?;
+    });
+    core.pl.triggers -= 1;
+    let row = row?;
     // What is dropped stays as it was.
     Ok(row.map(|values| {
         let before = on.new.or(on.old).unwrap_or_default();

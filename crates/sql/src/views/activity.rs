@@ -216,7 +216,7 @@ fn shown(cx: &Context, role: u32, value: Datum) -> Datum {
     }
 }
 
-fn kind(kind: Kind) -> Datum {
+pub(super) fn kind(kind: Kind) -> Datum {
     text(if kind == Kind::User {
         "USER"
     } else {

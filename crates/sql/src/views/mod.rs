@@ -40,6 +40,7 @@ mod sequence;
 mod services;
 mod standard;
 mod statements;
+mod summary;
 mod times;
 mod triggers;
 mod types;
@@ -225,8 +226,9 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 18] = [
+    let lists: [&'static [VirtualTable]; 19] = [
         activity::VIEWS,
+        summary::VIEWS,
         backends::VIEWS,
         counters::VIEWS,
         remote::VIEWS,
