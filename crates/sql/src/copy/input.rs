@@ -10,8 +10,8 @@ use super::lines::{Fields, Lines, NullRules};
 use super::output::{chosen_columns, flags};
 use crate::api::Tag;
 use crate::bind::{ParamTypes, names};
-use crate::dict::Table;
 use crate::dict::trigger::Op;
+use crate::dict::{Relation, Table, View};
 use crate::error::{Error, Result};
 use crate::exec::dml::{BulkRows, check_row};
 use crate::exec::generated;
@@ -81,7 +81,11 @@ impl CopyIn {
             return Err(Error::internal("COPY FROM a query"));
         };
         let table = core
-            .locked_table(name, TableLock::RowExclusive)?
+            .locked_relation(name, TableLock::RowExclusive, false, |found| match found {
+                Relation::Table(table) => Ok(Some(table.clone())),
+                Relation::View(view) => Err(into_view(view)),
+                _ => Ok(None),
+            })?
             .ok_or_else(|| names::no_relation(name))?;
         if spec.options.freeze && !core.is_own_segment(&table) {
             return Err(Error::new(
@@ -435,6 +439,15 @@ impl Input {
         }
         e.context_if_none(format!("COPY {}, line {line}", self.table.name))
     }
+}
+
+fn into_view(view: &View) -> Error {
+    if view.triggers.iter().any(|t| t.is_instead(Op::Insert)) {
+        return Error::unsupported("COPY into a view with triggers");
+    }
+    let message = format!("cannot copy to view \"{}\"", view.name);
+    let hint = "To enable copying to a view, provide an INSTEAD OF INSERT trigger.";
+    Error::new("42809", message).hint(hint)
 }
 
 /// Reads a field that is not NULL. Values of the common types are made where they stay: one that is handed on through a `Result<Val>` is copied in other pieces

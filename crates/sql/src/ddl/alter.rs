@@ -19,7 +19,7 @@ use super::{Core, already_exists, name_of, no_relation, skipping, using_index};
 use crate::api::Tag;
 use crate::bind::{Binder, ParamTypes, Scope, names};
 use crate::dict::depend::Address;
-use crate::dict::{Check, Index, Object, Sequence, Table};
+use crate::dict::{Check, Index, Object, Relation, Sequence, Table};
 use crate::error::{Error, Result};
 use crate::exec::row::decode;
 use crate::expr::domain::DomainCheck;
@@ -42,6 +42,7 @@ pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
         }
         let found = core.dict().relation(&name);
         return match found {
+            Some(Relation::View(_)) => super::relation::alter_view(core, &name, a),
             Some(found) => match of_any_relation(&a.operations) {
                 Some(change) => {
                     let kind = parse::define::Kind::Table;
@@ -70,7 +71,7 @@ pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
 /// What ALTER TABLE does to sequences, views and indexes, too.
 fn of_any_relation(operations: &[AlterTableOperation]) -> Option<Change> {
     match operations {
-        [AlterTableOperation::OwnerTo { new_owner }] => Some(Change::Owner(role_name(new_owner))),
+        [AlterTableOperation::OwnerTo { new_owner }] => Some(Change::Owner(owner_named(new_owner))),
         [
             AlterTableOperation::RenameTable {
                 table_name: RenameTableNameKind::To(to) | RenameTableNameKind::As(to),
@@ -195,8 +196,8 @@ fn apply(core: &mut Core, table: &Table, operation: &AlterTableOperation) -> Res
     Ok(Some(next))
 }
 
-fn role_name(owner: &ast::Owner) -> RoleName {
-    match owner {
+pub(super) fn owner_named(to: &ast::Owner) -> RoleName {
+    match to {
         ast::Owner::Ident(name) => RoleName::Is(names::ident(name)),
         ast::Owner::CurrentRole | ast::Owner::CurrentUser => RoleName::CurrentUser,
         ast::Owner::SessionUser => RoleName::SessionUser,
@@ -205,7 +206,7 @@ fn role_name(owner: &ast::Owner) -> RoleName {
 
 /// Gives a table, and the sequences of its columns, to another role.
 fn give(core: &mut Core, table: &mut Table, to: &ast::Owner) -> Result<()> {
-    let to = role_name(to);
+    let to = owner_named(to);
     table.owner = core.new_owner(
         &to,
         table.owner,

@@ -37,6 +37,7 @@ pub mod trigger;
 pub mod types;
 mod using_index;
 mod view;
+mod view_options;
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -15,7 +15,7 @@ use engine::{LockOutcome, LockWait, RowLock, Snapshot};
 use super::events::{Event, What};
 use super::lock::lock;
 use crate::dict::Table;
-use crate::dict::trigger::Op;
+use crate::dict::trigger::{Op, Trigger};
 use crate::error::Result;
 use crate::pl::{self, Occasion};
 use crate::session::Core;
@@ -38,12 +38,39 @@ pub fn before_row(
     old: Option<&[DatumRef<'_>]>,
     new: Option<&[DatumRef<'_>]>,
 ) -> Result<Before> {
+    for_row(core, (table, op), old, new, &|t| t.is_fired(op, true, true))
+}
+
+/// Fires the INSTEAD OF triggers of a view for a row: what they say the row is now, or that was
+/// deleted. `None`: one of them says that nothing was done.
+pub fn instead_of(
+    core: &mut Core,
+    view: &Arc<Table>,
+    op: Op,
+    old: Option<&[DatumRef<'_>]>,
+    new: Option<&[DatumRef<'_>]>,
+) -> Result<Option<Vec<Datum>>> {
+    let row = new.or(old).unwrap_or_default();
+    Ok(
+        match for_row(core, (view, op), old, new, &|t| t.is_instead(op))? {
+            Before::Same => Some(row.iter().map(DatumRef::to_datum).collect()),
+            Before::Row(now) => Some(now),
+            Before::Skip => None,
+        },
+    )
+}
+
+/// Fires the wanted triggers for a row, each with what the one before has made of it.
+fn for_row(
+    core: &mut Core,
+    (table, op): (&Arc<Table>, Op),
+    old: Option<&[DatumRef<'_>]>,
+    new: Option<&[DatumRef<'_>]>,
+    wanted: &dyn Fn(&Trigger) -> bool,
+) -> Result<Before> {
     let mut now: Option<Vec<Datum>> = None;
     let mut fired = false;
-    for trigger in &table.triggers {
-        if !trigger.is_fired(op, true, true) {
-            continue;
-        }
+    for trigger in table.triggers.iter().filter(|t| wanted(t)) {
         let refs: Option<Vec<DatumRef<'_>>> = match &now {
             Some(row) => Some(row.iter().map(Datum::borrow).collect()),
             None => new.map(<[_]>::to_vec),
@@ -154,7 +181,7 @@ pub fn happen(core: &mut Core, event: &Event) -> Result<()> {
     let What::Trigger { op, old, new } = &event.what else {
         return Ok(());
     };
-    let Some(table) = core.dict().table_by_oid(event.table).cloned() else {
+    let Some(table) = core.dict().with_triggers(event.table) else {
         return Ok(());
     };
     let found = table.triggers.iter().find(|t| t.oid == event.constraint);

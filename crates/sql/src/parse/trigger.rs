@@ -12,6 +12,7 @@ pub struct CreateTrigger {
     pub name: String,
     pub or_replace: bool,
     pub before: bool,
+    pub instead: bool,
     pub row: bool,
     pub ops: Vec<Op>,
     pub table: Qualified,
@@ -34,11 +35,9 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<CreateTrigger>> {
     }
     let name = w.name()?;
     let before = w.accept("before");
-    if !before && !w.accept("after") {
-        return Err(match w.precedes("instead of") {
-            true => Error::unsupported("INSTEAD OF triggers"),
-            false => w.unexpected(),
-        });
+    let instead = w.accept("instead of");
+    if !before && !instead {
+        w.expect("after")?;
     }
     let mut ops = vec![op(w)?];
     while w.accept("or") {
@@ -81,6 +80,7 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<CreateTrigger>> {
         name,
         or_replace,
         before,
+        instead,
         row,
         ops,
         table,

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::exec::foreign;
 use crate::exec::select::{SelectRun, run_point};
 use crate::exec::sort::Spool;
+use crate::parse::utility::TableLock;
 use crate::plan::SelectPlan;
 use crate::plan::with::Part;
 use crate::query;
@@ -281,7 +282,8 @@ impl SqlSession {
         if let Kind::With(_) = portal.statement.kind {
             return;
         }
-        if let Some((table, _)) = portal.statement.tables.first() {
+        // Of a view whose triggers do the write, there is none.
+        if let Some((table, TableLock::RowExclusive)) = portal.statement.tables.first() {
             self.core.database.changes.add(table.oid, rows);
         }
     }

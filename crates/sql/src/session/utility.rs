@@ -398,6 +398,10 @@ impl SqlSession {
             }
             Definition::CreateFunction(new) => function::create(core, new),
             Definition::CreateTrigger(new) => trigger::create(core, new),
+            Definition::RecursiveView(text) => match parse::statement(text)? {
+                Command::Sql(statement) => core.run_ddl(&statement, text),
+                _ => Err(Error::internal("a CREATE VIEW that is none")),
+            },
             Definition::DropTrigger {
                 name,
                 table,

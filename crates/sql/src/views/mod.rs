@@ -44,6 +44,7 @@ mod summary;
 mod times;
 mod triggers;
 mod types;
+mod updatable;
 mod user_functions;
 mod viewdef;
 

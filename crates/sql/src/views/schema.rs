@@ -7,9 +7,10 @@ use super::Source::Here;
 use super::describe::{C_COLLATION, collation};
 use super::standard::facets::Facets;
 use super::value::{NULL, int4, optional, text};
-use super::{Context, Rows, VirtualTable};
+use super::{Context, Rows, VirtualTable, updatable};
 use crate::ddl::sequence::default_of;
 use crate::dict::acl::{Kind, Privileges};
+use crate::dict::view::CheckOption;
 use crate::dict::{Column, Identity, Sequence};
 use crate::error::Result;
 use crate::types::SqlType::{self, Int4, Name, Varchar};
@@ -201,7 +202,9 @@ fn tables(cx: &Context) -> Result<Rows> {
             true => "LOCAL TEMPORARY",
             false => "VIEW",
         };
-        rows.push(row(cx.dict.schema_name(v.schema), &v.name, kind, false));
+        let events = updatable::events(&cx.dict, v.oid, false, None)?;
+        let writable = events & updatable::INSERT != 0;
+        rows.push(row(cx.dict.schema_name(v.schema), &v.name, kind, writable));
     }
     let system = cx.virtual_tables();
     rows.extend(system.map(|v| row(v.schema, v.name, "VIEW", false)));
@@ -209,15 +212,15 @@ fn tables(cx: &Context) -> Result<Rows> {
 }
 
 fn views(cx: &Context) -> Result<Rows> {
-    let row = |schema: &str, name: &str, definition| {
+    let row = |schema: &str, name: &str, definition, check: &str, may: [bool; 5]| {
         let mut row = vec![
             text(cx.database_name.clone()),
             text(schema),
             text(name),
             definition,
-            text("NONE"),
+            text(check),
         ];
-        row.extend(std::iter::repeat_n(text("NO"), 5));
+        row.extend(may.map(yes_or_no));
         row
     };
     let mut rows = Rows::new();
@@ -236,9 +239,27 @@ fn views(cx: &Context) -> Result<Rows> {
             true => text(super::viewdef::text(&cx.dict, v)?),
             false => NULL,
         };
-        rows.push(row(cx.dict.schema_name(v.schema), &v.name, definition));
+        let check = match v.check_option() {
+            None => "NONE",
+            Some(CheckOption::Local) => "LOCAL",
+            Some(CheckOption::Cascaded) => "CASCADED",
+        };
+        let (events, instead) = (
+            updatable::events(&cx.dict, v.oid, false, None)?,
+            updatable::instead(v),
+        );
+        let both = updatable::UPDATE | updatable::DELETE;
+        let may = [
+            events & both == both,
+            events & updatable::INSERT != 0,
+            instead & updatable::UPDATE != 0,
+            instead & updatable::DELETE != 0,
+            instead & updatable::INSERT != 0,
+        ];
+        let schema = cx.dict.schema_name(v.schema);
+        rows.push(row(schema, &v.name, definition, check, may));
     }
-    rows.extend(super::all().map(|v| row(v.schema, v.name, NULL)));
+    rows.extend(super::all().map(|v| row(v.schema, v.name, NULL, "NONE", [false; 5])));
     Ok(rows)
 }
 
@@ -405,14 +426,20 @@ fn columns(cx: &Context) -> Result<Rows> {
         if asked.is_strange(cx) {
             continue;
         }
+        let as_table = v.as_table();
+        let both = updatable::UPDATE | updatable::DELETE;
         for (at, c) in v.columns.iter().enumerate() {
             if !asked.column_held(cx, at + 1) {
                 continue;
             }
+            let one = [at as i16 + 1].into();
+            let events = updatable::events(&cx.dict, v.oid, false, Some(&one))?;
             let shown = Shown {
                 number: at + 1,
                 declared: c.ty(),
                 typmod: c.typmod,
+                default: default_of(&cx.dict, &as_table, &as_table.columns[at])?,
+                updatable: events & both == both,
                 ..Shown::of_view(cx.dict.schema_name(v.schema), &v.name, &c.name)
             };
             rows.push(shown.row(cx));
