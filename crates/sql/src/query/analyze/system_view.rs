@@ -46,7 +46,7 @@ impl Analyzer<'_> {
             columns: Vec::new(),
             at: None,
         };
-        let (from, mut found) = self.level_in_from(level, Some(&own), scope, nullable)?;
+        let (from, mut found) = self.level_in_from(level, (Some(&own), false), scope, nullable)?;
         let empty = crate::bind::Scope::default();
         let binder = Binder::new(&empty, self.params, "SELECT");
         let column = |(name, ty): &(&'static str, crate::types::SqlType)| {
