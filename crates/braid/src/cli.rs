@@ -95,6 +95,8 @@ pub enum Command {
         after_help = "Examples:\n  braid ash --data /db\n  braid ash --minutes 5 --by event,sql --instance 2\n  braid ash --from '2026-11-26 14:00' --to '2026-11-26 14:20' --format html --output ash.html"
     )]
     Ash(AshArgs),
+    /// Show the waits of sessions one by one, as far as somebody wants them kept
+    Timeline(TimelineArgs),
     /// Say what takes the time, with evidence and remedy: of the next seconds, or between snapshots
     #[command(
         after_help = "Examples:\n  braid doctor --data /db\n  braid doctor --seconds 60\n  braid doctor --from 7 --to 8"
@@ -191,9 +193,26 @@ pub struct AshArgs {
     /// End of the span [default: now]
     #[arg(long, value_name = "TIME")]
     pub to: Option<String>,
-    /// What to count by: event, sql, session, instance, blocker [default: all of these]
+    /// What to count by: event, sql, session, object, instance, blocker [default: all of these]
     #[arg(long, value_name = "WHAT,...", value_delimiter = ',')]
     pub by: Vec<String>,
+    /// Show one instance
+    #[arg(long, value_name = "K", value_parser = number(INSTANCES))]
+    pub instance: Option<u16>,
+    #[command(flatten)]
+    pub shown: Shown,
+}
+
+#[derive(Args)]
+pub struct TimelineArgs {
+    #[command(flatten)]
+    pub source: Source,
+    /// Show one timeline, by its number
+    #[arg(long, value_name = "N")]
+    pub number: Option<i64>,
+    /// Show those of one session
+    #[arg(long, value_name = "SID")]
+    pub session: Option<u32>,
     /// Show one instance
     #[arg(long, value_name = "K", value_parser = number(INSTANCES))]
     pub instance: Option<u16>,

@@ -62,6 +62,7 @@ fn main() -> ExitCode {
         cli::Command::Verify(args) => verify::run(&args),
         cli::Command::Report(args) => performance::report(&args),
         cli::Command::Ash(args) => performance::ash(&args),
+        cli::Command::Timeline(args) => performance::timeline(&args),
         cli::Command::Doctor(args) => performance::doctor(&args),
         cli::Command::Tkprof(args) => tkprof::run(&args),
         cli::Command::Demo(args) => demo::run(&args),

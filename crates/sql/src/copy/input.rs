@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use block::value::{Datum, DatumRef};
 use charset::Encoding;
+use wait::longop::{LongOp, Target as About};
 
 use super::binary;
 use super::lines::{Fields, Lines, NullRules};
@@ -40,6 +41,7 @@ pub struct CopyIn {
     encoding: Encoding,
     /// The statement's time runs until its data ends.
     timer: Option<Timer>,
+    work: LongOp,
     rows: u64,
     /// The end marker of the old protocol was read: what follows is ignored.
     ended: bool,
@@ -128,6 +130,7 @@ impl CopyIn {
             bulk: BulkRows::new(&table),
             encoding: o.encoding.unwrap_or(core.io.encoding),
             timer: None,
+            work: LongOp::begin("Copy", About::Object(table.segment), 0, "Rows"),
             rows: 0,
             ended: false,
             input: Input {
@@ -158,6 +161,7 @@ impl CopyIn {
 
     fn take(&mut self, core: &mut Core, data: &[u8]) -> Result<()> {
         wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+        self.work.set(self.rows);
         if let Some(rows) = &mut self.binary {
             rows.push(data)?;
             return self.whole_rows(core);

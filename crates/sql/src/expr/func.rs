@@ -205,6 +205,8 @@ pub enum SessionFunc {
     SafeSnapshotBlockingPids,
     TraceEnable,
     TraceDisable,
+    TimelineEnable,
+    TimelineDisable,
     AdvisoryLock {
         shared: bool,
         transaction: bool,
@@ -894,6 +896,14 @@ fn plain_overloads(name: &str) -> Vec<Signature> {
         "session_trace_disable" => vec![
             session(SessionFunc::TraceDisable, &[Int4, Int8], Void),
             session(SessionFunc::TraceDisable, &[Int4, Int8, Int4], Void),
+        ],
+        "session_timeline_enable" => vec![
+            session(SessionFunc::TimelineEnable, &[Int4, Int8], Void),
+            session(SessionFunc::TimelineEnable, &[Int4, Int8, Int4], Void),
+        ],
+        "session_timeline_disable" => vec![
+            session(SessionFunc::TimelineDisable, &[Int4, Int8], Void),
+            session(SessionFunc::TimelineDisable, &[Int4, Int8, Int4], Void),
         ],
         "pg_is_in_recovery" => vec![session(SessionFunc::IsInRecovery, &[], Bool)],
         "pg_postmaster_start_time" => vec![session(SessionFunc::PostmasterStart, &[], TimestampTz)],

@@ -26,6 +26,7 @@ mod everywhere;
 pub mod functions;
 mod instance;
 pub mod keywords;
+mod longops;
 pub mod lookup;
 mod mastering;
 pub mod objects;
@@ -36,11 +37,13 @@ mod relations;
 mod remote;
 mod roles;
 mod schema;
+mod segments;
 mod sequence;
 mod services;
 mod standard;
 mod statements;
 mod summary;
+mod timeline;
 mod times;
 mod triggers;
 mod types;
@@ -227,7 +230,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 19] = [
+    let lists: [&'static [VirtualTable]; 22] = [
         activity::VIEWS,
         summary::VIEWS,
         backends::VIEWS,
@@ -235,9 +238,12 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         remote::VIEWS,
         instance::VIEWS,
         statements::VIEWS,
+        timeline::VIEWS,
         times::VIEWS,
+        longops::VIEWS,
         mastering::VIEWS,
         services::VIEWS,
+        segments::VIEWS,
         catalog::VIEWS,
         built_in::VIEWS,
         roles::VIEWS,
