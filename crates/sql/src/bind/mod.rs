@@ -20,6 +20,7 @@ mod overlaps;
 pub mod parts;
 mod predicate;
 pub mod probe;
+mod ranges;
 mod routines;
 pub mod sight;
 pub mod similar;

@@ -14,6 +14,8 @@ use crate::views::built_in::classes::{self, Class};
 const ANY_ARRAY: u32 = 2277;
 const ANY_ENUM: u32 = 3500;
 const RECORD: u32 = 2249;
+const ANY_RANGE: u32 = 3831;
+const ANY_MULTIRANGE: u32 = 4537;
 
 /// The number of the type whose classes a type has.
 fn class_type(ty: SqlType) -> u32 {
@@ -24,6 +26,8 @@ fn class_type(ty: SqlType) -> u32 {
         SqlType::Array(_) => ANY_ARRAY,
         SqlType::Enum(_) => ANY_ENUM,
         SqlType::Composite(_) => RECORD,
+        SqlType::Range(_) => ANY_RANGE,
+        SqlType::Multirange(_) => ANY_MULTIRANGE,
         ty => ty.oid(),
     }
 }

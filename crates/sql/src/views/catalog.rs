@@ -151,6 +151,20 @@ pub const VIEWS: &[VirtualTable] = &[
     },
     VirtualTable {
         schema: "pg_catalog",
+        name: "pg_range",
+        columns: &[
+            ("rngtypid", Oid),
+            ("rngsubtype", Oid),
+            ("rngmultitypid", Oid),
+            ("rngcollation", Oid),
+            ("rngsubopc", Oid),
+            ("rngcanonical", Reg(Proc)),
+            ("rngsubdiff", Reg(Proc)),
+        ],
+        rows: Here(super::types::ranges),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
         name: "pg_am",
         columns: &[
             ("oid", Oid),
