@@ -286,7 +286,8 @@ impl Table {
         let parents = self.foreign_keys.iter().map(|k| k.parent);
         let functions = self.triggers.iter().map(|g| g.function);
         let all = types.chain(sequences).chain(parents).chain(functions);
-        all.collect()
+        let read = self.materialized.iter().flat_map(|m| &m.sources);
+        all.chain(read.map(|s| s.oid)).collect()
     }
 
     /// Object ids of what is defined with it.

@@ -93,16 +93,6 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
     ),
     pg(
-        "pg_matviews",
-        &[
-            ("schemaname", Name),
-            ("matviewname", Name),
-            ("matviewowner", Name),
-            ("ispopulated", Bool),
-            ("definition", Text),
-        ],
-    ),
-    pg(
         "pg_seclabel",
         &[
             ("objoid", Oid),

@@ -180,7 +180,7 @@ fn tables(cx: &Context) -> Result<Rows> {
             owner: t.owner,
             schema: t.schema,
         };
-        if !asked.is_seen(cx, t.columns.len()) {
+        if t.materialized.is_some() || !asked.is_seen(cx, t.columns.len()) {
             continue;
         }
         let kind = match cx.dict.is_temporary(t.schema) {
@@ -396,7 +396,7 @@ fn columns(cx: &Context) -> Result<Rows> {
             owner: t.owner,
             schema: t.schema,
         };
-        if asked.is_strange(cx) {
+        if t.materialized.is_some() || asked.is_strange(cx) {
             continue;
         }
         for (at, c) in t.live_columns() {
