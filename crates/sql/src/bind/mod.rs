@@ -16,6 +16,7 @@ mod json;
 pub mod names;
 pub mod needs;
 mod operator_call;
+mod oracle;
 mod overlaps;
 pub mod parts;
 mod predicate;

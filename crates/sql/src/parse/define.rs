@@ -3,7 +3,8 @@
 use sqlparser::tokenizer::Token;
 
 use super::domain::{self, DomainStatement};
-use super::function::{self, CreateFunction, FunctionName, Routine};
+use super::function::{self, Attributes, CreateFunction, FunctionName, Routine};
+use super::policy::{self, PolicyStatement};
 use super::role::{RoleName, role_name};
 use super::tokens::Words;
 use super::trigger::{self, CreateTrigger};
@@ -58,6 +59,7 @@ pub enum Definition {
         table: Qualified,
         if_exists: bool,
     },
+    Policy(PolicyStatement),
     DropFunction {
         kind: Routine,
         names: Vec<FunctionName>,
@@ -72,6 +74,8 @@ pub enum Change {
     RenameColumn(String, String),
     Owner(RoleName),
     Schema(String),
+    /// Of a function.
+    Attributes(Box<Attributes>),
     OfView(ViewChange),
 }
 
@@ -105,6 +109,7 @@ pub enum Commented {
     Type(Qualified),
     Function(FunctionName),
     Trigger(String, Qualified),
+    Policy(String, Qualified),
 }
 
 impl Definition {
@@ -131,6 +136,7 @@ impl Definition {
             Definition::RecursiveView(_) => "CREATE VIEW",
             Definition::RefreshView { .. } => "REFRESH MATERIALIZED VIEW",
             Definition::DropTrigger { .. } => "DROP TRIGGER",
+            Definition::Policy(statement) => statement.command(),
             Definition::AlterFunction { kind, .. } => kind.alter_command(),
             Definition::DropFunction { kind, .. } => kind.drop_command(),
         }
@@ -147,6 +153,9 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
     }
     if let Some(made) = trigger::create(w)? {
         return Ok(Some(Definition::CreateTrigger(Box::new(made))));
+    }
+    if let Some(made) = policy::create(w)? {
+        return Ok(Some(Definition::Policy(made)));
     }
     if let Some(made) = domain::create(w)? {
         return Ok(Some(made));
@@ -226,6 +235,9 @@ pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
             if_exists,
         }));
     }
+    if let Some(gone) = policy::drop(w)? {
+        return Ok(Some(Definition::Policy(gone)));
+    }
     let Some(kind) = function::kind(w) else {
         return domain::drop(w);
     };
@@ -265,15 +277,28 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
         };
         return Ok(Some(Definition::AlterSchema { name, change }));
     }
+    if let Some(changed) = policy::alter(w)? {
+        return Ok(Some(Definition::Policy(changed)));
+    }
     if let Some(changed) = domain::alter(w)? {
         return Ok(Some(changed));
     }
     if let Some(kind) = function::kind(w) {
         let name = function::function_name(w)?;
-        let change = change(w, Kind::Table)?.ok_or_else(|| {
-            let command = kind.alter_command();
-            Error::unsupported(format!("{command} other than RENAME, OWNER and SET SCHEMA"))
-        })?;
+        let change = match change(w, Kind::Table)? {
+            Some(change) => change,
+            None => match function::attributes(w)? {
+                Some(attributes) => Change::Attributes(Box::new(attributes)),
+                None if w.precedes("depends on extension")
+                    || w.precedes("no depends on extension")
+                    || w.precedes("support") =>
+                {
+                    let command = kind.alter_command();
+                    return Err(Error::unsupported(format!("this form of {command}")));
+                }
+                None => return Err(w.unexpected()),
+            },
+        };
         return Ok(Some(Definition::AlterFunction { kind, name, change }));
     }
     let begin = w.mark();
@@ -410,6 +435,10 @@ pub fn comment(w: &mut Words<'_>) -> Result<Definition> {
         let name = w.name()?;
         w.expect("on")?;
         Commented::Trigger(name, w.relation()?)
+    } else if w.accept("policy") {
+        let name = w.name()?;
+        w.expect("on")?;
+        Commented::Policy(name, w.relation()?)
     } else {
         let kind = w.word().unwrap_or_default().to_uppercase();
         return Err(Error::unsupported(format!("COMMENT ON {kind}")));

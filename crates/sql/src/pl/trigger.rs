@@ -122,7 +122,7 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
     let shape = core.shape_of(on.table);
     let slots = slots(core, on, &shape);
     core.pl.triggers += 1;
-    let row = core.within_function(|core| {
+    let row = core.within_function(&function, engine::Sees::Now, |core| {
         let mut running = Interpreter::of_block(core, &code)?;
         running.slots = slots;
         let names = NAMES.into_iter().enumerate().map(|(at, name)| (name, at));
