@@ -461,6 +461,7 @@ impl WithItem {
                 expr: Expr::Const(Datum::Null),
                 ty: c.ty,
                 typmod: c.typmod,
+                collation: c.collation,
             },
             origin: (0, 0),
         };
