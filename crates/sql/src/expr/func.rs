@@ -189,6 +189,10 @@ pub enum SessionFunc {
     TerminateBackend,
     BlockingPids,
     SafeSnapshotBlockingPids,
+    /// `pg_notify`.
+    Notify,
+    ListeningChannels,
+    NotificationUsage,
     TraceEnable,
     TraceDisable,
     AdvisoryLock {
@@ -824,6 +828,13 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         ],
         "pg_blocking_pids" => pids(SessionFunc::BlockingPids),
         "pg_safe_snapshot_blocking_pids" => pids(SessionFunc::SafeSnapshotBlockingPids),
+        "pg_notify" => vec![session(SessionFunc::Notify, &[Text, Text], Void)],
+        "pg_listening_channels" => {
+            vec![session(SessionFunc::ListeningChannels, &[], SqlType::TEXTS)]
+        }
+        "pg_notification_queue_usage" => {
+            vec![session(SessionFunc::NotificationUsage, &[], Float8)]
+        }
         "session_trace_enable" => vec![
             session(SessionFunc::TraceEnable, &[Int4, Int8], Void),
             session(SessionFunc::TraceEnable, &[Int4, Int8, Bool, Bool], Void),

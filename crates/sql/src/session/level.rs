@@ -4,6 +4,7 @@
 //! leaves none open. The client's savepoints are all older.
 
 use super::Core;
+use super::notices::Said;
 use crate::error::Result;
 use crate::exec::events::Modes;
 
@@ -13,6 +14,7 @@ pub struct Level {
     changes: usize,
     deferred: usize,
     constraint_modes: Modes,
+    said: Said,
     /// Open levels of parameters before it.
     levels: usize,
 }
@@ -25,6 +27,7 @@ impl Core {
             changes: self.change_count(),
             deferred: self.events.deferred.len(),
             constraint_modes: self.events.modes.clone(),
+            said: self.notices.said(),
             levels,
         };
         self.settings.open_level(self.settings.modes());
@@ -43,6 +46,7 @@ impl Core {
     pub fn undo_level(&mut self, level: &Level) -> Result<()> {
         self.events
             .rolled_back(level.deferred, &level.constraint_modes);
+        self.notices.rolled_back(level.said);
         self.engine.rollback_to(&level.engine)?;
         self.forget_changes(level.changes);
         let mut changed = false;

@@ -10,6 +10,7 @@ mod metered;
 mod modes;
 mod names_read;
 mod nested;
+mod notices;
 mod objects;
 mod permissions;
 mod planning;
@@ -188,6 +189,7 @@ impl Drop for SqlSession {
         // A client that left in the middle of a transaction has not committed it.
         // If even that fails the instance is going down, and recovery does it.
         let _ = self.end(false);
+        self.core.stop_listening();
         self.end_temporary();
         self.core.end_trace();
     }

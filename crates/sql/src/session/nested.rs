@@ -310,6 +310,15 @@ impl Core {
             }
             Utility::Security(statement) => self.run_security(statement).map(drop),
             Utility::Do { language, text } => self.statement_of_block(language.as_deref(), text),
+            Utility::Listen(channel) => {
+                self.listen(channel);
+                Ok(())
+            }
+            Utility::Unlisten(channel) => {
+                self.unlisten(channel.as_deref());
+                Ok(())
+            }
+            Utility::Notify { channel, payload } => self.notify(channel, payload),
             Utility::Begin { .. }
             | Utility::Commit { .. }
             | Utility::Rollback { .. }

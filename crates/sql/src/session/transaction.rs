@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::SqlSession;
 use super::modes::TransactionModes;
+use super::notices::Said;
 use crate::api::{Tag, TxStatus};
 use crate::bind::names::Qualified;
 use crate::dict::Dict;
@@ -34,6 +35,7 @@ pub struct Savepoint {
     /// Number of deferred checks before it, and what SET CONSTRAINTS had said.
     deferred: usize,
     constraint_modes: Modes,
+    said: Said,
     /// Of portals begun after it.
     mark: u64,
 }
@@ -247,6 +249,7 @@ impl SqlSession {
             self.core.cursors.end_transaction(false);
             self.core.forget_changes(0);
             self.core.events.end();
+            self.core.notices.end();
             return Ok(self.core.engine.rollback()?);
         };
         self.core.lose_since(savepoint.mark);
@@ -254,6 +257,7 @@ impl SqlSession {
         self.core
             .events
             .rolled_back(savepoint.deferred, &savepoint.constraint_modes);
+        self.core.notices.rolled_back(savepoint.said);
         self.core.engine.rollback_to(&savepoint.engine)?;
         self.core.forget_changes(savepoint.changes);
         Ok(())
@@ -356,6 +360,7 @@ impl SqlSession {
             changes,
             deferred: self.core.events.deferred.len(),
             constraint_modes: self.core.events.modes.clone(),
+            said: self.core.notices.said(),
         });
         Ok(Tag::Plain("SAVEPOINT"))
     }
@@ -388,6 +393,7 @@ impl SqlSession {
         self.core
             .events
             .rolled_back(savepoint.deferred, &savepoint.constraint_modes);
+        self.core.notices.rolled_back(savepoint.said);
         self.core.engine.rollback_to(&savepoint.engine)?;
         self.core.forget_changes(savepoint.changes);
         let mut changed = false;

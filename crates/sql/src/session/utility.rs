@@ -303,7 +303,21 @@ impl SqlSession {
                 self.ensure_transaction()?;
                 self.core.run_security(statement)?
             }
-            Utility::Unlisten => Tag::Plain("UNLISTEN"),
+            Utility::Listen(channel) => {
+                self.ensure_transaction()?;
+                self.core.listen(channel);
+                Tag::Plain("LISTEN")
+            }
+            Utility::Unlisten(channel) => {
+                self.ensure_transaction()?;
+                self.core.unlisten(channel.as_deref());
+                Tag::Plain("UNLISTEN")
+            }
+            Utility::Notify { channel, payload } => {
+                self.ensure_transaction()?;
+                self.core.notify(channel, payload)?;
+                Tag::Plain("NOTIFY")
+            }
             Utility::Show(_)
             | Utility::Explain { .. }
             | Utility::Declare { .. }
@@ -439,6 +453,7 @@ impl SqlSession {
         // The role that the session has put on goes with it.
         self.core
             .set_parameter("session_authorization", None, false)?;
+        self.core.unlisten(None);
         self.core.discard_temporary()?;
         self.reset_all()?;
         Ok(Tag::Plain("DISCARD ALL"))

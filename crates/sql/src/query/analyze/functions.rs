@@ -31,7 +31,7 @@ const OPTIONS: &str = "pg_options_to_table";
 fn array_of(name: &str) -> Option<SeriesOf> {
     Some(match name {
         "regexp_matches" => SeriesOf::Rows,
-        "regexp_split_to_table" | "string_to_table" => SeriesOf::Elements,
+        "regexp_split_to_table" | "string_to_table" | "pg_listening_channels" => SeriesOf::Elements,
         _ => return None,
     })
 }
@@ -243,6 +243,7 @@ impl Analyzer<'_> {
         if let Some(of) = array_of(name) {
             let array = match name {
                 "string_to_table" => binder.call("string_to_array", args)?,
+                "pg_listening_channels" => binder.call(name, args)?,
                 "regexp_matches" => binder.call_one_of(name, &matches::all_at_once(), args)?,
                 _ => {
                     let split = matches::overloads("regexp_split_to_array");
