@@ -27,8 +27,12 @@ fn next(client: &mut Client, count: usize) -> Vec<String> {
 /// What is told of a channel up to the payload `end`.
 fn until_end(client: &mut Client) -> Vec<String> {
     let mut notifications = client.notifications();
-    let told = notifications.timeout_iter(LONG).map(|n| Ok(n.payload().to_string()));
-    told.take_while(|payload| Ok(payload != "end")).collect().unwrap()
+    let told = notifications
+        .timeout_iter(LONG)
+        .map(|n| Ok(n.payload().to_string()));
+    told.take_while(|payload| Ok(payload != "end"))
+        .collect()
+        .unwrap()
 }
 
 #[test]
@@ -50,9 +54,17 @@ fn listeners_of_all_instances_are_told_at_the_commit() {
     assert_eq!(next(&mut one, 4), ["a:x", "b:y", "a:", "b:end"]);
     assert_eq!(next(&mut two, 2), ["b:y", "b:end"]);
     // The process id is the sender's, wherever the listener is.
-    let pid: i32 = sender.query_one("select pg_backend_pid()", &[]).unwrap().get(0);
+    let pid: i32 = sender
+        .query_one("select pg_backend_pid()", &[])
+        .unwrap()
+        .get(0);
     sender.batch_execute("notify a, 'who'").unwrap();
-    let told = one.notifications().timeout_iter(LONG).next().unwrap().unwrap();
+    let told = one
+        .notifications()
+        .timeout_iter(LONG)
+        .next()
+        .unwrap()
+        .unwrap();
     assert_eq!((told.process_id(), told.payload()), (pid, "who"));
     // A listener in a transaction is told when that is over.
     one.batch_execute("begin").unwrap();
@@ -67,7 +79,9 @@ fn listeners_of_all_instances_are_told_at_the_commit() {
         BTreeSet::from(["a:later".to_string(), "b:mine".to_string()])
     );
     one.batch_execute("unlisten a").unwrap();
-    sender.batch_execute("notify a, 'gone'; notify b, 'last'").unwrap();
+    sender
+        .batch_execute("notify a, 'gone'; notify b, 'last'")
+        .unwrap();
     assert_eq!(next(&mut one, 1), ["b:last"]);
     assert_eq!(rows(&mut one, "select pg_listening_channels()"), ["b"]);
     drop((one, two, sender));
@@ -88,7 +102,9 @@ fn each_sender_is_heard_once_and_in_its_order() {
             let mut client = database.client(instance);
             s.spawn(move || {
                 for n in 0..EACH {
-                    client.batch_execute(&format!("notify news, '{name} {n}'")).unwrap();
+                    client
+                        .batch_execute(&format!("notify news, '{name} {n}'"))
+                        .unwrap();
                 }
             });
         }
@@ -113,7 +129,9 @@ fn each_sender_is_heard_once_and_in_its_order() {
 fn what_a_listener_is_not_told_it_reads() {
     let database = up("reads");
     let mut client = database.client(1);
-    client.batch_execute("create table t (n int primary key)").unwrap();
+    client
+        .batch_execute("create table t (n int primary key)")
+        .unwrap();
     const ROWS: i32 = 400;
     std::thread::scope(|s| {
         let mut sender = database.client(2);
@@ -128,7 +146,8 @@ fn what_a_listener_is_not_told_it_reads() {
             let mut listener = database.client(1);
             s.spawn(move || {
                 listener.batch_execute("listen t").unwrap();
-                let read: BTreeSet<String> = rows(&mut listener, "select n from t").into_iter().collect();
+                let read: BTreeSet<String> =
+                    rows(&mut listener, "select n from t").into_iter().collect();
                 let mut known = read.clone();
                 // All may be over by now.
                 if read.len() < ROWS as usize {

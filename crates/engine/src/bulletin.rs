@@ -33,7 +33,7 @@ use std::time::Duration;
 use wait::{Event, Waiter};
 
 /// Kinds of messages, within [`interconnect::kinds::ENGINE`].
-pub(crate) const BULLETIN_KINDS: RangeInclusive<u16> = 250..=251;
+pub(crate) const BULLETIN_KINDS: RangeInclusive<u16> = 260..=261;
 
 /// Most bytes of one bulletin: a channel and a payload of `NOTIFY`, with room to spare.
 pub const BULLETIN_MAX_BYTES: usize = 16 << 10;

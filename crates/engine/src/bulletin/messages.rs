@@ -14,8 +14,8 @@ pub(super) enum Message {
 
 tagged! {
     struct Messages: u16 for Message {
-        Tell = 250 { life, number },
-        Heard = 251 { life, number },
+        Tell = 260 { life, number },
+        Heard = 261 { life, number },
     }
 }
 
@@ -63,14 +63,14 @@ mod tests {
     #[test]
     fn the_bytes_of_messages_are_pinned() {
         let pinned: [(u16, &[u8]); 2] = [
-            (250, b"\x03\0\0\0\x05\0\0\0\x01\0\0\0news"),
-            (251, b"\x03\0\0\0\x05\0\0\0\x01\0\0\0"),
+            (260, b"\x03\0\0\0\x05\0\0\0\x01\0\0\0news"),
+            (261, b"\x03\0\0\0\x05\0\0\0\x01\0\0\0"),
         ];
         for ((message, behind), (kind, bytes)) in samples().iter().zip(pinned) {
             assert_eq!((message.kind(), &message.encode(behind)[..]), (kind, bytes));
             assert_eq!(Message::decode(kind, bytes), Ok((*message, &behind[..])));
         }
-        assert!(Message::decode(249, &[]).is_err() && Message::decode(252, &[]).is_err());
+        assert!(Message::decode(259, &[]).is_err() && Message::decode(262, &[]).is_err());
     }
 
     #[test]

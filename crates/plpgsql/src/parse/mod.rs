@@ -1,6 +1,7 @@
 //! Recursive descent over the words of a body: blocks and declarations.
 
 mod control;
+mod cursors;
 mod raise;
 mod sql;
 mod statements;
@@ -27,6 +28,7 @@ pub fn parse(text: &str) -> Result<Body, Error> {
         at: 0,
         pieces: 0,
         cases: 0,
+        cursors: Vec::new(),
         depth: 0,
     };
     // Options of the compiler, which are given as words of their own.
@@ -52,6 +54,8 @@ pub(super) struct Parser<'b> {
     pieces: usize,
     /// CASE statements so far.
     cases: usize,
+    /// The names of variables that are in sight, and whether each is a cursor with its query.
+    cursors: Vec<(String, bool)>,
     depth: usize,
 }
 
@@ -187,6 +191,7 @@ impl<'b> Parser<'b> {
 
     fn block(&mut self, label: Option<String>) -> Result<Block, Error> {
         let line = self.line();
+        let in_sight = self.cursors.len();
         let mut declarations = Vec::new();
         while self.accept("declare") {
             while !self.is("begin") && !self.is("declare") {
@@ -196,6 +201,8 @@ impl<'b> Parser<'b> {
                     self.at -= 1;
                     return Err(self.syntax("duplicate declaration"));
                 }
+                let is_cursor = matches!(declaration.what, Declared::Cursor(_));
+                self.cursors.push((declaration.name.clone(), is_cursor));
                 declarations.push(declaration);
             }
         }
@@ -212,6 +219,7 @@ impl<'b> Parser<'b> {
         };
         self.expect("end")?;
         self.end_label(label.as_deref())?;
+        self.cursors.truncate(in_sight);
         Ok(Block {
             line,
             label,
@@ -278,7 +286,8 @@ impl<'b> Parser<'b> {
         }
         let scrolls = self.is("scroll") || self.is("no");
         if self.is("cursor") || scrolls && self.ahead(1).is_some_and(|t| !t.is_sign(";")) {
-            return Err(self.unsupported("cursors in PL/pgSQL"));
+            let what = Declared::Cursor(self.bound_cursor()?);
+            return Ok(Declaration { line, name, what });
         }
         let constant = self.accept("constant");
         let ty = self.type_name(&[":=", "=", ";"], &["not", "default", "collate"])?;
@@ -328,9 +337,6 @@ impl<'b> Parser<'b> {
         self.at = from;
         let text = self.text_until(signs, words)?;
         match text {
-            Some(text) if text.eq_ignore_ascii_case("refcursor") => {
-                Err(self.unsupported("cursors in PL/pgSQL"))
-            }
             Some(text) => Ok(TypeName::Plain(text)),
             None => Err(self.syntax("missing data type declaration")),
         }

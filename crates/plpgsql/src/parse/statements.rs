@@ -94,9 +94,13 @@ impl Parser<'_> {
                 Ok(What::Null)
             }
             "commit" | "rollback" => self.end_of_transaction(word == "commit"),
-            "open" | "fetch" | "move" | "close" => {
-                self.at = at;
-                Err(self.unsupported("cursors in PL/pgSQL"))
+            "open" => self.open(),
+            "fetch" => self.fetch(),
+            "move" => self.a_move(),
+            "close" => {
+                let cursor = self.path()?;
+                self.expect_sign(";")?;
+                Ok(What::Close(cursor))
             }
             _ => {
                 self.at = at;

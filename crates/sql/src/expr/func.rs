@@ -263,7 +263,10 @@ impl Func {
         match self {
             Func::Pure(f) => f.is_strict(),
             Func::User(f) => f.strict,
-            Func::Session(f) => !matches!(f, SessionFunc::SetConfig | SessionFunc::Catalog(_)),
+            Func::Session(f) => !matches!(
+                f,
+                SessionFunc::SetConfig | SessionFunc::Notify | SessionFunc::Catalog(_)
+            ),
         }
     }
 
@@ -829,9 +832,6 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "pg_blocking_pids" => pids(SessionFunc::BlockingPids),
         "pg_safe_snapshot_blocking_pids" => pids(SessionFunc::SafeSnapshotBlockingPids),
         "pg_notify" => vec![session(SessionFunc::Notify, &[Text, Text], Void)],
-        "pg_listening_channels" => {
-            vec![session(SessionFunc::ListeningChannels, &[], SqlType::TEXTS)]
-        }
         "pg_notification_queue_usage" => {
             vec![session(SessionFunc::NotificationUsage, &[], Float8)]
         }
@@ -866,6 +866,15 @@ pub fn overloads(name: &str) -> Vec<Signature> {
             None => bytes::overloads(name),
         },
     }
+}
+
+/// What `pg_listening_channels` takes apart: the channels of the session as an array.
+pub fn listening_channels() -> Vec<Signature> {
+    vec![Signature {
+        func: Func::Session(SessionFunc::ListeningChannels),
+        args: &[],
+        result: SqlType::TEXTS,
+    }]
 }
 
 fn advisory(name: &str) -> Vec<Signature> {

@@ -50,6 +50,11 @@ pub enum Definition {
         table: Qualified,
         if_exists: bool,
     },
+    RenameTrigger {
+        name: String,
+        table: Qualified,
+        to: String,
+    },
     DropFunction {
         kind: Routine,
         names: Vec<FunctionName>,
@@ -109,6 +114,7 @@ impl Definition {
             Definition::CreateFunction(_) => "CREATE FUNCTION",
             Definition::CreateTrigger(_) => "CREATE TRIGGER",
             Definition::DropTrigger { .. } => "DROP TRIGGER",
+            Definition::RenameTrigger { .. } => "ALTER TRIGGER",
             Definition::AlterFunction { kind, .. } => kind.alter_command(),
             Definition::DropFunction { kind, .. } => kind.drop_command(),
         }
@@ -220,6 +226,10 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
             _ => return Err(w.unexpected()),
         };
         return Ok(Some(Definition::AlterSchema { name, change }));
+    }
+    if w.accept("trigger") {
+        let (name, table, to) = trigger::alter(w)?;
+        return Ok(Some(Definition::RenameTrigger { name, table, to }));
     }
     if let Some(changed) = domain::alter(w)? {
         return Ok(Some(changed));

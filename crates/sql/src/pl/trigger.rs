@@ -124,7 +124,9 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
     let code = super::code(core, &function)?;
     let shape = core.shape_of(on.table);
     let slots = slots(core, on, &shape);
+    let seen = core.events.transitions.seen_by(on.trigger, on.table, on.op);
     let row = core.within_function(|core| {
+        core.pl.transitions = seen;
         let mut running = Interpreter::of_block(core, &code)?;
         running.slots = slots;
         let names = NAMES.into_iter().enumerate().map(|(at, name)| (name, at));
@@ -221,8 +223,8 @@ pub fn check_when(core: &mut Core, table: &Arc<Table>, trigger: &Trigger) -> Res
     let shape = core.shape_of(table);
     let slots = vec![
         Slot::Scalar(Scalar::new(SqlType::Bool, -1, Datum::Null)),
-        record(&shape, trigger.row, None),
-        record(&shape, trigger.row, None),
+        record(&shape, true, None),
+        record(&shape, true, None),
     ];
     let planned = condition(core, text, &slots)?;
     let takes = |slot: usize| planned.takes(slot);
@@ -239,6 +241,9 @@ pub fn check_when(core: &mut Core, table: &Arc<Table>, trigger: &Trigger) -> Res
             "0A000",
             "cannot use subquery in trigger WHEN condition",
         )),
+        _ if !trigger.row && (takes(OLD) || takes(NEW)) => {
+            wrong("statement trigger's WHEN condition cannot reference column values")
+        }
         _ if takes(OLD) && trigger.ops.contains(&Op::Insert) => {
             wrong("INSERT trigger's WHEN condition cannot reference OLD values")
         }

@@ -1,6 +1,7 @@
 //! A client's session as the server drives it: parse, bind, execute, sync.
 
 mod calls;
+mod constraints;
 mod core;
 pub mod cursors;
 mod kill;
@@ -12,6 +13,7 @@ mod names_read;
 mod nested;
 mod notices;
 mod objects;
+mod opened;
 mod permissions;
 mod planning;
 mod resolve;
@@ -41,6 +43,7 @@ use crate::prepared::Prepared;
 pub use calls::relation_name;
 pub use core::{Core, cancelled, now_micros};
 pub use nested::Nested;
+pub use opened::ToOpen;
 pub(crate) use roles::NOBODY;
 pub(crate) use run::Keep;
 pub use settings::ConnectionSettings;

@@ -210,7 +210,7 @@ fn ordered_type(ty: SqlType) -> Option<SqlType> {
         OidVector => Some(ty),
         Int2Vector | Xid | Expanded | Composite(_) => None,
         Domain(_) => ordered_type(ty.base()),
-        Bool | Uuid | Bytea | Void | Json | Jsonb => None,
+        Bool | Uuid | Bytea | Void | Json | Jsonb | Refcursor => None,
     }
 }
 
