@@ -187,6 +187,7 @@ impl SqlType {
     pub const INT2S: SqlType = SqlType::arrays_of(SqlType::Int2);
     pub const INT4S: SqlType = SqlType::arrays_of(SqlType::Int4);
 
+    pub const FLOAT8S: SqlType = SqlType::arrays_of(SqlType::Float8);
     pub const FLOAT4S: SqlType = SqlType::arrays_of(SqlType::Float4);
     pub const INTERNAL_CHARS: SqlType = SqlType::arrays_of(SqlType::InternalChar);
 
@@ -422,6 +423,15 @@ impl SqlType {
             SqlType::Composite(c) => &c.def().internal_names[0],
             other => other.name(),
         }
+    }
+
+    /// Whether parameters of the session decide on the text form.
+    pub fn has_styles(self) -> bool {
+        use SqlType::{Bytea, Date, Float4, Float8, Interval, Timestamp, TimestampTz};
+        matches!(
+            self,
+            Date | Timestamp | TimestampTz | Interval | Float4 | Float8 | Bytea
+        )
     }
 
     pub fn is_string(self) -> bool {

@@ -55,7 +55,16 @@ impl Binder<'_> {
         let ty = match (cast_to, nested) {
             (Some(element), false) => element.ty(),
             (Some(element), true) => SqlType::Array(element),
-            (None, _) => common_type(&types, "ARRAY")?,
+            (None, true) => {
+                // Of several arrays, what their elements have in common.
+                let elements: Option<Vec<SqlType>> =
+                    types.iter().map(|t| Some(element_of(*t)?.ty())).collect();
+                match elements {
+                    Some(elements) => SqlType::Array(arrays_of(common_type(&elements, "ARRAY")?)?),
+                    None => common_type(&types, "ARRAY")?,
+                }
+            }
+            (None, false) => common_type(&types, "ARRAY")?,
         };
         let context = match cast_to {
             Some(_) => CastContext::Explicit,
@@ -335,6 +344,10 @@ impl Binder<'_> {
             }
             ("array_to_string", 2 | 3) => {
                 (ArrayFunc::ToString(element), vec![array, Text, Text], Text)
+            }
+            ("width_bucket", 2) => {
+                let (ty, e) = widened(0)?;
+                (ArrayFunc::Bucket, vec![e.ty(), ty], Int4)
             }
             ("trim_array", 2) => (ArrayFunc::Trim, vec![array, Int4], array),
             _ => return Ok(None),

@@ -78,6 +78,14 @@ impl Binder<'_> {
                 name.name
             )));
         }
+        if let ("normalize", FunctionArguments::List(list)) = (name.name.as_str(), &f.args)
+            && let [text, form] = list.args.as_slice()
+            && let FunctionArg::Unnamed(FunctionArgExpr::Expr(ast::Expr::Identifier(form))) = form
+            && is_normal_form(form)
+        {
+            let form = Typed::literal(Datum::Text(form.value.clone()), SqlType::Text);
+            return self.call(&name.name, vec![self.argument(f, text)?, form]);
+        }
         if let ("make_interval", FunctionArguments::List(list)) = (name.name.as_str(), &f.args) {
             return self.call(&name.name, self.interval_parts(&list.args)?);
         }
@@ -146,6 +154,7 @@ impl Binder<'_> {
                     SqlType::Int4,
                 ));
             }
+            "overlaps" => return self.overlapping(args),
             "concat" => return self.concat_all(PureFunc::Concat, args),
             "concat_ws" if !args.is_empty() => return self.concat_all(PureFunc::ConcatWs, args),
             _ => {}
@@ -268,6 +277,12 @@ fn letter(e: Expr) -> Expr {
         branches: vec![(e.clone(), text("t")), (Expr::Not(Box::new(e)), text("f"))],
         otherwise: None,
     }
+}
+
+/// Whether a word is the name of a normal form of Unicode, which is a keyword.
+fn is_normal_form(word: &ast::Ident) -> bool {
+    let forms = ["nfc", "nfd", "nfkc", "nfkd"];
+    word.quote_style.is_none() && forms.iter().any(|f| word.value.eq_ignore_ascii_case(f))
 }
 
 /// The type whose name a function has: such a call is a cast.

@@ -139,6 +139,11 @@ impl Binder<'_> {
                 else_result,
                 ..
             } => self.case(operand.as_deref(), conditions, else_result.as_deref()),
+            ast::Expr::IsNormalized {
+                expr,
+                form,
+                negated,
+            } => self.is_normalized(expr, form.as_ref(), *negated),
             ast::Expr::Array(list) => self.array(&list.elem, None),
             ast::Expr::Tuple(_) => self.row(e),
             ast::Expr::QualifiedWildcard(row, _) => self.star_argument(row),
@@ -302,6 +307,7 @@ impl Binder<'_> {
             BinaryOperator::PGCustomBinaryOperator(path) => {
                 return self.binary(left, &custom_operator(path)?, right);
             }
+            BinaryOperator::Overlaps => return self.overlaps(left, right),
             BinaryOperator::PGRegexMatch => return self.regex(left, right, false, false),
             BinaryOperator::PGRegexIMatch => return self.regex(left, right, true, false),
             BinaryOperator::PGRegexNotMatch => return self.regex(left, right, false, true),

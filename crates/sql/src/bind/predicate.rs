@@ -1,5 +1,6 @@
 //! Conditions and CASE.
 
+use block::value::Datum;
 use sqlparser::ast::{self, CaseWhen, Value};
 
 use super::coerce::{common_padding, fold};
@@ -51,6 +52,23 @@ impl Binder<'_> {
             },
             SqlType::Bool,
         ))
+    }
+
+    /// `IS NORMALIZED` of a text, in a form of Unicode.
+    pub(super) fn is_normalized(
+        &self,
+        e: &ast::Expr,
+        form: Option<&ast::NormalizationForm>,
+        negated: bool,
+    ) -> Result<Typed> {
+        let mut args = vec![self.expr(e)?];
+        let form = form.map(|f| Datum::Text(f.to_string()));
+        args.extend(form.map(|f| Typed::literal(f, SqlType::Text)));
+        let found = self.call("is_normalized", args)?;
+        Ok(match negated {
+            true => Typed::new(Expr::Not(Box::new(found.expr)), SqlType::Bool),
+            false => found,
+        })
     }
 
     pub(super) fn distinct(

@@ -145,7 +145,11 @@ fn keeps(from: SqlType, to: SqlType) -> bool {
     let dated = |t: SqlType| {
         matches!(
             t,
-            SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Reg(_)
+            SqlType::Date
+                | SqlType::Timestamp
+                | SqlType::TimestampTz
+                | SqlType::Interval
+                | SqlType::Reg(_)
         )
     };
     let zoned = |t: SqlType| t == SqlType::TimestampTz;

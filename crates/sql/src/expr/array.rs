@@ -48,6 +48,8 @@ pub enum ArrayFunc {
     /// The array with an element of it, or a slice, given another value; of a slice, the bounds
     /// that are left out.
     Assign(Element, Option<u16>),
+    /// `width_bucket(value, thresholds)`.
+    Bucket,
     /// `array_fill(value, lengths[, lower bounds])`.
     Fill(Element),
 }
@@ -81,6 +83,7 @@ pub fn call(
         }
         ArrayFunc::Assign(element, slice) => super::array_set::call(element, slice, &values)?,
         ArrayFunc::Fill(element) => super::array_set::fill(element, &values)?,
+        ArrayFunc::Bucket => super::array_set::bucket(at(0), at(1))?,
         ArrayFunc::Concat => match (at(0), at(1)) {
             (DatumRef::Array(l), DatumRef::Array(r)) => own(joined(l, r)?),
             (DatumRef::Null, other) | (other, DatumRef::Null) => Val::Own(other.to_datum()),

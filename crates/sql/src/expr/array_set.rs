@@ -1,10 +1,11 @@
-//! Arrays of which an element or a slice is given another value: `set a[1] = 2`.
+//! Arrays of which an element or a slice is given another value: `set a[1] = 2`; arrays filled with
+//! a value, and arrays as thresholds of buckets.
 
 use block::array::{Array, ArrayRef, Dimension, MAX_DIMENSIONS, MAX_ELEMENTS};
 use block::value::{Datum, DatumRef};
 
-use super::Val;
 use super::array::int;
+use super::{Val, compare};
 use crate::error::{Error, Result};
 use crate::pgtype::array;
 use crate::types::Element;
@@ -248,4 +249,29 @@ fn list_of_integers(list: &Val<'_>) -> Result<Vec<i32>> {
         value => int(value),
     };
     list.values().map(value).collect()
+}
+
+/// How many of the thresholds, which rise, a value has reached.
+pub fn bucket(value: DatumRef<'_>, thresholds: DatumRef<'_>) -> Result<Val<'static>> {
+    let (false, DatumRef::Array(thresholds)) = (value.is_null(), thresholds) else {
+        return Ok(Val::NULL);
+    };
+    if thresholds.dimensions().len() > 1 {
+        let message = "thresholds must be one-dimensional array";
+        return Err(Error::new("2202E", message));
+    }
+    let all: Vec<DatumRef<'_>> = thresholds.values().collect();
+    if all.iter().any(|t| t.is_null()) {
+        let message = "thresholds array must not contain NULLs";
+        return Err(Error::new("22004", message));
+    }
+    let (mut low, mut high) = (0, all.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match compare(value, all[middle])?.is_lt() {
+            true => high = middle,
+            false => low = middle + 1,
+        }
+    }
+    Ok(Val::int4(low as i32))
 }

@@ -2,6 +2,7 @@
 //! session's zone, as PostgreSQL does.
 
 use bigdecimal::BigDecimal;
+use block::interval::Interval;
 use block::numeric::Numeric;
 use block::value::{Datum, DatumRef};
 
@@ -25,7 +26,10 @@ pub fn call(func: PureFunc, values: &[Val<'_>], calls: &mut dyn Calls) -> Result
     };
     let field = field.to_lowercase();
     let zone = match values.get(2).map(Val::get) {
-        Some(DatumRef::Text(name)) => named_zone(name)?,
+        // No zone is looked up for what is the same in all of them.
+        Some(DatumRef::Text(name)) if !matches!(time.get(), DatumRef::TimestampTz(t) if is_infinite(t)) => {
+            named_zone(name)?
+        }
         _ => calls.io().time_zone,
     };
     let (local, offset, zoned) = match time.get() {
@@ -47,7 +51,7 @@ pub fn call(func: PureFunc, values: &[Val<'_>], calls: &mut dyn Calls) -> Result
         if is_infinite(local) {
             return Ok(as_time(local, zoned));
         }
-        let cut = truncate(&field, local)?;
+        let cut = truncate(&field, local, if zoned { ZONED } else { UNZONED })?;
         let utc = match zoned {
             true => cut - i64::from(zone.offset_at_local(cut)) * MICROS_PER_SECOND,
             false => cut,
@@ -78,6 +82,22 @@ pub fn is_finite(values: &[Val<'_>]) -> Result<Val<'static>> {
     Ok(Val::bool(finite))
 }
 
+/// The zone that is so far to the east of Greenwich.
+fn zone_of_interval(east: Interval) -> Result<TimeZone> {
+    if east.months != 0 || east.days != 0 {
+        let mut shown = Vec::new();
+        crate::pgtype::interval::write(&mut shown, east);
+        let message = format!(
+            "interval time zone \"{}\" must not include months or days",
+            String::from_utf8_lossy(&shown)
+        );
+        return Err(Error::new("22023", message));
+    }
+    let seconds = i32::try_from(east.micros / MICROS_PER_SECOND).ok();
+    let zone = seconds.and_then(TimeZone::fixed);
+    zone.ok_or_else(|| Error::new("22008", "timestamp out of range"))
+}
+
 /// `timezone(zone, time)`: a moment as the local time of a zone, or the moment of a local time.
 fn named_zone(name: &str) -> Result<TimeZone> {
     // Numbers are counted the other way round there; they are not taken.
@@ -87,10 +107,14 @@ fn named_zone(name: &str) -> Result<TimeZone> {
 }
 
 pub fn at_zone(values: &[Val<'_>]) -> Result<Val<'static>> {
-    let (DatumRef::Text(name), Some(time)) = (values[0].get(), values.get(1)) else {
+    let zone = match values[0].get() {
+        DatumRef::Text(name) => named_zone(name)?,
+        DatumRef::Interval(east) => zone_of_interval(east)?,
+        other => return Err(Error::internal(format!("{other:?} as a zone"))),
+    };
+    let Some(time) = values.get(1) else {
         return Err(Error::internal("a zone of no time"));
     };
-    let zone = named_zone(name)?;
     let micros = |offset_s: i32| i64::from(offset_s) * MICROS_PER_SECOND;
     Ok(Val::Ref(match time.get() {
         DatumRef::TimestampTz(t) if is_infinite(t) => DatumRef::Timestamp(t),
@@ -298,7 +322,7 @@ fn iso_week(days: i64) -> (i64, i64) {
     (of, (days - first_week(of)) / 7 + 1)
 }
 
-fn truncate(field: &str, local: i64) -> Result<i64> {
+fn truncate(field: &str, local: i64, ty: &str) -> Result<i64> {
     let down = |unit: i64| local - local.rem_euclid(unit);
     let days = local.div_euclid(MICROS_PER_DAY);
     let date = civil_from_days(days);
@@ -325,6 +349,6 @@ fn truncate(field: &str, local: i64) -> Result<i64> {
         "decade" => start(date.year.div_euclid(10) * 10, 1),
         "century" => start(era(100), 1),
         "millennium" => start(era(1000), 1),
-        other => return Err(unknown(other, UNZONED)),
+        other => return Err(unknown(other, ty)),
     })
 }

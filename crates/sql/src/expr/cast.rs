@@ -101,7 +101,11 @@ impl Cast {
         if from.is_string() && named(to) || named(from) && to.is_string() {
             return false;
         }
-        !(from == TimestampTz || to == TimestampTz || from.is_string() && zoned(to))
+        let read = |t: SqlType| zoned(t) || t == Interval;
+        !(from == TimestampTz
+            || to == TimestampTz
+            || from.is_string() && read(to)
+            || from.has_styles() && to.is_string())
     }
 
     pub fn apply<'a>(&self, value: Val<'a>, io: &IoSettings) -> Result<Val<'a>> {

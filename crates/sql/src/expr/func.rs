@@ -8,8 +8,10 @@ use super::composite::RowFunc;
 use super::json::JsonFunc;
 use super::made::{self, MadeFunc};
 use super::matches::{self, MatchFunc};
+use super::sizes::{self, SizeFunc};
 use super::trigonometry::Angle;
 use super::variadic::Spread;
+use super::words::{self, WordFunc};
 use super::{Env, Expr, Val, arith, number, text};
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
@@ -149,6 +151,10 @@ pub enum PureFunc {
     CountOthers,
     Json(JsonFunc),
     Bytes(BytesFunc),
+    Word(WordFunc),
+    Size(SizeFunc),
+    /// Two spans of time, by their ends.
+    Overlaps,
     /// `log(base, number)`.
     LogBase,
     Factorial,
@@ -172,6 +178,11 @@ pub enum SessionFunc {
     CurrentDate,
     LocalTimestamp,
     Random,
+    SetSeed,
+    TimeOfDay,
+    CurrentQuery,
+    ClientEncoding,
+    TriggerDepth,
     GenRandomUuid,
     NextVal,
     CurrVal,
@@ -223,10 +234,13 @@ impl Func {
             // PostgreSQL calls them stable, as names and signs may be those of a locale.
             Func::Pure(Made(MadeFunc::DateFromText | MadeFunc::NumberFromText)) => false,
             Func::Pure(PureFunc::Json(func)) => func.is_immutable(),
-            Func::Pure(PureFunc::Spread(_, of)) => !matches!(
-                of,
-                SqlType::TimestampTz | SqlType::Reg(_) | SqlType::Composite(_)
-            ),
+            Func::Pure(PureFunc::Spread(_, of)) => {
+                !of.has_styles() && !matches!(of, SqlType::Reg(_) | SqlType::Composite(_))
+            }
+            Func::Pure(PureFunc::Array(ArrayFunc::ToString(element))) => {
+                let of = element.ty();
+                !of.has_styles() && !matches!(of, SqlType::Reg(_) | SqlType::Composite(_))
+            }
             Func::Pure(_) => true,
             Func::Session(_) | Func::User(_) => false,
         }
@@ -253,6 +267,8 @@ impl Func {
                     | CurrentSetting
                     | IsInRecovery
                     | PostmasterStart
+                    | ClientEncoding
+                    | TriggerDepth
                     | Catalog(_)
             ),
         }
@@ -306,7 +322,8 @@ impl PureFunc {
     /// Functions of arrays say each by itself what NULL means to it.
     fn is_strict(self) -> bool {
         use PureFunc::{
-            Array, Concat, ConcatWs, CountNulls, CountOthers, Format, Greatest, Least, Row, Spread,
+            Array, Concat, ConcatWs, CountNulls, CountOthers, Format, Greatest, Least, Overlaps,
+            Row, Spread,
         };
         if let PureFunc::Json(func) = self {
             return !func.takes_nulls();
@@ -315,7 +332,15 @@ impl PureFunc {
         !counts
             && !matches!(
                 self,
-                Greatest | Least | Concat | ConcatWs | Format | Array(_) | Row(_) | Spread(..)
+                Greatest
+                    | Least
+                    | Concat
+                    | ConcatWs
+                    | Format
+                    | Array(_)
+                    | Row(_)
+                    | Spread(..)
+                    | Overlaps
             )
     }
 
@@ -342,6 +367,7 @@ impl PureFunc {
                 return Ok(Val::int4(found));
             }
             PureFunc::Json(func) => return super::json::call(func, args, env, calls),
+            PureFunc::Overlaps => return super::overlaps::call(args, env, calls),
             _ => debug_assert!(self.is_strict(), "{self:?} is called without its NULLs"),
         }
         let mut values: [Val<'a>; 4] = [Val::NULL, Val::NULL, Val::NULL, Val::NULL];
@@ -354,6 +380,12 @@ impl PureFunc {
         let values = &values[..args.len()];
         if let PureFunc::Bytes(func) = self {
             return bytes::call(func, values);
+        }
+        if let PureFunc::Word(func) = self {
+            return words::call(func, values);
+        }
+        if let PureFunc::Size(func) = self {
+            return sizes::call(func, values);
         }
         if let PureFunc::ToChar = self {
             return super::to_char::call(values, calls.io());
@@ -520,7 +552,7 @@ impl PureFunc {
                 ));
             }
             PureFunc::Sqrt => f.sqrt(),
-            PureFunc::Cbrt => f.cbrt(),
+            PureFunc::Cbrt => super::libm::cbrt(f),
             PureFunc::Exp => arith::computed(f.exp(), f.is_finite())?,
             PureFunc::Ln | PureFunc::Log10 if f == 0.0 => {
                 return Err(Error::new("2201E", "cannot take logarithm of zero"));
@@ -613,6 +645,11 @@ pub fn overloads(name: &str) -> Vec<Signature> {
                 pure(Substr, &[Bytea, Int4, Int4], Bytea),
             ];
             if name == "substring" {
+                all.push(pure(
+                    Match(MatchFunc::SimilarPart),
+                    &[Text, Text, Text],
+                    Text,
+                ));
                 // Of two literals, the second is a pattern.
                 all.insert(0, pure(Match(MatchFunc::Part), &[Text, Text], Text));
             }
@@ -780,6 +817,8 @@ pub fn overloads(name: &str) -> Vec<Signature> {
             Interval,
         )],
         "timezone" => vec![
+            pure(AtZone, &[Interval, TimestampTz], Timestamp),
+            pure(AtZone, &[Interval, Timestamp], TimestampTz),
             pure(AtZone, &[Text, TimestampTz], Timestamp),
             pure(AtZone, &[Text, Timestamp], TimestampTz),
         ],
@@ -791,6 +830,11 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "localtimestamp" => vec![session(SessionFunc::LocalTimestamp, &[], Timestamp)],
         "current_date" => vec![session(SessionFunc::CurrentDate, &[], Date)],
         "random" => vec![session(SessionFunc::Random, &[], Float8)],
+        "setseed" => vec![session(SessionFunc::SetSeed, &[Float8], Void)],
+        "timeofday" => vec![session(SessionFunc::TimeOfDay, &[], Text)],
+        "current_query" => vec![session(SessionFunc::CurrentQuery, &[], Text)],
+        "pg_client_encoding" => vec![session(SessionFunc::ClientEncoding, &[], Name)],
+        "pg_trigger_depth" => vec![session(SessionFunc::TriggerDepth, &[], Int4)],
         "gen_random_uuid" => vec![session(SessionFunc::GenRandomUuid, &[], Uuid)],
         "nextval" => vec![
             session(SessionFunc::NextVal, &[Text], Int8),
@@ -857,13 +901,20 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         ],
         "set_config" => vec![session(SessionFunc::SetConfig, &[Text, Text, Bool], Text)],
         "pg_sleep" => vec![session(SessionFunc::Sleep, &[Float8], Void)],
+        "pg_sleep_for" => vec![session(SessionFunc::Sleep, &[Interval], Void)],
+        "pg_sleep_until" => vec![session(SessionFunc::Sleep, &[TimestampTz], Void)],
         "pg_advisory_unlock_all" => vec![session(SessionFunc::AdvisoryUnlockAll, &[], Void)],
         _ => match crate::expr::trigonometry::Angle::named(name) {
             Some(angle) => vec![pure(PureFunc::Angle(angle), &[Float8], Float8)],
             None if name.starts_with("regexp_") => matches::overloads(name),
             None if name.starts_with("make_") => made::overloads(name),
+            None if name.starts_with("pg_size_") => sizes::overloads(name),
             None if name.starts_with("pg_") => advisory(name),
-            None => bytes::overloads(name),
+            None => {
+                let mut all = bytes::overloads(name);
+                all.extend(words::overloads(name));
+                all
+            }
         },
     }
 }

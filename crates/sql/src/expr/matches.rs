@@ -6,7 +6,7 @@ use block::value::{Datum, DatumRef};
 use super::eval::strict;
 use super::func::{Calls, Func, PureFunc, Signature};
 use super::regex::{self, Flags, Found};
-use super::{Env, Expr, Val};
+use super::{Env, Expr, Val, similar};
 use crate::error::{Error, Result};
 use crate::pgtype::array;
 use crate::types::{Element, SqlType};
@@ -26,6 +26,8 @@ pub enum MatchFunc {
     ReplaceFrom,
     /// The part that the first group matches, or all of the match.
     Part,
+    /// The part that a pattern of SIMILAR TO names, with its escape character.
+    SimilarPart,
 }
 
 /// The overloads of the function of that name.
@@ -108,7 +110,15 @@ pub fn call<'a>(
             ))
         }
         MatchFunc::ReplaceFrom => replace_from(text, pattern, &values),
-        MatchFunc::Part => {
+        MatchFunc::Part | MatchFunc::SimilarPart => {
+            let similar = match func {
+                MatchFunc::Part => None,
+                _ => {
+                    let escape = similar::escape_of(string(&values, 2)?)?;
+                    Some(similar::to_regex(pattern, escape)?)
+                }
+            };
+            let pattern = similar.as_deref().unwrap_or(pattern);
             let found = regex::all(text, pattern, Flags::default(), 0, 1)?;
             let part = found.first().and_then(|f| match f.groups.first() {
                 Some(group) => *group,

@@ -25,15 +25,18 @@ mod format;
 mod from_char;
 pub mod func;
 pub mod json;
+mod libm;
 pub mod like;
 mod made;
 pub mod matches;
 pub(crate) mod md5;
 pub mod moments;
 pub mod number;
+mod overlaps;
 pub mod regex;
 mod sha;
 mod similar;
+mod sizes;
 pub mod spans;
 mod text;
 mod to_char;
@@ -42,6 +45,7 @@ mod to_number;
 mod transcendental;
 mod trigonometry;
 pub mod variadic;
+mod words;
 
 pub use arith::ArithOp;
 pub use cast::{Cast, Conversion};
@@ -233,6 +237,8 @@ fn is_dated(cast: &Cast, e: &Expr) -> bool {
             let (date, time) = text.split_once(' ').unwrap_or((text, "00:00"));
             is_iso_date(date) && is_iso_time(time)
         }
+        // A minus sign before all of it may be that of each field.
+        SqlType::Interval => !text.trim_start().starts_with('-'),
         _ => false,
     }
 }

@@ -304,6 +304,14 @@ pub fn whole_quotient(l: NumericRef<'_>, r: NumericRef<'_>) -> Result<Numeric> {
     bounded(quotient(&(a - remainder), &b, 0))
 }
 
+/// A power of ten, with as many digits as PostgreSQL gives it.
+pub fn power_of_ten(exponent: i64) -> Result<Numeric> {
+    bounded(transcendental::power(
+        &BigDecimal::from(10),
+        &BigDecimal::from(exponent),
+    )?)
+}
+
 /// The greatest common divisor, or the least common multiple.
 pub fn common(f: PureFunc, l: NumericRef<'_>, r: NumericRef<'_>) -> Result<Numeric> {
     let (Some(a), Some(b)) = (l.to_bigdecimal(), r.to_bigdecimal()) else {

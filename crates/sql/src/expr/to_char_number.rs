@@ -3,10 +3,16 @@
 //! The digits are written one by one as the template has places for them. Blanks and zeros go where
 //! the number has no digit, and the sign before the first that it has.
 
+mod roman;
+mod scientific;
+
+use block::numeric::{Numeric, NumericRef};
 use block::value::DatumRef;
 
-use super::{Val, number};
+use super::arith::ArithOp;
+use super::{Val, arith, number};
 use crate::error::{Error, Result};
+use crate::types::SqlType;
 
 /// Digits that a double is sure of.
 const DOUBLE_DIGITS: usize = 15;
@@ -20,9 +26,16 @@ pub(super) enum Node {
     Minus,
     Plus,
     Sign,
-    /// `TH` and `L`, in templates of numbers that are read.
-    Ordinal,
+    /// `TH`, and `th`.
+    Ordinal {
+        upper: bool,
+    },
+    /// `L`, of which there is a blank.
     Currency,
+    /// `RN`, and `rn`.
+    Roman {
+        upper: bool,
+    },
     Literal(char),
 }
 
@@ -51,6 +64,12 @@ pub(super) struct Template {
     pub(super) minus: bool,
     pub(super) plus: bool,
     pub(super) brackets: bool,
+    /// Behind `V`: by how many powers of ten the number is multiplied.
+    pub(super) shifted: Option<usize>,
+    roman: bool,
+    /// `EEEE`, which is the last of all patterns.
+    exponent: bool,
+    has_blank: bool,
 }
 
 const PATTERNS: [&str; 18] = [
@@ -58,52 +77,45 @@ const PATTERNS: [&str; 18] = [
     "0",
 ];
 
+fn shifted_point() -> Error {
+    syntax("cannot use \"V\" and decimal point together")
+}
+
 fn syntax(message: &str) -> Error {
     Error::new("42601", message)
 }
 
-fn pattern(text: &str) -> Option<(&'static str, &str)> {
+/// The pattern at the beginning, whether it is written in capitals, and what follows it.
+fn pattern(text: &str) -> Option<(&'static str, bool, &str)> {
     if let Some(rest) = text.strip_prefix('.') {
-        return Some((".", rest));
+        return Some((".", true, rest));
     }
     if let Some(rest) = text.strip_prefix(',') {
-        return Some((",", rest));
+        return Some((",", true, rest));
     }
     PATTERNS.iter().find_map(|p| {
-        let small = p.to_ascii_lowercase();
-        let rest = text.strip_prefix(p).or_else(|| text.strip_prefix(&small))?;
-        Some((*p, rest))
+        if let Some(rest) = text.strip_prefix(p) {
+            return Some((*p, true, rest));
+        }
+        let rest = text.strip_prefix(&p.to_ascii_lowercase())?;
+        Some((*p, false, rest))
     })
 }
 
 impl Template {
-    fn to_write(format: &str) -> Result<Template> {
-        Template::read(format, |_, name| {
-            Err(Error::unsupported(format!("to_char with \"{name}\"")))
-        })
-    }
-
+    /// A template by which numbers are read.
     pub(super) fn to_read(format: &str) -> Result<Template> {
-        Template::read(format, |template, name| {
-            match name {
-                "TH" => template.nodes.push(Node::Ordinal),
-                "L" => template.nodes.push(Node::Currency),
-                "B" | "C" | "SP" => {}
-                "EEEE" | "RN" => {
-                    let message = format!("\"{name}\" not supported for input");
-                    return Err(Error::new("0A000", message));
-                }
-                _ => return Err(Error::unsupported(format!("to_number with \"{name}\""))),
+        let template = Template::read(format)?;
+        for (is_there, name) in [(template.exponent, "EEEE"), (template.roman, "RN")] {
+            if is_there {
+                let message = format!("\"{name}\" not supported for input");
+                return Err(Error::new("0A000", message));
             }
-            Ok(())
-        })
+        }
+        Ok(template)
     }
 
-    /// `special` takes the patterns that are not those of digits, signs and groups.
-    fn read(
-        format: &str,
-        special: fn(&mut Template, &'static str) -> Result<()>,
-    ) -> Result<Template> {
+    fn read(format: &str) -> Result<Template> {
         let mut template = Template {
             nodes: Vec::new(),
             before: 0,
@@ -117,11 +129,15 @@ impl Template {
             minus: false,
             plus: false,
             brackets: false,
+            shifted: None,
+            roman: false,
+            exponent: false,
+            has_blank: false,
         };
         let mut rest = format;
         while !rest.is_empty() {
-            if let Some((name, after)) = pattern(rest) {
-                template.take(name, special)?;
+            if let Some((name, upper, after)) = pattern(rest) {
+                template.take(name, upper)?;
                 rest = after;
                 continue;
             }
@@ -152,18 +168,20 @@ impl Template {
         self.nodes.push(Node::Literal(c));
     }
 
-    fn take(
-        &mut self,
-        name: &'static str,
-        special: fn(&mut Template, &'static str) -> Result<()>,
-    ) -> Result<()> {
+    fn take(&mut self, name: &'static str, upper: bool) -> Result<()> {
+        if self.exponent && name != "EEEE" {
+            return Err(syntax("\"EEEE\" must be the last pattern used"));
+        }
         let signs = self.plus || self.minus || self.brackets;
         match name {
             "9" | "0" if self.brackets => {
                 return Err(syntax(&format!("\"{name}\" must be ahead of \"PR\"")));
             }
             "9" => {
-                *self.places() += 1;
+                match &mut self.shifted {
+                    Some(powers) => *powers += 1,
+                    None => *self.places() += 1,
+                }
                 self.nodes.push(Node::Nine);
             }
             "0" => {
@@ -175,6 +193,7 @@ impl Template {
                 self.nodes.push(Node::Zero);
             }
             "." | "D" if self.has_point => return Err(syntax("multiple decimal points")),
+            "." | "D" if self.shifted.is_some() => return Err(shifted_point()),
             "." | "D" => {
                 self.has_point = true;
                 self.nodes.push(Node::Point);
@@ -212,9 +231,35 @@ impl Template {
                 ));
             }
             "PR" => self.brackets = true,
-            other => special(self, other)?,
+            "TH" => self.nodes.push(Node::Ordinal { upper }),
+            "L" => self.nodes.push(Node::Currency),
+            "RN" => {
+                self.roman = true;
+                self.nodes.push(Node::Roman { upper });
+            }
+            "V" if self.has_point => return Err(shifted_point()),
+            "V" => self.shifted = self.shifted.or(Some(0)),
+            "B" => {
+                let first = self.before + self.behind == 0 && self.first_zero.is_none();
+                self.has_blank |= first;
+            }
+            "EEEE" if self.exponent => return Err(syntax("cannot use \"EEEE\" twice")),
+            "EEEE" if signs || self.mixes_with_exponent() => {
+                let detail = "\"EEEE\" may only be used together with digit and decimal point \
+                              patterns.";
+                let message = "\"EEEE\" is incompatible with other formats";
+                return Err(syntax(message).detail(detail));
+            }
+            "EEEE" => self.exponent = true,
+            // `C` and `SP` mean nothing.
+            _ => {}
         }
         Ok(())
+    }
+
+    fn mixes_with_exponent(&self) -> bool {
+        let sign = self.sign != SignPlace::None;
+        sign || self.fill || self.has_blank || self.roman || self.shifted.is_some()
     }
 
     fn places(&mut self) -> &mut usize {
@@ -230,12 +275,22 @@ pub fn call(value: DatumRef<'_>, format: &str) -> Result<Val<'static>> {
     if format.is_empty() {
         return Ok(Val::text(String::new()));
     }
-    let mut template = Template::to_write(format)?;
+    let mut template = Template::read(format)?;
+    if template.exponent {
+        let (before, behind) = (template.before, template.behind);
+        return Ok(Val::text(scientific::write(value, before, behind)?));
+    }
+    if template.roman {
+        return roman::write(value, &template).map(Val::text);
+    }
     let text = match value {
         DatumRef::Float8(f) => double(f, &mut template),
-        DatumRef::Numeric(n) => rounded(n, template.behind),
+        DatumRef::Numeric(n) => rounded(shifted(n, &mut template)?.borrow(), template.behind),
         other => match super::arith::integer(other) {
-            Some(i) => rounded(number::from_i64(i).borrow(), template.behind),
+            Some(i) => {
+                let shifted = shifted_integer(other, i, &mut template)?;
+                rounded(number::from_i64(shifted).borrow(), template.behind)
+            }
             None => return Err(Error::internal(format!("to_char of {other:?}"))),
         },
     };
@@ -243,10 +298,43 @@ pub fn call(value: DatumRef<'_>, format: &str) -> Result<Val<'static>> {
         Some(digits) => (true, digits),
         None => (false, text.as_str()),
     };
-    Ok(Val::text(Writer::new(template, negative, digits).write()))
+    Writer::new(template, negative, digits)
+        .write()
+        .map(Val::text)
 }
 
-fn rounded(n: block::numeric::NumericRef<'_>, behind: usize) -> String {
+/// The places behind `V` are places of digits, too.
+fn widen(template: &mut Template) -> usize {
+    let powers = template.shifted.unwrap_or(0);
+    template.before += powers;
+    powers
+}
+
+/// A number multiplied as `V` says.
+fn shifted(n: NumericRef<'_>, template: &mut Template) -> Result<Numeric> {
+    if template.shifted.is_none() {
+        return Ok(n.to_numeric());
+    }
+    let powers = widen(template);
+    let ten = number::power_of_ten(powers as i64)?;
+    number::apply(ArithOp::Mul, n, ten.borrow())
+}
+
+/// An integer multiplied as `V` says, which remains one of its type.
+fn shifted_integer(value: DatumRef<'_>, n: i64, template: &mut Template) -> Result<i64> {
+    let ty = match value {
+        DatumRef::Int8(_) => SqlType::Int8,
+        _ => SqlType::Int4,
+    };
+    let power = u32::try_from(widen(template)).ok();
+    let power = power.and_then(|p| 10_i64.checked_pow(p));
+    let product = power.and_then(|p| n.checked_mul(p));
+    let product = product.ok_or_else(|| arith::out_of_range(ty))?;
+    arith::narrow(ty, product)?;
+    Ok(product)
+}
+
+fn rounded(n: NumericRef<'_>, behind: usize) -> String {
     match n.is_nan() || n.is_infinite() {
         true => n.to_string(),
         false => n.to_numeric().round(behind as i32).to_string(),
@@ -261,12 +349,35 @@ fn double(f: f64, template: &mut Template) -> String {
             (false, false) => "-Infinity".to_string(),
         };
     }
+    let powers = widen(template);
+    let f = f * 10_f64.powi(powers as i32);
     let whole = format!("{:.0}", f.abs()).len();
     template.behind = match whole {
         whole if whole >= DOUBLE_DIGITS => 0,
         whole => template.behind.min(DOUBLE_DIGITS - whole),
     };
     format!("{f:.*}", template.behind)
+}
+
+/// What makes an ordinal of a number.
+fn ordinal(digits: &[u8], upper: bool) -> Result<&'static str> {
+    let (teens, last) = match digits {
+        [.., b'1', last] => (true, *last),
+        [.., last] => (false, *last),
+        [] => (false, b' '),
+    };
+    if !last.is_ascii_digit() {
+        let shown = String::from_utf8_lossy(digits);
+        let message = format!("\"{shown}\" is not a number");
+        return Err(Error::new("22P02", message));
+    }
+    let endings = match last {
+        b'1' if !teens => ["st", "ST"],
+        b'2' if !teens => ["nd", "ND"],
+        b'3' if !teens => ["rd", "RD"],
+        _ => ["th", "TH"],
+    };
+    Ok(endings[usize::from(upper)])
 }
 
 struct Writer {
@@ -354,7 +465,7 @@ impl Writer {
         self.last = Some(last);
     }
 
-    fn write(mut self) -> String {
+    fn write(mut self) -> Result<String> {
         for node in std::mem::take(&mut self.template.nodes) {
             let fill = self.template.fill;
             let blank = |out: &mut String| {
@@ -371,10 +482,17 @@ impl Writer {
                 Node::Minus | Node::Plus => blank(&mut self.out),
                 Node::Sign => self.out.push(if self.negative { '-' } else { '+' }),
                 Node::Literal(c) => self.out.push(c),
-                Node::Ordinal | Node::Currency => {}
+                Node::Ordinal { upper } => {
+                    let counts = !self.negative && !self.template.has_point;
+                    if counts && self.digits.first() != Some(&b'#') {
+                        self.out.push_str(ordinal(&self.digits, upper)?);
+                    }
+                }
+                Node::Currency => self.out.push(' '),
+                Node::Roman { .. } => {}
             }
         }
-        self.out
+        Ok(self.out)
     }
 
     fn last_is_point(&self) -> bool {

@@ -5,8 +5,9 @@
 
 use block::value::Datum;
 
-use super::Val;
+use super::arith::ArithOp;
 use super::to_char_number::{Node, SignPlace, Template};
+use super::{Val, number};
 use crate::error::Result;
 use crate::pgtype;
 use crate::types::SqlType;
@@ -52,9 +53,18 @@ pub fn call(text: &str, format: &str) -> Result<Val<'static>> {
     let sign = reader.sign.map_or(' ', char::from);
     let digits = reader.digits.strip_suffix('.').unwrap_or(&reader.digits);
     let number = Datum::Numeric(pgtype::parse_numeric(&format!("{sign}{digits}"))?);
-    let precision = (places + reader.behind) as i32;
+    let powers = reader.template.shifted.unwrap_or(0);
+    let precision = (places + powers + reader.behind) as i32;
     let typmod = ((precision << 16) | reader.behind as i32) + MODIFIER_OFFSET;
-    pgtype::apply_typmod(SqlType::Numeric, typmod, number, false).map(Val::Own)
+    let number = pgtype::apply_typmod(SqlType::Numeric, typmod, number, false)?;
+    match (reader.template.shifted, number) {
+        (Some(powers), Datum::Numeric(n)) => {
+            let part = number::power_of_ten(-(powers as i64))?;
+            let shifted = number::apply(ArithOp::Mul, n.borrow(), part.borrow())?;
+            Ok(Val::Own(Datum::Numeric(shifted)))
+        }
+        (_, number) => Ok(Val::Own(number)),
+    }
 }
 
 impl Reader<'_> {
@@ -96,8 +106,9 @@ impl Reader<'_> {
             Node::Plus => self.sign_or_pass(b"+"),
             Node::Sign => self.sign_or_pass(b"-+"),
             // Of a number with a point there are no ordinals.
-            Node::Ordinal if self.template.has_point => {}
-            Node::Ordinal => self.pass_others(2),
+            Node::Ordinal { .. } if self.template.has_point => {}
+            Node::Ordinal { .. } => self.pass_others(2),
+            Node::Roman { .. } => {}
             Node::Currency => self.pass_others(1),
             Node::Literal(_) => self.pass(),
         }

@@ -87,7 +87,12 @@ fn exp_to(x: &BigDecimal, digits: i64) -> BigDecimal {
 }
 
 pub fn exp(x: &BigDecimal) -> Result<BigDecimal> {
-    exp_shown(x, scale(x))
+    // PostgreSQL's limit, which is nearer than that of the digits of a numeric.
+    const MAX_EXPONENT: f64 = 6_000.0;
+    match x.to_f64() {
+        Some(n) if n < MAX_EXPONENT => exp_shown(x, scale(x)),
+        _ => Err(overflow()),
+    }
 }
 
 fn exp_shown(x: &BigDecimal, least: i64) -> Result<BigDecimal> {

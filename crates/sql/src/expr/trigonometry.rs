@@ -69,8 +69,8 @@ impl Angle {
             Angle::Sinh => x.sinh(),
             Angle::Cosh => x.cosh(),
             Angle::Tanh => x.tanh(),
-            Angle::Asinh => x.asinh(),
-            Angle::Acosh => x.acosh(),
+            Angle::Asinh => super::libm::asinh(x),
+            Angle::Acosh => super::libm::acosh(x),
             Angle::Atanh => x.atanh(),
             Angle::InDegrees(of) => of.of(x)?,
             Angle::Degrees => {

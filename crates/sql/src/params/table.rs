@@ -224,7 +224,7 @@ pub const PARAMS: &[Param] = &[
     session("bytea_output", Kind::Word(&["hex", "escape"]), "hex", "Text form of bytea."),
     session("client_connection_check_interval", TIMEOUT, "2000", "How often is looked whether the client is still there while its statement runs or waits; if it is gone, the statement is cancelled and the session ends. 0: not at all."),
     reported(session("client_encoding", Kind::Encoding, "UTF8", "Encoding of the client.")),
-    reported(session("DateStyle", Kind::Text, "ISO, MDY", "Order of day, month and year in input; output is ISO.")),
+    reported(session("DateStyle", Kind::Text, "ISO, MDY", "Form of dates, and order of day, month and year.")),
     reported(session("default_transaction_read_only", Kind::Bool, "off", "Whether new transactions are read-only.")),
     session("client_min_messages", MESSAGES, "notice", "Least severe message that the client is sent beside results."),
     session("default_transaction_deferrable", Kind::Bool, "off", "Whether new transactions are DEFERRABLE, which means nothing below SERIALIZABLE."),

@@ -7,7 +7,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::tokens::keyword;
-use super::{arbiters, current_of};
+use super::{arbiters, current_of, similar_part};
 use crate::bind::parts;
 use crate::error::{Error, Result};
 use crate::views::keywords::{Class, class};
@@ -43,6 +43,7 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
             Keyword::INTERVAL => interval_digits(tokens, at),
             Keyword::SEARCH | Keyword::CYCLE => refuse_search(tokens, at)?,
             Keyword::ARRAY => array_type(tokens, at),
+            Keyword::SUBSTRING => similar_part::write_out(tokens, at),
             Keyword::DROP => drop_expression(tokens, at),
             _ => {}
         }

@@ -29,6 +29,7 @@ mod reserved;
 pub mod role;
 mod rows;
 mod select_into;
+mod similar_part;
 mod split;
 pub mod stars;
 mod strings;

@@ -11,6 +11,11 @@ const MAX_ORDERED: usize = 32;
 /// A comparison of rows, a test of one for nulls, and `IN` with a list of them; `None` for all else.
 pub fn by_column(e: &Expr) -> Result<Option<Expr>> {
     Ok(Some(match e {
+        // Its rows are spans of time.
+        Expr::BinaryOp {
+            op: BinaryOperator::Overlaps,
+            ..
+        } => return Ok(None),
         Expr::BinaryOp { left, op, right } => {
             let Some((left, right)) = rows(left, right)? else {
                 return Ok(None);

@@ -1,5 +1,5 @@
 //! The text forms of intervals: quantities with units, times of day, years and months of the SQL
-//! standard, ISO 8601. Read as PostgreSQL reads them with `IntervalStyle` `postgres`, field by
+//! standard, ISO 8601. Read as PostgreSQL reads them, field by
 //! field from the right; written in that style.
 
 use block::interval::Interval;
@@ -7,6 +7,7 @@ use block::interval::Interval;
 use super::calendar::{self, MICROS_PER_DAY, MICROS_PER_SECOND};
 use super::datefield::{self, Fault, Kind, Read};
 use super::iso_interval;
+use super::styles::IntervalStyle;
 use crate::error::{Error, Result};
 
 /// PostgreSQL's work buffer.
@@ -198,13 +199,17 @@ pub fn out_of_range() -> Error {
 }
 
 /// Reads an interval, as its modifier says what numbers without units are; see [`Modifier::fit`].
-pub fn parse(text: &str, typmod: i32) -> Result<Interval> {
+/// In the style of the standard a sign before all of it is that of each field.
+pub fn parse(text: &str, typmod: i32, style: IntervalStyle) -> Result<Interval> {
     let modifier = Modifier::unpacked(typmod);
     let fields = match is_glued(text) {
         true => Err(Fault::Format),
         false => datefield::split_within(text, MAX_TEXT),
     };
-    let read = fields.and_then(|fields| decode(&fields, modifier));
+    let read = fields.and_then(|fields| {
+        let standard = style == IntervalStyle::SqlStandard;
+        decode(&fields, modifier, standard && is_negative(&fields))
+    });
     let read = match read {
         Err(Fault::Format) => iso_interval::read(text),
         read => read,
@@ -222,6 +227,13 @@ pub fn parse(text: &str, typmod: i32) -> Result<Interval> {
         days: parts.days,
         micros: parts.micros,
     }))
+}
+
+/// Whether a minus sign stands before the first field, and none before another.
+fn is_negative(fields: &[(Kind, String)]) -> bool {
+    let mut fields = fields.iter().map(|(_, field)| field);
+    fields.next().is_some_and(|first| first.starts_with('-'))
+        && !fields.any(|field| field.starts_with(['-', '+']))
 }
 
 /// Whether a word of several letters stands directly before a digit: only some short ones may.
@@ -254,7 +266,7 @@ pub(super) struct Parts {
 }
 
 /// From the last field to the first, so that a unit is known before its number.
-fn decode(fields: &[(Kind, String)], modifier: Modifier) -> Read<Parts> {
+fn decode(fields: &[(Kind, String)], modifier: Modifier, negative: bool) -> Read<Parts> {
     const TIME: u32 = 1 << Unit::Hour as u32 | 1 << Unit::Minute as u32 | SECONDS;
     const SECONDS: u32 =
         1 << Unit::Second as u32 | 1 << Unit::Millisecond as u32 | 1 << Unit::Microsecond as u32;
@@ -314,6 +326,12 @@ fn decode(fields: &[(Kind, String)], modifier: Modifier) -> Read<Parts> {
             return Err(Fault::Format);
         }
         seen |= mask;
+    }
+    if negative {
+        parts.years = -parts.years.abs();
+        parts.months = -parts.months.abs();
+        parts.days = -parts.days.abs();
+        parts.micros = -parts.micros.abs();
     }
     match seen {
         0 => Err(Fault::Format),
@@ -572,7 +590,7 @@ mod tests {
             ("1 +02:03", 0, 1, 7380 * second),
         ];
         for (text, months, days, micros) in cases {
-            let read = parse(text, -1).unwrap();
+            let read = parse(text, -1, IntervalStyle::Postgres).unwrap();
             assert_eq!(
                 (read.months, read.days, read.micros),
                 (months, days, micros),
@@ -590,14 +608,29 @@ mod tests {
             "1 day2 hours",
             "P",
         ] {
-            assert_eq!(parse(text, -1).unwrap_err().sqlstate(), "22007", "{text}");
+            assert_eq!(
+                parse(text, -1, IntervalStyle::Postgres)
+                    .unwrap_err()
+                    .sqlstate(),
+                "22007",
+                "{text}"
+            );
         }
         for text in ["3000000000 days", "1:70", "1-13"] {
-            assert_eq!(parse(text, -1).unwrap_err().sqlstate(), "22015", "{text}");
+            assert_eq!(
+                parse(text, -1, IntervalStyle::Postgres)
+                    .unwrap_err()
+                    .sqlstate(),
+                "22015",
+                "{text}"
+            );
         }
         let hours = Modifier::packed(Some((Unit::Hour, Unit::Hour)), None);
-        assert_eq!(parse("2", hours).unwrap().micros, 7200 * second);
-        let cut = parse("1 day 02:03", hours).unwrap();
+        assert_eq!(
+            parse("2", hours, IntervalStyle::Postgres).unwrap().micros,
+            7200 * second
+        );
+        let cut = parse("1 day 02:03", hours, IntervalStyle::Postgres).unwrap();
         assert_eq!((cut.days, cut.micros), (1, 7200 * second));
     }
 

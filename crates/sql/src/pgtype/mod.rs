@@ -14,6 +14,7 @@ pub mod interval;
 mod iso_interval;
 pub mod json;
 mod number;
+pub mod styles;
 #[cfg(test)]
 mod tests;
 mod tid;
@@ -32,6 +33,7 @@ use crate::error::{Error, Result};
 use crate::types::composite::CompositeType;
 use crate::types::enums::EnumType;
 use crate::types::{Reg, SqlType, numeric_typmod};
+use styles::{DateStyle, IntervalStyle};
 use zone::TimeZone;
 
 pub use float::{parse_float8, write_rounded};
@@ -43,7 +45,7 @@ const MAX_NUMERIC_BYTES: usize = 1 + 131_072 + 1 + 16_383 + 16;
 /// Longest `name`, in bytes; longer ones are cut as PostgreSQL does.
 pub const NAME_MAX_BYTES: usize = 63;
 
-/// The order in which `1/2/2003` is read (`DateStyle`). Output is always ISO.
+/// The order in which `1/2/2003` is read, and written in styles that are not ISO (`DateStyle`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DateOrder {
     Mdy,
@@ -90,6 +92,8 @@ impl Objects {
 pub struct IoSettings {
     pub time_zone: TimeZone,
     pub date_order: DateOrder,
+    pub date_style: DateStyle,
+    pub interval_style: IntervalStyle,
     /// `bytea_output = escape` rather than `hex`.
     pub bytea_escape: bool,
     /// `extra_float_digits`: above zero numbers are written so that they read back as the same.
@@ -106,6 +110,8 @@ impl Default for IoSettings {
         IoSettings {
             time_zone: TimeZone::UTC,
             date_order: DateOrder::Mdy,
+            date_style: DateStyle::Iso,
+            interval_style: IntervalStyle::Postgres,
             bytea_escape: false,
             extra_float_digits: 1,
             now_micros: 0,
@@ -182,7 +188,7 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::Timestamp => Datum::Timestamp(datetime::parse_timestamp(text, io)?),
         SqlType::TimestampTz => Datum::TimestampTz(datetime::parse_timestamptz(text, io)?),
         SqlType::Time => Datum::Int8(datetime::parse_time(text, io)?),
-        SqlType::Interval => Datum::Interval(interval::parse(text, -1)?),
+        SqlType::Interval => Datum::Interval(interval::parse(text, -1, io.interval_style)?),
         SqlType::Array(element) => {
             let read = |t: &str| text_in(element.ty(), t, io);
             Datum::Array(array::parse(element, text, &read)?)
@@ -202,7 +208,10 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
 /// are. See [`apply_typmod`] for the rest.
 pub fn text_in_typmod(ty: SqlType, typmod: i32, text: &str, io: &IoSettings) -> Result<Datum> {
     match ty {
-        SqlType::Interval => Ok(Datum::Interval(interval::parse(text, typmod)?)),
+        SqlType::Interval => {
+            let read = interval::parse(text, typmod, io.interval_style)?;
+            Ok(Datum::Interval(read))
+        }
         SqlType::Array(element) => {
             let read = |t: &str| text_in_typmod(element.ty(), typmod, t, io);
             Ok(Datum::Array(array::parse(element, text, &read)?))
@@ -241,19 +250,11 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Text(v) => out.extend_from_slice(v.as_bytes()),
         DatumRef::Bytea(v) if io.bytea_escape => bytes::write_bytea_escape(out, v),
         DatumRef::Bytea(v) => bytes::write_bytea_hex(out, v),
-        DatumRef::Date(v) => calendar::write_date(out, v),
-        DatumRef::Timestamp(v) => calendar::write_timestamp(out, v, None),
-        DatumRef::TimestampTz(v) => {
-            let finite =
-                v != calendar::TIMESTAMP_INFINITY && v != calendar::TIMESTAMP_MINUS_INFINITY;
-            calendar::write_timestamp(
-                out,
-                v,
-                Some(if finite { io.time_zone.offset_at(v) } else { 0 }),
-            );
+        DatumRef::Date(_) | DatumRef::Timestamp(_) | DatumRef::TimestampTz(_) => {
+            styles::write(out, value, io.date_style, io);
         }
         DatumRef::Uuid(v) => bytes::write_uuid(out, &v),
-        DatumRef::Interval(v) => interval::write(out, v),
+        DatumRef::Interval(v) => styles::write_interval(out, v, io.interval_style),
         DatumRef::Array(v) if vectors::is_vector(ty) => vectors::write(v, out),
         DatumRef::Array(v) if ty == SqlType::Expanded => vectors::write_row(v, out),
         DatumRef::Array(v) => array::write(element_of(ty), v, io, out),

@@ -68,8 +68,9 @@ pub struct Known {
     /// savepoints are open.
     pub may_end: bool,
     pub guarded: usize,
-    /// Bodies that run now, one within the other.
+    /// Bodies that run now, one within the other, and how many of them are those of triggers.
     depth: usize,
+    pub triggers: i32,
     /// Where the stack of the outermost began.
     base: usize,
 }

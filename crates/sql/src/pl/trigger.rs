@@ -125,6 +125,7 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
     let shape = core.shape_of(on.table);
     let slots = slots(core, on, &shape);
     let seen = core.events.transitions.seen_by(on.trigger, on.table, on.op);
+    core.pl.triggers += 1;
     let row = core.within_function(|core| {
         core.pl.transitions = seen;
         let mut running = Interpreter::of_block(core, &code)?;
@@ -140,7 +141,9 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
         });
         running.run()?;
         Ok(running.fired.take().and_then(|fired| fired.row))
-    })?;
+    });
+    core.pl.triggers -= 1;
+    let row = row?;
     // What is dropped stays as it was.
     Ok(row.map(|values| {
         let before = on.new.or(on.old).unwrap_or_default();

@@ -287,6 +287,11 @@ fn named(e: &ast::Expr) -> (String, bool) {
         ast::Expr::Ceil { .. } => own("ceil"),
         ast::Expr::Floor { .. } => own("floor"),
         ast::Expr::Extract { .. } => own("extract"),
+        ast::Expr::BinaryOp {
+            op: ast::BinaryOperator::Overlaps,
+            ..
+        } => own("overlaps"),
+        ast::Expr::IsNormalized { negated: false, .. } => own("is_normalized"),
         ast::Expr::Array(_) => own("array"),
         ast::Expr::Tuple(_) => own("row"),
         ast::Expr::CompoundFieldAccess { root, access_chain } => {

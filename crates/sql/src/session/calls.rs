@@ -44,10 +44,22 @@ impl Calls for Core {
                 self.local_now().div_euclid(86_400_000_000) as i32
             )),
             LocalTimestamp => Val::Ref(DatumRef::Timestamp(self.local_now())),
-            // 53 bits fill a double's mantissa.
-            Random => Val::Ref(DatumRef::Float8(
-                (self.random_bits() >> 11) as f64 / (1u64 << 53) as f64,
-            )),
+            Random => Val::Ref(DatumRef::Float8(self.random.share())),
+            SetSeed => {
+                let seed = match args.first().map(Val::get) {
+                    Some(DatumRef::Float8(seed)) => seed,
+                    other => return Err(Error::internal(format!("{other:?} as a seed"))),
+                };
+                self.seed(seed)?;
+                void()
+            }
+            TimeOfDay => Val::text(self.time_of_day()),
+            CurrentQuery => match &self.shown {
+                Some(text) => Val::text(text.to_string()),
+                None => Val::NULL,
+            },
+            ClientEncoding => Val::text(self.show("client_encoding")?),
+            TriggerDepth => Val::int4(self.pl.triggers),
             GenRandomUuid => Val::Own(Datum::Uuid(self.random_uuid()?)),
             NextVal => Val::int8(self.next_value(&SequenceName::new(args)?, args.len() > 1)?),
             CurrVal => Val::int8(self.current_value(&SequenceName::new(args)?)?),
@@ -466,13 +478,7 @@ impl Core {
     /// SET in all its forms: the change, what follows from it, and the message to the client.
     pub fn set_parameter(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         if name.eq_ignore_ascii_case("seed") {
-            self.seed(
-                value
-                    .and_then(|v| v.parse::<f64>().ok())
-                    .unwrap_or(0.0)
-                    .to_bits(),
-            );
-            return Ok(());
+            return self.seed(value.and_then(|v| v.parse().ok()).unwrap_or(0.0));
         }
         self.check_may_set(name, value)?;
         if let Some(mode) = mode(name, value)? {
@@ -487,22 +493,6 @@ impl Core {
         }
         self.parameters_changed()
     }
-
-    fn sleep(&mut self, args: &[Val<'_>]) -> Result<Val<'static>> {
-        let Some(DatumRef::Float8(seconds)) = args.first().map(Val::get) else {
-            return Ok(Val::NULL);
-        };
-        // Less than nothing, or no number, is not waited for.
-        let seconds = match seconds > 0.0 {
-            true => seconds.min(MAX_SLEEP_S),
-            false => 0.0,
-        };
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs_f64(seconds);
-        match wait::Waiter::new().wait(wait::Event::Sleep, [0; 3], Some(deadline)) {
-            wait::WaitResult::Cancelled => Err(super::core::cancelled()),
-            _ => Ok(void()),
-        }
-    }
 }
 
 /// What SET or RESET of a parameter asks of the transaction; `None` if the parameter is no mode of
@@ -515,9 +505,6 @@ fn mode(name: &str, value: Option<&str>) -> Result<Option<Mode>> {
     let value = param.parse(value.unwrap_or(param.default))?;
     Ok(Mode::of_parameter(param.name, &value))
 }
-
-/// More than anybody waits for, and less than a duration can hold.
-const MAX_SLEEP_S: f64 = 1e9;
 
 fn pid_array(pids: impl IntoIterator<Item = i32>) -> Result<Val<'static>> {
     let element =
@@ -534,7 +521,7 @@ fn text_array(texts: Vec<String>) -> Result<Val<'static>> {
 }
 
 /// What a function gives that gives nothing: it is not NULL.
-fn void() -> Val<'static> {
+pub(super) fn void() -> Val<'static> {
     Val::text(String::new())
 }
 

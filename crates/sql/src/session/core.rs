@@ -9,6 +9,7 @@ use block::value::DatumRef;
 
 use super::cursors::Cursors;
 use super::objects::SessionObjects;
+use super::random::Random;
 use super::settings::Settings;
 use crate::api::{Notice, SideMessages};
 use crate::database::{Database, Publication};
@@ -84,7 +85,7 @@ pub struct Core {
     pub pl: crate::pl::Known,
     spare: Vec<DatumRef<'static>>,
     row_buffer: Vec<u8>,
-    random: u64,
+    pub(super) random: Random,
 }
 
 pub fn now_micros() -> i64 {
@@ -135,7 +136,7 @@ impl Core {
             pl: crate::pl::Known::default(),
             spare: Vec::new(),
             row_buffer: Vec::new(),
-            random: now as u64 ^ (std::process::id() as u64) << 32 | 1,
+            random: Random::of(now as u64 ^ (std::process::id() as u64) << 32),
         };
         core.io = core.settings.io(now, core.objects())?;
         core.follow_path();
@@ -343,16 +344,8 @@ impl Core {
         }
     }
 
-    /// xorshift64*: for `random()`, not for secrets.
     pub fn random_bits(&mut self) -> u64 {
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    pub fn seed(&mut self, seed: u64) {
-        self.random = seed | 1;
+        self.random.bits()
     }
 }
 

@@ -11,8 +11,9 @@ use super::modes::TransactionModes;
 use crate::error::{Error, Result};
 use crate::params::{self, Context, Instance, Param};
 use crate::parse::transaction::IsolationLevel;
+use crate::pgtype::styles::{self, IntervalStyle};
 use crate::pgtype::zone::TimeZone;
-use crate::pgtype::{DateOrder, IoSettings, Objects};
+use crate::pgtype::{IoSettings, Objects};
 
 pub struct Settings {
     instance: Arc<Instance>,
@@ -236,10 +237,23 @@ impl Settings {
         }
     }
 
+    /// A new value of a parameter as it is kept.
+    fn accepted(&self, name: &str, value: &str) -> Result<String> {
+        let value = accepted(name, value)?;
+        if !name.eq_ignore_ascii_case("DateStyle") {
+            return Ok(value);
+        }
+        let reset = match self.initial.get("datestyle") {
+            Some(initial) => initial.clone(),
+            None => self.instance.value(params::get(name)?),
+        };
+        styles::read_date_style(&value, &self.get(name), &reset)
+    }
+
     /// SET, or RESET with `None`, of what is no mode of the transaction.
     pub fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         let key = name.to_lowercase();
-        let value = value.map(|v| accepted(name, v)).transpose()?;
+        let value = value.map(|v| self.accepted(name, v)).transpose()?;
         match key.contains('.') {
             true => {
                 check_custom_name(name)?;
@@ -258,7 +272,7 @@ impl Settings {
 
     /// Values of the start packet: unknown names are errors, as PostgreSQL has it.
     pub fn set_initial(&mut self, name: &str, value: &str) -> Result<()> {
-        let value = accepted(name, value)?;
+        let value = self.accepted(name, value)?;
         self.initial.insert(name.to_lowercase(), value);
         self.refresh();
         Ok(())
@@ -350,18 +364,12 @@ impl Settings {
     /// What text forms of values depend on.
     pub fn io(&self, now_micros: i64, objects: Objects) -> Result<IoSettings> {
         let zone = self.get("TimeZone");
-        let style = self.get("DateStyle").to_uppercase();
-        let date_order =
-            if style.contains("DMY") || style.contains("EURO") && !style.contains("NON") {
-                DateOrder::Dmy
-            } else if style.contains("YMD") {
-                DateOrder::Ymd
-            } else {
-                DateOrder::Mdy
-            };
+        let (date_style, date_order) = styles::known_date_style(&self.get("DateStyle"));
         Ok(IoSettings {
             time_zone: TimeZone::parse(&zone).ok_or_else(|| bad_value("TimeZone", &zone))?,
             date_order,
+            date_style,
+            interval_style: IntervalStyle::named(&self.get("IntervalStyle")),
             bytea_escape: self.get("bytea_output") == "escape",
             extra_float_digits: self.get("extra_float_digits").parse().unwrap_or(1),
             now_micros,
@@ -369,24 +377,6 @@ impl Settings {
             objects,
         })
     }
-}
-
-/// Words for the order of input and the form of output, of which there is one.
-fn date_style(value: &str) -> Result<()> {
-    for word in value.split(',').map(str::trim) {
-        match word.to_lowercase().as_str() {
-            "iso" | "dmy" | "euro" | "european" | "mdy" | "us" | "noneuro" | "noneuropean"
-            | "ymd" | "default" => {}
-            "sql" | "postgres" | "german" => {
-                return Err(Error::unsupported(format!("DateStyle {word}")).hint("Use ISO."));
-            }
-            _ => {
-                return Err(bad_value("DateStyle", value)
-                    .detail(format!("Unrecognized key word: \"{word}\".")));
-            }
-        }
-    }
-    Ok(())
 }
 
 fn unknown(name: &str) -> Error {
@@ -464,10 +454,6 @@ fn check(param: &Param, value: &str) -> Result<()> {
     ));
     match param.name {
         "TimeZone" if TimeZone::parse(value).is_none() => Err(bad_value("TimeZone", value)),
-        "DateStyle" => date_style(value),
-        "IntervalStyle" if value != "postgres" => {
-            Err(Error::unsupported(format!("IntervalStyle {value}")).hint("Use postgres."))
-        }
         "standard_conforming_strings" if value == "off" => {
             Err(Error::unsupported("standard_conforming_strings = off"))
         }

@@ -204,9 +204,6 @@ pub const ALL: &[Function] = &[
         Ok(Datum::Int8(indexes_size(cx, oid(&a[0]))?))
     }),
     strict("pg_database_size", (1, 1), Int8, database_size),
-    strict("pg_size_pretty", (1, 1), Text, |_, a| {
-        Ok(text(size_pretty(integer(&a[0]))))
-    }),
     strict("pg_encoding_to_char", (1, 1), Name, |_, a| {
         Ok(text(
             Encoding::from_number(integer(&a[0])).map_or("", Encoding::name),
@@ -413,17 +410,6 @@ fn database_size(cx: &Context, _: &[Datum]) -> Result<Datum> {
 }
 
 /// As PostgreSQL rounds it: up to 10,240 of a unit before the next.
-fn size_pretty(bytes: i64) -> String {
-    const UNITS: [&str; 5] = ["bytes", "kB", "MB", "GB", "TB"];
-    let mut size = bytes;
-    let mut unit = 0;
-    while size.abs() >= 10 * 1024 && unit + 1 < UNITS.len() {
-        size = (size + 512) / 1024;
-        unit += 1;
-    }
-    format!("{size} {}", UNITS[unit])
-}
-
 /// The object of a name, NULL if there is none.
 fn to_reg(cx: &Context, kind: Kind, a: &[Datum]) -> Result<Datum> {
     let found = objects::find_if_any(&cx.dict, kind, string(&a[0]))?;

@@ -6,6 +6,7 @@ use block::value::{Datum, DatumRef};
 
 use super::{as_text, invalid};
 use crate::error::{Error, Result};
+use crate::pgtype::styles::{self, DateStyle};
 use crate::pgtype::{self, IoSettings, json};
 use crate::types::SqlType;
 
@@ -22,12 +23,18 @@ pub fn value(of: SqlType, value: DatumRef<'_>, binary: bool, io: &IoSettings) ->
 fn text(of: SqlType, value: DatumRef<'_>, io: &IoSettings) -> Result<String> {
     let mut out = Vec::new();
     pgtype::text_out(of, value, io, &mut out);
-    String::from_utf8(out).map_err(|_| Error::internal("text output is not UTF-8"))
+    as_string(out)
+}
+
+fn as_string(text: Vec<u8>) -> Result<String> {
+    String::from_utf8(text).map_err(|_| Error::internal("text output is not UTF-8"))
 }
 
 /// A date or time in ISO 8601, as PostgreSQL writes them in json.
 fn iso_time(of: SqlType, value: DatumRef<'_>, io: &IoSettings) -> Result<String> {
-    let shown = text(of, value, io)?;
+    let mut shown = Vec::new();
+    styles::write(&mut shown, value, DateStyle::Iso, io);
+    let shown = as_string(shown)?;
     let (time, era) = match shown.strip_suffix(" BC") {
         Some(time) => (time, " BC"),
         None => (shown.as_str(), ""),

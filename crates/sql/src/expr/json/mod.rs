@@ -78,12 +78,10 @@ pub enum JsonFunc {
 impl JsonFunc {
     /// Whether the session's settings have no part in the result.
     pub fn is_immutable(self) -> bool {
-        let zoned = |ty| match ty {
-            SqlType::Array(element) => element.ty() == SqlType::TimestampTz,
-            ty => ty == SqlType::TimestampTz,
-        };
         match self {
-            JsonFunc::Make { of, .. } | JsonFunc::OfArray(of) => !zoned(of),
+            JsonFunc::Make { of, .. } | JsonFunc::OfArray(of) => {
+                !of.element().unwrap_or(of).has_styles()
+            }
             _ => true,
         }
     }

@@ -23,7 +23,7 @@ mod table;
 use super::plan::Register;
 use crate::expr::Expr;
 use crate::plan::SortKey;
-use crate::types::SqlType;
+use crate::types::{Element, SqlType};
 
 pub use distinct::DistinctRun;
 pub use find::{find, is_aggregate, is_ambiguous, is_unsupported, ordered_set};
@@ -109,6 +109,9 @@ pub enum OrderedSet {
     Discrete,
     /// `percentile_cont`: the same, between two values where the share is.
     Continuous,
+    /// The values at each of several shares, an array of such elements.
+    DiscreteList(Element),
+    ContinuousList(Element),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -24,7 +24,7 @@ use crate::place::Place;
 use crate::plan::SortKey;
 use crate::query::aggregate::{self, AggregateCall, OrderedSet};
 use crate::query::plan::Register;
-use crate::types::SqlType;
+use crate::types::{Element, SqlType};
 
 /// PostgreSQL's hint where no function takes the arguments.
 const ADD_CASTS: &str = "No function matches the given name and argument types. You might need to add explicit type casts.";
@@ -168,7 +168,7 @@ impl Clause<'_> {
         };
         let direct = match set {
             OrderedSet::Mode => 0,
-            OrderedSet::Discrete | OrderedSet::Continuous => 1,
+            _ => 1,
         };
         if f.within_group.is_empty() && list.args.len() == direct + 1 {
             let message = format!("WITHIN GROUP is required for ordered-set aggregate {name}");
@@ -191,10 +191,24 @@ impl Clause<'_> {
         }
         let mut order = self.sort_key(key)?;
         order.expr = value.expr.clone();
-        let result = value.ty;
+        let mut result = value.ty;
+        let mut set = set;
         let mut args = vec![value.expr];
         for share in self.plain_args(&list.args)? {
-            args.push(self.share(share)?);
+            let share = self.share(share)?;
+            if bind::element_of(share.ty).is_some() {
+                let element = Element::of(result).ok_or_else(|| {
+                    let name = result.name();
+                    let message = format!("could not find array type for data type {name}");
+                    Error::new("42704", message)
+                })?;
+                result = SqlType::Array(element);
+                set = match set {
+                    OrderedSet::Continuous => OrderedSet::ContinuousList(element),
+                    _ => OrderedSet::DiscreteList(element),
+                };
+            }
+            args.push(share.expr);
         }
         let filter = f.filter.as_ref().map(|e| binder.condition(e)).transpose()?;
         let call = AggregateCall {
@@ -245,15 +259,20 @@ impl Clause<'_> {
     }
 
     /// The share of the rows that a percentile is at: a constant, as it is that of the whole group.
-    fn share(&self, e: &ast::Expr) -> Result<Expr> {
+    fn share(&self, e: &ast::Expr) -> Result<Typed> {
         let binder = self.binder();
-        let share = binder.coerce(binder.expr(e)?, SqlType::Float8, -1, CastContext::Implicit)?;
+        let share = binder.expr(e)?;
+        let wanted = match bind::element_of(share.ty) {
+            Some(_) => SqlType::FLOAT8S,
+            None => SqlType::Float8,
+        };
+        let share = binder.coerce(share, wanted, -1, CastContext::Implicit)?;
         match &share.expr {
             Expr::Const(Datum::Float8(share)) => aggregate::check_share(*share)?,
             Expr::Const(_) | Expr::Param(_) => {}
             _ => return Err(Error::unsupported("a percentile that is no constant")),
         }
-        Ok(share.expr)
+        Ok(share)
     }
 
     /// What `count` of a whole row counts, if that is its argument.

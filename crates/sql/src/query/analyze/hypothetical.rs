@@ -40,12 +40,12 @@ pub fn written_out(name: &str, f: &ast::Function) -> Result<Expr> {
     Ok(match name {
         "rank" => sum(before(), one("1")),
         "dense_rank" => {
-            let [key] = keys.as_slice() else {
-                return Err(Error::unsupported(
-                    "dense_rank WITHIN GROUP of several keys",
-                ));
-            };
             let condition = and(filter.cloned(), comes_first(keys, &row, false));
+            let [key] = keys.as_slice() else {
+                // A row of several keys is never NULL.
+                let rows = Expr::Tuple(keys.iter().map(|k| k.expr.clone()).collect());
+                return Ok(sum(count(Some(&rows), condition), one("1")));
+            };
             let values = count(Some(&key.expr), condition.clone());
             // NULLs are one value more, which is not counted.
             let nulls = count(
