@@ -113,9 +113,20 @@ impl<'b> Parser<'b> {
         }
     }
 
-    /// A name with what stands behind points.
+    /// A parameter by its number, `$1`.
+    fn parameter(&mut self) -> Option<String> {
+        let token = self.peek().filter(|t| matches!(t.kind, Kind::Parameter))?;
+        let number = self.text[token.start..token.end].to_string();
+        self.at += 1;
+        Some(number)
+    }
+
+    /// A name, or a parameter's number, with what stands behind points.
     fn path(&mut self) -> Result<Vec<String>, Error> {
-        let mut path = vec![self.name()?];
+        let mut path = vec![match self.parameter() {
+            Some(number) => number,
+            None => self.name()?,
+        }];
         while self.accept_sign(".") {
             path.push(self.name()?);
         }
@@ -272,14 +283,7 @@ impl<'b> Parser<'b> {
         let name = self.name()?;
         if self.accept("alias") {
             self.expect("for")?;
-            let path = match self.peek().map(|t| (&t.kind, t.start, t.end)) {
-                Some((Kind::Parameter, start, end)) => {
-                    let number = self.text[start..end].to_string();
-                    self.at += 1;
-                    vec![number]
-                }
-                _ => self.path()?,
-            };
+            let path = self.path()?;
             self.expect_sign(";")?;
             let what = Declared::Alias(path);
             return Ok(Declaration { line, name, what });

@@ -32,7 +32,10 @@ impl Parser<'_> {
     fn is_assignment(&self) -> bool {
         let named = |n: usize| self.ahead(n).is_some_and(|t| t.name().is_some());
         let sign = |n: usize, s: &str| self.ahead(n).is_some_and(|t| t.is_sign(s));
-        if !named(0) {
+        let is_parameter = self
+            .peek()
+            .is_some_and(|t| matches!(t.kind, Kind::Parameter));
+        if !named(0) && !is_parameter {
             return false;
         }
         let mut n = 1;

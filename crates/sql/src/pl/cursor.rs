@@ -99,6 +99,7 @@ impl<'b> Interpreter<'b, '_> {
 
     /// Opens a cursor by the name that its variable holds, or by one that the variable gets.
     fn open_by_name(&mut self, slot: usize, cursor: ToOpen) -> Result<String> {
+        self.core.check_cursor(&cursor)?;
         let name = match self.name_in(slot) {
             Some(name) => name,
             None => self.core.cursors.new_name(),

@@ -264,6 +264,10 @@ impl<'b> Interpreter<'b, '_> {
             Some(slot) => Some(self.row_of(slot, text)?),
             None => match self.typed_value(sql)? {
                 (Datum::Null, _) => None,
+                (value, ty @ SqlType::Composite(_)) => {
+                    let (shape, values) = super::into::taken_apart(value, ty)?;
+                    Some(self.as_row(&shape, values.unwrap_or_default())?)
+                }
                 _ => {
                     let message = "cannot return non-composite value from function returning \
                                    composite type";
@@ -285,17 +289,21 @@ impl<'b> Interpreter<'b, '_> {
         if r.shape.is_none() && slot <= OLD {
             return Ok(Vec::new());
         }
-        let shape = r.shape_of(name)?.clone();
-        let values = r.values.clone();
+        let (shape, values) = (r.shape_of(name)?.clone(), r.values.clone());
+        self.as_row(&shape, values)
+    }
+
+    /// Fields as a row of the trigger's table.
+    fn as_row(&self, shape: &Arc<Shape>, values: Vec<Datum>) -> Result<Vec<Datum>> {
         let wanted = match &self.fired {
             Some(fired) => fired.shape.clone(),
             None => return Err(Error::internal("a row for no trigger")),
         };
-        if super::value::same(&shape, &wanted) {
+        if super::value::same(shape, &wanted) {
             return Ok(values);
         }
         let types = |s: &Shape| s.fields.iter().map(|f| f.ty).collect::<Vec<_>>();
-        if types(&shape) == types(&wanted) {
+        if types(shape) == types(&wanted) {
             return Ok(values);
         }
         Err(Error::new(

@@ -15,7 +15,8 @@ use crate::exec::select::SelectRun;
 use crate::exec::sort::Spool;
 use crate::query;
 
-/// What a cursor is opened with. The query has been found to be current.
+/// What a cursor is opened with. The query has been found to be current, and a cursor to be for it
+/// ([`Core::check_cursor`]).
 pub struct ToOpen {
     pub nested: Arc<Nested>,
     pub params: Vec<Datum>,
@@ -52,7 +53,6 @@ impl Core {
             params,
             scroll,
         } = cursor;
-        self.check_cursor_query(&nested, scroll)?;
         let mut opened = Opened {
             nested,
             params,
@@ -82,7 +82,9 @@ impl Core {
         Ok((opened, false))
     }
 
-    fn check_cursor_query(&mut self, nested: &Nested, scroll: Option<bool>) -> Result<()> {
+    /// Refuses what no cursor is for.
+    pub fn check_cursor(&mut self, cursor: &ToOpen) -> Result<()> {
+        let nested = &*cursor.nested;
         self.check_nested(nested)?;
         if !nested.is_query() {
             let command = nested.writing_command().unwrap_or("utility");
@@ -90,7 +92,7 @@ impl Core {
             return Err(Error::new("42P11", message));
         }
         let locks = nested.writing_command().is_some();
-        if locks && scroll == Some(true) {
+        if locks && cursor.scroll == Some(true) {
             let what = "DECLARE SCROLL CURSOR ... FOR UPDATE is not supported";
             let detail = "Scrollable cursors must be READ ONLY.";
             return Err(Error::new("0A000", what).detail(detail));
