@@ -15,7 +15,7 @@ use engine::{LockOutcome, LockWait, RowLock, Snapshot};
 use super::events::{Cause, Event, What};
 use super::lock::lock;
 use crate::dict::Table;
-use crate::dict::trigger::Op;
+use crate::dict::trigger::{Op, Trigger};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::pl::{self, Occasion};
@@ -106,7 +106,14 @@ pub fn given_columns(table: &Table, rules: &RowRules, set: &[(usize, Expr)]) -> 
         return Vec::new();
     }
     let set: Vec<usize> = set.iter().map(|(column, _)| *column).collect();
-    rules.changed(&set)
+    let mut columns = rules.changed(&set);
+    // A before trigger may change what any generated column is made of.
+    let changes = |t: &Trigger| t.before && t.row && t.ops.contains(&Op::Update);
+    if table.triggers.iter().any(changes) {
+        let generated = table.live_columns().filter(|(_, c)| c.generated);
+        columns.extend(generated.map(|(at, _)| at));
+    }
+    columns
 }
 
 /// Queues the after-row triggers of a row whose conditions hold now, and keeps the row for those

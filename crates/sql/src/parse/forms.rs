@@ -45,11 +45,39 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
             Keyword::ARRAY => array_type(tokens, at),
             Keyword::SUBSTRING => similar_part::write_out(tokens, at),
             Keyword::DROP => drop_expression(tokens, at),
-            _ => {}
+            Keyword::ISNULL => null_test(tokens, at, &["IS", "NULL"]),
+            Keyword::NOTNULL => null_test(tokens, at, &["IS", "NOT", "NULL"]),
+            _ => row_cast(tokens, at),
         }
         at += 1;
     }
     Ok(())
+}
+
+/// `row.*::type`: the cast of a whole row, `row::type`.
+fn row_cast(tokens: &mut Vec<TokenWithSpan>, at: usize) {
+    let is = |at: usize, token: &Token| tokens.get(at).is_some_and(|t| t.token == *token);
+    if is(at, &Token::Period) && is(at + 1, &Token::Mul) && is(at + 2, &Token::DoubleColon) {
+        tokens.drain(at..at + 2);
+    }
+}
+
+/// `e ISNULL` and `e NOTNULL` in the standard's words. A function may have such a name, and a
+/// column after AS.
+fn null_test(tokens: &mut Vec<TokenWithSpan>, at: usize, words: &[&str]) {
+    let before = at.checked_sub(1).map(|b| &tokens[b].token);
+    let is_name = matches!(before, None | Some(Token::Period))
+        || at
+            .checked_sub(1)
+            .is_some_and(|b| keyword(tokens.get(b)) == Keyword::AS)
+        || matches!(tokens.get(at + 1).map(|t| &t.token), Some(Token::LParen));
+    if is_name {
+        return;
+    }
+    let span = tokens[at].span;
+    let words = words.iter().map(|word| Token::make_keyword(word));
+    let words: Vec<_> = words.map(|t| TokenWithSpan::new(t, span)).collect();
+    tokens.splice(at..=at, words);
 }
 
 /// Begins the default that stands for DROP EXPRESSION.

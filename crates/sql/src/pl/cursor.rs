@@ -98,10 +98,14 @@ impl<'b> Interpreter<'b, '_> {
     }
 
     /// Opens a cursor by the name that its variable holds, or by one that the variable gets.
-    fn open_by_name(&mut self, slot: usize, cursor: ToOpen) -> Result<String> {
+    fn open_by_name(&mut self, slot: usize, called: &str, cursor: ToOpen) -> Result<String> {
         self.core.check_cursor(&cursor)?;
         let name = match self.name_in(slot) {
             Some(name) => name,
+            None if matches!(&self.slots[slot], Slot::Scalar(s) if s.constant) => {
+                let message = format!("variable \"{called}\" is declared CONSTANT");
+                return Err(Error::new("22005", message));
+            }
             None => self.core.cursors.new_name(),
         };
         self.core.open_for_body(&name, cursor)?;
@@ -135,7 +139,8 @@ impl<'b> Interpreter<'b, '_> {
                 }
             }
         };
-        self.open_by_name(slot, cursor).map(drop)
+        self.open_by_name(slot, &target.path.join("."), cursor)
+            .map(drop)
     }
 
     fn query_of(&mut self, rows: &RowsOf) -> Result<(Arc<Nested>, Vec<Datum>)> {
@@ -327,7 +332,7 @@ impl<'b> Interpreter<'b, '_> {
         let bound = bound
             .ok_or_else(|| wrong("cursor FOR loop must use a bound cursor variable".to_string()))?;
         let cursor = self.bound_query(bound, path, arguments)?;
-        let name = self.open_by_name(slot, cursor)?;
+        let name = self.open_by_name(slot, &path.join("."), cursor)?;
         let (row, levels) = (self.slots.len(), self.levels.len());
         self.slots.push(Slot::Record(Record::default()));
         self.levels.push(Level {

@@ -377,7 +377,7 @@ pub(super) fn write(
     sink: &mut dyn RowSink,
 ) -> Result<Option<u64>> {
     let fired = statement_triggers(kind);
-    for fired in &fired {
+    for fired in fired.iter().flatten() {
         triggers::statement(core, &fired.table, fired.cause(), true)?;
     }
     let count = match kind {
@@ -404,8 +404,11 @@ pub(super) fn write(
         Kind::With(plan) => with::run(plan, core, params, sink)?,
         _ => return Ok(None),
     };
-    for fired in fired.iter().rev() {
-        triggers::statement(core, &fired.table, fired.cause(), false)?;
+    // The parts of a WITH have ended before the main statement.
+    for part in &fired {
+        for fired in part.iter().rev() {
+            triggers::statement(core, &fired.table, fired.cause(), false)?;
+        }
     }
     Ok(Some(count))
 }
@@ -447,14 +450,13 @@ impl Fired {
     }
 }
 
-/// The tables whose statement triggers a write fires, and for what; those of the parts of a WITH
-/// too.
-fn statement_triggers(kind: &Kind) -> Vec<Fired> {
+/// The tables whose statement triggers a write fires, and for what: of each of its parts.
+fn statement_triggers(kind: &Kind) -> Vec<Vec<Fired>> {
     let mut found = match kind {
-        Kind::Insert(plan) => of_insert(plan),
-        Kind::Update(plan) => vec![of_update(plan)],
-        Kind::Delete(plan) => vec![Fired::new(&plan.access.table, Op::Delete)],
-        Kind::Supplied(plan) => of_supplied(plan),
+        Kind::Insert(plan) => vec![of_insert(plan)],
+        Kind::Update(plan) => vec![vec![of_update(plan)]],
+        Kind::Delete(plan) => vec![vec![Fired::new(&plan.access.table, Op::Delete)]],
+        Kind::Supplied(plan) => vec![of_supplied(plan)],
         Kind::With(plan) => {
             let parts = plan.items.iter().map(|item| &item.part);
             let parts = parts.chain([&plan.main]);
@@ -465,11 +467,13 @@ fn statement_triggers(kind: &Kind) -> Vec<Fired> {
                 Part::Supplied(plan) => of_supplied(plan),
                 Part::Query(_) | Part::Transition(_) => Vec::new(),
             };
-            parts.flat_map(of_part).collect()
+            parts.map(of_part).collect()
         }
         _ => Vec::new(),
     };
-    found.retain(|fired| !fired.table.triggers.is_empty());
+    for part in &mut found {
+        part.retain(|fired| !fired.table.triggers.is_empty());
+    }
     found
 }
 
