@@ -1,5 +1,7 @@
 //! Commands and flags.
 
+mod labs;
+
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -8,6 +10,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
+
+pub use labs::{
+    BatchIsolationArgs, Lab, LabArgs, LabCommand, LmsStarvationArgs, LogoutStormArgs, NetCheckArgs,
+    NetCheckLabArgs, RowCacheArgs, SequenceCacheArgs, SlowLogArgs, SmallTableIndexArgs,
+};
 
 /// The database directory of commands that name none.
 pub const DEFAULT_DATA: &str = "braid-data";
@@ -88,6 +95,8 @@ pub enum Command {
         after_help = "Examples:\n  braid ash --data /db\n  braid ash --minutes 5 --by event,sql --instance 2\n  braid ash --from '2026-11-26 14:00' --to '2026-11-26 14:20' --format html --output ash.html"
     )]
     Ash(AshArgs),
+    /// Show the waits of sessions one by one, as far as somebody wants them kept
+    Timeline(TimelineArgs),
     /// Say what takes the time, with evidence and remedy: of the next seconds, or between snapshots
     #[command(
         after_help = "Examples:\n  braid doctor --data /db\n  braid doctor --seconds 60\n  braid doctor --from 7 --to 8"
@@ -101,8 +110,11 @@ pub enum Command {
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArgs),
     /// Run an experiment of the papers (docs/design.md) and print its figures beside theirs
-    #[command(after_help = LAB_EXAMPLES)]
+    #[command(after_help = labs::LAB_EXAMPLES)]
     Lab(LabCommand),
+    /// How far away instances are, what a connection to them carries, and what clamps it
+    #[command(after_help = labs::NET_CHECK_EXAMPLES)]
+    NetCheck(NetCheckArgs),
 }
 
 const REPORT_EXAMPLES: &str = "\
@@ -181,9 +193,26 @@ pub struct AshArgs {
     /// End of the span [default: now]
     #[arg(long, value_name = "TIME")]
     pub to: Option<String>,
-    /// What to count by: event, sql, session, instance, blocker [default: all of these]
+    /// What to count by: event, sql, session, object, instance, blocker [default: all of these]
     #[arg(long, value_name = "WHAT,...", value_delimiter = ',')]
     pub by: Vec<String>,
+    /// Show one instance
+    #[arg(long, value_name = "K", value_parser = number(INSTANCES))]
+    pub instance: Option<u16>,
+    #[command(flatten)]
+    pub shown: Shown,
+}
+
+#[derive(Args)]
+pub struct TimelineArgs {
+    #[command(flatten)]
+    pub source: Source,
+    /// Show one timeline, by its number
+    #[arg(long, value_name = "N")]
+    pub number: Option<i64>,
+    /// Show those of one session
+    #[arg(long, value_name = "SID")]
+    pub session: Option<u32>,
     /// Show one instance
     #[arg(long, value_name = "K", value_parser = number(INSTANCES))]
     pub instance: Option<u16>,
@@ -263,78 +292,6 @@ pub struct DemoArgs {
     /// Wait for Enter between the steps
     #[arg(long)]
     pub pause: bool,
-}
-
-const LAB_EXAMPLES: &str = "\
-Examples:
-  braid lab sequence-cache                     about half a minute; databases in a temporary directory
-  braid lab sequence-cache --rows 2000 --rounds 1
-  braid lab batch-isolation --threads 5 --json
-  braid lab batch-isolation --data /disk/lab --keep
-
-Exit code 1 if something that the lab expects was not reached.";
-
-#[derive(Args)]
-pub struct LabCommand {
-    #[command(subcommand)]
-    pub lab: Lab,
-}
-
-#[derive(Subcommand)]
-pub enum Lab {
-    /// 10,000 inserts with a sequence on one instance and on two: NOCACHE ORDER against CACHE 20
-    /// (myth 5 of "RAC performance myths")
-    SequenceCache(SequenceCacheArgs),
-    /// Two batches with different keys over the same blocks, on one instance, on two, and parted
-    /// (myth 4 of "RAC performance myths")
-    BatchIsolation(BatchIsolationArgs),
-}
-
-#[derive(Args)]
-pub struct LabArgs {
-    /// Directory for the lab's databases, which are removed at the end [default: a new one among
-    /// the temporary files]
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
-    /// First of three ports in a row for the lab's instances [default: free ones]
-    #[arg(long, value_parser = number(0..=u16::MAX))]
-    pub port: Option<u16>,
-    /// How often everything is measured; medians are printed
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = number(1u32..=100))]
-    pub rounds: u32,
-    /// Memory for buffered blocks of each instance
-    #[arg(long, value_name = "SIZE", default_value = "256MB")]
-    pub buffer_cache: String,
-    /// Leave the databases behind, stopped
-    #[arg(long)]
-    pub keep: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-pub struct SequenceCacheArgs {
-    #[command(flatten)]
-    pub common: LabArgs,
-    /// Rows inserted
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = number(2u32..=10_000_000))]
-    pub rows: u32,
-    /// Rows in a transaction
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = number(1..=u32::MAX))]
-    pub commit_every: u32,
-}
-
-#[derive(Args)]
-pub struct BatchIsolationArgs {
-    #[command(flatten)]
-    pub common: LabArgs,
-    /// Lines in the interface table, half of them of each organization
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = number(2u32..=100_000_000))]
-    pub lines: u32,
-    /// Threads of each batch
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number(1u32..=100))]
-    pub threads: u32,
 }
 
 const UP_EXAMPLES: &str = "\

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use console::Console;
 use engine::Engine;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use server::Bound;
@@ -141,6 +142,10 @@ impl Process {
             tracing::info!("metrics are at http://{bound}/metrics");
         }
         let server = bound.serve(database);
+        let console = match settings::console(&params).map_err(by_setting)? {
+            Some(settings) => Some(Console::start(settings, server.door(), self.number)?),
+            None => None,
+        };
         status.state = State::Open;
         status.scn = engine.scn().0;
         status.write(dir)?;
@@ -156,7 +161,8 @@ impl Process {
         status.write(dir)?;
         autoanalyze.stop();
         snapshots.stop();
-        if !server.stop() {
+        let console_ended = console.is_none_or(Console::stop);
+        if !server.stop() || !console_ended {
             self.tell(Event::SessionsLeft);
         }
         engine.stop(&Progress::of_instance(self.number, Arc::default()))?;

@@ -19,6 +19,7 @@ mod instance;
 mod lab;
 mod log;
 mod metrics;
+mod net_check;
 mod outlet;
 mod performance;
 mod placement;
@@ -61,10 +62,12 @@ fn main() -> ExitCode {
         cli::Command::Verify(args) => verify::run(&args),
         cli::Command::Report(args) => performance::report(&args),
         cli::Command::Ash(args) => performance::ash(&args),
+        cli::Command::Timeline(args) => performance::timeline(&args),
         cli::Command::Doctor(args) => performance::doctor(&args),
         cli::Command::Tkprof(args) => tkprof::run(&args),
         cli::Command::Demo(args) => demo::run(&args),
         cli::Command::Lab(args) => lab::run(&args),
+        cli::Command::NetCheck(args) => net_check::run(&args),
     };
     done.unwrap_or_else(|Failure(message)| {
         complain!("braid: {message}");

@@ -10,7 +10,7 @@ use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 use workload::{Activity, By, Document, Snapshot, Span, Table};
 
 use crate::Failure;
-use crate::cli::{AshArgs, DoctorArgs, Format, ReportArgs, Shown, Source};
+use crate::cli::{AshArgs, DataArgs, DoctorArgs, Format, ReportArgs, Shown, Source, TimelineArgs};
 use crate::control::{State, Status};
 use crate::demo::session::told;
 use crate::user;
@@ -245,9 +245,28 @@ pub fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     show(&workload::doctor::document(&span)?, &args.shown)
 }
 
+/// Does something, and gives the doctor's findings of that time besides.
+pub fn findings_of<R>(
+    data: &Path,
+    work: impl FnOnce() -> Result<R, Failure>,
+) -> Result<(R, Vec<workload::doctor::Finding>), Failure> {
+    let source = Source {
+        data: DataArgs {
+            data: data.to_path_buf(),
+        },
+        user: None,
+    };
+    let mut asked = Asked::connect(&source)?;
+    let begin = asked.now()?;
+    let done = work()?;
+    let span = Span::new(begin, asked.now()?, None)?;
+    Ok((done, workload::doctor::findings(&span)?))
+}
+
 /// Columns of samples that the report counts by.
 const SAMPLE: &str = "extract(epoch from sample_time) as at, inst_id, session_id, program, event, \
-                      wait_class, sql_id, blocking_instance";
+                      wait_class, sql_id, blocking_instance, blocking_session, object_name, \
+                      transaction_id, p2";
 
 /// Runs `braid ash`.
 pub fn ash(args: &AshArgs) -> Result<ExitCode, Failure> {
@@ -280,8 +299,14 @@ pub fn ash(args: &AshArgs) -> Result<ExitCode, Failure> {
     }
     let samples = samples(&mut asked, &of)?;
     let texts = texts(&mut asked)?;
+    let holders = asked.table(
+        "gv$session",
+        "select inst_id, sid, program, status, transaction_id from gv$session \
+         where transaction_id is not null",
+    )?;
     let activity = Activity {
         samples: &samples,
+        holders: &holders,
         texts: &texts,
         from: bounds.number("from_seconds")?,
         to: bounds.number("to_seconds")?,
@@ -303,6 +328,25 @@ pub fn ash(args: &AshArgs) -> Result<ExitCode, Failure> {
             .collect::<Result<_, _>>()?,
     };
     show(&workload::activity(&activity, &by)?, &args.shown)
+}
+
+/// Runs `braid timeline`.
+pub fn timeline(args: &TimelineArgs) -> Result<ExitCode, Failure> {
+    let mut asked = Asked::connect(&args.source)?;
+    let mut sql = "select * from gv$wait_timeline where true".to_string();
+    let wanted = [
+        ("timeline#", args.number),
+        ("sid", args.session.map(i64::from)),
+        ("inst_id", args.instance.map(i64::from)),
+    ];
+    for (column, value) in wanted {
+        if let Some(value) = value {
+            sql += &format!(" and \"{column}\" = {value}");
+        }
+    }
+    sql += " order by inst_id, \"timeline#\", sid, \"seq#\"";
+    let rows = asked.table("gv$wait_timeline", &sql)?;
+    show(&workload::timelines(&rows)?, &args.shown)
 }
 
 /// Samples in memory, each of a second, and those of snapshots from before, each of ten.

@@ -79,6 +79,10 @@ pub fn parameters(args: &SettingArgs, instance: u16) -> Result<Instance, Failure
         true => of_instance(params.int("port"), instance)?,
         false => BASE_PORT + instance,
     };
+    if given("port") && !given("console_port") {
+        // There is most likely another database on this machine, which has the console's port.
+        params.state("console_port", "0".to_string());
+    }
     if !given("superuser") {
         params.state("superuser", user::superuser());
     }
@@ -273,6 +277,29 @@ pub fn metrics(params: &Instance, instance: u16) -> Result<Option<SocketAddr>, F
     Ok(Some(SocketAddr::new(address, port)))
 }
 
+/// How this instance serves the console; none if it does not.
+pub fn console(params: &Instance) -> Result<Option<console::Settings>, Failure> {
+    let port = params.int("console_port");
+    if port == 0 {
+        return Ok(None);
+    }
+    let text = params.text("console_address");
+    let address: IpAddr = (text.parse())
+        .map_err(|_| Failure(format!("console_address: \"{text}\" is no IP address")))?;
+    if !address.is_loopback() && !(rules(params)?.reach_out() && params.is_on("ssl")) {
+        return Err(Failure(format!(
+            "console_address: {address} is not a loopback address, and no rule lets in clients of \
+             other machines: name their networks in trusted_clients, or in access_rules"
+        )));
+    }
+    let names = params.text("console_host_names");
+    let names = names.split(',').map(str::trim).filter(|n| !n.is_empty());
+    Ok(Some(console::Settings {
+        address: SocketAddr::new(address, port as u16),
+        host_names: names.map(str::to_string).collect(),
+    }))
+}
+
 /// Takes over the parameters that ALTER SYSTEM SET has changed meanwhile, on whichever instance,
 /// and logs by them.
 pub fn follow(params: &Instance) {
@@ -370,6 +397,7 @@ pub fn engine_config(
         redo_file_bytes: bytes("redo_file_size"),
         redo_files: bytes("redo_files") as u32,
         redo_mirror: (!mirror.is_empty()).then(|| PathBuf::from(mirror)),
+        redo_write_delay: Duration::from_micros(params.int("redo_write_delay") as u64),
         undo_cap_bytes: bytes("undo_cap"),
         recovery_target_bytes: bytes("recovery_target"),
         preallocate_bytes: bytes("preallocate_size"),

@@ -28,6 +28,7 @@ fn check_parameters(params: &Instance, dir: &Path, instance: u16) -> Result<(), 
     server.check().map_err(|e| Failure(e.to_string()))?;
     let listen = server.address.ip();
     settings::engine_config(params, dir, instance, listen)?;
+    settings::console(params)?;
     check_superuser(params)?;
     check_files(params, dir)
 }

@@ -86,6 +86,80 @@ fn batch_isolation_names_the_hot_object_and_parting_cools_it() {
 }
 
 #[test]
+fn an_index_of_a_small_table_makes_a_look_up_three_gets() {
+    let report = lab("small-table-index", &["--lookups", "500"]);
+    let (without, with) = (
+        figure(&report, "gets_without"),
+        figure(&report, "gets_with"),
+    );
+    assert!(without > 30.0 && with < 5.0, "{without} and {with} gets");
+}
+
+#[test]
+fn a_parallel_load_keeps_its_undo_bounded() {
+    let report = lab("row-cache", &["--slaves", "2", "--rows", "50"]);
+    assert!(figure(&report, "undo_first_mib") > 0.0);
+    let sections = report["sections"].as_array().expect("sections");
+    let tables = sections.iter().filter(|s| s["table"].is_object()).count();
+    assert_eq!(tables, 3, "the three queries");
+}
+
+#[test]
+fn sessions_leave_and_take_little_with_them() {
+    let report = lab("logout-storm", &["--sessions", "30"]);
+    // The paper's would take seven seconds.
+    assert!(figure(&report, "leaving_cpu_s") < 3.0);
+    assert_eq!(report["goals"][1]["met"], true, "{report}");
+}
+
+#[test]
+fn a_slow_log_is_named_with_its_instance() {
+    let sizes = ["--reads", "60", "--rows", "50", "--delay-ms", "40"];
+    let report = lab("slow-log", &sizes);
+    assert!(figure(&report, "cr_slow_ms") > 0.0);
+    let doctor = &report["goals"][1];
+    assert_eq!(
+        doctor["ours"], "The log disk is slow, instance 2",
+        "{report}"
+    );
+}
+
+#[test]
+fn hogs_starve_and_reads_are_measured() {
+    let report = lab(
+        "lms-starvation",
+        &["--reads", "60", "--lms", "1", "--hogs", "1"],
+    );
+    for name in ["lms_1_raised", "lms_1_ordinary"] {
+        assert!(figure(&report, &format!("{name}_calm_p99_us")) > 0.0);
+        assert!(figure(&report, &format!("{name}_hogs_p99_us")) > 0.0);
+    }
+}
+
+#[test]
+fn a_small_window_clamps_a_long_line() {
+    let report = lab("net-check", &[]);
+    // A loaded machine may carry less, none carries more than a window for each round trip.
+    assert!(figure(&report, "near") < 1.1, "{report}");
+    assert_eq!(report["goals"][2]["ours"], "net.ipv4.tcp_rmem");
+}
+
+#[test]
+fn labs_are_listed() {
+    let output = braid(&["lab", "--list"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    for name in [
+        "slow-log",
+        "lms-starvation",
+        "row-cache",
+        "logout-storm",
+        "net-check",
+    ] {
+        assert!(said.lines().any(|l| l.starts_with(name)), "{name}: {said}");
+    }
+}
+
+#[test]
 fn what_a_lab_does_not_know_is_refused() {
     for args in [
         &["lab", "no-such-lab"][..],

@@ -375,3 +375,217 @@ fn metrics_are_there_if_they_are_wanted() {
     assert!(commits.parse::<u64>().is_ok_and(|n| n > 0), "{answer}");
     assert!(is_idle(&answer), "{answer}");
 }
+
+/// What was done with a table's blocks is told by table, on each instance, and its waits are the
+/// history's, too; the cache's advice is of the same work.
+#[test]
+fn segments_have_what_was_done_with_them() {
+    let db = up("segments", 2);
+    let (mut one, mut two) = (db.client(1), db.client(2));
+    run(
+        &mut one,
+        "create table counted(a int primary key, n int); \
+         insert into counted select g, 0 from generate_series(1, 2000) g",
+    );
+    let of = |instance: u16, object: &str, statistic: &str| {
+        format!(
+            "select coalesce(sum(value), 0) from gv$segment_statistics where inst_id = {instance} \
+             and owner = 'public' and object_name = '{object}' and statistic_name = '{statistic}'"
+        )
+    };
+    let before = number(&mut one, &of(1, "counted", "logical reads"));
+    run(&mut one, "select count(*), sum(n) from counted");
+    assert!(number(&mut one, &of(1, "counted", "logical reads")) >= before + 5.0);
+    assert!(number(&mut one, &of(1, "counted", "db block changes")) > 0.0);
+    assert!(number(&mut one, &of(1, "counted_pkey", "logical reads")) > 0.0);
+    // The other instance got its blocks from this one.
+    run(&mut two, "update counted set n = n + 1 where a = 7");
+    assert!(number(&mut one, &of(2, "counted", "gc waits")) > 0.0);
+    let came = number(&mut one, &of(2, "counted", "gc current blocks received"));
+    assert!(came > 0.0, "{came}");
+    // What a session has counted stays when it has gone.
+    let at_two = number(&mut one, &of(2, "counted", "logical reads"));
+    drop(two);
+    let others = "select count(*) from gv$session where inst_id = 2 and type = 'USER'";
+    waiting::until("the session has ended", || value(&mut one, others) == "0");
+    assert!(number(&mut one, &of(2, "counted", "logical reads")) >= at_two);
+
+    run(&mut one, "begin; update counted set n = 1 where a = 1");
+    let mut waiter = db.client(2);
+    let waits =
+        std::thread::spawn(move || run(&mut waiter, "update counted set n = 2 where a = 1"));
+    let seen = "select count(*) from gv$active_session_history where inst_id = 2 and event \
+                = 'enq: TX - row lock contention' and object_name = 'counted'";
+    waiting::until("the wait was sampled with its table", || {
+        number(&mut one, seen) > 0.0
+    });
+    let seen = told(&db, "ash", &["--minutes", "5", "--by", "object,blocker"]);
+    let chain = seen.split("Lock Chains").nth(1).expect("chains");
+    assert!(
+        chain.contains("(idle)") && chain.contains(" > 1: "),
+        "{seen}"
+    );
+    assert!(seen.contains("row lock contention - counted"), "{seen}");
+    run(&mut one, "commit");
+    waits.join().unwrap();
+    assert!(number(&mut one, &of(2, "counted", "row lock waits")) > 0.0);
+
+    let rising = "select count(*) from (select estd_physical_reads - lead(estd_physical_reads) \
+                  over (order by size_factor) as less from v$db_cache_advice) a where less < 0";
+    assert_eq!(value(&mut one, rising), "0");
+    assert_eq!(
+        value(&mut one, "select count(*) from v$db_cache_advice"),
+        "20"
+    );
+    db.verify();
+}
+
+/// How far an index build is, while it lasts; and what a plan's steps gave.
+#[test]
+fn long_work_and_plans_tell_what_was_done() {
+    let db = up("longops", 1);
+    let mut one = db.client(1);
+    run(
+        &mut one,
+        "create table long(a int, filler text); \
+         insert into long select g, repeat('x', 300) from generate_series(1, 40000) g",
+    );
+    let mut other = db.client(1);
+    let builds = std::thread::spawn(move || {
+        for _ in 0..20 {
+            run(
+                &mut other,
+                "create index on long(filler, a); drop index long_filler_a_idx",
+            );
+        }
+    });
+    for (what, target) in [("Table Scan", "long"), ("Index Build", "long_filler_a_idx")] {
+        let sql = format!(
+            "select count(*) from v$session_longops where opname = '{what}' and target = '{target}' \
+             and totalwork > 0 and sofar <= totalwork and units in ('Blocks', 'Entries')"
+        );
+        waiting::until(what, || number(&mut one, &sql) > 0.0);
+    }
+    builds.join().unwrap();
+
+    let select = one
+        .prepare("select count(*) from long where a < $1")
+        .unwrap();
+    for _ in 0..3 {
+        one.query(&select, &[&101i32]).unwrap();
+    }
+    let measured = "select count(*), max(p.last_output_rows), max(p.last_buffer_gets) > 1000, \
+                    max(p.last_starts) from v$sql_plan p join v$sql s using (sql_id, plan_hash_value) \
+                    where s.sql_text = 'select count(*) from long where a < $1' \
+                    and p.last_measured is not null";
+    // The scan gives the rows that its condition leaves; measured is what takes less than 100 ms.
+    let found = value(&mut one, measured);
+    let short = "select elapsed_time / executions < 80000 from v$sql \
+                 where sql_text = 'select count(*) from long where a < $1'";
+    if value(&mut one, short) == "t" {
+        assert!(found.contains("|t|1") && !found.starts_with('0'), "{found}");
+    }
+    let point = one
+        .prepare("select filler from long where a = $1 limit 1")
+        .unwrap();
+    for _ in 0..70 {
+        one.query(&point, &[&1i32]).unwrap();
+    }
+    db.verify();
+}
+
+#[test]
+fn waits_are_kept_one_by_one_for_those_who_ask() {
+    let db = up("timeline", 2);
+    let (mut one, mut two) = (db.client(1), db.client(2));
+    run(
+        &mut one,
+        "create table timed(a int primary key, n int); insert into timed values (1, 0)",
+    );
+    run(&mut two, "set wait_timeline = on");
+    run(&mut two, "update timed set n = n + 1 where a = 1");
+    // The block came from the other instance; its parts add up to the wait.
+    let parts = "select count(*) from v$wait_timeline where \"timeline#\" = 0 and instance = 1 \
+                 and object_name = 'timed' and elapsed_nano > 0 and abs(elapsed_nano - (message_out_nano \
+                 + queue_nano + in_use_nano + build_nano + flush_nano + other_nano \
+                 + message_back_nano + wakeup_nano)) <= 10000";
+    assert!(number(&mut two, parts) > 0.0);
+    let statement = "select count(*) from v$wait_timeline where activity = 'STATEMENT' \
+                     and sql_text like 'update timed%' and sql_id is not null";
+    assert_eq!(value(&mut two, statement), "1");
+    // Waits and what is between them follow each other without a gap.
+    let gaps = "select count(*) from (select offset_nano - lag(offset_nano + elapsed_nano) \
+                over (order by \"seq#\") as gap from v$wait_timeline where \"timeline#\" = 0) g \
+                where gap not between -1000 and 1000";
+    assert_eq!(value(&mut two, gaps), "0");
+    run(&mut two, "set wait_timeline = off");
+    let kept =
+        "select count(distinct \"timeline#\") from v$wait_timeline where reason = 'asked for'";
+    assert_eq!(value(&mut two, kept), "1");
+
+    // Another session's, of another instance.
+    let who = "select sid || ', ' || serial# from v$session where pid = pg_backend_pid()";
+    let who = value(&mut two, who);
+    run(
+        &mut one,
+        &format!("select session_timeline_enable({who}, 2)"),
+    );
+    run(&mut two, "update timed set n = n + 1 where a = 1");
+    let live = "select count(*) > 0 from gv$wait_timeline where inst_id = 2 and \"timeline#\" = 0 \
+                and activity = 'WAIT'";
+    assert_eq!(value(&mut one, live), "t");
+    run(
+        &mut one,
+        &format!("select session_timeline_disable({who}, 2)"),
+    );
+    assert_eq!(value(&mut one, live), "f");
+    let missing = "select session_timeline_enable(9999, 1)";
+    let error = one.batch_execute(missing).unwrap_err();
+    assert_eq!(error.code().map(|c| c.code()), Some("42704"));
+
+    // By the rule: an execution that is slower than those before it.
+    run(&mut one, "set wait_timeline_slower = 3");
+    let update = one
+        .prepare("update timed set n = n + 1 where a = $1")
+        .unwrap();
+    for _ in 0..10 {
+        one.execute(&update, &[&1i32]).unwrap();
+    }
+    run(&mut two, "begin; update timed set n = 0 where a = 1");
+    let slow = std::thread::spawn(move || {
+        one.execute(&update, &[&1i32]).unwrap();
+        one
+    });
+    let blocked = "select count(*) from gv$session where event = 'enq: TX - row lock contention'";
+    let mut control = db.client(2);
+    waiting::until("it waits", || value(&mut control, blocked) == "1");
+    std::thread::park_timeout(std::time::Duration::from_secs(1));
+    run(&mut two, "commit");
+    let mut one = slow.join().unwrap();
+    let kept = "select count(*) from v$wait_timeline where reason like 'took % times the mean of %' \
+                and event = 'enq: TX - row lock contention' and elapsed_nano > 500000000";
+    assert_eq!(value(&mut one, kept), "1");
+
+    // A statement, in whatever session.
+    let named = "select count(*), sum(n) from timed";
+    run(&mut two, named);
+    let id = format!("select sql_id from v$sql where sql_text = '{named}'");
+    let id = value(&mut two, &id);
+    run(
+        &mut one,
+        &format!("alter system set wait_timeline_statements = '{id}'"),
+    );
+    let kept = "select count(*) from v$wait_timeline where reason = 'the statement is named'";
+    waiting::until("the other instance knows of it", || {
+        run(&mut two, named);
+        number(&mut two, kept) > 0.0
+    });
+    run(&mut one, "alter system reset wait_timeline_statements");
+    let shown = told(&db, "timeline", &[]);
+    assert!(
+        shown.contains("Timelines") && shown.contains("enq: TX - row lock contention"),
+        "{shown}"
+    );
+    assert!(refused(&db, "timeline", &["--number", "999"]).contains("set wait_timeline = on"));
+    db.verify();
+}

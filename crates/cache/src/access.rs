@@ -97,6 +97,7 @@ impl Cache {
         frame.latch.lock_shared(&self.latch_group);
         if self.holds(ix, dba, mode) {
             frame.touch();
+            self.advice.looked(dba);
             return Ok(ReadGuard::of_latched(self, ix, admission));
         }
         // SAFETY: just latched.
@@ -119,6 +120,7 @@ impl Cache {
         frame.latch.lock_exclusive(&self.latch_group);
         if self.holds(ix, dba, EXCLUSIVE) {
             frame.touch();
+            self.advice.looked(dba);
             return Ok(WriteGuard::of_latched(self, ix, admission));
         }
         // SAFETY: just latched.

@@ -2,6 +2,7 @@
 //! Cache`.
 
 use crate::Result;
+use crate::advice::Advice;
 use crate::dbw::WriterShared;
 use crate::frame::{self, Frame, FrameIx};
 use crate::gcs::Gcs;
@@ -52,6 +53,7 @@ pub struct Cache {
     pub(crate) redo: Arc<Redo>,
     pub(crate) writer: WriterShared,
     pub(crate) gcs: Gcs,
+    pub(crate) advice: Advice,
     /// This cache, once it has joined a cluster.
     pub(crate) this: OnceLock<Weak<Cache>>,
 }
@@ -79,6 +81,7 @@ impl Cache {
             redo,
             writer: WriterShared::default(),
             gcs: Gcs::default(),
+            advice: Advice::new(count),
             this: OnceLock::new(),
         }))
     }

@@ -6,7 +6,6 @@ use block::record::{MAX_RECORD, RecordWriter};
 use block::{ObjectId, Op, Scn, TxnId, UndoPtr, apply};
 use redo::{Appended, GroupList};
 use std::cell::RefCell;
-use wait::{Stat, stat};
 
 thread_local! {
     /// The buffer in which records are put together. It is kept, so a change allocates nothing.
@@ -89,7 +88,7 @@ impl Cache {
             w.finish();
             self.redo.append(record, under_latch)
         });
-        stat::add(Stat::DbBlockChanges, (changes.len() + more.len()) as u64);
+        wait::segment::changed((changes.len() + more.len()) as u64);
         self.finish(changes, appended);
         self.finish(more, appended);
         std::mem::forget(all_or_nothing);

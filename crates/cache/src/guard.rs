@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
-use wait::{Stat, stat};
+use wait::{Stat, segment};
 
 /// Makes guards not `Send`: the thread that made a guard must drop it.
 type NotSend = PhantomData<*const ()>;
@@ -52,7 +52,7 @@ impl<'a> ReadGuard<'a> {
         admission: Option<Admission<'a>>,
     ) -> ReadGuard<'a> {
         held::count();
-        stat::add(Stat::ConsistentGets, 1);
+        segment::got(Stat::ConsistentGets);
         ReadGuard {
             cache,
             block: NonNull::new(cache.memory.block(ix.0 as usize))
@@ -67,7 +67,7 @@ impl<'a> ReadGuard<'a> {
 
     /// A guard for a copy, which holds no latch.
     pub(crate) fn of_copy(cache: &'a Cache, copy: Arc<BlockBuf>) -> ReadGuard<'a> {
-        stat::add(Stat::ConsistentGets, 1);
+        segment::got(Stat::ConsistentGets);
         ReadGuard {
             cache,
             block: NonNull::from(&*copy),
@@ -110,7 +110,7 @@ impl<'a> WriteGuard<'a> {
         admission: Option<Admission<'a>>,
     ) -> WriteGuard<'a> {
         held::count();
-        stat::add(Stat::DbBlockGets, 1);
+        segment::got(Stat::DbBlockGets);
         WriteGuard {
             cache,
             ix,

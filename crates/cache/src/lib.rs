@@ -33,6 +33,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod access;
+mod advice;
 mod cache;
 mod change;
 mod dbw;
@@ -47,6 +48,7 @@ mod load;
 mod memory;
 mod retire;
 
+pub use advice::AdviceRow;
 pub use cache::{Cache, MIN_FRAMES};
 pub use change::{Change, RecordHeader};
 pub use dbw::{CheckpointClient, Writer, WriterConfig};

@@ -19,6 +19,8 @@ pub struct Config {
     pub redo_files: u32,
     /// Directory of the second member of each redo file.
     pub redo_mirror: Option<PathBuf>,
+    /// How much longer each write of the log takes, as on a slow disk.
+    pub redo_write_delay: Duration,
     /// Undo kept for old snapshots. Beyond it the oldest snapshot fails (SQLSTATE 72000).
     pub undo_cap_bytes: u64,
     /// Redo that a restart may have to replay. The checkpoint moves on so that it does not become
@@ -70,6 +72,7 @@ impl Config {
             redo_file_bytes: 128 << 20,
             redo_files: 4,
             redo_mirror: None,
+            redo_write_delay: Duration::ZERO,
             undo_cap_bytes: 4 << 30,
             recovery_target_bytes: 100 << 20,
             preallocate_bytes: 16 << 20,

@@ -9,6 +9,7 @@ use block::space::SegmentKind;
 use block::{Dba, LogPos, ObjectId, Scn};
 use fusion::sequences::Mark;
 use std::sync::Arc;
+use wait::longop::{LongOp, Target};
 
 /// Entries put into a new index between two checks of whether the statement is cancelled.
 const CANCEL_CHECK_KEYS: u64 = 10_000;
@@ -81,6 +82,12 @@ impl Session {
                 break;
             }
         }
+        let work = LongOp::begin(
+            "Index Build",
+            Target::Named(index.name.clone()),
+            sorter.count(),
+            "Entries",
+        );
         let mut sorted = sorter.finish()?;
         let tree = self.engine.tree(index.object, index.header);
         let mut builder = tree.build();
@@ -102,9 +109,11 @@ impl Session {
             builder.push(full)?;
             done += 1;
             if done.is_multiple_of(CANCEL_CHECK_KEYS) {
+                work.set(done);
                 wait::check_cancel().map_err(txn::Error::from)?;
             }
         }
+        work.set(done);
         builder.finish()?;
         Ok(self.engine.scn())
     }

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 use txn::{Isolation, Snapshot};
+use wait::longop::{LongOp, Target};
 use wait::session::cancellable;
 
 /// Blocks read ahead at a time.
@@ -29,6 +30,49 @@ pub struct HeapScan {
     run: usize,
     at: u32,
     ahead: AskedAhead,
+    progress: ScanProgress,
+}
+
+/// Blocks of a scan from which on it is told how far it has come.
+const LONG_SCAN_BLOCKS: u64 = 1000;
+
+/// How far a scan has come. The parts into which one is divided have each their own.
+#[derive(Default)]
+struct ScanProgress {
+    has_begun: bool,
+    blocks: u64,
+    work: Option<LongOp>,
+}
+
+impl Clone for ScanProgress {
+    fn clone(&self) -> ScanProgress {
+        ScanProgress::default()
+    }
+}
+
+impl ScanProgress {
+    /// Before each block.
+    fn advance(&mut self, object: block::ObjectId, runs: &[(Dba, u32)]) {
+        if !self.has_begun {
+            self.has_begun = true;
+            let total: u64 = runs.iter().map(|r| u64::from(r.1)).sum();
+            self.work = (total >= LONG_SCAN_BLOCKS)
+                .then(|| LongOp::begin("Table Scan", Target::Object(object.0), total, "Blocks"));
+        }
+        if let Some(work) = &self.work
+            && self.blocks.is_multiple_of(READ_AHEAD.into())
+        {
+            work.set(self.blocks);
+        }
+        self.blocks += 1;
+    }
+
+    /// All blocks have been read.
+    fn end(&mut self) {
+        if let Some(work) = self.work.take() {
+            work.set(self.blocks);
+        }
+    }
 }
 
 impl HeapScan {
@@ -39,6 +83,7 @@ impl HeapScan {
             run: 0,
             at: 0,
             ahead: AskedAhead::default(),
+            progress: ScanProgress::default(),
         }
     }
 
@@ -88,8 +133,10 @@ impl HeapScan {
         }
         let runs = self.runs.as_deref().unwrap_or_default();
         let Some(&(first, n)) = runs.get(self.run) else {
+            self.progress.end();
             return Ok(None);
         };
+        self.progress.advance(self.heap.object(), runs);
         if self.at.is_multiple_of(READ_AHEAD) {
             let next = first.plus(self.at);
             let count = READ_AHEAD.min(n - self.at);

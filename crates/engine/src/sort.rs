@@ -19,6 +19,7 @@ use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 use storage::{AlignedBuf, SECTOR};
 use wait::Event;
+use wait::longop::{LongOp, Target};
 
 const WRITE_BYTES: usize = 1 << 20;
 const MIN_BUFFER: usize = 64 << 10;
@@ -188,6 +189,8 @@ impl Sorter {
             heads,
             key: Vec::new(),
             rest: Vec::new(),
+            given: 0,
+            work: LongOp::begin("Sort Output", Target::Nothing, self.count, "Rows"),
         }))
     }
 }
@@ -340,8 +343,13 @@ enum Source {
         heads: BinaryHeap<Run>,
         key: Vec<u8>,
         rest: Vec<u8>,
+        given: u64,
+        work: LongOp,
     },
 }
+
+/// Records of a sort between two notes of how far it is.
+const NOTE_EVERY: u64 = 10_000;
 
 impl Sorted {
     /// Key and rest of the next record.
@@ -355,7 +363,13 @@ impl Sorted {
                 heads,
                 key,
                 rest,
+                given,
+                work,
             } => {
+                *given += 1;
+                if given.is_multiple_of(NOTE_EVERY) {
+                    work.set(*given);
+                }
                 let Some(mut run) = heads.peek_mut() else {
                     return Ok(None);
                 };

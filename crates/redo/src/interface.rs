@@ -102,6 +102,8 @@ pub struct RedoConfig {
     pub max_appenders: usize,
     /// The age that a record may reach before `lgwr` writes it unasked.
     pub flush_interval: Duration,
+    /// How much longer each write takes, as on a slow disk; zero but in tests and labs.
+    pub write_delay: Duration,
 }
 
 impl Default for RedoConfig {
@@ -110,6 +112,7 @@ impl Default for RedoConfig {
             buffer_bytes: 8 << 20,
             max_appenders: 256,
             flush_interval: Duration::from_millis(200),
+            write_delay: Duration::ZERO,
         }
     }
 }

@@ -173,7 +173,11 @@ impl Redo {
         issued.seal(first, rest);
         let bytes = issued.padded - start;
         let p = [self.files.members() as u64, bytes, 0];
+        let delay = self.config().write_delay;
         let written = wait::during(Event::LogFileParallelWrite, p, || {
+            if !delay.is_zero() {
+                seam::thread::sleep(delay);
+            }
             self.files.write(start, &[first, rest])
         });
         if let Err(e) = written {

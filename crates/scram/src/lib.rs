@@ -28,6 +28,16 @@ fn random_bytes<const N: usize>() -> Result<[u8; N], Error> {
 /// Length of a key and of a proof.
 const KEY_BYTES: usize = 32;
 
+/// A seal on these parts that only who has the secret can make. Each part is told from the next.
+pub fn seal(secret: &[u8], parts: &[&[u8]]) -> [u8; KEY_BYTES] {
+    let mut all = Vec::new();
+    for part in parts {
+        all.extend((part.len() as u64).to_be_bytes());
+        all.extend_from_slice(part);
+    }
+    hmac(secret, &[b"seal", &all])
+}
+
 /// Compares in a time that does not depend on where the keys differ.
 fn same(a: &[u8; KEY_BYTES], b: &[u8; KEY_BYTES]) -> bool {
     let differing = a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y));

@@ -79,7 +79,8 @@ impl Verifier {
         }
     }
 
-    /// Whether it is one of this password. For tests and tools: a server sees no password.
+    /// Whether it is one of this password. For those who are sent the password itself, as the
+    /// console is: over PostgreSQL's protocol a server sees none.
     pub fn is_of(&self, password: &str) -> bool {
         let other = Verifier::salted(password, &self.salt, self.iterations);
         crate::same(&self.stored_key, &other.stored_key)

@@ -58,6 +58,15 @@ impl Client<'_> {
     /// Lets the client prove itself as its rule says. What ends a successful exchange stays in
     /// `output`, to be sent with what follows.
     pub fn authenticate(&self, input: &mut Input, output: &mut Output) -> Result<(), Refusal> {
+        self.authenticate_by(|| self.prove(input, output))
+    }
+
+    /// Asks for what the rule says. `prove` is how the client proves its password, if the rule wants
+    /// one.
+    pub fn authenticate_by(
+        &self,
+        prove: impl FnOnce() -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
         let rule = self.rule()?;
         if rule.certificate != Certificate::None && !self.shows_certificate() {
             let why = "connection requires a valid client certificate";
@@ -65,7 +74,7 @@ impl Client<'_> {
         }
         match rule.method {
             Method::Trust | Method::Certificate => {}
-            Method::Scram => self.prove(input, output)?,
+            Method::Scram => prove()?,
             Method::Reject => {
                 return Err(self.no_entry("pg_hba.conf rejects connection").into());
             }
@@ -133,10 +142,6 @@ impl Client<'_> {
 
     /// SCRAM-SHA-256, with channel binding if the connection has something to bind to.
     fn prove(&self, input: &mut Input, output: &mut Output) -> Result<(), Refusal> {
-        let too_many = || {
-            let why = "too many clients of this address have failed to prove their passwords";
-            Error::new("53300", why).hint("Try again later.")
-        };
         let began = self.guesses.begin(self.address(), Instant::now());
         let proving = began.ok_or_else(too_many)?;
         let binding = self.tls.and_then(|(_, binding)| binding);
@@ -170,12 +175,42 @@ impl Client<'_> {
                 });
                 Ok(())
             }
-            Proof::Wrong => Err(self.wrong_guess(proving, input)),
+            Proof::Wrong => Err(self.wrong_guess(proving, |left| {
+                if self.stream.set_read_timeout(Some(left)).is_err() {
+                    return false;
+                }
+                match input.receive() {
+                    Ok(()) => input.discard(),
+                    Err(InputEnd::TimedOut) => {}
+                    Err(_) => return false,
+                }
+                true
+            })),
         }
     }
 
-    /// Makes the client wait for its answer, which says no more than that it failed.
-    fn wrong_guess(&self, proving: Proving, input: &mut Input) -> Refusal {
+    /// Compares a password that was sent as it is. `pass` is as in [`Client::wrong_guess`].
+    pub fn compare(
+        &self,
+        password: &str,
+        pass: impl FnMut(Duration) -> bool,
+    ) -> Result<(), Refusal> {
+        let began = self.guesses.begin(self.address(), Instant::now());
+        let proving = began.ok_or_else(too_many)?;
+        let is_right = self.database.verifier(&self.startup.user)?.is_of(password);
+        if !proving.may_guess(Instant::now()) {
+            return Err(too_many().into());
+        }
+        match is_right {
+            true => Ok(()),
+            false => Err(self.wrong_guess(proving, pass)),
+        }
+    }
+
+    /// Makes the client wait for its answer, which says no more than that it failed. `pass` lets at
+    /// most so much time pass; a client that leaves ends the wait, for which it gives false, and so
+    /// does a stop of the server. What the client says meanwhile is heard by nobody.
+    fn wrong_guess(&self, proving: Proving, mut pass: impl FnMut(Duration) -> bool) -> Refusal {
         tracing::warn!(
             "password authentication failed for user {:?} from {}",
             self.startup.user,
@@ -188,15 +223,8 @@ impl Client<'_> {
             if left == Duration::ZERO {
                 return self.wrong_password().into();
             }
-            if self.stream.set_read_timeout(Some(left)).is_err() {
+            if !pass(left) {
                 return Refusal::Gone;
-            }
-            // A client that leaves ends the wait, and so does a stop of the server. What it says
-            // meanwhile is heard by nobody.
-            match input.receive() {
-                Ok(()) => input.discard(),
-                Err(InputEnd::TimedOut) => {}
-                Err(_) => return Refusal::Gone,
             }
         }
     }
@@ -233,6 +261,11 @@ impl Client<'_> {
             input.receive().map_err(|_| Refusal::Gone)?;
         }
     }
+}
+
+fn too_many() -> Error {
+    let why = "too many clients of this address have failed to prove their passwords";
+    Error::new("53300", why).hint("Try again later.")
 }
 
 /// SASLInitialResponse: the mechanism, and the first message of the exchange.

@@ -15,6 +15,7 @@ mod backend;
 mod bell;
 mod client;
 mod connection;
+mod door;
 mod extended;
 mod guesses;
 mod listener;
@@ -32,6 +33,7 @@ mod startup;
 mod testing;
 pub mod tls;
 
+pub use door::{Caller, Door, Visit};
 pub use listener::{Bound, SPARE_CONNECTIONS, Server, ServerConfig, ServerError};
 pub use message::MAX_MESSAGE_BYTES;
 pub use network::Network;

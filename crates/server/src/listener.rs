@@ -28,6 +28,7 @@ use crate::arrival::Arriving;
 use crate::authenticate::Refusal;
 use crate::backend::{self, Severity};
 use crate::connection::{Input, Output};
+use crate::door::Door;
 use crate::guesses::Guesses;
 use crate::pmon::Pmon;
 use crate::registry::{Entry, Registry};
@@ -41,7 +42,7 @@ use crate::tls::{Tls, TlsSession};
 pub const SPARE_CONNECTIONS: usize = 64;
 /// How long stopping waits for sessions to end: once after it has asked them, and once more after
 /// it has closed their sockets.
-const STOP_GRACE: Duration = Duration::from_secs(5);
+pub const STOP_GRACE: Duration = Duration::from_secs(5);
 /// The shortest time between two log lines about clients that are turned away. Strangers must not
 /// fill the log.
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
@@ -87,6 +88,7 @@ pub struct Server {
     address: SocketAddr,
     listener: Arc<TcpListener>,
     registry: Arc<Registry>,
+    door: Door,
     accepting: JoinHandle<()>,
     pmon: seam::thread::JoinHandle<()>,
 }
@@ -119,6 +121,7 @@ impl Bound {
         let listener = Arc::new(listener);
         let registry = Arc::new(Registry::default());
         let served = Arc::new(Served::default());
+        let door = Door::new(served.clone(), config.clone(), registry.clone());
         let mut acceptor = Acceptor {
             listener: listener.clone(),
             registry: registry.clone(),
@@ -136,6 +139,7 @@ impl Bound {
             address,
             listener,
             registry,
+            door,
             accepting,
             pmon: pmon.map_err(failed)?,
         };
@@ -171,6 +175,12 @@ impl Server {
     /// The address at which the server listens. The port is the real one, also if 0 was asked for.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The door for clients that do not speak PostgreSQL's protocol. It is stopped before the
+    /// server is.
+    pub fn door(&self) -> Door {
+        self.door.clone()
     }
 
     /// Stops accepting, ends every session with 57P01, and waits for them. Returns whether all
@@ -277,7 +287,7 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 
 /// Aborts the process after a panic. A panic leaves shared structures in an unknown state, and no
 /// instance is better than a wrong one. Recovery starts from redo.
-fn abort_instance(panic: &(dyn std::any::Any + Send)) -> ! {
+pub fn abort_instance(panic: &(dyn std::any::Any + Send)) -> ! {
     let text = panic
         .downcast_ref::<String>()
         .map(String::as_str)

@@ -166,6 +166,19 @@ impl Database {
         read.map_err(|_| Error::internal("no verifier is read from what was made of one"))
     }
 
+    /// A seal on these parts for a user, which every instance makes the same. With another password
+    /// of the user it is another one.
+    pub fn seal(&self, user: &str, parts: &[&[u8]]) -> Result<[u8; 32]> {
+        let verifier = self.verifier(user)?.to_string();
+        let dict = self.dict();
+        let Some(door) = dict.door() else {
+            return Err(Error::internal("the dictionary has no secret of the door"));
+        };
+        let mut all = vec![user.as_bytes(), verifier.as_bytes()];
+        all.extend_from_slice(parts);
+        Ok(door.seal(&all))
+    }
+
     /// The role of a client that has proved to be this user.
     pub fn admit(&self, user: &str) -> Result<Arc<Role>> {
         self.refresh()?;

@@ -12,6 +12,7 @@ use crate::place::Place;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// An error as the wire protocol carries it. Boxed, because results are passed through every expression node.
+#[derive(Clone)]
 pub struct Error(Box<Fields>);
 
 #[derive(Debug, Clone)]

@@ -220,6 +220,7 @@ fn literal(sql: &str, value: &str) -> Option<Location> {
         .ok()?;
     let found = tokens.into_iter().find(|t| match &t.token {
         Token::SingleQuotedString(s) | Token::EscapedStringLiteral(s) => s == value,
+        Token::SingleQuotedByteStringLiteral(s) | Token::HexStringLiteral(s) => s == value,
         _ => false,
     });
     found.map(|t| t.span.start)

@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::session::{Keep, SqlSession, now_micros};
 
 /// The layout of the tables. A report reads snapshots of this format alone.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// The advisory lock of who takes a snapshot: "perfstat" in ASCII.
 const LOCK: u64 = 0x7065_7266_7374_6174;
 /// How often `m000` looks whether a snapshot is due.
@@ -34,6 +34,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Statements of which a snapshot keeps the figures: those that took longest of the ones that ran
 /// since the snapshot before.
 const STATEMENTS: u32 = 400;
+/// Segments of which a snapshot keeps the figures: those with the most.
+const SEGMENTS: u32 = 2000;
 /// Bytes of a statement's text that are kept.
 const TEXT_BYTES: u32 = 4000;
 /// Of ten samples of active sessions one is kept, as in the field's own.
@@ -71,6 +73,39 @@ const TABLES: &[(&str, &str)] = &[
         "select $SNAP::bigint as snap_id, l.* from gv$latch l",
     ),
     (
+        "latch_children",
+        "select $SNAP::bigint as snap_id, l.inst_id, l.name, l.\"child#\" as child, l.misses, l.sleeps, \
+         l.wait_time_micro from gv$latch_children l where l.misses > 0",
+    ),
+    (
+        "latch_misses",
+        "select $SNAP::bigint as snap_id, m.* from gv$latch_misses m",
+    ),
+    (
+        "segment",
+        "select $SNAP::bigint as snap_id, s.inst_id, s.owner, s.object_name, s.object_type, \
+         sum(s.value) filter (where s.statistic_name = 'logical reads') as logical_reads, \
+         sum(s.value) filter (where s.statistic_name = 'physical reads') as physical_reads, \
+         sum(s.value) filter (where s.statistic_name = 'physical read time (microseconds)') \
+         as read_micro, \
+         sum(s.value) filter (where s.statistic_name = 'db block changes') as block_changes, \
+         sum(s.value) filter (where s.statistic_name = 'buffer busy waits') as buffer_busy_waits, \
+         sum(s.value) filter (where s.statistic_name = 'buffer busy wait time (microseconds)') \
+         as buffer_busy_micro, \
+         sum(s.value) filter (where s.statistic_name = 'row lock waits') as row_lock_waits, \
+         sum(s.value) filter (where s.statistic_name = 'row lock wait time (microseconds)') \
+         as row_lock_micro, \
+         sum(s.value) filter (where s.statistic_name = 'gc waits') as gc_waits, \
+         sum(s.value) filter (where s.statistic_name = 'gc wait time (microseconds)') as gc_micro \
+         from gv$segment_statistics s group by s.inst_id, s.owner, s.object_name, s.object_type \
+         order by sum(s.value) desc limit $SEGMENTS",
+    ),
+    (
+        "cache_advice",
+        "select $SNAP::bigint as snap_id, a.inst_id, a.size_for_estimate, a.size_factor, \
+         a.buffers_for_estimate, a.estd_physical_reads from gv$db_cache_advice a",
+    ),
+    (
         "undostat",
         "select $SNAP::bigint as snap_id, u.* from gv$undostat u",
     ),
@@ -91,8 +126,23 @@ const TABLES: &[(&str, &str)] = &[
         "session",
         "select $SNAP::bigint as snap_id, s.inst_id, s.sid, s.username, s.program, s.status, \
          s.event, s.seconds_in_wait, s.transaction_id, substr(s.sql_text, 1, $TEXT_BYTES) as sql_text, \
-         s.blocking_instance, s.blocking_session from gv$session s where s.type = 'USER' \
-         and (s.transaction_id is not null or s.blocking_session is not null)",
+         s.blocking_instance, s.blocking_session, s.service_name, \
+         extract(epoch from clock_timestamp() - s.transaction_start)::float8 as transaction_seconds \
+         from gv$session s where s.type = 'USER' and (s.transaction_id is not null \
+         or s.blocking_session is not null or s.transaction_start is not null)",
+    ),
+    (
+        "service",
+        "select $SNAP::bigint as snap_id, s.inst_id, s.service_name, count(*) as sessions \
+         from gv$session s where s.type = 'USER' and s.service_name is not null \
+         group by s.inst_id, s.service_name",
+    ),
+    (
+        "process",
+        "select $SNAP::bigint as snap_id, p.inst_id, p.pname, \
+         sum(p.cpu_used_micro)::bigint as cpu_used_micro, \
+         sum(p.runnable_micro)::bigint as runnable_micro \
+         from gv$process p where p.background = '1' group by p.inst_id, p.pname",
     ),
     (
         "parameter",
@@ -102,7 +152,7 @@ const TABLES: &[(&str, &str)] = &[
     (
         "sqlstats",
         "select $SNAP::bigint as snap_id, s.inst_id, s.sql_id, s.plan_hash_value, s.executions, \
-         s.failures, s.parse_calls, s.loads, s.rows_processed, s.elapsed_time, s.cpu_time, \
+         s.fetches, s.failures, s.parse_calls, s.loads, s.rows_processed, s.elapsed_time, s.cpu_time, \
          s.runnable_time, s.application_wait_time, s.concurrency_wait_time, s.cluster_wait_time, \
          s.user_io_wait_time, s.commit_wait_time, s.network_wait_time, s.other_wait_time, \
          s.buffer_gets, s.disk_reads, s.redo_size, s.gc_blocks_received \
@@ -120,7 +170,8 @@ const TABLES: &[(&str, &str)] = &[
         "ash",
         "select $SNAP::bigint as snap_id, a.inst_id, a.sample_id, a.sample_time, a.session_id, \
          a.session_type, a.program, a.session_state, a.event, a.wait_class, a.p1, a.p2, a.p3, \
-         a.time_waited, a.sql_id, a.transaction_id, a.blocking_instance, a.last_remote_instance \
+         a.time_waited, a.sql_id, a.transaction_id, a.blocking_instance, a.last_remote_instance, a.\"current_obj#\" as current_obj, a.object_name, \
+         a.blocking_session \
          from gv$active_session_history a \
          where a.sample_time >= $SINCE::timestamptz and a.sample_id % $SAMPLES = 0",
     ),
@@ -232,6 +283,7 @@ fn filled(query: &str, number: i64, since: &str) -> String {
         .replace("$SINCE", &format!("'{since}'"))
         .replace("$STATEMENTS", &STATEMENTS.to_string())
         .replace("$TEXT_BYTES", &TEXT_BYTES.to_string())
+        .replace("$SEGMENTS", &SEGMENTS.to_string())
         .replace("$SAMPLES", &SAMPLES.to_string())
 }
 

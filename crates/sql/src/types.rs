@@ -3,6 +3,7 @@
 pub mod composite;
 pub mod domains;
 pub mod enums;
+pub mod facts;
 
 use std::sync::LazyLock;
 
@@ -58,6 +59,19 @@ pub enum SqlType {
     /// Text that was checked to be json, and is kept as it was written.
     Json,
     Jsonb,
+    /// Bit strings; without a length in a definition of one bit.
+    Bit,
+    Varbit,
+    /// Addresses of hosts, and of networks.
+    Inet,
+    Cidr,
+    /// Addresses of network cards, of six and of eight octets.
+    MacAddr,
+    MacAddr8,
+    /// Of day, with its time zone.
+    TimeTz,
+    /// An integer of a hundredth.
+    Money,
     /// Of elements of another type, in any number of dimensions.
     Array(Element),
     /// Made by a user.
@@ -141,7 +155,7 @@ impl Element {
 
 impl SqlType {
     /// All but arrays.
-    pub const ALL: [SqlType; 35] = [
+    pub const ALL: [SqlType; 43] = [
         SqlType::Bool,
         SqlType::Int2,
         SqlType::Int4,
@@ -177,6 +191,14 @@ impl SqlType {
         SqlType::Void,
         SqlType::Json,
         SqlType::Jsonb,
+        SqlType::Bit,
+        SqlType::Varbit,
+        SqlType::Inet,
+        SqlType::Cidr,
+        SqlType::MacAddr,
+        SqlType::MacAddr8,
+        SqlType::TimeTz,
+        SqlType::Money,
     ];
 
     /// Arrays that columns of catalogs are of.
@@ -244,6 +266,7 @@ impl SqlType {
             SqlType::Domain(d) => d.0.oid,
             SqlType::Array(Element(Of::Composite(c))) => c.0.array_oid,
             SqlType::Composite(c) => c.0.oid,
+            other => facts::known(other).oid,
         }
     }
 
@@ -287,6 +310,7 @@ impl SqlType {
             SqlType::Composite(c) => c.0.array_oid,
             // Arrays of arrays are not stored.
             SqlType::Int2Vector | SqlType::OidVector => 0,
+            other => facts::known(other).array_oid,
         }
     }
 
@@ -352,7 +376,7 @@ impl SqlType {
             SqlType::Name => 64,
             SqlType::Unknown => -2,
             SqlType::Domain(d) => d.def().base.typlen(),
-            _ => -1,
+            other => other.facts().map_or(-1, |f| f.len),
         }
     }
 
@@ -399,6 +423,7 @@ impl SqlType {
             SqlType::Enum(e) => &e.def().names[0],
             SqlType::Domain(d) => &d.def().names[0],
             SqlType::Composite(c) => &c.def().names[0],
+            other => facts::known(other).name,
         }
     }
 
@@ -421,7 +446,10 @@ impl SqlType {
             SqlType::Enum(e) => &e.def().internal_names[0],
             SqlType::Domain(d) => &d.def().internal_names[0],
             SqlType::Composite(c) => &c.def().internal_names[0],
-            other => other.name(),
+            other => match other.facts() {
+                Some(facts) => facts.internal_name,
+                None => other.name(),
+            },
         }
     }
 
@@ -507,6 +535,8 @@ impl SqlType {
             (SqlType::Timestamp, 0..) => format!("timestamp({typmod}) without time zone"),
             (SqlType::TimestampTz, 0..) => format!("timestamp({typmod}) with time zone"),
             (SqlType::Time, 0..) => format!("time({typmod}) without time zone"),
+            (SqlType::TimeTz, 0..) => format!("time({typmod}) with time zone"),
+            (SqlType::Bit | SqlType::Varbit, 0..) => format!("{}({typmod})", self.name()),
             (SqlType::Interval, 0..) => {
                 let fields = interval::Modifier::unpacked(typmod).suffix();
                 format!("interval{fields}")
@@ -543,6 +573,8 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Varchar => ColType::Varchar,
         SqlType::Char => ColType::Char,
         SqlType::Bytea => ColType::Bytea,
+        SqlType::Bit | SqlType::Varbit | SqlType::Inet | SqlType::Cidr => ColType::Bytea,
+        SqlType::MacAddr | SqlType::MacAddr8 | SqlType::TimeTz | SqlType::Money => ColType::Int8,
         SqlType::Json => ColType::Text,
         SqlType::Jsonb => ColType::Json,
         SqlType::Date => ColType::Date,

@@ -55,7 +55,7 @@ impl DataFiles {
         wait::during(Event::DbFileSequentialRead, p, || {
             file.read_at(offset(dba), &mut into.0)
         })?;
-        wait::stat::add(Stat::PhysicalReads, 1);
+        wait::segment::read(1);
         into.check(dba).map_err(|source| Error::Block {
             path: file.path().to_string(),
             source,
@@ -86,7 +86,7 @@ impl DataFiles {
         wait::during(Event::DbFileScatteredRead, p, || {
             file.read_at(offset(first), &mut buf[..n * BLOCK_SIZE])
         })?;
-        wait::stat::add(Stat::PhysicalReads, n as u64);
+        wait::segment::read(n as u64);
         let mut block = BlockBuf::zeroed();
         for (i, bytes) in buf[..n * BLOCK_SIZE].chunks_exact(BLOCK_SIZE).enumerate() {
             let dba = first.plus(i as u32);

@@ -98,6 +98,11 @@ impl Mark {
         mark
     }
 
+    /// When it was, by [`crate::timestamp_ns`].
+    pub fn at_ns(&self) -> u64 {
+        self.at_ns
+    }
+
     fn without_cpu() -> Mark {
         let counters = session::with(|s| {
             let c = &s.counters;

@@ -6,10 +6,11 @@
 
 use crate::remote::RemoteWait;
 use crate::session::{self, Kind, Session};
-use crate::{Class, Event, metric};
+use crate::{Class, Event, activity, metric};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::SystemTime;
 
 /// The number of rows kept: an hour of a hundred sessions that are always active. They take about
@@ -40,6 +41,20 @@ pub struct AshRow {
     pub remote: Option<(u64, RemoteWait)>,
     pub sql: Option<Arc<str>>,
     pub transaction: u64,
+    /// The object that the session worked on.
+    pub object: Option<u32>,
+    /// The session of this instance whose transaction is waited for.
+    pub blocker: Option<u32>,
+}
+
+impl AshRow {
+    /// The transaction that the session waited for.
+    pub fn awaited(&self) -> Option<u64> {
+        match self.event {
+            Some(Event::EnqTx | Event::EnqTxIndex) => Some(self.params[1]).filter(|t| *t != 0),
+            _ => None,
+        }
+    }
 }
 
 /// The most samples of one wait whose rows get the wait's parts. If a session is in a wait for more
@@ -95,16 +110,25 @@ impl AshSampler {
         metric::tick(self.sample_id);
         self.complete();
         let now = seam::wall_clock();
-        for s in session::list() {
-            let Some(row) = self.row(&s, now) else {
+        let mut found = Vec::new();
+        let all = session::list();
+        let holder = |transaction: u64| {
+            let holds = |s: &&Arc<Session>| s.transaction.load(Relaxed) == transaction;
+            all.iter().find(holds).map(|s| s.sid)
+        };
+        for s in &all {
+            let Some(mut row) = self.row(s, now) else {
                 continue;
             };
+            row.blocker = row.awaited().and_then(holder);
+            found.push(activity::Group::of(&row));
             let looked = row.event.is_some().then(|| s.look());
             let number = ring(|ring| ring.push(row));
             if let Some(at_ns) = looked {
-                self.keep_open(s, (number, at_ns));
+                self.keep_open(s.clone(), (number, at_ns));
             }
         }
+        activity::sampled(now, found);
     }
 
     fn keep_open(&mut self, session: Arc<Session>, sample: (u64, u64)) {
@@ -170,7 +194,9 @@ impl AshSampler {
             wait_seq: s.wait_seq(),
             remote: s.last_remote(),
             sql: s.sql(),
-            transaction: s.transaction.load(std::sync::atomic::Ordering::Relaxed),
+            transaction: s.transaction.load(Relaxed),
+            object: s.object(),
+            blocker: None,
         })
     }
 }

@@ -54,7 +54,7 @@ impl Class {
 macro_rules! events {
     ($($id:ident, $name:literal, $class:ident, [$p1:literal, $p2:literal, $p3:literal];)*) => {
         /// What a session waits for.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u16)]
         pub enum Event { $($id),* }
 

@@ -19,20 +19,24 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod account;
+pub mod activity;
 mod ash;
 mod counters;
 mod event;
 pub mod histogram;
 mod latch;
+pub mod longop;
 pub mod metric;
 pub mod pid;
 pub mod priority;
 pub mod remote;
+pub mod segment;
 pub mod session;
 pub mod stat;
 mod state;
 pub mod thread;
 pub mod time_model;
+pub mod timeline;
 pub mod trace;
 pub mod views;
 mod waiter;
@@ -49,4 +53,5 @@ pub use views::*;
 pub use waiter::{WaitResult, Waiter};
 pub use waits::{
     before_next_wait, during, during_as, during_both, during_remote, set_enabled, timestamp_ns,
+    wall_clock_of,
 };

@@ -222,6 +222,11 @@ pub fn host() -> Vec<(&'static str, f64, &'static str)> {
         kilobytes.unwrap_or(0.0) * 1024.0
     };
     let ticks = |seconds: f64| (seconds * 100.0).round();
+    let last = |path: &str| -> f64 {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let word = text.split_whitespace().last().unwrap_or_default();
+        word.parse().unwrap_or(0.0)
+    };
     vec![
         ("NUM_CPUS", cpus as f64, "CPUs that this instance may use"),
         ("BUSY_TIME", ticks(host.busy()), "hundredths of a second"),
@@ -237,6 +242,16 @@ pub fn host() -> Vec<(&'static str, f64, &'static str)> {
         ),
         ("PHYSICAL_MEMORY_BYTES", bytes("MemTotal:"), "bytes"),
         ("FREE_MEMORY_BYTES", bytes("MemAvailable:"), "bytes"),
+        (
+            "TCP_SEND_SIZE_MAX",
+            last("/proc/sys/net/ipv4/tcp_wmem"),
+            "bytes that TCP grows a send buffer to",
+        ),
+        (
+            "TCP_RECEIVE_SIZE_MAX",
+            last("/proc/sys/net/ipv4/tcp_rmem"),
+            "bytes that TCP grows a receive buffer to",
+        ),
     ]
 }
 

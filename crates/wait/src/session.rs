@@ -8,7 +8,9 @@ pub use crate::counters::{BUCKETS, Counters};
 use crate::pid::MAX_SID;
 use crate::priority::Got;
 use crate::remote::{self, RemoteWait, Served};
+use crate::segment::Segments;
 pub use crate::state::State;
+use crate::timeline::{Noted, Timeline};
 use crate::trace::Tracing;
 use crate::{Event, time_model};
 use parking_lot::Mutex;
@@ -21,7 +23,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     User,
     Background,
@@ -84,6 +86,8 @@ pub struct Session {
     /// The instance that the wait under way, or the last one, asked. Zero for none.
     pub(crate) asked: AtomicU32,
     pub(crate) tracing: Tracing,
+    pub(crate) segments: Segments,
+    pub(crate) timeline: Timeline,
     /// The session's waits that other instances served. The session's own thread writes them.
     remote: Mutex<remote::OfSession>,
     /// The priority and CPUs of the session's thread, if it asked for some.
@@ -131,6 +135,14 @@ impl Session {
     }
     pub fn transaction_start(&self) -> i64 {
         self.transaction_start.load(Relaxed)
+    }
+    /// When the transaction began that the session is in, as far as is known: a statement outside
+    /// of one that a client has begun is one itself. In microseconds from 2000. Zero: there is none.
+    pub fn transaction_began(&self) -> i64 {
+        match (self.state(), self.transaction_start()) {
+            (State::Active, 0) => self.query_start(),
+            (_, start) => start,
+        }
     }
     pub fn wait_seq(&self) -> u64 {
         self.wait_seq.load(Relaxed)
@@ -190,6 +202,8 @@ impl Session {
         bump(&self.wait_seq, 1);
         let ns = now.saturating_sub(started);
         self.counters.add_wait(event, ns);
+        self.segments
+            .waited(event, ns, served.and_then(|s| s.transfer.as_ref()));
         let remote = served.map(|served| {
             let began = served.since_ns.unwrap_or(started);
             let wait = RemoteWait::new(event, now.saturating_sub(began), served);
@@ -197,7 +211,7 @@ impl Session {
             remote::note(&wait, served);
             wait
         });
-        if self.tracing.wants_waits() {
+        if self.wants_waits() {
             self.trace_wait(event, started, now, served, remote);
         }
     }
@@ -330,6 +344,8 @@ fn new_session(sid: u32, serial: u32, kind: Kind, name: &str) -> Session {
         wait_seq: AtomicU64::new(0),
         asked: AtomicU32::new(0),
         tracing: Tracing::default(),
+        segments: Segments::new(),
+        timeline: Timeline::default(),
         remote: Mutex::default(),
         priority: OnceLock::new(),
         cancel: AtomicU8::new(CANCEL_NONE),
@@ -354,6 +370,9 @@ impl SessionGuard {
 impl Drop for SessionGuard {
     fn drop(&mut self) {
         let used = time_model::of(&self.session);
+        self.session.end_timeline();
+        // Before the session is gone from the list, so that no count is missing meanwhile.
+        self.session.segments.end();
         registry(|r| {
             r.alive.remove(&self.session.sid);
             r.ended.fold(&self.session.counters);
@@ -414,7 +433,15 @@ pub fn set_program(program: &str) {
 /// 2000. The `Arc` belongs to the statement cache, so no copy is made.
 pub fn set_sql(sql: Arc<str>, start: i64) {
     with(|s| {
+        if s.timeline.is_wanted() {
+            let text = sql.clone();
+            s.timeline.note(Noted::Statement {
+                text,
+                at_ns: now_ns(),
+            });
+        }
         *s.sql.lock() = Some(sql);
+        s.segments.about(0);
         s.query_start.store(start, Relaxed);
     });
 }

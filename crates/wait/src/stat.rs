@@ -45,6 +45,8 @@ stats! {
     ParseTime, "parse time elapsed (nanoseconds)";
     ParseTimeHard, "hard parse elapsed time (nanoseconds)";
     ExecuteTime, "sql execute elapsed time (nanoseconds)";
+    FetchesOfRest, "fetches of the rest of a result";
+    FetchWaitTime, "time between fetches of a result (nanoseconds)";
     DirectPlans, "executions by direct plan";
     SortRows, "sorts (rows)";
     TableScanRows, "table scan rows gotten";

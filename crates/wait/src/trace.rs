@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use crate::Event;
 use crate::remote::{RemoteWait, Served};
 use crate::session::{self, Session};
+use crate::timeline::Noted;
 
 /// The most waits that are kept between two calls: 65,536 of about 150 bytes are 10 MB.
 pub const WAITS_MAX: usize = 65_536;
@@ -70,7 +71,7 @@ impl Tracing {
 }
 
 impl Session {
-    /// Notes a wait for the session's trace.
+    /// Notes a wait for the session's trace and its timeline.
     pub(crate) fn trace_wait(
         &self,
         event: Event,
@@ -80,14 +81,28 @@ impl Session {
         remote: Option<RemoteWait>,
     ) {
         let transfer = served.and_then(|s| s.transfer);
-        self.tracing.note(TracedWait {
+        let wait = TracedWait {
             event,
             params: std::array::from_fn(|i| self.params[i].load(Relaxed)),
             elapsed_ns: ended_ns.saturating_sub(started_ns),
             ended_ns,
             object: transfer.map(|t| t.object),
             remote,
-        });
+        };
+        if self.tracing.wants_waits() {
+            self.tracing.note(wait);
+        }
+        if self.timeline.is_wanted() {
+            let object = wait.object.or_else(|| self.object());
+            self.timeline
+                .note(Noted::Wait(TracedWait { object, ..wait }));
+        }
+    }
+
+    /// Whether anybody wants to know of each wait.
+    #[inline]
+    pub(crate) fn wants_waits(&self) -> bool {
+        self.tracing.wants_waits() | self.timeline.is_wanted()
     }
 
     /// The level of event 10046 at which the session is traced; zero: not.

@@ -2,7 +2,7 @@
 //! `sql`; the numbers are here.
 
 use crate::session::{self, BUCKETS, Session};
-use crate::{AshRow, Event, Stat, ash, latch};
+use crate::{AshRow, Event, Stat, activity, ash, latch};
 use std::sync::Arc;
 
 pub use crate::latch::{LatchMissRow, LatchRow};
@@ -112,6 +112,11 @@ pub fn latch_misses() -> Vec<LatchMissRow> {
 
 pub fn active_session_history() -> Vec<AshRow> {
     ash::rows()
+}
+
+/// The samples of the last hour, added up in steps.
+pub fn active_session_summary() -> Vec<activity::Step> {
+    activity::steps()
 }
 
 /// The CPUs that a thread may run on, as `0,2-3`, if they are fewer than the machine has. None if

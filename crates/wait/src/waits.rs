@@ -82,6 +82,13 @@ pub fn timestamp_ns() -> u64 {
     now_ns()
 }
 
+/// The system's time at a moment of the clock of waits.
+pub fn wall_clock_of(at_ns: u64) -> std::time::SystemTime {
+    let ago = std::time::Duration::from_nanos(now_ns().saturating_sub(at_ns));
+    let now = seam::wall_clock();
+    now.checked_sub(ago).unwrap_or(now)
+}
+
 /// Waits for what was asked of instance `asked` at `since` ([`timestamp_ns`]). The wait counts from
 /// then on. If another instance served it, the wait is taken apart by what the instances that
 /// served it say.
@@ -138,7 +145,7 @@ pub fn during_both<R>(
         let ended = ended.max(charge.started);
         bump(&session.wait_seq, 1);
         session.counters.add_wait(first, ended - charge.started);
-        if session.tracing.wants_waits() {
+        if session.wants_waits() {
             session.trace_wait(first, charge.started, ended, None, None);
         }
         (charge.event, charge.started) = (second, ended);

@@ -1,5 +1,7 @@
 //! Active session history of any span: which sessions, statements and events the time went to.
 
+mod chains;
+
 use std::collections::BTreeMap;
 
 use crate::document::{Chart, Document, Layer, Section, number, percent};
@@ -18,12 +20,20 @@ pub enum By {
     Session,
     Sql,
     Event,
+    Object,
     Instance,
     Blocker,
 }
 
 impl By {
-    pub const ALL: [By; 5] = [By::Event, By::Sql, By::Session, By::Instance, By::Blocker];
+    pub const ALL: [By; 6] = [
+        By::Event,
+        By::Sql,
+        By::Session,
+        By::Object,
+        By::Instance,
+        By::Blocker,
+    ];
 
     pub fn of(name: &str) -> Option<By> {
         By::ALL.into_iter().find(|by| by.name() == name)
@@ -34,6 +44,7 @@ impl By {
             By::Session => "session",
             By::Sql => "sql",
             By::Event => "event",
+            By::Object => "object",
             By::Instance => "instance",
             By::Blocker => "blocker",
         }
@@ -55,6 +66,11 @@ impl By {
                 "Top Sessions",
                 "<Session",
                 "Instance, number and program. One session alone cannot be more than 1.0 active.",
+            ),
+            By::Object => (
+                "Top Objects",
+                "<Event - Object",
+                "Tables and indexes that active sessions worked on, and what they were seen at.",
             ),
             By::Instance => (
                 "By Instance",
@@ -81,6 +97,10 @@ impl By {
                 row.text("session_id")?,
                 row.text("program")?
             ),
+            By::Object => match row.text("object_name")? {
+                "" => return Ok(None),
+                name => format!("{} - {name}", event(row)?),
+            },
             By::Sql => {
                 let id = row.text("sql_id")?;
                 if id.is_empty() {
@@ -114,6 +134,9 @@ fn class<'t>(row: &Row<'t>) -> Result<&'t str, Error> {
 pub struct Activity<'a> {
     /// With columns `at` (seconds) and `weight` (seconds that a sample stands for).
     pub samples: &'a Table,
+    /// Sessions that have a transaction now: `inst_id`, `sid`, `program`, `status`,
+    /// `transaction_id`.
+    pub holders: &'a Table,
     /// Texts of statements by id.
     pub texts: &'a BTreeMap<String, String>,
     /// Seconds of the begin and the end.
@@ -146,6 +169,9 @@ pub fn activity(of: &Activity<'_>, by: &[By]) -> Result<Document, Error> {
         number(all / seconds, 2),
     ));
     let mut sections = vec![over_time(of)?];
+    if by.contains(&By::Blocker) {
+        sections.push(chains::section(of, all)?);
+    }
     for by in by {
         let (title, column, reading) = by.title();
         let mut sums: BTreeMap<String, f64> = BTreeMap::new();
@@ -238,12 +264,18 @@ mod tests {
             "wait_class",
             "sql_id",
             "blocking_instance",
+            "blocking_session",
+            "object_name",
+            "transaction_id",
+            "p2",
         ];
         let samples = Table::new(
             "ash",
             &columns,
             &[
-                &["10", "1", "1", "7", "psql", "", "", "a", ""],
+                &[
+                    "10", "1", "1", "7", "psql", "", "", "a", "", "", "t", "", "",
+                ],
                 &[
                     "11",
                     "1",
@@ -253,6 +285,10 @@ mod tests {
                     "log file sync",
                     "Commit",
                     "a",
+                    "",
+                    "",
+                    "t",
+                    "",
                     "",
                 ],
                 &[
@@ -265,12 +301,17 @@ mod tests {
                     "Application",
                     "b",
                     "1",
+                    "",
+                    "t",
+                    "44",
+                    "55",
                 ],
             ],
         );
         let texts = [("a".to_string(), "select 1".to_string())].into();
         let of = Activity {
             samples: &samples,
+            holders: &Table::new("session", &[], &[]),
             texts: &texts,
             from: 0.0,
             to: 20.0,
@@ -293,6 +334,14 @@ mod tests {
         assert_eq!(
             rows("Blocking Instances"),
             ["instance 2 - instance 1|10|83.3|0.50"]
+        );
+        assert_eq!(
+            rows("Top Objects")[0],
+            "enq: TX - row lock contention - t|10|83.3|0.50"
+        );
+        assert_eq!(
+            rows("Lock Chains"),
+            ["2: 9 app > transaction 55 of instance 1|10|83.3|1|b: "]
         );
         let none = Table::new("ash", &columns, &[]);
         let nothing = Activity {

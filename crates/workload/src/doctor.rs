@@ -5,6 +5,8 @@
 //! load that is healthy has none.
 
 mod causes;
+mod clients;
+mod resources;
 
 use std::collections::BTreeMap;
 
@@ -32,6 +34,11 @@ pub enum Cause {
     HardParses,
     NoProcessor,
     ManyGets,
+    StarvedLms,
+    SkewedService,
+    TcpLimits,
+    SmallFetches,
+    OldSnapshot,
 }
 
 /// A cause with what speaks for it.
@@ -52,7 +59,9 @@ pub struct Finding {
 /// The findings of a span, the greatest first.
 pub fn findings(span: &Span) -> Result<Vec<Finding>, Error> {
     let db = span.db_time()?;
-    if db / span.seconds() < LEAST_SESSIONS {
+    // Clients that wait for the line while they fetch are at work, too.
+    let fetching = span.stat(clients::FETCH_WAIT)? / 1e9;
+    if (db + fetching) / span.seconds() < LEAST_SESSIONS {
         return Ok(Vec::new());
     }
     let mut all = causes::all(span)?;

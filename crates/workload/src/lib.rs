@@ -21,6 +21,7 @@ mod sections;
 mod span;
 mod table;
 mod text;
+mod timeline;
 
 pub use ash::{Activity, By, activity};
 pub use diff::diff;
@@ -30,3 +31,4 @@ pub use sections::report;
 pub use span::{FORMAT, Snapshot, Span};
 pub use table::{Error, Row, Table};
 pub use text::text;
+pub use timeline::timelines;

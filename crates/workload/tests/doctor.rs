@@ -27,6 +27,16 @@ struct Load {
     sessions: Vec<[&'static str; 7]>,
     /// Id, text, and executions, gets, rows, seconds.
     statements: Vec<(&'static str, &'static str, f64, f64, f64, f64)>,
+    /// Statements' fetches, by id.
+    fetches: BTreeMap<&'static str, f64>,
+    /// By instance, what `v$osstat` says at the end.
+    machine: BTreeMap<(&'static str, &'static str), f64>,
+    /// By instance and thread: seconds on a processor, and runnable without one.
+    threads: Vec<(&'static str, &'static str, f64, f64)>,
+    /// Instance, service, sessions.
+    services: Vec<[&'static str; 3]>,
+    /// How long ago the transaction of each of `sessions` began.
+    transaction_seconds: &'static str,
 }
 
 const INSTANCES: [&str; 2] = ["1", "2"];
@@ -50,8 +60,21 @@ fn healthy() -> Load {
             90_000.0,
             60.0,
         )],
+        fetches: BTreeMap::new(),
+        machine: BTreeMap::new(),
+        threads: vec![("1", "lms0", 4.0, 0.5), ("2", "lms0", 4.0, 0.5)],
+        services: vec![["1", "braid", "8"], ["2", "braid", "8"]],
+        transaction_seconds: "",
     };
     for k in INSTANCES {
+        for (name, value) in [
+            ("IDLE_TIME", 5000.0),
+            ("BUSY_TIME", 15_000.0),
+            ("IOWAIT_TIME", 0.0),
+            ("TCP_SEND_SIZE_MAX", (4 << 20) as f64),
+        ] {
+            load.machine.insert((k, name), value);
+        }
         for (name, seconds) in [
             ("DB time", 100.0),
             ("DB CPU", 60.0),
@@ -197,7 +220,8 @@ impl Load {
                 micros(seconds * share),
             ];
             row.extend(std::iter::repeat_n(s("0"), 7));
-            row.extend([n(*gets), s("0"), s("0")]);
+            let fetches = self.fetches.get(id).copied().unwrap_or(*executions);
+            row.extend([n(*gets), s("0"), s("0"), n(fetches)]);
             row
         };
         tables.extend([
@@ -219,6 +243,7 @@ impl Load {
                     "buffer_gets",
                     "disk_reads",
                     "loads",
+                    "fetches",
                 ],
                 self.statements.iter().map(statement).collect(),
             ),
@@ -242,17 +267,42 @@ impl Load {
                     "blocking_session",
                     "program",
                     "sql_text",
+                    "transaction_seconds",
                 ],
                 (self.sessions.iter())
                     .map(|r| {
                         r.iter()
                             .map(|c| s(c))
-                            .chain([s("app"), s("update t")])
+                            .chain([s("app"), s("update t"), s(self.transaction_seconds)])
                             .collect()
                     })
                     .collect(),
             ),
-            table("osstat", &["inst_id", "stat_name", "value"], Vec::new()),
+            table(
+                "osstat",
+                &["inst_id", "stat_name", "value"],
+                (self.machine.iter())
+                    .map(|((k, name), value)| match name.ends_with("_MAX") {
+                        true => vec![s(k), s(name), value.to_string()],
+                        false => vec![s(k), s(name), n(*value)],
+                    })
+                    .collect(),
+            ),
+            table(
+                "process",
+                &["inst_id", "pname", "cpu_used_micro", "runnable_micro"],
+                (self.threads.iter())
+                    .map(|(k, name, cpu, runnable)| {
+                        let of = |seconds: &f64| micros(seconds * share);
+                        vec![s(k), s(name), of(cpu), of(runnable)]
+                    })
+                    .collect(),
+            ),
+            table(
+                "service",
+                &["inst_id", "service_name", "sessions"],
+                (self.services.iter()).map(|r| r.map(s).to_vec()).collect(),
+            ),
             table(
                 "event_histogram",
                 &[
@@ -281,6 +331,69 @@ impl Load {
                     "wait_time_micro",
                 ],
                 Vec::new(),
+            ),
+            table(
+                "latch_children",
+                &[
+                    "inst_id",
+                    "name",
+                    "child",
+                    "misses",
+                    "sleeps",
+                    "wait_time_micro",
+                ],
+                vec![vec![
+                    s("1"),
+                    s("redo allocation"),
+                    s("2"),
+                    n(30.0),
+                    n(7.0),
+                    n(4000.0),
+                ]],
+            ),
+            table(
+                "latch_misses",
+                &["inst_id", "parent_name", "location", "sleep_count"],
+                vec![vec![s("1"), s("redo allocation"), s("log.rs:7"), n(7.0)]],
+            ),
+            table(
+                "cache_advice",
+                &[
+                    "inst_id",
+                    "size_for_estimate",
+                    "size_factor",
+                    "buffers_for_estimate",
+                    "estd_physical_reads",
+                ],
+                [("0.5", 900.0), ("1", 300.0), ("2", 150.0)]
+                    .map(|(factor, reads)| vec![s("1"), s("256"), s(factor), s("32768"), n(reads)])
+                    .into(),
+            ),
+            table(
+                "segment",
+                &[
+                    "inst_id",
+                    "owner",
+                    "object_name",
+                    "object_type",
+                    "logical_reads",
+                    "physical_reads",
+                    "read_micro",
+                    "block_changes",
+                    "buffer_busy_waits",
+                    "buffer_busy_micro",
+                    "row_lock_waits",
+                    "row_lock_micro",
+                    "gc_waits",
+                    "gc_micro",
+                ],
+                vec![
+                    ["1", "public", "t", "TABLE"]
+                        .map(s)
+                        .into_iter()
+                        .chain((1..=10).map(|i| n(f64::from(i) * 1000.0)))
+                        .collect(),
+                ],
             ),
             table(
                 "rowcache",
@@ -465,6 +578,112 @@ fn processors_that_are_missing_and_indexes_too() {
     assert!(subject.unwrap().starts_with("id2: select * from big"));
 }
 
+#[test]
+fn threads_that_serve_blocks_without_a_processor_are_those_of_their_instance() {
+    let mut load = healthy();
+    load.threads[1] = ("2", "lms0", 3.0, 70.0);
+    load.remote.extend([
+        (
+            "1",
+            "2",
+            "gc current block congested",
+            "total",
+            4000.0,
+            90.0,
+        ),
+        (
+            "1",
+            "2",
+            "gc current block congested",
+            "queue",
+            4000.0,
+            80.0,
+        ),
+    ]);
+    // One object's blocks are what was asked for: the object is not the cause.
+    load.transfers.push(("hot", "r", 4000.0, 90.0));
+    let (cause, instance, _) = load.first();
+    assert_eq!((cause, instance.as_deref()), (Cause::StarvedLms, Some("2")));
+    // A queue behind others' requests is none of LMS.
+    load.threads[1] = ("2", "lms0", 3.0, 1.0);
+    assert_eq!(load.first().0, Cause::HotTable);
+}
+
+#[test]
+fn a_service_that_crowds_one_instance_is_told_where_there_is_room() {
+    let mut load = healthy();
+    load.times.insert(("1", "DB time"), 400.0);
+    load.times.insert(("1", "run queue time"), 250.0);
+    load.times.insert(("2", "DB time"), 10.0);
+    load.services = vec![["1", "braid", "1"], ["1", "orders", "16"]];
+    let (cause, instance, subject) = load.first();
+    assert_eq!(
+        (cause, instance.as_deref()),
+        (Cause::SkewedService, Some("1"))
+    );
+    assert_eq!(subject.as_deref(), Some("service orders"));
+    assert!(load.findings()[0].remedy.contains("instance 2"));
+    // Where the other one's machine is as busy, its processors would not help.
+    load.machine.insert(("2", "IDLE_TIME"), 100.0);
+    assert_eq!(load.first().0, Cause::NoProcessor);
+}
+
+#[test]
+fn a_kernels_limit_is_named_where_sends_wait_for_it() {
+    let mut load = healthy();
+    load.events.insert(
+        ("2", "SQL*Net more data to client"),
+        ("Network", 5000.0, 60.0),
+    );
+    assert!(load.findings().is_empty(), "the limit is the usual one");
+    load.machine.insert(("2", "TCP_SEND_SIZE_MAX"), 131_072.0);
+    let (cause, instance, subject) = load.first();
+    assert_eq!((cause, instance.as_deref()), (Cause::TcpLimits, Some("2")));
+    assert_eq!(subject.as_deref(), Some("net.ipv4.tcp_wmem"));
+    assert!(load.findings()[0].evidence.contains("4.4 MB a second"));
+}
+
+#[test]
+fn small_fetches_over_a_long_line_are_found_though_the_sessions_are_idle() {
+    let mut load = healthy();
+    for seconds in load.times.values_mut() {
+        *seconds /= 1000.0;
+    }
+    load.statements
+        .push(("id3", "select * from big", 2.0, 900.0, 30_000.0, 0.1));
+    load.fetches.insert("id3", 3000.0);
+    load.stats.insert("fetches of the rest of a result", 2998.0);
+    let waited = "time between fetches of a result (nanoseconds)";
+    load.stats.insert(waited, 90e9);
+    let (cause, instance, subject) = load.first();
+    assert_eq!(
+        (cause, instance.as_deref()),
+        (Cause::SmallFetches, Some("1"))
+    );
+    assert!(subject.unwrap().starts_with("id3: select * from big"));
+    assert!(load.findings()[0].evidence.contains("gives 10.0 rows"));
+    // A client that is near.
+    load.stats.insert(waited, 0.3e9);
+    assert!(load.findings().is_empty());
+}
+
+#[test]
+fn versions_of_long_ago_name_the_session_that_reads_them() {
+    let mut load = healthy();
+    load.sessions = vec![["2", "7", "ACTIVE", "", "0", "", ""]];
+    load.transaction_seconds = "3000";
+    load.stats.insert("consistent changes", 9_000_000.0);
+    let (cause, instance, subject) = load.first();
+    assert_eq!(
+        (cause, instance.as_deref()),
+        (Cause::OldSnapshot, Some("2"))
+    );
+    assert!(subject.unwrap().contains("session 7"));
+    // Versions of a moment ago are everybody's.
+    load.transaction_seconds = "3";
+    assert!(load.findings().is_empty());
+}
+
 /// Every table has its sentence, and the head says which span it is.
 #[test]
 fn the_whole_report_is_text_and_html() {
@@ -485,6 +704,9 @@ fn the_whole_report_is_text_and_html() {
         "Workload Characteristics",
         "SQL ordered by Gets",
         "snapshot 1, SCN 1",
+        "Segments by Row Lock Waits",
+        "Est Read Factor",
+        "log.rs:7",
         "(nothing in this span)",
     ] {
         assert!(shown.contains(part), "{part} in {shown}");

@@ -41,6 +41,13 @@ impl Live {
         }
     }
 
+    /// The cache, for work on this tree's blocks.
+    #[inline]
+    fn cache(&self) -> &Arc<Cache> {
+        wait::segment::about(self.object.0);
+        &self.cache
+    }
+
     fn as_change<'g, 'c>(&self, step: Step<'g, WriteGuard<'c>>) -> Change<'g, 'c> {
         Change {
             guard: step.guard,
@@ -62,42 +69,42 @@ impl Store for Live {
 
     #[inline]
     fn read(&self, dba: Dba) -> Result<ReadGuard<'_>> {
-        Ok(self.cache.read(dba)?)
+        Ok(self.cache().read(dba)?)
     }
     #[inline]
     fn write(&self, dba: Dba) -> Result<WriteGuard<'_>> {
-        Ok(self.cache.write(dba)?)
+        Ok(self.cache().write(dba)?)
     }
     fn try_read(&self, dba: Dba) -> Option<ReadGuard<'_>> {
-        self.cache.try_read(dba)
+        self.cache().try_read(dba)
     }
     fn try_write(&self, dba: Dba) -> Option<WriteGuard<'_>> {
-        self.cache.try_write(dba)
+        self.cache().try_write(dba)
     }
     fn write_new(&self, dba: Dba) -> Result<WriteGuard<'_>> {
-        Ok(self.cache.write_new(dba)?)
+        Ok(self.cache().write_new(dba)?)
     }
     fn fresh(&self, block: Spare) -> Result<Pin> {
         let dba = match block {
-            Spare::New(dba) => return Ok(self.cache.pin_new(dba)?),
+            Spare::New(dba) => return Ok(self.cache().pin_new(dba)?),
             Spare::Used(dba) => dba,
         };
         loop {
-            drop(self.cache.write(dba)?);
-            if let Some(pin) = self.cache.try_pin(dba) {
+            drop(self.cache().write(dba)?);
+            if let Some(pin) = self.cache().try_pin(dba) {
                 return Ok(pin);
             }
         }
     }
     fn try_latch<'s>(&'s self, fresh: &Pin) -> Option<WriteGuard<'s>> {
-        self.cache.try_write(fresh.dba())
+        self.cache().try_write(fresh.dba())
     }
 
     fn reserve(&self) -> Result<()> {
-        Ok(self.cache.reserve()?)
+        Ok(self.cache().reserve()?)
     }
     fn try_reserve(&self) -> bool {
-        self.cache.try_reserve()
+        self.cache().try_reserve()
     }
     fn change(&self, steps: &mut [Step<'_, WriteGuard<'_>>]) -> Result<LogPos> {
         let reborrow = |s| {

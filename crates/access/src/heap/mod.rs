@@ -95,7 +95,9 @@ impl Heap {
     pub fn header(&self) -> Dba {
         self.segment.header()
     }
+    /// The cache, for work on this heap's blocks.
     fn cache(&self) -> &Arc<Cache> {
+        wait::segment::about(self.object().0);
         self.space.cache()
     }
 

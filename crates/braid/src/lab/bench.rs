@@ -2,20 +2,26 @@
 //! waits between two moments.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use postgres::{Client, Config, NoTls};
 use seam::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::LabArgs;
+use crate::control::Status;
 use crate::{Failure, ports, user};
 
 /// Exit code of a lab that was interrupted: that of shells for SIGINT.
 const INTERRUPTED: i32 = 130;
+/// Longer than anything here takes on a loaded machine. Only a lab that fails waits for so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a lab looks at a condition that nobody announces.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// The number of waits that are shown for each instance.
 const TOP: usize = 6;
 
@@ -95,28 +101,9 @@ impl Bench {
 
     /// Creates a database. `first` is its first port among those of the lab.
     pub fn database(&self, name: &str, instances: u16, first: u16) -> Result<Database, Failure> {
-        let dir = self.dir.join(name);
-        if dir.exists() {
-            return Err(Failure(format!(
-                "{} is there already: a lab begins with an empty directory",
-                dir.display()
-            )));
-        }
-        let port = match self.port {
-            Some(port) => port + first,
-            None => ports::free(instances)?,
-        };
-        self.step(&format!(
-            "starting {instances} instance(s) in {}",
-            dir.display()
-        ));
-        let db = Database {
-            dir,
-            port,
-            instances,
-            keep: self.keep,
-            started: self.started.clone(),
-        };
+        let dir = self.free_directory(name)?;
+        let db = self.prepared(dir, instances, first)?;
+        let port = db.port;
         let mut started = self.started.lock();
         started.push(db.dir.clone());
         let up = braid(&[
@@ -134,6 +121,72 @@ impl Bench {
         // Unlocked before the database may be dropped.
         drop(started);
         up.map(|()| db)
+    }
+
+    /// Creates a database whose instances differ: each is started with settings of its own. They
+    /// have no guard.
+    pub fn database_of(
+        &self,
+        name: &str,
+        first: u16,
+        settings: &[&[&str]],
+    ) -> Result<Database, Failure> {
+        let dir = self.free_directory(name)?;
+        let db = self.prepared(dir, settings.len() as u16, first)?;
+        let mut started = self.started.lock();
+        started.push(db.dir.clone());
+        let up = self.start_each(&db, settings);
+        // Unlocked before the database may be dropped.
+        drop(started);
+        up.map(|()| db)
+    }
+
+    fn start_each(&self, db: &Database, settings: &[&[&str]]) -> Result<(), Failure> {
+        for (at, own) in settings.iter().enumerate() {
+            let (number, port) = ((at + 1).to_string(), db.port.to_string());
+            let mut args = match at {
+                0 => vec!["up", "--detach"],
+                _ => vec!["start", &number],
+            };
+            args.extend(["--data", path(&db.dir)?, "--port", &port]);
+            args.extend(["--buffer-cache", &self.buffers]);
+            for setting in *own {
+                args.extend(["--set", setting]);
+            }
+            braid(&args)?;
+        }
+        Ok(())
+    }
+
+    /// A directory for a database that is not there yet.
+    fn free_directory(&self, name: &str) -> Result<PathBuf, Failure> {
+        let dir = self.dir.join(name);
+        match dir.exists() {
+            false => Ok(dir),
+            true => Err(Failure(format!(
+                "{} is there already: a lab begins with an empty directory",
+                dir.display()
+            ))),
+        }
+    }
+
+    /// A database that is about to be started.
+    fn prepared(&self, dir: PathBuf, instances: u16, first: u16) -> Result<Database, Failure> {
+        let port = match self.port {
+            Some(port) => port + first,
+            None => ports::free(instances)?,
+        };
+        self.step(&format!(
+            "starting {instances} instance(s) in {}",
+            dir.display()
+        ));
+        Ok(Database {
+            dir,
+            port,
+            instances,
+            keep: self.keep,
+            started: self.started.clone(),
+        })
     }
 }
 
@@ -153,6 +206,22 @@ impl Database {
         let mut config = Config::new();
         config.host("127.0.0.1").port(port).dbname("braid");
         Ok(config.user(&user::superuser()).connect(NoTls)?)
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn address(&self, instance: u16) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port + instance - 1).into()
+    }
+
+    /// The process of an instance.
+    pub fn pid(&self, instance: u16) -> Result<u32, Failure> {
+        let all = Status::read_all(&self.dir)?;
+        let found = all.into_iter().find(|s| s.instance == instance);
+        let found = found.ok_or_else(|| Failure(format!("there is no instance {instance}")))?;
+        Ok(found.pid)
     }
 
     pub fn run(&self, sql: &str) -> Result<(), Failure> {
@@ -421,6 +490,23 @@ where
         }
         Ok(times)
     })
+}
+
+/// Looks until something is there, for a minute at most. `what` names it.
+pub fn until<T>(
+    what: &str,
+    mut look: impl FnMut() -> Result<Option<T>, Failure>,
+) -> Result<T, Failure> {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        if Instant::now() > give_up {
+            return Err(Failure(format!("waited a minute in vain: {what}")));
+        }
+        std::thread::park_timeout(LOOK_INTERVAL);
+    }
 }
 
 pub fn median(mut of: Vec<f64>) -> f64 {

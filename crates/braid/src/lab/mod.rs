@@ -9,28 +9,46 @@
 //! |---|---|
 //! | [`sequence_cache`] | *RAC performance myths*, 5: NOCACHE against CACHE 20 |
 //! | [`batch_isolation`] | the same, 4: two batches with different keys over the same blocks |
+//! | [`lms_starvation`] | the same, 1: hogs beside the instance that serves blocks |
+//! | [`slow_log`] | the same, 2: a slow log disk of the instance that serves |
+//! | [`small_table_index`] | the same, 5, the second: look-ups in a small table |
+//! | [`row_cache`] | *Row cache objects latch contention* |
+//! | [`logout_storm`] | *High kernel mode CPU usage*: 300 sessions leave |
+//! | [`net_check`] | *Remote access tuning*: windows over a long line |
 
 mod batch_isolation;
 mod bench;
+mod line;
+mod lms_starvation;
+mod logout_storm;
+mod net_check;
 mod report;
+mod row_cache;
 mod sequence_cache;
+mod slow_log;
+mod small_table_index;
 
 use std::process::ExitCode;
 
+use clap::CommandFactory as _;
+
 use crate::Failure;
-use crate::cli::{Lab, LabCommand};
+use crate::cli::{Cli, Lab, LabArgs, LabCommand};
 use bench::Bench;
+use report::Report;
 
 pub fn run(args: &LabCommand) -> Result<ExitCode, Failure> {
-    let common = match &args.lab {
-        Lab::SequenceCache(a) => &a.common,
-        Lab::BatchIsolation(a) => &a.common,
+    let Some(lab) = &args.lab else {
+        list();
+        return Ok(ExitCode::SUCCESS);
     };
+    if args.list {
+        list();
+        return Ok(ExitCode::SUCCESS);
+    }
+    let common = common(lab);
     let bench = Bench::open(common)?;
-    let report = match &args.lab {
-        Lab::SequenceCache(a) => sequence_cache::run(a, &bench)?,
-        Lab::BatchIsolation(a) => batch_isolation::run(a, &bench)?,
-    };
+    let report = run_one(lab, &bench)?;
     drop(bench);
     match common.json {
         true => say!("{}", serde_json::to_string_pretty(&report)?),
@@ -40,4 +58,42 @@ pub fn run(args: &LabCommand) -> Result<ExitCode, Failure> {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+fn common(lab: &Lab) -> &LabArgs {
+    match lab {
+        Lab::SequenceCache(a) => &a.common,
+        Lab::BatchIsolation(a) => &a.common,
+        Lab::LmsStarvation(a) => &a.common,
+        Lab::SlowLog(a) => &a.common,
+        Lab::SmallTableIndex(a) => &a.common,
+        Lab::RowCache(a) => &a.common,
+        Lab::LogoutStorm(a) => &a.common,
+        Lab::NetCheck(a) => &a.common,
+    }
+}
+
+fn run_one(lab: &Lab, bench: &Bench) -> Result<Report, Failure> {
+    match lab {
+        Lab::SequenceCache(a) => sequence_cache::run(a, bench),
+        Lab::BatchIsolation(a) => batch_isolation::run(a, bench),
+        Lab::LmsStarvation(a) => lms_starvation::run(a, bench),
+        Lab::SlowLog(a) => slow_log::run(a, bench),
+        Lab::SmallTableIndex(a) => small_table_index::run(a, bench),
+        Lab::RowCache(a) => row_cache::run(a, bench),
+        Lab::LogoutStorm(a) => logout_storm::run(a, bench),
+        Lab::NetCheck(a) => net_check::run(a, bench),
+    }
+}
+
+/// Prints the labs, each with the experiment that it repeats.
+fn list() {
+    let all = Cli::command();
+    let Some(lab) = all.find_subcommand("lab") else {
+        return;
+    };
+    for one in lab.get_subcommands() {
+        let about = one.get_about().map(ToString::to_string);
+        say!("{:<18} {}", one.get_name(), about.unwrap_or_default());
+    }
 }

@@ -13,6 +13,7 @@ use seam::HashSet;
 use std::collections::BTreeMap;
 use storage::ThreadState;
 use txn::TxnRecovery;
+use wait::longop::{LongOp, Target};
 
 /// Counts of what a start recovered.
 #[derive(Clone, Copy, Debug, Default)]
@@ -119,6 +120,12 @@ pub(super) fn apply_redo(
         n => format!("recovery: redo of {n} instances applied"),
     };
     progress.step(&what, 0, total_bytes);
+    let work = LongOp::begin(
+        "Instance Recovery",
+        Target::Named(what.clone()),
+        total_bytes,
+        "Bytes",
+    );
     while let Some(merged) = merge.next_record()? {
         recovery.records += 1;
         let pos = merged.record.pos.0;
@@ -126,6 +133,7 @@ pub(super) fn apply_redo(
         if recovery.records.is_multiple_of(REPORT_EVERY) {
             let done = read.values().map(|(begin, now)| now - begin).sum();
             progress.step(&what, done, total_bytes);
+            work.set(done);
         }
         let mut since = own.start;
         if merged.thread == own.thread {

@@ -65,6 +65,7 @@ pub(super) fn open_for_appending(
     });
     let config = RedoConfig {
         max_appenders: of.config.max_sessions as usize,
+        write_delay: of.config.redo_write_delay,
         ..RedoConfig::default()
     };
     let log = of.log_files()?;

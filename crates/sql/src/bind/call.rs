@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::expr::cast::{CastContext, castable};
 use crate::expr::func::{PureFunc, Signature, overloads};
 use crate::expr::{Expr, Func};
-use crate::types::{Reg, SqlType};
+use crate::types::{MICROSECOND_DIGITS, Reg, SqlType};
 use crate::views::functions;
 
 /// Names that are aggregates: met where none is allowed, they are not "unknown functions".
@@ -138,9 +138,10 @@ impl Binder<'_> {
                 let number = Datum::Int8(args[0].ty.oid().into());
                 return Ok(Typed::literal(number, SqlType::Reg(Reg::Type)));
             }
-            "localtime" if args.is_empty() => {
-                let now = self.call("localtimestamp", args)?;
-                return self.coerce(now, SqlType::Time, -1, CastContext::Explicit);
+            "localtime" | "current_time" | "localtimestamp" | "current_timestamp" => {
+                if let Some(now) = self.now_with_digits(name, &args)? {
+                    return Ok(now);
+                }
             }
             "format" if !args.is_empty() => return self.concat_all(PureFunc::Format, args),
             "num_nulls" | "num_nonnulls" if !args.is_empty() => {
@@ -201,6 +202,31 @@ impl Binder<'_> {
         Ok(Typed::new(fold(Expr::Call(func, args))?, result))
     }
 
+    /// `current_time` and its kin, with so many digits of the seconds or with all; `None` of other
+    /// arguments, or if the function is one of [`overloads`].
+    fn now_with_digits(&self, name: &str, args: &[Typed]) -> Result<Option<Typed>> {
+        let digits = match args {
+            [] => -1,
+            [
+                Typed {
+                    expr: Expr::Const(Datum::Int4(digits)),
+                    ..
+                },
+            ] => (*digits).min(MICROSECOND_DIGITS),
+            _ => return Ok(None),
+        };
+        let (of, ty) = match name {
+            "localtime" => ("localtimestamp", SqlType::Time),
+            "current_time" => ("now", SqlType::TimeTz),
+            _ if digits < 0 => return Ok(None),
+            "localtimestamp" => (name, SqlType::Timestamp),
+            _ => (name, SqlType::TimestampTz),
+        };
+        let now = self.call(of, Vec::new())?;
+        let now = self.coerce(now, ty, digits, CastContext::Explicit)?;
+        Ok(Some(now))
+    }
+
     fn quoted(&self, name: &str, args: Vec<Typed>) -> Result<Typed> {
         let args = args.into_iter().map(|a| {
             let text = self.coerce(a, SqlType::Text, -1, CastContext::Assignment)?;
@@ -253,6 +279,10 @@ impl Binder<'_> {
                 // Booleans come in the form of output, not in that of their cast to text.
                 if a.ty == SqlType::Bool {
                     return Ok(letter(a.expr));
+                }
+                // Their casts to text are other forms, too.
+                if matches!(a.ty, SqlType::Inet | SqlType::Cidr) {
+                    return self.as_written(a);
                 }
                 // With its padding.
                 if a.ty == SqlType::Char {

@@ -265,6 +265,9 @@ fn wider(a: SqlType, b: SqlType) -> Option<SqlType> {
     if a.is_string() && b.is_string() {
         return Some(SqlType::Text);
     }
+    if let (SqlType::Bit | SqlType::Varbit, SqlType::Bit | SqlType::Varbit) = (a, b) {
+        return Some(SqlType::Varbit);
+    }
     // Of one category, in which oid is preferred; a string is not of it, though it converts.
     match (a, b) {
         (SqlType::Oid, SqlType::Reg(_)) | (SqlType::Reg(_), SqlType::Oid) => {

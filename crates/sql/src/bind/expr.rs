@@ -64,7 +64,11 @@ impl Binder<'_> {
             ast::Expr::Nested(inner) => self.expr(inner),
             ast::Expr::Value(v) => self.value(&v.value),
             ast::Expr::TypedString(t) => {
-                let (ty, typmod) = parts::data_type(&t.data_type, &self.params.names)?;
+                let (ty, typmod) = match t.data_type {
+                    // As long as it is written.
+                    ast::DataType::Bit(None) => (SqlType::Bit, -1),
+                    _ => parts::data_type(&t.data_type, &self.params.names)?,
+                };
                 self.coerce(
                     parts::literal(&t.value.value)?,
                     ty,
@@ -183,7 +187,7 @@ impl Binder<'_> {
             }
             ast::Expr::Interval(i) => self.interval_literal(i),
             ast::Expr::Position { expr, r#in } => {
-                self.call("strpos", vec![self.expr(r#in)?, self.expr(expr)?])
+                self.call("position", vec![self.expr(r#in)?, self.expr(expr)?])
             }
             ast::Expr::Extract { field, expr, .. } => {
                 let field = Datum::Text(field.to_string().to_lowercase());
@@ -261,7 +265,7 @@ impl Binder<'_> {
             Err(e) if e.sqlstate() == "42703" && i.quote_style.is_none() => match name.as_str() {
                 "current_user" | "session_user" | "user" | "current_role" | "current_catalog"
                 | "current_schema" | "current_date" | "current_timestamp" | "localtimestamp"
-                | "localtime" => self.call(&name, Vec::new()),
+                | "localtime" | "current_time" => self.call(&name, Vec::new()),
                 _ => self.whole_row(&name)?.ok_or(e),
             },
             Err(e) if matches!(e.sqlstate(), "42703" | "0A000") => self.whole_row(&name)?.ok_or(e),
@@ -312,54 +316,45 @@ impl Binder<'_> {
             BinaryOperator::PGRegexIMatch => return self.regex(left, right, true, false),
             BinaryOperator::PGRegexNotMatch => return self.regex(left, right, false, true),
             BinaryOperator::PGRegexNotIMatch => return self.regex(left, right, true, true),
-            BinaryOperator::StringConcat => {
-                let (l, r) = (self.expr(left)?, self.expr(right)?);
-                if let Some(found) = self.json_operator(op, &l, &r)? {
-                    return Ok(found);
-                }
-                if element_of(l.ty).is_some() || element_of(r.ty).is_some() {
-                    return self.joined_arrays(l, r);
-                }
-                return self.concat(l, r);
-            }
-            BinaryOperator::AtArrow => {
-                let (l, r) = (self.expr(left)?, self.expr(right)?);
-                if let Some(found) = self.json_operator(op, &l, &r)? {
-                    return Ok(found);
-                }
-                return self.array_operator(ArrayFunc::Contains, "@>", l, r);
-            }
-            BinaryOperator::ArrowAt => {
-                let (l, r) = (self.expr(left)?, self.expr(right)?);
-                if let Some(found) = self.json_operator(op, &l, &r)? {
-                    return Ok(found);
-                }
-                return self.array_operator(ArrayFunc::ContainedBy, "<@", l, r);
-            }
-            BinaryOperator::PGOverlap => {
-                let (l, r) = (self.expr(left)?, self.expr(right)?);
-                return self.array_operator(ArrayFunc::Overlaps, "&&", l, r);
-            }
-            op if json::is_operator(op) => {
-                let (l, r) = (self.expr(left)?, self.expr(right)?);
-                return match self.json_operator(op, &l, &r)? {
-                    Some(found) => Ok(found),
-                    None => self.arith(ArithOp::Sub, l, r),
-                };
-            }
             BinaryOperator::PGLikeMatch => return self.like(left, right, None, false, false),
             BinaryOperator::PGNotLikeMatch => return self.like(left, right, None, false, true),
             BinaryOperator::PGILikeMatch => return self.like(left, right, None, true, false),
             BinaryOperator::PGNotILikeMatch => return self.like(left, right, None, true, true),
             _ => {}
         }
-        if let Some(cmp) = comparison(op) {
+        if comparison(op).is_some() {
             refuse_rows(left, right)?;
-            return self.compare(cmp, self.expr(left)?, self.expr(right)?);
         }
-        match arithmetic(op) {
-            Some(arith) => self.arith(arith, self.expr(left)?, self.expr(right)?),
-            None => Err(Error::unsupported(format!("operator {op}"))),
+        self.applied(op, self.expr(left)?, self.expr(right)?)
+    }
+
+    /// An operator whose operands are values.
+    fn applied(&self, op: &BinaryOperator, l: Typed, r: Typed) -> Result<Typed> {
+        if let Some(cmp) = comparison(op) {
+            return self.compare(cmp, l, r);
+        }
+        if let Some(found) = self.tabled(&op.to_string(), &l, &r)? {
+            return Ok(found);
+        }
+        if json::is_operator(op)
+            && let Some(found) = self.json_operator(op, &l, &r)?
+        {
+            return Ok(found);
+        }
+        match op {
+            BinaryOperator::StringConcat
+                if element_of(l.ty).is_some() || element_of(r.ty).is_some() =>
+            {
+                self.joined_arrays(l, r)
+            }
+            BinaryOperator::StringConcat => self.concat(l, r),
+            BinaryOperator::AtArrow => self.array_operator(ArrayFunc::Contains, "@>", l, r),
+            BinaryOperator::ArrowAt => self.array_operator(ArrayFunc::ContainedBy, "<@", l, r),
+            BinaryOperator::PGOverlap => self.array_operator(ArrayFunc::Overlaps, "&&", l, r),
+            op => match arithmetic(op) {
+                Some(arith) => self.arith(arith, l, r),
+                None => Err(Error::unsupported(format!("operator {op}"))),
+            },
         }
     }
 
@@ -582,9 +577,35 @@ impl Binder<'_> {
                 }
                 self.negate(self.expr(e)?)
             }
+            UnaryOperator::BitwiseNot => self.complement(self.expr(e)?),
             UnaryOperator::PGAbs => self.call("abs", vec![self.expr(e)?]),
             UnaryOperator::PGSquareRoot => self.call("sqrt", vec![self.expr(e)?]),
             other => Err(Error::unsupported(format!("operator {other}"))),
+        }
+    }
+
+    /// `~`: all bits the other way round.
+    fn complement(&self, operand: Typed) -> Result<Typed> {
+        if operand.ty == SqlType::Unknown {
+            return Err(Error::new("42725", "operator is not unique: ~ unknown")
+                .hint("Could not choose a best candidate operator. You might need to add explicit type casts."));
+        }
+        if let Some(found) = self.tabled_prefix("~", &operand)? {
+            return Ok(found);
+        }
+        match operand.ty {
+            SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => {
+                let ones = Expr::Const(Datum::Int2(-1));
+                let inverted = Expr::Arith(
+                    ArithOp::BitXor,
+                    operand.ty,
+                    Box::new(operand.expr),
+                    Box::new(ones),
+                );
+                Ok(Typed::new(fold(inverted)?, operand.ty))
+            }
+            other => Err(Error::new("42883", format!("operator does not exist: ~ {}", other.name()))
+                .hint("No operator matches the given name and argument type. You might need to add an explicit type cast.")),
         }
     }
 

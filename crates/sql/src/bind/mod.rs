@@ -18,6 +18,7 @@ pub mod needs;
 mod overlaps;
 pub mod parts;
 mod predicate;
+mod routines;
 pub mod sight;
 pub mod similar;
 mod simplify;

@@ -15,11 +15,25 @@ pub struct Need {
     pub relation: u32,
     /// The view whose text does it: it is done by the rights of the view's owner. Zero: none.
     pub through: u32,
+    /// The view that is written to by whose text it is read, so that it is read only if the
+    /// statement reads the view. Zero: none.
+    pub written: u32,
     pub privileges: Privileges,
     /// Columns that are read, inserted into and updated, by number from 1.
     pub read: BTreeSet<i16>,
     pub inserted: BTreeSet<i16>,
     pub updated: BTreeSet<i16>,
+}
+
+/// Whose text needs what follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Text {
+    /// As of [`Need::through`].
+    through: u32,
+    /// As of [`Need::written`].
+    written: u32,
+    /// It is a view's.
+    of_view: bool,
 }
 
 /// All that a statement needs.
@@ -41,20 +55,23 @@ impl Noted {
 pub struct Needs {
     all: RefCell<Vec<Need>>,
     schemas: RefCell<BTreeSet<u32>>,
-    through: Cell<u32>,
+    text: Cell<Text>,
 }
 
 impl Needs {
     fn of(&self, relation: u32, note: impl FnOnce(&mut Need)) {
-        let through = self.through.get();
+        let Text {
+            through, written, ..
+        } = self.text.get();
         let mut all = self.all.borrow_mut();
         let known = all
             .iter()
-            .position(|n| (n.relation, n.through) == (relation, through));
+            .position(|n| (n.relation, n.through, n.written) == (relation, through, written));
         let at = known.unwrap_or_else(|| {
             all.push(Need {
                 relation,
                 through,
+                written,
                 privileges: Privileges::NONE,
                 read: BTreeSet::new(),
                 inserted: BTreeSet::new(),
@@ -98,18 +115,44 @@ impl Needs {
 
     /// A schema is named. Who made a view had to have its schemas at hand, and nobody else.
     pub fn schema(&self, schema: u32) {
-        if self.through.get() == 0 {
+        if !self.text.get().of_view {
             self.schemas.borrow_mut().insert(schema);
         }
     }
 
-    /// The text of a view follows. What was before is to be put back by [`Needs::leave`].
-    pub fn enter(&self, view: u32) -> u32 {
-        self.through.replace(view)
+    /// The text of a view follows, which with `invoker` has the rights of who reads it. What was
+    /// before is to be put back by [`Needs::leave`].
+    pub fn enter_view(&self, view: u32, invoker: bool) -> Text {
+        let before = self.text.get();
+        self.enter(Text {
+            through: if invoker { before.through } else { view },
+            written: before.written,
+            of_view: true,
+        })
     }
 
-    pub fn leave(&self, before: u32) {
-        self.through.set(before);
+    /// The same of a view that is written to.
+    pub fn enter_written(&self, view: u32, invoker: bool) -> Text {
+        let before = self.enter_view(view, invoker);
+        let written = view;
+        self.text.set(Text {
+            written,
+            ..self.text.get()
+        });
+        before
+    }
+
+    /// A text follows that was entered before.
+    pub fn enter(&self, text: Text) -> Text {
+        self.text.replace(text)
+    }
+
+    pub fn leave(&self, before: Text) {
+        self.text.set(before);
+    }
+
+    pub fn text(&self) -> Text {
+        self.text.get()
     }
 
     pub fn noted(&self) -> Noted {

@@ -9,13 +9,17 @@ use sqlparser::ast::{
 use super::{TypeNames, Typed, names};
 use crate::dict;
 use crate::error::{Error, Result};
+use crate::pgtype::bits::{Bits, binary_digits, hexadecimal_digits};
 use crate::pgtype::interval::{Modifier, Unit};
 use crate::pgtype::{self, IoSettings};
+use crate::place::Place;
 use crate::types::composite::CompositeType;
 use crate::types::{MICROSECOND_DIGITS, Reg, SqlType};
 
 /// Longest `varchar(n)`, PostgreSQL's limit.
 const MAX_CHARACTERS: u64 = 10_485_760;
+/// Longest `bit(n)`, PostgreSQL's limit.
+const MAX_BITS: i32 = 83_886_080;
 
 /// A type name with its modifier.
 pub fn data_type(ty: &DataType, types: &TypeNames) -> Result<(SqlType, i32)> {
@@ -57,6 +61,11 @@ fn known_type(ty: &DataType, types: &TypeNames) -> Result<(SqlType, i32)> {
         DataType::Timestamp(digits, _) => (SqlType::TimestampTz, seconds_digits(*digits)),
         DataType::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
             (SqlType::Time, seconds_digits(*digits))
+        }
+        DataType::Time(digits, _) => (SqlType::TimeTz, seconds_digits(*digits)),
+        DataType::Bit(count) => (SqlType::Bit, bits(count.or(Some(1)), "bit")?),
+        DataType::BitVarying(count) | DataType::VarBit(count) => {
+            (SqlType::Varbit, bits(*count, "varbit")?)
         }
         DataType::Interval { fields, precision } => {
             (SqlType::Interval, interval_modifier(fields, *precision)?)
@@ -162,6 +171,14 @@ pub fn plain_type(name: &str) -> Option<SqlType> {
         "jsonb" => SqlType::Jsonb,
         "bytea" => SqlType::Bytea,
         "numeric" => SqlType::Numeric,
+        "timetz" => SqlType::TimeTz,
+        "bit" => SqlType::Bit,
+        "varbit" => SqlType::Varbit,
+        "inet" => SqlType::Inet,
+        "cidr" => SqlType::Cidr,
+        "macaddr" => SqlType::MacAddr,
+        "macaddr8" => SqlType::MacAddr8,
+        "money" => SqlType::Money,
         _ => return None,
     })
 }
@@ -201,8 +218,8 @@ fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
                 length(&n, -1)?,
             ));
         }
-        "jsonpath" | "timetz" | "inet" | "xml" | "money" | "point" | "regoper" | "regoperator"
-        | "regcollation" | "regconfig" | "regdictionary" | "aclitem" | "cid" => {
+        "jsonpath" | "xml" | "point" | "regoper" | "regoperator" | "regcollation" | "regconfig"
+        | "regdictionary" | "aclitem" | "cid" => {
             return Err(Error::unsupported(format!("type {name}")));
         }
         _ => {
@@ -239,6 +256,19 @@ fn interval_modifier(fields: &Option<IntervalFields>, digits: Option<u64>) -> Re
 /// The modifier of a timestamp. More digits than there are mean all of them.
 fn seconds_digits(digits: Option<u64>) -> i32 {
     digits.map_or(-1, |d| d.min(MICROSECOND_DIGITS as u64) as i32)
+}
+
+/// The modifier of a bit string of so many bits.
+fn bits(count: Option<u64>, name: &str) -> Result<i32> {
+    let refused = |how: String| Error::new("22023", format!("length for type {name} {how}"));
+    match count {
+        None => Ok(-1),
+        Some(0) => Err(refused("must be at least 1".to_string())),
+        Some(count) => match i32::try_from(count) {
+            Ok(count) if count <= MAX_BITS => Ok(count),
+            _ => Err(refused(format!("cannot exceed {MAX_BITS}"))),
+        },
+    }
 }
 
 fn length(n: &Option<CharacterLength>, default: i32) -> Result<i32> {
@@ -292,10 +322,18 @@ pub fn literal(value: &Value) -> Result<Typed> {
         Value::DollarQuotedString(s) => {
             Typed::literal(Datum::Text(s.value.clone()), SqlType::Unknown)
         }
+        Value::SingleQuotedByteStringLiteral(digits) => bit_string(digits, binary_digits)?,
+        Value::HexStringLiteral(digits) => bit_string(digits, hexadecimal_digits)?,
         Value::Boolean(b) => Typed::literal(Datum::Bool(*b), SqlType::Bool),
         Value::Null => Typed::literal(Datum::Null, SqlType::Unknown),
         other => return Err(Error::unsupported(format!("literal {other}"))),
     })
+}
+
+/// `B'101'` or `X'1F'`.
+fn bit_string(digits: &str, read: fn(&str) -> Result<Bits>) -> Result<Typed> {
+    let bits = read(digits).map_err(|e| e.placed(Some(Place::Literal(digits.to_string()))))?;
+    Ok(Typed::literal(Datum::Bytea(bits.to_stored()), SqlType::Bit))
 }
 
 fn number(text: &str) -> Result<Typed> {

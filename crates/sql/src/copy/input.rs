@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use block::value::{Datum, DatumRef};
 use charset::Encoding;
+use wait::longop::{LongOp, Target as About};
 
 use super::binary;
 use super::lines::{Fields, Lines, NullRules};
 use super::output::{chosen_columns, flags};
 use crate::api::Tag;
 use crate::bind::{ParamTypes, names};
-use crate::dict::Table;
 use crate::dict::trigger::Op;
+use crate::dict::{Relation, Table, View};
 use crate::error::{Error, Result};
 use crate::exec::dml::{BulkRows, check_row};
 use crate::exec::events::{self, Cause};
@@ -41,6 +42,7 @@ pub struct CopyIn {
     encoding: Encoding,
     /// The statement's time runs until its data ends.
     timer: Option<Timer>,
+    work: LongOp,
     rows: u64,
     /// The end marker of the old protocol was read: what follows is ignored.
     ended: bool,
@@ -82,7 +84,11 @@ impl CopyIn {
             return Err(Error::internal("COPY FROM a query"));
         };
         let table = core
-            .locked_table(name, TableLock::RowExclusive)?
+            .locked_relation(name, TableLock::RowExclusive, false, |found| match found {
+                Relation::Table(table) => Ok(Some(table.clone())),
+                Relation::View(view) => Err(into_view(view)),
+                _ => Ok(None),
+            })?
             .ok_or_else(|| names::no_relation(name))?;
         if spec.options.freeze && !core.is_own_segment(&table) {
             return Err(Error::new(
@@ -125,6 +131,7 @@ impl CopyIn {
             bulk: BulkRows::new(&table),
             encoding: o.encoding.unwrap_or(core.io.encoding),
             timer: None,
+            work: LongOp::begin("Copy", About::Object(table.segment), 0, "Rows"),
             rows: 0,
             ended: false,
             input: Input {
@@ -155,6 +162,7 @@ impl CopyIn {
 
     fn take(&mut self, core: &mut Core, data: &[u8]) -> Result<()> {
         wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+        self.work.set(self.rows);
         if let Some(rows) = &mut self.binary {
             rows.push(data)?;
             return self.whole_rows(core);
@@ -436,6 +444,15 @@ impl Input {
         }
         e.context_if_none(format!("COPY {}, line {line}", self.table.name))
     }
+}
+
+fn into_view(view: &View) -> Error {
+    if view.triggers.iter().any(|t| t.is_instead(Op::Insert)) {
+        return Error::unsupported("COPY into a view with triggers");
+    }
+    let message = format!("cannot copy to view \"{}\"", view.name);
+    let hint = "To enable copying to a view, provide an INSTEAD OF INSERT trigger.";
+    Error::new("42809", message).hint(hint)
 }
 
 /// Reads a field that is not NULL. Values of the common types are made where they stay: one that is handed on through a `Result<Val>` is copied in other pieces

@@ -19,7 +19,7 @@ use super::{Core, already_exists, name_of, no_relation, skipping, using_index};
 use crate::api::Tag;
 use crate::bind::{Binder, ParamTypes, Scope, names};
 use crate::dict::depend::Address;
-use crate::dict::{Check, Index, Object, Sequence, Table};
+use crate::dict::{Check, Index, Object, Relation, Sequence, Table};
 use crate::error::{Error, Result};
 use crate::exec::row::decode;
 use crate::expr::domain::DomainCheck;
@@ -40,6 +40,7 @@ pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
             return Ok(tag);
         }
         return Err(match core.dict().relation(&name) {
+            Some(Relation::View(_)) => return super::relation::alter_view(core, &name, a),
             Some(found) => super::wrong_kind(&name, &found, "a table"),
             None => no_relation(core, &name),
         });
@@ -174,13 +175,17 @@ fn apply(core: &mut Core, table: &Table, operation: &AlterTableOperation) -> Res
     Ok(Some(next))
 }
 
-/// Gives a table, and the sequences of its columns, to another role.
-fn give(core: &mut Core, table: &mut Table, to: &ast::Owner) -> Result<()> {
-    let to = match to {
+pub(super) fn owner_named(to: &ast::Owner) -> RoleName {
+    match to {
         ast::Owner::Ident(name) => RoleName::Is(names::ident(name)),
         ast::Owner::CurrentRole | ast::Owner::CurrentUser => RoleName::CurrentUser,
         ast::Owner::SessionUser => RoleName::SessionUser,
-    };
+    }
+}
+
+/// Gives a table, and the sequences of its columns, to another role.
+fn give(core: &mut Core, table: &mut Table, to: &ast::Owner) -> Result<()> {
+    let to = owner_named(to);
     table.owner = core.new_owner(
         &to,
         table.owner,

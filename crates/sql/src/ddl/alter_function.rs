@@ -38,7 +38,7 @@ pub fn alter(core: &mut Core, kind: Routine, name: &FunctionName, change: &Chang
                 name: String::new(),
             })?;
         }
-        Change::RenameColumn(..) => {
+        Change::RenameColumn(..) | Change::OfView(_) => {
             return Err(Error::internal("a change that no function has"));
         }
     }

@@ -6,7 +6,7 @@ use super::{Core, no_relation};
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::dict::role::Role;
-use crate::dict::{Comment, CommentOn, Object, Relation, Schema, Sequence, View};
+use crate::dict::{Comment, CommentOn, Object, Relation, Schema, Sequence, Table, View};
 use crate::error::{Error, Result};
 use crate::parse::define::{Commented, Kind};
 use crate::parse::utility::TableLock;
@@ -152,14 +152,21 @@ fn on_table(core: &mut Core, oid: u32, on: CommentOn, text: Option<&str>) -> Res
 }
 
 fn on_trigger(core: &mut Core, name: &str, table: &Qualified, text: Option<&str>) -> Result<()> {
-    let Relation::Table(table) = locked(core, Kind::Table, table)? else {
-        let message = format!(
-            "trigger \"{name}\" for table \"{}\" does not exist",
-            table.name
-        );
-        return Err(Error::new("42704", message));
+    let table = match locked(core, Kind::Table, table)? {
+        Relation::Table(table) => table,
+        Relation::View(view) => Arc::new(view.as_table()),
+        _ => {
+            let message = format!(
+                "trigger \"{name}\" for table \"{}\" does not exist",
+                table.name
+            );
+            return Err(Error::new("42704", message));
+        }
     };
-    let mut next = core.claim_definition(table.oid)?;
+    core.engine.lock_definition(block::ObjectId(table.oid))?;
+    core.refresh()?;
+    let now = core.dict().with_triggers(table.oid);
+    let mut next = Table::clone(now.as_ref().unwrap_or(&table));
     let at = next.trigger(name).ok_or_else(|| {
         let message = format!(
             "trigger \"{name}\" for table \"{}\" does not exist",
@@ -168,7 +175,7 @@ fn on_trigger(core: &mut Core, name: &str, table: &Qualified, text: Option<&str>
         Error::new("42704", message)
     })?;
     next.triggers[at].comment = text.map(str::to_string);
-    core.define(Object::Table(Arc::new(next.finish()?)))
+    super::trigger::define(core, next)
 }
 
 fn on_view(core: &mut Core, view: &View, on: CommentOn, text: Option<&str>) -> Result<()> {

@@ -60,7 +60,8 @@ fn collect(dict: &Dict, roots: &[Address]) -> Vec<Found> {
     // A default goes with the table or the column that has it.
     let gone = |f: &Found, all: &[Found]| match f.what {
         Address::Check(table, _) | Address::Trigger(table, _) => {
-            let goes = |a: &Address| *a == Address::Table(table);
+            let whole = [Address::Table(table), Address::View(table)];
+            let goes = |a: &Address| whole.contains(a);
             roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
         }
         Address::Default(table, at) => {
@@ -213,12 +214,12 @@ pub fn drop_one(core: &mut Core, what: Address) -> Result<()> {
             core.define(Object::Table(Arc::new(next.finish()?)))
         }
         Address::Trigger(oid, trigger) => {
-            let Some(table) = dict.table_by_oid(oid) else {
+            let Some(table) = dict.with_triggers(oid) else {
                 return Ok(());
             };
-            let mut next = Table::clone(table);
+            let mut next = Table::clone(&table);
             next.triggers.retain(|t| t.oid != trigger);
-            core.define(Object::Table(Arc::new(next.finish()?)))
+            super::trigger::define(core, next)
         }
         // Those of one table come with the highest place first.
         Address::Check(oid, at) => {

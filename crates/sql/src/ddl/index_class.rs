@@ -15,6 +15,7 @@ const OTHERS: &[(u32, &str, SqlType)] = &[
     (4218, "varchar_pattern_ops", SqlType::Text),
     (10_044, "varchar_ops", SqlType::Text),
     (4219, "bpchar_pattern_ops", SqlType::Char),
+    (10_009, "cidr_ops", SqlType::Inet),
 ];
 
 /// The class that PostgreSQL's B-trees take for a type by default.
@@ -39,6 +40,13 @@ fn default(ty: SqlType) -> (u32, &'static str) {
         SqlType::TimestampTz => (3127, "timestamptz_ops"),
         SqlType::Interval => (10_022, "interval_ops"),
         SqlType::Uuid => (10_065, "uuid_ops"),
+        SqlType::Bit => (10_002, "bit_ops"),
+        SqlType::Varbit => (10_043, "varbit_ops"),
+        SqlType::Inet | SqlType::Cidr => (10_015, "inet_ops"),
+        SqlType::MacAddr => (10_024, "macaddr_ops"),
+        SqlType::MacAddr8 => (10_026, "macaddr8_ops"),
+        SqlType::TimeTz => (10_041, "timetz_ops"),
+        SqlType::Money => (10_047, "money_ops"),
         SqlType::Array(_) => (10_000, "array_ops"),
         SqlType::OidVector => (10_032, "oidvector_ops"),
         _ => (0, ""),
@@ -66,6 +74,13 @@ const TYPES: &[SqlType] = &[
     SqlType::TimestampTz,
     SqlType::Interval,
     SqlType::Uuid,
+    SqlType::Bit,
+    SqlType::Varbit,
+    SqlType::Inet,
+    SqlType::MacAddr,
+    SqlType::MacAddr8,
+    SqlType::TimeTz,
+    SqlType::Money,
 ];
 
 /// The object id of a column's class; an empty name is the default.
@@ -82,6 +97,7 @@ pub fn of(ty: SqlType, name: &ast::ObjectName) -> Result<String> {
     }
     let plain = match ty {
         SqlType::Varchar => SqlType::Text,
+        SqlType::Cidr => SqlType::Inet,
         other => other,
     };
     let fits = |(_, known, of): &(u32, &str, SqlType)| *known == name && *of == plain;

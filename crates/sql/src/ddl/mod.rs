@@ -36,6 +36,7 @@ pub mod trigger;
 pub mod types;
 mod using_index;
 mod view;
+mod view_options;
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

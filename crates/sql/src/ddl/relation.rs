@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use sqlparser::ast;
+
 use super::{Core, already_exists, no_relation, skipping};
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::dict::{Object, Relation, Sequence, Table, View};
 use crate::error::{Error, Result};
-use crate::parse::define::{Change, Kind};
+use crate::parse::define::{Change, Kind, ViewChange};
 use crate::parse::utility::TableLock;
 
 pub fn alter(
@@ -52,6 +54,57 @@ pub fn alter(
             }
         },
         Change::Schema(to) => set_schema(core, &found, to)?,
+        Change::OfView(change) => {
+            let Relation::View(view) = &found else {
+                return Err(Error::internal("a change that only views have"));
+            };
+            match change {
+                ViewChange::Default(column, text) => {
+                    super::view::set_default(core, view, column, text.as_deref())?;
+                }
+                ViewChange::SetOptions(given) => {
+                    super::view_options::alter(core, view, given, false)?;
+                }
+                ViewChange::ResetOptions(given) => {
+                    super::view_options::alter(core, view, given, true)?;
+                }
+            }
+        }
+    }
+    Ok(tag)
+}
+
+/// ALTER TABLE of a view, in what views have too.
+pub fn alter_view(core: &mut Core, name: &Qualified, a: &ast::AlterTable) -> Result<Tag> {
+    use ast::{AlterColumnOperation, AlterTableOperation as Operation};
+    let tag = Tag::Plain("ALTER TABLE");
+    let default = |column, text| Change::OfView(ViewChange::Default(column, text));
+    let changes = a.operations.iter().map(|operation| {
+        Ok(match operation {
+            Operation::RenameTable {
+                table_name: ast::RenameTableNameKind::To(to) | ast::RenameTableNameKind::As(to),
+            } => Change::Rename(super::name_of(to)?.name),
+            Operation::RenameColumn {
+                old_column_name,
+                new_column_name,
+            } => Change::RenameColumn(names::ident(old_column_name), names::ident(new_column_name)),
+            Operation::OwnerTo { new_owner } => Change::Owner(super::alter::owner_named(new_owner)),
+            Operation::AlterColumn {
+                column_name,
+                op: AlterColumnOperation::SetDefault { value },
+            } => default(names::ident(column_name), Some(value.to_string())),
+            Operation::AlterColumn {
+                column_name,
+                op: AlterColumnOperation::DropDefault,
+            } => default(names::ident(column_name), None),
+            _ => {
+                let message = format!("\"{}\" is not a table", name.name);
+                return Err(Error::new("42809", message));
+            }
+        })
+    });
+    for change in changes.collect::<Result<Vec<_>>>()? {
+        alter(core, "ALTER TABLE", Kind::View, name, false, &change)?;
     }
     Ok(tag)
 }

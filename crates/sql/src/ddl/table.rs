@@ -76,6 +76,7 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
         comments: Vec::new(),
         on_commit: on_commit(c.on_commit, core.dict().is_temporary(schema))?,
         owner,
+        view: None,
         def: None,
     };
     let mut draft = Draft {

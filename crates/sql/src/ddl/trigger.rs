@@ -10,34 +10,79 @@ use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::dict::acl::Privileges;
 use crate::dict::trigger::{Constraint, Op, Trigger};
-use crate::dict::{Object, Relation, Table};
+use crate::dict::{Object, Relation, Table, View};
 use crate::error::{Error, Result};
 use crate::parse::trigger::CreateTrigger;
 use crate::parse::utility::TableLock;
 
-fn locked(core: &mut Core, name: &Qualified) -> Result<Option<Arc<Table>>> {
+/// The table, or the view as a table, that a trigger is made on or taken from.
+fn locked(
+    core: &mut Core,
+    name: &Qualified,
+    lock: TableLock,
+    right: Option<Privileges>,
+) -> Result<Option<Arc<Table>>> {
     let rights = core.rights();
-    core.locked_relation(
-        name,
-        TableLock::ShareRowExclusive,
-        false,
-        |found| match found {
-            Relation::Table(table) => {
-                rights.check_relation(found, Privileges::TRIGGER)?;
-                Ok(Some(table.clone()))
-            }
-            Relation::View(_) => Err(Error::unsupported("triggers of views")),
-            _ => Err(Error::new(
-                "42809",
-                format!("relation \"{}\" cannot have triggers", name.name),
-            )),
-        },
-    )
+    core.locked_relation(name, lock, false, |found| match found {
+        Relation::Table(table) => {
+            right.map_or(Ok(()), |right| rights.check_relation(found, right))?;
+            Ok(Some(table.clone()))
+        }
+        Relation::View(view) => {
+            right.map_or(Ok(()), |right| rights.check_relation(found, right))?;
+            Ok(Some(Arc::new(view.as_table())))
+        }
+        _ => Err(Error::new(
+            "42809",
+            format!("relation \"{}\" cannot have triggers", name.name),
+        )),
+    })
+}
+
+/// Refuses what triggers of the kind of relation cannot be.
+fn check_kind(table: &Table, new: &CreateTrigger) -> Result<()> {
+    let name = &table.name;
+    let refused = |kind: &str, detail: &str| {
+        let message = format!("\"{name}\" is a {kind}");
+        Err(Error::new("42809", message).detail(detail))
+    };
+    match (table.view.is_some(), new.instead) {
+        (false, true) => refused("table", "Tables cannot have INSTEAD OF triggers."),
+        (false, false) => Ok(()),
+        (true, _) if new.ops.contains(&Op::Truncate) => {
+            refused("view", "Views cannot have TRUNCATE triggers.")
+        }
+        (true, false) if new.row => refused(
+            "view",
+            "Views cannot have row-level BEFORE or AFTER triggers.",
+        ),
+        (true, true) if !new.row => {
+            let message = "INSTEAD OF triggers must be FOR EACH ROW";
+            Err(Error::new("0A000", message))
+        }
+        (true, true) if new.when.is_some() => {
+            let message = "INSTEAD OF triggers cannot have WHEN conditions";
+            Err(Error::new("0A000", message))
+        }
+        (true, _) => Ok(()),
+    }
+}
+
+/// Puts the triggers of a table, or of a view as a table, into its definition.
+pub fn define(core: &mut Core, next: Table) -> Result<()> {
+    let Some(view) = &next.view else {
+        return core.define(Object::Table(Arc::new(next.finish()?)));
+    };
+    let mut view = View::clone(view);
+    view.triggers = next.triggers;
+    core.define(Object::View(Arc::new(view)))
 }
 
 pub fn create(core: &mut Core, new: &CreateTrigger) -> Result<Tag> {
-    let table = locked(core, &new.table)?;
+    let lock = TableLock::ShareRowExclusive;
+    let table = locked(core, &new.table, lock, Some(Privileges::TRIGGER))?;
     let table = table.ok_or_else(|| names::no_relation(&new.table))?;
+    check_kind(&table, new)?;
     let found = core
         .dict()
         .functions_named(new.function.schema.as_deref(), &new.function.name);
@@ -65,7 +110,8 @@ pub fn create(core: &mut Core, new: &CreateTrigger) -> Result<Tag> {
     };
     core.engine.lock_definition(block::ObjectId(table.oid))?;
     core.refresh()?;
-    let mut next = Table::clone(core.dict().table_by_oid(table.oid).unwrap_or(&table));
+    let now = core.dict().with_triggers(table.oid);
+    let mut next = Table::clone(now.as_ref().unwrap_or(&table));
     let old = next.trigger(&new.name);
     let oid = match old {
         Some(_) if !new.or_replace => {
@@ -99,6 +145,7 @@ pub fn create(core: &mut Core, new: &CreateTrigger) -> Result<Tag> {
         name: new.name.clone(),
         function: function.oid,
         before: new.before,
+        instead: new.instead,
         row: new.row,
         ops: new.ops.clone(),
         columns: columns(&next, &new.columns)?,
@@ -113,7 +160,7 @@ pub fn create(core: &mut Core, new: &CreateTrigger) -> Result<Tag> {
     crate::pl::check_when(core, &table, &trigger)?;
     next.triggers.push(trigger);
     next.triggers.sort_by(|a, b| a.name.cmp(&b.name));
-    core.define(Object::Table(Arc::new(next.finish()?)))?;
+    define(core, next)?;
     Ok(Tag::Plain("CREATE TRIGGER"))
 }
 
@@ -199,7 +246,7 @@ fn missing(name: &str, table: &str) -> Error {
 
 pub fn drop(core: &mut Core, name: &str, on: &Qualified, if_exists: bool) -> Result<Tag> {
     let tag = Tag::Plain("DROP TRIGGER");
-    let table = core.locked_table(on, TableLock::AccessExclusive)?;
+    let table = locked(core, on, TableLock::AccessExclusive, None)?;
     let Some(table) = table else {
         if if_exists {
             skipping(core, "relation", on);
@@ -221,7 +268,7 @@ pub fn drop(core: &mut Core, name: &str, on: &Qualified, if_exists: bool) -> Res
     core.check_owner(table.owner, format!("relation {}", table.name))?;
     let mut next = Table::clone(&table);
     next.triggers.remove(at);
-    core.define(Object::Table(Arc::new(next.finish()?)))?;
+    define(core, next)?;
     Ok(tag)
 }
 

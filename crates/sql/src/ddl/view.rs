@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sqlparser::ast::{self, CreateTableOptions};
+use sqlparser::ast;
 
 use super::dependence::drop_dependents;
-use super::{Core, already_exists, name_of, wrong_kind};
+use super::{Core, already_exists, name_of, view_options, wrong_kind};
 use crate::api::Tag;
 use crate::bind::names::{self, quote};
 use crate::dict::acl;
@@ -18,12 +18,15 @@ use crate::dict::view::SOURCES;
 use crate::dict::{Dict, Object, Relation, Source, View, ViewColumn};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
+use crate::parse::view::options_of;
 use crate::parse::{self, Command};
+use crate::plan::dml::no_column;
 use crate::query::analyze::view::{Noted, NotedStar, Notes, describe};
 
 pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
     let tag = Tag::Plain("CREATE VIEW");
     refuse_unknown(v)?;
+    let options = view_options::checked(&options_of(&v.options)?)?;
     // The tables that are read are locked before the new name is claimed.
     core.analyse_part(&ast::Statement::Query(v.query.clone()), false)?;
     let name = name_of(&v.name)?;
@@ -58,6 +61,10 @@ pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
     core.lock_table(oid, TableLock::AccessExclusive, false)?;
     // Its comments, too, are those that it has under the lock.
     let old = core.dict().view_by_oid(oid).cloned();
+    let kept = old.iter().flat_map(|v| &v.columns);
+    for (column, old) in columns.iter_mut().zip(kept) {
+        column.default.clone_from(&old.default);
+    }
     let (query, sources) = pinned(text, oid, notes)?;
     let view = View {
         oid,
@@ -68,7 +75,10 @@ pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
         query,
         sources,
         comments: old.as_ref().map_or(Vec::new(), |v| v.comments.clone()),
+        options,
+        triggers: old.as_ref().map_or(Vec::new(), |v| v.triggers.clone()),
     };
+    view_options::check_updatable(&core.dict(), &view)?;
     if old.is_none() {
         core.give_defaults(acl::Kind::Table, oid, owner, schema)?;
     }
@@ -84,7 +94,6 @@ pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
 fn refuse_unknown(v: &ast::CreateView) -> Result<()> {
     let what = match v {
         _ if v.materialized => "materialized views",
-        _ if v.options != CreateTableOptions::None => "options of views",
         _ if v.or_alter
             || v.secure
             || v.if_not_exists
@@ -202,8 +211,8 @@ fn reaches(dict: &Dict, view: &View, wanted: u32) -> bool {
 
 /// The text of a view's query, from that of its statement.
 fn pinned(text: &str, view: u32, notes: Notes) -> Result<(String, Vec<Source>)> {
-    let begin =
-        parse::view_query(text).ok_or_else(|| Error::internal("a CREATE VIEW without a query"))?;
+    let (begin, end) =
+        parse::view::query(text).ok_or_else(|| Error::internal("a CREATE VIEW without a query"))?;
     let mut sources: Vec<Source> = Vec::new();
     // By place, so that what was analysed twice is written once.
     let mut edits: BTreeMap<usize, (usize, String)> = BTreeMap::new();
@@ -263,7 +272,7 @@ fn pinned(text: &str, view: u32, notes: Notes) -> Result<(String, Vec<Source>)> 
         query.push_str(&new);
         at = to;
     }
-    query.push_str(&text[at..]);
+    query.push_str(text.get(at..end).unwrap_or_default());
     let query = query.trim().trim_end_matches(';').trim_end();
     Ok((query.to_string(), sources))
 }
@@ -307,6 +316,21 @@ fn verify(core: &Core, oid: u32) -> Result<()> {
         true => Ok(()),
         false => Err(refused()),
     }
+}
+
+/// ALTER VIEW .. ALTER COLUMN .. SET or DROP DEFAULT.
+pub fn set_default(core: &mut Core, view: &View, column: &str, text: Option<&str>) -> Result<()> {
+    let mut next = View::clone(view);
+    let at = next
+        .column(column)
+        .ok_or_else(|| no_column(column, &view.name))?;
+    next.columns[at].default = match text {
+        Some(text) => Some(super::sequence::pinned(core, &parse::expression(text)?)?),
+        None => None,
+    };
+    let shown = Arc::new(next.clone()).as_table();
+    super::table::check_defaults(&core.dict(), &shown.columns[at..=at])?;
+    core.define(Object::View(Arc::new(next)))
 }
 
 pub fn drop(

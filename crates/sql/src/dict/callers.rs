@@ -36,6 +36,10 @@ impl Dict {
             let checks = checks.filter(|(_, c)| expression_calls(&c.text, name));
             found.extend(checks.map(|(at, _)| Address::Check(t.oid, at)));
         }
+        for v in self.views() {
+            let triggers = v.triggers.iter().filter(|g| g.function == function.oid);
+            found.extend(triggers.map(|g| Address::Trigger(v.oid, g.oid)));
+        }
         let views = self.views().filter(|v| query_calls(&v.query, name));
         found.extend(views.map(|v| Address::View(v.oid)));
         let each = found

@@ -80,7 +80,8 @@ impl Dict {
         let mut all: Vec<Described> = tables
             .flat_map(|t| t.comments.iter().filter_map(|c| t.described(c)))
             .collect();
-        for t in self.tables().flat_map(|t| &t.triggers) {
+        let triggers = self.tables().flat_map(|t| &t.triggers);
+        for t in triggers.chain(self.views().flat_map(|v| &v.triggers)) {
             all.extend(t.comment.clone().map(|c| (t.oid, PG_TRIGGER, 0, c)));
         }
         for f in self.functions() {

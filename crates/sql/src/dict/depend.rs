@@ -414,8 +414,9 @@ impl Dict {
                 format!("constraint {name} on {}", table(oid))
             }
             Address::Trigger(oid, trigger) => {
-                let found = self.table_by_oid(oid);
-                let found = found.and_then(|t| t.triggers.iter().find(|g| g.oid == trigger));
+                let found = self.with_triggers(oid);
+                let mut triggers = found.iter().flat_map(|t| &t.triggers);
+                let found = triggers.find(|g| g.oid == trigger);
                 let name = found.map_or(String::new(), |g| quote(&g.name));
                 format!("trigger {name} on {}", table(oid))
             }

@@ -99,6 +99,11 @@ impl Maps {
                     cut(&mut self.drawn, &text, &key);
                 }
             }
+            Object::View(v) => {
+                for oid in v.parts() {
+                    self.parts.remove(&oid);
+                }
+            }
             _ => {}
         }
         Some(old)
@@ -141,6 +146,11 @@ impl Maps {
                 }
                 for text in t.drawn() {
                     add(&mut self.drawn, text, (key, ()));
+                }
+            }
+            Object::View(v) => {
+                for oid in v.parts() {
+                    self.parts.insert(oid, key);
                 }
             }
             _ => {}
@@ -325,7 +335,14 @@ impl View {
     fn needs(&self) -> Vec<u32> {
         let types = self.columns.iter().map(|c| c.type_oid);
         let types = types.filter(|oid| is_made(*oid));
-        types.chain(self.sources.iter().map(|s| s.oid)).collect()
+        let functions = self.triggers.iter().map(|g| g.function);
+        let sources = self.sources.iter().map(|s| s.oid);
+        types.chain(sources).chain(functions).collect()
+    }
+
+    /// Object ids of what is defined with it.
+    fn parts(&self) -> Vec<u32> {
+        self.triggers.iter().map(|g| g.oid).collect()
     }
 }
 

@@ -301,6 +301,12 @@ impl Dict {
         }
     }
 
+    /// The table of an object id, or the view of it as a table.
+    pub fn with_triggers(&self, oid: u32) -> Option<Arc<Table>> {
+        let table = self.table_by_oid(oid).cloned();
+        table.or_else(|| Some(Arc::new(self.view_by_oid(oid)?.as_table())))
+    }
+
     /// The foreign keys that reference a table, each with the table that has it.
     pub fn referencing(&self, table: u32) -> Vec<(u32, ForeignKey)> {
         let keys = self.maps.needing(table).filter_map(|o| match o {
@@ -472,6 +478,15 @@ impl Dict {
     pub fn table_of_part(&self, oid: u32) -> Option<&Arc<Table>> {
         match self.maps.whole(oid)? {
             Object::Table(t) => Some(t),
+            _ => None,
+        }
+    }
+
+    /// The table, or the view as a table, that has a trigger of this object id.
+    pub fn relation_of_trigger(&self, oid: u32) -> Option<Arc<Table>> {
+        match self.maps.whole(oid)? {
+            Object::Table(t) => Some(t.clone()),
+            Object::View(v) => Some(Arc::new(v.as_table())),
             _ => None,
         }
     }

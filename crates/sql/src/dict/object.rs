@@ -94,6 +94,9 @@ pub struct Table {
     /// older than such types.
     #[serde(default)]
     pub row_type: [u32; 2],
+    /// Set of a view that a write or a trigger sees as a table ([`View::as_table`]).
+    #[serde(skip)]
+    pub view: Option<Arc<View>>,
     /// The engine's view, derived from the rest by [`Table::finish`].
     #[serde(skip)]
     pub def: Option<Arc<TableDef>>,

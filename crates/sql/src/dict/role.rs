@@ -108,6 +108,11 @@ impl Door {
         }
     }
 
+    /// A seal that every instance makes the same ([`scram::seal`]).
+    pub fn seal(&self, parts: &[&[u8]]) -> [u8; 32] {
+        scram::seal(&self.secret, parts)
+    }
+
     /// What a user is asked who does not exist, or has no password.
     pub fn mock(&self, user: &str) -> scram::Verifier {
         scram::Verifier::mock(&self.secret, user)

@@ -44,6 +44,9 @@ pub struct Trigger {
     /// Object id of its function.
     pub function: u32,
     pub before: bool,
+    /// INSTEAD OF, of a view; then it is neither before nor after.
+    #[serde(default)]
+    pub instead: bool,
     /// For each row, or else for the statement.
     pub row: bool,
     pub ops: Vec<Op>,
@@ -74,6 +77,7 @@ impl Trigger {
     /// Whether it is fired, when it is one of these.
     fn is_one(&self, op: Op, before: bool, row: bool) -> bool {
         matches!(self.enabled, 'O' | 'A')
+            && !self.instead
             && self.before == before
             && self.row == row
             && self.ops.contains(&op)
@@ -89,6 +93,20 @@ impl Trigger {
     /// Whether its function reads rows of the statement.
     pub fn has_transitions(&self) -> bool {
         self.old_table.is_some() || self.new_table.is_some()
+    }
+
+    /// Whether it is fired in the place of a write to its view.
+    pub fn is_instead(&self, op: Op) -> bool {
+        self.instead && self.ops.contains(&op)
+    }
+
+    /// When it is fired, as definitions have it.
+    pub fn timing(&self) -> &'static str {
+        match (self.instead, self.before) {
+            (true, _) => "INSTEAD OF",
+            (false, true) => "BEFORE",
+            (false, false) => "AFTER",
+        }
     }
 
     /// What `pg_get_triggerdef` says.
@@ -117,7 +135,7 @@ impl Trigger {
                 ""
             },
             quote(&self.name),
-            if self.before { "BEFORE" } else { "AFTER" },
+            self.timing(),
             ops.join(" OR "),
             dict.full_name(table.schema, &table.name),
             self.characteristics(dict),
@@ -172,6 +190,11 @@ impl Trigger {
 impl Table {
     pub fn trigger(&self, name: &str) -> Option<usize> {
         self.triggers.iter().position(|t| t.name == name)
+    }
+
+    /// Whether triggers do such a write in the place of the view that it is to.
+    pub fn has_instead(&self, op: Op) -> bool {
+        self.triggers.iter().any(|t| t.is_instead(op))
     }
 
     /// Whether such triggers are fired.

@@ -13,6 +13,7 @@ use engine::{LockOutcome, LockWait, RowLock, Snapshot, WriteOutcome};
 use super::drive::{Flow, holds, passes};
 use super::events::{self, Cause};
 use super::generated;
+use super::instead;
 use super::lock::lock;
 use super::returning::{Returning, Written, Wrote};
 use super::row::{decode, recycle};
@@ -37,6 +38,9 @@ pub fn insert(
     snapshot: Snapshot,
     sink: &mut dyn RowSink,
 ) -> Result<u64> {
+    if plan.table.view.is_some() {
+        return instead::insert(plan, core, params, snapshot, sink);
+    }
     match &plan.source {
         InsertSource::Rows(rows) => {
             let env = Env { row: &[], params };
@@ -122,6 +126,7 @@ fn insert_values(
         .insert(table.engine(), row)
         .map_err(|e| write_error(e, table, row, core))?;
     events::inserted(core, table, row)?;
+    check_views(table, &plan.rules, core, row)?;
     let returning = plan.returning.as_ref();
     returned(returning, core, (table, rid), row, params, sink)
 }
@@ -208,6 +213,7 @@ impl<'f> Feed<'f> {
             .push(&plan.table, core, &refs, self.count)
             .map_err(|(e, _)| e)?;
         events::inserted(core, &plan.table, &refs)?;
+        check_views(&plan.table, &plan.rules, core, &refs)?;
         let at = (&*plan.table, RowId(0));
         returned(plan.returning.as_ref(), core, at, &refs, self.params, sink)?;
         self.refs = recycle(refs);
@@ -419,6 +425,7 @@ fn write_update(
         .map_err(|e| write_error(e, table, &row, core))?;
     if outcome == WriteOutcome::Done {
         events::updated(core, table, &given, old, &row)?;
+        check_views(table, &plan.rules, core, &row)?;
         let returning = plan.returning.as_ref();
         returned(returning, core, (table, rid), &row, params, sink)?;
     }
@@ -567,6 +574,23 @@ pub fn check_row(
             return Err(of_table(Error::new("23514", message), table, core)
                 .detail(failing_row(table, core, row))
                 .constraint(name));
+        }
+    }
+    Ok(())
+}
+
+/// The CHECK OPTIONs of the views that a row is written through.
+pub fn check_views(
+    table: &Table,
+    rules: &RowRules,
+    core: &mut Core,
+    row: &[DatumRef<'_>],
+) -> Result<()> {
+    for check in &rules.views {
+        let env = Env { row, params: &[] };
+        if check.condition.test(&env, core)? != Some(true) {
+            let message = format!("new row violates check option for view \"{}\"", check.view);
+            return Err(Error::new("44000", message).detail(failing_row(table, core, row)));
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ pub(crate) mod drive;
 pub mod events;
 pub mod foreign;
 pub mod generated;
+mod instead;
 pub(crate) mod lock;
 pub mod profile;
 pub mod returning;

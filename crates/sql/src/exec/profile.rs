@@ -29,6 +29,8 @@ pub struct Profile {
     vectors: HashMap<StepKey, Vectors>,
     /// What threads beside the session's own took.
     pub of_workers: Took,
+    /// Rows and gets are counted, and no clock is looked at.
+    is_untimed: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -64,16 +66,25 @@ pub struct Took {
 /// A moment to measure from.
 #[derive(Clone)]
 pub struct Mark {
-    at: Instant,
+    /// None without a clock.
+    at: Option<Instant>,
     gets: u64,
     reads: u64,
 }
 
 impl Mark {
     pub fn now() -> Mark {
+        Mark {
+            at: Some(Instant::now()),
+            ..Mark::untimed()
+        }
+    }
+
+    /// A moment from which rows and gets are measured, and no time.
+    pub fn untimed() -> Mark {
         let (gets, reads) = counters();
         Mark {
-            at: Instant::now(),
+            at: None,
             gets,
             reads,
         }
@@ -82,7 +93,7 @@ impl Mark {
     pub fn took(&self) -> Took {
         let (gets, reads) = counters();
         Took {
-            time: self.at.elapsed(),
+            time: self.at.map_or(Duration::ZERO, |at| at.elapsed()),
             gets: gets - self.gets,
             reads: reads - self.reads,
         }
@@ -102,6 +113,14 @@ fn counters() -> (u64, u64) {
 }
 
 impl Profile {
+    /// One in which rows and gets are counted, and no time.
+    pub fn untimed() -> Profile {
+        Profile {
+            is_untimed: true,
+            ..Profile::default()
+        }
+    }
+
     pub fn vectors(&self, key: StepKey) -> Vectors {
         self.vectors.get(&key).copied().unwrap_or_default()
     }
@@ -114,7 +133,11 @@ impl Profile {
 impl Core {
     /// The present moment, if anybody wants to know what follows takes.
     pub fn mark(&self) -> Option<Mark> {
-        self.profile.is_some().then(Mark::now)
+        let profile = self.profile.as_ref()?;
+        Some(match profile.is_untimed {
+            true => Mark::untimed(),
+            false => Mark::now(),
+        })
     }
 
     /// Notes what a step took since a mark.

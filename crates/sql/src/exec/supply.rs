@@ -8,10 +8,11 @@ use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, Snapshot, WriteOutcome};
 
-use super::dml::{check_row, delete_row, returned, write_error};
+use super::dml::{check_row, check_views, delete_row, returned, write_error};
 use super::drive::Flow;
 use super::events::{self, Cause};
 use super::generated;
+use super::instead;
 use super::row::decode;
 use super::sort::Spool;
 use super::triggers::{self, Before};
@@ -84,6 +85,9 @@ pub fn attempt(
     snapshot: &Snapshot,
     kept: &mut dyn RowSink,
 ) -> Result<Option<u64>> {
+    if plan.table.view.is_some() {
+        return instead::write(plan, core, params, snapshot, kept).map(Some);
+    }
     let (mut count, mut stored) = (0, Vec::new());
     let merges = matches!(plan.change, Change::Merge(_));
     let flow = query::Run::start(&plan.query, core, params, *snapshot)?.each(
@@ -101,13 +105,7 @@ pub fn attempt(
             let Some(DatumRef::Int8(id)) = given.first().copied() else {
                 return Err(Error::internal("a row to be written has no id"));
             };
-            let second = |at: &usize| matches!(given[*at], DatumRef::Int8(number) if number > 1);
-            if plan.numbers.iter().any(second) {
-                return Err(Error::new(
-                    "21000",
-                    "more than one row returned by a subquery used as an expression",
-                ));
-            }
+            plan.refuse_second(given)?;
             let rid = RowId(id as u64);
             let engine = plan.table.engine();
             if !core
@@ -280,6 +278,7 @@ fn change(
         .map_err(|e| write_error(e, table, new, core))?;
     if outcome == WriteOutcome::Done {
         events::updated(core, table, &given, &both[..columns.len()], new)?;
+        check_views(table, &plan.rules, core, new)?;
         let returning = plan.returning.as_ref();
         returned(returning, core, (table, rid), &row, params, kept)?;
     }

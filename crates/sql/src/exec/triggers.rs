@@ -40,13 +40,40 @@ pub fn before_row(
     old: Option<&[DatumRef<'_>]>,
     new: Option<&[DatumRef<'_>]>,
 ) -> Result<Before> {
-    let op = cause.op;
+    let wanted = |t: &Trigger| t.is_fired(cause, true, true);
+    for_row(core, (table, cause.op), old, new, &wanted)
+}
+
+/// Fires the INSTEAD OF triggers of a view for a row: what they say the row is now, or that was
+/// deleted. `None`: one of them says that nothing was done.
+pub fn instead_of(
+    core: &mut Core,
+    view: &Arc<Table>,
+    op: Op,
+    old: Option<&[DatumRef<'_>]>,
+    new: Option<&[DatumRef<'_>]>,
+) -> Result<Option<Vec<Datum>>> {
+    let row = new.or(old).unwrap_or_default();
+    Ok(
+        match for_row(core, (view, op), old, new, &|t| t.is_instead(op))? {
+            Before::Same => Some(row.iter().map(DatumRef::to_datum).collect()),
+            Before::Row(now) => Some(now),
+            Before::Skip => None,
+        },
+    )
+}
+
+/// Fires the wanted triggers for a row, each with what the one before has made of it.
+fn for_row(
+    core: &mut Core,
+    (table, op): (&Arc<Table>, Op),
+    old: Option<&[DatumRef<'_>]>,
+    new: Option<&[DatumRef<'_>]>,
+    wanted: &dyn Fn(&Trigger) -> bool,
+) -> Result<Before> {
     let mut now: Option<Vec<Datum>> = None;
     let mut fired = false;
-    for trigger in &table.triggers {
-        if !trigger.is_fired(cause, true, true) {
-            continue;
-        }
+    for trigger in table.triggers.iter().filter(|t| wanted(t)) {
         let refs: Option<Vec<DatumRef<'_>>> = match &now {
             Some(row) => Some(row.iter().map(Datum::borrow).collect()),
             None => new.map(<[_]>::to_vec),
@@ -203,7 +230,7 @@ pub fn statement(
 /// Fires the trigger that an event is of, if it is still there, or leaves it to the end of the
 /// transaction.
 pub fn happen(core: &mut Core, event: Event, may_defer: bool) -> Result<()> {
-    let Some(table) = core.dict().table_by_oid(event.table).cloned() else {
+    let Some(table) = core.dict().with_triggers(event.table) else {
         return Ok(());
     };
     let found = table.triggers.iter().find(|t| t.oid == event.constraint);

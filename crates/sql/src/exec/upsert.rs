@@ -3,7 +3,7 @@
 use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, LockWait, Snapshot, Upsert};
 
-use super::dml::{check_row, returned, write_error};
+use super::dml::{check_row, check_views, returned, write_error};
 use super::drive::holds;
 use super::events::{self, Cause};
 use super::generated;
@@ -42,6 +42,7 @@ impl Upserted<'_> {
             let rid = match met {
                 Upsert::Inserted(rid) => {
                     events::inserted(core, table, self.row)?;
+                    check_views(table, &self.plan.rules, core, self.row)?;
                     let returning = self.plan.returning.as_ref();
                     returned(returning, core, (table, rid), self.row, self.params, sink)?;
                     return Ok(true);
@@ -153,6 +154,7 @@ impl Upserted<'_> {
             .update(table.engine(), rid, &row, None)
             .map_err(|e| write_error(e, table, &row, core))?;
         events::updated(core, table, &given, &both[..columns.len()], &row)?;
+        check_views(table, &self.plan.rules, core, &row)?;
         if let Some(returning) = &self.plan.returning {
             let wrote = Wrote::Conflicting;
             let written = Written { table, rid, wrote };

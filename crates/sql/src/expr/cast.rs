@@ -3,10 +3,11 @@
 use block::value::{Datum, DatumRef};
 
 pub use super::arith::integer;
-use super::{Val, arith, composite, moments, number, spans};
+use super::{Val, arith, composite, moments, number, routines, spans};
 use crate::error::{Error, Result};
 use crate::pgtype;
 use crate::pgtype::IoSettings;
+use crate::pgtype::timetz::Zoned;
 use crate::types::{self, SqlType};
 
 /// One conversion: from a type to a type with its modifier.
@@ -78,6 +79,13 @@ pub fn castable(from: SqlType, to: SqlType) -> Option<CastContext> {
         (Date, Timestamp | TimestampTz) | (Timestamp, TimestampTz) => Implicit,
         (Timestamp | TimestampTz, Date) | (TimestampTz, Timestamp) => Assignment,
         (Time, Interval) => Implicit,
+        (Bit, Varbit) | (Varbit, Bit) | (Cidr, Inet) => Implicit,
+        (Int4 | Int8, Bit) | (Bit, Int4 | Int8) => Explicit,
+        (Inet, Cidr) => Assignment,
+        (MacAddr, MacAddr8) | (MacAddr8, MacAddr) => Implicit,
+        (Time, TimeTz) => Implicit,
+        (TimestampTz, TimeTz) | (TimeTz, Time) => Assignment,
+        (Int4 | Int8 | Numeric, Money) | (Money, Numeric) => Assignment,
         (Json, Jsonb) | (Jsonb, Json) => Assignment,
         (Jsonb, Bool | Int2 | Int4 | Int8 | Numeric | Float4 | Float8) => Explicit,
         (Interval | Timestamp | TimestampTz, Time) => Assignment,
@@ -96,13 +104,15 @@ impl Cast {
         }
         let element = |t: SqlType| t.element().unwrap_or(t);
         let (from, to) = (element(self.from), element(self.to));
-        let zoned = |t: SqlType| matches!(t, TimestampTz | Timestamp | Date | Time);
+        let zoned = |t: SqlType| matches!(t, TimestampTz | Timestamp | Date | Time | TimeTz);
         let named = |t: SqlType| matches!(t, Reg(_) | Composite(_));
         if from.is_string() && named(to) || named(from) && to.is_string() {
             return false;
         }
+        let of_day = from == Time && to == TimeTz;
         let read = |t: SqlType| zoned(t) || t == Interval;
-        !(from == TimestampTz
+        !(of_day
+            || from == TimestampTz
             || to == TimestampTz
             || from.is_string() && read(to)
             || from.has_styles() && to.is_string())
@@ -149,6 +159,9 @@ impl Cast {
             };
         }
         if self.to.is_string() {
+            if let (Inet | Cidr, DatumRef::Bytea(address)) = (self.from, value.get()) {
+                return Ok(Val::text(routines::inet::shown(address)));
+            }
             let mut out = Vec::new();
             pgtype::text_out(self.from, value.get(), io, &mut out);
             let text =
@@ -207,6 +220,28 @@ impl Cast {
                     return Err(Error::internal("a row of no type of rows"));
                 };
                 Val::Own(composite::cast(from, to, row, self.how, io)?)
+            }
+            (v, Varbit) | (v, Bit) if matches!(self.from, Bit | Varbit) => Val::Own(v.to_datum()),
+            (DatumRef::Bytea(bits), Int4 | Int8) => {
+                Val::Own(routines::bits::to_integer(bits, self.to)?)
+            }
+            (v, Bit) => {
+                let value =
+                    arith::integer(v).ok_or_else(|| Error::internal("bits of no integer"))?;
+                Val::Own(routines::bits::of_integer(value, self.typmod))
+            }
+            (DatumRef::Bytea(address), Inet) => Val::Own(Datum::Bytea(address.to_vec())),
+            (DatumRef::Bytea(address), Cidr) => Val::Own(routines::inet::network(address)),
+            (DatumRef::Int8(address), MacAddr8) => Val::Own(routines::mac::to_eight(address)),
+            (DatumRef::Int8(address), MacAddr) => Val::Own(routines::mac::to_six(address)?),
+            (DatumRef::Int8(t), TimeTz) => Val::int8(Zoned::of_time(t, io).to_stored()),
+            (DatumRef::TimestampTz(t), TimeTz) => {
+                Zoned::of_moment(t, io).map_or(Val::NULL, |t| Val::int8(t.to_stored()))
+            }
+            (DatumRef::Int8(t), Time) if self.from == TimeTz => Val::int8(Zoned::stored(t).micros),
+            (v, Money) => Val::int8(routines::money::of_number(v)?),
+            (DatumRef::Int8(amount), Numeric) if self.from == Money => {
+                Val::Own(routines::money::to_numeric(amount))
             }
             (DatumRef::Int8(t), Interval) => Val::Ref(DatumRef::Interval(spans::of_time(t))),
             (DatumRef::Interval(i), Time) => Val::int8(spans::time_of_day(i.micros)),
@@ -323,7 +358,14 @@ pub fn apply_typmod(ty: SqlType, typmod: i32, value: Val<'_>, explicit: bool) ->
     use SqlType::{Interval, Time, Timestamp, TimestampTz};
     let timed = matches!(
         ty,
-        Timestamp | TimestampTz | Time | Interval | SqlType::Array(_)
+        Timestamp
+            | TimestampTz
+            | Time
+            | SqlType::TimeTz
+            | SqlType::Bit
+            | SqlType::Varbit
+            | Interval
+            | SqlType::Array(_)
     );
     if typmod < 4 && !timed {
         return Ok(value);

@@ -8,6 +8,7 @@ use super::composite::RowFunc;
 use super::json::JsonFunc;
 use super::made::{self, MadeFunc};
 use super::matches::{self, MatchFunc};
+use super::routines::{self, Routine};
 use super::sizes::{self, SizeFunc};
 use super::trigonometry::Angle;
 use super::variadic::Spread;
@@ -151,6 +152,8 @@ pub enum PureFunc {
     CountOthers,
     Json(JsonFunc),
     Bytes(BytesFunc),
+    /// An entry of the tables.
+    Routine(Routine),
     Word(WordFunc),
     Size(SizeFunc),
     /// Two spans of time, by their ends.
@@ -206,6 +209,8 @@ pub enum SessionFunc {
     NotificationUsage,
     TraceEnable,
     TraceDisable,
+    TimelineEnable,
+    TimelineDisable,
     AdvisoryLock {
         shared: bool,
         transaction: bool,
@@ -234,6 +239,7 @@ impl Func {
             // PostgreSQL calls them stable, as names and signs may be those of a locale.
             Func::Pure(Made(MadeFunc::DateFromText | MadeFunc::NumberFromText)) => false,
             Func::Pure(PureFunc::Json(func)) => func.is_immutable(),
+            Func::Pure(PureFunc::Routine(routine)) => !routine.is_stable(),
             Func::Pure(PureFunc::Spread(_, of)) => {
                 !of.has_styles() && !matches!(of, SqlType::Reg(_) | SqlType::Composite(_))
             }
@@ -380,6 +386,9 @@ impl PureFunc {
         let values = &values[..args.len()];
         if let PureFunc::Bytes(func) = self {
             return bytes::call(func, values);
+        }
+        if let PureFunc::Routine(routine) = self {
+            return routines::call(routine, values, calls.io());
         }
         if let PureFunc::Word(func) = self {
             return words::call(func, values);
@@ -593,6 +602,13 @@ const RELATION: SqlType = SqlType::Reg(Reg::Class);
 
 /// The overloads of a function by name, in the order in which they are tried. Variadic functions are the binder's.
 pub fn overloads(name: &str) -> Vec<Signature> {
+    let mut all = plain_overloads(name);
+    all.extend(routines::overloads(name));
+    all
+}
+
+/// The overloads that are no entries of the tables of routines.
+fn plain_overloads(name: &str) -> Vec<Signature> {
     use PureFunc::*;
     use SqlType::{
         Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Name, Numeric, Text,
@@ -891,6 +907,14 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "session_trace_disable" => vec![
             session(SessionFunc::TraceDisable, &[Int4, Int8], Void),
             session(SessionFunc::TraceDisable, &[Int4, Int8, Int4], Void),
+        ],
+        "session_timeline_enable" => vec![
+            session(SessionFunc::TimelineEnable, &[Int4, Int8], Void),
+            session(SessionFunc::TimelineEnable, &[Int4, Int8, Int4], Void),
+        ],
+        "session_timeline_disable" => vec![
+            session(SessionFunc::TimelineDisable, &[Int4, Int8], Void),
+            session(SessionFunc::TimelineDisable, &[Int4, Int8, Int4], Void),
         ],
         "pg_is_in_recovery" => vec![session(SessionFunc::IsInRecovery, &[], Bool)],
         "pg_postmaster_start_time" => vec![session(SessionFunc::PostmasterStart, &[], TimestampTz)],

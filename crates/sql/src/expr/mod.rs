@@ -34,6 +34,7 @@ pub mod moments;
 pub mod number;
 mod overlaps;
 pub mod regex;
+pub mod routines;
 mod sha;
 mod similar;
 mod sizes;

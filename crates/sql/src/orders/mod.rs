@@ -25,11 +25,13 @@ use std::time::{Duration, Instant};
 
 use block::InstanceId;
 use wait::session::Kind;
+use wait::timeline::Wanted;
 use wait::{Event, WaitResult, Waiter, pid};
 
 use crate::authority::Authority;
 use crate::database::Database;
 use crate::error::{Error, Result};
+use crate::trace::{TIMELINE_OFF, TIMELINE_ON};
 use done::Done;
 pub use messages::ORDER;
 use messages::{Act, Answer, Order};
@@ -299,6 +301,17 @@ impl Database {
         let session = wait::session::find(target.sid);
         let session = session.filter(|s| target.serial.is_none_or(|serial| serial == s.serial));
         let Some(session) = session else { return false };
+        match level {
+            TIMELINE_ON => {
+                session.want_timeline(Wanted::Order);
+                return true;
+            }
+            TIMELINE_OFF => {
+                session.leave_timeline(Wanted::Order);
+                return true;
+            }
+            _ => {}
+        }
         self.switches.set((session.sid, session.serial), level);
         // Should it have ended in between, nobody else forgets its entry.
         let is_there = wait::session::find(session.sid).is_some_and(|s| s.serial == session.serial);

@@ -111,6 +111,7 @@ const LISTS: &[(&str, bool)] = &[
     ("interconnect_peers", false),
     ("sql_trace_services", false),
     ("sql_trace_statements", false),
+    ("wait_timeline_statements", false),
 ];
 
 /// The value of a parameter that SET gives as a list of values.

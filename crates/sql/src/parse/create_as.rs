@@ -63,6 +63,15 @@ pub fn take(tokens: &mut Vec<TokenWithSpan>) -> Option<Taken> {
 
 /// Takes `WITH [NO] DATA` off the end; true if there is a NO.
 fn without_data(tokens: &mut Vec<TokenWithSpan>) -> bool {
+    let Some((at, no)) = with_data(tokens) else {
+        return false;
+    };
+    tokens.drain(at..at + 2 + usize::from(no));
+    no
+}
+
+/// `WITH [NO] DATA` at the end: where it begins, and whether there is a NO.
+pub fn with_data(tokens: &[TokenWithSpan]) -> Option<(usize, bool)> {
     let end = tokens
         .iter()
         .rposition(|t| !matches!(t.token, Token::SemiColon | Token::EOF))
@@ -76,11 +85,7 @@ fn without_data(tokens: &mut Vec<TokenWithSpan>) -> bool {
     };
     let no = word(2) == "no";
     let words = 2 + usize::from(no);
-    if word(1) != "data" || word(words) != "with" {
-        return false;
-    }
-    tokens.drain(end - words..end);
-    no
+    (word(1) == "data" && word(words) == "with").then(|| (end - words, no))
 }
 
 /// Puts it into the statement.

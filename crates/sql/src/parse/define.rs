@@ -8,6 +8,7 @@ use super::role::{RoleName, role_name};
 use super::tokens::Words;
 use super::trigger::{self, CreateTrigger};
 use super::types::{self, TypeDefinition};
+use super::view::{self, Given};
 use crate::bind::names::Qualified;
 use crate::error::{Error, Result};
 
@@ -45,6 +46,8 @@ pub enum Definition {
     },
     CreateFunction(Box<CreateFunction>),
     CreateTrigger(Box<CreateTrigger>),
+    /// CREATE RECURSIVE VIEW, as the text of the CREATE VIEW that it is.
+    RecursiveView(String),
     DropTrigger {
         name: String,
         table: Qualified,
@@ -69,6 +72,16 @@ pub enum Change {
     RenameColumn(String, String),
     Owner(RoleName),
     Schema(String),
+    OfView(ViewChange),
+}
+
+/// What ALTER VIEW changes that only views have.
+#[derive(Clone, Debug)]
+pub enum ViewChange {
+    /// The default of a column, as SQL text.
+    Default(String, Option<String>),
+    SetOptions(Vec<Given>),
+    ResetOptions(Vec<Given>),
 }
 
 /// The word by which a statement calls a relation.
@@ -113,6 +126,7 @@ impl Definition {
             Definition::CreateFunction(new) if new.procedure => "CREATE PROCEDURE",
             Definition::CreateFunction(_) => "CREATE FUNCTION",
             Definition::CreateTrigger(_) => "CREATE TRIGGER",
+            Definition::RecursiveView(_) => "CREATE VIEW",
             Definition::DropTrigger { .. } => "DROP TRIGGER",
             Definition::RenameTrigger { .. } => "ALTER TRIGGER",
             Definition::AlterFunction { kind, .. } => kind.alter_command(),
@@ -123,7 +137,9 @@ impl Definition {
 
 /// After the word CREATE.
 pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
-    refuse_views(w)?;
+    if let Some(text) = recursive_view(w)? {
+        return Ok(Some(Definition::RecursiveView(text)));
+    }
     if let Some(made) = function::create(w)? {
         return Ok(Some(Definition::CreateFunction(Box::new(made))));
     }
@@ -204,17 +220,21 @@ pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
     }))
 }
 
-/// What CREATE VIEW has that the SQL grammar does not read.
-fn refuse_views(w: &mut Words<'_>) -> Result<()> {
+/// CREATE RECURSIVE VIEW, as a CREATE VIEW.
+fn recursive_view(w: &mut Words<'_>) -> Result<Option<String>> {
     let begin = w.mark();
-    w.accept("or replace");
-    let refused = match () {
-        () if w.precedes("recursive view") => Some("CREATE RECURSIVE VIEW"),
-        () if w.precedes("view") && w.ends_with("check option") => Some("WITH CHECK OPTION"),
-        () => None,
-    };
-    w.back_to(begin);
-    refused.map_or(Ok(()), |what| Err(Error::unsupported(what)))
+    let mut created = "CREATE".to_string();
+    if w.accept("or replace") {
+        created.push_str(" OR REPLACE");
+    }
+    if w.accept("temporary") || w.accept("temp") {
+        created.push_str(" TEMPORARY");
+    }
+    if !w.accept("recursive view") {
+        w.back_to(begin);
+        return Ok(None);
+    }
+    view::recursive(w, &created).map(Some)
 }
 
 /// After the word ALTER. What other forms there are is left to those who read them.
@@ -268,12 +288,7 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
     };
     match found.filter(read_here) {
         Some(found) => Ok(Some(found)),
-        None if kind == Kind::View => match w.word().as_deref() {
-            Some("alter" | "set" | "reset") => Err(Error::unsupported(
-                "ALTER VIEW other than RENAME, OWNER and SET SCHEMA",
-            )),
-            _ => Err(w.unexpected()),
-        },
+        None if kind == Kind::View => Err(w.unexpected()),
         None => {
             w.back_to(begin);
             Ok(None)
@@ -309,6 +324,30 @@ fn change(w: &mut Words<'_>, kind: Kind) -> Result<Option<Change>> {
         let from = w.name()?;
         w.expect("to")?;
         return Ok(Some(Change::RenameColumn(from, w.name()?)));
+    }
+    if kind == Kind::View && w.accept("alter") {
+        w.accept("column");
+        let column = w.name()?;
+        if w.accept("drop default") {
+            return Ok(Some(Change::OfView(ViewChange::Default(column, None))));
+        }
+        w.expect("set default")?;
+        let text = w.rest().trim_end_matches(';').trim_end().to_string();
+        super::expression(&text)?;
+        return Ok(Some(Change::OfView(ViewChange::Default(
+            column,
+            Some(text),
+        ))));
+    }
+    if kind == Kind::View && w.accept("set") {
+        return Ok(Some(Change::OfView(ViewChange::SetOptions(view::options(
+            w,
+        )?))));
+    }
+    if kind == Kind::View && w.accept("reset") {
+        return Ok(Some(Change::OfView(ViewChange::ResetOptions(
+            view::options(w)?,
+        ))));
     }
     w.back_to(begin);
     Ok(None)
@@ -416,6 +455,13 @@ mod tests {
                 ..
             }))
         ));
-        assert!(parsed("alter view v alter column a set default 1").is_err());
+        let changed = parsed("alter view v alter column a set default 1");
+        assert!(matches!(
+            changed,
+            Ok(Some(Definition::AlterRelation {
+                change: Change::OfView(ViewChange::Default(_, Some(_))),
+                ..
+            }))
+        ));
     }
 }

@@ -45,9 +45,10 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
             Keyword::ARRAY => array_type(tokens, at),
             Keyword::SUBSTRING => similar_part::write_out(tokens, at),
             Keyword::DROP => drop_expression(tokens, at),
-            Keyword::ISNULL => null_test(tokens, at, &["IS", "NULL"]),
-            Keyword::NOTNULL => null_test(tokens, at, &["IS", "NOT", "NULL"]),
-            _ => row_cast(tokens, at),
+            _ => {
+                row_cast(tokens, at);
+                null_test(tokens, at);
+            }
         }
         at += 1;
     }
@@ -64,7 +65,13 @@ fn row_cast(tokens: &mut Vec<TokenWithSpan>, at: usize) {
 
 /// `e ISNULL` and `e NOTNULL` in the standard's words. A function may have such a name, and a
 /// column after AS.
-fn null_test(tokens: &mut Vec<TokenWithSpan>, at: usize, words: &[&str]) {
+fn null_test(tokens: &mut Vec<TokenWithSpan>, at: usize) {
+    let words: &[&str] = match tokens.get(at).map(|t| &t.token) {
+        Some(Token::Word(w)) if w.quote_style.is_some() => return,
+        Some(Token::Word(w)) if w.value.eq_ignore_ascii_case("isnull") => &["IS", "NULL"],
+        Some(Token::Word(w)) if w.value.eq_ignore_ascii_case("notnull") => &["IS", "NOT", "NULL"],
+        _ => return,
+    };
     let before = at.checked_sub(1).map(|b| &tokens[b].token);
     let is_name = matches!(before, None | Some(Token::Period))
         || at

@@ -42,6 +42,7 @@ pub mod types;
 mod unread;
 pub mod utility;
 pub mod variadic;
+pub mod view;
 mod zone;
 
 use std::ops::ControlFlow;
@@ -83,24 +84,6 @@ pub(crate) fn dialect() -> impl sqlparser::dialect::Dialect {
     Postgres
 }
 
-/// Where the query begins in the text of a CREATE VIEW.
-pub(crate) fn view_query(sql: &str) -> Option<usize> {
-    let tokens = plain_tokens(sql);
-    let mut depth = 0usize;
-    for (at, token) in tokens.iter().enumerate() {
-        match token.token {
-            Token::LParen => depth += 1,
-            Token::RParen => depth = depth.saturating_sub(1),
-            _ if depth == 0 && tokens::keyword(Some(token)) == Keyword::AS => {
-                let next = tokens.get(at + 1)?;
-                return Some(tokens::offset(sql, next.span.start));
-            }
-            _ => {}
-        }
-    }
-    None
-}
-
 /// Byte of a place in a text.
 pub(crate) fn byte_of(sql: &str, place: sqlparser::tokenizer::Location) -> usize {
     tokens::offset(sql, place)
@@ -135,6 +118,7 @@ fn grammar(sql: &str) -> Result<Command> {
     let mut tokens = tokenized(&dialect, sql)?;
     let overriding = overriding::take(&mut tokens);
     let created = create_as::take(&mut tokens);
+    let options = view::take(&mut tokens);
     let mut parser = parser(&dialect, tokens);
     let mut statement = parser.parse_statement().map_err(|e| syntax_error(e, sql))?;
     if let Some((how, token)) = overriding {
@@ -148,6 +132,9 @@ fn grammar(sql: &str) -> Result<Command> {
     }
     if let Some(taken) = created {
         create_as::put(taken, &mut statement);
+    }
+    if let Some(options) = options {
+        view::put(options, &mut statement);
     }
     reserved::refuse(&statement, sql)?;
     strings::refuse_aliases(&mut statement, sql)?;

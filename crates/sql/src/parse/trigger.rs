@@ -12,6 +12,7 @@ pub struct CreateTrigger {
     pub name: String,
     pub or_replace: bool,
     pub before: bool,
+    pub instead: bool,
     pub row: bool,
     pub ops: Vec<Op>,
     /// UPDATE OF; empty: of any column.
@@ -49,11 +50,9 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<CreateTrigger>> {
     }
     let name = w.name()?;
     let before = !is_constraint && w.accept("before");
-    if !before && !w.accept("after") {
-        return Err(match w.precedes("instead of") {
-            true => Error::unsupported("INSTEAD OF triggers"),
-            false => w.unexpected(),
-        });
+    let instead = !is_constraint && w.accept("instead of");
+    if !before && !instead {
+        w.expect("after")?;
     }
     let (mut ops, columns) = operations(w)?;
     w.expect("on")?;
@@ -99,6 +98,7 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<CreateTrigger>> {
         name,
         or_replace,
         before,
+        instead,
         row,
         ops,
         columns,

@@ -4,6 +4,7 @@
 
 use super::calendar::{self, Civil, MICROS_PER_DAY, MICROS_PER_SECOND};
 use super::datefield::{self, Fault, Kind, Read, integer, set_once};
+use super::timetz::Zoned;
 use super::zone::{self, TimeZone};
 use super::{DateOrder, IoSettings};
 use crate::error::{Error, Result};
@@ -81,9 +82,32 @@ pub fn parse_time(text: &str, io: &IoSettings) -> Result<i64> {
                 _ => Err(Fault::Format),
             }
         }
-        _ => time_of(&fields),
+        _ => time_of(&fields).map(|(time, _)| time),
     });
     read.map_err(|fault| fault.error("time", text))
+}
+
+/// Reads a `time with time zone`, as it is stored. Without a zone in the text the session's is meant,
+/// as it is today; a zone by name is read with a date only.
+pub fn parse_timetz(text: &str, io: &IoSettings) -> Result<i64> {
+    let read = datefield::split(text).and_then(|fields| match &fields[..] {
+        [(Kind::Word, word)] if word == "now" => Ok(Zoned::of_moment(io.now_micros, io)),
+        [(Kind::Date, date), _, ..] if !is_clock_and_zone(date) => {
+            let dated = fields[1..].iter().any(|(kind, _)| *kind == Kind::Time);
+            match decode(text, io)? {
+                Decoded::Fields(fields) if dated => Ok(fields.zoned(io)),
+                _ => Err(Fault::Format),
+            }
+        }
+        _ => time_of(&fields).map(|(micros, east_s)| match east_s {
+            Some(east_s) => Some(Zoned { micros, east_s }),
+            None => Some(Zoned::of_time(micros, io)),
+        }),
+    });
+    let name = "time with time zone";
+    let zoned = read.map_err(|fault| fault.error(name, text))?;
+    let zoned = zoned.ok_or_else(|| Fault::Format.error(name, text))?;
+    Ok(zoned.to_stored())
 }
 
 /// `040506-08`, which looks like a date.
@@ -94,8 +118,8 @@ fn is_clock_and_zone(field: &str) -> bool {
         && !field[digits + 1..].contains('-')
 }
 
-/// A time of day alone.
-fn time_of(fields: &[(Kind, String)]) -> Read<i64> {
+/// A time of day alone, and the seconds east of Greenwich that stand behind it.
+fn time_of(fields: &[(Kind, String)]) -> Read<(i64, Option<i32>)> {
     let (mut time, mut zone, mut afternoon) = (None, None, None);
     for (kind, field) in fields {
         match kind {
@@ -118,7 +142,10 @@ fn time_of(fields: &[(Kind, String)]) -> Read<i64> {
             Kind::Zone => set_once(&mut zone, datefield::displacement(field)?)?,
             Kind::Word => match field.as_str() {
                 "am" | "pm" => set_once(&mut afternoon, field == "pm")?,
-                "allballs" => set_once(&mut time, 0)?,
+                "allballs" => {
+                    set_once(&mut time, 0)?;
+                    zone = Some(0);
+                }
                 "t" if time.is_none() => {}
                 word => {
                     let offset = zone::abbreviation(word).ok_or(Fault::Format)?;
@@ -129,10 +156,11 @@ fn time_of(fields: &[(Kind, String)]) -> Read<i64> {
         }
     }
     let time = time.ok_or(Fault::Format)?;
-    match afternoon {
-        Some(afternoon) => half_of_day(time, afternoon),
-        None => Ok(time),
-    }
+    let time = match afternoon {
+        Some(afternoon) => half_of_day(time, afternoon)?,
+        None => time,
+    };
+    Ok((time, zone))
 }
 
 /// A time with `am` or `pm`.
@@ -169,6 +197,17 @@ struct Fields {
 }
 
 impl Fields {
+    /// The time of day in its zone, or in the session's.
+    fn zoned(&self, io: &IoSettings) -> Option<Zoned> {
+        let zone = self.zone.unwrap_or(io.time_zone);
+        let local = self.local_micros()?;
+        let near = local.clamp(calendar::TIMESTAMP_MIN, calendar::TIMESTAMP_END - 1);
+        Some(Zoned {
+            micros: self.time_micros,
+            east_s: zone.offset_at_local(near),
+        })
+    }
+
     fn local_micros(&self) -> Option<i64> {
         calendar::days_from_civil(self.date)
             .checked_mul(MICROS_PER_DAY)?

@@ -4,20 +4,25 @@
 //! UTF-8 already; [`utf8`] makes it so. The binary forms are those of PostgreSQL's `send` and `recv` functions.
 
 pub mod array;
+pub mod bits;
 pub mod bytes;
 pub mod calendar;
 pub mod composite;
 mod datefield;
 mod datetime;
 mod float;
+pub mod inet;
 pub mod interval;
 mod iso_interval;
 pub mod json;
+pub mod mac;
+pub mod money;
 mod number;
 pub mod styles;
 #[cfg(test)]
 mod tests;
 mod tid;
+pub mod timetz;
 mod vectors;
 pub mod zone;
 
@@ -196,6 +201,13 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::Uuid => Datum::Uuid(bytes::parse_uuid(text)?),
         SqlType::Json => json::checked(text)?,
         SqlType::Jsonb => json::jsonb_in(text)?,
+        SqlType::Bit | SqlType::Varbit => Datum::Bytea(bits::parse(text)?.to_stored()),
+        SqlType::Inet => Datum::Bytea(inet::parse(text, false)?.to_stored()),
+        SqlType::Cidr => Datum::Bytea(inet::parse(text, true)?.to_stored()),
+        SqlType::MacAddr => Datum::Int8(mac::parse(text)?),
+        SqlType::MacAddr8 => Datum::Int8(mac::parse8(text)?),
+        SqlType::TimeTz => Datum::Int8(datetime::parse_timetz(text, io)?),
+        SqlType::Money => Datum::Int8(money::parse(text)?),
         SqlType::Enum(e) => Datum::Int8(e.position(text)?),
         SqlType::Domain(_) => text_in(ty.base(), text, io)?,
         SqlType::Void => Datum::Null,
@@ -231,6 +243,9 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Int8(v) => match ty {
             SqlType::Time => calendar::write_time(out, v),
             SqlType::Tid => tid::write(out, v),
+            SqlType::TimeTz => timetz::write(v, out),
+            SqlType::MacAddr | SqlType::MacAddr8 => mac::write(v, ty == SqlType::MacAddr8, out),
+            SqlType::Money => money::write(v, out),
             SqlType::Enum(e) => out.extend_from_slice(label(e, v).as_bytes()),
             SqlType::Reg(kind) => {
                 let name = io.objects.name(kind, u32::try_from(v).unwrap_or(0));
@@ -248,6 +263,10 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Float8(v) => float::write_float8(out, v),
         DatumRef::Numeric(v) => write_display(out, v),
         DatumRef::Text(v) => out.extend_from_slice(v.as_bytes()),
+        DatumRef::Bytea(v) if matches!(ty, SqlType::Bit | SqlType::Varbit) => bits::write(v, out),
+        DatumRef::Bytea(v) if matches!(ty, SqlType::Inet | SqlType::Cidr) => {
+            inet::write(ty, v, out);
+        }
         DatumRef::Bytea(v) if io.bytea_escape => bytes::write_bytea_escape(out, v),
         DatumRef::Bytea(v) => bytes::write_bytea_hex(out, v),
         DatumRef::Date(_) | DatumRef::Timestamp(_) | DatumRef::TimestampTz(_) => {
@@ -320,6 +339,13 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::Uuid => Datum::Uuid(fixed(bytes)?),
         SqlType::Json => json::checked(&client_text(bytes, encoding)?)?,
         SqlType::Jsonb => json::binary_in(bytes, encoding)?,
+        SqlType::Bit | SqlType::Varbit => Datum::Bytea(bits::binary_in(bytes)?.to_stored()),
+        SqlType::Inet => Datum::Bytea(inet::binary_in(bytes, false)?.to_stored()),
+        SqlType::Cidr => Datum::Bytea(inet::binary_in(bytes, true)?.to_stored()),
+        SqlType::MacAddr => Datum::Int8(mac::binary_in(fixed(bytes)?)),
+        SqlType::MacAddr8 => Datum::Int8(mac::binary_in8(bytes)?),
+        SqlType::TimeTz => Datum::Int8(timetz::binary_in(bytes)?),
+        SqlType::Money => Datum::Int8(i64::from_be_bytes(fixed(bytes)?)),
         SqlType::Enum(e) => Datum::Int8(e.position(&client_text(bytes, encoding)?)?),
         SqlType::Domain(_) => binary_in(ty.base(), bytes, encoding)?,
         SqlType::Void => Datum::Null,
@@ -349,6 +375,10 @@ pub fn binary_out(
             false => out.extend_from_slice(label(e, v).as_bytes()),
         },
         DatumRef::Int8(v) if ty == SqlType::Tid => out.extend_from_slice(&tid::to_binary(v)),
+        DatumRef::Int8(v) if ty == SqlType::TimeTz => timetz::binary_out(v, out),
+        DatumRef::Int8(v) if matches!(ty, SqlType::MacAddr | SqlType::MacAddr8) => {
+            out.extend(mac::octets(v, ty == SqlType::MacAddr8));
+        }
         DatumRef::Int8(v) | DatumRef::Timestamp(v) | DatumRef::TimestampTz(v) => {
             out.extend_from_slice(&v.to_be_bytes())
         }
@@ -359,6 +389,12 @@ pub fn binary_out(
         DatumRef::Text("") if ty == SqlType::InternalChar => out.push(0),
         DatumRef::Text(v) if encoding.converts() => out.extend_from_slice(&encoding.encode(v)?),
         DatumRef::Text(v) => out.extend_from_slice(v.as_bytes()),
+        DatumRef::Bytea(v) if matches!(ty, SqlType::Bit | SqlType::Varbit) => {
+            bits::binary_out(v, out);
+        }
+        DatumRef::Bytea(v) if matches!(ty, SqlType::Inet | SqlType::Cidr) => {
+            inet::binary_out(ty, v, out);
+        }
         DatumRef::Bytea(v) => out.extend_from_slice(v),
         DatumRef::Uuid(v) => out.extend_from_slice(&v),
         DatumRef::Interval(v) => {
@@ -396,6 +432,12 @@ pub fn apply_typmod(ty: SqlType, typmod: i32, value: Datum, explicit: bool) -> R
         }
         (SqlType::Time, Datum::Int8(t)) if typmod >= 0 => {
             Ok(Datum::Int8(calendar::rounded(t, typmod)))
+        }
+        (SqlType::TimeTz, Datum::Int8(t)) if typmod >= 0 => {
+            Ok(Datum::Int8(timetz::rounded(t, typmod)))
+        }
+        (SqlType::Bit | SqlType::Varbit, Datum::Bytea(stored)) if typmod >= 0 => {
+            bits::fit(ty, typmod as usize, stored, explicit).map(Datum::Bytea)
         }
         (SqlType::Interval, Datum::Interval(i)) => {
             let modifier = interval::Modifier::unpacked(typmod);

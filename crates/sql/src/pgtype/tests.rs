@@ -64,6 +64,31 @@ fn value(ty: SqlType) -> BoxedStrategy<Datum> {
             .prop_map(|b| Datum::Interval(Interval::from_bytes(b)))
             .boxed(),
         SqlType::Json | SqlType::Jsonb => documents(ty),
+        SqlType::Money => any::<i64>().prop_map(Datum::Int8).boxed(),
+        SqlType::MacAddr => (0..1_i64 << 48).prop_map(Datum::Int8).boxed(),
+        SqlType::MacAddr8 => any::<i64>().prop_map(Datum::Int8).boxed(),
+        SqlType::TimeTz => (0..=calendar::MICROS_PER_DAY, -57_599..57_600)
+            .prop_map(|(micros, east_s)| Datum::Int8(timetz::Zoned { micros, east_s }.to_stored()))
+            .boxed(),
+        SqlType::Bit | SqlType::Varbit => proptest::collection::vec(any::<bool>(), 0..80)
+            .prop_map(|bits| Datum::Bytea(bits::Bits(bits).to_stored()))
+            .boxed(),
+        SqlType::Inet | SqlType::Cidr => (any::<bool>(), any::<u128>(), any::<u8>())
+            .prop_map(move |(v6, address, bits)| {
+                let inet = inet::Inet {
+                    v6,
+                    bits: 0,
+                    address,
+                };
+                let inet = inet::Inet {
+                    bits: bits % (inet.width() + 1),
+                    address: address & inet.ones(),
+                    ..inet
+                };
+                let network = ty == SqlType::Cidr;
+                Datum::Bytea(if network { inet.network() } else { inet }.to_stored())
+            })
+            .boxed(),
         SqlType::Name => "[a-z]{0,63}".prop_map(Datum::Text).boxed(),
         _ => "[^\0]{0,40}".prop_map(Datum::Text).boxed(),
     }

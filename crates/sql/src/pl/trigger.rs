@@ -83,10 +83,7 @@ fn slots(core: &mut Core, on: &Occasion<'_>, shape: &Arc<Shape>) -> Vec<Slot> {
     let list = list.and_then(|e| array::make(e, places, &arguments).ok());
     let values = [
         (SqlType::Name, text(&on.trigger.name)),
-        (
-            SqlType::Text,
-            text(if on.trigger.before { "BEFORE" } else { "AFTER" }),
-        ),
+        (SqlType::Text, text(on.trigger.timing())),
         (SqlType::Text, text(if row { "ROW" } else { "STATEMENT" })),
         (SqlType::Text, text(on.op.name())),
         (SqlType::Oid, Datum::Int4(on.table.oid as i32)),

@@ -230,10 +230,14 @@ impl Collector<'_> {
                 Ok((AggFunc::Avg(ty), Some(arg.expr), Numeric))
             }
             _ => {
-                if matches!(ty, Bool | Uuid | Bytea | Void | Json | Jsonb) {
+                if crate::query::aggregate::find::ordered_type(ty).is_none() {
                     return Err(missing());
                 }
-                let result = if ty == Varchar { Text } else { ty };
+                let result = match ty {
+                    Varchar => Text,
+                    SqlType::Cidr => SqlType::Inet,
+                    ty => ty,
+                };
                 let arg = self.input.coerce(arg, result, -1, CastContext::Implicit)?;
                 Ok((
                     if name == "min" {

@@ -7,12 +7,14 @@ use sqlparser::ast::{self, Delete, FromTable, SelectItem, TableFactor, TableWith
 
 use super::assign::{Assigned, Given, Part};
 use super::path::{Wish, conjuncts};
+use super::through::Written;
 use super::{Output, Planner, TableAccess};
 use crate::bind::domain::domain_check;
 use crate::bind::{Binder, ParamTypes, Scope, Typed, names};
 use crate::ddl::generated::EXPRESSION;
 use crate::dict::acl::Privileges;
-use crate::dict::{Column, Identity, Relation, Table};
+use crate::dict::trigger::Op;
+use crate::dict::{Column, Identity, Relation, Table, View};
 use crate::error::{Error, Result};
 use crate::exec::returning::Returning;
 use crate::expr::Expr;
@@ -32,6 +34,16 @@ pub struct RowRules {
     pub domains: Vec<(usize, DomainCheck)>,
     /// Columns that are computed from the others of the new row.
     pub generated: Vec<Generated>,
+    /// The CHECK OPTIONs of the views that it is written through, the innermost first. They are
+    /// checked once the row is written.
+    pub views: Vec<ViewCheck>,
+}
+
+/// A condition that rows which are written through a view must meet.
+#[derive(Clone, Debug)]
+pub struct ViewCheck {
+    pub view: String,
+    pub condition: Expr,
 }
 
 /// How a generated column gets its value.
@@ -78,6 +90,8 @@ pub struct UpdatePlan {
     pub set: Vec<(usize, Expr)>,
     pub rules: RowRules,
     pub returning: Option<Returning>,
+    /// Those that it is written through.
+    pub views: Vec<Arc<View>>,
 }
 
 #[derive(Clone, Debug)]
@@ -85,6 +99,8 @@ pub struct DeletePlan {
     pub access: TableAccess,
     pub condition: Option<Expr>,
     pub returning: Option<Returning>,
+    /// Those that it is deleted through.
+    pub views: Vec<Arc<View>>,
 }
 
 /// The type below a domain: its rules are those of the domain, but for arrays of another one.
@@ -96,14 +112,25 @@ fn below(declared: SqlType) -> SqlType {
 }
 
 impl Planner<'_> {
-    pub(super) fn target(&self, name: &ast::ObjectName) -> Result<Arc<Table>> {
+    /// The relation that a write names.
+    pub(super) fn target(
+        &self,
+        name: &ast::ObjectName,
+        alias: Option<String>,
+        op: Op,
+    ) -> Result<Written> {
         let wanted = names::of_user(name).map_err(|e| e.at_name(name))?;
-        let refused = match self.dict.relation(&wanted) {
-            Some(Relation::Table(table)) => return Ok(table),
-            Some(Relation::View(_)) => Error::unsupported(format!("writing to the view {wanted}")),
-            _ => names::no_relation(&wanted),
-        };
-        Err(refused.at_name(name))
+        match self.dict.relation(&wanted) {
+            Some(Relation::Table(table)) => {
+                let alias = alias.unwrap_or_else(|| table.name.clone());
+                Ok(Planner::table_written(table, alias))
+            }
+            Some(Relation::View(view)) => {
+                let alias = alias.unwrap_or_else(|| view.name.clone());
+                self.view_written(&view, alias, op)
+            }
+            _ => Err(names::no_relation(&wanted).at_name(name)),
+        }
     }
 
     /// The value of a column that is not given.
@@ -178,35 +205,41 @@ impl Planner<'_> {
             checks,
             domains,
             generated,
+            views: Vec::new(),
         })
     }
 
     pub(super) fn returning(
         &self,
-        table: &Table,
-        alias: &str,
+        written: &Written,
         items: Option<&[SelectItem]>,
         inserted: bool,
     ) -> Result<Option<Output>> {
-        let mut scope = Scope::of_table(table, alias);
-        scope.add_system(alias, table.columns.len(), inserted);
-        items
-            .map(|items| self.projection(&scope, items))
-            .transpose()
+        let mut scope = written.scope();
+        if !written.is_view() {
+            scope.add_system(&written.alias, written.shown.columns.len(), inserted);
+        }
+        let output = items.map(|items| self.projection(&scope, items));
+        output.transpose()?.map(|o| o.lowered(written)).transpose()
     }
 
     pub fn update(&self, u: &Update) -> Result<(UpdatePlan, Option<Output>)> {
         if u.from.is_some() || u.or.is_some() || !u.order_by.is_empty() || u.limit.is_some() {
             return Err(Error::unsupported("UPDATE ... FROM"));
         }
-        let (table, alias) = self.written_table(&u.table)?;
-        self.params.needs.relation(table.oid, Privileges::UPDATE);
-        let scope = Scope::of_table(&table, &alias);
-        let set = self.set_list(&table, &scope, &u.assignments)?;
-        let (access, condition) = self.found_rows(&table, &scope, u.selection.as_ref())?;
-        let returning = self.returning(&table, &alias, u.returning.as_deref(), false)?;
+        let written = self.written_table(&u.table, Op::Update)?;
+        let (table, scope) = (written.table(), written.scope());
+        self.params
+            .needs
+            .relation(written.shown.oid, Privileges::UPDATE);
+        let set = self.set_list(&written.shown, &scope, &u.assignments)?;
         let columns: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
-        let rules = self.rules(&table)?.for_set(&columns);
+        written.note_needs(self.params, Privileges::UPDATE, &columns);
+        let set = written.set(Op::Update, set)?;
+        let (access, condition) = self.found_rows(&written, u.selection.as_ref())?;
+        let returning = self.returning(&written, u.returning.as_deref(), false)?;
+        let columns: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
+        let rules = written.rules(self.rules(table)?.for_set(&columns))?;
         let table_width = table.columns.len();
         Ok((
             UpdatePlan {
@@ -215,6 +248,7 @@ impl Planner<'_> {
                 set,
                 rules,
                 returning: returning.as_ref().map(|o| o.of_rows(table_width)),
+                views: written.views(),
             },
             returning,
         ))
@@ -296,23 +330,25 @@ impl Planner<'_> {
         let [from] = from.as_slice() else {
             return Err(Error::unsupported("DELETE from several tables"));
         };
-        let (table, alias) = self.written_table(from)?;
-        self.params.needs.relation(table.oid, Privileges::DELETE);
-        let scope = Scope::of_table(&table, &alias);
-        let (access, condition) = self.found_rows(&table, &scope, d.selection.as_ref())?;
-        let returning = self.returning(&table, &alias, d.returning.as_deref(), false)?;
-        let table_width = table.columns.len();
+        let written = self.written_table(from, Op::Delete)?;
+        let needs = &self.params.needs;
+        needs.relation(written.shown.oid, Privileges::DELETE);
+        written.note_needs(self.params, Privileges::DELETE, &[]);
+        let (access, condition) = self.found_rows(&written, d.selection.as_ref())?;
+        let returning = self.returning(&written, d.returning.as_deref(), false)?;
+        let table_width = written.table().columns.len();
         Ok((
             DeletePlan {
                 access,
                 condition,
                 returning: returning.as_ref().map(|o| o.of_rows(table_width)),
+                views: written.views(),
             },
             returning,
         ))
     }
 
-    pub(super) fn written_table(&self, t: &TableWithJoins) -> Result<(Arc<Table>, String)> {
+    pub(super) fn written_table(&self, t: &TableWithJoins, op: Op) -> Result<Written> {
         let TableFactor::Table {
             name,
             alias,
@@ -325,22 +361,23 @@ impl Planner<'_> {
         if !t.joins.is_empty() {
             return Err(Error::unsupported("a join as target of a write"));
         }
-        let table = self.target(name)?;
-        let alias = alias
-            .as_ref()
-            .map_or(table.name.clone(), |a| names::ident(&a.name));
-        Ok((table, alias))
+        let alias = alias.as_ref().map(|a| names::ident(&a.name));
+        self.target(name, alias, op)
     }
 
     /// How the rows to be written are found: whole rows, since a new version is made from the old one.
     fn found_rows(
         &self,
-        table: &Arc<Table>,
-        scope: &Scope,
+        written: &Written,
         selection: Option<&ast::Expr>,
     ) -> Result<(TableAccess, Option<Expr>)> {
-        let binder = Binder::new(scope, self.params, "WHERE");
+        let (table, scope) = (written.table(), written.scope());
+        let binder = Binder::new(&scope, self.params, "WHERE");
         let condition = selection.map(|w| binder.condition(w)).transpose()?;
+        if written.is_instead() {
+            return Err(Error::unsupported("a view in a direct plan"));
+        }
+        let condition = written.conditions(condition)?;
         let (mut access, _) = self.access(table, 0, conjuncts(condition.clone()), Wish::default());
         if self.is_better_apart(&access, LARGE) {
             return Err(Error::unsupported(

@@ -8,11 +8,13 @@ use sqlparser::ast::{self, Insert, OnConflictAction, OnInsert, SetExpr, TableObj
 use super::arbiters::arbiters;
 use super::dml::{RowRules, is_default, no_column, no_default_of_part};
 use super::supply::{Feed, FeedPlanner, is_left_to_tree, one_row};
+use super::through::{Written, pair_scope};
 use super::{Output, Planner, SelectPlan};
 use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, Typed, names};
 use crate::dict::acl::Privileges;
-use crate::dict::{Column, Identity, Table};
+use crate::dict::trigger::Op;
+use crate::dict::{Column, Identity, Table, View};
 use crate::error::{Error, Result};
 use crate::exec::returning::Returning;
 use crate::expr::Expr;
@@ -27,6 +29,8 @@ pub struct InsertPlan {
     pub rules: RowRules,
     /// Over the new row.
     pub returning: Option<Returning>,
+    /// Those that it is inserted through.
+    pub views: Vec<Arc<View>>,
 }
 
 #[derive(Debug)]
@@ -71,7 +75,9 @@ impl Planner<'_> {
         let TableObject::TableName(name) = &i.table else {
             return Err(Error::unsupported("INSERT into a function"));
         };
-        let table = self.target(name)?;
+        let alias = i.table_alias.as_ref().map(|a| names::ident(&a.alias));
+        let written = self.target(name, alias, Op::Insert)?;
+        let table = written.shown.clone();
         let target = Target {
             columns: target_columns(&table, &i.columns)?,
             paths: target_paths(&i.columns)?,
@@ -83,8 +89,11 @@ impl Planner<'_> {
         if !target.implicit {
             needs.inserted(table.oid, target.columns.iter().copied());
         }
-        let source = match &i.source {
-            None => InsertSource::Rows(vec![self.full_row(&table, Vec::new())?]),
+        let (source, given) = match &i.source {
+            None => {
+                let row = self.full_row(&table, Vec::new())?;
+                (InsertSource::Rows(vec![row]), Vec::new())
+            }
             Some(q) => match &*q.body {
                 SetExpr::Values(v)
                     if q.order_by.is_none()
@@ -106,10 +115,11 @@ impl Planner<'_> {
                     for r in &v.rows {
                         rows.push(self.insert_row(&table, &target, &r.content, &mut supplied)?);
                     }
-                    match supplied.is_empty() {
+                    let source = match supplied.is_empty() {
                         true => InsertSource::Rows(rows),
                         false => self.supplied_rows(&table, &target, rows, &supplied, feed)?,
-                    }
+                    };
+                    (source, target.columns.iter().take(width).copied().collect())
                 }
                 _ => {
                     let mut q = q.clone();
@@ -123,43 +133,67 @@ impl Planner<'_> {
                 }
             },
         };
-        let alias = i
-            .table_alias
-            .as_ref()
-            .map_or(table.name.clone(), |a| names::ident(&a.alias));
-        let returning = self.returning(&table, &alias, i.returning.as_deref(), true)?;
-        let rules = self.rules(&table)?;
+        written.note_needs(self.params, Privileges::INSERT, &given);
+        let source = self.lowered_source(&written, source, &given)?;
+        let returning = self.returning(&written, i.returning.as_deref(), true)?;
+        let rules = match written.is_instead() {
+            true => RowRules::default(),
+            false => self.rules(written.table())?,
+        };
         let conflict = match &i.on {
             None => None,
-            Some(OnInsert::OnConflict(on)) => Some(self.conflict(&table, &alias, on)?),
+            Some(OnInsert::OnConflict(on)) => Some(self.conflict(&written, on)?),
             Some(other) => return Err(Error::unsupported(format!("INSERT ...{other}"))),
         };
-        let table_width = table.columns.len();
+        let table_width = written.table().columns.len();
         Ok((
             InsertPlan {
                 conflict,
-                table,
+                table: written.table().clone(),
                 source,
-                rules,
+                rules: written.rules(rules)?,
                 returning: returning.as_ref().map(|o| o.of_rows(table_width)),
+                views: written.views(),
             },
             returning,
         ))
     }
 
-    fn conflict(&self, table: &Table, alias: &str, on: &ast::OnConflict) -> Result<Conflict> {
+    /// The rows of an INSERT as those of the table that is written.
+    fn lowered_source(
+        &self,
+        written: &Written,
+        source: InsertSource,
+        given: &[usize],
+    ) -> Result<InsertSource> {
+        written.targets(Op::Insert, given)?;
+        let default = |c: &Column| self.default(c);
+        let row = |row: Vec<Expr>| written.row(row, given, &default);
+        let rows = |rows: Vec<Vec<Expr>>| rows.into_iter().map(row).collect::<Result<Vec<_>>>();
+        Ok(match source {
+            InsertSource::Rows(all) => InsertSource::Rows(rows(all)?),
+            InsertSource::Query(query, values) => InsertSource::Query(query, row(values)?),
+            InsertSource::Fed(query, all) => InsertSource::Fed(query, rows(all)?),
+        })
+    }
+
+    fn conflict(&self, written: &Written, on: &ast::OnConflict) -> Result<Conflict> {
         let update = match &on.action {
             OnConflictAction::DoNothing => None,
             OnConflictAction::DoUpdate(update) => {
-                let mut scope = Scope::of_table(table, alias);
-                scope.add_table(table, "excluded", table.columns.len());
-                let set = self.set_list(table, &scope, &update.assignments)?;
+                let scope = pair_scope(written);
+                let set = self.set_list(&written.shown, &scope, &update.assignments)?;
+                let columns: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
+                written.note_needs(self.params, Privileges::UPDATE, &columns);
+                let set = written.set_of_pair(set)?;
                 let binder = Binder::new(&scope, self.params, "WHERE");
                 let condition = update.selection.as_ref();
                 let condition = condition.map(|w| binder.condition(w)).transpose()?;
+                let condition = condition.map(|e| written.lower_pair(e)).transpose()?;
                 Some(ConflictUpdate { set, condition })
             }
         };
+        let table = &written.renamed();
         if on.conflict_target.is_none() && update.is_some() {
             return Err(Error::new(
                 "42601",
@@ -171,7 +205,7 @@ impl Planner<'_> {
         if on.conflict_target.is_some() {
             let keys = arbiters.iter().flat_map(|at| &table.indexes[*at].keys);
             for key in keys.filter(|k| !k.is_expression()) {
-                self.params.needs.read(table.oid, key.column as i16 + 1);
+                written.note_key(self.params, key.column);
             }
         }
         Ok(Conflict { arbiters, update })
@@ -281,7 +315,7 @@ impl Planner<'_> {
         target: &Target,
         q: &ast::Query,
         feed: &FeedPlanner<'_>,
-    ) -> Result<InsertSource> {
+    ) -> Result<(InsertSource, Vec<usize>)> {
         // A literal without a type takes that of the column it goes to, which a direct plan does not
         // know. But only a direct plan locks rows here.
         let untyped = match has_untyped_literal(q) {
@@ -308,13 +342,13 @@ impl Planner<'_> {
         self.insert_given(table, target, given)
     }
 
-    /// The rows of a query, direct or not, as values for all columns.
+    /// The rows of a query, direct or not, as values for all columns; and those that it gives.
     fn insert_given(
         &self,
         table: &Table,
         target: &Target,
         (query, given_columns): (std::result::Result<SelectPlan, Feed>, Vec<ColumnDesc>),
-    ) -> Result<InsertSource> {
+    ) -> Result<(InsertSource, Vec<usize>)> {
         target.check_count(given_columns.len())?;
         let scope = Scope::default();
         let binder = Binder::new(&scope, self.params, "SELECT");
@@ -335,10 +369,12 @@ impl Planner<'_> {
             target.assign(&binder, &mut given, (i, c), value)?;
         }
         let row = self.full_row(table, given)?;
-        Ok(match query {
+        let source = match query {
             Ok(plan) => InsertSource::Query(Box::new(plan), row),
             Err(query) => InsertSource::Fed(query, vec![row]),
-        })
+        };
+        let columns = target.columns.iter().take(given_columns.len());
+        Ok((source, columns.copied().collect()))
     }
 }
 

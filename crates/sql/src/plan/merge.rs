@@ -18,8 +18,9 @@ use super::supply::{Change, FeedPlanner, ROW_ID, SuppliedWrite, TARGET_SCHEMA, i
 use super::{Planner, RowRules};
 use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, Typed, names};
-use crate::dict::Table;
 use crate::dict::acl::Privileges;
+use crate::dict::trigger::Op;
+use crate::dict::{Relation, Table};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::parse::{self, Command};
@@ -119,7 +120,9 @@ impl Planner<'_> {
             relation: m.table.clone(),
             joins: Vec::new(),
         };
-        let (table, alias) = self.written_table(&target)?;
+        self.refuse_view(&m.table)?;
+        let written = self.written_table(&target, Op::Update)?;
+        let (table, alias) = (written.shown, written.alias);
         refuse_same_name(&alias, &m.source)?;
         let mut merged = Merged {
             table: &table,
@@ -155,7 +158,21 @@ impl Planner<'_> {
             rules,
             returning: None,
             numbers: Vec::new(),
+            views: Vec::new(),
         })
+    }
+
+    /// A view cannot be the target.
+    fn refuse_view(&self, target: &TableFactor) -> Result<()> {
+        let TableFactor::Table { name, .. } = target else {
+            return Ok(());
+        };
+        let Some(Relation::View(view)) = self.dict.relation(&names::of_user(name)?) else {
+            return Ok(());
+        };
+        let message = format!("cannot execute MERGE on relation \"{}\"", view.name);
+        let detail = "This operation is not supported for views.";
+        Err(Error::new("0A000", message).detail(detail))
     }
 
     fn action(

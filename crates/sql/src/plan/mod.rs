@@ -24,6 +24,8 @@ pub mod path;
 pub mod returning;
 pub mod select;
 pub mod supply;
+pub mod through;
+pub mod updatable;
 pub mod with;
 
 use std::sync::Arc;
@@ -31,6 +33,7 @@ use std::sync::Arc;
 use crate::api::ColumnDesc;
 use crate::bind::{ParamTypes, Typed};
 use crate::dict::{Dict, Table};
+use crate::error::Result;
 use crate::exec::returning::Returning;
 use crate::expr::Expr;
 use crate::query::WithItem;
@@ -92,6 +95,13 @@ impl Output {
             exprs: self.exprs.clone(),
             system: needed.filter(|n| *n > width).map(|_| width),
         }
+    }
+
+    /// The same over the rows that are written, of what the statement sees of them.
+    fn lowered(mut self, written: &through::Written) -> Result<Output> {
+        let exprs = self.exprs.into_iter().map(|e| written.lower(e));
+        self.exprs = exprs.collect::<Result<_>>()?;
+        Ok(self)
     }
 
     fn push(&mut self, name: String, value: Typed, origin: Option<(u32, i16)>) {

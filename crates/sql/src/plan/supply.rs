@@ -7,6 +7,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use block::value::DatumRef;
 use sqlparser::ast::{
     self, Delete, FromTable, Ident, Query, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
     TableAlias, TableFactor, TableWithJoins, Update, UpdateTableFromKind, With,
@@ -15,11 +16,13 @@ use sqlparser::ast::{
 use super::assign::{self, Given, Part};
 use super::dml::{is_default, no_default_of_part, refuse_always};
 use super::merge::MergeAction;
+use super::through::Written;
 use super::{Output, Planner, RowRules};
 use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, ScopeColumn, Typed, names};
-use crate::dict::Table;
 use crate::dict::acl::Privileges;
+use crate::dict::trigger::Op;
+use crate::dict::{Table, View};
 use crate::error::{Error, Result};
 use crate::exec::returning::Returning;
 use crate::expr::Expr;
@@ -28,8 +31,8 @@ use crate::parse::{self, Command};
 /// A query whose rows feed a write.
 pub type Feed = Arc<crate::query::Plan>;
 
-/// Schema under which a query finds the target of its write, by object id, with the row ids. No user
-/// can have one of that name.
+/// Schema under which a query finds the target of its write with the row ids, by object id, and
+/// through views as [`super::through::Target`] says. No user can have one of that name.
 pub const TARGET_SCHEMA: &str = "braid$target";
 /// Name of that column, after all others.
 pub const ROW_ID: &str = "braid$row";
@@ -39,8 +42,9 @@ pub type FeedPlanner<'g> = dyn Fn(&Query) -> Result<(Feed, Vec<ColumnDesc>)> + '
 
 /// An UPDATE, DELETE or MERGE of rows that a query finds.
 pub struct SuppliedWrite {
+    /// A view, if its INSTEAD OF triggers do the write.
     pub table: Arc<Table>,
-    /// Gives the row id first.
+    /// Gives the row id first; of such a view, the whole row.
     pub query: Feed,
     pub change: Change,
     pub rules: RowRules,
@@ -48,6 +52,8 @@ pub struct SuppliedWrite {
     pub returning: Option<Returning>,
     /// Places in what the query gives of the numbers of rows of which there may be one only.
     pub numbers: Vec<usize>,
+    /// Those that it is written through.
+    pub views: Vec<Arc<View>>,
 }
 
 /// What is done to the rows that a query finds.
@@ -68,10 +74,24 @@ impl SuppliedWrite {
             Change::Merge(_) => "MERGE",
         }
     }
+
+    /// Refuses the second row of a query in the SET list.
+    pub fn refuse_second(&self, given: &[DatumRef<'_>]) -> Result<()> {
+        let second = |at: &usize| matches!(given[*at], DatumRef::Int8(number) if number > 1);
+        if self.numbers.iter().any(second) {
+            return Err(Error::new(
+                "21000",
+                "more than one row returned by a subquery used as an expression",
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// The query as it is put together.
 struct Supply<'a> {
+    written: Written,
+    /// What the statement sees of it.
     table: Arc<Table>,
     alias: String,
     scope: Scope,
@@ -119,12 +139,16 @@ impl Planner<'_> {
                 return Err(Error::unsupported("FROM before SET"));
             }
         };
-        let mut supply = self.supply(&u.table, with, from, u.selection.as_ref())?;
+        let mut supply = self.supply(&u.table, Op::Update, with, from, u.selection.as_ref())?;
         let width = supply.table.columns.len();
         // Each value: computed from the old row, or the place of what the query gives.
         let mut values = Vec::new();
         let assigned = self.assigned(&supply.table, &u.assignments)?;
         self.note_assigned(&supply.table, &assigned);
+        let columns: Vec<usize> = assigned.columns.iter().map(|(at, _)| *at).collect();
+        let written = &supply.written;
+        written.note_needs(self.params, Privileges::UPDATE, &columns);
+        written.targets(Op::Update, &columns)?;
         for (number, (query, _)) in assigned.queries.iter().enumerate() {
             supply.from.push(assign::in_from(query, number)?);
         }
@@ -164,6 +188,7 @@ impl Planner<'_> {
             let value = binder.assign(value, c.ty(), c.typmod, &c.name)?;
             set.push((at, value.expr));
         }
+        let set = supply.written.set(Op::Update, set)?;
         self.supplied(
             supply,
             query,
@@ -183,7 +208,10 @@ impl Planner<'_> {
                 refuse_always(&table.columns[at])?;
                 Ok(Value::OfRow(number, column))
             }
-            Given::Value(value) => match self.assignment(table, scope, at, &value) {
+            Given::Value(value) => match self
+                .assignment(table, scope, at, &value)
+                .and_then(|e| supply.written.lower(e.clone()).map(|_| e))
+            {
                 Ok(e) => {
                     supply.unambiguous(&value)?;
                     Ok(Value::Direct(e))
@@ -194,7 +222,10 @@ impl Planner<'_> {
             Given::Parts(parts) if parts.iter().any(|part| is_default(&part.value)) => {
                 Err(no_default_of_part(table.columns[at].ty()))
             }
-            Given::Parts(parts) => match self.assigned_parts(table, scope, at, &parts) {
+            Given::Parts(parts) => match self
+                .assigned_parts(table, scope, at, &parts)
+                .and_then(|e| supply.written.lower(e.clone()).map(|_| e))
+            {
                 Ok(e) => {
                     for part in &parts {
                         supply.unambiguous(&part.value)?;
@@ -225,9 +256,11 @@ impl Planner<'_> {
             return Err(Error::unsupported("DELETE from several tables"));
         };
         let using = d.using.clone().unwrap_or_default();
-        let mut supply = self.supply(target, with, using, d.selection.as_ref())?;
+        let mut supply = self.supply(target, Op::Delete, with, using, d.selection.as_ref())?;
         let needs = &self.params.needs;
         needs.relation(supply.table.oid, Privileges::DELETE);
+        let written = &supply.written;
+        written.note_needs(self.params, Privileges::DELETE, &[]);
         let extras = supply.extras(d.returning.as_deref())?;
         let (query, given) = supply.plan(feed)?;
         self.supplied(
@@ -243,16 +276,18 @@ impl Planner<'_> {
     fn supply<'a>(
         &self,
         target: &TableWithJoins,
+        op: Op,
         with: Option<With>,
         from: Vec<TableWithJoins>,
         selection: Option<&'a ast::Expr>,
     ) -> Result<Supply<'a>> {
-        let (table, alias) = self.written_table(target)?;
+        let written = self.written_table(target, op)?;
         let beside = super::merged::from_names(&from, with.as_ref(), self.items, self.dict)?;
         Ok(Supply {
-            scope: Scope::of_table(&table, &alias),
-            table,
-            alias,
+            scope: written.scope(),
+            table: written.shown.clone(),
+            alias: written.alias.clone(),
+            written,
             items: Vec::new(),
             rows: Vec::new(),
             stars: Vec::new(),
@@ -287,24 +322,33 @@ impl Planner<'_> {
                 hidden: false,
             });
         }
-        let width = width + given.len();
         let alias = supply.alias.clone();
-        supply.scope.add_system(&alias, width, false);
-        let output = returning
-            .map(|items| self.returned(&supply, given, items))
-            .transpose()?;
-        let mut rules = self.rules(&supply.table)?;
-        if let Change::Update(set) = &change {
-            let columns: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
-            rules = rules.for_set(&columns);
+        if !supply.written.is_view() {
+            supply.scope.add_system(&alias, width + given.len(), false);
         }
+        let output = returning.map(|items| self.returned(&supply, given, items));
+        let written = &supply.written;
+        let output = output
+            .transpose()?
+            .map(|o| o.lowered(written))
+            .transpose()?;
+        let table = written.table();
+        let rules = match (&change, written.is_instead()) {
+            (Change::Update(set), false) => {
+                let columns: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
+                written.rules(self.rules(table)?.for_set(&columns))?
+            }
+            _ => RowRules::default(),
+        };
+        let width = table.columns.len() + given.len();
         let plan = SuppliedWrite {
-            table: supply.table,
+            table: table.clone(),
             query,
             change,
             rules,
             returning: output.as_ref().map(|o| o.of_rows(width)),
             numbers,
+            views: written.views(),
         };
         Ok((plan, output))
     }
@@ -347,7 +391,7 @@ impl Planner<'_> {
             exprs: Vec::new(),
         };
         let width = supply.table.columns.len();
-        let own = Scope::of_table(&supply.table, &supply.alias);
+        let own = supply.written.scope();
         let mut number = 0;
         for item in items {
             let Some(star) = supply.star(item) else {
@@ -522,7 +566,7 @@ impl Supply<'_> {
         else {
             return Err(Error::internal("a query without a table"));
         };
-        *name = vec![quoted(TARGET_SCHEMA), quoted(&self.table.oid.to_string())].into();
+        *name = vec![quoted(TARGET_SCHEMA), quoted(&self.written.named())].into();
         *alias = Some(TableAlias {
             explicit: true,
             name: quoted(&self.alias),

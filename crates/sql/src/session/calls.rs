@@ -120,6 +120,8 @@ impl Calls for Core {
                 self.trace_other(args, 4, level)?
             }
             TraceDisable => self.trace_other(args, 2, 0)?,
+            TimelineEnable => self.trace_other(args, 2, crate::trace::TIMELINE_ON)?,
+            TimelineDisable => self.trace_other(args, 2, crate::trace::TIMELINE_OFF)?,
             IsInRecovery => Val::bool(false),
             PostmasterStart => Val::Ref(DatumRef::TimestampTz(self.database.started_micros())),
             TxidCurrent => Val::int8(self.engine.transaction_id()?.0 as i64),

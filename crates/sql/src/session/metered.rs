@@ -9,7 +9,7 @@ use std::sync::Arc;
 use wait::session::Kind;
 use wait::{Mark, Stat};
 
-use super::statement::{Kind as Does, Statement};
+use super::statement::{Kind as Does, Portal, Statement};
 use super::transaction::State;
 use super::{Run, SqlSession};
 use crate::api::{Completion, Tag};
@@ -22,6 +22,8 @@ pub struct Meter {
     statement: Arc<Statement>,
     mark: Mark,
     is_first: bool,
+    /// Rows that the portal had given before.
+    given_before: u64,
     /// Set once it has run.
     ran: Option<Ran>,
 }
@@ -39,10 +41,15 @@ pub(super) fn add_time(stat: Stat, ns: u64) {
 }
 
 impl SqlSession {
+    /// Whether a call is being measured, so that what begins now is a part of it.
+    pub(super) fn is_metering(&self) -> bool {
+        self.meter.as_ref().is_some_and(|m| m.ran.is_none())
+    }
+
     /// A call begins. It is measured unless one is under way already.
     #[inline]
-    pub(super) fn begin_meter(&mut self, statement: &Arc<Statement>, run: &Run) {
-        let is_under_way = self.meter.as_ref().is_some_and(|m| m.ran.is_none());
+    pub(super) fn begin_meter(&mut self, statement: &Arc<Statement>, portal: &Portal) {
+        let is_under_way = self.is_metering();
         let runs_another = matches!(statement.kind, Does::Utility(Utility::Execute { .. }));
         if is_under_way || runs_another {
             return;
@@ -51,17 +58,19 @@ impl SqlSession {
         self.meter = Some(Meter {
             statement: statement.clone(),
             mark: Mark::now(),
-            is_first: matches!(run, Run::New),
+            is_first: matches!(portal.run, Run::New),
+            given_before: portal.sent,
             ran: None,
         });
     }
 
-    /// The call has run. `statement` is the one that ran in the end: its tables may have changed.
+    /// The call has run. The portal's statement is the one that ran in the end: its tables may have
+    /// changed.
     #[inline]
     pub(super) fn meter_ran(
         &mut self,
         called: &Arc<Statement>,
-        statement: &Arc<Statement>,
+        portal: &Portal,
         done: &Result<Completion>,
     ) {
         let Some(meter) = &mut self.meter else {
@@ -70,11 +79,14 @@ impl SqlSession {
         if meter.ran.is_some() || !Arc::ptr_eq(&meter.statement, called) {
             return;
         }
-        meter.statement = statement.clone();
+        meter.statement = portal.statement.clone();
         meter.ran = Some(Ran {
             failed: done.is_err(),
             rows: match done {
-                Ok(Completion::Complete(Tag::Rows(_, n) | Tag::Insert(n))) => *n,
+                Ok(Completion::Complete(Tag::Rows(_, n) | Tag::Insert(n))) => {
+                    n.saturating_sub(meter.given_before)
+                }
+                Ok(Completion::Suspended) => portal.sent.saturating_sub(meter.given_before),
                 _ => 0,
             },
         });
@@ -103,6 +115,11 @@ impl SqlSession {
             rows: ran.rows,
             spent,
         };
+        if self.core.settings.hot().timeline_slower > 0.0 && meter.is_first && !ran.failed {
+            let entry = meter.statement.known().entry();
+            let before = entry.map(|e| e.totals()).unwrap_or_default();
+            self.keep_if_slow(meter.mark.at_ns(), call.spent.elapsed_ns, &before);
+        }
         let database = self.core.database.clone();
         (database.statements).count(&meter.statement, &mut self.core, &call);
     }

@@ -7,6 +7,7 @@ pub mod cursors;
 mod kill;
 mod layers;
 mod level;
+mod measured;
 mod metered;
 mod modes;
 mod names_read;
@@ -25,6 +26,7 @@ mod shared;
 mod slow;
 mod statement;
 pub(crate) mod temporary;
+mod timed;
 mod timeout;
 mod times;
 mod traced;
@@ -73,6 +75,7 @@ pub struct SqlSession {
     slow: Option<slow::Watch>,
     /// What the call under way takes, or the last one until its transaction ends.
     meter: Option<metered::Meter>,
+    executions_until_measured: u32,
 }
 
 impl SqlSession {
@@ -115,6 +118,7 @@ impl SqlSession {
             client_text: None,
             slow: None,
             meter: None,
+            executions_until_measured: measured::EVERY,
         }
     }
 

@@ -165,6 +165,14 @@ fn locks_rows(relation: u32, needs: &[Need], tables: &Tables) -> bool {
     tables.iter().any(locked) || below.any(|n| locks_rows(n.relation, needs, tables))
 }
 
+/// Whether a view that is written to is read as well.
+fn is_read(view: u32, needs: &[Need]) -> bool {
+    let mut own = needs.iter().filter(|n| n.relation == view);
+    own.any(|n| {
+        n.privileges.has(Privileges::SELECT) && (n.written == 0 || is_read(n.written, needs))
+    })
+}
+
 /// `needs`, `tables`: all of the plan.
 fn check_need(
     dict: &Dict,
@@ -190,6 +198,9 @@ fn check_need(
         check_usage(dict, role, schema)?;
     }
     let mut wanted = need.privileges;
+    if need.written != 0 && !is_read(need.written, needs) {
+        wanted = wanted.without(Privileges::SELECT);
+    }
     if locks_rows(need.relation, needs, tables) {
         wanted = wanted.and(Privileges::UPDATE);
     }

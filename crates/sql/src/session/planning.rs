@@ -10,14 +10,16 @@ use super::statement::{Kind, Tables};
 use crate::api::ColumnDesc;
 use crate::bind::ParamTypes;
 use crate::bind::names::Qualified;
-use crate::dict::View;
+use crate::dict::{Table, View};
 use crate::error::{Error, Result};
 use crate::parse::mentioned;
 use crate::parse::utility::TableLock;
 use crate::place::Place;
 use crate::plan::supply::{self, Feed};
 use crate::plan::with::{Item, Part, WithPlan};
-use crate::plan::{InsertSource, Output, Planner, SelectPlan, SuppliedWrite, merged, returning};
+use crate::plan::{
+    InsertPlan, InsertSource, Output, Planner, SelectPlan, SuppliedWrite, merged, returning,
+};
 use crate::query::{self, Reader, WithItem};
 
 pub(crate) type Planned = (Kind, Option<Vec<ColumnDesc>>, Tables);
@@ -153,7 +155,7 @@ fn plan_part(
     };
     let feed = |q: &ast::Query| feed(core, q, params, items);
     let supplied = |(plan, output): (SuppliedWrite, Option<Output>)| {
-        let mut tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
+        let mut tables = written_tables(&plan.table);
         add_tables(&plan.query.tables, &mut tables);
         (Kind::Supplied(Box::new(plan)), columns_of(output), tables)
     };
@@ -187,7 +189,7 @@ fn plan_part(
         },
         ast::Statement::Insert(i) => {
             let (plan, output) = planner.insert(&i, with, &feed)?;
-            let mut tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
+            let mut tables = written_tables(&plan.table);
             match &plan.source {
                 InsertSource::Query(select, _) => read_tables(select, &mut tables),
                 InsertSource::Fed(query, _) => add_tables(&query.tables, &mut tables),
@@ -250,6 +252,14 @@ fn feed(
     Ok((Arc::new(plan), columns))
 }
 
+/// The table that is written, with its lock; none of a view whose triggers do the write.
+fn written_tables(table: &Arc<Table>) -> Tables {
+    match table.view {
+        None => vec![(table.clone(), TableLock::RowExclusive)],
+        Some(_) => Vec::new(),
+    }
+}
+
 /// Adds the tables that a plan reads, and those of which it locks rows.
 fn read_tables(plan: &SelectPlan, tables: &mut Tables) {
     for (place, t) in plan.source.tables().into_iter().enumerate() {
@@ -286,35 +296,41 @@ fn refuse_writes_in(with: Option<&ast::With>) -> Result<()> {
     }
 }
 
-/// The views that a statement is read through.
+/// The views that a statement is read and written through.
 pub(super) fn views_of(kind: &Kind) -> Vec<Arc<View>> {
-    fn of_part(part: &Part) -> &[Arc<View>] {
-        match part {
-            Part::Query(plan) => &plan.views,
-            Part::Insert(plan) => of_insert(&plan.source),
-            Part::Supplied(plan) => &plan.query.views,
-            Part::Update(_) | Part::Delete(_) | Part::Transition(_) => &[],
+    let mut views = Vec::new();
+    let mut add = |some: &[Arc<View>]| views.extend_from_slice(some);
+    let insert = |plan: &InsertPlan, add: &mut dyn FnMut(&[Arc<View>])| {
+        add(&plan.views);
+        if let InsertSource::Fed(query, _) = &plan.source {
+            add(&query.views);
         }
-    }
-    fn of_insert(source: &InsertSource) -> &[Arc<View>] {
-        match source {
-            InsertSource::Fed(query, _) => &query.views,
-            InsertSource::Query(..) | InsertSource::Rows(_) => &[],
-        }
-    }
-    let mut views: Vec<Arc<View>> = match kind {
-        Kind::Tree(plan) => plan.views.clone(),
-        Kind::Insert(plan) => of_insert(&plan.source).to_vec(),
-        Kind::Supplied(plan) => plan.query.views.clone(),
+    };
+    let supplied = |plan: &SuppliedWrite, add: &mut dyn FnMut(&[Arc<View>])| {
+        add(&plan.views);
+        add(&plan.query.views);
+    };
+    match kind {
+        Kind::Tree(plan) => add(&plan.views),
+        Kind::Insert(plan) => insert(plan, &mut add),
+        Kind::Update(plan) => add(&plan.views),
+        Kind::Delete(plan) => add(&plan.views),
+        Kind::Supplied(plan) => supplied(plan, &mut add),
         Kind::With(plan) => {
             let parts = plan.items.iter().map(|item| &item.part);
-            let parts = parts.chain([&plan.main]);
-            parts
-                .flat_map(|part| of_part(part).iter().cloned())
-                .collect()
+            for part in parts.chain([&plan.main]) {
+                match part {
+                    Part::Query(plan) => add(&plan.views),
+                    Part::Insert(plan) => insert(plan, &mut add),
+                    Part::Update(plan) => add(&plan.views),
+                    Part::Delete(plan) => add(&plan.views),
+                    Part::Supplied(plan) => supplied(plan, &mut add),
+                    Part::Transition(_) => {}
+                }
+            }
         }
-        _ => Vec::new(),
-    };
+        _ => {}
+    }
     views.sort_by_key(|v| v.oid);
     views.dedup_by_key(|v| v.oid);
     views

@@ -14,9 +14,15 @@ use crate::error::{Error, Result};
 use crate::exec::foreign;
 use crate::exec::select::{SelectRun, run_point};
 use crate::exec::sort::Spool;
+use crate::parse::utility::TableLock;
 use crate::plan::SelectPlan;
 use crate::plan::with::Part;
 use crate::query;
+
+/// For how long this session has waited for its client.
+fn idle_ns() -> u64 {
+    wait::session::with(|s| s.counters.class_ns(wait::Class::Idle)).unwrap_or(0)
+}
 
 impl SqlSession {
     /// Runs the portal until its end or `max_rows` rows (0: all). An error fails the transaction.
@@ -26,8 +32,11 @@ impl SqlSession {
         max_rows: usize,
         sink: &mut dyn RowSink,
     ) -> Result<Completion> {
-        match self.core.is_trace_due() {
-            true => self.execute_traced(portal, max_rows, sink),
+        if self.core.is_trace_due() {
+            return self.execute_traced(portal, max_rows, sink);
+        }
+        match self.is_measure_due(portal, max_rows) {
+            true => self.execute_measured(portal, sink),
             false => self.execute_plain(portal, max_rows, sink),
         }
     }
@@ -43,9 +52,13 @@ impl SqlSession {
         let timer = Timer::start(hot.statement_timeout_ms)?;
         self.core.engine.set_lock_timeout(hot.lock_timeout());
         let called = portal.statement.clone();
-        self.begin_meter(&called, &portal.run);
+        self.begin_meter(&called, portal);
         self.watch(&portal.statement, hot.log_min_duration);
+        let timed = self.core.begin_timed(portal.statement.text());
         let mut done = self.try_execute(portal, max_rows, sink);
+        if let Some(timed) = timed {
+            timed.end();
+        }
         done = done.map_err(|e| timer.explain(e));
         match &mut done {
             Ok(Completion::CopyIn(copy)) => copy.keep_timer(timer),
@@ -57,7 +70,7 @@ impl SqlSession {
             }
         }
         self.watch_ran(&done);
-        self.meter_ran(&called, &portal.statement, &done);
+        self.meter_ran(&called, portal, &done);
         done
     }
 
@@ -281,7 +294,8 @@ impl SqlSession {
         if let Kind::With(_) = portal.statement.kind {
             return;
         }
-        if let Some((table, _)) = portal.statement.tables.first() {
+        // Of a view whose triggers do the write, there is none.
+        if let Some((table, TableLock::RowExclusive)) = portal.statement.tables.first() {
             self.core.database.changes.add(table.oid, rows);
         }
     }
@@ -292,6 +306,13 @@ impl SqlSession {
         max_rows: usize,
         sink: &mut dyn RowSink,
     ) -> Result<Completion> {
+        if let Some(before_ns) = portal.idle_before_ns.take() {
+            wait::stat::add(wait::Stat::FetchesOfRest, 1);
+            wait::stat::add(
+                wait::Stat::FetchWaitTime,
+                idle_ns().saturating_sub(before_ns),
+            );
+        }
         let (sent, more) = match &mut portal.run {
             Run::Select(run) => {
                 let Kind::Select(plan) = &portal.statement.kind else {
@@ -314,6 +335,7 @@ impl SqlSession {
                     sink.row(&refs)?;
                 }
                 if rows.count() > 0 {
+                    portal.idle_before_ns = Some(idle_ns());
                     return Ok(Completion::Suspended);
                 }
                 portal.run = Run::Done;
@@ -343,6 +365,7 @@ impl SqlSession {
         if let (Some(snapshot), None) = (snapshot, &portal.hold) {
             portal.hold = Some(self.core.engine.hold_snapshot(&snapshot)?);
         }
+        portal.idle_before_ns = Some(idle_ns());
         self.end_of_statement();
         Ok(())
     }

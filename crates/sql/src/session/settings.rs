@@ -8,6 +8,8 @@ use charset::Encoding;
 
 use super::layers::{Layers, Restored};
 use super::modes::TransactionModes;
+use wait::timeline::Wanted;
+
 use crate::error::{Error, Result};
 use crate::params::{self, Context, Instance, Param};
 use crate::parse::transaction::IsolationLevel;
@@ -54,6 +56,8 @@ pub struct Hot {
     pub connection: ConnectionSettings,
     /// Level at which the session traces itself; zero: not.
     pub trace_level: u8,
+    /// How many times longer than its mean an execution takes whose waits are kept; zero: none is.
+    pub timeline_slower: f64,
 }
 
 /// What a session wants of its client's connection. Zero: no check and no timeout; of keepalives,
@@ -148,7 +152,10 @@ impl Settings {
                 "on" => self.number("sql_trace_level") as u8,
                 _ => 0,
             },
+            timeline_slower: self.get("wait_timeline_slower").parse().unwrap_or(0.0),
         };
+        super::timed::set(Wanted::Setting, self.get("wait_timeline") == "on");
+        super::timed::set(Wanted::Rule, self.hot.timeline_slower > 0.0);
         wait::session::set_program(&self.get("application_name"));
     }
 

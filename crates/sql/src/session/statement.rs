@@ -209,6 +209,8 @@ pub struct Portal {
     pub(crate) sent: u64,
     /// Set once suspended: keeps the snapshot that the rest is read by registered.
     pub(crate) hold: Option<engine::HeldSnapshot>,
+    /// Nanoseconds for which the session had waited for its client when the portal was suspended.
+    pub(crate) idle_before_ns: Option<u64>,
     /// [`Core::mark`] when it was bound, or began to run.
     pub(crate) mark: u64,
     /// What its steps have taken so far, if it is traced.
@@ -417,6 +419,7 @@ impl Portal {
             sent: 0,
             hold: None,
             mark: 0,
+            idle_before_ns: None,
             traced: None,
         }
     }

@@ -185,6 +185,8 @@ impl Core {
         };
         let by_service = listed("sql_trace_services").level(&self.database_name);
         self.trace.statements = listed("sql_trace_statements");
+        let timed = self.database.params().text("wait_timeline_statements");
+        self.trace.timed = super::timed::named(&timed);
         let by_order = own_session().map_or(0, |own| self.database.switches.level(own));
         self.trace.level = by_service | by_order;
     }

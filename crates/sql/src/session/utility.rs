@@ -424,6 +424,10 @@ impl Core {
             }
             Definition::CreateFunction(new) => function::create(core, new),
             Definition::CreateTrigger(new) => trigger::create(core, new),
+            Definition::RecursiveView(text) => match parse::statement(text)? {
+                Command::Sql(statement) => core.run_ddl(&statement, text),
+                _ => Err(Error::internal("a CREATE VIEW that is none")),
+            },
             Definition::DropTrigger {
                 name,
                 table,

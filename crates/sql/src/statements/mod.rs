@@ -37,6 +37,9 @@ const MAX_TEXT_BYTES: usize = 16 << 10;
 /// Bytes of a plan's lines that are kept.
 const MAX_PLAN_BYTES: usize = 8 << 10;
 const SHARDS: usize = 8;
+/// The mean time of executions, one of which is measured as soon as there has been another: an
+/// execution that is measured takes longer, by nanoseconds for each row of each step.
+const MEASURED_NS: u64 = 100_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key {
@@ -60,7 +63,28 @@ pub(crate) struct Entry {
     pub first_load: i64,
     last_active: AtomicI64,
     is_evicted: AtomicBool,
+    /// What the plan's steps gave in an execution that was measured.
+    measured: Mutex<Option<Arc<Actual>>>,
+    has_measured: AtomicBool,
     shards: [Shard; SHARDS],
+}
+
+/// What the steps of a plan gave in one execution.
+#[derive(Debug)]
+pub(crate) struct Actual {
+    /// When, in microseconds from 2000.
+    pub at: i64,
+    /// By step, in the order of the plan's lines.
+    pub steps: Vec<ActualStep>,
+}
+
+/// A step with those below it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ActualStep {
+    pub starts: u64,
+    pub rows: u64,
+    pub gets: u64,
+    pub reads: u64,
 }
 
 #[derive(Default)]
@@ -158,6 +182,24 @@ impl Entry {
     pub fn last_active(&self) -> i64 {
         self.last_active.load(Relaxed)
     }
+
+    pub fn measured(&self) -> Option<Arc<Actual>> {
+        self.measured.lock().clone()
+    }
+
+    pub fn keep_measured(&self, actual: Actual) {
+        *self.measured.lock() = Some(Arc::new(actual));
+        self.has_measured.store(true, Relaxed);
+    }
+
+    /// Whether nothing is known of its steps, and finding out costs little.
+    pub fn wants_measure(&self) -> bool {
+        if self.has_measured.load(Relaxed) {
+            return false;
+        }
+        let t = self.totals();
+        t.executions > 0 && t.spent.elapsed_ns / t.executions < MEASURED_NS
+    }
 }
 
 /// What a statement of the plan cache knows of its entry.
@@ -170,6 +212,20 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// [`Entry::wants_measure`] of the entry, if there is one.
+    #[inline]
+    pub fn wants_measure(&self) -> bool {
+        self.entry
+            .load()
+            .as_ref()
+            .is_some_and(|e| e.wants_measure())
+    }
+
+    /// The entry, once the statement has run.
+    pub fn entry(&self) -> Option<Arc<Entry>> {
+        self.entry.load_full()
+    }
+
     /// The statement was parsed.
     pub fn parsed(&self, hard: bool) {
         match &*self.entry.load() {
@@ -249,6 +305,8 @@ impl Statements {
                 first_load: at,
                 last_active: AtomicI64::new(at),
                 is_evicted: AtomicBool::new(false),
+                measured: Mutex::new(None),
+                has_measured: AtomicBool::new(false),
                 shards: Default::default(),
             })
         });

@@ -81,6 +81,8 @@ pub(crate) struct SessionTrace {
     /// [`crate::Database::trace_changes`] when it last looked.
     pub seen: u64,
     pub statements: Listed,
+    /// Statements whose waits are kept in memory, by id.
+    pub timed: Vec<String>,
     /// By order, and because of its service.
     pub level: u8,
     /// Its file could not be opened. It is not tried again before the trace is off.
@@ -142,6 +144,10 @@ impl Listed {
         self.0.is_empty()
     }
 }
+
+/// Levels of orders that are about the waits in memory, and not about a trace.
+pub(crate) const TIMELINE_ON: u8 = 16;
+pub(crate) const TIMELINE_OFF: u8 = 17;
 
 /// The level of bind values and waits together or apart.
 pub(crate) fn level_of(waits: bool, binds: bool) -> u8 {

@@ -3,11 +3,11 @@
 use block::value::Datum;
 use wait::priority::Priority;
 use wait::session::{Kind, Session};
-use wait::{Event, views};
+use wait::views;
 
 use super::Source::Here;
 use super::value::{NULL, int4, int8, optional, text, time};
-use super::{Context, Rows, VirtualTable, blockers, remote, services};
+use super::{Context, Rows, VirtualTable, backends, blockers, remote, segments, services};
 use crate::error::Result;
 use crate::trace::SqlId;
 use crate::types::SqlType::{Int4, Int8, Text, TimestampTz};
@@ -59,6 +59,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("sql_trace_waits", Text),
             ("sql_trace_binds", Text),
             ("tracefile", Text),
+            ("transaction_start", TimestampTz),
+            ("sql_exec_start", TimestampTz),
         ],
         rows: Here(sessions),
     },
@@ -131,6 +133,9 @@ pub const VIEWS: &[VirtualTable] = &[
             ("wakeup_micro", Int8),
             ("sql_id", Text),
             ("blocking_instance", Int4),
+            ("current_obj#", Int8),
+            ("object_name", Text),
+            ("blocking_session", Int4),
         ],
         rows: Here(history),
     },
@@ -216,7 +221,7 @@ fn shown(cx: &Context, role: u32, value: Datum) -> Datum {
     }
 }
 
-fn kind(kind: Kind) -> Datum {
+pub(super) fn kind(kind: Kind) -> Datum {
     text(if kind == Kind::User {
         "USER"
     } else {
@@ -284,6 +289,11 @@ fn sessions(cx: &Context) -> Result<Rows> {
                 Kind::User => optional(crate::trace::path(cx.database.params(), me.0, pid)),
                 Kind::Background => NULL,
             },
+            backends::noted(s.transaction_began()),
+            match s.is_active() {
+                true => backends::noted(s.query_start()),
+                false => NULL,
+            },
         ]
     });
     let mut rows = rows.collect();
@@ -331,6 +341,7 @@ fn session_waits(_: &Context) -> Result<Rows> {
 }
 
 fn history(cx: &Context) -> Result<Rows> {
+    let names = segments::named(cx);
     let row = |r: wait::AshRow| {
         let [p1, p2, p3] = r.params;
         let transaction = if r.transaction == 0 {
@@ -364,12 +375,11 @@ fn history(cx: &Context) -> Result<Rows> {
         let id = r.sql.as_deref().map(|text| SqlId::of(text).to_string());
         row.push(optional(id));
         // The transaction that is waited for says whose it is.
-        row.push(match r.event {
-            Some(Event::EnqTx | Event::EnqTxIndex) if p2 != 0 => {
-                int4(block::TxnId(p2).instance().0)
-            }
-            _ => NULL,
-        });
+        let awaited = r.awaited().map(|txn| block::TxnId(txn).instance().0);
+        row.push(awaited.map_or(NULL, int4));
+        row.push(r.object.map_or(NULL, int8));
+        row.push(optional(r.object.map(|o| segments::name_of(&names, o))));
+        row.push(r.blocker.map_or(NULL, int4));
         row
     };
     Ok(views::active_session_history()

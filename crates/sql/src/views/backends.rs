@@ -85,7 +85,7 @@ fn ago(ns: u64) -> Datum {
 }
 
 /// A point in time as sessions note it; zero is none.
-fn noted(micros: i64) -> Datum {
+pub fn noted(micros: i64) -> Datum {
     match micros {
         0 => NULL,
         micros => Datum::TimestampTz(micros),
@@ -153,11 +153,6 @@ fn show_activity(s: &Session, client: &str, row: &mut [Datum]) {
     let address: Option<SocketAddr> = client.parse().ok();
     let (state, waiting) = (s.state(), s.waiting());
     let query_start = s.query_start();
-    let transaction_start = match (state, s.transaction_start()) {
-        // Its statement has begun it.
-        (State::Active, 0) => query_start,
-        (_, start) => start,
-    };
     let state_change = match (state, waiting) {
         (State::Active, _) | (_, None) => noted(query_start),
         (_, Some(w)) => ago(w.for_ns),
@@ -165,7 +160,7 @@ fn show_activity(s: &Session, client: &str, row: &mut [Datum]) {
     row[7] = optional(address.map(|a| a.ip().to_canonical().to_string()));
     row[9] = address.map_or(NULL, |a| int4(a.port()));
     row[10] = time(s.logon);
-    row[11] = noted(transaction_start);
+    row[11] = noted(s.transaction_began());
     row[12] = noted(query_start);
     row[13] = state_change;
     row[14] = optional(waiting.map(|w| w.event.class().name()));

@@ -7,7 +7,7 @@ use charset::Encoding;
 use super::Context;
 use super::describe::{self, PG_CATALOG};
 use super::value::{optional, text, texts};
-use super::{objects, privileges, procedures, user_functions};
+use super::{objects, privileges, procedures, updatable, user_functions};
 use crate::dict::{PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_PROC, PG_TRIGGER, PG_TYPE};
 use crate::error::{Error, Result};
 use crate::types::Reg::{self as Kind, Class, Namespace, Proc, Procedure, Role, Type};
@@ -127,6 +127,18 @@ pub const ALL: &[Function] = &[
     strict("acldefault", (2, 2), SqlType::TEXTS, super::acl::default),
     strict("pg_get_triggerdef", (1, 2), Text, |cx, a| {
         Ok(optional(super::triggers::definition(&cx.dict, oid(&a[0]))))
+    }),
+    strict("pg_relation_is_updatable", (2, 2), Int4, |cx, a| {
+        let triggers = a[1] == Datum::Bool(true);
+        let events = updatable::events(&cx.dict, oid(&a[0]), triggers, None)?;
+        Ok(Datum::Int4(events))
+    }),
+    strict("pg_column_is_updatable", (3, 3), Bool, |cx, a| {
+        let number = i16::try_from(integer(&a[1])).unwrap_or(0);
+        let (columns, triggers) = ([number].into(), a[2] == Datum::Bool(true));
+        let events = updatable::events(&cx.dict, oid(&a[0]), triggers, Some(&columns))?;
+        let both = updatable::UPDATE | updatable::DELETE;
+        Ok(Datum::Bool(number > 0 && events & both == both))
     }),
     strict("pg_get_ruledef", (1, 2), Text, |_, _| Ok(Datum::Null)),
     strict(

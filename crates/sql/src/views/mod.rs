@@ -25,6 +25,7 @@ mod everywhere;
 pub mod functions;
 mod instance;
 pub mod keywords;
+mod longops;
 pub mod lookup;
 mod mastering;
 pub mod objects;
@@ -35,12 +36,16 @@ mod relations;
 mod remote;
 mod roles;
 mod schema;
+mod segments;
 mod sequence;
 mod services;
 mod statements;
+mod summary;
+mod timeline;
 mod times;
 mod triggers;
 mod types;
+mod updatable;
 mod user_functions;
 mod viewdef;
 
@@ -220,16 +225,20 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 18] = [
+    let lists: [&'static [VirtualTable]; 22] = [
         activity::VIEWS,
+        summary::VIEWS,
         backends::VIEWS,
         counters::VIEWS,
         remote::VIEWS,
         instance::VIEWS,
         statements::VIEWS,
+        timeline::VIEWS,
         times::VIEWS,
+        longops::VIEWS,
         mastering::VIEWS,
         services::VIEWS,
+        segments::VIEWS,
         catalog::VIEWS,
         roles::VIEWS,
         relations::VIEWS,

@@ -168,6 +168,7 @@ pub fn of_type(ty: SqlType) -> [u32; 4] {
         }
         SqlType::Composite(_) => "record",
         SqlType::Array(_) => "array",
+        SqlType::Money => "cash",
         ty => ty.internal_name(),
     };
     ["in", "out", "recv", "send"].map(|way| {

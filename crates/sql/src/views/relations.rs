@@ -280,6 +280,8 @@ fn classes(cx: &Context) -> Result<Rows> {
             namespace: v.schema,
             kind: "v",
             columns: v.columns.len(),
+            has_triggers: !v.triggers.is_empty(),
+            options: options(&v.options),
             persistence: persistence(cx, v.schema),
             ..plain()
         };
@@ -350,12 +352,15 @@ fn plain<'a>() -> Class<'a> {
     }
 }
 
+fn options(list: &[(String, String)]) -> Datum {
+    match list.is_empty() {
+        true => NULL,
+        false => texts(list.iter().map(|(k, v)| format!("{k}={v}"))),
+    }
+}
+
 fn table_class<'a>(cx: &Context, t: &'a Table) -> Class<'a> {
     let stats = cx.dict.stats(t.oid);
-    let options = match t.options.is_empty() {
-        true => NULL,
-        false => texts(t.options.iter().map(|(k, v)| format!("{k}={v}"))),
-    };
     Class {
         oid: t.oid,
         name: &t.name,
@@ -371,7 +376,7 @@ fn table_class<'a>(cx: &Context, t: &'a Table) -> Class<'a> {
             || !cx.dict.referencing(t.oid).is_empty(),
         tuples: stats.map_or(-1.0, |s| s.rows as f32),
         pages: stats.map_or(0, |s| s.blocks as i32),
-        options,
+        options: options(&t.options),
         row_type: t.row_type[0],
         persistence: persistence(cx, t.schema),
         ..plain()
@@ -495,7 +500,7 @@ fn attributes(cx: &Context) -> Result<Rows> {
                 c.typmod,
                 at,
                 false,
-                false,
+                c.default.is_some(),
                 NOT_MADE,
                 false,
             ));
@@ -577,6 +582,15 @@ fn defaults(cx: &Context) -> Result<Rows> {
             if let Some(expr) = expr {
                 let number = default_oid(t.oid, at);
                 rows.push(vec![oid(number), oid(t.oid), int2(at + 1), text(expr)]);
+            }
+        }
+    }
+    for v in cx.views() {
+        let shown = v.as_table();
+        for (at, c) in shown.columns.iter().enumerate() {
+            if let Some(expr) = default_of(&cx.dict, &shown, c)? {
+                let number = default_oid(v.oid, at);
+                rows.push(vec![oid(number), oid(v.oid), int2(at + 1), text(expr)]);
             }
         }
     }

@@ -2,8 +2,9 @@
 
 use super::Source::Here;
 use super::value::{NULL, int4, optional, text};
-use super::{Context, Rows, VirtualTable};
+use super::{Context, Rows, VirtualTable, updatable};
 use crate::ddl::sequence::default_of;
+use crate::dict::view::CheckOption;
 use crate::dict::{Identity, Table};
 use crate::error::Result;
 use crate::types::SqlType::{Int4, Name, Text};
@@ -197,7 +198,17 @@ fn tables(cx: &Context) -> Result<Rows> {
         row(cx.dict.schema_name(t.schema), &t.name, kind, "YES")
     });
     let made = cx.views().filter(|v| !is_strange(cx, v.schema));
-    let made = made.map(|v| row(cx.dict.schema_name(v.schema), &v.name, "VIEW", "NO"));
+    let made = made.map(|v| {
+        let events = updatable::events(&cx.dict, v.oid, false, None)?;
+        let writable = yes_or_no(events & updatable::INSERT != 0);
+        Ok(row(
+            cx.dict.schema_name(v.schema),
+            &v.name,
+            "VIEW",
+            writable,
+        ))
+    });
+    let made = made.collect::<Result<Vec<_>>>()?;
     Ok(users
         .chain(made)
         .chain(
@@ -208,27 +219,41 @@ fn tables(cx: &Context) -> Result<Rows> {
 }
 
 fn views(cx: &Context) -> Result<Rows> {
-    let row = |schema: &str, name: &str, definition| {
+    let row = |schema: &str, name: &str, definition, check: &str, may: [bool; 5]| {
         let mut row = vec![
             text(cx.database_name.clone()),
             text(schema),
             text(name),
             definition,
-            text("NONE"),
+            text(check),
         ];
-        row.extend(std::iter::repeat_n(text("NO"), 5));
+        row.extend(may.map(|may| text(yes_or_no(may))));
         row
     };
     let mut rows = Rows::new();
     for v in cx.dict.views() {
         let definition = super::viewdef::text(&cx.dict, v)?;
-        rows.push(row(
-            cx.dict.schema_name(v.schema),
-            &v.name,
-            text(definition),
-        ));
+        let check = match v.check_option() {
+            None => "NONE",
+            Some(CheckOption::Local) => "LOCAL",
+            Some(CheckOption::Cascaded) => "CASCADED",
+        };
+        let (events, instead) = (
+            updatable::events(&cx.dict, v.oid, false, None)?,
+            updatable::instead(v),
+        );
+        let both = updatable::UPDATE | updatable::DELETE;
+        let may = [
+            events & both == both,
+            events & updatable::INSERT != 0,
+            instead & updatable::UPDATE != 0,
+            instead & updatable::DELETE != 0,
+            instead & updatable::INSERT != 0,
+        ];
+        let schema = cx.dict.schema_name(v.schema);
+        rows.push(row(schema, &v.name, text(definition), check, may));
     }
-    rows.extend(super::all().map(|v| row(v.schema, v.name, NULL)));
+    rows.extend(super::all().map(|v| row(v.schema, v.name, NULL, "NONE", [false; 5])));
     Ok(rows)
 }
 
@@ -253,7 +278,10 @@ fn columns(cx: &Context) -> Result<Rows> {
         for (position, (_, c)) in t.live_columns().enumerate() {
             let (precision, scale) = number(c.ty(), c.typmod);
             let default = default_of(&cx.dict, t, c)?;
-            let length = if c.ty().is_string() && c.typmod >= 4 {
+            let is_bits = matches!(c.ty(), SqlType::Bit | SqlType::Varbit);
+            let length = if is_bits && c.typmod >= 0 {
+                int4(c.typmod)
+            } else if c.ty().is_string() && c.typmod >= 4 {
                 int4(c.typmod - 4)
             } else {
                 NULL
@@ -288,7 +316,11 @@ fn columns(cx: &Context) -> Result<Rows> {
         }
     }
     for v in cx.views().filter(|v| !is_strange(cx, v.schema)) {
+        let shown = v.as_table();
         for (position, c) in v.columns.iter().enumerate() {
+            let one = [position as i16 + 1].into();
+            let events = updatable::events(&cx.dict, v.oid, false, Some(&one))?;
+            let both = updatable::UPDATE | updatable::DELETE;
             let (precision, scale) = number(c.ty(), c.typmod);
             let length = match c.ty().is_string() && c.typmod >= 4 {
                 true => int4(c.typmod - 4),
@@ -300,7 +332,7 @@ fn columns(cx: &Context) -> Result<Rows> {
                 text(v.name.clone()),
                 text(c.name.clone()),
                 int4(position + 1),
-                NULL,
+                optional(default_of(&cx.dict, &shown, &shown.columns[position])?),
                 text("YES"),
                 text(kind_of(c.ty())),
                 length,
@@ -312,7 +344,7 @@ fn columns(cx: &Context) -> Result<Rows> {
                 NULL,
                 text("NEVER"),
                 NULL,
-                text("NO"),
+                text(yes_or_no(events & both == both)),
             ]);
         }
     }
@@ -336,6 +368,7 @@ fn columns(cx: &Context) -> Result<Rows> {
                 text("NO"),
                 NULL,
                 text("NEVER"),
+                NULL,
                 text("NO"),
             ]);
         }

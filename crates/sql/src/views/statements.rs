@@ -93,6 +93,11 @@ pub const VIEWS: &[VirtualTable] = &[
             ("id", Int4),
             ("depth", Int4),
             ("operation", Text),
+            ("last_starts", Int8),
+            ("last_output_rows", Int8),
+            ("last_buffer_gets", Int8),
+            ("last_disk_reads", Int8),
+            ("last_measured", TimestampTz),
         ],
         rows: Here(plans),
     },
@@ -293,15 +298,30 @@ fn plans(cx: &Context) -> Result<Rows> {
         if !cx.authority.has_rights_of(&cx.dict, sum.first.key.role) {
             continue;
         }
+        let measured = sum.first.measured();
+        let mut steps = measured.iter().flat_map(|m| &m.steps);
         for (at, line) in sum.first.plan.lines().enumerate() {
             let step = line.trim_start();
-            rows.push(vec![
+            let mut row = vec![
                 text(sql_id.clone()),
                 int8(hash),
                 int4(at),
                 int4((line.len() - step.len()) / 2),
                 text(step),
-            ]);
+            ];
+            // The other lines say more of the step above them.
+            let is_step = at == 0 || step.starts_with("->");
+            match (is_step.then(|| steps.next()).flatten(), &measured) {
+                (Some(s), Some(m)) => row.extend([
+                    int8(s.starts),
+                    int8(s.rows),
+                    int8(s.gets),
+                    int8(s.reads),
+                    Datum::TimestampTz(m.at),
+                ]),
+                _ => row.extend([NULL; 5]),
+            }
+            rows.push(row);
         }
     }
     Ok(rows)

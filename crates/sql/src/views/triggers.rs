@@ -10,6 +10,7 @@ use crate::dict::trigger::{Constraint, Op, Trigger};
 /// The bits of `tgtype`.
 fn bits(trigger: &Trigger) -> u16 {
     let mut bits = u16::from(trigger.row) | u16::from(trigger.before) << 1;
+    bits |= u16::from(trigger.instead) << 6;
     for op in &trigger.ops {
         bits |= match op {
             Op::Insert => 4,
@@ -23,9 +24,9 @@ fn bits(trigger: &Trigger) -> u16 {
 
 /// What `pg_get_triggerdef` says.
 pub fn definition(dict: &Dict, number: u32) -> Option<String> {
-    let table = dict.table_of_part(number)?;
+    let table = dict.relation_of_trigger(number)?;
     let found = table.triggers.iter().find(|t| t.oid == number)?;
-    Some(found.definition(dict, table))
+    Some(found.definition(dict, &table))
 }
 
 /// The rows of `pg_trigger`.
@@ -33,7 +34,10 @@ pub fn rows(cx: &Context) -> Vec<Vec<Datum>> {
     let each = cx
         .tables()
         .flat_map(|table| table.triggers.iter().map(|t| row(table.oid, t)));
-    each.collect()
+    let of_views = cx
+        .views()
+        .flat_map(|view| view.triggers.iter().map(|t| row(view.oid, t)));
+    each.chain(of_views).collect()
 }
 
 /// The arguments, each with a zero byte behind it.

@@ -44,7 +44,7 @@ struct DomainOf {
 
 impl Type<'_> {
     fn row(self) -> Vec<Datum> {
-        let by_value = matches!(self.len, 1 | 2 | 4 | 8);
+        let by_value = matches!(self.len, 1 | 2 | 4 | 8) && self.oid != SqlType::MacAddr8.oid();
         let kind = match self.category {
             "P" => "p",
             _ if self.domain.is_some() => "d",
@@ -108,6 +108,8 @@ impl Type<'_> {
                 | SqlType::Float8
                 | SqlType::TimestampTz
                 | SqlType::Interval
+                | SqlType::Varbit
+                | SqlType::Inet
         );
         Type {
             oid: ty.oid(),
@@ -148,6 +150,7 @@ fn category(ty: SqlType) -> &'static str {
         SqlType::Domain(d) => category(d.def().base),
         SqlType::Composite(c) if c.is_record() => "P",
         SqlType::Composite(_) => "C",
+        t if let Some(facts) = t.facts() => facts.category,
         t if t.element().is_some() => "A",
         t if t.is_number() => "N",
         _ => "S",
@@ -158,6 +161,7 @@ fn category(ty: SqlType) -> &'static str {
 pub fn align(ty: SqlType) -> &'static str {
     match ty {
         SqlType::Domain(_) => align(ty.base()),
+        ty if let Some(facts) = ty.facts() => facts.align,
         SqlType::Array(element) if align(element.ty()) == "d" => "d",
         SqlType::Bool | SqlType::InternalChar | SqlType::Name | SqlType::Uuid => "c",
         SqlType::Unknown => "c",
@@ -174,6 +178,7 @@ pub fn storage(ty: SqlType) -> &'static str {
     match ty {
         SqlType::Numeric => "m",
         SqlType::Domain(_) => storage(ty.base()),
+        ty if let Some(facts) = ty.facts() => facts.storage,
         SqlType::Int2Vector | SqlType::OidVector | SqlType::Unknown => "p",
         ty if ty.typlen() > 0 => "p",
         _ => "x",

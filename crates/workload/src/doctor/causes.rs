@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cause, Finding};
+use super::{Cause, Finding, clients, resources};
 use crate::document::{number, percent};
 use crate::sections::cluster::Remote;
 use crate::sections::sql;
@@ -19,25 +19,34 @@ const FAST_WRITE_MS: f64 = 5.0;
 pub fn all(span: &Span) -> Result<Vec<Finding>, Error> {
     let mut all = Vec::new();
     all.extend(slow_log(span)?);
+    let starved = resources::starved_lms(span)?;
     all.extend(row_locks(span)?);
-    all.extend(hot_object(span)?);
+    // What a starved LMS took is not the object's.
+    all.extend(hot_object(
+        span,
+        starved.as_ref().map_or(0.0, |f| f.seconds),
+    )?);
+    all.extend(starved);
     all.extend(sequence(span)?);
     all.extend(small_cache(span)?);
-    all.extend(disconnects(span)?);
-    all.extend(hard_parses(span)?);
-    all.extend(no_processor(span)?);
+    all.extend(old_snapshot(span)?);
     all.extend(many_gets(span)?);
+    all.extend(resources::processors(span)?);
+    all.extend(resources::tcp_limits(span)?);
+    all.extend(clients::disconnects(span)?);
+    all.extend(clients::hard_parses(span)?);
+    all.extend(clients::small_fetches(span)?);
     Ok(all)
 }
 
 /// Waits and seconds of an event by instance.
-struct Event {
+pub(super) struct Event {
     waits: Deltas,
     micros: Deltas,
 }
 
 impl Event {
-    fn of(span: &Span) -> Result<Event, Error> {
+    pub(super) fn of(span: &Span) -> Result<Event, Error> {
         let keys = ["inst_id", "event"];
         Ok(Event {
             waits: span.delta("system_event", &keys, "total_waits")?,
@@ -45,14 +54,14 @@ impl Event {
         })
     }
 
-    fn get(&self, instance: &str, event: &str) -> (f64, f64) {
+    pub(super) fn get(&self, instance: &str, event: &str) -> (f64, f64) {
         let key = vec![instance.to_string(), event.to_string()];
         let of = |d: &Deltas| d.get(&key).copied().unwrap_or(0.0);
         (of(&self.waits), of(&self.micros) / 1e6)
     }
 
     /// Over all instances of the span, of events that begin so.
-    fn sum(&self, begin: &str) -> (f64, f64) {
+    pub(super) fn sum(&self, begin: &str) -> (f64, f64) {
         let is_it = |key: &Vec<String>| key[1].starts_with(begin);
         let sum = |d: &Deltas| {
             d.iter()
@@ -228,8 +237,12 @@ fn most_waiting(span: &Span, column: &str) -> Result<Option<String>, Error> {
         .map(|s| format!("{}: {}", s.id, s.text)))
 }
 
-/// Blocks of one object go to and fro between instances.
-fn hot_object(span: &Span) -> Result<Option<Finding>, Error> {
+/// The kind of relation that a sequence is.
+const SEQUENCE: &str = "S";
+
+/// Blocks of one object go to and fro between instances. `explained` are seconds of all waits for
+/// blocks that another cause has.
+fn hot_object(span: &Span, explained: f64) -> Result<Option<Finding>, Error> {
     let keys = ["object_name", "relkind"];
     let times = span.delta("gc_transfers", &keys, "time_micro")?;
     let current = span.delta("gc_transfers", &keys, "current_blocks")?;
@@ -237,10 +250,11 @@ fn hot_object(span: &Span) -> Result<Option<Finding>, Error> {
         return Ok(None);
     };
     let all: f64 = times.values().sum();
-    // One object's, not the whole application's.
-    if *micros < all / 2.0 {
+    // One object's, not the whole application's. A sequence is a cause of its own.
+    if *micros < all / 2.0 || key[1] == SEQUENCE {
         return Ok(None);
     }
+    let rest = 1.0 - (explained * 1e6 / all).min(1.0);
     let (name, kind) = (key[0].clone(), key[1].as_str());
     let splits = span.stat("leaf node splits")?;
     let evidence = format!(
@@ -270,7 +284,7 @@ fn hot_object(span: &Span) -> Result<Option<Finding>, Error> {
     Ok(Some(Finding {
         cause,
         title: title.to_string(),
-        seconds: micros / 1e6,
+        seconds: micros / 1e6 * rest,
         instance: None,
         subject: Some(name),
         evidence,
@@ -280,7 +294,11 @@ fn hot_object(span: &Span) -> Result<Option<Finding>, Error> {
 
 fn sequence(span: &Span) -> Result<Option<Finding>, Error> {
     let events = Event::of(span)?;
-    let seconds = events.sum("enq: SV").1 + events.sum("enq: SQ").1;
+    let keys = ["object_name", "relkind"];
+    let mut transfers = span.delta("gc_transfers", &keys, "time_micro")?;
+    transfers.retain(|key, _| key[1] == SEQUENCE);
+    let travelled: f64 = transfers.values().sum();
+    let seconds = events.sum("enq: SV").1 + events.sum("enq: SQ").1 + travelled / 1e6;
     let draws = span.stat("sequence draws")?;
     let written = span.stat("sequence marks written")?;
     let asked = span.stat("sequence values asked of other instances")?;
@@ -339,68 +357,50 @@ fn small_cache(span: &Span) -> Result<Option<Finding>, Error> {
     }))
 }
 
-fn disconnects(span: &Span) -> Result<Option<Finding>, Error> {
-    let logons = span.stat("logons cumulative")?;
-    let rate = logons / span.seconds();
-    let executed = span.time("sql execute elapsed time")? + span.time("parse time elapsed")?;
-    let rest = (span.db_time()? - executed).max(0.0);
-    if rate < 3.0 || logons < span.stat("execute count")? / 20.0 {
+/// Changes taken back for each block looked at, above which old versions are what is read.
+const OLD_VERSIONS: f64 = 0.5;
+
+/// A snapshot of long ago is read by: versions since are walked back, and their undo is kept.
+fn old_snapshot(span: &Span) -> Result<Option<Finding>, Error> {
+    let undone = span.stat("consistent changes")?;
+    let gets = span.stat("consistent gets")? + span.stat("db block gets")?;
+    let mut oldest: Option<(f64, Row<'_>)> = None;
+    for row in span.at_end("session")? {
+        let age = row.number("transaction_seconds")?;
+        if age > 0.0 && oldest.is_none_or(|(most, _)| age > most) {
+            oldest = Some((age, row));
+        }
+    }
+    let Some((age, holder)) = oldest.filter(|(age, _)| *age >= span.seconds()) else {
+        return Ok(None);
+    };
+    if undone < gets * OLD_VERSIONS {
         return Ok(None);
     }
+    // Each change that is taken back costs about what a get does.
+    let share = undone / (undone + gets);
+    let failed = span.stat("snapshots failed (too old)")?;
     Ok(Some(Finding {
-        cause: Cause::Disconnects,
-        title: "Clients connect and disconnect all the time".to_string(),
-        seconds: rest,
-        instance: None,
-        subject: None,
+        cause: Cause::OldSnapshot,
+        title: "Versions of long ago are read, and their undo is kept".to_string(),
+        seconds: span.db_time()? * share,
+        instance: Some(holder.text("inst_id")?.to_string()),
+        subject: Some(format!(
+            "session {}, {}",
+            holder.text("sid")?,
+            holder.text("program")?
+        )),
         evidence: format!(
-            "{} logons a second, one for each {} statements; {} s of DB time were neither parsing \
-             nor execution",
-            number(rate, 1),
-            crate::document::per(span.stat("execute count")?, logons, 1),
-            number(rest, 1)
+            "{} changes were taken back for {} blocks looked at; the oldest transaction began {} s \
+             ago; {} snapshots failed for lack of undo; its last statement is: {}",
+            number(undone, 0),
+            number(gets, 0),
+            number(age, 0),
+            number(failed, 0),
+            holder.text("sql_text")?
         ),
-        remedy: "Have the clients keep their connections, with a pool between if need be."
-            .to_string(),
-    }))
-}
-
-/// Hard parses a second that are a habit: everybody has a statement for the first time now and
-/// then.
-const OFTEN: f64 = 20.0;
-
-fn hard_parses(span: &Span) -> Result<Option<Finding>, Error> {
-    let rate = span.stat("parse count (hard)")? / span.seconds();
-    let seconds = span.time("hard parse elapsed time")?;
-    Ok((rate > OFTEN).then(|| Finding {
-        cause: Cause::HardParses,
-        title: "Statements are planned again and again".to_string(),
-        seconds,
-        instance: None,
-        subject: None,
-        evidence: format!("{} hard parses a second", number(rate, 1)),
-        remedy: "Send values as parameters, and create and drop no tables within the load."
-            .to_string(),
-    }))
-}
-
-fn no_processor(span: &Span) -> Result<Option<Finding>, Error> {
-    let seconds = span.time("run queue time")?;
-    // Short waits for a processor are everybody's; a load that leaves none is another thing.
-    let (share, cpu) = (seconds / span.db_time()?, span.time("DB CPU")?);
-    Ok((share > 0.3 && seconds > cpu / 2.0).then(|| Finding {
-        cause: Cause::NoProcessor,
-        title: "Sessions wait for a processor".to_string(),
-        seconds,
-        instance: None,
-        subject: None,
-        evidence: format!(
-            "{} s runnable without a processor, for {} s on one",
-            number(seconds, 1),
-            number(cpu, 1)
-        ),
-        remedy: "Give the machine to the database alone, add processors, or see SQL ordered by \
-                 CPU Time."
+        remedy: "End transactions that read for long, or read in READ COMMITTED, in which each \
+                 statement has a snapshot of its own."
             .to_string(),
     }))
 }

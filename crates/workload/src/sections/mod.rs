@@ -4,6 +4,7 @@ pub(crate) mod cluster;
 mod host;
 pub(crate) mod profile;
 mod rest;
+mod segments;
 pub(crate) mod sql;
 
 use crate::doctor;
@@ -29,6 +30,7 @@ pub fn report(span: &Span) -> Result<Document, Error> {
         sections.extend(cluster::sections(span)?);
     }
     sections.extend(sql::sections(span)?);
+    sections.extend(segments::sections(span)?);
     sections.extend(rest::sections(span)?);
     Ok(Document {
         title: "Workload report".to_string(),

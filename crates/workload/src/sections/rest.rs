@@ -13,6 +13,8 @@ pub fn sections(span: &Span) -> Result<Vec<Section>, Error> {
         histograms(span)?,
         enqueues(span)?,
         latches(span)?,
+        latch_children(span)?,
+        latch_misses(span)?,
         row_cache(span)?,
         activity(span)?,
         sequences(span)?,
@@ -147,6 +149,59 @@ fn latches(span: &Span) -> Result<Section, Error> {
                 number(value(&time) / 1e6, 3),
             ]);
         }
+    }
+    Ok(s)
+}
+
+fn latch_children(span: &Span) -> Result<Section, Error> {
+    let mut s = Section::new(
+        "Latch Children",
+        "Of the latches of which there are many, those that were found taken. One child with most \
+         of its class's sleeps means that all work on the same thing; sleeps that are spread mean \
+         that there is too much work.",
+        &[
+            "<Latch",
+            "Child",
+            "Inst",
+            "Misses",
+            "Sleeps",
+            "Wait Time (s)",
+        ],
+    );
+    let keys = ["name", "child", "inst_id"];
+    let of = |column| span.delta("latch_children", &keys, column);
+    let (misses, sleeps, time) = (of("misses")?, of("sleeps")?, of("wait_time_micro")?);
+    let value = |of: &crate::span::Deltas, key: &Vec<String>| of.get(key).copied().unwrap_or(0.0);
+    let mut rows: Vec<_> = misses.iter().filter(|(_, n)| **n > 0.0).collect();
+    rows.sort_by(|a, b| {
+        value(&sleeps, b.0)
+            .total_cmp(&value(&sleeps, a.0))
+            .then(b.1.total_cmp(a.1))
+    });
+    for (key, misses) in rows.into_iter().take(ROWS) {
+        s.row([
+            key[0].clone(),
+            key[1].clone(),
+            key[2].clone(),
+            number(*misses, 0),
+            number(value(&sleeps, key), 0),
+            number(value(&time, key) / 1e6, 3),
+        ]);
+    }
+    Ok(s)
+}
+
+fn latch_misses(span: &Span) -> Result<Section, Error> {
+    let mut s = Section::new(
+        "Latch Miss Sources",
+        "The places in the program whose sleeps for a latch these were: what was being done.",
+        &["<Latch", "<Where", "Sleeps"],
+    );
+    let sleeps = span.delta("latch_misses", &["parent_name", "location"], "sleep_count")?;
+    let mut rows: Vec<_> = sleeps.iter().filter(|(_, n)| **n > 0.0).collect();
+    rows.sort_by(|a, b| b.1.total_cmp(a.1));
+    for (key, sleeps) in rows.into_iter().take(ROWS) {
+        s.row([key[0].clone(), key[1].clone(), number(*sleeps, 0)]);
     }
     Ok(s)
 }

@@ -14,8 +14,9 @@ pub struct Statement {
     values: BTreeMap<&'static str, f64>,
 }
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "executions",
+    "fetches",
     "rows_processed",
     "elapsed_time",
     "cpu_time",

@@ -115,6 +115,8 @@ pub fn find(name: &str, args: &[SqlType]) -> Option<Found> {
             };
             found(Aggregate::Sum(ty), &[ty], result)
         }
+        // There is no average of money.
+        ("avg", [SqlType::Money]) => None,
         ("avg", [ty]) => summed_type(*ty).and_then(|t| found(Aggregate::Avg(t), &[t], averaged(t))),
         ("min", [ty]) => ordered_type(*ty).and_then(|t| found(Aggregate::Min(t), &[t], t)),
         ("max", [ty]) => ordered_type(*ty).and_then(|t| found(Aggregate::Max(t), &[t], t)),
@@ -174,6 +176,7 @@ fn summed_type(ty: SqlType) -> Option<SqlType> {
     match ty {
         SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => Some(ty),
         SqlType::Numeric | SqlType::Float4 | SqlType::Float8 | SqlType::Interval => Some(ty),
+        SqlType::Money => Some(ty),
         // By its implicit conversion.
         SqlType::Time => Some(SqlType::Interval),
         _ => None,
@@ -192,18 +195,20 @@ fn spread_type(ty: SqlType) -> Option<SqlType> {
 fn bits_type(ty: SqlType) -> Option<SqlType> {
     match ty {
         SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => Some(ty),
+        SqlType::Bit | SqlType::Varbit => Some(SqlType::Bit),
         _ => None,
     }
 }
 
 /// PostgreSQL 15 has no `min` and `max` of boolean, uuid and bytea.
-fn ordered_type(ty: SqlType) -> Option<SqlType> {
+pub fn ordered_type(ty: SqlType) -> Option<SqlType> {
     use SqlType::*;
     match ty {
         Int2 | Int4 | Int8 | Oid | Numeric | Float4 | Float8 => Some(ty),
         Date | Timestamp | TimestampTz | Time | Interval | Char | Tid | Enum(_) => Some(ty),
         Text | Varchar | Name | Unknown => Some(Text),
-        Array(_) => Some(ty),
+        Array(_) | TimeTz | Money => Some(ty),
+        Inet | Cidr => Some(Inet),
         // By their implicit conversions.
         Reg(_) => Some(Oid),
         InternalChar => Some(Text),
@@ -211,6 +216,7 @@ fn ordered_type(ty: SqlType) -> Option<SqlType> {
         Int2Vector | Xid | Expanded | Composite(_) => None,
         Domain(_) => ordered_type(ty.base()),
         Bool | Uuid | Bytea | Void | Json | Jsonb | Refcursor => None,
+        Bit | Varbit | MacAddr | MacAddr8 => None,
     }
 }
 

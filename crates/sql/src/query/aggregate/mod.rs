@@ -11,7 +11,7 @@
 
 mod decimal;
 mod distinct;
-mod find;
+pub mod find;
 mod float;
 mod group;
 mod json;

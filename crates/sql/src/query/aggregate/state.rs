@@ -10,7 +10,7 @@ use super::{Aggregate, Pairs, Spread};
 use crate::error::{Error, Result};
 use crate::exec::sort;
 use crate::expr::cast::integer;
-use crate::expr::{Val, compare, number, spans};
+use crate::expr::{Val, compare, number, routines, spans};
 use crate::pgtype::array;
 use crate::types::{Element, SqlType};
 
@@ -68,6 +68,7 @@ enum Kept {
 #[derive(Clone, Copy, Debug)]
 enum Integers {
     Int8,
+    Money,
     Numeric,
     Average,
 }
@@ -153,6 +154,7 @@ impl State {
             Aggregate::Sum(Float8) => Kept::Float8(None),
             Aggregate::Sum(Numeric) => exact(false, ExactResult::Sum),
             Aggregate::Sum(Int8) => integers(Integers::Numeric),
+            Aggregate::Sum(SqlType::Money) => integers(Integers::Money),
             Aggregate::Sum(_) => integers(Integers::Int8),
             Aggregate::Avg(Float4 | Float8) => Kept::Moments(Box::default(), FloatResult::Average),
             Aggregate::Avg(Numeric) => exact(false, ExactResult::Average),
@@ -301,6 +303,9 @@ impl State {
                 Integers::Int8 => Datum::Int8(
                     i64::try_from(*sum).map_err(|_| Error::new("22003", "bigint out of range"))?,
                 ),
+                Integers::Money => {
+                    Datum::Int8(i64::try_from(*sum).map_err(|_| routines::money::out_of_range())?)
+                }
                 Integers::Numeric => Datum::Numeric(number::from_i128(*sum)),
                 Integers::Average => Datum::Numeric(decimal::average(*sum, *count)?),
             },
@@ -430,6 +435,13 @@ fn is_better(value: DatumRef<'_>, best: DatumRef<'_>, max: bool, padded: bool) -
 fn both_bits(so_far: DatumRef<'_>, value: DatumRef<'_>, how: Bits) -> Result<Datum> {
     if so_far.is_null() {
         return Ok(value.to_datum());
+    }
+    if let (DatumRef::Bytea(l), DatumRef::Bytea(r)) = (so_far, value) {
+        return match how {
+            Bits::And => routines::bits::aggregated(l, r, "AND", |l, r| l & r),
+            Bits::Or => routines::bits::aggregated(l, r, "OR", |l, r| l | r),
+            Bits::Xor => routines::bits::aggregated(l, r, "XOR", |l, r| l ^ r),
+        };
     }
     let (a, b) = (int(so_far)?, int(value)?);
     let bits = match how {

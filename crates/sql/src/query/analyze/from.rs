@@ -18,13 +18,14 @@ use super::with::Known;
 use crate::bind::{Typed, chosen_type, names};
 use crate::dict::acl::Privileges;
 use crate::dict::view::SOURCES;
-use crate::dict::{self, Table};
+use crate::dict::{self, Source, Table};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::{CmpOp, Expr};
 use crate::parse::forms;
 use crate::parse::utility::TableLock;
 use crate::plan::supply;
+use crate::plan::through::Target;
 use crate::types::SqlType;
 use crate::views;
 
@@ -322,6 +323,9 @@ impl Analyzer<'_> {
         }
         // As the target of a write, a table has its row ids as one more column.
         let with_id = q.schema.as_deref() == Some(supply::TARGET_SCHEMA);
+        if let Some(target) = Target::read(&q.name).filter(|_| with_id) {
+            return self.written(&target, alias, scope, nullable);
+        }
         if with_id {
             let table = q
                 .name
@@ -335,7 +339,7 @@ impl Analyzer<'_> {
             let source = self.source(&q.name)?;
             let columns = Some(source.columns.as_slice());
             return match self.dict.view_by_oid(source.oid) {
-                Some(view) => self.stored_view(view, columns, alias, scope, nullable),
+                Some(view) => self.stored_view(view, None, columns, alias, scope, nullable),
                 None => {
                     let table = self.dict.table_by_oid(source.oid);
                     let table = table.ok_or_else(|| {
@@ -358,7 +362,7 @@ impl Analyzer<'_> {
                 let columns = columns.map(|(at, c)| (at as i16 + 1, c.name.clone()));
                 let noted = Noted::Stored(view.oid, columns.collect());
                 self.note_relation(name, alias, noted)?;
-                return self.stored_view(&view, None, alias, scope, nullable);
+                return self.stored_view(&view, None, None, alias, scope, nullable);
             }
             Some(dict::Relation::Sequence(sequence)) => {
                 let (from, mut found) = self.sequence(&sequence, name, alias, scope)?;
@@ -377,6 +381,31 @@ impl Analyzer<'_> {
             }
             None => Err(names::no_relation(&q).at_name(name)),
         }
+    }
+
+    /// A relation on the way from the view that a write names to the relation that is written.
+    fn written(
+        &self,
+        target: &Target<'_>,
+        alias: Option<&TableAlias>,
+        scope: &Scope<'_>,
+        nullable: bool,
+    ) -> Result<Item> {
+        let source = match target.asked.parse() {
+            Ok(oid) => Source {
+                oid,
+                columns: Vec::new(),
+                used: Vec::new(),
+            },
+            Err(_) => self.source(target.asked)?,
+        };
+        let columns = Some(source.columns.as_slice()).filter(|c| !c.is_empty());
+        if let Some(view) = self.dict.view_by_oid(source.oid) {
+            return self.stored_view(view, Some(target), columns, alias, scope, nullable);
+        }
+        let table = self.dict.table_by_oid(source.oid);
+        let table = table.ok_or_else(|| Error::internal("the target of a write is gone"))?;
+        self.stored_table(table, true, columns, alias, scope)
     }
 
     /// A table; `columns`, if given, are those that are seen of it, by number, and their names.
@@ -530,20 +559,21 @@ impl Analyzer<'_> {
         };
         let mut level = self.query(q, around, known)?;
         self.settle(&mut level)?;
-        self.level_in_from(level, alias, scope, nullable)
+        self.level_in_from(level, (alias, false), scope, nullable)
     }
 
-    /// A subquery as an item of FROM: part of the level around it, if it only joins and filters.
+    /// A subquery as an item of FROM: part of the level around it, if it only joins and filters, and
+    /// is no barrier to the conditions there.
     pub fn level_in_from(
         &self,
         mut level: super::tree::Level,
-        alias: Option<&TableAlias>,
+        (alias, barrier): (Option<&TableAlias>, bool),
         scope: &Scope<'_>,
         nullable: bool,
     ) -> Result<Item> {
         let mut computed = Vec::new();
         let mut found = Names::default();
-        let plain = is_plain(&level);
+        let plain = is_plain(&level) && !barrier;
         let mut own = HashSet::new();
         crate::query::optimize::uses::all_set_in(&level, &mut own);
         let mut taken = HashSet::new();

@@ -6,7 +6,7 @@
 
 mod expression;
 mod from;
-mod functions;
+pub(crate) mod functions;
 mod group;
 mod home;
 mod hypothetical;

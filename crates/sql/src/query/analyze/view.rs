@@ -14,11 +14,13 @@ use super::Analyzer;
 use super::from::{Item, rename};
 use super::scope::{Column, File, Scope};
 use super::with::Known;
-use crate::bind::{ParamTypes, names};
+use crate::bind::{self, ParamTypes, names};
 use crate::dict::acl::Privileges;
 use crate::dict::{Source, View, ViewColumn};
 use crate::error::{Error, Result};
 use crate::parse::{self, Command};
+use crate::plan::supply;
+use crate::plan::through::Target;
 use crate::session::Core;
 
 /// Views upon views: each takes its part of the stack.
@@ -72,6 +74,7 @@ pub fn describe(core: &Core, q: &ast::Query) -> Result<(Vec<ViewColumn>, Notes)>
         type_oid: o.value.ty.oid(),
         known: Some(o.value.ty),
         typmod: o.value.typmod,
+        default: None,
     };
     let columns = level.outputs.iter().map(column).collect();
     let notes = analyzer.notes.take().unwrap_or_default();
@@ -80,6 +83,19 @@ pub fn describe(core: &Core, q: &ast::Query) -> Result<(Vec<ViewColumn>, Notes)>
         return Err(Error::new("42P02", "there is no parameter $1"));
     }
     Ok((columns, notes))
+}
+
+/// The row of a view whose triggers write it, in the place of a row id.
+fn row_of(columns: &[Column]) -> Result<Column> {
+    let fields = columns.iter().map(|c| (c.name.clone(), c.value.clone()));
+    Ok(Column {
+        table: String::new(),
+        name: supply::ROW_ID.to_string(),
+        value: bind::record(fields.collect())?,
+        origin: (0, 0),
+        merged: false,
+        whole: false,
+    })
 }
 
 impl Analyzer<'_> {
@@ -159,10 +175,12 @@ impl Analyzer<'_> {
         source.cloned().ok_or_else(gone)
     }
 
-    /// A view as an item of FROM; `columns` are those that it had when a view upon it was made.
+    /// A view as an item of FROM; `columns` are those that it had when a view upon it was made. Of
+    /// the target of a write it brings the row ids, or is itself what triggers write.
     pub(super) fn stored_view(
         &self,
         view: &Arc<View>,
+        target: Option<&Target<'_>>,
         columns: Option<&[(i16, String)]>,
         alias: Option<&TableAlias>,
         scope: &Scope<'_>,
@@ -176,15 +194,24 @@ impl Analyzer<'_> {
         let Command::Sql(statement) = parse::statement(&view.query)? else {
             return Err(Error::internal("the query of a view that is none"));
         };
-        let ast::Statement::Query(query) = *statement else {
+        let ast::Statement::Query(mut query) = *statement else {
             return Err(Error::internal("the query of a view that is none"));
         };
+        let through = target.filter(|t| t.written != view.oid);
+        if let Some(target) = through {
+            target.ask_below(&mut query, view)?;
+        }
         // Places in its text are none in the statement's.
         let notes = self.notes.take();
         self.nested.set(self.nested.get() + 1);
         let needs = &self.params.needs;
-        needs.relation(view.oid, Privileges::SELECT);
-        let around = needs.enter(view.oid);
+        if target.is_none() {
+            needs.relation(view.oid, Privileges::SELECT);
+        }
+        let around = match through {
+            Some(_) => needs.enter_written(view.oid, view.is_invoker()),
+            None => needs.enter_view(view.oid, view.is_invoker()),
+        };
         let level = self.query(&query, &scope.beside(), &Known::of_statement(&[]));
         needs.leave(around);
         self.nested.set(self.nested.get() - 1);
@@ -200,17 +227,24 @@ impl Analyzer<'_> {
             columns: Vec::new(),
             at: None,
         };
-        let (from, mut found) = self.level_in_from(level, Some(&own), scope, nullable)?;
+        let (from, mut found) =
+            self.level_in_from(level, (Some(&own), view.is_barrier()), scope, nullable)?;
         for (at, (column, stored)) in found.columns.iter_mut().zip(&view.columns).enumerate() {
             column.name.clone_from(&stored.name);
             column.origin = (view.oid, at as i16 + 1);
         }
+        let row_id = match (target, through) {
+            (None, _) => None,
+            (Some(_), Some(_)) => found.columns.pop(),
+            (Some(_), None) => Some(row_of(&found.columns)?),
+        };
         if let Some(columns) = columns {
             found.columns.truncate(columns.len());
             for (column, (_, name)) in found.columns.iter_mut().zip(columns) {
                 column.name.clone_from(name);
             }
         }
+        found.columns.extend(row_id);
         if let Some(alias) = alias {
             rename(&mut found, alias)?;
         }

@@ -201,7 +201,8 @@ impl Analyzer<'_> {
                 self.calls.replace(around);
                 let mut level = level?;
                 self.settle(&mut level)?;
-                let (mut from, names) = self.level_in_from(level, Some(columns), scope, true)?;
+                let (mut from, names) =
+                    self.level_in_from(level, (Some(columns), false), scope, true)?;
                 from.note_with();
                 (from, names)
             }
