@@ -14,11 +14,10 @@
 //! blocks take 200 KB.
 
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use block::Dba;
-use seam::Mutex;
+use seam::{HashMap, Mutex};
 
 /// Blocks that are known at most.
 const TRACKED: usize = 4096;
@@ -48,7 +47,7 @@ pub(crate) struct Advice {
 #[derive(Clone, Copy, Debug)]
 pub struct AdviceRow {
     pub blocks: usize,
-    /// Its size in tenths of this cache's.
+    /// The size in tenths of this cache's.
     pub tenths: usize,
     pub reads: u64,
 }
@@ -132,7 +131,7 @@ impl Reuse {
     fn new(capacity: usize) -> Reuse {
         Reuse {
             capacity,
-            places: HashMap::with_capacity(capacity),
+            places: HashMap::default(),
             order: Vec::with_capacity(2 * capacity),
             first: 0,
             tree: vec![0; 2 * capacity + 1],

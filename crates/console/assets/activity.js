@@ -84,7 +84,8 @@ function sampled(statements, texts, events) {
       { title: 'Seconds', value: (r) => r.seconds, show: (r) => number(r.seconds) },
       { title: 'By class', left: true, value: (r) => r.seconds,
         show: (r) => bar(byClass(r.of), most) },
-      { title: 'Text', text: true, code: true, value: (r) => r.text },
+      { title: 'Text', text: true, code: true, value: (r) => r.text,
+        show: (r) => r.text || el('span', { class: 'faint' }, 'sent with values') },
     ], top, { label: 'statements', limit: 25 })),
     section('Events', 'Seconds of sessions that were in each wait when they were looked at.',
       table('ash-event', [

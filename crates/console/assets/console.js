@@ -125,6 +125,7 @@ function draw(page, parameters, data) {
     el('div', { class: 'warning', role: 'status' }, text));
   content.replaceChildren(el('h1', {}, drawn.title || page.title), ...warnings, ...drawn.parts);
   before = { place: location.hash, data, at: now };
+  content.removeAttribute('aria-busy');
   document.title = `${drawn.title || page.title} · Braid console`;
   find('state').textContent = `instance ${data.instance}, ${data.user}, `
     + `${number(data.took_ms, 0)} ms${paused ? ', paused' : ''}`;
@@ -145,6 +146,10 @@ async function show() {
   const own = turn;
   const { page, parameters } = place();
   navigation(page);
+  if (before.place !== location.hash) {
+    content.setAttribute('aria-busy', 'true');
+    find('state').textContent = 'asking';
+  }
   try {
     const given = new URLSearchParams(page.defaults || {});
     parameters.forEach((value, name) => given.set(name, value));
@@ -153,6 +158,7 @@ async function show() {
     draw(page, given, data);
   } catch (error) {
     if (own !== turn) return;
+    content.removeAttribute('aria-busy');
     if (error instanceof Refused) {
       sessionStorage.removeItem(TOKEN);
       login(before.data ? error.message : '');

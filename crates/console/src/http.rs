@@ -37,7 +37,7 @@ pub struct Request {
 pub enum NoRequest {
     /// The client has gone, or rests too long.
     Gone,
-    /// It sent what cannot be answered but with this status.
+    /// The client sent what cannot be answered but with this status.
     Bad(&'static str),
 }
 
@@ -234,7 +234,7 @@ impl Response {
         self
     }
 
-    /// Its bytes. `is_last`: the connection ends behind it.
+    /// The response as it is sent. `is_last`: the connection ends behind it.
     pub fn bytes(self, is_last: bool, is_head: bool) -> Vec<u8> {
         let mut head = format!("HTTP/1.1 {}\r\n", self.status);
         let length = self.body.len().to_string();

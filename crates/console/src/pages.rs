@@ -101,11 +101,14 @@ const ACTIVITY: Page = Page {
         ),
         (
             "texts",
-            "/* braid console */ select s.sql_id, min(substr(s.sql_text, 1, 200)) as sql_text \
-             from gv$sqlstats s where s.sql_id in (select a.sql_id \
-             from gv$active_session_summary a \
-             where a.begin_time > clock_timestamp() - $1::int * interval '1 minute') \
-             group by s.sql_id",
+            // The statements are joined, not looked for with IN: that would ask again for each row.
+            "/* braid console */ with ids as materialized (select a.sql_id \
+             from gv$active_session_summary a where a.session_type = 'USER' \
+             and a.sql_id is not null \
+             and a.begin_time > clock_timestamp() - $1::int * interval '1 minute' \
+             group by a.sql_id order by sum(a.sessions) desc limit 30) \
+             select s.sql_id, min(substr(s.sql_text, 1, 200)) as sql_text \
+             from ids join gv$sqlstats s on s.sql_id = ids.sql_id group by s.sql_id",
         ),
         (
             "now",
@@ -155,9 +158,12 @@ const HISTORY: Page = Page {
         ),
         (
             "texts",
-            "/* braid console */ select t.sql_id, substr(t.sql_text, 1, 200) as sql_text \
-             from perfstat.sqltext t where t.sql_id in (select a.sql_id from perfstat.ash a \
-             where a.sample_time > clock_timestamp() - $1::int * interval '1 hour')",
+            "/* braid console */ with ids as materialized (select a.sql_id from perfstat.ash a \
+             where a.session_type = 'USER' and a.sql_id is not null \
+             and a.sample_time > clock_timestamp() - $1::int * interval '1 hour' \
+             group by a.sql_id order by count(*) desc limit 30) \
+             select t.sql_id, substr(t.sql_text, 1, 200) as sql_text \
+             from ids join perfstat.sqltext t on t.sql_id = ids.sql_id",
         ),
         (
             "snapshots",

@@ -72,6 +72,7 @@ impl Arriving<'_> {
         let mut parameters = options::parse(&startup.options)?;
         parameters.extend_from_slice(&startup.parameters);
         let mut session = SqlSession::new(database, &startup.user, &startup.database, &parameters)?;
+        wait::stat::add(wait::Stat::LogonsCumulative, 1);
         self.greet(database, &mut session, &secret, output)?;
         Ok((session, connection))
     }

@@ -61,8 +61,8 @@ impl Client<'_> {
         self.authenticate_by(|| self.prove(input, output))
     }
 
-    /// Asks for what the rule says. `prove` is how the client proves its password, if the rule wants
-    /// one.
+    /// Asks for what the rule says. `prove` is how the client proves its password, if the rule
+    /// wants one.
     pub fn authenticate_by(
         &self,
         prove: impl FnOnce() -> Result<(), Refusal>,

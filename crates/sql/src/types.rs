@@ -4,6 +4,7 @@ pub mod composite;
 pub mod domains;
 pub mod enums;
 pub mod facts;
+pub mod ranges;
 
 use std::sync::LazyLock;
 
@@ -14,6 +15,7 @@ use crate::pgtype::interval;
 use composite::CompositeType;
 use domains::DomainType;
 use enums::EnumType;
+use ranges::RangeOf;
 
 /// A type without its modifier. `Unknown` is the type of a quoted literal before its context gives it one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -72,6 +74,11 @@ pub enum SqlType {
     TimeTz,
     /// An integer of a hundredth.
     Money,
+    /// A path into documents, kept as the text that PostgreSQL writes.
+    JsonPath,
+    Range(RangeOf),
+    /// Of several ranges of a type.
+    Multirange(RangeOf),
     /// Of elements of another type, in any number of dimensions.
     Array(Element),
     /// Made by a user.
@@ -155,7 +162,7 @@ impl Element {
 
 impl SqlType {
     /// All but arrays.
-    pub const ALL: [SqlType; 43] = [
+    pub const ALL: [SqlType; 56] = [
         SqlType::Bool,
         SqlType::Int2,
         SqlType::Int4,
@@ -199,6 +206,19 @@ impl SqlType {
         SqlType::MacAddr8,
         SqlType::TimeTz,
         SqlType::Money,
+        SqlType::JsonPath,
+        SqlType::Range(RangeOf::Int4),
+        SqlType::Range(RangeOf::Int8),
+        SqlType::Range(RangeOf::Numeric),
+        SqlType::Range(RangeOf::Date),
+        SqlType::Range(RangeOf::Timestamp),
+        SqlType::Range(RangeOf::TimestampTz),
+        SqlType::Multirange(RangeOf::Int4),
+        SqlType::Multirange(RangeOf::Int8),
+        SqlType::Multirange(RangeOf::Numeric),
+        SqlType::Multirange(RangeOf::Date),
+        SqlType::Multirange(RangeOf::Timestamp),
+        SqlType::Multirange(RangeOf::TimestampTz),
     ];
 
     /// Arrays that columns of catalogs are of.
@@ -456,8 +476,12 @@ impl SqlType {
     /// Whether parameters of the session decide on the text form.
     pub fn has_styles(self) -> bool {
         use SqlType::{Bytea, Date, Float4, Float8, Interval, Timestamp, TimestampTz};
+        let ty = match self {
+            SqlType::Range(of) | SqlType::Multirange(of) => of.subtype(),
+            ty => ty,
+        };
         matches!(
-            self,
+            ty,
             Date | Timestamp | TimestampTz | Interval | Float4 | Float8 | Bytea
         )
     }
@@ -575,13 +599,14 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Bytea => ColType::Bytea,
         SqlType::Bit | SqlType::Varbit | SqlType::Inet | SqlType::Cidr => ColType::Bytea,
         SqlType::MacAddr | SqlType::MacAddr8 | SqlType::TimeTz | SqlType::Money => ColType::Int8,
-        SqlType::Json => ColType::Text,
+        SqlType::Json | SqlType::JsonPath => ColType::Text,
         SqlType::Jsonb => ColType::Json,
         SqlType::Date => ColType::Date,
         SqlType::Timestamp => ColType::Timestamp,
         SqlType::TimestampTz => ColType::TimestampTz,
         SqlType::Uuid => ColType::Uuid,
-        SqlType::Composite(_) => ColType::Composite,
+        SqlType::Composite(_) | SqlType::Range(_) => ColType::Composite,
+        SqlType::Multirange(_) => ColType::Array,
         SqlType::Array(_) | SqlType::Int2Vector | SqlType::OidVector => ColType::Array,
         SqlType::Unknown | SqlType::Void | SqlType::Expanded => {
             return Err(Error::new(

@@ -136,8 +136,8 @@ impl Session {
     pub fn transaction_start(&self) -> i64 {
         self.transaction_start.load(Relaxed)
     }
-    /// When the transaction began that the session is in, as far as is known: a statement outside
-    /// of one that a client has begun is one itself. In microseconds from 2000. Zero: there is none.
+    /// When the transaction began that the session is in, as far as is known, in microseconds from
+    /// 2000. A statement outside of one that a client has begun is one itself. Zero: there is none.
     pub fn transaction_began(&self) -> i64 {
         match (self.state(), self.transaction_start()) {
             (State::Active, 0) => self.query_start(),

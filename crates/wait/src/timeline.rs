@@ -27,13 +27,13 @@ pub const SMALL: usize = 256;
 /// Timelines that are kept.
 const KEPT: usize = 64;
 
-/// Who wants a session's waits.
+/// A reason for which a session's waits are wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Wanted {
     /// The session itself, by its setting.
     Setting = 1,
-    /// Another session.
+    /// An order of another session.
     Order = 2,
     /// A statement that it runs.
     Statement = 4,

@@ -109,7 +109,8 @@ fn one(key: &Key, rows: &[Row<'_>]) -> Result<Section, Error> {
     let mut s = Section::new(
         &name(key),
         "Each wait and each time between two waits, with its place in the whole. On CPU is on a \
-         processor, or waiting for one. The parts of a wait for another instance follow each other.",
+         processor, or waiting for one. The parts of a wait for another instance follow each \
+         other.",
         &["Begin (ms)", "Time (ms)", "%", "<When", "<What", "<Of what"],
     );
     let whole = length(rows)?.max(1.0);
@@ -154,8 +155,8 @@ fn bar(at: f64, time: f64, whole: f64) -> String {
     let begin = (at / whole * WIDTH).min(WIDTH - 1.0) as usize;
     let width = (time / whole * WIDTH).round().max(1.0) as usize;
     let width = width.min(WIDTH as usize - begin);
-    // A blank at the head would be taken for a depth.
-    format!("|{}{}", " ".repeat(begin), "#".repeat(width))
+    // A table's text has no run of blanks.
+    format!("{}{}", ".".repeat(begin), "#".repeat(width))
 }
 
 fn what(row: &Row<'_>) -> Result<String, Error> {
@@ -244,12 +245,9 @@ mod tests {
         assert_eq!(document.sections[0].rows[0][0], "Instance 1, timeline 3");
         let shown = &document.sections[1].rows;
         assert_eq!(shown[0][4..], ["statement id1", "update t"]);
-        assert_eq!(shown[1][3], format!("|{}", "#".repeat(30)));
+        assert_eq!(shown[1][3], "#".repeat(30));
         assert_eq!(shown[1][4], "on CPU");
-        assert_eq!(
-            shown[2][3],
-            format!("|{}{}", " ".repeat(30), "#".repeat(30))
-        );
+        assert_eq!(shown[2][3], format!("{}{}", ".".repeat(30), "#".repeat(30)));
         assert_eq!(
             shown[2][5],
             "t; instance 2: log flush 4,000 us, wake up 500 us"

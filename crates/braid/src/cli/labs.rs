@@ -114,7 +114,7 @@ pub struct SlowLogArgs {
     #[command(flatten)]
     pub common: LabArgs,
     /// Reads on instance 1
-    #[arg(long, value_name = "N", default_value_t = 300, value_parser = number(20u32..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = number(20u32..=1_000_000))]
     pub reads: u32,
     /// Rows of the table
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = number(10u32..=1_000_000))]

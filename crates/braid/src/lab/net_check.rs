@@ -1,7 +1,8 @@
-//! What a long line with small kernel buffers carries. The paper moves data over 30 ms: 46 Mbit/s
-//! with the maximum of `tcp_rmem` at 174,760 bytes, 110 to 186 after raising it. Here a line of that
-//! length with that window, and with 16 MB, is laid before an instance, and `braid net-check` is
-//! asked what limits it.
+//! What a long line with small kernel buffers carries.
+//!
+//! The paper moves data over 30 ms: 46 Mbit/s with the maximum of `tcp_rmem` at 174,760 bytes, 110
+//! to 186 after raising it. Here a line of that length with that window, and with 16 MB, is laid
+//! before an instance, and `braid net-check` is asked what limits it.
 
 use std::time::Duration;
 

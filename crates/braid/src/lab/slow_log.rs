@@ -1,9 +1,9 @@
 //! Myth 2: "all global cache performance is due to the interconnect". In the paper a slow log disk
-//! of one node makes copies of blocks arrive late on another: 63.3 ms, of which the node that serves
-//! waits 4,380 ms for its log at 5 % of them.
+//! of one node makes copies of blocks arrive late on another, after 63.3 ms: for 5 % of them the
+//! node that serves waits 4,380 ms for its log.
 //!
-//! Here each write of the log of instance 2 takes longer by a given time. Instance 1 reads rows that
-//! instance 2 is changing, and changes rows that instance 2 has just changed.
+//! Here each write of the log of instance 2 takes longer by a given time. Instance 1 reads rows
+//! that instance 2 is changing, and changes rows that instance 2 has just changed.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -19,7 +19,7 @@ const PAPER: &str =
     "RAC performance myths, 2: \"All global cache performance is due to interconnect\"";
 /// Milliseconds that a copy took to arrive on node 1 while the log of node 3 was slow.
 const PAPER_CR: f64 = 63.3;
-/// The same of a current block.
+/// Milliseconds that a current block took then.
 const PAPER_CURRENT: f64 = 2.1;
 /// What copies may take with the slow log, against without it.
 const ASKED: f64 = 1.2;

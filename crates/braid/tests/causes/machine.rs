@@ -124,7 +124,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
     let _ = to.set_nodelay(true);
     let mut bytes = vec![0; 64 << 10];
     while let Ok(n @ 1..) = from.read(&mut bytes) {
-        std::thread::sleep(delay);
+        std::thread::park_timeout(delay);
         if to.write_all(&bytes[..n]).is_err() {
             break;
         }

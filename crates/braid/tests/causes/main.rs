@@ -1,6 +1,6 @@
 //! Causes of slowness, planted on real instances: each must be the doctor's first finding, with its
 //! instance and its object or statement, and a healthy load must have none. Limits of the kernel
-//! cannot be planted without changing the machine; `crates/workload/tests/doctor.rs` has them, and
+//! cannot be planted without changing the machine; `crates/workload/tests/doctor` has them, and
 //! each rule's other cases.
 
 mod load;

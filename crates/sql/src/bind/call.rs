@@ -89,6 +89,11 @@ impl Binder<'_> {
         if let ("make_interval", FunctionArguments::List(list)) = (name.name.as_str(), &f.args) {
             return self.call(&name.name, self.interval_parts(&list.args)?);
         }
+        if let (Some(_), FunctionArguments::List(list)) =
+            (super::json::path_function(&name.name), &f.args)
+        {
+            return self.call(&name.name, self.path_arguments(&list.args)?);
+        }
         if let Some(found) = self.variadic_call(&name.name, f)? {
             return Ok(found);
         }
@@ -167,6 +172,9 @@ impl Binder<'_> {
         if let Some(found) = self.json_call(name, &args)? {
             return Ok(found);
         }
+        if let Some(found) = self.range_call(name, &args)? {
+            return Ok(found);
+        }
         if let ("age", [time]) = (name, &args[..]) {
             args = self.age_today(time.clone())?;
         }
@@ -187,11 +195,7 @@ impl Binder<'_> {
         candidates: &[Signature],
         args: Vec<Typed>,
     ) -> Result<Typed> {
-        let chosen = choose(candidates, &args).ok_or_else(|| {
-            let types: Vec<&str> = args.iter().map(|a| a.ty.name()).collect();
-            Error::new("42883", format!("function {name}({}) does not exist", types.join(", ")))
-                .hint("No function matches the given name and argument types. You might need to add explicit type casts.")
-        })?;
+        let chosen = choose(candidates, &args).ok_or_else(|| no_function(name, &args))?;
         let (func, result) = (chosen.func, chosen.result);
         let wanted = chosen.args;
         let args = args
@@ -298,6 +302,15 @@ impl Binder<'_> {
             SqlType::Text,
         ))
     }
+}
+
+pub(super) fn no_function(name: &str, args: &[Typed]) -> Error {
+    let types: Vec<&str> = args.iter().map(|a| a.ty.name()).collect();
+    let message = format!("function {name}({}) does not exist", types.join(", "));
+    Error::new("42883", message).hint(
+        "No function matches the given name and argument types. You might need to add explicit \
+         type casts.",
+    )
 }
 
 /// `t` or `f`.

@@ -333,7 +333,11 @@ impl Binder<'_> {
         if let Some(cmp) = comparison(op) {
             return self.compare(cmp, l, r);
         }
-        if let Some(found) = self.tabled(&op.to_string(), &l, &r)? {
+        let symbol = op.to_string();
+        if let Some(found) = self.range_operator(&symbol, &l, &r)? {
+            return Ok(found);
+        }
+        if let Some(found) = self.tabled(&symbol, &l, &r)? {
             return Ok(found);
         }
         if json::is_operator(op)
@@ -411,7 +415,7 @@ impl Binder<'_> {
             self.unify(left, right, "")
                 .map_err(|e| if e.sqlstate() == "42804" { shown } else { e })?
         };
-        if left.ty == SqlType::Json {
+        if matches!(left.ty, SqlType::Json | SqlType::JsonPath) {
             return Err(no_operator(&left, &right));
         }
         if let SqlType::Composite(_) = left.ty {

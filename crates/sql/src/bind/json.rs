@@ -1,14 +1,15 @@
 //! Operators and functions of `json` and `jsonb`.
 
 use block::value::Datum;
-use sqlparser::ast::{AccessExpr, BinaryOperator, Subscript};
+use sqlparser::ast::{AccessExpr, BinaryOperator, FunctionArg, FunctionArgExpr, Subscript};
 
 use super::array::no_operator;
 use super::coerce::fold;
-use super::{Binder, Typed};
+use super::{Binder, Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::PureFunc;
+use crate::expr::json::path::{self, Question};
 use crate::expr::json::{JsonFunc, Member};
 use crate::expr::{CmpOp, Expr, Func};
 use crate::pgtype;
@@ -44,18 +45,30 @@ fn form(name: &str) -> Option<(&str, bool)> {
 
 /// Functions of json paths, and others that are not there yet.
 fn is_refused(name: &str) -> bool {
-    name.starts_with("jsonb_path_")
-        || matches!(
-            name,
-            "json_populate_record"
-                | "jsonb_populate_record"
-                | "json_to_record"
-                | "jsonb_to_record"
-                | "json_populate_recordset"
-                | "jsonb_populate_recordset"
-                | "json_to_recordset"
-                | "jsonb_to_recordset"
-        )
+    matches!(
+        name,
+        "json_populate_record"
+            | "jsonb_populate_record"
+            | "json_to_record"
+            | "jsonb_to_record"
+            | "json_populate_recordset"
+            | "jsonb_populate_recordset"
+            | "json_to_recordset"
+            | "jsonb_to_recordset"
+    )
+}
+
+/// What a function of a name asks of a path, and the type of its answer. Those with `_tz` are the
+/// same, as there are no times in paths.
+pub fn path_function(name: &str) -> Option<(Question, SqlType)> {
+    let name = name.strip_suffix("_tz").unwrap_or(name);
+    Some(match name {
+        "jsonb_path_exists" => (Question::Exists, SqlType::Bool),
+        "jsonb_path_match" => (Question::Match, SqlType::Bool),
+        "jsonb_path_query_array" => (Question::All, SqlType::Jsonb),
+        "jsonb_path_query_first" => (Question::First, SqlType::Jsonb),
+        _ => return None,
+    })
 }
 
 /// Whether an operator may be one of json.
@@ -103,7 +116,6 @@ impl Binder<'_> {
                 || matches!((op, left.ty), (AtArrow | ArrowAt | StringConcat, Unknown)));
         let is_array = matches!(right.ty, SqlType::Array(e) if e.ty().is_string());
         let (func, wanted, result) = match op {
-            AtQuestion | AtAt => return Err(Error::unsupported("type jsonpath")),
             // Of a text, what the other side is as text.
             StringConcat
                 if left.ty.is_string() && left.ty != Unknown
@@ -125,6 +137,16 @@ impl Binder<'_> {
                     _ if is_text => (JsonFunc::Get { text }, Text, result),
                     _ => return Err(no_operator(left.ty, &op.to_string(), right.ty)),
                 }
+            }
+            AtQuestion | AtAt
+                if left.ty == Jsonb && matches!(right.ty, SqlType::JsonPath | Unknown) =>
+            {
+                let question = if *op == AtAt {
+                    path::Question::Match
+                } else {
+                    path::Question::Exists
+                };
+                return self.silently(question, left, right).map(Some);
             }
             HashArrow | HashLongArrow if is_array || right.ty == Unknown => {
                 let text = *op == HashLongArrow;
@@ -154,6 +176,79 @@ impl Binder<'_> {
         };
         let args = vec![to(left, json)?, to(right, wanted)?];
         call(func, args, result).map(Some)
+    }
+
+    /// A question of a path, whose errors are no answer.
+    fn silently(&self, question: Question, document: &Typed, path: &Typed) -> Result<Typed> {
+        let path = self.coerce(path.clone(), SqlType::JsonPath, -1, CastContext::Implicit)?;
+        let vars = Expr::Const(pgtype::json::jsonb_in("{}")?);
+        let silent = Expr::Const(Datum::Bool(true));
+        let args = vec![document.expr.clone(), path.expr, vars, silent];
+        call(JsonFunc::Follow(question), args, SqlType::Bool)
+    }
+
+    /// A function of a name that follows a path; `None`: there is none of that name.
+    fn path_call(&self, name: &str, args: &[Typed]) -> Result<Option<Typed>> {
+        let Some((question, result)) = path_function(name) else {
+            return Ok(None);
+        };
+        let wanted = [
+            SqlType::Jsonb,
+            SqlType::JsonPath,
+            SqlType::Jsonb,
+            SqlType::Bool,
+        ];
+        let fits = |(arg, wanted): (&Typed, SqlType)| {
+            super::call::conversion_cost(arg.ty, wanted).is_some()
+        };
+        if !(2..=4).contains(&args.len()) || !args.iter().zip(wanted).all(fits) {
+            return Err(super::call::no_function(name, args));
+        }
+        let args = args.iter().zip(wanted).map(|(arg, wanted)| {
+            let arg = self.coerce(arg.clone(), wanted, -1, CastContext::Implicit)?;
+            Ok::<_, Error>(arg.expr)
+        });
+        let args = args.collect::<Result<_>>()?;
+        call(JsonFunc::Follow(question), args, result).map(Some)
+    }
+
+    /// The arguments of a function that follows a path, which may be named and left out.
+    pub fn path_arguments(&self, args: &[FunctionArg]) -> Result<Vec<Typed>> {
+        const NAMES: [&str; 4] = ["target", "path", "vars", "silent"];
+        let mut values: Vec<Option<Typed>> = Vec::new();
+        for arg in args {
+            let (at, value) = match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => (values.len(), e),
+                FunctionArg::Named {
+                    name,
+                    arg: FunctionArgExpr::Expr(e),
+                    ..
+                } => {
+                    let name = names::ident(name);
+                    let at = NAMES.iter().position(|n| *n == name);
+                    let missing = || {
+                        let message = format!("there is no argument \"{name}\" of a path function");
+                        Error::new("42883", message)
+                    };
+                    (at.ok_or_else(missing)?, e)
+                }
+                other => return Err(Error::unsupported(format!("argument {other}"))),
+            };
+            if values.len() <= at {
+                values.resize(at + 1, None);
+            }
+            values[at] = Some(self.expr(value)?);
+        }
+        let no_vars = || pgtype::json::jsonb_in("{}").map(|v| Typed::literal(v, SqlType::Jsonb));
+        let values = values
+            .into_iter()
+            .enumerate()
+            .map(|(at, value)| match value {
+                Some(value) => Ok(value),
+                None if at == 2 => no_vars(),
+                None => Err(Error::new("42883", "a path function without its path")),
+            });
+        values.collect()
     }
 
     /// `j['a'][0]`, for reading.
@@ -297,6 +392,9 @@ impl Binder<'_> {
         if is_refused(name) {
             return Err(Error::unsupported(format!("function {name}")));
         }
+        if let Some(found) = self.path_call(name, args)? {
+            return Ok(Some(found));
+        }
         let json = |binary| of_form(binary);
         let (func, wanted, result) = match (name, args) {
             ("to_json", [value]) => return self.made_json(value.clone(), false, false).map(Some),
@@ -412,7 +510,7 @@ pub fn check_comparable(ty: SqlType, what: &str) -> Result<()> {
         return fields.try_for_each(|f| check_comparable(f.ty, what));
     }
     match element {
-        SqlType::Json => Err(Error::new(
+        SqlType::Json | SqlType::JsonPath => Err(Error::new(
             "42883",
             format!(
                 "could not identify an {what} operator for type {}",

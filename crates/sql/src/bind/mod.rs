@@ -18,6 +18,7 @@ pub mod needs;
 mod overlaps;
 pub mod parts;
 mod predicate;
+mod ranges;
 mod routines;
 pub mod sight;
 pub mod similar;

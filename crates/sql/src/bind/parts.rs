@@ -14,6 +14,7 @@ use crate::pgtype::interval::{Modifier, Unit};
 use crate::pgtype::{self, IoSettings};
 use crate::place::Place;
 use crate::types::composite::CompositeType;
+use crate::types::ranges::RangeOf;
 use crate::types::{MICROSECOND_DIGITS, Reg, SqlType};
 
 /// Longest `varchar(n)`, PostgreSQL's limit.
@@ -179,7 +180,12 @@ pub fn plain_type(name: &str) -> Option<SqlType> {
         "macaddr" => SqlType::MacAddr,
         "macaddr8" => SqlType::MacAddr8,
         "money" => SqlType::Money,
-        _ => return None,
+        "jsonpath" => SqlType::JsonPath,
+        name => {
+            let range = RangeOf::named(name).map(SqlType::Range);
+            let set = || RangeOf::multirange_named(name).map(SqlType::Multirange);
+            return range.or_else(set);
+        }
     })
 }
 
@@ -218,7 +224,7 @@ fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
                 length(&n, -1)?,
             ));
         }
-        "jsonpath" | "xml" | "point" | "regoper" | "regoperator" | "regcollation" | "regconfig"
+        "xml" | "point" | "regoper" | "regoperator" | "regcollation" | "regconfig"
         | "regdictionary" | "aclitem" | "cid" => {
             return Err(Error::unsupported(format!("type {name}")));
         }

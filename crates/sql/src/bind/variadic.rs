@@ -8,10 +8,12 @@ use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::PureFunc;
 use crate::expr::json::JsonFunc;
+use crate::expr::ranges::RangeFunc;
 use crate::expr::variadic::Spread;
 use crate::expr::{Expr, Func};
 use crate::parse::variadic::VARIADIC;
 use crate::types::SqlType;
+use crate::types::ranges::RangeOf;
 
 /// The array of a call whose last argument is VARIADIC, and the arguments before it.
 fn variadic(f: &ast::Function) -> Option<(&[FunctionArg], &ast::Expr)> {
@@ -57,6 +59,14 @@ impl Binder<'_> {
         };
         if let Some(found) = self.extract_path(name, &args, &array)? {
             return Ok(Some(found));
+        }
+        if let Some(of) = RangeOf::multirange_named(name)
+            && SqlType::Range(of).array() == Some(array.ty)
+            && args.is_empty()
+        {
+            let func = Func::Pure(PureFunc::Range(RangeFunc::MakeMultirange, of));
+            let made = fold(Expr::Call(func, vec![array.expr]))?;
+            return Ok(Some(Typed::new(made, SqlType::Multirange(of))));
         }
         let spread = match Spread::of(name) {
             Some(spread) if spread.fixed() == args.len() => spread,

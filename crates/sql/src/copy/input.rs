@@ -85,6 +85,10 @@ impl CopyIn {
         };
         let table = core
             .locked_relation(name, TableLock::RowExclusive, false, |found| match found {
+                Relation::Table(table) if table.materialized.is_some() => {
+                    let message = format!("cannot copy to materialized view \"{}\"", table.name);
+                    Err(Error::new("42809", message))
+                }
                 Relation::Table(table) => Ok(Some(table.clone())),
                 Relation::View(view) => Err(into_view(view)),
                 _ => Ok(None),

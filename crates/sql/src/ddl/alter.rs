@@ -46,6 +46,7 @@ pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
         });
     };
     retype::refuse_pending(core, &table, "ALTER TABLE")?;
+    refuse_materialized(&table, &a.operations)?;
     for operation in &a.operations {
         if let Some(next) = apply(core, &table, operation)? {
             core.define(Object::Table(Arc::new(next.finish()?)))?;
@@ -58,6 +59,29 @@ pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
             .ok_or_else(|| names::no_relation(&name))?;
     }
     Ok(tag)
+}
+
+/// Refuses what a materialized view cannot be changed by.
+fn refuse_materialized(table: &Table, operations: &[AlterTableOperation]) -> Result<()> {
+    use AlterTableOperation::{OwnerTo, RenameColumn, RenameTable};
+    let kept = |o: &AlterTableOperation| {
+        matches!(o, OwnerTo { .. } | RenameColumn { .. } | RenameTable { .. })
+    };
+    let Some(refused) = operations.iter().find(|o| !kept(o)) else {
+        return Ok(());
+    };
+    if table.materialized.is_none() {
+        return Ok(());
+    }
+    let action = refused.to_string();
+    let action: Vec<&str> = action.split_whitespace().take(2).collect();
+    let message = format!(
+        "ALTER action {} cannot be performed on relation \"{}\"",
+        action.join(" "),
+        table.name
+    );
+    let detail = "This operation is not supported for materialized views.";
+    Err(Error::new("42809", message).detail(detail))
 }
 
 /// Whether rows have other columns after an operation, or columns other names.
@@ -621,7 +645,7 @@ fn drop_column(core: &mut Core, table: &mut Table, if_exists: bool, name: &str) 
     Ok(())
 }
 
-fn rename_column(table: &mut Table, from: &str, to: String) -> Result<()> {
+pub(super) fn rename_column(table: &mut Table, from: &str, to: String) -> Result<()> {
     let at = table
         .column(from)
         .ok_or_else(|| Error::new("42703", format!("column \"{from}\" does not exist")))?;

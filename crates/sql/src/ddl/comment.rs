@@ -108,7 +108,11 @@ fn locked(core: &mut Core, kind: Kind, name: &Qualified) -> Result<Relation> {
         | (Kind::Sequence, Relation::Sequence(_))
         | (Kind::Index, Relation::Index(..)) => Ok(Some(found.clone())),
         (Kind::Table, _) => wrong("a table"),
+        (Kind::MaterializedView, Relation::Table(t)) if t.materialized.is_some() => {
+            Ok(Some(found.clone()))
+        }
         (Kind::View, _) => wrong("a view"),
+        (Kind::MaterializedView, _) => wrong("a materialized view"),
         (Kind::Sequence, _) => wrong("a sequence"),
         (Kind::Index, _) => wrong("an index"),
     };

@@ -57,7 +57,7 @@ pub fn create(core: &mut Core, c: &CreateTable, query: &Query) -> Result<Tag> {
     Ok(Tag::Rows("SELECT", rows))
 }
 
-fn has_parameters(query: &Query) -> bool {
+pub fn has_parameters(query: &Query) -> bool {
     let found = ast::visit_expressions(query, |e| match e {
         ast::Expr::Value(v) if matches!(v.value, ast::Value::Placeholder(_)) => {
             ControlFlow::Break(())
@@ -67,8 +67,18 @@ fn has_parameters(query: &Query) -> bool {
     found.is_break()
 }
 
-/// The statement that makes the table; it is parsed, because its syntax has dozens of parts to be left out.
+/// The statement that makes the table.
 fn definition(c: &CreateTable, columns: &[ColumnDesc]) -> Result<CreateTable> {
+    let mut table = table_of(&c.name, columns)?;
+    table.temporary = c.temporary;
+    table.on_commit = c.on_commit;
+    table.table_options = c.table_options.clone();
+    Ok(table)
+}
+
+/// The statement that makes a table of these columns; it is parsed, because its syntax has dozens of
+/// parts to be left out.
+pub fn table_of(name: &ast::ObjectName, columns: &[ColumnDesc]) -> Result<CreateTable> {
     let column = |d: &ColumnDesc| {
         let ty = match d.ty {
             SqlType::Unknown => SqlType::Text,
@@ -82,10 +92,7 @@ fn definition(c: &CreateTable, columns: &[ColumnDesc]) -> Result<CreateTable> {
     match parse::statement(&text)? {
         Command::Sql(statement) => match *statement {
             ast::Statement::CreateTable(mut table) => {
-                table.name = c.name.clone();
-                table.temporary = c.temporary;
-                table.on_commit = c.on_commit;
-                table.table_options = c.table_options.clone();
+                table.name = name.clone();
                 Ok(table)
             }
             _ => Err(Error::internal("a table's definition that is none")),

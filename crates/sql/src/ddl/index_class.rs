@@ -47,6 +47,8 @@ fn default(ty: SqlType) -> (u32, &'static str) {
         SqlType::MacAddr8 => (10_026, "macaddr8_ops"),
         SqlType::TimeTz => (10_041, "timetz_ops"),
         SqlType::Money => (10_047, "money_ops"),
+        SqlType::Range(_) => (10_076, "range_ops"),
+        SqlType::Multirange(_) => (10_080, "multirange_ops"),
         SqlType::Array(_) => (10_000, "array_ops"),
         SqlType::OidVector => (10_032, "oidvector_ops"),
         _ => (0, ""),

@@ -23,6 +23,8 @@ mod grant;
 mod index;
 pub mod index_class;
 mod index_expression;
+mod like;
+pub mod matview;
 mod membership;
 mod owned;
 pub mod relation;
@@ -81,6 +83,7 @@ impl Core {
             ast::Statement::CreateIndex(c) => index::create(core, c),
             ast::Statement::AlterTable(a) => alter::table(core, a),
             ast::Statement::Truncate(t) => table::truncate(core, t),
+            ast::Statement::CreateView(v) if v.materialized => matview::create(core, v, text),
             ast::Statement::CreateView(v) => view::create(core, v, text),
             ast::Statement::Drop {
                 object_type,
@@ -94,6 +97,7 @@ impl Core {
                 ObjectType::Sequence => sequence::drop(core, names, *if_exists, *cascade),
                 ObjectType::Schema => schema::drop(core, names, *if_exists, *cascade),
                 ObjectType::View => view::drop(core, names, *if_exists, *cascade),
+                ObjectType::MaterializedView => matview::drop(core, names, *if_exists, *cascade),
                 ObjectType::Type => types::drop(core, names, *if_exists, *cascade),
                 other => Err(Error::unsupported(format!("DROP {other}"))),
             },
@@ -117,6 +121,7 @@ pub fn command(statement: &ast::Statement) -> Option<&'static str> {
         ast::Statement::CreateIndex(_) => "CREATE INDEX",
         ast::Statement::AlterTable(_) => "ALTER TABLE",
         ast::Statement::Truncate(_) => "TRUNCATE TABLE",
+        ast::Statement::CreateView(v) if v.materialized => "CREATE MATERIALIZED VIEW",
         ast::Statement::CreateView(_) => "CREATE VIEW",
         ast::Statement::Drop { object_type, .. } => match object_type {
             ObjectType::Table => "DROP TABLE",
@@ -124,6 +129,7 @@ pub fn command(statement: &ast::Statement) -> Option<&'static str> {
             ObjectType::Sequence => "DROP SEQUENCE",
             ObjectType::Schema => "DROP SCHEMA",
             ObjectType::View => "DROP VIEW",
+            ObjectType::MaterializedView => "DROP MATERIALIZED VIEW",
             ObjectType::Type => "DROP TYPE",
             _ => return None,
         },
@@ -209,6 +215,9 @@ fn already_exists(name: &str) -> Error {
 fn wrong_kind(name: &Qualified, found: &Relation, wanted: &str) -> Error {
     let name = &name.name;
     let hint = match found {
+        Relation::Table(t) if t.materialized.is_some() => {
+            "Use DROP MATERIALIZED VIEW to remove a materialized view."
+        }
         Relation::Table(_) => "Use DROP TABLE to remove a table.",
         Relation::Sequence(_) => "Use DROP SEQUENCE to remove a sequence.",
         Relation::Index(..) => "Use DROP INDEX to remove an index.",

@@ -28,6 +28,9 @@ pub fn alter(
         | (Kind::Index, Relation::Index(..))
         // ALTER TABLE is for the others too.
         | (Kind::Table, _) => rights.check_owner_of(found).map(|()| Some(found.clone())),
+        (Kind::MaterializedView, Relation::Table(t)) if t.materialized.is_some() => {
+            rights.check_owner_of(found).map(|()| Some(found.clone()))
+        }
         _ => Err(Error::new("42809", format!("\"{}\" is not {}", name.name, word(kind)))),
     };
     let Some(found) = core.locked_relation(name, TableLock::AccessExclusive, false, wanted)? else {
@@ -46,6 +49,12 @@ pub fn alter(
                 next.owner =
                     core.new_owner(to, view.owner, view.schema, &format!("view {}", view.name))?;
                 core.define(Object::View(Arc::new(next)))?;
+            }
+            Relation::Table(table) if table.materialized.is_some() => {
+                let mut next = Table::clone(table);
+                let what = format!("{} {}", table.word(), table.name);
+                next.owner = core.new_owner(to, table.owner, table.schema, &what)?;
+                core.define(Object::Table(Arc::new(next.finish()?)))?;
             }
             _ => {
                 return Err(Error::unsupported(format!(
@@ -114,6 +123,7 @@ fn word(kind: Kind) -> &'static str {
         Kind::Table => "a table",
         Kind::Sequence => "a sequence",
         Kind::View => "a view",
+        Kind::MaterializedView => "a materialized view",
         Kind::Index => "an index",
     }
 }
@@ -135,6 +145,11 @@ fn rename(core: &mut Core, found: &Relation, to: &str) -> Result<()> {
             next.indexes[*at].name = to.to_string();
             core.define(Object::Table(Arc::new(next.finish()?)))
         }
+        Relation::Table(table) if table.materialized.is_some() => {
+            let mut next = Table::clone(table);
+            next.name = to.to_string();
+            core.define(Object::Table(Arc::new(next.finish()?)))
+        }
         Relation::Table(_) | Relation::Sequence(_) => {
             Err(Error::internal("a rename that is read elsewhere"))
         }
@@ -142,6 +157,11 @@ fn rename(core: &mut Core, found: &Relation, to: &str) -> Result<()> {
 }
 
 fn rename_column(core: &mut Core, found: &Relation, from: &str, to: &str) -> Result<()> {
+    if let Relation::Table(table) = found {
+        let mut next = Table::clone(table);
+        super::alter::rename_column(&mut next, from, to.to_string())?;
+        return core.define(Object::Table(Arc::new(next.finish()?)));
+    }
     let Relation::View(view) = found else {
         return Err(Error::internal("a rename that is read elsewhere"));
     };

@@ -125,7 +125,7 @@ impl Rights {
     /// The same of a relation.
     pub fn check_owner_of(&self, found: &Relation) -> Result<()> {
         match found {
-            Relation::Table(t) => self.check_owner(t.owner, format!("table {}", t.name)),
+            Relation::Table(t) => self.check_owner(t.owner, format!("{} {}", t.word(), t.name)),
             Relation::View(v) => self.check_owner(v.owner, format!("view {}", v.name)),
             Relation::Sequence(s) => self.check_owner(s.role, format!("sequence {}", s.name)),
             Relation::Index(t, at) => {
@@ -147,7 +147,7 @@ impl Rights {
     pub fn check_relation(&self, found: &Relation, any: Privileges) -> Result<()> {
         let (kind, oid, owner, word, name) = match found {
             Relation::Table(t) | Relation::Index(t, _) => {
-                (Kind::Table, t.oid, t.owner, "table", &t.name)
+                (Kind::Table, t.oid, t.owner, t.word(), &t.name)
             }
             Relation::View(v) => (Kind::Table, v.oid, v.owner, "view", &v.name),
             Relation::Sequence(s) => (Kind::Sequence, s.oid, s.role, "sequence", &s.name),

@@ -37,6 +37,11 @@ struct Draft<'a> {
 }
 
 pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
+    let written = super::like::written_out(core, c)?;
+    let (c, like) = match &written {
+        Some((c, like)) => (c, Some(like)),
+        None => (c, None),
+    };
     refuse_unknown(c)?;
     let name = name_of(&c.name)?;
     if c.temporary && c.global == Some(true) {
@@ -76,6 +81,7 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
         comments: Vec::new(),
         on_commit: on_commit(c.on_commit, core.dict().is_temporary(schema))?,
         owner,
+        materialized: None,
         view: None,
         def: None,
     };
@@ -97,6 +103,9 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
     core.note_at_commit(&draft.table);
     draft.build(core)?;
     core.give_defaults(Kind::Table, object.0, owner, schema)?;
+    if let Some(like) = like {
+        like.make(core, object.0)?;
+    }
     Ok(Tag::Plain("CREATE TABLE"))
 }
 
@@ -443,11 +452,23 @@ pub fn drop(
     if_exists: bool,
     cascade: bool,
 ) -> Result<Tag> {
+    drop_of(core, names, if_exists, cascade, "table")?;
+    Ok(Tag::Plain("DROP TABLE"))
+}
+
+/// Drops tables, or materialized views, as the word says.
+pub(super) fn drop_of(
+    core: &mut Core,
+    names: &[ast::ObjectName],
+    if_exists: bool,
+    cascade: bool,
+    word: &str,
+) -> Result<()> {
     let own = |found: &Relation| match found {
-        Relation::Table(table) => Some(Address::Table(table.oid)),
+        Relation::Table(table) if table.word() == word => Some(Address::Table(table.oid)),
         _ => None,
     };
-    let tables = super::to_drop(core, names, if_exists, "table", &own)?;
+    let tables = super::to_drop(core, names, if_exists, word, &own)?;
     drop_dependents(core, &tables, cascade)?;
     for gone in tables {
         let table = core.dict().table_of(gone).cloned();
@@ -457,7 +478,7 @@ pub fn drop(
             drop_one(core, &table)?;
         }
     }
-    Ok(Tag::Plain("DROP TABLE"))
+    Ok(())
 }
 
 pub fn drop_one(core: &mut Core, table: &Table) -> Result<()> {
@@ -479,6 +500,23 @@ pub(super) fn drop_segments(core: &mut Core, table: &Table) -> Result<()> {
     Ok(())
 }
 
+/// A table with new, empty segments; the old ones go at commit.
+pub(super) fn emptied(core: &mut Core, table: &Table) -> Result<Table> {
+    let mut next = table.clone();
+    let engine = core.database.engine().clone();
+    let object = engine.allocate_object_id()?;
+    next.segment = object.0;
+    next.header = core.engine.create_heap(object)?.0;
+    for i in &mut next.indexes {
+        let object = engine.allocate_object_id()?;
+        i.segment = object.0;
+        i.header = core.engine.create_index_segment(object)?.0;
+        i.created = 0;
+    }
+    drop_segments(core, table)?;
+    Ok(next)
+}
+
 /// Gives the tables new, empty segments; the old ones go at commit.
 pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
     let mut tables: Vec<Arc<Table>> = Vec::new();
@@ -486,7 +524,7 @@ pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
         let name = name_of(&target.name)?;
         let rights = core.rights();
         let wanted = |found: &Relation| match found {
-            Relation::Table(table) => {
+            Relation::Table(table) if table.materialized.is_none() => {
                 rights.check_relation(found, Privileges::TRUNCATE)?;
                 Ok(Some(table.clone()))
             }
@@ -513,18 +551,7 @@ pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
     let all = tables.clone();
     for table in tables {
         super::retype::refuse_pending(core, &table, "TRUNCATE")?;
-        let mut next = Table::clone(&table);
-        let engine = core.database.engine().clone();
-        let object = engine.allocate_object_id()?;
-        next.segment = object.0;
-        next.header = core.engine.create_heap(object)?.0;
-        for i in &mut next.indexes {
-            let object = engine.allocate_object_id()?;
-            i.segment = object.0;
-            i.header = core.engine.create_index_segment(object)?.0;
-            i.created = 0;
-        }
-        drop_segments(core, &table)?;
+        let next = emptied(core, &table)?;
         core.define(Object::Table(Arc::new(next.finish()?)))?;
         if t.identity == Some(TruncateIdentityOption::Restart) {
             for s in core.dict().owned_sequences(table.oid) {

@@ -24,6 +24,11 @@ fn locked(
 ) -> Result<Option<Arc<Table>>> {
     let rights = core.rights();
     core.locked_relation(name, lock, false, |found| match found {
+        Relation::Table(table) if table.materialized.is_some() => {
+            let message = format!("relation \"{}\" cannot have triggers", name.name);
+            let detail = "This operation is not supported for materialized views.";
+            Err(Error::new("42809", message).detail(detail))
+        }
         Relation::Table(table) => {
             right.map_or(Ok(()), |right| rights.check_relation(found, right))?;
             Ok(Some(table.clone()))

@@ -87,13 +87,14 @@ pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
         check_replacement(&core.dict(), old, &view)?;
     }
     core.define(Object::View(Arc::new(view)))?;
-    verify(core, oid)?;
+    let made = core.dict().view_by_oid(oid).cloned();
+    let gone = || Error::internal("a view that was defined is not there");
+    verify(core, made.as_ref().ok_or_else(gone)?)?;
     Ok(tag)
 }
 
 fn refuse_unknown(v: &ast::CreateView) -> Result<()> {
     let what = match v {
-        _ if v.materialized => "materialized views",
         _ if v.or_alter
             || v.secure
             || v.if_not_exists
@@ -112,7 +113,7 @@ fn refuse_unknown(v: &ast::CreateView) -> Result<()> {
 }
 
 /// The columns of a query, and what it names, which is locked and stays until the transaction ends.
-fn described(core: &mut Core, query: &ast::Query) -> Result<(Vec<ViewColumn>, Notes)> {
+pub(super) fn described(core: &mut Core, query: &ast::Query) -> Result<(Vec<ViewColumn>, Notes)> {
     loop {
         let version = core.dict().version();
         let (columns, notes) = describe(core, query)?;
@@ -129,7 +130,7 @@ fn described(core: &mut Core, query: &ast::Query) -> Result<(Vec<ViewColumn>, No
 }
 
 /// Whether a query reads a temporary relation.
-fn reads_temporary(core: &mut Core, query: &ast::Query) -> Result<bool> {
+pub(super) fn reads_temporary(core: &mut Core, query: &ast::Query) -> Result<bool> {
     let (_, notes) = described(core, query)?;
     let dict = core.dict();
     let of = |oid: u32| {
@@ -210,7 +211,7 @@ fn reaches(dict: &Dict, view: &View, wanted: u32) -> bool {
 }
 
 /// The text of a view's query, from that of its statement.
-fn pinned(text: &str, view: u32, notes: Notes) -> Result<(String, Vec<Source>)> {
+pub(super) fn pinned(text: &str, view: u32, notes: Notes) -> Result<(String, Vec<Source>)> {
     let (begin, end) =
         parse::view::query(text).ok_or_else(|| Error::internal("a CREATE VIEW without a query"))?;
     let mut sources: Vec<Source> = Vec::new();
@@ -290,11 +291,7 @@ fn bytes(
 }
 
 /// Whether a view's text means what its statement did: where it does not, the view is refused.
-fn verify(core: &Core, oid: u32) -> Result<()> {
-    let dict = core.dict();
-    let Some(view) = dict.view_by_oid(oid) else {
-        return Err(Error::internal("a view that was defined is not there"));
-    };
+pub(super) fn verify(core: &Core, view: &View) -> Result<()> {
     let refused = || Error::unsupported("this query in a view");
     let Ok(Command::Sql(statement)) = parse::statement(&view.query) else {
         return Err(refused());

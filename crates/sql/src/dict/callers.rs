@@ -40,6 +40,11 @@ impl Dict {
             let triggers = v.triggers.iter().filter(|g| g.function == function.oid);
             found.extend(triggers.map(|g| Address::Trigger(v.oid, g.oid)));
         }
+        let made = |t: &&std::sync::Arc<super::Table>| {
+            let query = t.materialized.as_ref().map(|m| m.query.as_str());
+            query.is_some_and(|query| query_calls(query, name))
+        };
+        found.extend(self.tables().filter(made).map(|t| Address::Table(t.oid)));
         let views = self.views().filter(|v| query_calls(&v.query, name));
         found.extend(views.map(|v| Address::View(v.oid)));
         let each = found

@@ -106,13 +106,14 @@ impl Dict {
     fn readers(&self, oid: u32, column: Option<usize>) -> Vec<Dependent> {
         let column = column.map(|at| at as i16 + 1);
         let views = self.maps.needing(oid).filter_map(|o| match o {
-            Object::View(v) if v.reads(oid, column) => Some(v),
+            Object::View(v) if v.reads(oid, column) => Some(Address::View(v.oid)),
+            Object::Table(t) => {
+                let made = t.materialized.as_ref()?;
+                made.reads(oid, column).then_some(Address::Table(t.oid))
+            }
             _ => None,
         });
-        let each = views.map(|v| Dependent {
-            what: Address::View(v.oid),
-            auto: false,
-        });
+        let each = views.map(|what| Dependent { what, auto: false });
         each.collect()
     }
 
@@ -367,7 +368,7 @@ impl Dict {
     /// A thing in the words of PostgreSQL's messages.
     pub fn describe(&self, what: Address) -> String {
         let table = |oid: u32| match self.table_by_oid(oid) {
-            Some(t) => format!("table {}", self.shown(t.schema, &t.name)),
+            Some(t) => format!("{} {}", t.word(), self.shown(t.schema, &t.name)),
             None => match self.view_by_oid(oid) {
                 Some(v) => format!("view {}", self.shown(v.schema, &v.name)),
                 None => format!("table {oid}"),

@@ -289,7 +289,8 @@ impl Table {
         let from = from.map(|c| c.from).filter(|oid| *oid != 0);
         let functions = functions.chain(from);
         let all = types.chain(sequences).chain(parents).chain(functions);
-        all.collect()
+        let read = self.materialized.iter().flat_map(|m| &m.sources);
+        all.chain(read.map(|s| s.oid)).collect()
     }
 
     /// Object ids of what is defined with it.

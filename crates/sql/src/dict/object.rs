@@ -15,7 +15,7 @@ use super::path::{self, Schema};
 use super::role::{self, Door, FIRST_SUPERUSER, Role};
 use super::trigger::Trigger;
 use super::types::UserType;
-use super::view::View;
+use super::view::{Materialized, View};
 use super::{ForeignKey, Stats};
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
@@ -94,6 +94,9 @@ pub struct Table {
     /// older than such types.
     #[serde(default)]
     pub row_type: [u32; 2],
+    /// Set of a materialized view.
+    #[serde(default)]
+    pub materialized: Option<Box<Materialized>>,
     /// Set of a view that a write or a trigger sees as a table ([`View::as_table`]).
     #[serde(skip)]
     pub view: Option<Arc<View>>,

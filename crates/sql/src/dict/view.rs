@@ -52,6 +52,28 @@ fn first_superuser() -> u32 {
     FIRST_SUPERUSER
 }
 
+/// What the rows of a materialized view come from, beside the table that has them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Materialized {
+    /// As of [`View::query`].
+    pub query: String,
+    pub sources: Vec<Source>,
+    /// It has rows, were it none: there was data to go with it.
+    pub populated: bool,
+}
+
+impl Materialized {
+    /// Whether its query reads a relation, or a column of it.
+    pub fn reads(&self, oid: u32, column: Option<i16>) -> bool {
+        reads(&self.sources, oid, column)
+    }
+}
+
+fn reads(sources: &[Source], oid: u32, column: Option<i16>) -> bool {
+    let mut sources = sources.iter();
+    sources.any(|s| s.oid == oid && column.is_none_or(|c| s.used.contains(&c)))
+}
+
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ViewColumn {
     pub name: String,
@@ -78,6 +100,40 @@ pub struct Source {
 impl ViewColumn {
     pub fn ty(&self) -> SqlType {
         (self.known.or_else(|| SqlType::from_oid(self.type_oid))).unwrap_or(SqlType::Text)
+    }
+}
+
+impl Table {
+    /// The query of a materialized view as a view, for what writes it out.
+    pub fn as_view(&self) -> Option<View> {
+        let made = self.materialized.as_ref()?;
+        let column = |c: &Column| ViewColumn {
+            name: c.name.clone(),
+            type_oid: c.type_oid,
+            typmod: c.typmod,
+            default: None,
+            known: c.known,
+        };
+        Some(View {
+            oid: self.oid,
+            schema: self.schema,
+            name: self.name.clone(),
+            owner: self.owner,
+            columns: self.columns.iter().map(column).collect(),
+            query: made.query.clone(),
+            sources: made.sources.clone(),
+            comments: Vec::new(),
+            options: Vec::new(),
+            triggers: Vec::new(),
+        })
+    }
+
+    /// What messages call it.
+    pub fn word(&self) -> &'static str {
+        match self.materialized {
+            None => "table",
+            Some(_) => "materialized view",
+        }
     }
 }
 
@@ -136,6 +192,7 @@ impl View {
             on_commit: OnCommit::Preserve,
             owner: self.owner,
             row_type: [0; 2],
+            materialized: None,
             view: Some(self.clone()),
             def: None,
         }
@@ -147,9 +204,7 @@ impl View {
 
     /// Whether it reads a relation, or a column of it.
     pub fn reads(&self, oid: u32, column: Option<i16>) -> bool {
-        self.sources
-            .iter()
-            .any(|s| s.oid == oid && column.is_none_or(|c| s.used.contains(&c)))
+        reads(&self.sources, oid, column)
     }
 }
 

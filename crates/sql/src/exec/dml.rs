@@ -619,11 +619,22 @@ fn shown(ty: crate::SqlType, value: DatumRef<'_>, core: &Core) -> String {
 }
 
 fn failing_row(table: &Table, core: &Core, row: &[DatumRef<'_>]) -> String {
-    let values: Vec<String> = table
-        .live_columns()
-        .map(|(i, c)| shown(c.ty(), row[i], core))
-        .collect();
+    let columns = table.live_columns();
+    let values: Vec<String> = columns.map(|(i, c)| shown(c.ty(), row[i], core)).collect();
     format!("Failing row contains ({}).", values.join(", "))
+}
+
+/// A row as text, in the form that a value of its type has.
+pub fn row_text(table: &Table, core: &Core, row: &[DatumRef<'_>]) -> String {
+    let columns = table.live_columns();
+    let fields = columns.map(|(i, c)| {
+        let mut out = Vec::new();
+        if !matches!(row[i], DatumRef::Null) {
+            pgtype::text_out(c.ty(), row[i], &core.io, &mut out);
+        }
+        String::from_utf8_lossy(&out).into_owned()
+    });
+    format!("({})", fields.collect::<Vec<_>>().join(","))
 }
 
 /// Adds to a duplicate key which key it was.

@@ -3,11 +3,12 @@
 use block::value::{Datum, DatumRef};
 
 pub use super::arith::integer;
-use super::{Val, arith, composite, moments, number, routines, spans};
+use super::{Val, arith, composite, moments, number, ranges, routines, spans};
 use crate::error::{Error, Result};
 use crate::pgtype;
 use crate::pgtype::IoSettings;
 use crate::pgtype::timetz::Zoned;
+use crate::types::ranges::RangeOf;
 use crate::types::{self, SqlType};
 
 /// One conversion: from a type to a type with its modifier.
@@ -82,6 +83,7 @@ pub fn castable(from: SqlType, to: SqlType) -> Option<CastContext> {
         (Bit, Varbit) | (Varbit, Bit) | (Cidr, Inet) => Implicit,
         (Int4 | Int8, Bit) | (Bit, Int4 | Int8) => Explicit,
         (Inet, Cidr) => Assignment,
+        (Range(from), Multirange(to)) if from == to => Explicit,
         (MacAddr, MacAddr8) | (MacAddr8, MacAddr) => Implicit,
         (Time, TimeTz) => Implicit,
         (TimestampTz, TimeTz) | (TimeTz, Time) => Assignment,
@@ -105,6 +107,19 @@ impl Cast {
         let element = |t: SqlType| t.element().unwrap_or(t);
         let (from, to) = (element(self.from), element(self.to));
         let zoned = |t: SqlType| matches!(t, TimestampTz | Timestamp | Date | Time | TimeTz);
+        let zoned = |t: SqlType| match t {
+            Range(of) | Multirange(of) => zoned(of.subtype()),
+            t => zoned(t),
+        };
+        let of_moments = |t: SqlType| {
+            matches!(
+                t,
+                Range(RangeOf::TimestampTz) | Multirange(RangeOf::TimestampTz)
+            )
+        };
+        if of_moments(from) && to.is_string() {
+            return false;
+        }
         let named = |t: SqlType| matches!(t, Reg(_) | Composite(_));
         if from.is_string() && named(to) || named(from) && to.is_string() {
             return false;
@@ -221,6 +236,7 @@ impl Cast {
                 };
                 Val::Own(composite::cast(from, to, row, self.how, io)?)
             }
+            (v, Multirange(of)) => Val::Own(ranges::as_multirange(of, v)?),
             (v, Varbit) | (v, Bit) if matches!(self.from, Bit | Varbit) => Val::Own(v.to_datum()),
             (DatumRef::Bytea(bits), Int4 | Int8) => {
                 Val::Own(routines::bits::to_integer(bits, self.to)?)

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::expr::cast::CastContext;
 use crate::pgtype::{self, IoSettings, calendar, zone::TimeZone};
 use crate::types::SqlType;
+use crate::types::ranges::RangeOf;
 
 /// Names of pure functions, all that [`overloads`] knows.
 const FUNCTIONS: &[&str] = &[
@@ -238,7 +239,31 @@ fn texts(ty: SqlType) -> &'static [&'static str] {
         SqlType::MacAddr => &["00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff"],
         SqlType::MacAddr8 => &["00:00:00:ff:fe:00:00:00", "ff:ff:ff:ff:ff:ff:ff:ff"],
         SqlType::TimeTz => &["00:00+15:59:59", "24:00-15:59:59", "12:34:56.789+00"],
+        SqlType::JsonPath => &["$", "strict $.a[*] ? (@ > 1)"],
         SqlType::Money => &["-92233720368547758.08", "0", "92233720368547758.07"],
+        SqlType::Range(of) => match of {
+            RangeOf::Int4 => &["empty", "(,)", "[-2147483648,2147483647)", "[1,5)"],
+            RangeOf::Int8 => &[
+                "empty",
+                "(,5)",
+                "[-9223372036854775808,9223372036854775807)",
+            ],
+            RangeOf::Numeric => &["empty", "[1.50,2]", "(NaN,)", "(-Infinity,1e300]"],
+            RangeOf::Date => &[
+                "empty",
+                "[-infinity,infinity]",
+                "[4714-11-24 BC,5874897-12-31)",
+            ],
+            _ => &[
+                "empty",
+                "[-infinity,infinity]",
+                "(2000-01-01,2000-02-29 12:00]",
+            ],
+        },
+        SqlType::Multirange(of) => match of {
+            RangeOf::Int4 | RangeOf::Int8 | RangeOf::Numeric => &["{}", "{(,)}", "{[1,2),[5,)}"],
+            _ => &["{}", "{(,)}", "{[2000-01-01,2000-01-02),[2001-01-01,)}"],
+        },
         SqlType::Array(_) => &["{}", "{NULL}"],
         // Of no labels that all enums have.
         SqlType::Enum(_) => &[],

@@ -8,6 +8,7 @@ use super::composite::RowFunc;
 use super::json::JsonFunc;
 use super::made::{self, MadeFunc};
 use super::matches::{self, MatchFunc};
+use super::ranges::RangeFunc;
 use super::routines::{self, Routine};
 use super::sizes::{self, SizeFunc};
 use super::trigonometry::Angle;
@@ -16,6 +17,7 @@ use super::words::{self, WordFunc};
 use super::{Env, Expr, Val, arith, number, text};
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
+use crate::types::ranges::RangeOf;
 use crate::types::{Reg, SqlType};
 
 /// Answers functions whose value is not a matter of their arguments alone.
@@ -152,6 +154,8 @@ pub enum PureFunc {
     CountOthers,
     Json(JsonFunc),
     Bytes(BytesFunc),
+    /// Of ranges or multiranges of a type.
+    Range(RangeFunc, RangeOf),
     /// An entry of the tables.
     Routine(Routine),
     Word(WordFunc),
@@ -335,7 +339,9 @@ impl PureFunc {
             return !func.takes_nulls();
         }
         let counts = matches!(self, CountNulls | CountOthers);
+        let makes_range = matches!(self, PureFunc::Range(RangeFunc::Make, _));
         !counts
+            && !makes_range
             && !matches!(
                 self,
                 Greatest
@@ -373,6 +379,7 @@ impl PureFunc {
                 return Ok(Val::int4(found));
             }
             PureFunc::Json(func) => return super::json::call(func, args, env, calls),
+            PureFunc::Range(func, of) => return super::ranges::call(func, of, args, env, calls),
             PureFunc::Overlaps => return super::overlaps::call(args, env, calls),
             _ => debug_assert!(self.is_strict(), "{self:?} is called without its NULLs"),
         }

@@ -33,6 +33,7 @@ pub(crate) mod md5;
 pub mod moments;
 pub mod number;
 mod overlaps;
+pub mod ranges;
 pub mod regex;
 pub mod routines;
 mod sha;

@@ -94,6 +94,11 @@ pub fn matches(text: &str, pattern: &str, fold_case: bool) -> Result<bool> {
         fold_case,
         ..Flags::default()
     };
+    matches_with(text, pattern, flags)
+}
+
+/// Whether the text has a match of the pattern, as flags say.
+pub fn matches_with(text: &str, pattern: &str, flags: Flags) -> Result<bool> {
     Ok(compiled(pattern, flags)?.engine.is_match(text))
 }
 

@@ -48,6 +48,11 @@ pub enum Definition {
     CreateTrigger(Box<CreateTrigger>),
     /// CREATE RECURSIVE VIEW, as the text of the CREATE VIEW that it is.
     RecursiveView(String),
+    RefreshView {
+        name: Qualified,
+        concurrently: bool,
+        with_data: bool,
+    },
     DropTrigger {
         name: String,
         table: Qualified,
@@ -90,6 +95,7 @@ pub enum Kind {
     Table,
     Sequence,
     View,
+    MaterializedView,
     Index,
 }
 
@@ -115,6 +121,7 @@ impl Definition {
                 Kind::Table => "ALTER TABLE",
                 Kind::Sequence => "ALTER SEQUENCE",
                 Kind::View => "ALTER VIEW",
+                Kind::MaterializedView => "ALTER MATERIALIZED VIEW",
                 Kind::Index => "ALTER INDEX",
             },
             Definition::Type(
@@ -127,6 +134,7 @@ impl Definition {
             Definition::CreateFunction(_) => "CREATE FUNCTION",
             Definition::CreateTrigger(_) => "CREATE TRIGGER",
             Definition::RecursiveView(_) => "CREATE VIEW",
+            Definition::RefreshView { .. } => "REFRESH MATERIALIZED VIEW",
             Definition::DropTrigger { .. } => "DROP TRIGGER",
             Definition::RenameTrigger { .. } => "ALTER TRIGGER",
             Definition::AlterFunction { kind, .. } => kind.alter_command(),
@@ -196,6 +204,22 @@ fn elements(w: &mut Words<'_>) -> Result<Vec<String>> {
     let lengths: Vec<usize> = rests.iter().skip(1).map(String::len).chain([0]).collect();
     let cut = |(rest, after): (String, usize)| rest[..rest.len() - after].trim().to_string();
     Ok(rests.into_iter().zip(lengths).map(cut).collect())
+}
+
+/// After the word REFRESH.
+pub fn refresh(w: &mut Words<'_>) -> Result<Definition> {
+    w.expect("materialized view")?;
+    let concurrently = w.accept("concurrently");
+    let name = w.relation()?;
+    let with_data = !w.accept("with no data");
+    if with_data {
+        w.accept("with data");
+    }
+    Ok(Definition::RefreshView {
+        name,
+        concurrently,
+        with_data,
+    })
 }
 
 /// After the word DROP.
@@ -282,13 +306,17 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
     // RENAME and OWNER of tables and sequences are read elsewhere.
     let read_here = |d: &Definition| match d {
         Definition::AlterRelation { change, .. } => {
-            matches!(change, Change::Schema(_)) || matches!(kind, Kind::View | Kind::Index)
+            let own = matches!(kind, Kind::View | Kind::MaterializedView | Kind::Index);
+            matches!(change, Change::Schema(_)) || own
         }
         _ => true,
     };
     match found.filter(read_here) {
         Some(found) => Ok(Some(found)),
         None if kind == Kind::View => Err(w.unexpected()),
+        None if kind == Kind::MaterializedView => Err(Error::unsupported(
+            "ALTER MATERIALIZED VIEW other than RENAME, OWNER and SET SCHEMA",
+        )),
         None => {
             w.back_to(begin);
             Ok(None)
@@ -301,6 +329,7 @@ fn kind(w: &mut Words<'_>) -> Option<Kind> {
         ("table", Kind::Table),
         ("sequence", Kind::Sequence),
         ("view", Kind::View),
+        ("materialized view", Kind::MaterializedView),
         ("index", Kind::Index),
     ];
     let found = kinds.into_iter().find(|(word, _)| w.accept(word));
@@ -319,7 +348,7 @@ fn change(w: &mut Words<'_>, kind: Kind) -> Result<Option<Change>> {
     if w.accept("owner to") {
         return Ok(Some(Change::Owner(role_name(w)?)));
     }
-    if kind == Kind::View && w.accept("rename") {
+    if matches!(kind, Kind::View | Kind::MaterializedView) && w.accept("rename") {
         w.accept("column");
         let from = w.name()?;
         w.expect("to")?;

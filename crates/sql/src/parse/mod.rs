@@ -18,6 +18,7 @@ pub mod grant;
 mod inheritance;
 mod joins;
 pub mod kill;
+pub mod like;
 pub mod literals;
 mod locking;
 pub mod maintenance;
@@ -336,6 +337,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
         .filter(|t| !matches!(t.token, Token::Whitespace(_)))
         .collect();
     inheritance::take_out(&mut tokens);
+    like::write_out(&mut tokens);
     operators::take_names_off(&mut tokens);
     table::write_out(&mut tokens);
     forms::write_out(&mut tokens)?;

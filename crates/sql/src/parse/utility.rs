@@ -289,6 +289,10 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
             Utility::Define(Box::new(define::comment(&mut w)?))
         }
         "lock" => lock_table(&mut w)?,
+        "refresh" => {
+            w.bump();
+            Utility::Define(Box::new(define::refresh(&mut w)?))
+        }
         "grant" => {
             w.bump();
             Utility::Security(Box::new(grant::grant(&mut w)?))

@@ -1,8 +1,9 @@
 //! What CREATE VIEW has that the parser does not read: the options of `WITH (..)`, with or without
-//! values, and `WITH [LOCAL | CASCADED] CHECK OPTION`. Both are taken out of the tokens before it
-//! reads the statement and put into the tree as options, which the second is to PostgreSQL too.
+//! values, `WITH [LOCAL | CASCADED] CHECK OPTION`, and `WITH [NO] DATA` of a materialized view. They
+//! are taken out of the tokens before it reads the statement and put into the tree, the first two as
+//! options, which the second is to PostgreSQL too.
 
-use sqlparser::ast::{CreateTableOptions, Expr, Ident, SqlOption, Statement, Value};
+use sqlparser::ast::{CreateTableOptions, CreateView, Expr, Ident, SqlOption, Statement, Value};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -15,11 +16,24 @@ pub type Given = (String, Option<String>);
 /// The name of the option that WITH CHECK OPTION sets.
 pub const CHECK_OPTION: &str = "check_option";
 
+/// What was taken out.
+pub struct Taken {
+    options: Vec<Given>,
+    /// WITH NO DATA of a materialized view.
+    without_data: bool,
+}
+
 /// Takes the options out of a CREATE VIEW; `None`: it is none.
-pub fn take(tokens: &mut Vec<TokenWithSpan>) -> Option<Vec<Given>> {
+pub fn take(tokens: &mut Vec<TokenWithSpan>) -> Option<Taken> {
     let mut at = place_of_name(tokens)?;
-    let mut options = Vec::new();
-    if let Some((end, value)) = check_option(tokens) {
+    let (mut options, mut without_data) = (Vec::new(), false);
+    let materialized = tokens[..at]
+        .iter()
+        .any(|t| keyword(Some(t)) == Keyword::MATERIALIZED);
+    if materialized && let Some((end, no)) = super::create_as::with_data(tokens) {
+        tokens.truncate(end);
+        without_data = no;
+    } else if let Some((end, value)) = check_option(tokens).filter(|_| !materialized) {
         tokens.truncate(end);
         options.push((CHECK_OPTION.to_string(), Some(value.to_string())));
     }
@@ -34,7 +48,10 @@ pub fn take(tokens: &mut Vec<TokenWithSpan>) -> Option<Vec<Given>> {
         tokens.drain(at..=end);
         options.splice(0..0, given);
     }
-    Some(options)
+    Some(Taken {
+        options,
+        without_data,
+    })
 }
 
 fn is(tokens: &[TokenWithSpan], at: usize, wanted: &Token) -> bool {
@@ -105,11 +122,14 @@ fn plain(token: &TokenWithSpan) -> String {
     }
 }
 
-/// Puts the options into the tree.
-pub fn put(options: Vec<Given>, statement: &mut Statement) {
+/// Puts it into the tree. That there are to be no rows is said by a field that is Redshift's, which
+/// nothing else sets in our dialect.
+pub fn put(taken: Taken, statement: &mut Statement) {
     let Statement::CreateView(v) = statement else {
         return;
     };
+    let options = taken.options;
+    v.with_no_schema_binding = taken.without_data;
     if options.is_empty() {
         return;
     }
@@ -121,6 +141,11 @@ pub fn put(options: Vec<Given>, statement: &mut Statement) {
         }),
     };
     v.options = CreateTableOptions::With(options.into_iter().map(option).collect());
+}
+
+/// Whether a materialized view is to have no rows.
+pub fn is_without_data(v: &CreateView) -> bool {
+    v.with_no_schema_binding
 }
 
 /// The options of a tree.

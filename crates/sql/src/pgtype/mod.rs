@@ -15,9 +15,11 @@ pub mod inet;
 pub mod interval;
 mod iso_interval;
 pub mod json;
+pub mod jsonpath;
 pub mod mac;
 pub mod money;
 mod number;
+pub mod range;
 pub mod styles;
 #[cfg(test)]
 mod tests;
@@ -208,6 +210,9 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::MacAddr8 => Datum::Int8(mac::parse8(text)?),
         SqlType::TimeTz => Datum::Int8(datetime::parse_timetz(text, io)?),
         SqlType::Money => Datum::Int8(money::parse(text)?),
+        SqlType::JsonPath => Datum::Text(jsonpath::parse(text)?.to_string()),
+        SqlType::Range(of) => range::to_datum(of, range::parse(of, text, io)?.as_ref())?,
+        SqlType::Multirange(of) => range::multirange(of, &range::parse_multirange(of, text, io)?)?,
         SqlType::Enum(e) => Datum::Int8(e.position(text)?),
         SqlType::Domain(_) => text_in(ty.base(), text, io)?,
         SqlType::Void => Datum::Null,
@@ -275,9 +280,15 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Uuid(v) => bytes::write_uuid(out, &v),
         DatumRef::Interval(v) => styles::write_interval(out, v, io.interval_style),
         DatumRef::Array(v) if vectors::is_vector(ty) => vectors::write(v, out),
+        DatumRef::Array(_) if let SqlType::Multirange(of) = ty => {
+            range::write_multirange(of, value, io, out);
+        }
         DatumRef::Array(v) if ty == SqlType::Expanded => vectors::write_row(v, out),
         DatumRef::Array(v) => array::write(element_of(ty), v, io, out),
         DatumRef::Json(v) => json::write(v, out),
+        DatumRef::Composite(_) if let SqlType::Range(of) = ty => {
+            range::write(of, value, io, out);
+        }
         DatumRef::Composite(v) => composite::write(row_of(ty), v, io, out),
     }
 }
@@ -346,6 +357,11 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::MacAddr8 => Datum::Int8(mac::binary_in8(bytes)?),
         SqlType::TimeTz => Datum::Int8(timetz::binary_in(bytes)?),
         SqlType::Money => Datum::Int8(i64::from_be_bytes(fixed(bytes)?)),
+        SqlType::JsonPath => jsonpath::binary_in(bytes, encoding)?,
+        SqlType::Range(of) => range::to_datum(of, range::binary_in(of, bytes, encoding)?.as_ref())?,
+        SqlType::Multirange(of) => {
+            range::multirange(of, &range::multirange_binary_in(of, bytes, encoding)?)?
+        }
         SqlType::Enum(e) => Datum::Int8(e.position(&client_text(bytes, encoding)?)?),
         SqlType::Domain(_) => binary_in(ty.base(), bytes, encoding)?,
         SqlType::Void => Datum::Null,
@@ -385,6 +401,7 @@ pub fn binary_out(
         DatumRef::Float4(v) => out.extend_from_slice(&v.to_be_bytes()),
         DatumRef::Float8(v) => out.extend_from_slice(&v.to_be_bytes()),
         DatumRef::Numeric(v) => number::write_numeric_binary(out, &v.to_string()),
+        DatumRef::Text(v) if ty == SqlType::JsonPath => jsonpath::binary_out(v, encoding, out)?,
         // The character of a byte that is zero has no text.
         DatumRef::Text("") if ty == SqlType::InternalChar => out.push(0),
         DatumRef::Text(v) if encoding.converts() => out.extend_from_slice(&encoding.encode(v)?),
@@ -403,8 +420,14 @@ pub fn binary_out(
             out.extend_from_slice(&v.months.to_be_bytes());
         }
         DatumRef::Array(v) if ty == SqlType::Expanded => vectors::row_binary_out(v, out),
+        DatumRef::Array(_) if let SqlType::Multirange(of) = ty => {
+            range::multirange_binary_out(of, value, encoding, out)?;
+        }
         DatumRef::Array(v) => array::binary_out(element_of(ty), v, encoding, out)?,
         DatumRef::Json(v) => json::binary_out(v, out),
+        DatumRef::Composite(_) if let SqlType::Range(of) = ty => {
+            range::binary_out(of, value, encoding, out)?;
+        }
         DatumRef::Composite(v) => composite::binary_out(row_of(ty), v, encoding, out)?,
     }
     Ok(())

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::types::ranges::RangeOf;
 
 /// Any value of a type, infinities and limits included.
 fn value(ty: SqlType) -> BoxedStrategy<Datum> {
@@ -64,6 +65,24 @@ fn value(ty: SqlType) -> BoxedStrategy<Datum> {
             .prop_map(|b| Datum::Interval(Interval::from_bytes(b)))
             .boxed(),
         SqlType::Json | SqlType::Jsonb => documents(ty),
+        SqlType::Range(of) => ranges(of)
+            .prop_map(move |r| range::to_datum(of, r.as_ref()).unwrap())
+            .boxed(),
+        SqlType::Multirange(of) => proptest::collection::vec(ranges(of), 0..5)
+            .prop_map(move |all| {
+                let all = all.into_iter().flatten().collect();
+                let set = crate::expr::ranges::normalized(of, all).unwrap();
+                range::multirange(of, &set).unwrap()
+            })
+            .boxed(),
+        SqlType::JsonPath => proptest::sample::select(vec![
+            "$",
+            "strict $.\"a\"[*]?(@ > 1.50)",
+            "($.\"a b\" + -1)",
+            "$?(exists (@.**{1 to last}.size()) && !(@ starts with \"\\n\"))",
+        ])
+        .prop_map(|path| Datum::Text(path.to_string()))
+        .boxed(),
         SqlType::Money => any::<i64>().prop_map(Datum::Int8).boxed(),
         SqlType::MacAddr => (0..1_i64 << 48).prop_map(Datum::Int8).boxed(),
         SqlType::MacAddr8 => any::<i64>().prop_map(Datum::Int8).boxed(),
@@ -92,6 +111,27 @@ fn value(ty: SqlType) -> BoxedStrategy<Datum> {
         SqlType::Name => "[a-z]{0,63}".prop_map(Datum::Text).boxed(),
         _ => "[^\0]{0,40}".prop_map(Datum::Text).boxed(),
     }
+}
+
+/// Ranges whose bounds are any values of their type, unless there is no such range.
+fn ranges(of: RangeOf) -> impl Strategy<Value = Option<range::Span>> {
+    let bound = move || {
+        (
+            proptest::option::weighted(0.8, value(of.subtype())),
+            any::<bool>(),
+        )
+    };
+    (bound(), bound()).prop_map(move |((low, low_in), (high, high_in))| {
+        let end = |value, inclusive, lower| range::Bound {
+            value,
+            inclusive,
+            lower,
+        };
+        let made = |low, high| range::make(of, end(low, low_in, true), end(high, high_in, false));
+        made(low.clone(), high.clone())
+            .or_else(|_| made(high, low))
+            .unwrap_or(None)
+    })
 }
 
 /// Documents as text that is checked, or as they are stored.

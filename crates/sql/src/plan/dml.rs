@@ -121,6 +121,10 @@ impl Planner<'_> {
     ) -> Result<Written> {
         let wanted = names::of_user(name).map_err(|e| e.at_name(name))?;
         match self.dict.relation(&wanted) {
+            Some(Relation::Table(table)) if table.materialized.is_some() => {
+                let message = format!("cannot change materialized view \"{}\"", table.name);
+                Err(Error::new("42809", message))
+            }
             Some(Relation::Table(table)) => {
                 let alias = alias.unwrap_or_else(|| table.name.clone());
                 Ok(Planner::table_written(table, alias))

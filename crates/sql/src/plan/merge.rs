@@ -162,16 +162,20 @@ impl Planner<'_> {
         })
     }
 
-    /// A view cannot be the target.
+    /// A view cannot be the target, nor can a materialized one.
     fn refuse_view(&self, target: &TableFactor) -> Result<()> {
         let TableFactor::Table { name, .. } = target else {
             return Ok(());
         };
-        let Some(Relation::View(view)) = self.dict.relation(&names::of_user(name)?) else {
-            return Ok(());
+        let (name, kind) = match self.dict.relation(&names::of_user(name)?) {
+            Some(Relation::View(view)) => (view.name.clone(), "views"),
+            Some(Relation::Table(table)) if table.materialized.is_some() => {
+                (table.name.clone(), "materialized views")
+            }
+            _ => return Ok(()),
         };
-        let message = format!("cannot execute MERGE on relation \"{}\"", view.name);
-        let detail = "This operation is not supported for views.";
+        let message = format!("cannot execute MERGE on relation \"{name}\"");
+        let detail = format!("This operation is not supported for {kind}.");
         Err(Error::new("0A000", message).detail(detail))
     }
 

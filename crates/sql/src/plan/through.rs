@@ -15,7 +15,7 @@ use super::Planner;
 use super::dml::{RowRules, ViewCheck};
 use super::path::{conjoin, conjuncts};
 use super::supply::{ROW_ID, TARGET_SCHEMA};
-use super::updatable::{NO_UPDATABLE_COLUMNS, Reason, Shape};
+use super::updatable::{NO_RELATION, NO_UPDATABLE_COLUMNS, Reason, Shape};
 use crate::bind::needs::Text;
 use crate::bind::{Binder, ParamTypes, Scope, ScopeColumn, names};
 use crate::dict::acl::Privileges;
@@ -138,6 +138,9 @@ impl Planner<'_> {
         let below = match self.dict.view_by_oid(source.oid) {
             Some(inner) => self.seen_through(inner, op, for_below),
             None => match self.dict.table_by_oid(source.oid) {
+                Some(table) if table.materialized.is_some() => {
+                    Err(not_updatable(view, op, NO_RELATION))
+                }
                 Some(table) => Ok((table.clone(), None)),
                 None => Err(gone()),
             },

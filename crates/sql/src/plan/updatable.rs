@@ -69,6 +69,9 @@ impl Shape {
     }
 }
 
+pub const NO_RELATION: Reason =
+    "Views that do not select from a single table or view are not automatically updatable.";
+
 pub const NO_UPDATABLE_COLUMNS: Reason =
     "Views that have no updatable columns are not automatically updatable.";
 
@@ -84,8 +87,6 @@ pub fn query_of(view: &View) -> Result<ast::Query> {
 }
 
 fn shape(dict: &Dict, mut query: ast::Query) -> std::result::Result<Shape, Reason> {
-    const NO_RELATION: Reason =
-        "Views that do not select from a single table or view are not automatically updatable.";
     let mut body = *query.body;
     while let SetExpr::Query(inner) = body {
         query.order_by = None;

@@ -128,9 +128,25 @@ fn check(dict: &Dict, role: u32, asked: &Asked<'_>) -> Result<()> {
     for schema in &asked.needs.schemas {
         check_usage(dict, role, *schema)?;
     }
+    for (table, _) in asked.tables {
+        if table.materialized.as_ref().is_some_and(|m| !m.populated) {
+            let name = &table.name;
+            let message = format!("materialized view \"{name}\" has not been populated");
+            let hint = "Use the REFRESH MATERIALIZED VIEW command.";
+            return Err(Error::new("55000", message).hint(hint));
+        }
+    }
     let needs = asked.needs.relations.as_slice();
-    for need in needs {
-        check_need(dict, role, need, (needs, asked.tables))?;
+    // What the statement names comes first, and then what it writes to through that.
+    let is_view = |n: &Need| dict.view_by_oid(n.relation).is_some();
+    for step in 0..3 {
+        let wanted = |n: &&Need| match step {
+            0 => n.written == 0,
+            _ => n.written != 0 && (step == 1) == is_view(n),
+        };
+        for need in needs.iter().filter(wanted) {
+            check_need(dict, role, need, (needs, asked.tables))?;
+        }
     }
     for f in asked.names.called() {
         let execute = Privileges::EXECUTE;
@@ -188,7 +204,7 @@ fn check_need(
         return Ok(());
     }
     let (owner, word, name, schema) = match dict.table_by_oid(need.relation) {
-        Some(t) => (t.owner, "table", &t.name, t.schema),
+        Some(t) => (t.owner, t.word(), &t.name, t.schema),
         None => match dict.view_by_oid(need.relation) {
             Some(v) => (v.owner, "view", &v.name, v.schema),
             None => return Ok(()),

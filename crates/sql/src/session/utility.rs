@@ -393,7 +393,9 @@ impl Core {
 
     /// Runs a definition that the SQL grammar does not read, perhaps within a body.
     pub(super) fn run_definition(&mut self, definition: &Definition) -> Result<Tag> {
-        use crate::ddl::{alter_function, comment, function, relation, schema, trigger, types};
+        use crate::ddl::{
+            alter_function, comment, function, matview, relation, schema, trigger, types,
+        };
         self.refuse_if_read_only(definition.command())?;
         let core = &mut *self;
         match definition {
@@ -424,6 +426,11 @@ impl Core {
             }
             Definition::CreateFunction(new) => function::create(core, new),
             Definition::CreateTrigger(new) => trigger::create(core, new),
+            Definition::RefreshView {
+                name,
+                concurrently,
+                with_data,
+            } => matview::refresh(core, name, *concurrently, *with_data),
             Definition::RecursiveView(text) => match parse::statement(text)? {
                 Command::Sql(statement) => core.run_ddl(&statement, text),
                 _ => Err(Error::internal("a CREATE VIEW that is none")),
@@ -714,6 +721,7 @@ fn lock_privileges(mode: TableLock) -> Privileges {
 fn lockable(name: &Qualified) -> impl Fn(&Relation) -> Result<Option<()>> {
     move |found| {
         let kind = match found {
+            Relation::Table(t) if t.materialized.is_some() => "materialized views",
             Relation::Table(_) => return Ok(Some(())),
             Relation::Index(..) => "indexes",
             Relation::Sequence(_) => "sequences",

@@ -55,6 +55,16 @@ impl SqlType {
                 facts([1266, 1270], names, 12, "D", "d", "p")
             }
             SqlType::Money => facts([790, 791], ["money", "money"], 8, "N", "d", "p"),
+            SqlType::JsonPath => facts([4072, 4073], ["jsonpath", "jsonpath"], -1, "U", "i", "x"),
+            SqlType::Range(of) => {
+                let align = if of.is_long() { "d" } else { "i" };
+                facts(of.oids(), [of.name(), of.name()], -1, "R", align, "x")
+            }
+            SqlType::Multirange(of) => {
+                let align = if of.is_long() { "d" } else { "i" };
+                let names = [of.multirange_name(), of.multirange_name()];
+                facts(of.multirange_oids(), names, -1, "R", align, "x")
+            }
             _ => return None,
         })
     }

@@ -96,18 +96,6 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
     ),
     pg(
-        "pg_range",
-        &[
-            ("rngtypid", Oid),
-            ("rngsubtype", Oid),
-            ("rngmultitypid", Oid),
-            ("rngcollation", Oid),
-            ("rngsubopc", Oid),
-            ("rngcanonical", Reg(Proc)),
-            ("rngsubdiff", Reg(Proc)),
-        ],
-    ),
-    pg(
         "pg_foreign_server",
         &[
             ("oid", Oid),

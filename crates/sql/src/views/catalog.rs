@@ -131,6 +131,20 @@ pub const VIEWS: &[VirtualTable] = &[
     },
     VirtualTable {
         schema: "pg_catalog",
+        name: "pg_range",
+        columns: &[
+            ("rngtypid", Oid),
+            ("rngsubtype", Oid),
+            ("rngmultitypid", Oid),
+            ("rngcollation", Oid),
+            ("rngsubopc", Oid),
+            ("rngcanonical", Reg(Proc)),
+            ("rngsubdiff", Reg(Proc)),
+        ],
+        rows: Here(super::types::ranges),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
         name: "pg_am",
         columns: &[
             ("oid", Oid),
@@ -277,7 +291,39 @@ pub const VIEWS: &[VirtualTable] = &[
                     bool(false),
                 ]
             };
-            Ok(cx.tables().map(row).collect())
+            let tables = cx.tables().filter(|t| t.materialized.is_none());
+            Ok(tables.map(row).collect())
+        }),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_matviews",
+        columns: &[
+            ("schemaname", Name),
+            ("matviewname", Name),
+            ("matviewowner", Name),
+            ("tablespace", Name),
+            ("hasindexes", Bool),
+            ("ispopulated", Bool),
+            ("definition", Text),
+        ],
+        rows: Here(|cx| {
+            let mut rows = Rows::new();
+            for t in cx.tables() {
+                let (Some(view), Some(made)) = (t.as_view(), &t.materialized) else {
+                    continue;
+                };
+                rows.push(vec![
+                    text(cx.dict.schema_name(t.schema)),
+                    text(t.name.clone()),
+                    text(cx.role_name(t.owner)),
+                    NULL,
+                    bool(!t.indexes.is_empty()),
+                    bool(made.populated),
+                    text(super::viewdef::text(&cx.dict, &view)?),
+                ]);
+            }
+            Ok(rows)
         }),
     },
     VirtualTable {

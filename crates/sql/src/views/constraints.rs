@@ -323,18 +323,23 @@ fn stopping(cx: &Context) -> Rows {
         ]
     };
     let mut rows = Rows::new();
-    for v in cx.dict.views() {
-        let mut rule = row((PG_REWRITE, v.oid), (PG_CLASS, v.oid, 0));
+    let views = cx.dict.views().map(|v| (v.oid, &v.sources));
+    let made = cx.dict.tables().filter_map(|t| {
+        let made = t.materialized.as_ref()?;
+        Some((t.oid, &made.sources))
+    });
+    for (view, sources) in views.chain(made) {
+        let mut rule = row((PG_REWRITE, view), (PG_CLASS, view, 0));
         rule[6] = text("i");
         rows.push(rule);
-        for s in &v.sources {
+        for s in sources {
             let used = s.used.iter().map(|c| i32::from(*c));
             let used: Vec<i32> = match s.used.is_empty() {
                 true => vec![0],
                 false => used.collect(),
             };
             let each = used.into_iter();
-            rows.extend(each.map(|c| row((PG_REWRITE, v.oid), (PG_CLASS, s.oid, c))));
+            rows.extend(each.map(|c| row((PG_REWRITE, view), (PG_CLASS, s.oid, c))));
         }
     }
     for s in cx.dict.sequences() {

@@ -164,6 +164,8 @@ pub const OTHER_TYPES: &[(u32, &str, &str)] = &[
     (2277, "anyarray", "anyarray"),
     (2281, "internal", "internal"),
     (2283, "anyelement", "anyelement"),
+    (3831, "anyrange", "anyrange"),
+    (4537, "anymultirange", "anymultirange"),
     (2776, "anynonarray", "anynonarray"),
     (5077, "anycompatible", "anycompatible"),
     (5078, "anycompatiblearray", "anycompatiblearray"),

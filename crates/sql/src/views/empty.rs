@@ -95,16 +95,6 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
     ),
     pg(
-        "pg_matviews",
-        &[
-            ("schemaname", Name),
-            ("matviewname", Name),
-            ("matviewowner", Name),
-            ("ispopulated", Bool),
-            ("definition", Text),
-        ],
-    ),
-    pg(
         "pg_init_privs",
         &[
             ("objoid", Oid),

@@ -118,10 +118,13 @@ pub const ALL: &[Function] = &[
     }),
     strict("pg_get_viewdef", (1, 2), Text, |cx, a| {
         let number = relation_argument(cx, &a[0])?;
-        let view = cx.dict.view_by_oid(number);
-        let text = view
-            .map(|v| super::viewdef::text(&cx.dict, v))
-            .transpose()?;
+        let made = || cx.dict.table_by_oid(number)?.as_view();
+        let text = match cx.dict.view_by_oid(number) {
+            Some(view) => Some(super::viewdef::text(&cx.dict, view)?),
+            None => made()
+                .map(|view| super::viewdef::text(&cx.dict, &view))
+                .transpose()?,
+        };
         Ok(text.map_or(Datum::Null, Datum::Text))
     }),
     strict("acldefault", (2, 2), SqlType::TEXTS, super::acl::default),

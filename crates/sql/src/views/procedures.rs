@@ -169,6 +169,8 @@ pub fn of_type(ty: SqlType) -> [u32; 4] {
         SqlType::Composite(_) => "record",
         SqlType::Array(_) => "array",
         SqlType::Money => "cash",
+        SqlType::Range(_) => "range",
+        SqlType::Multirange(_) => "multirange",
         ty => ty.internal_name(),
     };
     ["in", "out", "recv", "send"].map(|way| {

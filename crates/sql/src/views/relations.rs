@@ -186,6 +186,8 @@ struct Class<'a> {
     checks: usize,
     has_index: bool,
     has_triggers: bool,
+    has_rules: bool,
+    populated: bool,
     tuples: f32,
     pages: i32,
     options: Datum,
@@ -196,7 +198,11 @@ struct Class<'a> {
 
 impl Class<'_> {
     fn row(self) -> Vec<Datum> {
-        let replica = if self.kind == "r" { "d" } else { "n" };
+        let replica = if matches!(self.kind, "r" | "m") {
+            "d"
+        } else {
+            "n"
+        };
         vec![
             oid(self.oid),
             text(self.name),
@@ -217,12 +223,12 @@ impl Class<'_> {
             text(self.kind),
             int2(self.columns),
             int2(self.checks),
-            bool(false),
+            bool(self.has_rules),
             bool(self.has_triggers),
             bool(false),
             bool(false),
             bool(false),
-            bool(true),
+            bool(self.populated),
             text(replica),
             bool(false),
             oid(0),
@@ -280,6 +286,7 @@ fn classes(cx: &Context) -> Result<Rows> {
             namespace: v.schema,
             kind: "v",
             columns: v.columns.len(),
+            has_rules: true,
             has_triggers: !v.triggers.is_empty(),
             options: options(&v.options),
             persistence: persistence(cx, v.schema),
@@ -345,6 +352,8 @@ fn plain<'a>() -> Class<'a> {
         checks: 0,
         has_index: false,
         has_triggers: false,
+        has_rules: false,
+        populated: true,
         tuples: -1.0,
         pages: 0,
         options: NULL,
@@ -367,6 +376,9 @@ fn table_class<'a>(cx: &Context, t: &'a Table) -> Class<'a> {
         owner: t.owner,
         namespace: t.schema,
         am: HEAP_AM,
+        kind: if t.materialized.is_some() { "m" } else { "r" },
+        has_rules: t.materialized.is_some(),
+        populated: t.materialized.as_ref().is_none_or(|m| m.populated),
         columns: t.columns.len(),
         checks: t.checks.len(),
         has_index: !t.indexes.is_empty(),

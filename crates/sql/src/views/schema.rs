@@ -190,7 +190,10 @@ fn tables(cx: &Context) -> Result<Rows> {
             text(writable),
         ]
     };
-    let users = cx.tables().filter(|t| !is_strange(cx, t.schema)).map(|t| {
+    let users = cx
+        .tables()
+        .filter(|t| !is_strange(cx, t.schema) && t.materialized.is_none());
+    let users = users.map(|t| {
         let kind = match cx.dict.is_temporary(t.schema) {
             true => "LOCAL TEMPORARY",
             false => "BASE TABLE",
@@ -274,7 +277,8 @@ fn columns(cx: &Context) -> Result<Rows> {
         }
         _ => (NULL, NULL),
     };
-    for t in cx.tables().filter(|t| !is_strange(cx, t.schema)) {
+    let shown = |t: &&std::sync::Arc<Table>| !is_strange(cx, t.schema) && t.materialized.is_none();
+    for t in cx.tables().filter(shown) {
         for (position, (_, c)) in t.live_columns().enumerate() {
             let (precision, scale) = number(c.ty(), c.typmod);
             let default = default_of(&cx.dict, t, c)?;

@@ -99,6 +99,7 @@ pub fn name_of(names: &HashMap<u32, Named>, object: u32) -> String {
     match names.get(&object) {
         Some(named) => named.name.clone(),
         None if object == segment::OTHERS => "(others)".to_string(),
+        None if object == block::ObjectId::NONE.0 => "(undo)".to_string(),
         None => format!("(object {object})"),
     }
 }

@@ -5,9 +5,11 @@ use block::value::Datum;
 use super::describe::{self, OWNER, PG_CATALOG};
 use super::value::{NULL, bool, int2, int4, oid, optional, text};
 use super::{Context, Rows, procedures};
+use crate::ddl::index_class;
 use crate::error::Result;
 use crate::types::SqlType;
 use crate::types::composite::CompositeType;
+use crate::types::ranges::RangeOf;
 
 /// The subscript handlers of arrays, and of `name`.
 const ARRAY_SUBSCRIPTS: u32 = 6179;
@@ -49,6 +51,8 @@ impl Type<'_> {
             "P" => "p",
             _ if self.domain.is_some() => "d",
             "E" => "e",
+            "R" if self.name.ends_with("multirange") => "m",
+            "R" => "r",
             "C" => "c",
             _ => "b",
         };
@@ -278,4 +282,32 @@ pub fn labels(cx: &Context) -> Result<Rows> {
         t.labels.iter().map(row).collect::<Rows>()
     };
     Ok(cx.dict.user_types().flat_map(of_type).collect())
+}
+
+/// `pg_range`.
+pub fn ranges(_: &Context) -> Result<Rows> {
+    let row = |of: RangeOf| {
+        let [range, _] = of.oids();
+        let [set, _] = of.multirange_oids();
+        let (canonical, difference) = match of {
+            RangeOf::Int4 => (3914, 3922),
+            RangeOf::Int8 => (3928, 3923),
+            RangeOf::Numeric => (0, 3924),
+            RangeOf::Date => (3915, 3925),
+            RangeOf::Timestamp => (0, 3929),
+            RangeOf::TimestampTz => (0, 3930),
+        };
+        let class = index_class::object_id(of.subtype(), "");
+        let numbers = [
+            range,
+            of.subtype().oid(),
+            set,
+            0,
+            class,
+            canonical,
+            difference,
+        ];
+        numbers.into_iter().map(oid).collect()
+    };
+    Ok(RangeOf::ALL.into_iter().map(row).collect())
 }

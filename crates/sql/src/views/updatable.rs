@@ -24,8 +24,8 @@ pub fn events(
 ) -> Result<i32> {
     let Some(view) = dict.view_by_oid(oid) else {
         return Ok(match dict.table_by_oid(oid) {
-            Some(_) => ALL,
-            None => 0,
+            Some(t) if t.materialized.is_none() => ALL,
+            _ => 0,
         });
     };
     let by_triggers = match triggers {

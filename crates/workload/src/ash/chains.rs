@@ -1,5 +1,5 @@
-//! Who waited for whom, over instances: each sample of a session that waited for a transaction, with
-//! the session that had it, and whom that one waited for.
+//! Lock chains over instances: each sample of a session that waited for a transaction, with the
+//! session that had it, and whom that session waited for.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const LONGEST: usize = 8;
 /// Seconds by which the samples of two instances of the same moment differ at most.
 const MOMENT: f64 = 1.0;
 
-/// Whom a chain was seen for.
+/// How often a chain was seen, and for which statement.
 #[derive(Default)]
 struct Seen {
     weight: f64,

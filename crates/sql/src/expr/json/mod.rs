@@ -5,6 +5,7 @@ mod assign;
 mod change;
 mod make;
 mod member;
+pub mod path;
 mod read;
 
 use block::array::ArrayRef;
@@ -36,6 +37,8 @@ pub enum JsonFunc {
     Member(Member),
     Typeof,
     ArrayLength,
+    /// What a path leads to.
+    Follow(path::Question),
     StripNulls,
     Pretty,
     Contains,
@@ -121,6 +124,7 @@ pub fn call(
             read::path(*of, &steps.collect::<Result<Vec<_>>>()?, text)?
         }
         (JsonFunc::Member(how), [of, DatumRef::Text(key)]) => member::call(*of, key, how)?,
+        (JsonFunc::Follow(question), args) => path::call(question, args)?,
         (JsonFunc::Typeof, [of]) => Datum::Text(read::type_of(*of)?.to_string()),
         (JsonFunc::ArrayLength, [of]) => Datum::Int4(read::array_length(*of)?),
         (JsonFunc::StripNulls, [of]) => change::strip_nulls(*of)?,

@@ -20,6 +20,8 @@ pub fn is_aggregate(name: &str) -> bool {
         "bit_xor",
         "string_agg",
         "array_agg",
+        "range_agg",
+        "range_intersect_agg",
         "json_agg",
         "jsonb_agg",
         "json_object_agg",
@@ -31,7 +33,7 @@ pub fn is_aggregate(name: &str) -> bool {
 
 /// Whether PostgreSQL has an aggregate of the name that Braid does not have.
 pub fn is_unsupported(name: &str) -> bool {
-    matches!(name, "xmlagg" | "range_agg" | "range_intersect_agg")
+    name == "xmlagg"
 }
 
 /// The aggregate of a name that takes WITHIN GROUP.
@@ -131,6 +133,23 @@ pub fn find(name: &str, args: &[SqlType]) -> Option<Found> {
             let array = ty.array()?;
             found(Aggregate::ArrayAgg(ty), &[ty], array)
         }
+        (
+            "range_agg" | "range_intersect_agg",
+            [ty @ (SqlType::Range(of) | SqlType::Multirange(of))],
+        ) => {
+            let intersect = name == "range_intersect_agg";
+            let result = if intersect {
+                *ty
+            } else {
+                SqlType::Multirange(*of)
+            };
+            let function = Aggregate::Ranges {
+                result,
+                of: *of,
+                intersect,
+            };
+            found(function, &[*ty], result)
+        }
         ("json_agg" | "jsonb_agg", [ty]) => {
             let ty = if *ty == Unknown { Text } else { *ty };
             let binary = name == "jsonb_agg";
@@ -216,7 +235,7 @@ pub fn ordered_type(ty: SqlType) -> Option<SqlType> {
         Int2Vector | Xid | Expanded | Composite(_) => None,
         Domain(_) => ordered_type(ty.base()),
         Bool | Uuid | Bytea | Void | Json | Jsonb | Refcursor => None,
-        Bit | Varbit | MacAddr | MacAddr8 => None,
+        JsonPath | Bit | Varbit | MacAddr | MacAddr8 | Range(_) | Multirange(_) => None,
     }
 }
 

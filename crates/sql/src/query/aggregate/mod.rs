@@ -23,6 +23,8 @@ mod table;
 use super::plan::Register;
 use crate::expr::Expr;
 use crate::plan::SortKey;
+
+use crate::types::ranges::RangeOf;
 use crate::types::{Element, SqlType};
 
 pub use distinct::DistinctRun;
@@ -60,6 +62,12 @@ pub enum Aggregate {
     JsonObjectAgg {
         binary: bool,
     },
+    /// `range_agg` and `range_intersect_agg`, of ranges or multiranges.
+    Ranges {
+        result: SqlType,
+        of: RangeOf,
+        intersect: bool,
+    },
     /// Variances and standard deviations.
     Spread(Spread, SqlType),
     /// The statistics of pairs, of which the dependent variable is the first argument.
@@ -91,13 +99,16 @@ impl Aggregate {
 
     /// Whether a value that comes again changes nothing.
     fn ignores_repeats(self) -> bool {
-        use Aggregate::{BitAnd, BitOr, BoolAnd, BoolOr, Max, Min};
-        matches!(self, Min(_) | Max(_) | BoolAnd | BoolOr | BitAnd | BitOr)
+        use Aggregate::{BitAnd, BitOr, BoolAnd, BoolOr, Max, Min, Ranges};
+        matches!(
+            self,
+            Min(_) | Max(_) | BoolAnd | BoolOr | BitAnd | BitOr | Ranges { .. }
+        )
     }
 
     /// Whether what is kept of a group grows with its rows.
     fn grows(self) -> bool {
-        matches!(self, Aggregate::StringAgg(_)) || self.keeps_nulls()
+        matches!(self, Aggregate::StringAgg(_) | Aggregate::Ranges { .. }) || self.keeps_nulls()
     }
 }
 

@@ -10,8 +10,10 @@ use super::{Aggregate, Pairs, Spread};
 use crate::error::{Error, Result};
 use crate::exec::sort;
 use crate::expr::cast::integer;
-use crate::expr::{Val, compare, number, routines, spans};
+use crate::expr::{Val, compare, number, ranges, routines, spans};
 use crate::pgtype::array;
+use crate::pgtype::range::Span;
+use crate::types::ranges::RangeOf;
 use crate::types::{Element, SqlType};
 
 /// The longest string that PostgreSQL makes.
@@ -61,6 +63,13 @@ enum Kept {
         average: bool,
     },
     Json(JsonState),
+    /// Ranges so far; none of no range.
+    Ranges {
+        set: Option<Vec<Span>>,
+        result: SqlType,
+        of: RangeOf,
+        intersect: bool,
+    },
     Text(Option<String>),
     Bytea(Option<Vec<u8>>),
 }
@@ -177,6 +186,16 @@ impl State {
                 values: Vec::new(),
                 bytes: 0,
             },
+            Aggregate::Ranges {
+                result,
+                of,
+                intersect,
+            } => Kept::Ranges {
+                set: None,
+                result,
+                of,
+                intersect,
+            },
             Aggregate::JsonAgg { binary, lines } => Kept::Json(JsonState::array(binary, lines)),
             Aggregate::JsonObjectAgg { binary } => Kept::Json(JsonState::object(binary)),
             Aggregate::StringAgg(Bytea) => Kept::Bytea(None),
@@ -250,6 +269,9 @@ impl State {
                 let next = both_bits(bits.borrow(), value, *how)?;
                 *bits = next;
             }
+            Kept::Ranges {
+                set, of, intersect, ..
+            } => *set = Some(ranges::gathered(*of, set.take(), value, *intersect)?),
             Kept::Rows(_)
             | Kept::Pairs(..)
             | Kept::Text(_)
@@ -323,6 +345,12 @@ impl State {
             Kept::Bools { no, all: true, .. } => Datum::Bool(*no == 0),
             Kept::Bools { yes, .. } => Datum::Bool(*yes > 0),
             Kept::Bits(bits, _) => bits.clone(),
+            Kept::Ranges {
+                set, result, of, ..
+            } => match set {
+                None => Datum::Null,
+                Some(set) => ranges::finished(*of, set.clone(), *result)?,
+            },
             Kept::Elements { values, .. } if values.is_empty() => Datum::Null,
             Kept::Elements {
                 of: SqlType::Array(element),
@@ -378,6 +406,7 @@ impl State {
             Kept::Json(json) => json.heap_size(),
             Kept::Text(text) => text.as_ref().map_or(0, String::len),
             Kept::Bytea(bytes) => bytes.as_ref().map_or(0, Vec::len),
+            Kept::Ranges { set, .. } => set.as_ref().map_or(0, Vec::len) * size_of::<Span>(),
             _ => 0,
         }
     }

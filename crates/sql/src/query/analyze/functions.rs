@@ -60,9 +60,15 @@ fn of_json(name: &str) -> Option<(JsonSeries, bool)> {
         "array_elements" => JsonSeries::Elements { text: false },
         "array_elements_text" => JsonSeries::Elements { text: true },
         "object_keys" => JsonSeries::Keys,
+        "path_query" | "path_query_tz" if binary => JsonSeries::Elements { text: false },
         _ => return None,
     };
     Some((of, binary))
+}
+
+/// A function that gives what a path leads to.
+fn is_path_query(name: &str) -> bool {
+    matches!(name, "jsonb_path_query" | "jsonb_path_query_tz")
 }
 
 /// Whether what a function gives are rows of several columns.
@@ -146,7 +152,7 @@ impl Analyzer<'_> {
             merged: false,
             whole: false,
         };
-        let first = match of_json(&q.name) {
+        let first = match of_json(&q.name).filter(|_| !is_path_query(&q.name)) {
             Some((JsonSeries::Elements { .. }, _)) => "value",
             _ => two_columns(&q.name).map_or(called.as_str(), |(names, _)| names[0]),
         };
@@ -218,6 +224,21 @@ impl Analyzer<'_> {
         name: &str,
         args: &[ast::FunctionArg],
     ) -> Result<Series> {
+        if is_path_query(name) {
+            let binder = clause.binder();
+            // Its rows are the elements of an array.
+            let items = binder.path_arguments(args)?;
+            let items = binder.call("jsonb_path_query_array", items)?;
+            return Ok(Series {
+                of: SeriesOf::Json(JsonSeries::Elements { text: false }),
+                args: vec![items.expr],
+                ty: SqlType::Jsonb,
+                into: clause.scope.file.register(),
+                more: Vec::new(),
+                columns: Vec::new(),
+                ordinality: None,
+            });
+        }
         if let Some((of, binary)) = of_json(name) {
             return self.json_series(clause, name, args, of, binary);
         }
@@ -280,6 +301,9 @@ impl Analyzer<'_> {
         let (of, ty) = match (name, types.len(), types.last()) {
             ("unnest", 0, _) if listed.is_some() => (SeriesOf::List, element),
             ("unnest", _, _) if listed.is_some() => (SeriesOf::List, common_type(&types, "ARRAY")?),
+            ("unnest", 1, Some(SqlType::Multirange(of))) => {
+                (SeriesOf::Elements, SqlType::Range(*of))
+            }
             ("unnest", 1, Some(of)) if let Some(of) = of.element() => (SeriesOf::Elements, of),
             ("unnest", 1, _) if types[0].is_string() => (SeriesOf::Elements, element),
             ("unnest", 1, _) => return Err(Error::unsupported("unnest of this array")),
@@ -319,6 +343,7 @@ impl Analyzer<'_> {
         };
         // An array in text form stays one.
         let to = match of {
+            SeriesOf::Elements if matches!(types[0], SqlType::Multirange(_)) => types[0],
             SeriesOf::Elements if bind::element_of(types[0]).is_some() => types[0],
             SeriesOf::Elements => SqlType::Text,
             _ => ty,

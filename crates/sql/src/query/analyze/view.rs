@@ -170,8 +170,13 @@ impl Analyzer<'_> {
     pub(super) fn source(&self, name: &str) -> Result<Source> {
         let gone = || Error::internal(format!("the relation {name} of a view is gone"));
         let (view, at) = name.split_once('.').ok_or_else(gone)?;
-        let view = view.parse().ok().and_then(|oid| self.dict.view_by_oid(oid));
-        let source = view.and_then(|v| v.sources.get(at.parse::<usize>().ok()?));
+        let oid = view.parse().map_err(|_| gone())?;
+        let made = || self.dict.table_by_oid(oid)?.materialized.as_ref();
+        let sources = match self.dict.view_by_oid(oid) {
+            Some(view) => &view.sources,
+            None => &made().ok_or_else(gone)?.sources,
+        };
+        let source = at.parse().ok().and_then(|at: usize| sources.get(at));
         source.cloned().ok_or_else(gone)
     }
 
