@@ -311,3 +311,49 @@ fn sets_and_procedures_of_one_instance_run_on_another() {
     let refused = there.batch_execute("begin; delete from t where id > 100; call fill(2, 0)");
     assert_eq!(code(&refused.expect_err("in a block")), "2D000");
 }
+
+/// A statement that a client of instance 1 has prepared gives the rows that the policies of the
+/// moment let its role see: also once instance 2 has made another policy, has made the role a member
+/// of the one that a policy is for, or has turned row-level security off.
+#[test]
+fn a_kept_plan_has_the_policies_that_another_instance_made() {
+    let database = up("policies");
+    let mut here = database.client(1);
+    here.batch_execute(
+        "create role ann;
+         create role readers;
+         create table docs (id int primary key, who text not null);
+         insert into docs values (1, 'ann'), (2, 'bob'), (3, 'eve');
+         grant select on docs to ann;
+         alter table docs enable row level security;
+         create policy own on docs using (who = current_user);
+         create policy reading on docs to readers using (id < 3);
+         set role ann",
+    )
+    .expect("a table with policies");
+    let seen = here
+        .prepare("select id from docs order by id")
+        .expect("a plan");
+    let mut there = database.client(2);
+    let steps: [(&str, &[i32]); 7] = [
+        ("select 1", &[1]),
+        ("grant readers to ann", &[1, 2]),
+        (
+            "create policy even on docs as restrictive using (id % 2 = 0)",
+            &[2],
+        ),
+        ("alter policy even on docs to readers using (id = 1)", &[1]),
+        ("revoke readers from ann", &[1]),
+        ("alter table docs disable row level security", &[1, 2, 3]),
+        (
+            "alter table docs enable row level security; drop policy own on docs",
+            &[],
+        ),
+    ];
+    for (change, wanted) in steps {
+        there.batch_execute(change).expect(change);
+        let rows = here.query(&seen, &[]).expect("rows");
+        let ids: Vec<i32> = rows.iter().map(|r| r.get(0)).collect();
+        assert_eq!(ids, wanted, "after {change}");
+    }
+}

@@ -3,7 +3,8 @@
 //! `slt` runs on them.
 //!
 //! `BRAID_SLT_PORT=5432 cargo test -p braid --test slt` runs the same files against an existing
-//! server, such as PostgreSQL (all but `refused.slt`, which says what Braid refuses).
+//! server, such as PostgreSQL (all but `refused.slt`, which says what Braid refuses, and
+//! `oracle.slt`).
 //! `BRAID_SLT_FILES=arrays,dates` names the files to run, for whoever works on these.
 
 use std::path::{Path, PathBuf};

@@ -63,7 +63,7 @@ pub use read::{HeapScan, IndexScan};
 pub use records::{RecordReader, Records};
 pub use recovery::Recovery;
 pub use session::{
-    AdvisoryKey, IndexTimes, LockMode, LockWait, ReplyGate, Savepoint, Session, Within,
+    AdvisoryKey, IndexTimes, LockMode, LockWait, Nesting, ReplyGate, Savepoint, Sees, Session,
 };
 pub use sort::{Sorted, Sorter};
 pub use table::{

@@ -124,8 +124,7 @@ pub struct Session {
     pub(crate) marks: Vec<(crate::SequenceDef, Mark)>,
     pub(crate) scratch: Vec<u8>,
     lock_timeout: Option<Duration>,
-    /// What the statements that run now are within.
-    within: Within,
+    nesting: Nesting,
     pub(crate) index_times: Option<IndexTimes>,
     /// The highest SCN of a commit that the session may have shown. Commits that its thread has
     /// shown since this was last raised are not in it. Only the session's thread writes it.
@@ -134,13 +133,43 @@ pub struct Session {
 
 /// What statements are within. See [`Session::enter`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Within {
+enum Within {
     /// Nothing: the statements are the client's own.
     Client,
     /// A statement that has no snapshot.
     Block,
     /// A statement whose snapshot stays registered.
     Statement,
+}
+
+/// The statements that run now, one after the other, within the same one.
+#[derive(Clone, Copy, Debug)]
+pub struct Nesting {
+    within: Within,
+    /// What the one that runs sees, if it has a snapshot.
+    sees: Option<Snapshot>,
+    /// What all of them see, if they see what the one around them does.
+    fixed: Option<Snapshot>,
+}
+
+impl Nesting {
+    /// The client's own statements.
+    pub fn of_client() -> Nesting {
+        Nesting {
+            within: Within::Client,
+            sees: None,
+            fixed: None,
+        }
+    }
+}
+
+/// What statements see that are within another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sees {
+    /// What there is when each begins, and what the one around it has changed so far.
+    Now,
+    /// What the one around them sees, of its own changes too. If that has no snapshot, it is `Now`.
+    Around,
 }
 
 impl Engine {
@@ -156,7 +185,7 @@ impl Engine {
             marks: Vec::new(),
             scratch: Vec::new(),
             lock_timeout: None,
-            within: Within::Client,
+            nesting: Nesting::of_client(),
             index_times: None,
             shown: Arc::default(),
         })
@@ -305,36 +334,48 @@ impl Session {
     /// [`Session::end_statement`].
     pub fn snapshot(&mut self) -> Result<Snapshot> {
         self.used = true;
-        Ok(match self.within {
-            Within::Statement => self.txn.within(),
-            Within::Client | Within::Block => self.txn.statement(),
-        })
+        let snapshot = match (self.nesting.fixed, self.nesting.within) {
+            (Some(fixed), _) => fixed,
+            (None, Within::Statement) => self.txn.within(),
+            (None, Within::Client | Within::Block) => self.txn.statement(),
+        };
+        self.nesting.sees = Some(snapshot);
+        Ok(snapshot)
     }
 
     /// Statements begin that are within the one that runs now: their end is not its end, and
     /// nothing of them is told to the client before that. What they are within so far, to be given
     /// to [`Session::leave`].
-    pub fn enter(&mut self) -> Within {
-        let now = match self.txn.has_snapshot() {
+    pub fn enter(&mut self, sees: Sees) -> Nesting {
+        let within = match self.txn.has_snapshot() {
             true => Within::Statement,
             false => Within::Block,
         };
-        std::mem::replace(&mut self.within, now)
+        let fixed = match (sees, within) {
+            (Sees::Around, Within::Statement) => self.nesting.sees,
+            _ => None,
+        };
+        let now = Nesting {
+            within,
+            sees: None,
+            fixed,
+        };
+        std::mem::replace(&mut self.nesting, now)
     }
 
     /// The statements within the one that runs now are over.
-    pub fn leave(&mut self, outer: Within) {
-        if self.within == Within::Block {
+    pub fn leave(&mut self, outer: Nesting) {
+        if self.nesting.within == Within::Block {
             self.txn.end_statement();
         }
-        self.within = outer;
+        self.nesting = outer;
     }
 
     /// A snapshot of now, also under REPEATABLE READ. Definitions are checked against the rows as
     /// they are now.
     pub fn newest_snapshot(&mut self) -> Result<Snapshot> {
         self.used = true;
-        Ok(match self.within {
+        Ok(match self.nesting.within {
             Within::Statement if self.txn.isolation() == Isolation::ReadCommitted => {
                 self.txn.within()
             }
@@ -355,7 +396,7 @@ impl Session {
     /// again.
     pub fn end_statement(&mut self) {
         self.leave_statement();
-        if self.within == Within::Client {
+        if self.nesting.within == Within::Client {
             self.pass_gate();
         }
     }
@@ -363,7 +404,8 @@ impl Session {
     /// Ends the statement; its reply may not leave yet.
     fn leave_statement(&mut self) {
         cache::give_back_kept();
-        if self.within != Within::Statement {
+        self.nesting.sees = None;
+        if self.nesting.within != Within::Statement {
             self.txn.end_statement();
         }
         let shown = match std::mem::take(&mut self.saw_newest) {

@@ -243,6 +243,8 @@ pub enum Level {
     Notice,
     Warning,
     Exception,
+    /// A line of DBMS_OUTPUT: a notice, if the session wants such lines.
+    Output,
 }
 
 #[derive(Clone, Debug)]

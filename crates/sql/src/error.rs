@@ -117,6 +117,12 @@ impl Error {
         self
     }
     /// Where it is in the syntax tree, unless something more precise is known already.
+    /// Without the place, which is in another text than the statement's.
+    pub(crate) fn without_place(mut self) -> Error {
+        self.0.place = None;
+        self
+    }
+
     pub(crate) fn placed(mut self, place: Option<Place>) -> Error {
         if self.0.position.is_none() && self.0.place.is_none() {
             self.0.place = place;

@@ -16,7 +16,7 @@ const MAX_VARIANTS: usize = 256;
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
 /// Declared parameter types, the schemas in which names were looked up, and the statement planned
-/// for them.
+/// for them. One text may be there several times for roles whose policies differ.
 type Variant<S> = (Vec<u32>, Arc<[u32]>, Arc<S>);
 
 /// What a statement is found by besides its text.
@@ -37,7 +37,8 @@ pub struct PlanCache<S = Statement>(RwLock<Plans<S>>);
 struct Plans<S> {
     /// Of the dictionary.
     version: u64,
-    /// By text; its variants differ in the types their clients declared, and in the search path.
+    /// By text; its variants differ in the types their clients declared, in the search path, and in
+    /// the policies of row-level security.
     statements: HashMap<Arc<str>, Vec<Variant<S>>>,
     /// Texts with parameters for literals that are not planned for any values.
     apart: HashSet<Box<str>>,
@@ -65,8 +66,15 @@ impl<S> Plans<S> {
 }
 
 impl<S> PlanCache<S> {
-    /// A statement planned with the dictionary of this version, or a later one.
-    pub fn get(&self, version: u64, text: &str, asked: Asked<'_>) -> Option<Arc<S>> {
+    /// A statement planned with the dictionary of this version, or a later one, that is good for who
+    /// asks.
+    pub fn get(
+        &self,
+        version: u64,
+        text: &str,
+        asked: Asked<'_>,
+        is_good: &dyn Fn(&S) -> bool,
+    ) -> Option<Arc<S>> {
         let plans = self.0.read();
         if plans.version < version {
             return None;
@@ -74,12 +82,20 @@ impl<S> PlanCache<S> {
         let variants = plans.statements.get(text)?;
         variants
             .iter()
-            .find(|(types, path, _)| types == asked.declared && path == asked.path)
+            .find(|(types, path, s)| types == asked.declared && path == asked.path && is_good(s))
             .map(|(_, _, s)| s.clone())
     }
 
-    /// Keeps a statement. `version` is one that the dictionary had before the planning began.
-    pub fn put(&self, version: u64, text: &Arc<str>, asked: Asked<'_>, statement: &Arc<S>) {
+    /// Keeps a statement, in the place of one for the same roles. `version` is one that the
+    /// dictionary had before the planning began.
+    pub fn put(
+        &self,
+        version: u64,
+        text: &Arc<str>,
+        asked: Asked<'_>,
+        statement: &Arc<S>,
+        same: &dyn Fn(&S) -> bool,
+    ) {
         if text.len() > MAX_TEXT_BYTES {
             return;
         }
@@ -92,7 +108,8 @@ impl<S> PlanCache<S> {
             plans.statements.clear();
         }
         let variants = plans.statements.entry(text.clone()).or_default();
-        variants.retain(|(types, path, _)| types != asked.declared || path != asked.path);
+        variants
+            .retain(|(types, path, s)| types != asked.declared || path != asked.path || !same(s));
         if variants.len() >= MAX_VARIANTS {
             variants.remove(0);
         }
@@ -156,14 +173,20 @@ mod tests {
         };
         let plans = PlanCache::default();
         let text: Arc<str> = "select 1".into();
-        plans.put(1, &text, asked, &Arc::new("old"));
-        assert_eq!(plans.get(1, &text, asked).as_deref(), Some(&"old"));
+        plans.put(1, &text, asked, &Arc::new("old"), &|_| true);
+        assert_eq!(
+            plans.get(1, &text, asked, &|_| true).as_deref(),
+            Some(&"old")
+        );
         // The planner began before, and comes with its plan after.
         plans.dictionary_changed(2);
-        plans.put(1, &text, asked, &Arc::new("old"));
-        assert_eq!(plans.get(2, &text, asked), None);
-        plans.put(2, &text, asked, &Arc::new("new"));
-        assert_eq!(plans.get(2, &text, asked).as_deref(), Some(&"new"));
+        plans.put(1, &text, asked, &Arc::new("old"), &|_| true);
+        assert_eq!(plans.get(2, &text, asked, &|_| true), None);
+        plans.put(2, &text, asked, &Arc::new("new"), &|_| true);
+        assert_eq!(
+            plans.get(2, &text, asked, &|_| true).as_deref(),
+            Some(&"new")
+        );
     }
 
     #[test]
@@ -175,12 +198,15 @@ mod tests {
         };
         let plans = PlanCache::default();
         let text: Arc<str> = "select 1".into();
-        plans.put(1, &text, asked, &Arc::new("old"));
+        plans.put(1, &text, asked, &Arc::new("old"), &|_| true);
         // The new one can be seen; what is kept for the old is about to be let go.
-        assert_eq!(plans.get(2, &text, asked), None);
-        plans.put(2, &text, asked, &Arc::new("new"));
+        assert_eq!(plans.get(2, &text, asked, &|_| true), None);
+        plans.put(2, &text, asked, &Arc::new("new"), &|_| true);
         plans.dictionary_changed(2);
-        assert_eq!(plans.get(2, &text, asked).as_deref(), Some(&"new"));
+        assert_eq!(
+            plans.get(2, &text, asked, &|_| true).as_deref(),
+            Some(&"new")
+        );
     }
 
     #[test]
@@ -192,10 +218,16 @@ mod tests {
             declared: &[],
             path: &paths[n],
         };
-        plans.put(1, &text, asked(0), &Arc::new("public"));
-        assert_eq!(plans.get(1, &text, asked(1)), None);
-        plans.put(1, &text, asked(1), &Arc::new("app"));
-        assert_eq!(plans.get(1, &text, asked(0)).as_deref(), Some(&"public"));
-        assert_eq!(plans.get(1, &text, asked(1)).as_deref(), Some(&"app"));
+        plans.put(1, &text, asked(0), &Arc::new("public"), &|_| true);
+        assert_eq!(plans.get(1, &text, asked(1), &|_| true), None);
+        plans.put(1, &text, asked(1), &Arc::new("app"), &|_| true);
+        assert_eq!(
+            plans.get(1, &text, asked(0), &|_| true).as_deref(),
+            Some(&"public")
+        );
+        assert_eq!(
+            plans.get(1, &text, asked(1), &|_| true).as_deref(),
+            Some(&"app")
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 mod control;
 mod cursors;
+mod oracle;
 mod raise;
 mod sql;
 mod statements;
@@ -22,7 +23,18 @@ pub struct Body {
 const MAX_DEPTH: usize = 200;
 
 pub fn parse(text: &str) -> Result<Body, Error> {
+    whole(text, false)
+}
+
+/// A block as Oracle's clients send it: PL/pgSQL's words, with those of Oracle's that
+/// the module `oracle` knows.
+pub fn parse_oracle(text: &str) -> Result<Body, Error> {
+    whole(text, true)
+}
+
+fn whole(text: &str, oracle: bool) -> Result<Body, Error> {
     let mut parser = Parser {
+        oracle,
         text,
         tokens: lex::tokens(text)?,
         at: 0,
@@ -49,6 +61,8 @@ pub fn parse(text: &str) -> Result<Body, Error> {
 
 pub(super) struct Parser<'b> {
     text: &'b str,
+    /// Whether Oracle's words are understood.
+    oracle: bool,
     tokens: Vec<Token>,
     at: usize,
     pieces: usize,
@@ -265,7 +279,11 @@ impl<'b> Parser<'b> {
 
     fn condition(&mut self) -> Result<Condition, Error> {
         if !self.accept("sqlstate") {
-            return Ok(Condition::Name(self.name()?));
+            let name = self.name()?;
+            return Ok(match self.oracle {
+                true => oracle::condition(name),
+                false => Condition::Name(name),
+            });
         }
         let Some(state) = self.string() else {
             return Err(self.unexpected());

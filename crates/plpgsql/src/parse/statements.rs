@@ -54,6 +54,11 @@ impl Parser<'_> {
         if self.is_assignment() {
             return self.assignment();
         }
+        if self.oracle
+            && let Some(what) = self.oracle_statement()?
+        {
+            return Ok(what);
+        }
         let label = self.label()?;
         let word = match self.peek().map(|t| &t.kind) {
             Some(Kind::Word(word)) => word.clone(),
@@ -110,7 +115,12 @@ impl Parser<'_> {
                 if word.is_empty() || word == "elsif" || word == "else" || word == "end" {
                     return Err(self.unexpected());
                 }
-                let (sql, into) = self.sql_statement()?;
+                let (sql, mut into) = self.sql_statement()?;
+                if self.oracle
+                    && let Some(into) = &mut into
+                {
+                    into.strict = true;
+                }
                 Ok(What::Execute { sql, into })
             }
         }
@@ -197,7 +207,7 @@ impl Parser<'_> {
     }
 
     /// EXECUTE: INTO and USING come in any order, each once.
-    fn execute(&mut self) -> Result<What, Error> {
+    pub(super) fn execute(&mut self) -> Result<What, Error> {
         let text = self.sql(&[";"], &["into", "using"])?;
         let (mut into, mut using) = (None, Vec::new());
         loop {

@@ -53,6 +53,11 @@ impl Binder<'_> {
         if let Some(found) = self.user_call(&name, f)? {
             return Ok(found);
         }
+        if name.schema.as_deref() == Some("dbms_random")
+            && let Some(found) = self.dbms_random(&name, &self.arguments(f)?)?
+        {
+            return Ok(found);
+        }
         if name
             .schema
             .as_deref()
@@ -166,6 +171,7 @@ impl Binder<'_> {
             _ => {}
         }
         let mut args = without_out_parameters(args);
+        self.as_padded(name, &mut args)?;
         if let Some(found) = self.array_call(name, &args)? {
             return Ok(found);
         }

@@ -246,7 +246,8 @@ impl Binder<'_> {
 
     fn identifier(&self, i: &ast::Ident) -> Result<Typed> {
         let path = [names::ident(i)];
-        self.params.or_variable(&path, self.column_named(i))
+        let found = self.params.or_variable(&path, self.column_named(i));
+        found.or_else(|e| self.pseudo_column(std::slice::from_ref(i), e))
     }
 
     fn column_named(&self, i: &ast::Ident) -> Result<Typed> {
@@ -275,7 +276,8 @@ impl Binder<'_> {
 
     fn column_path(&self, path: &[ast::Ident]) -> Result<Typed> {
         let names: Vec<String> = path.iter().map(names::ident).collect();
-        self.params.or_variable(&names, self.column_of(&names))
+        let found = self.params.or_variable(&names, self.column_of(&names));
+        found.or_else(|e| self.pseudo_column(path, e))
     }
 
     fn column_of(&self, names: &[String]) -> Result<Typed> {
@@ -325,7 +327,9 @@ impl Binder<'_> {
         if comparison(op).is_some() {
             refuse_rows(left, right)?;
         }
-        self.applied(op, self.expr(left)?, self.expr(right)?)
+        let (l, r) = (self.expr(left)?, self.expr(right)?);
+        let (l, r) = self.with_days(op, (left, l), (right, r))?;
+        self.applied(op, l, r)
     }
 
     /// An operator whose operands are values.

@@ -15,6 +15,7 @@ mod expr;
 mod json;
 pub mod names;
 pub mod needs;
+mod oracle;
 mod overlaps;
 pub mod parts;
 mod predicate;

@@ -110,6 +110,22 @@ pub fn quote(name: &str) -> String {
     }
 }
 
+/// Whether a name is that of a function that is called without parentheses.
+pub fn is_bare_function(name: &Ident) -> bool {
+    let known = [
+        "current_user",
+        "session_user",
+        "user",
+        "current_role",
+        "current_catalog",
+        "current_schema",
+        "current_date",
+        "current_timestamp",
+        "localtimestamp",
+    ];
+    name.quote_style.is_none() && known.contains(&ident(name).as_str())
+}
+
 /// Names that no column of a user's table can have, since every table has a column of that name.
 pub fn is_system_column(name: &str) -> bool {
     matches!(

@@ -8,6 +8,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
 use crate::dict::acl::Privileges;
+use crate::dict::{Dict, Table};
+use crate::error::{Error, Result};
 
 /// What is done with a relation.
 #[derive(Clone, Debug)]
@@ -25,6 +27,38 @@ pub struct Need {
     pub updated: BTreeSet<i16>,
 }
 
+/// A use of a table that has row-level security, with what that has made of the plan: which policies
+/// are in it. For a role for which others hold the statement is planned again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Secured {
+    pub table: u32,
+    /// As of [`Need::through`].
+    pub through: u32,
+    /// The policies that hold; `None`: rows are kept from nobody here.
+    pub policies: Option<Vec<u32>>,
+}
+
+/// Whether plans that are made so are good for a role: the same policies hold for it. `row_security`:
+/// its parameter of that name. A plan with policies is none for a session that has it off, whose
+/// analysis says so.
+pub fn are_good_for(secured: &[Secured], dict: &Dict, role: u32, row_security: bool) -> bool {
+    secured.iter().all(|used| {
+        let Some(table) = dict.table_by_oid(used.table) else {
+            return false;
+        };
+        let role = acting(dict, used.through, role);
+        (row_security || used.policies.is_none()) && dict.policies_for(role, table) == used.policies
+    })
+}
+
+/// The role by whose rights what stands in a view is done; zero for the view: in none.
+pub fn acting(dict: &Dict, through: u32, role: u32) -> u32 {
+    match through {
+        0 => role,
+        view => dict.view_by_oid(view).map_or(0, |v| v.owner),
+    }
+}
+
 /// Whose text needs what follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Text {
@@ -40,6 +74,7 @@ pub struct Text {
 #[derive(Clone, Debug, Default)]
 pub struct Noted {
     pub relations: Vec<Need>,
+    pub secured: Vec<Secured>,
     /// Schemas that it names before functions.
     pub schemas: BTreeSet<u32>,
 }
@@ -56,6 +91,11 @@ pub struct Needs {
     all: RefCell<Vec<Need>>,
     schemas: RefCell<BTreeSet<u32>>,
     text: Cell<Text>,
+    /// The role that the plan is made for, and its parameter `row_security`.
+    by: Cell<(u32, bool)>,
+    secured: RefCell<Vec<Secured>>,
+    /// Tables whose policies are being analysed, one within the other.
+    securing: RefCell<Vec<u32>>,
 }
 
 impl Needs {
@@ -120,6 +160,84 @@ impl Needs {
         }
     }
 
+    /// Says for whom the statement is planned.
+    pub fn run_by(&self, role: u32, row_security: bool) {
+        self.by.set((role, row_security));
+    }
+
+    /// The policies of a table that hold for the role that uses it here, which the plan depends on
+    /// from now on.
+    pub fn policies_of(&self, dict: &Dict, table: &Table) -> Result<Option<Vec<u32>>> {
+        if !table.row_security {
+            return Ok(None);
+        }
+        let (role, row_security) = self.by.get();
+        let role = acting(dict, self.text.get().through, role);
+        let policies = dict.policies_for(role, table);
+        if policies.is_some() && !row_security {
+            return Err(would_be_affected(dict, table, role));
+        }
+        let used = Secured {
+            table: table.oid,
+            through: self.text.get().through,
+            policies: policies.clone(),
+        };
+        let mut secured = self.secured.borrow_mut();
+        if !secured.contains(&used) {
+            secured.push(used);
+        }
+        Ok(policies)
+    }
+
+    /// The policies of a table are analysed until [`Needs::end_securing`].
+    pub fn begin_securing(&self, table: u32) {
+        self.securing.borrow_mut().push(table);
+    }
+
+    pub fn end_securing(&self) {
+        self.securing.borrow_mut().pop();
+    }
+
+    pub fn is_securing(&self, table: u32) -> bool {
+        self.securing.borrow().contains(&table)
+    }
+
+    /// These are the needs of a policy's expression that is planned by itself, in a statement with
+    /// other needs.
+    pub fn follow(&self, others: &Needs, table: u32) {
+        self.by.set(others.by.get());
+        self.text.set(others.text.get());
+        self.begin_securing(table);
+    }
+
+    /// Takes in the needs of a part that was analysed by itself.
+    pub fn absorb(&self, part: &Needs) {
+        let around = self.text.get();
+        for need in part.all.borrow().iter() {
+            self.text.set(Text {
+                through: need.through,
+                written: need.written,
+                of_view: around.of_view,
+            });
+            self.of(need.relation, |n| {
+                n.privileges = n.privileges.and(need.privileges);
+                n.read.extend(&need.read);
+                n.inserted.extend(&need.inserted);
+                n.updated.extend(&need.updated);
+            });
+        }
+        self.text.set(around);
+        self.schemas
+            .borrow_mut()
+            .extend(part.schemas.borrow().iter());
+        let mut secured = self.secured.borrow_mut();
+        for used in part.secured.borrow().iter() {
+            if !secured.contains(used) {
+                secured.push(used.clone());
+            }
+        }
+    }
+
     /// The text of a view follows, which with `invoker` has the rights of who reads it. What was
     /// before is to be put back by [`Needs::leave`].
     pub fn enter_view(&self, view: u32, invoker: bool) -> Text {
@@ -158,8 +276,24 @@ impl Needs {
     pub fn noted(&self) -> Noted {
         Noted {
             relations: self.all.borrow().clone(),
+            secured: self.secured.borrow().clone(),
             schemas: self.schemas.borrow().clone(),
         }
+    }
+}
+
+fn would_be_affected(dict: &Dict, table: &Table, role: u32) -> Error {
+    let message = format!(
+        "query would be affected by row-level security policy for table \"{}\"",
+        table.name
+    );
+    let e = Error::new("42501", message);
+    match dict.has_rights_of(role, table.owner) {
+        true => e.hint(
+            "To disable the policy for the table's owner, use ALTER TABLE NO FORCE ROW LEVEL \
+             SECURITY.",
+        ),
+        false => e,
     }
 }
 

@@ -6,7 +6,7 @@ use sqlparser::ast::{
     Value,
 };
 
-use super::{TypeNames, Typed, names};
+use super::{TypeNames, Typed, names, oracle};
 use crate::dict;
 use crate::error::{Error, Result};
 use crate::pgtype::bits::{Bits, binary_digits, hexadecimal_digits};
@@ -49,12 +49,12 @@ fn known_type(ty: &DataType, types: &TypeNames) -> Result<(SqlType, i32)> {
         DataType::Numeric(info) | DataType::Decimal(info) | DataType::Dec(info) => {
             (SqlType::Numeric, numeric_modifier(info)?)
         }
-        DataType::Text | DataType::String(None) => (SqlType::Text, -1),
+        DataType::Text | DataType::String(None) | DataType::Clob(None) => (SqlType::Text, -1),
         DataType::Varchar(n) | DataType::CharacterVarying(n) | DataType::CharVarying(n) => {
             (SqlType::Varchar, length(n, -1)?)
         }
         DataType::Char(n) | DataType::Character(n) => (SqlType::Char, length(n, 5)?),
-        DataType::Bytea => (SqlType::Bytea, -1),
+        DataType::Bytea | DataType::Blob(None) => (SqlType::Bytea, -1),
         DataType::Date => (SqlType::Date, -1),
         DataType::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
             (SqlType::Timestamp, seconds_digits(*digits))
@@ -83,7 +83,8 @@ fn known_type(ty: &DataType, types: &TypeNames) -> Result<(SqlType, i32)> {
             let schema = name.schema.as_deref();
             match schema.is_none_or(|s| s == "pg_catalog") {
                 true => custom(&name.name, modifiers)
-                    .or_else(|e| made_by_user(&name, modifiers, types).ok_or(e))?,
+                    .or_else(|e| made_by_user(&name, modifiers, types).ok_or(e))
+                    .or_else(|e| oracle::type_named(&name, modifiers).unwrap_or(Err(e)))?,
                 false => {
                     made_by_user(&name, modifiers, types).ok_or_else(|| no_type(&name, types))?
                 }

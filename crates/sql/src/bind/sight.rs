@@ -114,6 +114,14 @@ impl ParamTypes {
         }
     }
 
+    /// Whether a variable has the name.
+    pub fn sees_variable(&self, path: &[String]) -> Result<bool> {
+        match &self.sight.variables {
+            Some(variables) => Ok(variables.find(path)?.is_some()),
+            None => Ok(false),
+        }
+    }
+
     pub(super) fn variable(&self, path: &[String]) -> Result<Option<Typed>> {
         let Some(variables) = &self.sight.variables else {
             return Ok(None);

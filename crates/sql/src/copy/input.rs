@@ -73,6 +73,21 @@ struct Target {
     typmod: i32,
 }
 
+/// Refuses COPY FROM where row-level security would ask something of each row, as PostgreSQL does.
+fn refuse_secured(core: &Core, table: &Table) -> Result<()> {
+    let dict = core.dict();
+    let params = ParamTypes::none(&dict);
+    let needs = &params.needs;
+    needs.run_by(core.roles.current, core.row_security());
+    match needs.policies_of(&dict, table)? {
+        None => Ok(()),
+        Some(_) => {
+            let message = "COPY FROM not supported with row-level security";
+            Err(Error::new("0A000", message).hint("Use INSERT statements instead."))
+        }
+    }
+}
+
 impl CopyIn {
     /// The format of each column: 0 for text, 1 for binary.
     pub fn formats(&self) -> Vec<i16> {
@@ -102,6 +117,7 @@ impl CopyIn {
         }
         let columns = chosen_columns(&table, columns)?;
         core.check_insert(&table, &columns)?;
+        refuse_secured(core, &table)?;
         let dict = core.dict();
         let params = ParamTypes::none(&dict);
         let planner = Planner::alone(&dict, &params);

@@ -182,6 +182,10 @@ fn apply(core: &mut Core, table: &Table, operation: &AlterTableOperation) -> Res
             alter_column(core, &mut next, &names::ident(column_name), op)?
         }
         AlterTableOperation::OwnerTo { new_owner } => give(core, &mut next, new_owner)?,
+        AlterTableOperation::EnableRowLevelSecurity => next.row_security = true,
+        AlterTableOperation::DisableRowLevelSecurity => next.row_security = false,
+        AlterTableOperation::ForceRowLevelSecurity => next.force_row_security = true,
+        AlterTableOperation::NoForceRowLevelSecurity => next.force_row_security = false,
         AlterTableOperation::EnableTrigger { name } => {
             super::trigger::set_enabled(&mut next, name, 'O')?;
         }
@@ -261,6 +265,7 @@ fn add_key(core: &mut Core, table: &mut Table, key: index::NewKey) -> Result<()>
         }
         set_not_null(core, table, &key.columns)?;
     }
+    index::check_may_add(core, table)?;
     index::add_built(core, table, NewIndex::key(key))
 }
 

@@ -1,4 +1,4 @@
-//! ALTER FUNCTION, PROCEDURE and ROUTINE: name, owner and schema.
+//! ALTER FUNCTION, PROCEDURE and ROUTINE: name, owner, schema, and how it is called.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::dict::depend::Address;
 use crate::dict::{Function, Object};
 use crate::error::{Error, Result};
 use crate::parse::define::Change;
-use crate::parse::function::{FunctionName, Routine};
+use crate::parse::function::{Attributes, FunctionName, Routine};
 
 pub fn alter(core: &mut Core, kind: Routine, name: &FunctionName, change: &Change) -> Result<Tag> {
     let found = core.locked_function(name)?;
@@ -38,6 +38,7 @@ pub fn alter(core: &mut Core, kind: Routine, name: &FunctionName, change: &Chang
                 name: String::new(),
             })?;
         }
+        Change::Attributes(a) => attributes(core, &mut next, a)?,
         Change::RenameColumn(..) | Change::OfView(_) => {
             return Err(Error::internal("a change that no function has"));
         }
@@ -47,6 +48,31 @@ pub fn alter(core: &mut Core, kind: Routine, name: &FunctionName, change: &Chang
     }
     core.define(Object::Function(Arc::new(next)))?;
     Ok(Tag::Plain(kind.alter_command()))
+}
+
+fn attributes(core: &Core, f: &mut Function, a: &Attributes) -> Result<()> {
+    let of_functions = a.strict.is_some() || a.volatility.is_some() || a.parallel.is_some();
+    let of_functions = of_functions || a.leakproof.is_some() || a.cost.is_some();
+    if f.procedure && (of_functions || a.rows.is_some()) {
+        let message = "invalid attribute in procedure definition";
+        return Err(Error::new("42P13", message));
+    }
+    if a.rows.is_some() && !f.returns_set {
+        let message = "ROWS is not applicable when function does not return a set";
+        return Err(Error::new("22023", message));
+    }
+    super::function::check_leakproof(core, a.leakproof == Some(true))?;
+    f.volatility = a.volatility.unwrap_or(f.volatility);
+    f.strict = a.strict.unwrap_or(f.strict);
+    f.leakproof = a.leakproof.unwrap_or(f.leakproof);
+    f.security_definer = a.security_definer.unwrap_or(f.security_definer);
+    f.parallel = a.parallel.unwrap_or(f.parallel);
+    f.cost = a.cost.unwrap_or(f.cost);
+    f.rows = a.rows.unwrap_or(f.rows);
+    for clause in &a.settings {
+        super::setting::apply(core, &mut f.settings, clause)?;
+    }
+    Ok(())
 }
 
 /// Refuses a name that is taken, and a change of the name that texts of definitions have.

@@ -64,6 +64,7 @@ pub fn set(core: &mut Core, on: &Commented, text: Option<&str>) -> Result<Tag> {
         Commented::Type(name) => super::types::comment(core, name, text)?,
         Commented::Function(name) => super::function::comment(core, name, text)?,
         Commented::Trigger(name, table) => on_trigger(core, name, table, text)?,
+        Commented::Policy(name, table) => super::policy::comment(core, name, table, text)?,
         Commented::Role(name) => {
             let role = super::role::locked(core, name)?;
             let role = role.ok_or_else(|| super::role::no_role(name))?;

@@ -59,7 +59,7 @@ fn collect(dict: &Dict, roots: &[Address]) -> Vec<Found> {
     }
     // A default goes with the table or the column that has it.
     let gone = |f: &Found, all: &[Found]| match f.what {
-        Address::Check(table, _) | Address::Trigger(table, _) => {
+        Address::Check(table, _) | Address::Trigger(table, _) | Address::Policy(table, _) => {
             let whole = [Address::Table(table), Address::View(table)];
             let goes = |a: &Address| whole.contains(a);
             roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
@@ -129,6 +129,7 @@ fn lock_of(what: Address) -> Option<u32> {
         | Address::Index(oid, _)
         | Address::Check(oid, _)
         | Address::Trigger(oid, _)
+        | Address::Policy(oid, _)
         | Address::Function(oid)
         | Address::ForeignKey(oid, _) => Some(oid),
         Address::Schema(_) => None,
@@ -220,6 +221,14 @@ pub fn drop_one(core: &mut Core, what: Address) -> Result<()> {
             let mut next = Table::clone(&table);
             next.triggers.retain(|t| t.oid != trigger);
             super::trigger::define(core, next)
+        }
+        Address::Policy(oid, policy) => {
+            let Some(table) = dict.table_by_oid(oid) else {
+                return Ok(());
+            };
+            let mut next = Table::clone(table);
+            next.policies.retain(|p| p.oid != policy);
+            core.define(Object::Table(Arc::new(next.finish()?)))
         }
         // Those of one table come with the highest place first.
         Address::Check(oid, at) => {

@@ -53,6 +53,11 @@ pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
         ),
     };
     core.lock_table(oid, TableLock::AccessExclusive, false)?;
+    check_leakproof(core, new.leakproof)?;
+    let mut settings = Vec::new();
+    for clause in &new.settings {
+        super::setting::apply(core, &mut settings, clause)?;
+    }
     let made = Function {
         oid,
         schema,
@@ -73,6 +78,8 @@ pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
         strict: new.strict,
         parallel: new.parallel,
         leakproof: new.leakproof,
+        security_definer: new.security_definer,
+        settings,
         cost: new.cost.unwrap_or(100.0),
         body: new.body.clone(),
         comment: old.as_ref().and_then(|f| f.comment.clone()),
@@ -91,6 +98,14 @@ pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
         true => "CREATE PROCEDURE",
         false => "CREATE FUNCTION",
     }))
+}
+
+/// Refuses who may not say that a function tells nothing of its arguments.
+pub(super) fn check_leakproof(core: &Core, leakproof: bool) -> Result<()> {
+    match leakproof {
+        true => core.require_superuser("only superuser can define a leakproof function"),
+        false => Ok(()),
+    }
 }
 
 fn language(name: Option<&str>) -> Result<Language> {

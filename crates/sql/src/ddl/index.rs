@@ -12,6 +12,7 @@ use super::{
 };
 use crate::api::Tag;
 use crate::bind::names;
+use crate::dict::acl::Privileges;
 use crate::dict::computed::IndexKeys;
 use crate::dict::depend::Address;
 use crate::dict::{Index, IndexExpression, IndexKey, Object, Relation, Table};
@@ -172,6 +173,7 @@ pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
             }
             _ => no_relation(core, &table_name),
         })?;
+    check_may_add(core, &table)?;
     let new = described(&table, c)?;
     // An index is in the schema of its table; PostgreSQL's grammar gives it no other.
     if name.as_ref().is_some_and(|n| n.schema.is_some()) {
@@ -324,6 +326,14 @@ pub fn add(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()> {
     index.header = core.engine.create_index_segment(ObjectId(index.segment))?.0;
     table.indexes.push(index);
     Ok(())
+}
+
+/// Refuses an index to who may not make anything in the table's schema.
+pub fn check_may_add(core: &Core, table: &Table) -> Result<()> {
+    match core.dict().is_temporary(table.schema) {
+        true => Ok(()),
+        false => core.check_schema(table.schema, Privileges::CREATE),
+    }
 }
 
 /// Adds an index and fills it with the table's rows.

@@ -5,16 +5,18 @@
 
 use std::sync::Arc;
 
-use super::Core;
 use super::role::{denied, no_role};
+use super::{Core, grant};
 use crate::api::Tag;
+use crate::bind::names;
 use crate::dict::Object;
 use crate::dict::membership;
 use crate::dict::role::{DATABASE_OWNER, FIRST_SUPERUSER, Role};
 use crate::error::{Error, Result};
-use crate::parse::grant::Membership;
+use crate::parse::grant::{Give, Grantee, Membership, Security};
 use crate::parse::role::RoleName;
 use crate::parse::utility::TableLock;
+use crate::parse::{self, Command, Utility};
 
 pub fn change(core: &mut Core, m: &Membership) -> Result<Tag> {
     // What REVOKE says of it has no effect, as in PostgreSQL 15.
@@ -28,6 +30,9 @@ pub fn change(core: &mut Core, m: &Membership) -> Result<Tag> {
     }
     for name in &m.roles {
         let role = core.dict().role(name).cloned();
+        if role.is_none() && privileges_of_oracle(core, name, m)? {
+            continue;
+        }
         let role = role.ok_or_else(|| no_role(name))?;
         match m.is_grant {
             true => add(core, &role, &members, by, m.admin)?,
@@ -35,6 +40,40 @@ pub fn change(core: &mut Core, m: &Membership) -> Result<Tag> {
         }
     }
     Ok(Tag::Plain(m.command()))
+}
+
+/// Oracle's roles CONNECT and RESOURCE, if no role has the name: what they stand for here is granted
+/// or revoked. False for other names.
+fn privileges_of_oracle(core: &mut Core, name: &str, m: &Membership) -> Result<bool> {
+    let text = match name {
+        "connect" => format!(
+            "grant connect on database {} to public",
+            names::quote(&core.database_name)
+        ),
+        "resource" => "grant usage, create on schema public to public".to_string(),
+        _ => return Ok(false),
+    };
+    let Command::Utility(parsed) = parse::statement(&text)? else {
+        return Err(Error::internal("a GRANT that is none"));
+    };
+    let Utility::Security(security) = *parsed else {
+        return Err(Error::internal("a GRANT that is none"));
+    };
+    let Security::Grant(mut grant) = *security else {
+        return Err(Error::internal("a GRANT that is none"));
+    };
+    let members = m.members.iter().cloned();
+    grant.grantees = members.map(Grantee::Role).collect();
+    grant.by = m.by.clone();
+    grant.give = match m.is_grant {
+        true => Give::Grant { option: m.admin },
+        false => Give::Revoke {
+            option: m.admin,
+            cascade: false,
+        },
+    };
+    grant::privileges(core, &grant)?;
+    Ok(true)
 }
 
 /// Makes roles members of a role.

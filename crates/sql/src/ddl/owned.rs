@@ -68,6 +68,12 @@ pub fn reasons(dict: &Dict, database: &str, role: u32) -> Vec<String> {
             }
         }
     }
+    for t in dict.tables() {
+        for p in t.policies.iter().filter(|p| p.roles.contains(&role)) {
+            let policy = dict.describe(Address::Policy(t.oid, p.oid));
+            all.push(((p.oid, 0, false), format!("target of {policy}")));
+        }
+    }
     for d in dict.default_privileges() {
         let owner = dict.role_by_oid(d.role).map_or("", |r| &r.name);
         let on = match d.kind {
@@ -208,6 +214,7 @@ pub fn drop(core: &mut Core, of: &[RoleName], cascade: bool) -> Result<Tag> {
     let roles = roles(core, of, "drop")?;
     for &role in &roles {
         take_privileges(core, role)?;
+        super::policy::forget_role(core, role)?;
     }
     let dict = core.dict();
     let roots = roles.iter().flat_map(|role| owned(&dict, *role));

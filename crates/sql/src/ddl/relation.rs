@@ -63,6 +63,7 @@ pub fn alter(
             }
         },
         Change::Schema(to) => set_schema(core, &found, to)?,
+        Change::Attributes(_) => return Err(Error::internal("a change that no relation has")),
         Change::OfView(change) => {
             let Relation::View(view) = &found else {
                 return Err(Error::internal("a change that only views have"));

@@ -119,7 +119,10 @@ pub fn alter(core: &mut Core, name: &str, change: &Change) -> Result<Tag> {
         Change::Owner(to) => {
             next.owner = core.new_owner(to, next.owner, 0, &format!("schema {name}"))?;
         }
-        Change::RenameColumn(..) | Change::OfView(_) | Change::Schema(_) => {
+        Change::RenameColumn(..)
+        | Change::OfView(_)
+        | Change::Schema(_)
+        | Change::Attributes(_) => {
             return Err(Error::internal("a change that no schema has"));
         }
     }

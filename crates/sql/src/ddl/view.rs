@@ -212,9 +212,21 @@ fn reaches(dict: &Dict, view: &View, wanted: u32) -> bool {
 
 /// The text of a view's query, from that of its statement.
 pub(super) fn pinned(text: &str, view: u32, notes: Notes) -> Result<(String, Vec<Source>)> {
-    let (begin, end) =
+    let place =
         parse::view::query(text).ok_or_else(|| Error::internal("a CREATE VIEW without a query"))?;
-    let mut sources: Vec<Source> = Vec::new();
+    let mut sources = Vec::new();
+    let query = pinned_between((text, place), view, notes, &mut sources)?;
+    Ok((query, sources))
+}
+
+/// The text of a view's query, or of a policy's, which stands between two bytes of a statement's
+/// text. What it reads is added to the sources.
+pub(super) fn pinned_between(
+    (text, (begin, end)): (&str, (usize, usize)),
+    view: u32,
+    notes: Notes,
+    sources: &mut Vec<Source>,
+) -> Result<String> {
     // By place, so that what was analysed twice is written once.
     let mut edits: BTreeMap<usize, (usize, String)> = BTreeMap::new();
     for relation in notes.relations {
@@ -223,13 +235,18 @@ pub(super) fn pinned(text: &str, view: u32, notes: Notes) -> Result<(String, Vec
             Noted::Stored(oid, columns) => {
                 let known = sources.iter().position(|s| s.oid == oid);
                 let at = known.unwrap_or(sources.len());
-                if known.is_none() {
-                    let used = notes.used.get(&oid);
-                    sources.push(Source {
+                let used = notes.used.get(&oid).into_iter().flatten().copied();
+                match sources.get_mut(at) {
+                    Some(source) => {
+                        source.used.extend(used);
+                        source.used.sort_unstable();
+                        source.used.dedup();
+                    }
+                    None => sources.push(Source {
                         oid,
                         columns,
-                        used: used.into_iter().flatten().copied().collect(),
-                    });
+                        used: used.collect(),
+                    }),
                 }
                 format!("\"{SOURCES}\".\"{view}.{at}\"")
             }
@@ -275,7 +292,7 @@ pub(super) fn pinned(text: &str, view: u32, notes: Notes) -> Result<(String, Vec
     }
     query.push_str(text.get(at..end).unwrap_or_default());
     let query = query.trim().trim_end_matches(';').trim_end();
-    Ok((query.to_string(), sources))
+    Ok(query.to_string())
 }
 
 fn quoted(name: &str) -> String {

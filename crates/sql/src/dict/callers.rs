@@ -35,6 +35,11 @@ impl Dict {
             let checks = t.checks.iter().enumerate();
             let checks = checks.filter(|(_, c)| expression_calls(&c.text, name));
             found.extend(checks.map(|(at, _)| Address::Check(t.oid, at)));
+            let policies = t.policies.iter().filter(|p| {
+                let mut texts = p.using.iter().chain(&p.check);
+                texts.any(|text| query_calls(text, name))
+            });
+            found.extend(policies.map(|p| Address::Policy(t.oid, p.oid)));
         }
         for v in self.views() {
             let triggers = v.triggers.iter().filter(|g| g.function == function.oid);

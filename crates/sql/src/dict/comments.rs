@@ -8,6 +8,7 @@ use crate::views::describe;
 /// Object ids of the catalogs that comments are on rows of.
 pub const PG_PROC: u32 = 1255;
 pub const PG_TRIGGER: u32 = 2620;
+pub const PG_POLICY: u32 = 3256;
 pub const PG_TYPE: u32 = 1247;
 pub const PG_CLASS: u32 = 1259;
 pub const PG_AUTHID: u32 = 1260;
@@ -83,6 +84,9 @@ impl Dict {
         let triggers = self.tables().flat_map(|t| &t.triggers);
         for t in triggers.chain(self.views().flat_map(|v| &v.triggers)) {
             all.extend(t.comment.clone().map(|c| (t.oid, PG_TRIGGER, 0, c)));
+        }
+        for p in self.tables().flat_map(|t| &t.policies) {
+            all.extend(p.comment.clone().map(|c| (p.oid, PG_POLICY, 0, c)));
         }
         for f in self.functions() {
             all.extend(f.comment.clone().map(|c| (f.oid, PG_PROC, 0, c)));

@@ -35,6 +35,8 @@ pub enum Address {
     Function(u32),
     /// Of a table, by its own object id.
     Trigger(u32, u32),
+    /// Of a table, by its own object id.
+    Policy(u32, u32),
 }
 
 impl Address {
@@ -49,6 +51,7 @@ impl Address {
             | Address::Type(oid)
             | Address::Index(_, oid)
             | Address::Trigger(_, oid)
+            | Address::Policy(_, oid)
             | Address::ForeignKey(_, oid) => (oid, 0),
             Address::Column(oid, at)
             | Address::Attribute(oid, at)
@@ -71,6 +74,7 @@ impl Dict {
         let mut found = match of {
             Address::Table(oid) => {
                 let mut found = self.readers(oid, None);
+                found.extend(self.policies_reading(oid, None));
                 found.extend(self.owned(oid, None));
                 found.extend(self.foreign_keys(oid, &|_| true));
                 found.extend(self.of_rows(oid));
@@ -78,9 +82,14 @@ impl Dict {
                 found.extend(self.giving_rows_of(oid));
                 found
             }
-            Address::View(oid) => self.readers(oid, None),
+            Address::View(oid) => {
+                let mut found = self.readers(oid, None);
+                found.extend(self.policies_reading(oid, None));
+                found
+            }
             Address::Column(oid, at) => {
                 let mut found = self.readers(oid, Some(at));
+                found.extend(self.policies_reading(oid, Some(at)));
                 found.extend(self.owned(oid, Some(at)));
                 found.extend(self.made_of(oid, at));
                 found.extend(self.fired_by(oid, at));
@@ -96,7 +105,8 @@ impl Dict {
             | Address::Attribute(..)
             | Address::ForeignKey(..)
             | Address::Check(..)
-            | Address::Trigger(..) => Vec::new(),
+            | Address::Trigger(..)
+            | Address::Policy(..) => Vec::new(),
         };
         found.sort_by_key(|d| std::cmp::Reverse(d.what.age()));
         found
@@ -114,6 +124,24 @@ impl Dict {
             _ => None,
         });
         let each = views.map(|what| Dependent { what, auto: false });
+        each.collect()
+    }
+
+    /// Policies that read a relation, or a column of it. Those of the table itself go with it.
+    fn policies_reading(&self, oid: u32, column: Option<usize>) -> Vec<Dependent> {
+        let own = self.table_by_oid(oid).filter(|_| column.is_some());
+        let others = self.maps.needing(oid).filter_map(|o| match o {
+            Object::Table(t) if t.oid != oid => Some(t),
+            _ => None,
+        });
+        let column = column.map(|at| at as i16 + 1);
+        let policies = own.into_iter().chain(others);
+        let policies = policies.flat_map(|t| t.policies.iter().map(|p| (t.oid, p)));
+        let policies = policies.filter(|(_, p)| p.reads(oid, column));
+        let each = policies.map(|(table, p)| Dependent {
+            what: Address::Policy(table, p.oid),
+            auto: false,
+        });
         each.collect()
     }
 
@@ -421,8 +449,23 @@ impl Dict {
                 let name = found.map_or(String::new(), |g| quote(&g.name));
                 format!("trigger {name} on {}", table(oid))
             }
+            Address::Policy(oid, policy) => {
+                let found = self.table_by_oid(oid);
+                let found = found.and_then(|t| t.policies.iter().find(|p| p.oid == policy));
+                let name = found.map_or(String::new(), |p| quote(&p.name));
+                format!("policy {name} on {}", table(oid))
+            }
             Address::Function(oid) => match self.function_by_oid(oid) {
-                Some(f) => format!("function {}", f.signature()),
+                Some(f) => {
+                    let signature = f.signature();
+                    match crate::views::is_function_visible(self, f) {
+                        true => format!("function {signature}"),
+                        false => {
+                            let schema = quote(self.schema_name(f.schema));
+                            format!("function {schema}.{signature}")
+                        }
+                    }
+                }
                 None => format!("function {oid}"),
             },
         }
@@ -437,6 +480,7 @@ impl Dict {
             | Address::Index(oid, _)
             | Address::Check(oid, _)
             | Address::Trigger(oid, _)
+            | Address::Policy(oid, _)
             | Address::ForeignKey(oid, _) => self.table_by_oid(oid),
             _ => None,
         }

@@ -125,6 +125,12 @@ pub struct Function {
     /// As it was said: `u`, `r` or `s`, which has no effect.
     pub parallel: char,
     pub leakproof: bool,
+    /// It runs by the rights of its owner.
+    #[serde(default)]
+    pub security_definer: bool,
+    /// Parameters that hold while it runs: name and value.
+    #[serde(default)]
+    pub settings: Vec<(String, String)>,
     pub cost: f32,
     pub body: String,
     #[serde(default)]

@@ -39,7 +39,7 @@ pub(super) struct Maps {
     needed: Map<u32, Keys>,
     /// The keys of tables, by what their defaults draw values from, as it is written there.
     drawn: Map<Name, Keys>,
-    /// The keys of tables, by the object ids of their indexes, constraints and triggers.
+    /// The keys of tables, by the object ids of their indexes, constraints, triggers and policies.
     parts: Map<u32, i64>,
 }
 
@@ -182,7 +182,7 @@ impl Maps {
         self.of_keys(self.drawn.get(text))
     }
 
-    /// The table that has an index, constraint or trigger.
+    /// The table that has an index, constraint, trigger or policy.
     pub fn whole(&self, part: u32) -> Option<&Object> {
         Some(&self.entries.get(self.parts.get(&part)?)?.object)
     }
@@ -288,9 +288,11 @@ impl Table {
         let from = self.triggers.iter().filter_map(|g| g.constraint.as_ref());
         let from = from.map(|c| c.from).filter(|oid| *oid != 0);
         let functions = functions.chain(from);
+        let policies = self.policies.iter().flat_map(|p| &p.sources);
+        let read = policies.map(|s| s.oid).filter(|oid| *oid != self.oid);
         let all = types.chain(sequences).chain(parents).chain(functions);
-        let read = self.materialized.iter().flat_map(|m| &m.sources);
-        all.chain(read.map(|s| s.oid)).collect()
+        let made = self.materialized.iter().flat_map(|m| &m.sources);
+        all.chain(read).chain(made.map(|s| s.oid)).collect()
     }
 
     /// Object ids of what is defined with it.
@@ -299,7 +301,8 @@ impl Table {
         let keys = self.foreign_keys.iter().map(|k| k.oid);
         let triggers = self.triggers.iter();
         let triggers = triggers.flat_map(|g| [g.oid, g.constraint.as_ref().map_or(0, |c| c.oid)]);
-        let all = indexes.chain(keys).chain(triggers);
+        let policies = self.policies.iter().map(|p| p.oid);
+        let all = indexes.chain(keys).chain(triggers).chain(policies);
         all.filter(|oid| *oid != 0).collect()
     }
 

@@ -33,6 +33,7 @@ mod maps;
 pub mod membership;
 mod object;
 pub mod path;
+pub mod policy;
 pub mod role;
 mod statistics;
 pub mod store;
@@ -41,8 +42,8 @@ pub mod types;
 pub mod view;
 
 pub use comments::{
-    Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_PROC,
-    PG_TRIGGER, PG_TYPE,
+    Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_POLICY,
+    PG_PROC, PG_TRIGGER, PG_TYPE,
 };
 pub use computed::IndexExpression;
 pub use domain::{Domain, DomainConstraint};

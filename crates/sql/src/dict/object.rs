@@ -12,6 +12,7 @@ use super::comments::Comment;
 use super::computed::{IndexExpression, IndexKeys};
 use super::function::Function;
 use super::path::{self, Schema};
+use super::policy::Policy;
 use super::role::{self, Door, FIRST_SUPERUSER, Role};
 use super::trigger::Trigger;
 use super::types::UserType;
@@ -75,6 +76,15 @@ pub struct Table {
     /// In the order of their names.
     #[serde(default)]
     pub triggers: Vec<Trigger>,
+    /// ENABLE ROW LEVEL SECURITY: rows are kept to the policies.
+    #[serde(default)]
+    pub row_security: bool,
+    /// Of the table's owner, too.
+    #[serde(default)]
+    pub force_row_security: bool,
+    /// In the order of their names.
+    #[serde(default)]
+    pub policies: Vec<Policy>,
     /// Object id of the heap's segment; another than `oid` after TRUNCATE.
     pub segment: u32,
     /// Block address of the heap's segment header.

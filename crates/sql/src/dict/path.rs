@@ -81,6 +81,17 @@ impl<'n> From<&'n Qualified> for NameRef<'n> {
 
 /// The names of a `search_path`, with the session's role in the place of `"$user"`.
 pub fn names_of(setting: &str, user: &str) -> Vec<String> {
+    let names = names_in(setting)
+        .into_iter()
+        .map(|name| match name == "$user" {
+            true => user.to_string(),
+            false => name,
+        });
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+/// The names of a list, as they are written there.
+pub fn names_in(setting: &str) -> Vec<String> {
     let name = |part: &str| {
         let part = part.trim();
         match part.strip_prefix('"').and_then(|p| p.strip_suffix('"')) {
@@ -88,12 +99,7 @@ pub fn names_of(setting: &str, user: &str) -> Vec<String> {
             None => part.to_lowercase(),
         }
     };
-    let names = split(setting).into_iter().map(name);
-    let names = names.map(|name| match name == "$user" {
-        true => user.to_string(),
-        false => name,
-    });
-    names.filter(|name| !name.is_empty()).collect()
+    split(setting).into_iter().map(name).collect()
 }
 
 /// The parts between commas outside of quotes.

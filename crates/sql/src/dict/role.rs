@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::Dict;
 use super::membership::Membership;
 
 /// Object id of the superuser that the first start makes, as in PostgreSQL. It is below those that are given out.
@@ -43,6 +44,19 @@ pub struct Role {
     pub comment: Option<String>,
     #[serde(default)]
     pub member_of: Vec<Membership>,
+    /// Parameters of its sessions.
+    #[serde(default)]
+    pub settings: RoleSettings,
+}
+
+/// Parameters that sessions begin with: name and value.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoleSettings {
+    #[serde(default)]
+    pub everywhere: Vec<(String, String)>,
+    /// IN DATABASE, which come before those.
+    #[serde(default)]
+    pub in_database: Vec<(String, String)>,
 }
 
 /// The verifier of a password, in PostgreSQL's text form. It is shown to superusers, and in no `Debug` output.
@@ -84,6 +98,7 @@ impl Role {
             valid_until: None,
             comment: None,
             member_of: Vec::new(),
+            settings: RoleSettings::default(),
         }
     }
 }
@@ -93,6 +108,9 @@ impl Role {
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Door {
     secret: Vec<u8>,
+    /// Parameters of the sessions of all roles.
+    #[serde(default)]
+    pub settings: RoleSettings,
 }
 
 impl fmt::Debug for Door {
@@ -101,10 +119,22 @@ impl fmt::Debug for Door {
     }
 }
 
+impl Dict {
+    /// The parameters that sessions of a role begin with; of two of a name the later one counts.
+    pub fn settings_of(&self, role: u32) -> Vec<(String, String)> {
+        let all = self.door().map(|d| &d.settings);
+        let own = self.role_by_oid(role).map(|r| &r.settings);
+        let lists = all.iter().chain(&own);
+        let each = lists.flat_map(|s| s.everywhere.iter().chain(&s.in_database));
+        each.cloned().collect()
+    }
+}
+
 impl Door {
     pub fn new(secret: [u8; 32]) -> Door {
         Door {
             secret: secret.to_vec(),
+            settings: RoleSettings::default(),
         }
     }
 

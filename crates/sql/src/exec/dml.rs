@@ -15,6 +15,7 @@ use super::events::{self, Cause};
 use super::generated;
 use super::instead;
 use super::lock::lock;
+use super::policies;
 use super::returning::{Returning, Written, Wrote};
 use super::row::{decode, recycle};
 use super::select::SelectRun;
@@ -542,8 +543,19 @@ pub fn returned(
     }
 }
 
-/// NOT NULL and CHECK of a new version.
+/// Whether a new version is allowed: row-level security, NOT NULL and CHECK, in this order.
 pub fn check_row(
+    table: &Table,
+    rules: &RowRules,
+    core: &mut Core,
+    row: &[DatumRef<'_>],
+) -> Result<()> {
+    policies::check(table, &rules.policies, core, row, policies::Row::New)?;
+    check_constraints(table, rules, core, row)
+}
+
+/// NOT NULL and CHECK of a new version.
+pub fn check_constraints(
     table: &Table,
     rules: &RowRules,
     core: &mut Core,
@@ -559,9 +571,8 @@ pub fn check_row(
                 "null value in column \"{name}\" of relation \"{}\" violates not-null constraint",
                 table.name
             );
-            return Err(of_table(Error::new("23502", message), table, core)
-                .detail(failing_row(table, core, row))
-                .column(name));
+            let e = of_table(Error::new("23502", message), table, core).column(name);
+            return Err(with_row(e, table, core, row));
         }
     }
     for (name, condition) in &rules.checks {
@@ -571,9 +582,8 @@ pub fn check_row(
                 "new row for relation \"{}\" violates check constraint \"{name}\"",
                 table.name
             );
-            return Err(of_table(Error::new("23514", message), table, core)
-                .detail(failing_row(table, core, row))
-                .constraint(name));
+            let e = of_table(Error::new("23514", message), table, core).constraint(name);
+            return Err(with_row(e, table, core, row));
         }
     }
     Ok(())
@@ -618,6 +628,20 @@ fn shown(ty: crate::SqlType, value: DatumRef<'_>, core: &Core) -> String {
     text.into_owned()
 }
 
+/// Whether row-level security keeps rows of a table from the session's role: then no error shows
+/// values of them.
+pub fn hides_rows(table: &Table, core: &Core) -> bool {
+    table.row_security && (core.dict().policies_for(core.roles.current, table)).is_some()
+}
+
+/// An error that shows the row which it is about, where the role may see it.
+fn with_row(e: Error, table: &Table, core: &Core, row: &[DatumRef<'_>]) -> Error {
+    match hides_rows(table, core) {
+        true => e,
+        false => e.detail(failing_row(table, core, row)),
+    }
+}
+
 fn failing_row(table: &Table, core: &Core, row: &[DatumRef<'_>]) -> String {
     let columns = table.live_columns();
     let values: Vec<String> = columns.map(|(i, c)| shown(c.ty(), row[i], core)).collect();
@@ -647,6 +671,9 @@ pub fn write_error(e: engine::Error, table: &Table, row: &[DatumRef<'_>], core: 
     let Some(index) = table.indexes.iter().find(|i| i.segment == segment) else {
         return error;
     };
+    if hides_rows(table, core) {
+        return error;
+    }
     let key = match index.key_of(row) {
         Ok(Some(key)) => key,
         // It was computed a moment ago.

@@ -14,7 +14,7 @@ use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::{AskedAhead, IndexColumn, Isolation, LockOutcome, LockWait, RowLock, Snapshot};
 
-use super::dml::{check_row, write_error};
+use super::dml::{check_row, hides_rows, write_error};
 use super::events::{self, Cause, Event, What};
 use super::row::decode;
 use super::triggers::{self, Before};
@@ -132,7 +132,7 @@ pub fn not_present(
     let detail = match values.iter().any(Datum::is_null) {
         true => "MATCH FULL does not allow mixing of null and nonnull key values.".to_string(),
         false => format!(
-            "Key {} is not present in table \"{}\".",
+            "{} is not present in table \"{}\".",
             shown(core, child, &key.columns, values),
             parent.name
         ),
@@ -155,7 +155,7 @@ fn still_referenced(
     );
     Error::new("23503", message)
         .detail(format!(
-            "Key {} is still referenced from table \"{}\".",
+            "{} is still referenced from table \"{}\".",
             shown(core, parent, &key.parent_columns, values),
             child.name
         ))
@@ -163,8 +163,11 @@ fn still_referenced(
         .constraint(&key.name)
 }
 
-/// `(a, b)=(1, 2)`
+/// `Key (a, b)=(1, 2)`; of a table whose rows are kept from the role, no more than `Key`.
 fn shown(core: &Core, table: &Table, columns: &[usize], values: &[Datum]) -> String {
+    if hides_rows(table, core) {
+        return "Key".to_string();
+    }
     let names: Vec<&str> = columns
         .iter()
         .map(|&c| table.columns[c].name.as_str())
@@ -180,7 +183,7 @@ fn shown(core: &Core, table: &Table, columns: &[usize], values: &[Datum]) -> Str
         String::from_utf8_lossy(&out).into_owned()
     };
     let texts: Vec<String> = columns.iter().zip(values).map(text).collect();
-    format!("({})=({})", names.join(", "), texts.join(", "))
+    format!("Key ({})=({})", names.join(", "), texts.join(", "))
 }
 
 /// A value of the referencing column as one of the referenced; `None` if that type has no such

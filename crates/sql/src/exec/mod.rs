@@ -9,6 +9,7 @@ pub mod foreign;
 pub mod generated;
 mod instead;
 pub(crate) mod lock;
+pub mod policies;
 pub mod profile;
 pub mod returning;
 pub mod row;

@@ -13,6 +13,7 @@ use super::drive::Flow;
 use super::events::{self, Cause};
 use super::generated;
 use super::instead;
+use super::policies::{self, Row};
 use super::row::decode;
 use super::sort::Spool;
 use super::triggers::{self, Before};
@@ -186,6 +187,9 @@ fn insert(
         }
     }
     generated::fill(&plan.rules, core, &mut new, &mut made)?;
+    if let Some(merged) = &plan.policies {
+        policies::check(table, &merged.inserted, core, &new, Row::New)?;
+    }
     check_row(table, &plan.rules, core, &new)?;
     core.engine
         .insert(table.engine(), &new)
@@ -223,6 +227,13 @@ fn change(
     let mut both = Vec::with_capacity(columns.len() + given.len());
     decode(stored, def, columns.len(), &mut both)?;
     both.extend_from_slice(given);
+    if let Some(merged) = &plan.policies {
+        let asked = match set {
+            Some(_) => &merged.updated,
+            None => &merged.deleted,
+        };
+        policies::check(table, asked, core, &both[..columns.len()], Row::Target)?;
+    }
     let Some(set) = set else {
         let row = &both[..columns.len()];
         let outcome = delete_row(core, table, rid, row, Some(snapshot))?;
@@ -271,6 +282,9 @@ fn change(
     let own = &mut row[..columns.len()];
     generated::fill(&plan.rules, core, own, &mut computed)?;
     let new = &row[..columns.len()];
+    if let Some(merged) = &plan.policies {
+        policies::check(table, &merged.changed, core, new, Row::New)?;
+    }
     check_row(table, &plan.rules, core, new)?;
     let outcome = core
         .engine

@@ -3,10 +3,11 @@
 use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, LockWait, Snapshot, Upsert};
 
-use super::dml::{check_row, check_views, returned, write_error};
+use super::dml::{check_constraints, check_views, returned, write_error};
 use super::drive::holds;
 use super::events::{self, Cause};
 use super::generated;
+use super::policies::{self, Row};
 use super::returning::{Written, Wrote};
 use super::row::decode;
 use super::triggers::{self, Before};
@@ -127,6 +128,8 @@ impl Upserted<'_> {
         if !holds(update.condition.as_ref(), core, &env)? {
             return Ok(false);
         }
+        let there = &both[..columns.len()];
+        policies::check(table, &update.existing, core, there, Row::Conflicting)?;
         let mut values: Vec<(usize, Val<'_>)> = Vec::with_capacity(update.set.len());
         for (column, e) in &update.set {
             values.push((*column, e.eval(&env, core)?));
@@ -149,7 +152,8 @@ impl Upserted<'_> {
             }
         }
         generated::fill(&self.plan.rules, core, &mut row, &mut made)?;
-        check_row(table, &self.plan.rules, core, &row)?;
+        policies::check(table, &update.policies, core, &row, Row::New)?;
+        check_constraints(table, &self.plan.rules, core, &row)?;
         core.engine
             .update(table.engine(), rid, &row, None)
             .map_err(|e| write_error(e, table, &row, core))?;

@@ -100,6 +100,13 @@ pub fn get(name: &str) -> Result<&'static Param> {
     })
 }
 
+/// Whether the value of a parameter is a list of names.
+pub fn is_list_of_names(name: &str) -> bool {
+    LISTS
+        .iter()
+        .any(|(list, names)| *names && list.eq_ignore_ascii_case(name))
+}
+
 /// Parameters that are lists, and whether each element is a name, which is quoted where it must be.
 const LISTS: &[(&str, bool)] = &[
     ("search_path", true),

@@ -3,7 +3,8 @@
 use sqlparser::tokenizer::Token;
 
 use super::domain::{self, DomainStatement};
-use super::function::{self, CreateFunction, FunctionName, Routine};
+use super::function::{self, Attributes, CreateFunction, FunctionName, Routine};
+use super::policy::{self, PolicyStatement};
 use super::role::{RoleName, role_name};
 use super::tokens::Words;
 use super::trigger::{self, CreateTrigger};
@@ -63,6 +64,7 @@ pub enum Definition {
         table: Qualified,
         to: String,
     },
+    Policy(PolicyStatement),
     DropFunction {
         kind: Routine,
         names: Vec<FunctionName>,
@@ -77,6 +79,8 @@ pub enum Change {
     RenameColumn(String, String),
     Owner(RoleName),
     Schema(String),
+    /// Of a function.
+    Attributes(Box<Attributes>),
     OfView(ViewChange),
 }
 
@@ -110,6 +114,7 @@ pub enum Commented {
     Type(Qualified),
     Function(FunctionName),
     Trigger(String, Qualified),
+    Policy(String, Qualified),
 }
 
 impl Definition {
@@ -137,6 +142,7 @@ impl Definition {
             Definition::RefreshView { .. } => "REFRESH MATERIALIZED VIEW",
             Definition::DropTrigger { .. } => "DROP TRIGGER",
             Definition::RenameTrigger { .. } => "ALTER TRIGGER",
+            Definition::Policy(statement) => statement.command(),
             Definition::AlterFunction { kind, .. } => kind.alter_command(),
             Definition::DropFunction { kind, .. } => kind.drop_command(),
         }
@@ -153,6 +159,9 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
     }
     if let Some(made) = trigger::create(w)? {
         return Ok(Some(Definition::CreateTrigger(Box::new(made))));
+    }
+    if let Some(made) = policy::create(w)? {
+        return Ok(Some(Definition::Policy(made)));
     }
     if let Some(made) = domain::create(w)? {
         return Ok(Some(made));
@@ -232,6 +241,9 @@ pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
             if_exists,
         }));
     }
+    if let Some(gone) = policy::drop(w)? {
+        return Ok(Some(Definition::Policy(gone)));
+    }
     let Some(kind) = function::kind(w) else {
         return domain::drop(w);
     };
@@ -275,15 +287,28 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
         let (name, table, to) = trigger::alter(w)?;
         return Ok(Some(Definition::RenameTrigger { name, table, to }));
     }
+    if let Some(changed) = policy::alter(w)? {
+        return Ok(Some(Definition::Policy(changed)));
+    }
     if let Some(changed) = domain::alter(w)? {
         return Ok(Some(changed));
     }
     if let Some(kind) = function::kind(w) {
         let name = function::function_name(w)?;
-        let change = change(w, Kind::Table)?.ok_or_else(|| {
-            let command = kind.alter_command();
-            Error::unsupported(format!("{command} other than RENAME, OWNER and SET SCHEMA"))
-        })?;
+        let change = match change(w, Kind::Table)? {
+            Some(change) => change,
+            None => match function::attributes(w)? {
+                Some(attributes) => Change::Attributes(Box::new(attributes)),
+                None if w.precedes("depends on extension")
+                    || w.precedes("no depends on extension")
+                    || w.precedes("support") =>
+                {
+                    let command = kind.alter_command();
+                    return Err(Error::unsupported(format!("this form of {command}")));
+                }
+                None => return Err(w.unexpected()),
+            },
+        };
         return Ok(Some(Definition::AlterFunction { kind, name, change }));
     }
     let begin = w.mark();
@@ -420,6 +445,10 @@ pub fn comment(w: &mut Words<'_>) -> Result<Definition> {
         let name = w.name()?;
         w.expect("on")?;
         Commented::Trigger(name, w.relation()?)
+    } else if w.accept("policy") {
+        let name = w.name()?;
+        w.expect("on")?;
+        Commented::Policy(name, w.relation()?)
     } else {
         let kind = w.word().unwrap_or_default().to_uppercase();
         return Err(Error::unsupported(format!("COMMENT ON {kind}")));

@@ -6,6 +6,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
 use super::dialect::Postgres;
+use super::setting::{self, SettingClause};
 use super::tokens::Words;
 use crate::bind::names::{self, Qualified};
 use crate::dict::function::{Mode, Volatility};
@@ -27,6 +28,8 @@ pub struct CreateFunction {
     pub strict: bool,
     pub parallel: char,
     pub leakproof: bool,
+    pub security_definer: bool,
+    pub settings: Vec<SettingClause>,
     pub cost: Option<f32>,
     pub rows: Option<f32>,
     pub body: String,
@@ -142,6 +145,8 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<CreateFunction>> {
         strict: false,
         parallel: 'u',
         leakproof: false,
+        security_definer: false,
+        settings: Vec::new(),
         cost: None,
         rows: None,
         body: String::new(),
@@ -184,7 +189,11 @@ fn option(w: &mut Words<'_>, made: &mut CreateFunction, body: &mut Option<String
     } else if w.accept("not leakproof") {
         made.leakproof = false;
     } else if w.accept("security invoker") || w.accept("external security invoker") {
-        // As every function is.
+        made.security_definer = false;
+    } else if w.accept("security definer") || w.accept("external security definer") {
+        made.security_definer = true;
+    } else if w.precedes("set") {
+        made.settings.extend(setting::clause(w)?);
     } else if w.accept("parallel") {
         made.parallel = match w.name()?.as_str() {
             "safe" => 's',
@@ -196,32 +205,102 @@ fn option(w: &mut Words<'_>, made: &mut CreateFunction, body: &mut Option<String
             }
         };
     } else if w.accept("cost") {
-        let cost = w.integer()?;
-        if cost <= 0 {
-            return Err(Error::new("22023", "COST must be positive"));
-        }
-        made.cost = Some(cost as f32);
+        made.cost = Some(positive(w, "COST must be positive")?);
     } else if !made.procedure && w.accept("rows") {
-        let rows = w.integer()?;
-        if rows <= 0 {
-            return Err(Error::new("22023", "ROWS must be positive"));
-        }
+        let rows = positive(w, "ROWS must be positive")?;
         if !made.returns_set {
             let message = "ROWS is not applicable when function does not return a set";
             return Err(Error::new("22023", message));
         }
-        made.rows = Some(rows as f32);
+        made.rows = Some(rows);
     } else {
         return Err(refused_option(w));
     }
     Ok(())
 }
 
+/// What ALTER FUNCTION changes of how a function is called. `None`: not said.
+#[derive(Clone, Debug, Default)]
+pub struct Attributes {
+    pub volatility: Option<Volatility>,
+    pub strict: Option<bool>,
+    pub leakproof: Option<bool>,
+    pub security_definer: Option<bool>,
+    pub parallel: Option<char>,
+    pub cost: Option<f32>,
+    pub rows: Option<f32>,
+    pub settings: Vec<SettingClause>,
+}
+
+/// The attributes after the name in ALTER FUNCTION; `None`: there are none.
+pub fn attributes(w: &mut Words<'_>) -> Result<Option<Attributes>> {
+    let mut all = Attributes::default();
+    let begin = w.mark();
+    while !w.at_end() && !w.accept("restrict") {
+        if let Some(clause) = setting::clause(w)? {
+            all.settings.push(clause);
+            continue;
+        }
+        let words = [
+            ("immutable", Attribute::Volatility(Volatility::Immutable)),
+            ("stable", Attribute::Volatility(Volatility::Stable)),
+            ("volatile", Attribute::Volatility(Volatility::Volatile)),
+            ("strict", Attribute::Strict(true)),
+            ("returns null on null input", Attribute::Strict(true)),
+            ("called on null input", Attribute::Strict(false)),
+            ("leakproof", Attribute::Leakproof(true)),
+            ("not leakproof", Attribute::Leakproof(false)),
+            ("security definer", Attribute::Definer(true)),
+            ("external security definer", Attribute::Definer(true)),
+            ("security invoker", Attribute::Definer(false)),
+            ("external security invoker", Attribute::Definer(false)),
+            ("parallel safe", Attribute::Parallel('s')),
+            ("parallel restricted", Attribute::Parallel('r')),
+            ("parallel unsafe", Attribute::Parallel('u')),
+        ];
+        let found = words.into_iter().find(|(words, _)| w.accept(words));
+        let again = match found {
+            Some((_, Attribute::Volatility(v))) => all.volatility.replace(v).is_some(),
+            Some((_, Attribute::Strict(on))) => all.strict.replace(on).is_some(),
+            Some((_, Attribute::Leakproof(on))) => all.leakproof.replace(on).is_some(),
+            Some((_, Attribute::Definer(on))) => all.security_definer.replace(on).is_some(),
+            Some((_, Attribute::Parallel(kind))) => all.parallel.replace(kind).is_some(),
+            None if w.accept("cost") => {
+                let cost = positive(w, "COST must be positive")?;
+                all.cost.replace(cost).is_some()
+            }
+            None if w.accept("rows") => {
+                let rows = positive(w, "ROWS must be positive")?;
+                all.rows.replace(rows).is_some()
+            }
+            None if w.mark() == begin => return Ok(None),
+            None => return Err(w.unexpected()),
+        };
+        if again {
+            return Err(Error::new("42601", "conflicting or redundant options"));
+        }
+    }
+    Ok((w.mark() > begin).then_some(all))
+}
+
+#[derive(Clone, Copy)]
+enum Attribute {
+    Volatility(Volatility),
+    Strict(bool),
+    Leakproof(bool),
+    Definer(bool),
+    Parallel(char),
+}
+
+fn positive(w: &mut Words<'_>, message: &str) -> Result<f32> {
+    match w.number()? {
+        n if n > 0.0 => Ok(n),
+        _ => Err(Error::new("22023", message)),
+    }
+}
+
 fn refused_option(w: &mut Words<'_>) -> Error {
     let refused = [
-        ("security definer", "SECURITY DEFINER"),
-        ("external security definer", "SECURITY DEFINER"),
-        ("set", "SET of a function"),
         ("window", "window functions of users"),
         ("transform", "TRANSFORM"),
         ("support", "SUPPORT of a function"),

@@ -4,6 +4,7 @@
 pub mod alter_session;
 mod arbiters;
 pub mod arrays;
+mod block;
 mod clauses;
 mod copy;
 pub mod create_as;
@@ -26,10 +27,12 @@ pub mod mentioned;
 pub mod merge;
 mod operators;
 mod overriding;
+pub mod policy;
 mod reserved;
 pub mod role;
 mod rows;
 mod select_into;
+pub mod setting;
 mod similar_part;
 mod split;
 pub mod stars;
@@ -92,6 +95,14 @@ pub(crate) fn byte_of(sql: &str, place: sqlparser::tokenizer::Location) -> usize
 
 /// Parses one statement.
 pub fn statement(sql: &str) -> Result<Command> {
+    if block::begins(sql) {
+        let (end, next) = block::end(sql);
+        if !sql[next..].trim().is_empty() {
+            return Err(near("/", sql, end));
+        }
+        let text = sql[..end].to_string();
+        return Ok(Command::Utility(Box::new(Utility::Block { text })));
+    }
     let words = tokens::Words::new(sql)?;
     if words.is_empty() {
         return Ok(Command::Empty);
@@ -419,6 +430,9 @@ const NUMBERED: &[&str] = &[
     "event",
     "statistic",
     "child",
+    "latch",
+    "cache",
+    "subordinate",
 ];
 
 /// Makes one word of each of these names, which PostgreSQL's grammar would take for an operator and its left operand.

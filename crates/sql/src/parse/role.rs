@@ -4,6 +4,7 @@
 use sqlparser::tokenizer::Token;
 
 use super::grant::{Membership, Security};
+use super::setting;
 use super::tokens::Words;
 use super::utility::Utility;
 use crate::error::{Error, Result};
@@ -91,7 +92,7 @@ pub fn create(w: &mut Words<'_>, kind: &str) -> Result<Utility> {
 
 pub fn alter(w: &mut Words<'_>, kind: &str) -> Result<Utility> {
     if w.accept("all") {
-        return Err(Error::unsupported("ALTER ROLE ALL"));
+        return set(w, None)?.ok_or_else(|| w.unexpected());
     }
     let name = role_name(w)?;
     if w.accept("rename to") {
@@ -104,8 +105,8 @@ pub fn alter(w: &mut Words<'_>, kind: &str) -> Result<Utility> {
             to: w.name()?,
         });
     }
-    if matches!(w.word().as_deref(), Some("set" | "reset" | "in")) {
-        return Err(Error::unsupported("settings of a role (ALTER ROLE SET)"));
+    if let Some(set) = set(w, Some(&name))? {
+        return Ok(set);
     }
     if kind == "group" {
         let is_grant = w.accept("add user");
@@ -138,6 +139,40 @@ pub fn alter(w: &mut Words<'_>, kind: &str) -> Result<Utility> {
         None => Ok(Utility::AlterRole { name, options }),
         Some(_) => Err(Error::new("42601", "syntax error: members in ALTER ROLE")),
     }
+}
+
+/// What ALTER ROLE sets, if it does; `None` for the role: of all.
+fn set(w: &mut Words<'_>, role: Option<&RoleName>) -> Result<Option<Utility>> {
+    let database = match w.accept("in database") {
+        true => Some(w.name()?),
+        false => None,
+    };
+    let Some(clause) = setting::clause(w)? else {
+        return match database {
+            Some(_) => Err(w.unexpected()),
+            None => Ok(None),
+        };
+    };
+    Ok(Some(Utility::SetOfRole {
+        role: role.cloned(),
+        database,
+        clause,
+    }))
+}
+
+/// After the word ALTER: ALTER DATABASE .. SET and RESET, if it is one.
+pub fn alter_database(w: &mut Words<'_>) -> Result<Option<Utility>> {
+    let begin = w.mark();
+    if w.accept("database") {
+        let name = w.name()?;
+        if !w.precedes("set tablespace")
+            && let Some(clause) = setting::clause(w)?
+        {
+            return Ok(Some(Utility::SetOfDatabase { name, clause }));
+        }
+    }
+    w.back_to(begin);
+    Ok(None)
 }
 
 pub fn drop(w: &mut Words<'_>) -> Result<Utility> {

@@ -1,5 +1,7 @@
 //! Cutting the text of a Query message at its semicolons, without parsing it: quotes, dollar quotes and comments are
-//! all that can hide one.
+//! all that can hide one, and the blocks of [`super::block`], which have some of their own.
+
+use super::block;
 
 /// The statements of a text, without their semicolons; pieces with nothing but blanks and comments are left out.
 pub fn split(sql: &str) -> Vec<&str> {
@@ -7,6 +9,13 @@ pub fn split(sql: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let (mut start, mut at, mut meaningful) = (0, 0, false);
     while at < bytes.len() {
+        let begins = !meaningful && matches!(bytes[at], b'b' | b'B' | b'd' | b'D' | b'<');
+        if begins && block::begins(&sql[at..]) {
+            let (end, next) = block::end(&sql[at..]);
+            pieces.push(sql[start..at + end].trim());
+            (start, at) = (at + next, at + next);
+            continue;
+        }
         let next = match bytes[at] {
             b';' => {
                 if meaningful {

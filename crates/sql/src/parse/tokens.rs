@@ -200,6 +200,17 @@ impl<'s> Words<'s> {
         }
     }
 
+    /// A number that may have a fraction.
+    pub fn number(&mut self) -> Result<f32> {
+        let negative = self.accept_token(&Token::Minus);
+        let value: f32 = match self.peek() {
+            Some(Token::Number(n, _)) => n.parse().map_err(|_| self.unexpected())?,
+            _ => return Err(self.unexpected()),
+        };
+        self.at += 1;
+        Ok(if negative { -value } else { value })
+    }
+
     pub fn end(&mut self) -> Result<()> {
         if self.at_end() {
             Ok(())

@@ -17,6 +17,7 @@ use super::maintenance::{
     vacuum, vacuum_options,
 };
 use super::role::{self, RoleName, RoleOption};
+use super::setting::SettingClause;
 use super::tokens::Words;
 use super::transaction::{self, Mode, modes};
 use super::zone;
@@ -152,6 +153,16 @@ pub enum Utility {
         name: RoleName,
         options: Vec<RoleOption>,
     },
+    /// ALTER ROLE .. SET and RESET; `None`: of all roles, in any database.
+    SetOfRole {
+        role: Option<RoleName>,
+        database: Option<String>,
+        clause: SettingClause,
+    },
+    SetOfDatabase {
+        name: String,
+        clause: SettingClause,
+    },
     RenameRole {
         from: String,
         to: String,
@@ -163,6 +174,10 @@ pub enum Utility {
     /// DO: the language, if it is named, and the block.
     Do {
         language: Option<String>,
+        text: String,
+    },
+    /// A block without DO, as Oracle's clients send it.
+    Block {
         text: String,
     },
     /// A statement about rights.
@@ -346,6 +361,8 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
                 Utility::Security(Box::new(grant::default_privileges(&mut w)?))
             } else if let Some(definition) = define::alter(&mut w)? {
                 Utility::Define(Box::new(definition))
+            } else if let Some(altered) = role::alter_database(&mut w)? {
+                altered
             } else if w.accept("session") {
                 alter_session::parse(&mut w)?
             } else if w.accept("sequence") {
@@ -381,7 +398,7 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
 }
 
 /// A setting's name, also in the forms that have no underscore.
-fn setting_name(w: &mut Words<'_>) -> Result<String> {
+pub(super) fn setting_name(w: &mut Words<'_>) -> Result<String> {
     if w.accept("time zone") {
         return Ok("timezone".into());
     }
@@ -500,6 +517,9 @@ pub(super) fn set(w: &mut Words<'_>) -> Result<Utility> {
     }
     let name = setting_name(w)?;
     let equals = w.accept("to") || w.accept_token(&Token::Eq);
+    if name == "serveroutput" && !equals {
+        return Ok(given(&name, vec![server_output(w)?]));
+    }
     if name == "role" && !equals {
         return put_on(w, "role", local);
     }
@@ -559,6 +579,19 @@ fn setting_value(w: &mut Words<'_>) -> Result<String> {
         }
         _ => w.string(),
     }
+}
+
+/// What SQL*Plus says of SERVEROUTPUT: ON or OFF, and a size, which is not limited here.
+fn server_output(w: &mut Words<'_>) -> Result<String> {
+    let on = match w.accept("off") {
+        true => "off",
+        false if w.accept("on") => "on",
+        false => return Err(w.unexpected()),
+    };
+    if w.accept("size") && !w.accept("unlimited") {
+        setting_value(w)?;
+    }
+    Ok(on.to_string())
 }
 
 fn discard(w: &mut Words<'_>) -> Result<Utility> {

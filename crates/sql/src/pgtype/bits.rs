@@ -68,7 +68,7 @@ impl Bits {
         out
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 
@@ -150,7 +150,7 @@ pub fn binary_in(bytes: &[u8]) -> Result<Bits> {
 
 pub fn binary_out(stored: &[u8], out: &mut Vec<u8>) {
     let bits = Bits::stored(stored);
-    out.extend_from_slice(&(bits.len() as i32).to_be_bytes());
+    out.extend_from_slice(&(bits.count() as i32).to_be_bytes());
     out.extend(bits.bytes());
 }
 
@@ -158,8 +158,8 @@ pub fn binary_out(stored: &[u8], out: &mut Vec<u8>) {
 pub fn fit(ty: SqlType, limit: usize, stored: Vec<u8>, explicit: bool) -> Result<Vec<u8>> {
     let mut bits = Bits::stored(&stored);
     let fits = match ty {
-        SqlType::Bit => bits.len() == limit,
-        _ => bits.len() <= limit,
+        SqlType::Bit => bits.count() == limit,
+        _ => bits.count() <= limit,
     };
     if fits {
         return Ok(stored);
@@ -170,7 +170,7 @@ pub fn fit(ty: SqlType, limit: usize, stored: Vec<u8>, explicit: bool) -> Result
                 "22026",
                 format!(
                     "bit string length {} does not match type bit({limit})",
-                    bits.len()
+                    bits.count()
                 ),
             ),
             _ => Error::new(

@@ -79,7 +79,7 @@ impl Inet {
         bytes = rest;
         let mut bits = Bits::take(&mut bytes);
         let width = if v6 { 128 } else { 32 };
-        let network = bits.len().min(width);
+        let network = bits.count().min(width);
         bits.0.extend(Bits::of_bytes(bytes, width - network).0);
         Inet::of_octets(&bits.bytes().collect::<Vec<_>>(), network as u8)
     }

@@ -34,22 +34,34 @@ impl Code {
         Code::of_text(text, Language::PlPgSql)
     }
 
+    pub fn of_oracle_block(text: &str) -> Result<Code> {
+        let body = plpgsql::parse_oracle(text).map_err(|e| syntax(e, text))?;
+        Ok(Code::of_body(text, body))
+    }
+
     fn of_text(text: &str, language: Language) -> Result<Code> {
-        let (body, pieces) = match language {
+        match language {
             Language::PlPgSql => {
                 let body = plpgsql::parse(text).map_err(|e| syntax(e, text))?;
-                let pieces = body.pieces;
-                (Some(body), pieces)
+                Ok(Code::of_body(text, body))
             }
-            Language::Sql => (None, parse::split(text).len()),
-        };
-        Ok(Code {
+            Language::Sql => Ok(Code::of_pieces(text, None, parse::split(text).len())),
+        }
+    }
+
+    fn of_body(text: &str, body: Body) -> Code {
+        let pieces = body.pieces;
+        Code::of_pieces(text, Some(body), pieces)
+    }
+
+    fn of_pieces(text: &str, body: Option<Body>, pieces: usize) -> Code {
+        Code {
             function: None,
             body,
             text: text.to_string(),
             plans: (0..pieces).map(|_| ArcSwapOption::empty()).collect(),
             called: "inline_code_block".to_string(),
-        })
+        }
     }
 
     pub fn is_of(&self, function: &Arc<Function>) -> bool {

@@ -35,9 +35,10 @@ pub(crate) use body::Code;
 pub use trigger::{Occasion, check_when, fire, is_wanted};
 
 use ::block::value::Datum;
+use engine::Sees;
 
 use crate::dict::Function;
-use crate::dict::function::Language;
+use crate::dict::function::{Language, Volatility};
 use crate::error::{Error, Result};
 use crate::exec::sort::Rows;
 use crate::exec::transitions::TransitionTable;
@@ -87,7 +88,7 @@ pub fn call(core: &mut Core, oid: u32, args: Vec<Datum>) -> Result<Datum> {
         core.check_execute(&function)?;
     }
     let code = code(core, &function)?;
-    core.within_function(|core| match function.language {
+    core.within_function(&function, sees(&function), |core| match function.language {
         Language::PlPgSql => {
             let mut running = Interpreter::of_function(core, &code, &function, args)?;
             running.run()
@@ -107,7 +108,7 @@ pub fn rows(
     let missing = || Error::new("42883", format!("function with OID {oid} does not exist"));
     let function = function.ok_or_else(missing)?;
     let code = code(core, &function)?;
-    core.within_function(|core| match function.language {
+    core.within_function(&function, sees(&function), |core| match function.language {
         Language::PlPgSql => {
             let mut running = Interpreter::of_function(core, &code, &function, args)?;
             running.returns.columns = Some(columns.to_vec());
@@ -115,6 +116,14 @@ pub fn rows(
         }
         Language::Sql => language_sql::rows(core, &code, &function, args, columns),
     })
+}
+
+/// What the statements of a function see.
+fn sees(function: &Function) -> Sees {
+    match function.volatility {
+        Volatility::Volatile => Sees::Now,
+        Volatility::Stable | Volatility::Immutable => Sees::Around,
+    }
 }
 
 /// Looks a new function's body over.
@@ -151,27 +160,39 @@ impl Core {
         let code = code(self, &function)?;
         let columns: Vec<(SqlType, i32)> = function.outputs().map(|p| (p.ty(), -1)).collect();
         self.deeper(|core| {
-            core.framed(|core| {
-                let mut rows = match function.language {
-                    Language::PlPgSql => {
-                        let mut running = Interpreter::of_function(core, &code, &function, args)?;
-                        running.returns.columns = Some(columns.clone());
-                        running.run_for_rows()?
+            core.as_defined(&function, |core| {
+                core.framed(Sees::Now, |core| {
+                    let mut rows = match function.language {
+                        Language::PlPgSql => {
+                            let mut running =
+                                Interpreter::of_function(core, &code, &function, args)?;
+                            running.returns.columns = Some(columns.clone());
+                            running.run_for_rows()?
+                        }
+                        Language::Sql => {
+                            language_sql::rows(core, &code, &function, args, &columns)?
+                        }
+                    };
+                    match columns.is_empty() {
+                        true => Ok(None),
+                        false => rows.next_row(),
                     }
-                    Language::Sql => language_sql::rows(core, &code, &function, args, &columns)?,
-                };
-                match columns.is_empty() {
-                    true => Ok(None),
-                    false => rows.next_row(),
-                }
+                })
             })
         })
     }
 
     /// Runs the body of a function within the statement that calls it, whose transaction it cannot
     /// end.
-    fn within_function<T>(&mut self, work: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
-        self.may_end(false, |core| core.deeper(|core| core.framed(work)))
+    fn within_function<T>(
+        &mut self,
+        function: &Function,
+        sees: Sees,
+        work: impl FnOnce(&mut Core) -> Result<T>,
+    ) -> Result<T> {
+        self.may_end(false, |core| {
+            core.deeper(|core| core.as_defined(function, |core| core.framed(sees, work)))
+        })
     }
 
     /// DO.
@@ -187,11 +208,15 @@ impl Core {
                 return Err(Error::new("42704", message));
             }
         }
+        self.run_block(Code::of_block(text)?)
+    }
+
+    /// A block that is a statement.
+    pub fn run_block(&mut self, code: Code) -> Result<()> {
         self.refresh()?;
-        let code = Code::of_block(text)?;
         check::check(&code, None)?;
         self.deeper(|core| {
-            core.framed(|core| {
+            core.framed(Sees::Now, |core| {
                 let mut running = Interpreter::of_block(core, &code)?;
                 running.run().map(drop)
             })

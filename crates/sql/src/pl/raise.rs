@@ -39,7 +39,11 @@ impl Interpreter<'_, '_> {
             Raised::Format { format, arguments } => {
                 let mut texts = Vec::with_capacity(arguments.len());
                 for argument in arguments {
-                    texts.push(self.text(argument)?);
+                    let text = self.text(argument)?;
+                    texts.push(match raise.level {
+                        Level::Output => Some(text.unwrap_or_default()),
+                        _ => text,
+                    });
                 }
                 said.message = Some(formatted(format, &texts));
             }
@@ -107,13 +111,16 @@ impl Interpreter<'_, '_> {
             let found = said.others.iter().find(|(name, _)| name == wanted);
             found.map(|(_, text)| text.clone())
         };
+        if level == Level::Output && !self.core.serves_output() {
+            return Ok(());
+        }
         self.core.tell(Notice {
             severity: match level {
                 Level::Warning => "WARNING",
                 Level::Info => "INFO",
                 Level::Log => "LOG",
                 Level::Debug => "DEBUG",
-                Level::Notice | Level::Exception => "NOTICE",
+                Level::Notice | Level::Output | Level::Exception => "NOTICE",
             },
             sqlstate: state.unwrap_or_else(|| of_level.to_string()).into(),
             message,

@@ -123,7 +123,7 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
     let slots = slots(core, on, &shape);
     let seen = core.events.transitions.seen_by(on.trigger, on.table, on.op);
     core.pl.triggers += 1;
-    let row = core.within_function(|core| {
+    let row = core.within_function(&function, engine::Sees::Now, |core| {
         core.pl.transitions = seen;
         let mut running = Interpreter::of_block(core, &code)?;
         running.slots = slots;

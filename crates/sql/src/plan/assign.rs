@@ -3,7 +3,7 @@
 
 use sqlparser::ast::{
     self, AccessExpr, AssignmentTarget, FunctionArg, FunctionArgExpr, FunctionArguments,
-    JoinOperator, Query, SetExpr, TableFactor, TableWithJoins,
+    JoinOperator, Query, SelectItem, SetExpr, TableFactor, TableWithJoins,
 };
 
 use super::Planner;
@@ -157,11 +157,17 @@ pub fn alias_of(number: usize) -> String {
 }
 
 /// A query that gives a row, as an item of FROM that has a row also if the query has none. Its rows
-/// are numbered, so that the write notices a second one.
-pub fn in_from(query: &Query, number: usize) -> Result<TableWithJoins> {
+/// are numbered, so that the write notices a second one. The columns that are asked for have names
+/// of their own, which those of the target and of FROM are not ambiguous with.
+pub fn in_from(query: &Query, number: usize, columns: usize) -> Result<TableWithJoins> {
+    if written_width(query).is_some_and(|given| given != columns) {
+        return Err(other_count());
+    }
+    let names = (0..columns).map(|at| format!("\"braid$value{at}\""));
+    let names = names.collect::<Vec<_>>().join(", ");
     let template = format!(
         "SELECT 1 FROM (SELECT 1) AS \"braid$one{number}\" LEFT JOIN LATERAL (SELECT \
-         row_number() OVER () AS \"{ROW_NUMBER}\", q.* FROM (SELECT 1) AS q) AS \"{}\" ON true",
+         row_number() OVER () AS \"{ROW_NUMBER}\", q.* FROM (SELECT 1) AS q({names})) AS \"{}\" ON true",
         alias_of(number)
     );
     let unexpected = || Error::internal("a template of a query that is none");
@@ -193,6 +199,23 @@ pub fn in_from(query: &Query, number: usize) -> Result<TableWithJoins> {
         _ => return Err(unexpected()),
     }
     Ok(item)
+}
+
+/// How many columns a query gives, if that is told without its stars.
+fn written_width(query: &Query) -> Option<usize> {
+    match &*query.body {
+        SetExpr::Select(select) => {
+            let is_one = |item: &SelectItem| {
+                matches!(
+                    item,
+                    SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }
+                )
+            };
+            let all = &select.projection;
+            all.iter().all(is_one).then_some(all.len())
+        }
+        _ => None,
+    }
 }
 
 fn first_of_from(query: &mut Query) -> Option<TableWithJoins> {

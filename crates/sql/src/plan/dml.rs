@@ -7,6 +7,7 @@ use sqlparser::ast::{self, Delete, FromTable, SelectItem, TableFactor, TableWith
 
 use super::assign::{Assigned, Given, Part};
 use super::path::{Wish, conjuncts};
+use super::policies::{PolicyCheck, refuse_direct};
 use super::through::Written;
 use super::{Output, Planner, TableAccess};
 use crate::bind::domain::domain_check;
@@ -34,6 +35,8 @@ pub struct RowRules {
     pub domains: Vec<(usize, DomainCheck)>,
     /// Columns that are computed from the others of the new row.
     pub generated: Vec<Generated>,
+    /// What row-level security asks of the new row.
+    pub policies: Vec<PolicyCheck>,
     /// The CHECK OPTIONs of the views that it is written through, the innermost first. They are
     /// checked once the row is written.
     pub views: Vec<ViewCheck>,
@@ -63,7 +66,8 @@ impl RowRules {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.not_null.is_empty() && self.checks.is_empty() && self.domains.is_empty()
+        let none = self.not_null.is_empty() && self.checks.is_empty();
+        none && self.domains.is_empty() && self.policies.is_empty()
     }
 
     /// Without the domains of columns that stay: these values were checked when they came.
@@ -209,6 +213,7 @@ impl Planner<'_> {
             checks,
             domains,
             generated,
+            policies: Vec::new(),
             views: Vec::new(),
         })
     }
@@ -236,6 +241,7 @@ impl Planner<'_> {
         self.params
             .needs
             .relation(written.shown.oid, Privileges::UPDATE);
+        refuse_direct(self.params, self.dict, &written)?;
         let set = self.set_list(&written.shown, &scope, &u.assignments)?;
         let columns: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
         written.note_needs(self.params, Privileges::UPDATE, &columns);
@@ -338,6 +344,7 @@ impl Planner<'_> {
         let needs = &self.params.needs;
         needs.relation(written.shown.oid, Privileges::DELETE);
         written.note_needs(self.params, Privileges::DELETE, &[]);
+        refuse_direct(self.params, self.dict, &written)?;
         let (access, condition) = self.found_rows(&written, d.selection.as_ref())?;
         let returning = self.returning(&written, d.returning.as_deref(), false)?;
         let table_width = written.table().columns.len();

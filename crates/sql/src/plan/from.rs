@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
 
 use super::path::{Path, Wish, conjoin, conjuncts};
+use super::policies::refuse_read;
 use super::select::{SortKey, Source};
 use super::{Planner, TableAccess};
 use crate::bind::{Binder, Scope, ScopeColumn, call_of, common_type, names};
@@ -132,6 +133,7 @@ impl Planner<'_> {
         let table = self.dict.table(&q).cloned();
         let table = table.ok_or_else(|| Error::unsupported("this relation in a direct plan"))?;
         self.params.needs.relation(table.oid, Privileges::SELECT);
+        refuse_read(self.params, self.dict, &table)?;
         Ok(table)
     }
 

@@ -7,6 +7,7 @@ use sqlparser::ast::{self, Insert, OnConflictAction, OnInsert, SetExpr, TableObj
 
 use super::arbiters::arbiters;
 use super::dml::{RowRules, is_default, no_column, no_default_of_part};
+use super::policies::PolicyCheck;
 use super::supply::{Feed, FeedPlanner, is_left_to_tree, one_row};
 use super::through::{Written, pair_scope};
 use super::{Output, Planner, SelectPlan};
@@ -58,6 +59,10 @@ pub struct Conflict {
 pub struct ConflictUpdate {
     pub set: Vec<(usize, Expr)>,
     pub condition: Option<Expr>,
+    /// What row-level security asks of the row that is there, by itself.
+    pub existing: Vec<PolicyCheck>,
+    /// What it asks of the new version.
+    pub policies: Vec<PolicyCheck>,
 }
 
 impl Planner<'_> {
@@ -190,7 +195,12 @@ impl Planner<'_> {
                 let condition = update.selection.as_ref();
                 let condition = condition.map(|w| binder.condition(w)).transpose()?;
                 let condition = condition.map(|e| written.lower_pair(e)).transpose()?;
-                Some(ConflictUpdate { set, condition })
+                Some(ConflictUpdate {
+                    set,
+                    condition,
+                    existing: Vec::new(),
+                    policies: Vec::new(),
+                })
             }
         };
         let table = &written.renamed();

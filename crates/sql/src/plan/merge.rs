@@ -25,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::parse::{self, Command};
 use crate::place::Place;
+use crate::query::analyze::policy::Use;
 
 /// What happens to a row that the query gives. Expressions are over the old row, or as many NULLs,
 /// and what the query gives.
@@ -158,6 +159,7 @@ impl Planner<'_> {
             rules,
             returning: None,
             numbers: Vec::new(),
+            policies: None,
             views: Vec::new(),
         })
     }
@@ -446,8 +448,10 @@ fn query_of(
 /// The target with its row ids.
 fn target_factor(table: &Table, alias: &str) -> TableFactor {
     let quoted = |name: &str| Ident::with_quote('"', name);
+    // Each row is found to be joined, and only then is it known what is done with it.
+    let name = super::through::table_named(table.oid, Use::READ);
     TableFactor::Table {
-        name: vec![quoted(TARGET_SCHEMA), quoted(&table.oid.to_string())].into(),
+        name: vec![quoted(TARGET_SCHEMA), quoted(&name)].into(),
         alias: Some(TableAlias {
             explicit: true,
             name: quoted(alias),

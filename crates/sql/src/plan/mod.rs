@@ -21,6 +21,7 @@ pub mod merge;
 pub mod merged;
 mod output;
 pub mod path;
+pub mod policies;
 pub mod returning;
 pub mod select;
 pub mod supply;

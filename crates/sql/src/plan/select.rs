@@ -239,6 +239,14 @@ impl Planner<'_> {
         } else {
             order
         };
+        let sorted = !order.is_empty() && aggregate.is_none();
+        if sorted && output.exprs.iter().any(Expr::is_volatile) {
+            // Here a row is computed before it is sorted, though LIMIT may leave it out, and once
+            // more for its key.
+            return Err(Error::unsupported(
+                "volatile results of sorted rows in a direct plan",
+            ));
+        }
         if let Some(a) = &mut aggregate {
             a.having = having;
             a.first = ordered && !first.is_empty();

@@ -16,17 +16,20 @@ use sqlparser::ast::{
 use super::assign::{self, Given, Part};
 use super::dml::{is_default, no_default_of_part, refuse_always};
 use super::merge::MergeAction;
+use super::policies::{MergePolicies, delete_reads, update_reads};
 use super::through::Written;
 use super::{Output, Planner, RowRules};
 use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, ScopeColumn, Typed, names};
 use crate::dict::acl::Privileges;
+use crate::dict::policy::PolicyFor;
 use crate::dict::trigger::Op;
 use crate::dict::{Table, View};
 use crate::error::{Error, Result};
 use crate::exec::returning::Returning;
 use crate::expr::Expr;
 use crate::parse::{self, Command};
+use crate::query::analyze::policy::Use;
 
 /// A query whose rows feed a write.
 pub type Feed = Arc<crate::query::Plan>;
@@ -52,6 +55,8 @@ pub struct SuppliedWrite {
     pub returning: Option<Returning>,
     /// Places in what the query gives of the numbers of rows of which there may be one only.
     pub numbers: Vec<usize>,
+    /// Of a MERGE: what row-level security asks of the rows.
+    pub policies: Option<Box<MergePolicies>>,
     /// Those that it is written through.
     pub views: Vec<Arc<View>>,
 }
@@ -94,6 +99,8 @@ struct Supply<'a> {
     /// What the statement sees of it.
     table: Arc<Table>,
     alias: String,
+    /// What is done with the rows.
+    used: Use,
     scope: Scope,
     /// What it gives after the row id.
     items: Vec<ast::Expr>,
@@ -139,7 +146,17 @@ impl Planner<'_> {
                 return Err(Error::unsupported("FROM before SET"));
             }
         };
-        let mut supply = self.supply(&u.table, Op::Update, with, from, u.selection.as_ref())?;
+        let used = Use {
+            write: Some(PolicyFor::Update),
+            reads: update_reads(u),
+        };
+        let mut supply = self.supply(
+            &u.table,
+            (Op::Update, used),
+            with,
+            from,
+            u.selection.as_ref(),
+        )?;
         let width = supply.table.columns.len();
         // Each value: computed from the old row, or the place of what the query gives.
         let mut values = Vec::new();
@@ -149,8 +166,9 @@ impl Planner<'_> {
         let written = &supply.written;
         written.note_needs(self.params, Privileges::UPDATE, &columns);
         written.targets(Op::Update, &columns)?;
-        for (number, (query, _)) in assigned.queries.iter().enumerate() {
-            supply.from.push(assign::in_from(query, number)?);
+        for (number, (query, columns)) in assigned.queries.iter().enumerate() {
+            let item = assign::in_from(query, number, *columns)?;
+            supply.from.push(item);
         }
         supply.rows = assigned.queries.iter().map(|(_, width)| *width).collect();
         for (at, value) in assigned.columns {
@@ -256,7 +274,17 @@ impl Planner<'_> {
             return Err(Error::unsupported("DELETE from several tables"));
         };
         let using = d.using.clone().unwrap_or_default();
-        let mut supply = self.supply(target, Op::Delete, with, using, d.selection.as_ref())?;
+        let used = Use {
+            write: Some(PolicyFor::Delete),
+            reads: delete_reads(d),
+        };
+        let mut supply = self.supply(
+            target,
+            (Op::Delete, used),
+            with,
+            using,
+            d.selection.as_ref(),
+        )?;
         let needs = &self.params.needs;
         needs.relation(supply.table.oid, Privileges::DELETE);
         let written = &supply.written;
@@ -276,7 +304,7 @@ impl Planner<'_> {
     fn supply<'a>(
         &self,
         target: &TableWithJoins,
-        op: Op,
+        (op, used): (Op, Use),
         with: Option<With>,
         from: Vec<TableWithJoins>,
         selection: Option<&'a ast::Expr>,
@@ -288,6 +316,7 @@ impl Planner<'_> {
             table: written.shown.clone(),
             alias: written.alias.clone(),
             written,
+            used,
             items: Vec::new(),
             rows: Vec::new(),
             stars: Vec::new(),
@@ -348,6 +377,7 @@ impl Planner<'_> {
             rules,
             returning: output.as_ref().map(|o| o.of_rows(width)),
             numbers,
+            policies: None,
             views: written.views(),
         };
         Ok((plan, output))
@@ -566,7 +596,11 @@ impl Supply<'_> {
         else {
             return Err(Error::internal("a query without a table"));
         };
-        *name = vec![quoted(TARGET_SCHEMA), quoted(&self.written.named())].into();
+        *name = vec![
+            quoted(TARGET_SCHEMA),
+            quoted(&self.written.named(self.used)),
+        ]
+        .into();
         *alias = Some(TableAlias {
             explicit: true,
             name: quoted(&self.alias),

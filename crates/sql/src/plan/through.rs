@@ -24,6 +24,7 @@ use crate::dict::view::CheckOption;
 use crate::dict::{Column, Dict, Source, Table, View};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+use crate::query::analyze::policy::Use;
 
 /// The relation that a write names.
 pub struct Written {
@@ -532,12 +533,20 @@ impl Written {
     }
 
     /// What a query calls the target, in [`super::supply::TARGET_SCHEMA`].
-    pub fn named(&self) -> String {
-        let shown = self.shown.oid.to_string();
+    pub fn named(&self, used: Use) -> String {
         match self.is_view() {
-            false => shown,
-            true => Target::named(&shown, self.table().oid),
+            false => table_named(self.shown.oid, used),
+            true => {
+                let asked = self.shown.oid.to_string();
+                Target::named(&asked, self.table().oid, used)
+            }
         }
+    }
+
+    /// Whose text names the table that is written.
+    pub fn text(&self) -> Option<Text> {
+        let below = self.through.as_ref()?.below.last()?;
+        Some(below.text)
     }
 
     /// The views that it is written through, from the outermost on.
@@ -590,18 +599,36 @@ impl View {
 pub struct Target<'n> {
     pub asked: &'n str,
     pub written: u32,
+    /// What is done with these rows.
+    pub used: Use,
+}
+
+/// What a query calls a table that is the target by itself.
+pub fn table_named(table: u32, used: Use) -> String {
+    format!("{table}#{}", used.letters())
+}
+
+/// The name of a target, and what is done with its rows.
+pub fn use_in(name: &str) -> (&str, Use) {
+    let (name, letters) = name.split_once('#').unwrap_or((name, "r"));
+    (name, Use::of_letters(letters))
 }
 
 impl Target<'_> {
-    fn named(asked: &str, written: u32) -> String {
-        format!("{asked}@{written}")
+    fn named(asked: &str, written: u32, used: Use) -> String {
+        format!("{asked}@{written}#{}", used.letters())
     }
 
     /// Reads what [`Written::named`] has written; `None`: it is a table by itself.
     pub fn read(name: &str) -> Option<Target<'_>> {
+        let (name, used) = use_in(name);
         let (asked, written) = name.split_once('@')?;
         let written = written.parse().ok()?;
-        Some(Target { asked, written })
+        Some(Target {
+            asked,
+            written,
+            used,
+        })
     }
 
     /// Has the query of a view bring the row ids of the relation that is written.
@@ -620,7 +647,7 @@ impl Target<'_> {
             return Err(unexpected());
         };
         let quoted = |name: &str| ast::Ident::with_quote('"', name);
-        let source = Target::named(&names::Qualified::new(name)?.name, self.written);
+        let source = Target::named(&names::Qualified::new(name)?.name, self.written, self.used);
         *name = vec![quoted(TARGET_SCHEMA), quoted(&source)].into();
         let alias = alias.as_ref().ok_or_else(unexpected)?;
         let row_id = vec![alias.name.clone(), quoted(ROW_ID)];

@@ -183,6 +183,8 @@ pub enum SeriesOf {
     Subscripts,
     /// `pg_options_to_table(array)`: names and values of `name=value`.
     Options,
+    /// `aclexplode(array)`: grantor, grantee, privilege and whether it can be granted.
+    AclItems,
     /// `unnest(array[..])`: the elements.
     List,
     /// The elements of several arrays side by side.

@@ -83,6 +83,8 @@ pub struct Core {
     pub held: Option<engine::HeldSnapshot>,
     /// What the session keeps of bodies of functions.
     pub pl: crate::pl::Known,
+    /// A function runs by its owner's rights, which no parameter changes.
+    pub(super) definer: bool,
     spare: Vec<DatumRef<'static>>,
     row_buffer: Vec<u8>,
     pub(super) random: Random,
@@ -134,10 +136,17 @@ impl Core {
             events: RowEvents::default(),
             held: None,
             pl: crate::pl::Known::default(),
+            definer: false,
             spare: Vec::new(),
             row_buffer: Vec::new(),
             random: Random::of(now as u64 ^ (std::process::id() as u64) << 32),
         };
+        // Sessions of the instance itself, which are in no database, are as the instance says.
+        if !database_name.is_empty() {
+            let settings = database.with_dict(|dict| dict.settings_of(core.roles.session));
+            core.settings.set_defaults(settings);
+            core.follow_roles();
+        }
         core.io = core.settings.io(now, core.objects())?;
         core.follow_path();
         Ok(core)
@@ -295,6 +304,11 @@ impl Core {
         if notice.is_wanted(&least) {
             self.messages.notices.push(notice);
         }
+    }
+
+    /// Whether the client wants the lines of DBMS_OUTPUT.
+    pub fn serves_output(&self) -> bool {
+        self.settings.get("serveroutput") == "on"
     }
 
     pub fn notice_with_detail(&mut self, message: String, detail: String) {

@@ -97,6 +97,31 @@ impl Layers {
         restored
     }
 
+    /// The innermost level, that of a function's call, ends: what SET LOCAL has set in it goes, as at
+    /// the end of a transaction.
+    pub fn close_call(&mut self, kept: bool) -> Vec<Restored> {
+        if !kept {
+            return self.close(false);
+        }
+        let (mut restored, depth) = (Vec::new(), self.depth);
+        self.of.retain(|name, layers| {
+            if let Some(mut layer) = layers.pop_if(|l| l.level == depth) {
+                match std::mem::replace(&mut layer.change, Change::Set) {
+                    Change::Local => {
+                        restored.push((name.clone(), layer.before));
+                        return !layers.is_empty();
+                    }
+                    Change::LocalOver(set) => restored.push((name.clone(), set)),
+                    Change::Set => {}
+                }
+                layers.push(layer);
+            }
+            !layers.is_empty()
+        });
+        restored.extend(self.close(true));
+        restored
+    }
+
     fn keep(&mut self) -> Vec<Restored> {
         let mut restored = Vec::new();
         let depth = self.depth;
@@ -177,6 +202,19 @@ mod tests {
         assert_eq!(layers.undo(), [("a".to_string(), own("before"))]);
         assert_eq!(layers.close(true), []);
         assert_eq!(layers.close(true), []);
+    }
+
+    #[test]
+    fn a_call_gives_back_what_it_set_and_keeps_what_set_did() {
+        let mut layers = Layers::default();
+        layers.open();
+        layers.open();
+        layers.changing("a", own("before"), true);
+        layers.changing("b", own("before"), true);
+        layers.changing("b", own("local"), false);
+        assert_eq!(layers.close_call(true), [("a".to_string(), own("before"))]);
+        assert_eq!(layers.depth(), 1);
+        assert_eq!(layers.undo(), [("b".to_string(), own("before"))]);
     }
 
     #[test]

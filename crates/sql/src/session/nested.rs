@@ -4,8 +4,9 @@
 //! - A nested statement works on the session's [`Core`], in the transaction that there is, within a
 //!   frame: what the statement around it needs while it runs is put away before, and back after,
 //!   also after an error.
-//! - Its snapshot is one of now, and sees what the statement around it has written so far; the
-//!   snapshot of that one stays registered ([`engine::Session::enter`]).
+//! - Its snapshot is one of now, and sees what the statement around it has written so far; in a
+//!   function that is not volatile it is that one's. The snapshot of that one stays registered
+//!   ([`engine::Session::enter`]).
 //! - Only the outermost statement's end lets anything out to the client.
 
 use std::sync::Arc;
@@ -109,22 +110,26 @@ struct Frame {
     profile: Option<Box<crate::exec::profile::Profile>>,
     held: Option<engine::HeldSnapshot>,
     events: PutAway,
-    within: engine::Within,
+    nesting: engine::Nesting,
 }
 
 impl Core {
     /// Runs statements within the one that runs now.
-    pub fn framed<T>(&mut self, work: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
+    pub fn framed<T>(
+        &mut self,
+        sees: engine::Sees,
+        work: impl FnOnce(&mut Core) -> Result<T>,
+    ) -> Result<T> {
         let frame = Frame {
             running: std::mem::take(&mut self.running),
             with: self.with.take(),
             profile: self.profile.take(),
             held: self.held.take(),
             events: self.events.put_away(),
-            within: self.engine.enter(),
+            nesting: self.engine.enter(sees),
         };
         let done = work(self);
-        self.engine.leave(frame.within);
+        self.engine.leave(frame.nesting);
         self.running = frame.running;
         self.with = frame.with;
         self.profile = frame.profile;
@@ -188,6 +193,7 @@ impl Core {
             views: &nested.views,
             names: &nested.names,
             statistics: &nested.statistics,
+            secured: &nested.needs.secured,
             verified: &nested.verified,
         };
         self.lock_planned(planned, tries)

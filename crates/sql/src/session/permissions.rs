@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::names_read::NamesRead;
 use super::statement::{Statement, Tables};
 use super::{Core, SqlSession};
-use crate::bind::needs::{Need, Noted};
+use crate::bind::needs::{Need, Noted, acting};
 use crate::dict::Dict;
 use crate::dict::acl::{Kind, Privileges};
 use crate::error::{Error, Result};
@@ -196,10 +196,7 @@ fn check_need(
     need: &Need,
     (needs, tables): (&[Need], &Tables),
 ) -> Result<()> {
-    let role = match need.through {
-        0 => role,
-        view => dict.view_by_oid(view).map_or(super::NOBODY, |v| v.owner),
-    };
+    let role = acting(dict, need.through, role);
     if dict.is_superuser(role) {
         return Ok(());
     }

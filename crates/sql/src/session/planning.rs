@@ -18,7 +18,8 @@ use crate::place::Place;
 use crate::plan::supply::{self, Feed};
 use crate::plan::with::{Item, Part, WithPlan};
 use crate::plan::{
-    InsertPlan, InsertSource, Output, Planner, SelectPlan, SuppliedWrite, merged, returning,
+    InsertPlan, InsertSource, Output, Planner, SelectPlan, SuppliedWrite, merged, policies,
+    returning,
 };
 use crate::query::{self, Reader, WithItem};
 
@@ -29,6 +30,7 @@ pub(crate) fn plan_sql(
     mut statement: ast::Statement,
     params: &ParamTypes,
 ) -> Result<Planned> {
+    params.needs.run_by(core.roles.current, core.row_security());
     if let ast::Statement::Call(f) = &statement {
         let (plan, columns) = crate::plan::call::plan(f, params)?;
         return Ok((Kind::Call(Box::new(plan)), columns, Vec::new()));
@@ -157,7 +159,16 @@ fn plan_part(
     let supplied = |(plan, output): (SuppliedWrite, Option<Output>)| {
         let mut tables = written_tables(&plan.table);
         add_tables(&plan.query.tables, &mut tables);
+        let queries = plan.policy_queries();
+        queries
+            .iter()
+            .for_each(|q| add_tables(&q.tables, &mut tables));
         (Kind::Supplied(Box::new(plan)), columns_of(output), tables)
+    };
+    let updated = |u: &ast::Update, with| {
+        let (mut plan, output) = planner.supplied_update(u, with, &feed)?;
+        policies::secure_update(core, params, &mut plan, policies::update_reads(u))?;
+        Ok::<_, Error>((plan, output))
     };
     let direct = |q: &ast::Query| {
         let mut q = q.clone();
@@ -188,8 +199,13 @@ fn plan_part(
             Err(e) => return Err(e),
         },
         ast::Statement::Insert(i) => {
-            let (plan, output) = planner.insert(&i, with, &feed)?;
+            let (mut plan, output) = planner.insert(&i, with, &feed)?;
+            policies::secure_insert(core, params, &mut plan, &i)?;
             let mut tables = written_tables(&plan.table);
+            let queries = plan.policy_queries();
+            queries
+                .iter()
+                .for_each(|q| add_tables(&q.tables, &mut tables));
             match &plan.source {
                 InsertSource::Query(select, _) => read_tables(select, &mut tables),
                 InsertSource::Fed(query, _) => add_tables(&query.tables, &mut tables),
@@ -197,17 +213,13 @@ fn plan_part(
             }
             (Kind::Insert(Box::new(plan)), columns_of(output), tables)
         }
-        ast::Statement::Update(u) if with.is_some() => {
-            supplied(planner.supplied_update(&u, with, &feed)?)
-        }
+        ast::Statement::Update(u) if with.is_some() => supplied(updated(&u, with)?),
         ast::Statement::Update(u) => match planner.update(&u) {
             Ok((plan, output)) => {
                 let tables = vec![(plan.access.table.clone(), TableLock::RowExclusive)];
                 (Kind::Update(Box::new(plan)), columns_of(output), tables)
             }
-            Err(e) if supply::is_left_to_tree(&e) => {
-                supplied(planner.supplied_update(&u, None, &feed)?)
-            }
+            Err(e) if supply::is_left_to_tree(&e) => supplied(updated(&u, None)?),
             Err(e) => return Err(e),
         },
         ast::Statement::Delete(d) if with.is_some() => {
@@ -223,7 +235,11 @@ fn plan_part(
             }
             Err(e) => return Err(e),
         },
-        ast::Statement::Merge(m) => supplied((planner.merge(&m, with, &feed)?, None)),
+        ast::Statement::Merge(m) => {
+            let mut plan = planner.merge(&m, with, &feed)?;
+            policies::secure_merge(core, params, &mut plan)?;
+            supplied((plan, None))
+        }
         other => (Kind::Ddl(Box::new(other)), None, Vec::new()),
     })
 }
@@ -302,6 +318,7 @@ pub(super) fn views_of(kind: &Kind) -> Vec<Arc<View>> {
     let mut add = |some: &[Arc<View>]| views.extend_from_slice(some);
     let insert = |plan: &InsertPlan, add: &mut dyn FnMut(&[Arc<View>])| {
         add(&plan.views);
+        add(&policies::views_of(&plan.policy_queries()));
         if let InsertSource::Fed(query, _) = &plan.source {
             add(&query.views);
         }
@@ -309,6 +326,7 @@ pub(super) fn views_of(kind: &Kind) -> Vec<Arc<View>> {
     let supplied = |plan: &SuppliedWrite, add: &mut dyn FnMut(&[Arc<View>])| {
         add(&plan.views);
         add(&plan.query.views);
+        add(&policies::views_of(&plan.policy_queries()));
     };
     match kind {
         Kind::Tree(plan) => add(&plan.views),

@@ -29,6 +29,7 @@ use super::{Core, Kind, SqlSession, now_micros};
 use crate::api::ColumnDesc;
 use crate::bind::ParamTypes;
 use crate::bind::names::Qualified;
+use crate::bind::needs::{self, Secured};
 use crate::dict::{Dict, NameRef, Relation, Stats, Table, View};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
@@ -203,7 +204,12 @@ impl SqlSession {
             path: &path,
         };
         let plans = &self.core.database.plans;
-        if shared && let Some(known) = plans.get(version, sql, asked) {
+        let core = &self.core;
+        let is_good = |known: &Statement| match known.secured() {
+            [] => true,
+            secured => core.is_good_for_role(secured, &core.dict()),
+        };
+        if shared && let Some(known) = plans.get(version, sql, asked, &is_good) {
             self.refuse_if_failed(&known)?;
             return Ok(known);
         }
@@ -211,7 +217,8 @@ impl SqlSession {
         let statement = Arc::new(self.plan(sql, param_oids)?);
         if shared && statement.is_cacheable() {
             let plans = &self.core.database.plans;
-            plans.put(version, statement.text(), asked, &statement);
+            let same = |known: &Statement| known.secured() == statement.secured();
+            plans.put(version, statement.text(), asked, &statement, &same);
         }
         Ok(statement)
     }
@@ -229,6 +236,7 @@ impl SqlSession {
             views: &statement.views,
             statistics: &statement.statistics,
             names: &statement.names,
+            secured: statement.secured(),
             verified: &statement.verified,
         };
         self.core.lock_planned(planned, tries)
@@ -309,6 +317,8 @@ pub(super) struct PlannedWith<'p> {
     pub views: &'p [Arc<View>],
     pub names: &'p NamesRead,
     pub statistics: &'p [Option<Arc<Stats>>],
+    /// What row-level security has made of it.
+    pub secured: &'p [Secured],
     /// Version of the dictionary against which all that was last found current.
     pub verified: &'p AtomicU64,
 }
@@ -350,17 +360,19 @@ impl Core {
                     let views = views_of(&planned.0);
                     let names = NamesRead::of(statement, &self.dict());
                     let names = names.using(&params.sight);
+                    let needs = params.needs.noted();
                     let alone = PlannedWith {
                         tables: &planned.2,
                         views: &views,
                         statistics: &[],
                         names: &names,
+                        secured: &needs.secured,
                         verified: &AtomicU64::new(0),
                     };
                     if self.lock_planned(alone, &tries)? {
                         if is_run {
                             self.check_permitted(Wanted {
-                                needs: &params.needs.noted(),
+                                needs: &needs,
                                 names: &names,
                                 tables: &planned.2,
                                 permitted: &Permitted::default(),
@@ -405,6 +417,16 @@ impl Core {
         Ok(())
     }
 
+    /// The session's parameter `row_security`: off, what a policy would keep from it is an error.
+    pub(crate) fn row_security(&self) -> bool {
+        self.settings.get("row_security") != "off"
+    }
+
+    /// Whether a plan has the policies that hold for the session's role.
+    pub(super) fn is_good_for_role(&self, secured: &[Secured], dict: &Dict) -> bool {
+        needs::are_good_for(secured, dict, self.roles.current, self.row_security())
+    }
+
     /// Locks a plan's tables. False: one is not any more what the plan was made with. Then the
     /// locks on tables that their names do not mean any more are given back.
     pub(super) fn lock_planned(&mut self, planned: PlannedWith<'_>, tries: &Tries) -> Result<bool> {
@@ -436,8 +458,10 @@ impl Core {
             views,
             names,
             statistics,
+            secured,
             verified,
         } = planned;
+        let good = |dict: &Dict| secured.is_empty() || self.is_good_for_role(secured, dict);
         let same = |dict: &Dict| {
             let defined = tables.iter().all(|(t, _)| {
                 dict.table_by_oid(t.oid)
@@ -458,17 +482,18 @@ impl Core {
                 })
         };
         if self.has_own_dict() {
-            return same(&self.dict());
+            let dict = self.dict();
+            return same(&dict) && good(&dict);
         }
         self.database.with_dict(|dict| {
             if verified.load(Ordering::Relaxed) == dict.version() {
-                return *self.path_in(dict) == *names.path;
+                return *self.path_in(dict) == *names.path && good(dict);
             }
             let current = same(dict);
             if current {
                 verified.store(dict.version(), Ordering::Relaxed);
             }
-            current
+            current && good(dict)
         })
     }
 

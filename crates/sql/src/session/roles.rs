@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{Core, SqlSession};
 use crate::database::Database;
 use crate::dict::role::{Door, FIRST_SUPERUSER, Role};
-use crate::dict::{Dict, Object};
+use crate::dict::{Dict, Function, Object};
 use crate::error::{Error, Result};
 use crate::params;
 
@@ -83,6 +83,9 @@ fn oid(dict: &Dict, name: &str) -> u32 {
 impl Core {
     /// Takes in what the parameters say of the session's roles.
     pub fn follow_roles(&mut self) {
+        if self.definer {
+            return;
+        }
         let session = self.settings.get("session_authorization");
         let role = self.settings.get("role");
         let current = match role.as_str() {
@@ -105,10 +108,62 @@ impl Core {
         self.settings.state("is_superuser", on);
     }
 
+    /// Runs a function's body by the rights, and with the parameters, that its definition says.
+    pub fn as_defined<T>(
+        &mut self,
+        f: &Function,
+        work: impl FnOnce(&mut Core) -> Result<T>,
+    ) -> Result<T> {
+        if !f.security_definer && f.settings.is_empty() {
+            return work(self);
+        }
+        let before = (self.roles.current, self.user.clone(), self.definer);
+        if f.security_definer {
+            self.roles.current = f.owner;
+            let owner = self.dict().role_by_oid(f.owner).map(|r| r.name.clone());
+            self.user = owner.unwrap_or_default();
+            self.definer = true;
+            self.follow_path();
+        }
+        // Neither may end the transaction: its settings and its role are the call's.
+        let done = self.may_end(false, |core| core.with_settings(&f.settings, work));
+        if f.security_definer {
+            (self.roles.current, self.user, self.definer) = before;
+            self.follow_path();
+        }
+        done
+    }
+
+    fn with_settings<T>(
+        &mut self,
+        settings: &[(String, String)],
+        work: impl FnOnce(&mut Core) -> Result<T>,
+    ) -> Result<T> {
+        if settings.is_empty() {
+            return work(self);
+        }
+        self.settings.open_call();
+        let set = settings.iter();
+        let set = set.map(|(name, value)| self.set_parameter(name, Some(value), true));
+        let done = match set.collect::<Result<Vec<()>>>() {
+            Ok(_) => work(self),
+            Err(e) => Err(e),
+        };
+        self.settings.close_call(done.is_ok());
+        self.parameters_changed()?;
+        done
+    }
+
     /// Whether the session may set the parameter so, or reset it.
     pub fn check_may_set(&self, parameter: &str, value: Option<&str>) -> Result<()> {
         if let Some(param) = params::find(parameter) {
             param.check_may_set(self.authority())?;
+        }
+        let is_role = ["role", "session_authorization"];
+        if self.definer && is_role.iter().any(|r| parameter.eq_ignore_ascii_case(r)) {
+            let message =
+                format!("cannot set parameter \"{parameter}\" within security-definer function");
+            return Err(Error::new("42501", message));
         }
         match value {
             Some(value) => self.check_role(parameter, value),

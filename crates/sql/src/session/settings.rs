@@ -23,6 +23,8 @@ pub struct Settings {
     own: BTreeMap<String, String>,
     /// Those of the start packet, to which RESET returns.
     initial: BTreeMap<String, String>,
+    /// Those of the session's role and of the database, where the start packet says nothing.
+    defaults: BTreeMap<String, String>,
     /// Custom names that have been set at some time. Without a value they are empty, not unknown.
     custom: BTreeSet<String>,
     /// What the levels of the transaction have changed.
@@ -96,6 +98,7 @@ impl Settings {
             instance: instance.clone(),
             own: BTreeMap::new(),
             initial: BTreeMap::new(),
+            defaults: BTreeMap::new(),
             custom: BTreeSet::new(),
             layers: Layers::default(),
             modes: TransactionModes::default(),
@@ -209,7 +212,8 @@ impl Settings {
     }
 
     fn own_value(&self, key: &str) -> Option<&String> {
-        self.own.get(key).or_else(|| self.initial.get(key))
+        let own = self.own.get(key).or_else(|| self.initial.get(key));
+        own.or_else(|| self.defaults.get(key))
     }
 
     pub fn get(&self, name: &str) -> String {
@@ -283,6 +287,47 @@ impl Settings {
         self.initial.insert(name.to_lowercase(), value);
         self.refresh();
         Ok(())
+    }
+
+    /// Values of the session's role and of the database. One that is none any more has no effect, as
+    /// in PostgreSQL.
+    pub fn set_defaults(&mut self, values: Vec<(String, String)>) {
+        for (name, value) in values {
+            if let Ok(value) = accepted(&name, &value) {
+                self.defaults.insert(name.to_lowercase(), value);
+            }
+        }
+        self.refresh();
+    }
+
+    /// Refuses a value that a parameter cannot have.
+    pub fn accept(name: &str, value: &str) -> Result<()> {
+        Settings::check_name(name)?;
+        accepted(name, value).map(drop)
+    }
+
+    /// Refuses a name that is no parameter's.
+    pub fn check_name(name: &str) -> Result<()> {
+        match name.contains('.') {
+            true => check_custom_name(name),
+            false => params::get(name)?.check_settable(),
+        }
+    }
+
+    /// A call begins of a function that sets parameters.
+    pub fn open_call(&mut self) {
+        self.open_level(self.modes);
+    }
+
+    /// It ends: what it and SET LOCAL in it have set is as before, but what SET has set stays.
+    pub fn close_call(&mut self, kept: bool) {
+        if let Some(modes) = self.modes_before.pop()
+            && !kept
+        {
+            self.modes = modes;
+        }
+        let restored = self.layers.close_call(kept);
+        self.restore(restored);
     }
 
     /// States a fact of this session, whatever the parameter's context.

@@ -12,7 +12,7 @@ use super::permissions::Permitted;
 use super::planning::{plan_sql, views_of};
 use crate::api::{ColumnDesc, Params};
 use crate::bind::ParamTypes;
-use crate::bind::needs::Noted;
+use crate::bind::needs::{Noted, Secured};
 use crate::dict::{Dict, Stats, Table, View};
 use crate::error::{Error, Result};
 use crate::exec::select::SelectRun;
@@ -112,6 +112,10 @@ impl Statement {
     /// Whether it needs no locks, so that nothing can change it.
     pub(crate) fn reads_nothing(&self) -> bool {
         self.tables.is_empty() && self.views.is_empty() && !self.names.uses_definitions()
+    }
+    /// What row-level security has made of its plan.
+    pub(super) fn secured(&self) -> &[Secured] {
+        &self.needs.secured
     }
     pub(crate) fn params(&self) -> &[SqlType] {
         &self.params

@@ -22,6 +22,7 @@ use crate::parse::define::Definition;
 use crate::parse::maintenance::Analyzed;
 use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, CopyWhat, Utility};
+use crate::pl::Code;
 use crate::types::SqlType;
 use crate::{explain, params};
 
@@ -291,6 +292,19 @@ impl SqlSession {
                 self.begin_definition("ALTER ROLE")?;
                 crate::ddl::role::alter(&mut self.core, name, options)?
             }
+            Utility::SetOfRole {
+                role,
+                database,
+                clause,
+            } => {
+                self.begin_definition("ALTER ROLE")?;
+                let core = &mut self.core;
+                crate::ddl::setting::of_role(core, role.as_ref(), database.as_deref(), clause)?
+            }
+            Utility::SetOfDatabase { name, clause } => {
+                self.begin_definition("ALTER DATABASE")?;
+                crate::ddl::setting::of_database(&mut self.core, name, clause)?
+            }
             Utility::RenameRole { from, to } => {
                 self.begin_definition("ALTER ROLE")?;
                 crate::ddl::role::rename(&mut self.core, from, to)?
@@ -305,6 +319,14 @@ impl SqlSession {
                 self.core.may_end(alone, |core| {
                     core.statement_of_block(language.as_deref(), text)
                 })?;
+                self.end_of_statement();
+                Tag::Plain("DO")
+            }
+            Utility::Block { text } => {
+                self.ensure_transaction()?;
+                let alone = self.is_alone();
+                let block = Code::of_oracle_block(text)?;
+                self.core.may_end(alone, |core| core.run_block(block))?;
                 self.end_of_statement();
                 Tag::Plain("DO")
             }
@@ -441,6 +463,7 @@ impl Core {
                 if_exists,
             } => trigger::drop(core, name, table, *if_exists),
             Definition::RenameTrigger { name, table, to } => trigger::rename(core, name, table, to),
+            Definition::Policy(statement) => crate::ddl::policy::run(core, statement),
             Definition::DropFunction {
                 kind,
                 names,

@@ -94,7 +94,7 @@ impl Core {
         if commit {
             foreign::fire(self)?;
         }
-        self.engine.leave(engine::Within::Client);
+        self.engine.leave(engine::Nesting::of_client());
         let ended = self.end_transaction(commit);
         let modes = match chain {
             true => modes,
@@ -102,7 +102,7 @@ impl Core {
             false => self.settings.modes(),
         };
         let begun = self.begin_transaction(modes);
-        self.engine.enter();
+        self.engine.enter(engine::Sees::Now);
         ended?;
         begun?;
         self.refresh()

@@ -218,19 +218,6 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
     ),
     pg(
-        "pg_policy",
-        &[
-            ("oid", Oid),
-            ("polname", Name),
-            ("polrelid", Oid),
-            ("polcmd", InternalChar),
-            ("polpermissive", Bool),
-            ("polroles", SqlType::OIDS),
-            ("polqual", Text),
-            ("polwithcheck", Text),
-        ],
-    ),
-    pg(
         "pg_transform",
         &[
             ("oid", Oid),

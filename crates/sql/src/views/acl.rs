@@ -5,8 +5,8 @@ use block::value::Datum;
 use super::value::{bool, oid, text, texts};
 use super::{Context, Rows};
 use crate::bind::names::quote;
-use crate::dict::acl::{EVERYBODY, Item, Kind};
-use crate::dict::membership;
+use crate::dict::acl::{self, EVERYBODY, Item, Kind, Privileges};
+use crate::dict::{Dict, membership};
 use crate::error::{Error, Result};
 
 /// `acldefault`: what an object of a kind has whose privileges nobody has changed.
@@ -45,6 +45,11 @@ pub fn default(cx: &Context, args: &[Datum]) -> Result<Datum> {
 
 /// Items as the catalogs show them.
 pub fn shown(cx: &Context, items: &[Item]) -> Datum {
+    texts(items.iter().map(|i| written(cx, i)))
+}
+
+/// An item: `role=rights/grantor`.
+pub fn written(cx: &Context, i: &Item) -> String {
     let name = |role: u32| match role {
         EVERYBODY => String::new(),
         role => {
@@ -64,8 +69,67 @@ pub fn shown(cx: &Context, items: &[Item]) -> Datum {
         })
         .collect::<String>()
     };
-    let one = |i: &Item| format!("{}={}/{}", name(i.grantee), letters(i), name(i.grantor));
-    texts(items.iter().map(one))
+    format!("{}={}/{}", name(i.grantee), letters(i), name(i.grantor))
+}
+
+/// An item as it is written, taken apart. Letters stand for privileges that are not there, too.
+pub fn read(dict: &Dict, text: &str) -> Result<Item> {
+    let malformed = || {
+        let message = format!("invalid input syntax for type aclitem: \"{text}\"");
+        Error::new("22P02", message)
+    };
+    let (grantee, rest) = name_at(text).ok_or_else(malformed)?;
+    let rest = rest.strip_prefix('=').ok_or_else(malformed)?;
+    let (letters, grantor) = rest.split_once('/').ok_or_else(malformed)?;
+    let (grantor, _) = name_at(grantor).ok_or_else(malformed)?;
+    let role = |name: &str| match name.strip_prefix("unknown (OID=") {
+        Some(rest) => rest.trim_end_matches(')').parse().map_err(|_| malformed()),
+        None => {
+            let found = dict.role(name).map(|r| r.oid);
+            found.ok_or_else(|| Error::new("42704", format!("role \"{name}\" does not exist")))
+        }
+    };
+    let mut item = Item {
+        grantee: match grantee.is_empty() {
+            true => EVERYBODY,
+            false => role(&grantee)?,
+        },
+        grantor: role(&grantor)?,
+        privileges: Privileges::NONE,
+        grantable: Privileges::NONE,
+    };
+    let mut last = Privileges::NONE;
+    for letter in letters.chars() {
+        if letter == '*' {
+            item.grantable = item.grantable.and(last);
+            continue;
+        }
+        let found = acl::ALL.iter().find(|(_, known, _)| *known == letter);
+        last = found.map_or(Privileges::NONE, |(one, ..)| *one);
+        item.privileges = item.privileges.and(last);
+    }
+    Ok(item)
+}
+
+/// The name that a text begins with, quoted or not, and the rest.
+fn name_at(text: &str) -> Option<(String, &str)> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.find(['=', '/']).unwrap_or(text.len());
+        return Some((text[..end].to_string(), &text[end..]));
+    };
+    let mut name = String::new();
+    let mut chars = quoted.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' if matches!(chars.peek(), Some((_, '"'))) => {
+                chars.next();
+                name.push('"');
+            }
+            '"' => return Some((name, &quoted[at + 1..])),
+            c => name.push(c),
+        }
+    }
+    None
 }
 
 /// Fills in what objects have in the column at `at`, by the object ids that their rows begin with.

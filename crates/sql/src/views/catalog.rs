@@ -288,7 +288,7 @@ pub const VIEWS: &[VirtualTable] = &[
                     bool(!t.indexes.is_empty()),
                     bool(false),
                     bool(false),
-                    bool(false),
+                    bool(t.row_security),
                 ]
             };
             let tables = cx.tables().filter(|t| t.materialized.is_none());
@@ -563,7 +563,7 @@ fn column_stats(cx: &Context) -> Result<Rows> {
             let Some(s) = stats.column(at) else {
                 continue;
             };
-            if !cx.may_read(t, at) {
+            if !cx.may_read(t, at) || cx.hides_rows(t) {
                 continue;
             }
             let list = |values: &[String]| match values {

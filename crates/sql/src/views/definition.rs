@@ -49,6 +49,11 @@ pub fn check(table: &Table, text: &str) -> String {
     format!("CHECK ({})", condition(table, text, false))
 }
 
+/// An expression over the columns of a table.
+pub fn of_table(table: &Table, e: &Expr) -> String {
+    Writer::of(table, false).top(e)
+}
+
 fn condition(table: &Table, text: &str, pretty: bool) -> String {
     match parse::expression(text) {
         Ok(e) => Writer::of(table, pretty).top(&e),
@@ -114,6 +119,9 @@ impl<'t> Writer<'t> {
 
     fn expr(&self, e: &Expr) -> String {
         match e {
+            Expr::Identifier(name) if names::is_bare_function(name) => {
+                names::ident(name).to_uppercase()
+            }
             Expr::Identifier(name) => match self.of {
                 Of::Columns(_) => quote(&names::ident(name)),
                 Of::Value(_) => names::ident(name).to_uppercase(),
@@ -293,6 +301,9 @@ impl<'t> Writer<'t> {
     /// `None`: there is more to the call than arguments.
     fn call(&self, f: &ast::Function) -> Option<String> {
         let name = names::Qualified::new(&f.name).ok()?.name;
+        if let ast::FunctionArguments::None = f.args {
+            return Some(name.to_uppercase());
+        }
         let ast::FunctionArguments::List(list) = &f.args else {
             return None;
         };

@@ -70,14 +70,6 @@ pub const VIEWS: &[VirtualTable] = &[
         &[("pubname", Name), ("schemaname", Name), ("tablename", Name)],
     ),
     pg(
-        "pg_db_role_setting",
-        &[
-            ("setdatabase", Oid),
-            ("setrole", Oid),
-            ("setconfig", SqlType::TEXTS),
-        ],
-    ),
-    pg(
         "pg_foreign_table",
         &[
             ("ftrelid", Oid),

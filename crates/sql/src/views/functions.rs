@@ -8,7 +8,7 @@ use super::Context;
 use super::describe::{self, PG_CATALOG};
 use super::value::{optional, text, texts};
 use super::{objects, privileges, procedures, updatable, user_functions};
-use crate::dict::{PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_PROC, PG_TRIGGER, PG_TYPE};
+use crate::dict::{PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_POLICY, PG_PROC, PG_TRIGGER, PG_TYPE};
 use crate::error::{Error, Result};
 use crate::types::Reg::{self as Kind, Class, Namespace, Proc, Procedure, Role, Type};
 use crate::types::SqlType::{self, Bool, Int4, Int8, Name, Oid, Reg, Text};
@@ -193,6 +193,7 @@ pub const ALL: &[Function] = &[
             Some("pg_type") => Some(PG_TYPE),
             Some("pg_proc") => Some(PG_PROC),
             Some("pg_trigger") => Some(PG_TRIGGER),
+            Some("pg_policy") => Some(PG_POLICY),
             // Nothing of the other kinds has a comment.
             Some(_) => return Ok(Datum::Null),
         };
@@ -250,6 +251,11 @@ pub const ALL: &[Function] = &[
         Ok(Datum::Bool(other))
     }),
     strict("has_table_privilege", (2, 3), Bool, privileges::of_table),
+    strict("row_security_active", (1, 1), Bool, |cx, a| {
+        let number = relation_argument(cx, &a[0])?;
+        let table = cx.dict.table_by_oid(number);
+        Ok(Datum::Bool(table.is_some_and(|t| cx.hides_rows(t))))
+    }),
     strict("has_schema_privilege", (2, 3), Bool, privileges::of_schema),
     strict(
         "has_database_privilege",
@@ -282,6 +288,29 @@ pub const ALL: &[Function] = &[
         Bool,
         privileges::of_tablespace,
     ),
+    strict("has_type_privilege", (2, 3), Bool, privileges::of_type),
+    strict(
+        "has_language_privilege",
+        (2, 3),
+        Bool,
+        privileges::of_language,
+    ),
+    strict("has_server_privilege", (2, 3), Bool, |cx, a| {
+        privileges::of_none(cx, a, "server")
+    }),
+    strict(
+        "has_foreign_data_wrapper_privilege",
+        (2, 3),
+        Bool,
+        |cx, a| privileges::of_none(cx, a, "foreign-data wrapper"),
+    ),
+    strict(
+        "has_parameter_privilege",
+        (2, 3),
+        Bool,
+        privileges::of_parameter,
+    ),
+    strict("makeaclitem", (4, 4), Text, privileges::item),
     strict("pg_has_role", (2, 3), Bool, privileges::of_role),
     strict("to_regclass", (1, 1), Reg(Class), |cx, a| {
         to_reg(cx, Class, a)

@@ -9,7 +9,7 @@
 //!   what a session has for itself have none.
 
 mod absent;
-mod acl;
+pub mod acl;
 mod activity;
 mod backends;
 mod blockers;
@@ -17,12 +17,14 @@ mod catalog;
 mod codec;
 mod constraints;
 mod counters;
+mod dba;
 pub mod definition;
 pub mod describe;
 mod domains;
 mod empty;
 mod everywhere;
 pub mod functions;
+mod granted;
 mod instance;
 pub mod keywords;
 mod longops;
@@ -30,6 +32,7 @@ pub mod lookup;
 mod mastering;
 pub mod objects;
 mod own;
+mod policies;
 mod privileges;
 pub mod procedures;
 mod relations;
@@ -62,7 +65,7 @@ use parking_lot::Mutex;
 
 use crate::authority::Authority;
 use crate::database::Database;
-use crate::dict::Dict;
+use crate::dict::{Dict, Table};
 use crate::error::{Error, Result};
 use crate::session::{Core, Settings};
 use crate::types::SqlType;
@@ -197,6 +200,11 @@ impl Context {
         })
     }
 
+    /// Whether row-level security keeps rows of a table from the role that asks.
+    fn hides_rows(&self, table: &Table) -> bool {
+        table.row_security && self.dict.policies_for(self.authority.role, table).is_some()
+    }
+
     /// The name of a role, as `pg_get_userbyid` gives it.
     pub fn role_name(&self, oid: u32) -> String {
         match self.dict.role_by_oid(oid) {
@@ -225,7 +233,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 22] = [
+    let lists: [&'static [VirtualTable]; 30] = [
         activity::VIEWS,
         summary::VIEWS,
         backends::VIEWS,
@@ -248,6 +256,14 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         absent::VIEWS,
         empty::VIEWS,
         own::VIEWS,
+        policies::VIEWS,
+        granted::VIEWS,
+        dba::VIEWS,
+        &dba::OBJECTS,
+        &dba::TABLES,
+        &dba::INDEXES,
+        &dba::SEQUENCES,
+        &dba::COLUMNS,
     ];
     lists.into_iter().flatten()
 }

@@ -37,6 +37,12 @@ pub const VIEWS: &[VirtualTable] = &[
     },
     VirtualTable {
         schema: "pg_catalog",
+        name: "v$mystat",
+        columns: &[("sid", Int4), ("statistic#", Int4), ("value", Int8)],
+        rows: Session(statistics),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
         name: "v$diag_info",
         columns: &[("inst_id", Int4), ("name", Text), ("value", Text)],
         rows: Session(diag_info),
@@ -84,4 +90,13 @@ fn prepared_statements(core: &Core) -> Rows {
         ]
     };
     core.prepared.iter().map(row).collect()
+}
+
+fn statistics(_: &Core) -> Rows {
+    let Some(own) = wait::session::current() else {
+        return Rows::new();
+    };
+    let all = wait::views::session_stats(&own).into_iter();
+    all.map(|(stat, value)| vec![int4(own.sid), int4(stat as i32), int8(value)])
+        .collect()
 }

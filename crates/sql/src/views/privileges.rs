@@ -5,7 +5,7 @@ use block::value::Datum;
 
 use super::Context;
 use super::objects;
-use crate::dict::acl::{EVERYBODY, Kind, Privileges};
+use crate::dict::acl::{EVERYBODY, Item, Kind, Privileges};
 use crate::error::{Error, Result};
 use crate::types::Reg;
 
@@ -121,11 +121,17 @@ fn owner_of(cx: &Context, relation: u32) -> (u32, Kind) {
 
 /// Everybody reads the catalogs, but for those with passwords.
 fn is_open(cx: &Context, relation: u32, wanted: &[Wanted]) -> bool {
-    let closed = ["pg_authid", "pg_shadow", "pg_statistic"];
     let is_closed = |name: &&str| super::view_oid("pg_catalog", name) == Some(relation);
     let is_system = cx.dict.entry(relation.into()).is_none();
     let reads = |(privilege, option): &Wanted| *privilege == Privileges::SELECT && !option;
-    is_system && wanted.iter().any(reads) && !closed.iter().any(is_closed)
+    is_system && wanted.iter().any(reads) && !CLOSED.iter().any(is_closed)
+}
+
+/// Catalogs that only superusers read.
+const CLOSED: [&str; 3] = ["pg_authid", "pg_shadow", "pg_statistic"];
+
+pub fn is_closed(view: &str) -> bool {
+    CLOSED.contains(&view)
 }
 
 /// The number of a relation, which may be no relation's.
@@ -267,6 +273,95 @@ pub fn of_function(cx: &Context, a: &[Datum]) -> Result<Datum> {
     let on = (function, owner.unwrap_or(super::describe::OWNER));
     let found = super::procedures::name(&cx.dict, function).is_some();
     Ok(answer(found, || has(cx, role, Kind::Function, on, &wanted)))
+}
+
+pub fn of_type(cx: &Context, a: &[Datum]) -> Result<Datum> {
+    let (role, a) = arguments(cx, a, 2)?;
+    let ty = match &a[0] {
+        Datum::Text(name) => objects::find(&cx.dict, Reg::Type, name)?,
+        other => number(other),
+    };
+    let wanted = wanted(&a[1], &["USAGE"])?;
+    let owner = cx.dict.user_type_by_oid(ty).map(|t| t.owner);
+    let rows = || cx.dict.tables().find(|t| t.row_type.contains(&ty));
+    let owner = owner.or_else(|| rows().map(|t| t.owner));
+    let found = owner.is_some() || cx.dict.type_of(ty).is_some();
+    let on = (ty, owner.unwrap_or(super::describe::OWNER));
+    Ok(answer(found, || has(cx, role, Kind::Type, on, &wanted)))
+}
+
+/// Everybody uses the languages that there are.
+pub fn of_language(cx: &Context, a: &[Datum]) -> Result<Datum> {
+    let (role, a) = arguments(cx, a, 2)?;
+    let languages = super::user_functions::languages();
+    let mut languages = languages.iter();
+    let found = match &a[0] {
+        Datum::Text(name) => {
+            let found = languages.any(|row| matches!(&row[1], Datum::Text(n) if n == name));
+            if !found {
+                let message = format!("language \"{name}\" does not exist");
+                return Err(Error::new("42704", message));
+            }
+            true
+        }
+        other => languages.any(|row| row[0] == *other),
+    };
+    let wanted = wanted(&a[1], &["USAGE"])?;
+    let with_option = wanted.iter().all(|(_, option)| *option);
+    Ok(answer(found, || !with_option || cx.dict.is_superuser(role)))
+}
+
+/// Of foreign-data wrappers and servers, of which there are none.
+pub fn of_none(cx: &Context, a: &[Datum], what: &str) -> Result<Datum> {
+    let (_, a) = arguments(cx, a, 2)?;
+    wanted(&a[1], &["USAGE"])?;
+    match &a[0] {
+        Datum::Text(name) => {
+            let message = format!("{what} \"{name}\" does not exist");
+            Err(Error::new("42704", message))
+        }
+        _ => Ok(Datum::Null),
+    }
+}
+
+/// Nobody can be granted that: superusers have it, and nobody else.
+pub fn of_parameter(cx: &Context, a: &[Datum]) -> Result<Datum> {
+    let (role, a) = arguments(cx, a, 2)?;
+    let Datum::Text(privileges) = &a[1] else {
+        return Err(Error::internal("a parameter without its privileges"));
+    };
+    for one in privileges.split(',').map(str::trim) {
+        let capitals = one.to_ascii_uppercase();
+        let plain = capitals.strip_suffix(" WITH GRANT OPTION");
+        if !["SET", "ALTER SYSTEM"].contains(&plain.unwrap_or(&capitals)) {
+            let message = format!("unrecognized privilege type: \"{one}\"");
+            return Err(Error::new("22023", message));
+        }
+    }
+    Ok(Datum::Bool(cx.dict.is_superuser(role)))
+}
+
+/// `makeaclitem`: grantee, grantor, privileges, and whether they can be granted.
+pub fn item(cx: &Context, a: &[Datum]) -> Result<Datum> {
+    let known: Vec<&str> = crate::dict::acl::ALL
+        .iter()
+        .map(|(.., name)| *name)
+        .collect();
+    let known: Vec<&str> = known.into_iter().chain(["TEMP", "RULE"]).collect();
+    let grantable = a[3] == Datum::Bool(true);
+    let all = wanted(&a[2], &known)?.into_iter();
+    let privileges = all.fold(Privileges::NONE, |all, (one, _)| all.and(one));
+    let item = Item {
+        grantee: number(&a[0]),
+        grantor: number(&a[1]),
+        privileges,
+        grantable: if grantable {
+            privileges
+        } else {
+            Privileges::NONE
+        },
+    };
+    Ok(Datum::Text(super::acl::written(cx, &item)))
 }
 
 pub fn of_tablespace(cx: &Context, a: &[Datum]) -> Result<Datum> {

@@ -194,6 +194,8 @@ struct Class<'a> {
     /// The type of its rows, as far as it has a number.
     row_type: u32,
     persistence: &'static str,
+    /// Whether row-level security is on, and for the owner too.
+    row_security: [bool; 2],
 }
 
 impl Class<'_> {
@@ -226,8 +228,8 @@ impl Class<'_> {
             bool(self.has_rules),
             bool(self.has_triggers),
             bool(false),
-            bool(false),
-            bool(false),
+            bool(self.row_security[0]),
+            bool(self.row_security[1]),
             bool(self.populated),
             text(replica),
             bool(false),
@@ -358,6 +360,7 @@ fn plain<'a>() -> Class<'a> {
         pages: 0,
         options: NULL,
         row_type: 0,
+        row_security: [false; 2],
     }
 }
 
@@ -391,6 +394,7 @@ fn table_class<'a>(cx: &Context, t: &'a Table) -> Class<'a> {
         options: options(&t.options),
         row_type: t.row_type[0],
         persistence: persistence(cx, t.schema),
+        row_security: [t.row_security, t.force_row_security],
         ..plain()
     }
 }

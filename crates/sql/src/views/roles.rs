@@ -4,6 +4,8 @@
 use block::value::Datum;
 
 use super::Source::Here;
+use super::describe::DATABASE;
+use super::user_functions::configuration;
 use super::value::{NULL, bool, int4, oid, oids, optional, text};
 use super::{Context, Rows, VirtualTable};
 use crate::dict::role::Role;
@@ -33,6 +35,30 @@ pub const VIEWS: &[VirtualTable] = &[
             ("defaclacl", SqlType::TEXTS),
         ],
         rows: Here(super::acl::defaults),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_db_role_setting",
+        columns: &[
+            ("setdatabase", Oid),
+            ("setrole", Oid),
+            ("setconfig", SqlType::TEXTS),
+        ],
+        rows: Here(|cx| {
+            let of_role = sorted(cx).into_iter().map(|r| (r.oid, &r.settings));
+            let of_all = cx.dict.door().map(|d| (0, &d.settings));
+            let mut rows = Rows::new();
+            for (role, settings) in of_all.into_iter().chain(of_role) {
+                for (database, list) in
+                    [(0, &settings.everywhere), (DATABASE, &settings.in_database)]
+                {
+                    if !list.is_empty() {
+                        rows.push(vec![oid(database), oid(role), configuration(list)]);
+                    }
+                }
+            }
+            Ok(rows)
+        }),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -155,7 +181,7 @@ fn roles(cx: &Context, password: &dyn Fn(&Role) -> Datum) -> Rows {
             int4(r.connection_limit),
             password(r),
             until(r),
-            NULL,
+            configuration(&r.settings.everywhere),
         ]
     };
     sorted(cx).into_iter().map(row).collect()
@@ -172,7 +198,7 @@ fn users(cx: &Context, password: &dyn Fn(&Role) -> Datum) -> Rows {
             bool(r.bypass_rls),
             password(r),
             until(r),
-            NULL,
+            configuration(&r.settings.everywhere),
         ]
     };
     let users = sorted(cx).into_iter().filter(|r| r.login);

@@ -6,9 +6,10 @@ use super::describe;
 use super::procedures;
 use super::value::{NULL, bool, int2, oid, oids, oidvector, text, texts};
 use crate::bind::names::quote;
-use crate::dict::Dict;
 use crate::dict::function::{Function, Language, Mode, RECORD, TRIGGER, Volatility};
+use crate::dict::{Dict, path};
 use crate::error::{Error, Result};
+use crate::params;
 
 /// The number of the language `plpgsql`.
 const PLPGSQL: u32 = 13_577;
@@ -163,6 +164,9 @@ pub fn definition(dict: &Dict, number: u32) -> Option<String> {
     if f.strict {
         options.push_str(" STRICT");
     }
+    if f.security_definer {
+        options.push_str(" SECURITY DEFINER");
+    }
     if f.leakproof {
         options.push_str(" LEAKPROOF");
     }
@@ -174,6 +178,9 @@ pub fn definition(dict: &Dict, number: u32) -> Option<String> {
     }
     if !options.is_empty() {
         options.push('\n');
+    }
+    for (name, value) in &f.settings {
+        options.push_str(&format!(" SET {name} TO {}\n", setting(name, value)));
     }
     let mut quote = "$function".to_string();
     while f.body.contains(&quote) {
@@ -193,6 +200,31 @@ pub fn definition(dict: &Dict, number: u32) -> Option<String> {
         arguments(dict, number, true)?,
         f.body,
     ))
+}
+
+/// Parameters as arrays of settings have them.
+pub fn configuration(settings: &[(String, String)]) -> Datum {
+    let each = settings.iter();
+    match settings.is_empty() {
+        true => NULL,
+        false => texts(each.map(|(name, value)| format!("{name}={value}"))),
+    }
+}
+
+/// The value of a SET clause as it is written: of a list of names each for itself.
+fn setting(name: &str, value: &str) -> String {
+    let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    match params::is_list_of_names(name) {
+        true => {
+            let names = path::names_in(value);
+            names
+                .iter()
+                .map(|n| literal(n))
+                .collect::<Vec<_>>()
+                .join(", ")
+        }
+        false => literal(value),
+    }
 }
 
 /// The rows of `pg_proc`.
@@ -233,7 +265,7 @@ fn row(f: &Function) -> Vec<Datum> {
         oid(variadic),
         oid(0),
         text(if f.procedure { "p" } else { "f" }),
-        bool(false),
+        bool(f.security_definer),
         bool(f.leakproof),
         bool(f.strict),
         bool(f.returns_set),
@@ -267,7 +299,7 @@ fn row(f: &Function) -> Vec<Datum> {
         text(&f.body),
         NULL,
         NULL,
-        NULL,
+        configuration(&f.settings),
         NULL,
     ]
 }

@@ -23,11 +23,21 @@ pub fn text(dict: &Dict, view: &View) -> Result<String> {
         return Err(damaged());
     };
     name_outputs(&mut query.body, view);
-    let mut naming = Naming { dict, view };
-    if let ControlFlow::Break(e) = ast::VisitMut::visit(&mut query, &mut naming) {
-        return Err(e);
-    }
+    name_relations(dict, &view.sources, &mut *query)?;
     Ok(format!("{};", laid_out(&query)))
+}
+
+/// Gives the relations of a stored text the names that they have now.
+pub fn name_relations(
+    dict: &Dict,
+    sources: &[Source],
+    tree: &mut impl ast::VisitMut,
+) -> Result<()> {
+    let mut naming = Naming { dict, sources };
+    match ast::VisitMut::visit(tree, &mut naming) {
+        ControlFlow::Break(e) => Err(e),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }
 
 /// The first SELECT gives the columns their names: those that the view has by now.
@@ -60,7 +70,7 @@ fn name_outputs(body: &mut SetExpr, view: &View) {
 }
 
 /// An identifier, quoted only if it must be.
-fn plain(name: &str) -> Ident {
+pub fn plain(name: &str) -> Ident {
     match names::quote(name) == name && !super::needs_quotes(name) {
         true => Ident::new(name),
         false => Ident::with_quote('"', name),
@@ -72,7 +82,8 @@ type Renamed = (String, String);
 
 struct Naming<'d> {
     dict: &'d Dict,
-    view: &'d View,
+    /// What the text reads.
+    sources: &'d [Source],
 }
 
 impl ast::VisitorMut for Naming<'_> {
@@ -128,7 +139,7 @@ impl Naming<'_> {
             .name
             .split_once('.')
             .and_then(|(_, at)| at.parse::<usize>().ok());
-        let source = at.and_then(|at| self.view.sources.get(at));
+        let source = at.and_then(|at| self.sources.get(at));
         let source = source.ok_or_else(|| Error::internal("a relation of a view is gone"))?;
         let (schema, now, columns) = self.as_it_is(source)?;
         *name = match self.dict.is_visible(schema, &now) {

@@ -38,7 +38,7 @@ pub const FUNCTIONS: &[Function] = &[
     function("length", &[Bit], Int4, "bitlength", length),
     function("bit_length", &[Bit], Int4, "bitlength", length),
     function("octet_length", &[Bit], Int4, "bitoctetlength", |v, _| {
-        Ok(Datum::Int4(bits(v, 0)?.len().div_ceil(8) as i32))
+        Ok(Datum::Int4(bits(v, 0)?.count().div_ceil(8) as i32))
     }),
     function(
         "substring",
@@ -89,7 +89,7 @@ pub const FUNCTIONS: &[Function] = &[
 ];
 
 fn length(v: &[DatumRef<'_>], _: &crate::pgtype::IoSettings) -> Result<Datum> {
-    Ok(Datum::Int4(bits(v, 0)?.len() as i32))
+    Ok(Datum::Int4(bits(v, 0)?.count() as i32))
 }
 
 fn bits(values: &[DatumRef<'_>], at: usize) -> Result<Bits> {
@@ -109,7 +109,7 @@ fn both(v: &[DatumRef<'_>], verb: &str, how: fn(bool, bool) -> bool) -> Result<D
 
 /// Bit by bit, of two bit strings of one length.
 fn combined(left: &Bits, right: &Bits, verb: &str, how: fn(bool, bool) -> bool) -> Result<Bits> {
-    if left.len() != right.len() {
+    if left.count() != right.count() {
         let message = format!("cannot {verb} bit strings of different sizes");
         return Err(Error::new("22026", message));
     }
@@ -130,7 +130,7 @@ pub fn aggregated(
 
 /// Moved to the left, or for a negative count to the right, in its length.
 fn shifted(bits: Bits, count: i64) -> Bits {
-    let length = bits.len();
+    let length = bits.count();
     let by = usize::try_from(count.unsigned_abs()).map_or(length, |by| by.min(length));
     let zeros = std::iter::repeat_n(false, by);
     Bits(match count >= 0 {
@@ -140,7 +140,7 @@ fn shifted(bits: Bits, count: i64) -> Bits {
 }
 
 fn joined<const N: usize>(parts: [Bits; N]) -> Result<Bits> {
-    if parts.iter().map(Bits::len).sum::<usize>() > MAX_BITS {
+    if parts.iter().map(Bits::count).sum::<usize>() > MAX_BITS {
         return Err(too_many_bits());
     }
     Ok(Bits(parts.into_iter().flat_map(|part| part.0).collect()))
@@ -148,7 +148,7 @@ fn joined<const N: usize>(parts: [Bits; N]) -> Result<Bits> {
 
 /// The bits from a place on, counted from 1, which may lie before the first.
 fn part(bits: &Bits, start: i64, count: Option<i64>) -> Result<Bits> {
-    let beyond = bits.len() as i64 + 1;
+    let beyond = bits.count() as i64 + 1;
     let end = match count {
         None => beyond,
         Some(count) if count < 0 => return Err(negative_length()),
@@ -169,7 +169,7 @@ fn overlay(v: &[DatumRef<'_>], _: &crate::pgtype::IoSettings) -> Result<Datum> {
     let (all, new, start) = (bits(v, 0)?, bits(v, 1)?, int(v, 2)?);
     let count = match v.len() {
         4 => int(v, 3)?,
-        _ => new.len() as i64,
+        _ => new.count() as i64,
     };
     if start <= 0 {
         return Err(negative_length());
@@ -183,21 +183,21 @@ fn overlay(v: &[DatumRef<'_>], _: &crate::pgtype::IoSettings) -> Result<Datum> {
 
 /// Where a part is, from 1; 0 if it is nowhere.
 fn position(all: &Bits, part: &Bits) -> i32 {
-    if all.len() == 0 || part.len() > all.len() {
+    if all.count() == 0 || part.count() > all.count() {
         return 0;
     }
-    if part.len() == 0 {
+    if part.count() == 0 {
         return 1;
     }
-    let found = all.0.windows(part.len()).position(|w| w == part.0);
+    let found = all.0.windows(part.count()).position(|w| w == part.0);
     found.map_or(0, |at| at as i32 + 1)
 }
 
 fn place(bits: &Bits, at: i64) -> Result<usize> {
     match usize::try_from(at) {
-        Ok(place) if place < bits.len() => Ok(place),
+        Ok(place) if place < bits.count() => Ok(place),
         _ => {
-            let last = bits.len() as i64 - 1;
+            let last = bits.count() as i64 - 1;
             let message = format!("bit index {at} out of valid range (0..{last})");
             Err(Error::new("2202E", message))
         }
@@ -215,7 +215,7 @@ pub fn of_integer(value: i64, typmod: i32) -> Datum {
 pub fn to_integer(stored: &[u8], ty: SqlType) -> Result<Datum> {
     let bits = Bits::stored(stored);
     let width = if ty == Int4 { 32 } else { 64 };
-    if bits.len() > width {
+    if bits.count() > width {
         return Err(crate::expr::arith::out_of_range(ty));
     }
     let value = bits.0.iter().fold(0_u64, |v, bit| v << 1 | u64::from(*bit));

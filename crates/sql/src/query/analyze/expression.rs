@@ -96,20 +96,7 @@ impl<'c> Clause<'c> {
         match found {
             Err(e) if e.sqlstate() == "42703" => {
                 // The binder knows the functions that are called without parentheses.
-                let function = i.quote_style.is_none()
-                    && matches!(
-                        name.as_str(),
-                        "current_user"
-                            | "session_user"
-                            | "user"
-                            | "current_role"
-                            | "current_catalog"
-                            | "current_schema"
-                            | "current_date"
-                            | "current_timestamp"
-                            | "localtimestamp"
-                    );
-                if function {
+                if names::is_bare_function(i) {
                     return Ok(None);
                 }
                 if let Some((value, depth)) = self.scope.function_value(&name)? {
@@ -133,15 +120,16 @@ impl<'c> Clause<'c> {
         column: Result<Option<Typed>>,
     ) -> Result<Option<Typed>> {
         let params = self.analyzer.params;
+        let pseudo = |e| self.binder().pseudo_column(path, e).map(Some);
         if !params.sight.has_variables() || self.analyzer.is_in_view() {
-            return column;
+            return column.or_else(pseudo);
         }
         let names: Vec<String> = path.iter().map(names::ident).collect();
         match column {
             // The binder goes on, and asks for variables itself.
             Ok(None) => Ok(None),
             Ok(Some(found)) => params.or_variable(&names, Ok(found)).map(Some),
-            Err(e) => params.or_variable(&names, Err(e)).map(Some),
+            Err(e) => params.or_variable(&names, Err(e)).map(Some).or_else(pseudo),
         }
     }
 

@@ -10,6 +10,7 @@ use super::expression::Clause;
 use super::joins::{
     THERE, check_full, common, kind_of, name_join, one_of, registers_of, row_id_of, whole_row,
 };
+use super::policy::{Registers, Use};
 use super::scope::{Column, Names, Scope};
 use super::system::SystemColumn;
 use super::tree::{From, JoinKind, Relation, RelationKind};
@@ -25,7 +26,7 @@ use crate::expr::{CmpOp, Expr};
 use crate::parse::forms;
 use crate::parse::utility::TableLock;
 use crate::plan::supply;
-use crate::plan::through::Target;
+use crate::plan::through::{self, Target};
 use crate::types::SqlType;
 use crate::views;
 
@@ -322,18 +323,15 @@ impl Analyzer<'_> {
             return self.shared_or_inlined(found, alias, scope, nullable);
         }
         // As the target of a write, a table has its row ids as one more column.
-        let with_id = q.schema.as_deref() == Some(supply::TARGET_SCHEMA);
-        if let Some(target) = Target::read(&q.name).filter(|_| with_id) {
-            return self.written(&target, alias, scope, nullable);
-        }
-        if with_id {
-            let table = q
-                .name
-                .parse()
-                .ok()
-                .and_then(|oid| self.dict.table_by_oid(oid));
+        if q.schema.as_deref() == Some(supply::TARGET_SCHEMA) {
+            if let Some(target) = Target::read(&q.name) {
+                return self.written(&target, alias, scope, nullable);
+            }
+            let (number, used) = through::use_in(&q.name);
+            let table = number.parse().ok();
+            let table = table.and_then(|oid| self.dict.table_by_oid(oid));
             let table = table.ok_or_else(|| Error::internal("the target of a write is gone"))?;
-            return self.stored_table(table, true, None, alias, scope);
+            return self.stored_table(table, Some(used), None, alias, scope);
         }
         if q.schema.as_deref() == Some(SOURCES) {
             let source = self.source(&q.name)?;
@@ -345,7 +343,7 @@ impl Analyzer<'_> {
                     let table = table.ok_or_else(|| {
                         Error::internal(format!("relation {} of a view is gone", source.oid))
                     })?;
-                    self.stored_table(table, false, columns, alias, scope)
+                    self.stored_table(table, None, columns, alias, scope)
                 }
             };
         }
@@ -355,7 +353,7 @@ impl Analyzer<'_> {
                 let columns = columns.map(|(at, c)| (at as i16 + 1, c.name.clone()));
                 let noted = Noted::Stored(table.oid, columns.collect());
                 self.note_relation(name, alias, noted)?;
-                return self.stored_table(&table, false, None, alias, scope);
+                return self.stored_table(&table, None, None, alias, scope);
             }
             Some(dict::Relation::View(view)) => {
                 let columns = view.columns.iter().enumerate();
@@ -405,20 +403,21 @@ impl Analyzer<'_> {
         }
         let table = self.dict.table_by_oid(source.oid);
         let table = table.ok_or_else(|| Error::internal("the target of a write is gone"))?;
-        self.stored_table(table, true, columns, alias, scope)
+        self.stored_table(table, Some(target.used), columns, alias, scope)
     }
 
     /// A table; `columns`, if given, are those that are seen of it, by number, and their names.
+    /// `target`: what a write does with its rows, whose ids are one more column.
     fn stored_table(
         &self,
         table: &Arc<Table>,
-        with_id: bool,
+        target: Option<Use>,
         columns: Option<&[(i16, String)]>,
         alias: Option<&TableAlias>,
         scope: &Scope<'_>,
     ) -> Result<Item> {
         self.note_table(table, TableLock::AccessShare);
-        if !with_id {
+        if target.is_none() {
             let needs = &self.params.needs;
             needs.relation(table.oid, Privileges::SELECT);
         }
@@ -455,7 +454,7 @@ impl Analyzer<'_> {
                 whole: false,
             });
         }
-        if with_id {
+        if target.is_some() {
             found.columns.push(Column {
                 table: name.clone(),
                 name: supply::ROW_ID.to_string(),
@@ -472,6 +471,11 @@ impl Analyzer<'_> {
         if let Some(alias) = alias {
             rename(&mut found, alias)?;
         }
+        let at = Registers {
+            columns: &registers,
+            row_id,
+        };
+        let security = self.security(table, at, target.unwrap_or(Use::READ), scope)?;
         let relation = Relation {
             alias: found.tables[0].clone(),
             registers: (registers.iter().chain(&system).copied())
@@ -483,6 +487,7 @@ impl Analyzer<'_> {
                 system,
                 row_id: Some(row_id),
                 sample: None,
+                security,
             },
         };
         Ok((From::Relation(relation), found))

@@ -44,6 +44,7 @@ pub fn is_series(name: &str) -> bool {
         "generate_subscripts",
         EXPAND_ARRAY,
         OPTIONS,
+        ACL_ITEMS,
     ];
     plain.contains(&name) || array_of(name).is_some() || of_json(name).is_some()
 }
@@ -66,6 +67,9 @@ fn of_json(name: &str) -> Option<(JsonSeries, bool)> {
     Some((of, binary))
 }
 
+/// The function that takes arrays of privileges apart.
+const ACL_ITEMS: &str = "aclexplode";
+
 /// A function that gives what a path leads to.
 fn is_path_query(name: &str) -> bool {
     matches!(name, "jsonb_path_query" | "jsonb_path_query_tz")
@@ -73,16 +77,28 @@ fn is_path_query(name: &str) -> bool {
 
 /// Whether what a function gives are rows of several columns.
 pub fn gives_rows(name: &str) -> bool {
-    name == OPTIONS || matches!(of_json(name), Some((JsonSeries::Each { .. }, _)))
+    several_columns(name).is_some()
 }
 
-/// Of a function whose rows have two columns, what these are called, and the type of the second.
-fn two_columns(name: &str) -> Option<([&'static str; 2], SqlType)> {
-    if name == OPTIONS {
-        return Some((["option_name", "option_value"], SqlType::Text));
+/// Of a function whose rows have several columns, what the first is called, and names and types of
+/// the others.
+fn several_columns(name: &str) -> Option<(&'static str, Vec<(&'static str, SqlType)>)> {
+    match name {
+        OPTIONS => return Some(("option_name", vec![("option_value", SqlType::Text)])),
+        ACL_ITEMS => {
+            let others = vec![
+                ("grantee", SqlType::Oid),
+                ("privilege_type", SqlType::Text),
+                ("is_grantable", SqlType::Bool),
+            ];
+            return Some(("grantor", others));
+        }
+        _ => {}
     }
     match of_json(name)? {
-        (JsonSeries::Each { text }, binary) => Some((["key", "value"], part_type(text, binary))),
+        (JsonSeries::Each { text }, binary) => {
+            Some(("key", vec![("value", part_type(text, binary))]))
+        }
         _ => None,
     }
 }
@@ -154,7 +170,7 @@ impl Analyzer<'_> {
         };
         let first = match of_json(&q.name).filter(|_| !is_path_query(&q.name)) {
             Some((JsonSeries::Elements { .. }, _)) => "value",
-            _ => two_columns(&q.name).map_or(called.as_str(), |(names, _)| names[0]),
+            _ => several_columns(&q.name).map_or(called.as_str(), |(first, _)| first),
         };
         let mut found = Names {
             columns: vec![Column {
@@ -177,14 +193,16 @@ impl Analyzer<'_> {
             Expr::Column(r) => vec![*r],
             _ => Vec::new(),
         };
-        if let (RelationKind::Series(series), Some(([_, second], ty))) =
-            (&mut relation, two_columns(&q.name))
+        if let (RelationKind::Series(series), Some((_, others))) =
+            (&mut relation, several_columns(&q.name))
         {
-            let register = scope.file.register();
-            series.more.push(register);
-            registers.push(register);
-            let value = Typed::new(Expr::Column(register), ty);
-            found.columns.push(column(second, value));
+            for (name, ty) in others {
+                let register = scope.file.register();
+                series.more.push(register);
+                registers.push(register);
+                let value = Typed::new(Expr::Column(register), ty);
+                found.columns.push(column(name, value));
+            }
         }
         let relation = match (relation, ordinality) {
             (RelationKind::Series(mut series), true) => {
@@ -328,6 +346,9 @@ impl Analyzer<'_> {
             (OPTIONS, 1, Some(ty)) if matches!(*ty, SqlType::TEXTS | SqlType::Unknown) => {
                 (SeriesOf::Options, SqlType::Text)
             }
+            (ACL_ITEMS, 1, Some(ty)) if matches!(*ty, SqlType::TEXTS | SqlType::Unknown) => {
+                (SeriesOf::AclItems, SqlType::Oid)
+            }
             ("generate_subscripts", 2 | 3, _) if types[0].element().is_some() => {
                 (SeriesOf::Subscripts, SqlType::Int4)
             }
@@ -351,7 +372,7 @@ impl Analyzer<'_> {
         let args = args.into_iter().enumerate().map(|(at, a)| {
             let to = match (of, at) {
                 (SeriesOf::Times, 2) => SqlType::Interval,
-                (SeriesOf::Options, _) => SqlType::TEXTS,
+                (SeriesOf::Options | SeriesOf::AclItems, _) => SqlType::TEXTS,
                 (SeriesOf::Subscripts | SeriesOf::Expanded, 0) => types[0],
                 (SeriesOf::Subscripts, 2) => SqlType::Bool,
                 _ => to,

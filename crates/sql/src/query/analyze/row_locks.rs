@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sqlparser::ast::Query;
 
 use super::Analyzer;
+use super::policy::{Registers, Security};
 use super::scope::Scope;
 use super::tree::{Body, From, JoinKind, Level, RelationKind, RowLock};
 use crate::dict::Table;
@@ -12,6 +13,14 @@ use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
 use crate::plan::locking::{self, Wanted, kind};
 use crate::query::plan::Register;
+
+/// A table that FOR UPDATE finds in FROM.
+struct Found<'f> {
+    table: &'f Arc<Table>,
+    columns: &'f [Register],
+    row_id: Register,
+    security: &'f mut Security,
+}
 
 /// What FOR UPDATE finds in FROM.
 struct Item<'f> {
@@ -22,7 +31,7 @@ struct Item<'f> {
 }
 
 enum Of<'f> {
-    Table(&'f Arc<Table>, Register),
+    Table(Found<'f>),
     /// All of whose tables' rows are meant: it locks them itself, as in PostgreSQL.
     Level(&'f mut Level),
     /// What `FOR UPDATE OF` cannot name, and without `OF` means nothing to.
@@ -81,25 +90,38 @@ impl Analyzer<'_> {
                 continue;
             };
             match item.of {
-                Of::Table(table, row_id) => locks.push(self.row_lock(table, row_id, wanted)),
-                Of::Level(level) => self.lock_level(level, wanted, kind)?,
+                Of::Table(found) => locks.push(self.row_lock(found, wanted, scope)?),
+                Of::Level(level) => self.lock_level(level, wanted, kind, scope)?,
                 Of::Rowless(_) | Of::Fixed | Of::Unknown(_) => {}
             }
         }
         Ok(locks)
     }
 
-    fn row_lock(&self, table: &Arc<Table>, row_id: Register, wanted: Wanted) -> RowLock {
+    fn row_lock(&self, found: Found<'_>, wanted: Wanted, scope: &Scope<'_>) -> Result<RowLock> {
+        let Found {
+            table,
+            columns,
+            row_id,
+            security,
+        } = found;
         self.note_table(table, TableLock::RowShare);
-        RowLock {
+        self.secure_locked(security, table, Registers { columns, row_id }, scope)?;
+        Ok(RowLock {
             table: table.clone(),
             row_id,
             wanted,
-        }
+        })
     }
 
     /// Locks the rows of a subquery's tables by a clause of the query around it.
-    fn lock_level(&self, level: &mut Level, wanted: Wanted, kind: &'static str) -> Result<()> {
+    fn lock_level(
+        &self,
+        level: &mut Level,
+        wanted: Wanted,
+        kind: &'static str,
+        scope: &Scope<'_>,
+    ) -> Result<()> {
         let refused = |what: &str| Err(Error::new("0A000", format!("{kind} {what}")));
         let select = match &mut level.body {
             Body::Select(select) => select,
@@ -127,14 +149,14 @@ impl Analyzer<'_> {
                 continue;
             }
             match item.of {
-                Of::Table(table, row_id) => {
-                    let known = level.locks.iter_mut().find(|l| l.row_id == row_id);
+                Of::Table(found) => {
+                    let known = level.locks.iter_mut().find(|l| l.row_id == found.row_id);
                     match known {
                         Some(lock) => lock.wanted = wanted.beside(Some(lock.wanted)),
-                        None => level.locks.push(self.row_lock(table, row_id, wanted)),
+                        None => level.locks.push(self.row_lock(found, wanted, scope)?),
                     }
                 }
-                Of::Level(inner) => self.lock_level(inner, wanted, kind)?,
+                Of::Level(inner) => self.lock_level(inner, wanted, kind, scope)?,
                 Of::Rowless(_) | Of::Fixed | Of::Unknown(_) => {}
             }
         }
@@ -184,9 +206,16 @@ fn gather<'f>(
             let of = match &mut relation.kind {
                 RelationKind::Table {
                     table,
+                    columns,
                     row_id: Some(row_id),
+                    security,
                     ..
-                } => Of::Table(table, *row_id),
+                } => Of::Table(Found {
+                    table,
+                    columns,
+                    row_id: *row_id,
+                    security,
+                }),
                 RelationKind::Level { of_with: true, .. } => Of::Rowless("a WITH query"),
                 RelationKind::Level { level, .. } => match level.body {
                     Body::Values { .. } => Of::Rowless("VALUES"),

@@ -11,6 +11,7 @@ use sqlparser::tokenizer::Span;
 use super::Analyzer;
 use super::expression::Clause;
 use super::group::Groups;
+use super::rownum;
 use super::scope::Scope;
 use super::tree::{Body, DistinctRows, Level, Output, Select};
 use super::with::Known;
@@ -175,7 +176,14 @@ impl Analyzer<'_> {
             from,
             ..Select::default()
         };
-        if let Some(e) = &s.selection {
+        let taken = match &s.selection {
+            Some(e) => self.rownum_of(e, scope)?,
+            None => None,
+        };
+        let selection = taken
+            .as_ref()
+            .map_or(s.selection.as_ref(), |t| t.rest.as_ref());
+        if let Some(e) = selection {
             let clause = Clause::new(self, scope, known, "WHERE");
             select.conditions = conjuncts(Some(clause.binder().condition(e)?));
         }
@@ -230,6 +238,15 @@ impl Analyzer<'_> {
                 "arguments to GROUPING must be grouping expressions of the associated query level",
             ));
         }
+        let is_plain = rownum::is_plain(s, q) && select.group.is_none() && windows.is_empty();
+        let limit = match &taken {
+            Some(taken) => {
+                let outside = Scope::new(scope.parent, &scope.file);
+                let clause = Clause::new(self, &outside, known, "WHERE");
+                self.rownum_limit(taken, &clause, is_plain && made.is_empty())?
+            }
+            None => None,
+        };
         // What names a result is that result, also where another is the same expression.
         let named = |e: Expr, at: Option<usize>| at.map_or(e, |at| outputs[at].value.expr.clone());
         let on = on.into_iter().map(|(e, at)| named(e, at)).collect();
@@ -249,7 +266,7 @@ impl Analyzer<'_> {
             body: Body::Select(Box::new(select)),
             outputs,
             order,
-            limit: None,
+            limit,
             offset: None,
             with_ties: false,
             locks,

@@ -11,6 +11,7 @@ use crate::expr::Expr;
 use crate::plan::SortKey;
 use crate::plan::locking::Wanted;
 use crate::query::aggregate::AggregateCall;
+use crate::query::analyze::policy::Security;
 use crate::query::plan::{Hashed, Register, Sample, SeriesOf, SetKind};
 use crate::query::window::WindowCall;
 use crate::types::SqlType;
@@ -179,6 +180,7 @@ pub enum RelationKind {
         system: Vec<Register>,
         row_id: Option<Register>,
         sample: Option<Sample>,
+        security: Security,
     },
     View {
         view: &'static VirtualTable,

@@ -63,6 +63,7 @@ pub enum Noted {
 pub fn describe(core: &Core, q: &ast::Query) -> Result<(Vec<ViewColumn>, Notes)> {
     let dict = core.dict();
     let params = ParamTypes::none(&dict);
+    params.needs.run_by(core.roles.current, true);
     let analyzer = Analyzer::new(&dict, &params);
     *analyzer.notes.borrow_mut() = Some(Notes::default());
     let file = File::new(None);
@@ -166,15 +167,16 @@ impl Analyzer<'_> {
         Ok(())
     }
 
-    /// A relation that the text of a view names.
+    /// A relation that the text of a view names, or that of a policy.
     pub(super) fn source(&self, name: &str) -> Result<Source> {
         let gone = || Error::internal(format!("the relation {name} of a view is gone"));
         let (view, at) = name.split_once('.').ok_or_else(gone)?;
         let oid = view.parse().map_err(|_| gone())?;
-        let made = || self.dict.table_by_oid(oid)?.materialized.as_ref();
+        let policy = || self.dict.policy_by_oid(oid).map(|(_, p)| &p.sources);
+        let made = || Some(&self.dict.table_by_oid(oid)?.materialized.as_ref()?.sources);
         let sources = match self.dict.view_by_oid(oid) {
             Some(view) => &view.sources,
-            None => &made().ok_or_else(gone)?.sources,
+            None => policy().or_else(made).ok_or_else(gone)?,
         };
         let source = at.parse().ok().and_then(|at: usize| sources.get(at));
         source.cloned().ok_or_else(gone)

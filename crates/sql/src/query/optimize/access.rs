@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use block::value::Datum;
 
-use super::conditions::{cheapest_first, has_subquery, registers};
+use super::conditions::{cheapest_first, has_subquery, might_tell, registers};
 use super::{Built, Planner};
 use crate::bind::ParamTypes;
 use crate::dict::Table;
@@ -69,6 +69,22 @@ fn of_a_row(e: &mut Expr, row_id: Register) {
     }
 }
 
+/// The conditions on a table in the order in which a row is asked. What row-level security asks
+/// comes before what might tell of the row.
+fn secured(mut conditions: Vec<Expr>, security: &[Expr]) -> Vec<Expr> {
+    cheapest_first(&mut conditions);
+    if security.is_empty() {
+        return conditions;
+    }
+    let (mut all, rest): (Vec<Expr>, Vec<Expr>) =
+        conditions.into_iter().partition(|e| !might_tell(e));
+    let first = all.len();
+    all.extend(security.iter().cloned());
+    cheapest_first(&mut all[first..]);
+    all.extend(rest);
+    all
+}
+
 /// A table that is read, and what of it.
 struct Read<'r> {
     relation: &'r Relation,
@@ -98,11 +114,12 @@ impl Planner<'_> {
                 system,
                 row_id,
                 sample,
+                security,
             } => self.table(
                 relation,
                 (table, columns, system, *row_id),
                 sample.as_ref(),
-                conditions,
+                secured(conditions, &security.conditions),
                 order,
                 limited,
             ),
@@ -118,11 +135,10 @@ impl Planner<'_> {
         relation: &Relation,
         (table, columns, system, row_id): (&Arc<Table>, &[Register], &[Register], Option<Register>),
         sample: Option<&Sample>,
-        mut conditions: Vec<Expr>,
+        conditions: Vec<Expr>,
         order: &[SortKey],
         limited: bool,
     ) -> Result<(Built, bool)> {
-        cheapest_first(&mut conditions);
         self.note_origins(table, columns);
         let by_register: HashMap<Register, usize> = (columns.iter().chain(system).enumerate())
             .map(|(at, r)| (*r, at))

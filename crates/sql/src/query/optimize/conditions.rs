@@ -203,6 +203,28 @@ pub fn cheapest_first(conditions: &mut [Expr]) {
     conditions.sort_by_key(has_subquery);
 }
 
+/// Whether a condition can do more than let a row pass or not: fail, or call what could tell of the
+/// row. Comparisons and their connections cannot.
+pub fn might_tell(e: &Expr) -> bool {
+    let mut found = false;
+    e.visit(&mut |e| {
+        found |= !matches!(
+            e,
+            Expr::Column(_)
+                | Expr::Param(_)
+                | Expr::Const(_)
+                | Expr::Compare(..)
+                | Expr::And(_)
+                | Expr::Or(_)
+                | Expr::Not(_)
+                | Expr::IsNull { .. }
+                | Expr::IsBool { .. }
+                | Expr::InList { .. }
+        );
+    });
+    found
+}
+
 /// Whether a condition is known to refuse every row.
 pub fn is_never(e: &Expr) -> bool {
     matches!(

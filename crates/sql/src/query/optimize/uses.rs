@@ -152,15 +152,15 @@ fn of_relation(relation: &Relation, f: &mut dyn FnMut(&Expr)) {
         RelationKind::Row(row) => row.iter().for_each(|(_, e)| f(e)),
         RelationKind::Zip { parts, .. } => parts.iter().for_each(|part| of_relation(part, f)),
         RelationKind::Table {
-            sample: Some(sample),
-            ..
+            sample, security, ..
         } => {
-            f(&sample.percent);
-            sample.seed.iter().for_each(f);
+            if let Some(sample) = sample {
+                f(&sample.percent);
+                sample.seed.iter().for_each(&mut *f);
+            }
+            security.conditions.iter().for_each(f);
         }
-        RelationKind::Table { sample: None, .. }
-        | RelationKind::View { .. }
-        | RelationKind::Shared { .. } => {}
+        RelationKind::View { .. } | RelationKind::Shared { .. } => {}
     }
 }
 

@@ -86,6 +86,7 @@ impl Counter {
             SeriesOf::Rows => return rows(&start),
             SeriesOf::Expanded => return expanded(&start),
             SeriesOf::Options => return options(&start),
+            SeriesOf::AclItems => return acl_items(&start, core),
             SeriesOf::Subscripts => return Ok(subscripts(&start, arg(), arg())),
             SeriesOf::Json(of) => return super::json_series::start(of, &start),
             _ => {}
@@ -302,6 +303,36 @@ fn options(array: &Datum) -> Result<Counter> {
     let mut pairs = pairs.collect::<Result<Vec<_>>>()?;
     pairs.reverse();
     Ok(Counter::Pairs(pairs))
+}
+
+/// The privileges of items, each in columns of its own.
+fn acl_items(array: &Datum, core: &Core) -> Result<Counter> {
+    let Datum::Array(array) = array else {
+        return Err(no_array());
+    };
+    let dict = core.dict();
+    let mut columns = vec![Vec::new(); 4];
+    for value in array.borrow().values() {
+        let DatumRef::Text(text) = value else {
+            let message = "ACL arrays must not contain null values";
+            return Err(Error::new("22004", message));
+        };
+        let item = crate::views::acl::read(&dict, text)?;
+        for (privilege, _, name) in item.privileges.each() {
+            let grantable = item.grantable.has(privilege);
+            let values = [
+                Datum::Int8(item.grantor.into()),
+                Datum::Int8(item.grantee.into()),
+                Datum::Text(name.to_string()),
+                Datum::Bool(grantable),
+            ];
+            for (column, value) in columns.iter_mut().zip(values) {
+                column.push(value);
+            }
+        }
+    }
+    columns.iter_mut().for_each(|column| column.reverse());
+    Ok(Counter::Columns(columns))
 }
 
 /// The elements of an array with their places, from 1.

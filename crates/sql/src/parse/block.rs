@@ -1,0 +1,138 @@
+//! Blocks as Oracle's clients send them, without DO and its quotes: where one begins and ends in a
+//! message.
+//!
+//! `DECLARE .. BEGIN .. END;` and `BEGIN .. END;` are no statements of PostgreSQL's, in which
+//! DECLARE is a cursor's and BEGIN begins a transaction; these stay what they are. A block goes on
+//! to a line that has nothing but `/`, or to the end of the message.
+
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+
+use super::dialect::Postgres;
+use super::tokens;
+
+/// Whether a block begins a text.
+pub fn begins(text: &str) -> bool {
+    let word = first_word(text);
+    let is = |wanted: &str| word.eq_ignore_ascii_case(wanted);
+    if !is("begin") && !is("declare") && !text.trim_start().starts_with("<<") {
+        return false;
+    }
+    // What a tokenizer takes for the end of a string may be elsewhere in PL, but not so near.
+    let found = Tokenizer::new(&Postgres, text).tokenize_with_location();
+    let mut tokens = found.unwrap_or_default();
+    tokens.retain(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF));
+    let mut at = 0;
+    if tokens.first().is_some_and(|t| t.token == Token::ShiftLeft) {
+        at = 3;
+    }
+    let word = |n: usize| tokens::keyword(tokens.get(at + n));
+    match word(0) {
+        Keyword::BEGIN => !is_transaction(&tokens[at..]),
+        Keyword::DECLARE => {
+            !is_cursor(&tokens[at..])
+                && tokens
+                    .iter()
+                    .any(|t| tokens::keyword(Some(t)) == Keyword::BEGIN)
+        }
+        _ => false,
+    }
+}
+
+/// The first word behind blanks and comments, as far as comments go to the end of a line.
+fn first_word(text: &str) -> &str {
+    let mut rest = text.trim_start();
+    while let Some(comment) = rest.strip_prefix("--") {
+        rest = comment
+            .split_once('\n')
+            .map_or("", |(_, rest)| rest.trim_start());
+    }
+    let end = rest.find(|c: char| !c.is_ascii_alphabetic());
+    &rest[..end.unwrap_or(rest.len())]
+}
+
+/// Whether what begins with BEGIN begins a transaction.
+fn is_transaction(tokens: &[TokenWithSpan]) -> bool {
+    let Some(second) = tokens.get(1) else {
+        return true;
+    };
+    let modes = [
+        "work",
+        "transaction",
+        "isolation",
+        "read",
+        "not",
+        "deferrable",
+    ];
+    match &second.token {
+        Token::SemiColon => true,
+        Token::Word(w) => modes.iter().any(|mode| w.value.eq_ignore_ascii_case(mode)),
+        _ => false,
+    }
+}
+
+/// Whether what begins with DECLARE is a cursor.
+fn is_cursor(tokens: &[TokenWithSpan]) -> bool {
+    let options = ["binary", "asensitive", "insensitive", "no", "scroll"];
+    let words = tokens.iter().skip(2).map(|t| match &t.token {
+        Token::Word(w) => w.value.to_lowercase(),
+        _ => String::new(),
+    });
+    let mut behind = words.skip_while(|word| options.contains(&word.as_str()));
+    behind.next().is_some_and(|word| word == "cursor")
+}
+
+/// How many bytes of a text, which a block begins, are the block's, and where what follows begins.
+pub fn end(text: &str) -> (usize, usize) {
+    let mut from = 0;
+    for line in text.split_inclusive('\n') {
+        if line.trim() == "/" {
+            return (from, from + line.len());
+        }
+        from += line.len();
+    }
+    (text.len(), text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_told_from_transactions_and_cursors() {
+        for block in [
+            "declare x int; begin null; end;",
+            "DECLARE\n  x varchar2(10) := 'a;b';\nBEGIN\n null; END",
+            "begin null; end;",
+            "-- a word\nbegin insert into t values (1); end;",
+            "begin <<l>> loop exit; end loop; end;",
+            "<<outer>> begin null; end;",
+        ] {
+            assert!(begins(block), "{block}");
+        }
+        for other in [
+            "begin",
+            "begin;",
+            "begin; select 1; end;",
+            "begin work",
+            "begin transaction isolation level repeatable read",
+            "begin read only",
+            "begin not deferrable",
+            "declare c cursor for select 1",
+            "declare c binary no scroll cursor with hold for select 1",
+            "declare x int",
+            "select 1",
+            "beginning",
+            "",
+        ] {
+            assert!(!begins(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_block_ends_at_a_slash_alone() {
+        assert_eq!(end("begin x := 1 / 2; end;\n/\nselect 1"), (23, 25));
+        assert_eq!(end("begin null; end;\n / "), (17, 20));
+        assert_eq!(end("begin null; end;"), (16, 16));
+    }
+}
