@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use block::value::DatumRef;
 
+use crate::collate::Derived;
 use crate::error::{Error, Result};
 use crate::types::SqlType;
 
@@ -32,6 +33,8 @@ pub struct ColumnDesc {
     pub attnum: i16,
     pub ty: SqlType,
     pub typmod: i32,
+    /// Of a string.
+    pub collation: Derived,
 }
 
 impl ColumnDesc {

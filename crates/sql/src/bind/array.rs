@@ -203,6 +203,13 @@ impl Binder<'_> {
         if ty == SqlType::Char {
             ty = SqlType::Text;
         }
+        if !matches!(op, CmpOp::Eq | CmpOp::Ne) {
+            let derived = left.collation.and(array.collation)?;
+            if super::collation::of_order(ty, derived)?.is_some() {
+                let what = "the order of elements of an array by a collation";
+                return Err(Error::unsupported(what));
+            }
+        }
         let list = self.to(array, SqlType::Array(arrays_of(ty)?))?;
         let left = self.to(left, ty)?;
         call(

@@ -5,8 +5,10 @@ use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::coerce::{common_padding, fold};
 use super::{Binder, Typed, chosen_type, names, null_if_type, parts};
+use crate::collate::Derived;
 use crate::error::{Error, Result};
 use crate::expr::cast::{CastContext, castable};
+use crate::expr::collated::Collated;
 use crate::expr::func::{PureFunc, Signature, overloads};
 use crate::expr::{Expr, Func};
 use crate::types::{MICROSECOND_DIGITS, Reg, SqlType};
@@ -166,6 +168,7 @@ impl Binder<'_> {
                 ));
             }
             "overlaps" => return self.overlapping(args),
+            "pg_collation_for" if args.len() == 1 => return self.collation_for(&args[0]),
             "concat" => return self.concat_all(PureFunc::Concat, args),
             "concat_ws" if !args.is_empty() => return self.concat_all(PureFunc::ConcatWs, args),
             _ => {}
@@ -202,8 +205,12 @@ impl Binder<'_> {
         args: Vec<Typed>,
     ) -> Result<Typed> {
         let chosen = choose(candidates, &args).ok_or_else(|| no_function(name, &args))?;
-        let (func, result) = (chosen.func, chosen.result);
+        let (mut func, result) = (chosen.func, chosen.result);
         let wanted = chosen.args;
+        if let Func::Pure(of_case @ (PureFunc::Lower | PureFunc::Upper | PureFunc::Initcap)) = func
+        {
+            func = Func::Pure(case_by_collation(of_case, name, &args)?);
+        }
         let args = args
             .into_iter()
             .zip(wanted)
@@ -262,7 +269,10 @@ impl Binder<'_> {
             .map(|a| Ok(self.coerce(a, ty, -1, CastContext::Implicit)?.expr))
             .collect::<Result<_>>()?;
         let expr = Expr::Coalesce(args);
-        Ok(Typed { expr, ty, typmod })
+        Ok(Typed {
+            typmod,
+            ..Typed::new(expr, ty)
+        })
     }
 
     fn null_if(&self, mut args: Vec<Typed>) -> Result<Typed> {
@@ -308,6 +318,23 @@ impl Binder<'_> {
             SqlType::Text,
         ))
     }
+}
+
+/// `lower` and its kin by the rules of a locale, if their argument has a collation of one.
+fn case_by_collation(func: PureFunc, name: &str, args: &[Typed]) -> Result<PureFunc> {
+    let derived = args.first().map_or_else(Derived::default, |a| a.collation);
+    let collation = derived.decided(&format!("{name}() function"))?;
+    let upper = match func {
+        _ if collation.locale().is_none() && !collation.is_ascii() => return Ok(func),
+        PureFunc::Lower => false,
+        PureFunc::Upper => true,
+        _ if collation.is_ascii() => return Ok(PureFunc::Collated(Collated::Initcap)),
+        _ => {
+            let message = format!("initcap() by collation \"{}\"", collation.name());
+            return Err(Error::unsupported(message));
+        }
+    };
+    Ok(PureFunc::Collated(Collated::Case { collation, upper }))
 }
 
 pub(super) fn no_function(name: &str, args: &[Typed]) -> Error {

@@ -63,6 +63,7 @@ impl Binder<'_> {
                 expr: value.expr,
                 ty: to,
                 typmod,
+                collation: value.collation,
             });
         }
         let cast = Cast {
@@ -81,6 +82,7 @@ impl Binder<'_> {
             expr,
             ty: to,
             typmod,
+            collation: value.collation,
         })
     }
 

@@ -5,6 +5,7 @@ use sqlparser::ast::{self, AccessExpr, FunctionArg, FunctionArgExpr, FunctionArg
 
 use super::coerce::fold;
 use super::{Binder, Typed, names};
+use crate::collate::Derived;
 use crate::error::{Error, Result};
 use crate::expr::cast::{CastContext, castable};
 use crate::expr::composite::RowFunc;
@@ -164,7 +165,13 @@ impl Binder<'_> {
             return Ok(Some(row_of(ty, slots.collect())));
         }
         let values = fields.into_iter().zip(slots);
-        let values = values.map(|((name, ty, typmod), expr)| (name, Typed { expr, ty, typmod }));
+        let values = values.map(|((name, ty, typmod), expr)| {
+            let value = Typed {
+                typmod,
+                ..Typed::new(expr, ty)
+            };
+            (name, value)
+        });
         record(values.collect()).map(Some)
     }
 
@@ -287,6 +294,7 @@ impl Binder<'_> {
                 expr: arg.clone(),
                 ty: given.ty,
                 typmod: given.typmod,
+                collation: Derived::default(),
             };
             let nested = matches!(
                 (arg.ty, field.ty),
@@ -315,6 +323,7 @@ fn field_at(row: &Typed, ty: CompositeType, at: usize) -> Result<Typed> {
         expr,
         ty: field.ty,
         typmod: field.typmod,
+        collation: Derived::default(),
     })
 }
 

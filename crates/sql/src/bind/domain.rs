@@ -17,6 +17,7 @@ pub fn scope_of_value(base: SqlType, typmod: i32) -> Scope {
         name: VALUE.to_string(),
         ty: base,
         typmod,
+        collation: Default::default(),
         slot: 0,
         table_oid: 0,
         attnum: 0,

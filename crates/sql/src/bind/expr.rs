@@ -10,7 +10,10 @@ use super::days::day_compared;
 use super::json::check_comparable;
 use super::predicate::refuse_rows;
 use super::simplify::simplified;
-use super::{Binder, ScopeColumn, Typed, common_type, json, names, parts, row_constructor};
+use super::{
+    Binder, ScopeColumn, Typed, collation, common_type, json, names, parts, row_constructor,
+};
+use crate::collate::{self, Derived};
 use crate::error::{Error, Result};
 use crate::expr::array::ArrayFunc;
 use crate::expr::cast::CastContext;
@@ -47,9 +50,13 @@ impl Drop for Depth {
 impl Binder<'_> {
     pub fn expr(&self, e: &ast::Expr) -> Result<Typed> {
         let _depth = Depth::enter()?;
-        let mut bound = self.node(e).map_err(|error| error.in_expr(e))?;
-        bound.expr = simplified(bound.expr);
-        Ok(bound)
+        let bind = || {
+            let mut bound = self.node(e).map_err(|error| error.in_expr(e))?;
+            bound.expr = simplified(bound.expr);
+            Ok(bound)
+        };
+        let own = |bound: &mut Typed, parts| collation::of_bound(e, bound, parts);
+        collate::collected(bind, own).map_err(|error| error.in_expr(e))
     }
 
     fn node(&self, e: &ast::Expr) -> Result<Typed> {
@@ -260,6 +267,7 @@ impl Binder<'_> {
                     expr: Expr::Column(c.slot),
                     ty: c.ty,
                     typmod: c.typmod,
+                    collation: c.collation,
                 })
             }
             // The SQL standard's functions without parentheses.
@@ -293,6 +301,7 @@ impl Binder<'_> {
             expr: Expr::Column(c.slot),
             ty: c.ty,
             typmod: c.typmod,
+            collation: c.collation,
         })
     }
 
@@ -429,7 +438,22 @@ impl Binder<'_> {
             };
             check_comparable(left.ty, what)?;
         }
-        let compared = day_compared(op, left.expr, right.expr);
+        let derived = left.collation.and(right.collation)?;
+        if left.ty.is_string() || right.ty.is_string() {
+            derived.decided("string comparison")?;
+        }
+        let equality = matches!(op, CmpOp::Eq | CmpOp::Ne);
+        let by = match equality {
+            true => None,
+            false => collation::of_order(left.ty, derived)?,
+        };
+        let compared = match by {
+            None => day_compared(op, left.expr, right.expr),
+            Some(by) => {
+                let key = |e| Ok::<_, Error>(Box::new(fold(collation::key_of(e, by))?));
+                Expr::Compare(op, key(left.expr)?, key(right.expr)?)
+            }
+        };
         Ok(Typed::new(fold(compared)?, SqlType::Bool))
     }
 
@@ -681,12 +705,29 @@ impl Binder<'_> {
         };
         let ty = common_type(&args.iter().map(|a| a.ty).collect::<Vec<_>>(), what)?;
         let typmod = common_padding(&args);
+        let collation = args
+            .iter()
+            .filter(|a| a.has_collation())
+            .try_fold(Derived::default(), |all, a| all.and(a.collation))?;
         let args = args
             .into_iter()
             .map(|a| Ok(self.coerce(a, ty, -1, CastContext::Implicit)?.expr))
-            .collect::<Result<_>>()?;
-        let expr = Expr::Call(Func::Pure(func), args);
-        Ok(Typed { expr, ty, typmod })
+            .collect::<Result<Vec<_>>>()?;
+        let expr = match collation::of_order(ty, collation)? {
+            None => Expr::Call(Func::Pure(func), args),
+            // The keys are compared, and the text of one is the result.
+            Some(by) => {
+                let keys = args.into_iter().map(|a| collation::key_of(a, by)).collect();
+                let best = Expr::Call(Func::Pure(func), keys);
+                collation::text_of(best, by)
+            }
+        };
+        Ok(Typed {
+            expr,
+            ty,
+            typmod,
+            collation,
+        })
     }
 }
 

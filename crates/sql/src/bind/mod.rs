@@ -5,7 +5,7 @@ mod array;
 mod call;
 mod catalog;
 mod coerce;
-mod collation;
+pub mod collation;
 mod composite;
 mod days;
 pub mod domain;
@@ -33,6 +33,7 @@ use std::cell::RefCell;
 use block::value::Datum;
 use sqlparser::ast;
 
+use crate::collate::Derived;
 use crate::dict::{Dict, Table};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -53,14 +54,21 @@ pub struct Typed {
     pub expr: Expr,
     pub ty: SqlType,
     pub typmod: i32,
+    pub collation: Derived,
 }
 
 impl Typed {
+    /// Whether its type is one of strings, or of arrays of them.
+    pub fn has_collation(&self) -> bool {
+        element_of(self.ty).map_or(self.ty, |e| e.ty()).is_string()
+    }
+
     pub fn new(expr: Expr, ty: SqlType) -> Typed {
         Typed {
             expr,
             ty,
             typmod: -1,
+            collation: Derived::default(),
         }
     }
     pub fn literal(value: Datum, ty: SqlType) -> Typed {
@@ -76,6 +84,7 @@ pub struct ScopeColumn {
     pub name: String,
     pub ty: SqlType,
     pub typmod: i32,
+    pub collation: Derived,
     /// Its place in the rows the expressions are evaluated over.
     pub slot: usize,
     /// Where it comes from, for RowDescription; zeros if computed.
@@ -102,6 +111,7 @@ impl Scope {
                 name: c.name.clone(),
                 ty: c.ty(),
                 typmod: c.typmod,
+                collation: c.collation(),
                 slot: offset + i,
                 table_oid: table.oid,
                 attnum: i as i16 + 1,
@@ -121,6 +131,7 @@ impl Scope {
                 name: name.to_string(),
                 ty,
                 typmod: -1,
+                collation: Derived::default(),
                 slot: from + at,
                 table_oid: 0,
                 attnum: 0,

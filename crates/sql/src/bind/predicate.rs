@@ -5,6 +5,7 @@ use sqlparser::ast::{self, CaseWhen, Value};
 
 use super::coerce::{common_padding, fold};
 use super::{Binder, Typed, chosen_type, common_type, is_written_row};
+use crate::collate::Derived;
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::PureFunc;
@@ -360,6 +361,10 @@ impl Binder<'_> {
         }
         let ty = chosen_type(&types, "CASE")?;
         let typmod = common_padding(&results);
+        let collation = results
+            .iter()
+            .filter(|r| r.has_collation())
+            .try_fold(Derived::default(), |all, r| all.and(r.collation))?;
         let mut results = results
             .into_iter()
             .map(|r| Ok(self.coerce(r, ty, -1, CastContext::Implicit)?.expr))
@@ -377,6 +382,7 @@ impl Binder<'_> {
             },
             ty,
             typmod,
+            collation,
         })
     }
 }

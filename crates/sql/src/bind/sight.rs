@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::{ParamTypes, TypeNames, Typed};
+use crate::collate::Derived;
 use crate::dict::{Dict, Function};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -135,6 +136,7 @@ impl ParamTypes {
             expr: Expr::Param(found.number),
             ty: found.ty,
             typmod: found.typmod,
+            collation: Derived::default(),
         }))
     }
 

@@ -6,7 +6,7 @@ use sqlparser::ast::{self, CreateTable, Query, SetExpr, TableObject};
 
 use super::table;
 use crate::api::{ColumnDesc, Tag};
-use crate::bind::names;
+use crate::bind::{self, names};
 use crate::error::{Error, Result};
 use crate::exec::{dml, with};
 use crate::parse::create_as::is_without_data;
@@ -87,9 +87,15 @@ pub fn table_of(name: &ast::ObjectName, columns: &[ColumnDesc]) -> Result<Create
             ty => ty,
         };
         let name = d.name.replace('"', "\"\"");
-        format!("\"{name}\" {}", ty.format(d.typmod))
+        let collation = match bind::collation::check_collatable(ty) {
+            Ok(()) => d.collation.stored(&d.name, ty.name())?,
+            Err(_) => None,
+        };
+        let by = collation.map(|c| format!(" collate pg_catalog.\"{}\"", c.name()));
+        let ty = ty.format(d.typmod);
+        Ok(format!("\"{name}\" {ty}{}", by.unwrap_or_default()))
     };
-    let columns: Vec<String> = columns.iter().map(column).collect();
+    let columns: Vec<String> = columns.iter().map(column).collect::<Result<_>>()?;
     let text = format!("create table x ({})", columns.join(", "));
     match parse::statement(&text)? {
         Command::Sql(statement) => match *statement {

@@ -12,6 +12,7 @@ use crate::api::Tag;
 use crate::bind::domain::scope_of_value;
 use crate::bind::names::Qualified;
 use crate::bind::{Binder, ParamTypes, Scope};
+use crate::collate::{self, Collation};
 use crate::dict::{Domain, DomainConstraint, Object, Table, UserType};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -77,13 +78,14 @@ fn create(core: &mut Core, new: &CreateDomain) -> Result<()> {
 }
 
 fn check_collation(collation: &Qualified, base: SqlType) -> Result<()> {
-    if !base.base().is_string() {
-        let message = format!("collations are not supported by type {}", base.name());
-        return Err(Error::new("42804", message));
-    }
-    match collation.name.as_str() {
-        "C" | "POSIX" | "default" | "ucs_basic" => Ok(()),
-        _ => Err(Error::unsupported(format!("collation {collation}"))),
+    crate::bind::collation::check_collatable(base.base())?;
+    match Collation::named(&collation.name) {
+        None => Err(collate::missing(&collation.name)),
+        Some(known) if known.is_by_bytes() => Ok(()),
+        Some(_) => {
+            let message = format!("collation {collation} of a domain");
+            Err(Error::unsupported(message))
+        }
     }
 }
 

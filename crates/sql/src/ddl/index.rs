@@ -11,7 +11,7 @@ use super::{
     wrong_kind,
 };
 use crate::api::Tag;
-use crate::bind::names;
+use crate::bind::{collation, names};
 use crate::dict::acl::Privileges;
 use crate::dict::computed::IndexKeys;
 use crate::dict::depend::Address;
@@ -265,6 +265,11 @@ pub fn column_names(
     names
 }
 
+/// Whether a collation is that of bytes; any is refused that there is not.
+fn is_by_bytes(collation: &ast::ObjectName) -> Result<bool> {
+    Ok(collation::named(collation)?.is_by_bytes())
+}
+
 /// One column of an index, with its order, and its type.
 fn key(
     table: &Table,
@@ -277,8 +282,16 @@ fn key(
             let at = table.column(&name).ok_or_else(|| no_column(&name))?;
             (at, table.columns[at].ty())
         }
-        ast::Expr::Collate { .. } => {
-            return Err(Error::unsupported("COLLATE of a column of an index"));
+        // In the order of bytes, which that of the column's own collation need not be.
+        ast::Expr::Collate { expr, collation } if is_by_bytes(collation)? => {
+            let name = match index_expression::inner(expr) {
+                ast::Expr::Identifier(name) => names::ident(name),
+                _ => return Err(Error::unsupported("COLLATE of an expression of an index")),
+            };
+            let at = table.column(&name).ok_or_else(|| no_column(&name))?;
+            let ty = table.columns[at].ty();
+            collation::check_collatable(ty)?;
+            (at, ty)
         }
         e => {
             let (expression, ty) = index_expression::expression(table, e)?;

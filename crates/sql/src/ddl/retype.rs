@@ -67,6 +67,8 @@ pub fn set_type(
         return Err(Error::new("22023", message));
     }
     column.retype(ty, typmod);
+    // Without a clause of its own the new type has the default one.
+    column.collation = None;
     check_defaults(&core.dict(), &next.columns[at..=at])?;
     let value = converted(core, table, &change)?;
     forget_statistics(core, table, at)?;
@@ -114,6 +116,7 @@ fn converted(core: &Core, table: &Table, change: &Change<'_>) -> Result<Expr> {
             expr: Expr::Column(change.at),
             ty: column.ty(),
             typmod: column.typmod,
+            collation: column.collation(),
         },
     };
     let assigned = binder.assign(value, change.ty, change.typmod, &column.name);
@@ -165,6 +168,7 @@ fn default_of(core: &mut Core, table: &Table, change: &Change<'_>) -> Result<Opt
         expr: before.clone(),
         ty: column.ty(),
         typmod: column.typmod,
+        collation: Default::default(),
     };
     let message = || {
         let (name, ty) = (&column.name, change.ty.name());

@@ -14,7 +14,8 @@ use super::generated;
 use super::index::{self, NewIndex};
 use super::{Core, already_exists, name_of, no_relation, sequence};
 use crate::api::Tag;
-use crate::bind::{Binder, ParamTypes, Scope, TypeNames, names, parts};
+use crate::bind::{Binder, ParamTypes, Scope, TypeNames, collation, names, parts};
+use crate::collate::Collation;
 use crate::dict::acl::{Kind, Privileges};
 use crate::dict::depend::Address;
 use crate::dict::trigger::Op;
@@ -351,6 +352,7 @@ pub fn column(
     storage_type(ty)?;
     let mut column = Column {
         missing: None,
+        collation: None,
         name,
         type_oid: ty.oid(),
         known: Some(ty),
@@ -408,10 +410,9 @@ pub fn column(
                 sequence = Some(s);
             }
             ColumnOption::Collation(name) => {
-                let known = names::Qualified::new(name)?.name;
-                if !matches!(known.as_str(), "default" | "C" | "POSIX" | "ucs_basic") {
-                    return Err(Error::unsupported(format!("collation {name}")));
-                }
+                collation::check_collatable(ty)?;
+                let by = collation::named(name)?;
+                column.collation = Some(by.oid()).filter(|_| by != Collation::DEFAULT);
             }
             other => return Err(Error::unsupported(format!("column option {other}"))),
         }

@@ -7,9 +7,10 @@
 use block::value::{ColType, Datum, DatumRef};
 use engine::{ComputeError, ComputedKey};
 use serde::{Deserialize, Serialize};
+use sqlparser::ast;
 
 use super::{Index, Table};
-use crate::bind::{Binder, ParamTypes, Scope, Typed};
+use crate::bind::{Binder, ParamTypes, Scope, Typed, collation};
 use crate::error::{Error, Result};
 use crate::expr::func::NoCalls;
 use crate::expr::{Env, Expr};
@@ -105,9 +106,16 @@ impl IndexKeys {
 /// An expression over the columns of a table. What has no type of its own is text.
 pub fn bind_expression(scope: &Scope, params: &ParamTypes, text: &str) -> Result<Typed> {
     let binder = Binder::new(scope, params, EXPRESSIONS);
-    let mut typed = binder.expr(&crate::parse::expression(text)?)?;
+    let e = crate::parse::expression(text)?;
+    let mut typed = binder.expr(&e)?;
     if typed.ty == SqlType::Unknown {
         typed.ty = SqlType::Text;
+    }
+    // Strings in another order than that of their bytes are kept as what compares as bytes.
+    if let Some(by) = collation::of_order(typed.ty, typed.collation)?
+        && matches!(e, ast::Expr::Collate { .. })
+    {
+        typed = Typed::new(collation::key_of(typed.expr, by), SqlType::Bytea);
     }
     Ok(typed)
 }

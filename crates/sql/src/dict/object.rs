@@ -18,6 +18,7 @@ use super::trigger::Trigger;
 use super::types::UserType;
 use super::view::{Materialized, View};
 use super::{ForeignKey, Stats};
+use crate::collate::{Collation, Derived};
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
 use crate::types::{SqlType, storage_type};
@@ -142,6 +143,9 @@ pub struct Column {
     /// What rows older than the column have in it, in text form as it is without any setting; `None`: NULL.
     #[serde(default)]
     pub missing: Option<String>,
+    /// Object id of its collation, if that is not the default one.
+    #[serde(default)]
+    pub collation: Option<u32>,
 }
 
 /// What becomes of a temporary table at each commit.
@@ -259,6 +263,12 @@ impl Column {
     /// Gives the column another type.
     pub fn retype(&mut self, ty: SqlType, typmod: i32) {
         (self.type_oid, self.known, self.typmod) = (ty.oid(), Some(ty), typmod);
+    }
+
+    /// The collation of its values.
+    pub fn collation(&self) -> Derived {
+        let own = self.collation.and_then(Collation::of_oid);
+        own.map_or_else(Derived::default, Derived::implicit)
     }
 
     /// The type of its values.

@@ -175,6 +175,7 @@ impl View {
             generated: false,
             dropped: false,
             missing: None,
+            collation: None,
         };
         Table {
             oid: self.oid,

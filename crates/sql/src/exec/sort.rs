@@ -117,7 +117,7 @@ impl Sorter {
     ) -> Result<()> {
         let keys = order
             .iter()
-            .map(|k| Ok(k.expr.eval(env, core)?.into_datum()))
+            .map(|k| Ok(k.eval(env, core)?.into_datum()))
             .collect::<Result<Vec<_>>>()?;
         let row = output
             .iter()

@@ -4,6 +4,7 @@ use block::value::{Datum, DatumRef};
 
 use super::array::ArrayFunc;
 use super::bytes::{self, BytesFunc};
+use super::collated::{self, Collated};
 use super::composite::RowFunc;
 use super::json::JsonFunc;
 use super::made::{self, MadeFunc};
@@ -159,6 +160,7 @@ pub enum PureFunc {
     /// An entry of the tables.
     Routine(Routine),
     Word(WordFunc),
+    Collated(Collated),
     Size(SizeFunc),
     /// Two spans of time, by their ends.
     Overlaps,
@@ -393,6 +395,9 @@ impl PureFunc {
         let values = &values[..args.len()];
         if let PureFunc::Bytes(func) = self {
             return bytes::call(func, values);
+        }
+        if let PureFunc::Collated(func) = self {
+            return collated::call(func, values);
         }
         if let PureFunc::Routine(routine) = self {
             return routines::call(routine, values, calls.io());

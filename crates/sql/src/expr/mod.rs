@@ -14,6 +14,7 @@ pub mod array_set;
 mod bytes;
 pub mod calendar;
 pub mod cast;
+pub mod collated;
 pub mod composite;
 mod degrees;
 pub mod domain;

@@ -297,6 +297,7 @@ fn simple(nested: &Nested, how: As) -> Option<Typed> {
         expr: value.clone(),
         ty: column.ty,
         typmod: column.typmod,
+        collation: column.collation,
     })
 }
 

@@ -9,7 +9,7 @@ use sqlparser::ast::{
 
 use super::output::{column_name, sort_keys};
 use super::{Output, Planner, SortKey};
-use crate::bind::{Binder, Groups, Scope, Typed, names};
+use crate::bind::{Binder, Groups, Scope, Typed, collation, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
@@ -54,6 +54,7 @@ impl Aggregate {
             expr: column.clone(),
             descending,
             nulls_first: descending,
+            by: None,
         })
     }
 }
@@ -238,6 +239,9 @@ impl Collector<'_> {
                     SqlType::Cidr => SqlType::Inet,
                     ty => ty,
                 };
+                if collation::of_order(ty, arg.collation)?.is_some() {
+                    return Err(Error::unsupported("min and max by a collation here"));
+                }
                 let arg = self.input.coerce(arg, result, -1, CastContext::Implicit)?;
                 Ok((
                     if name == "min" {

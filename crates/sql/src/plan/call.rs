@@ -35,6 +35,7 @@ pub fn plan(f: &ast::Function, params: &ParamTypes) -> Result<(CallPlan, Option<
             attnum: 0,
             ty: p.ty().base(),
             typmod: -1,
+            collation: Default::default(),
         })
         .collect();
     let plan = CallPlan {

@@ -320,6 +320,7 @@ impl Planner<'_> {
             expr: Expr::Column(at),
             ty: c.ty(),
             typmod: c.typmod,
+            collation: Default::default(),
         };
         for Part { path, value } in parts {
             if is_default(value) {

@@ -9,6 +9,7 @@ use block::value::Datum;
 
 use super::SortKey;
 use super::path::conjuncts;
+use crate::bind::collation;
 use crate::dict::{IndexKey, Table};
 use crate::expr::{CmpOp, Expr, compare};
 
@@ -69,8 +70,17 @@ pub fn seen<'t>(
             .to_mut()
             .iter_mut()
             .for_each(|e| e.replace(replace));
-        let order = seen.order.to_mut().iter_mut();
-        order.for_each(|k| k.expr.replace(replace));
+        for key in seen.order.to_mut() {
+            // An index in the order of a collation has its keys.
+            if let Some(by) = key.by {
+                let wanted = collation::key_of(key.expr.clone(), by);
+                if let Some((_, slot)) = expressions.iter().find(|(known, _)| *known == wanted) {
+                    (key.expr, key.by) = (Expr::Column(*slot), None);
+                }
+            } else {
+                key.expr.replace(replace);
+            }
+        }
     }
     Some(seen)
 }

@@ -296,6 +296,7 @@ impl Planner<'_> {
                     expr: Expr::Column(at),
                     ty: desc.ty,
                     typmod: desc.typmod,
+                    collation: desc.collation,
                 };
                 row[column] = binder.assign(value, c.ty(), c.typmod, &c.name)?.expr;
             }
@@ -375,6 +376,7 @@ impl Planner<'_> {
                 expr: Expr::Column(i),
                 ty: desc.ty,
                 typmod: desc.typmod,
+                collation: desc.collation,
             };
             target.assign(&binder, &mut given, (i, c), value)?;
         }
@@ -457,6 +459,7 @@ impl Target {
             },
             ty: c.ty(),
             typmod: c.typmod,
+            collation: Default::default(),
         };
         let made = binder.assign_part(base, path, value, &c.name)?;
         given.push((column, made.expr));

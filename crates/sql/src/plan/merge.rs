@@ -322,6 +322,7 @@ impl Settled<'_> {
                     expr: Expr::Column(self.table.columns.len() + item + 2),
                     ty: desc.ty,
                     typmod: desc.typmod,
+                    collation: desc.collation,
                 };
                 let assigned = binder.assign(value, c.ty(), c.typmod, &c.name);
                 Ok((at, assigned.map_err(|e| e.in_expr(self.items[item]))?.expr))

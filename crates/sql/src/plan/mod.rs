@@ -113,6 +113,7 @@ impl Output {
             attnum,
             ty: value.ty,
             typmod: value.typmod,
+            collation: value.collation.of_column(),
         });
         self.exprs.push(value.expr);
     }

@@ -4,7 +4,7 @@ use sqlparser::ast::{self, OrderByKind, Query, SelectItem, SelectItemQualifiedWi
 
 use super::select::SortKey;
 use super::{Output, Planner};
-use crate::bind::{self, Binder, Scope, TypeNames, Typed, check_comparable, names};
+use crate::bind::{self, Binder, Scope, TypeNames, Typed, check_comparable, collation, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::parse::stars;
@@ -76,11 +76,14 @@ pub fn sort_keys(
     };
     let mut keys = Vec::with_capacity(list.len());
     for item in list {
-        let (expr, ty) = match output_column(&item.expr, output)? {
-            Some(i) => (output.exprs[i].clone(), output.columns[i].ty),
+        let (expr, ty, collation) = match output_column(&item.expr, output)? {
+            Some(i) => {
+                let column = &output.columns[i];
+                (output.exprs[i].clone(), column.ty, column.collation)
+            }
             None => {
                 let value = bind(&item.expr)?;
-                (value.expr, value.ty)
+                (value.expr, value.ty, value.collation)
             }
         };
         check_comparable(ty, "ordering")?;
@@ -89,6 +92,7 @@ pub fn sort_keys(
             expr,
             descending,
             nulls_first: item.options.nulls_first.unwrap_or(descending),
+            by: collation::of_sort(ty, collation)?,
         });
     }
     Ok(keys)
@@ -186,6 +190,7 @@ fn star(binder: &Binder<'_>, table: Option<&str>, output: &mut Output) -> Result
             expr: Expr::Column(c.slot),
             ty: c.ty,
             typmod: c.typmod,
+            collation: c.collation,
         };
         binder.params.needs.read(c.table_oid, c.attnum);
         output.push(c.name.clone(), value, Some((c.table_oid, c.attnum)));
@@ -256,6 +261,7 @@ fn named(e: &ast::Expr) -> (String, bool) {
             Err(_) => ("?column?".to_string(), false),
         },
         ast::Expr::Nested(e) => named(e),
+        ast::Expr::Collate { expr, .. } => named(expr),
         ast::Expr::Cast {
             expr, data_type, ..
         } => match named(expr) {

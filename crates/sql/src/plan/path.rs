@@ -521,7 +521,7 @@ fn index_order(keys: &[IndexKey], equal: usize, offset: usize, order: &[SortKey]
     let mut rest = keys[equal..].iter();
     let mut direction: Option<bool> = None;
     for key in order {
-        let Expr::Column(slot) = key.expr else {
+        let (Expr::Column(slot), None) = (&key.expr, key.by) else {
             return None;
         };
         let column = slot.checked_sub(offset)?;

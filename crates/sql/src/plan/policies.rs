@@ -155,6 +155,7 @@ impl<'m> Maker<'m> {
                 name: name.to_string(),
                 ty: c.ty(),
                 typmod: c.typmod,
+                collation: c.collation(),
                 slot: at,
                 table_oid: 0,
                 attnum: 0,

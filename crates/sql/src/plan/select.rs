@@ -1,6 +1,6 @@
 //! Direct plans of SELECT and VALUES: no table, one table, or two joined by index.
 
-use block::value::Datum;
+use block::value::{Datum, DatumRef};
 use sqlparser::ast::{self, Distinct, GroupByExpr, LimitClause, Query, Select, SetExpr};
 
 use super::from::Item;
@@ -10,9 +10,10 @@ use super::output::sort_keys;
 use super::path::{Path, Wish, conjoin, conjuncts};
 use super::{Aggregate, Output, Planner, TableAccess};
 use crate::bind::{Binder, Scope, Typed, common_type};
+use crate::collate::Collation;
 use crate::error::{Error, Result};
-use crate::expr::Expr;
 use crate::expr::cast::CastContext;
+use crate::expr::{Calls, Env, Expr, Val};
 use crate::types::SqlType;
 
 #[derive(Clone, Debug)]
@@ -59,6 +60,19 @@ pub struct SortKey {
     pub expr: Expr,
     pub descending: bool,
     pub nulls_first: bool,
+    /// Strings are in the order of this collation; `None`: in that of their bytes.
+    pub by: Option<Collation>,
+}
+
+impl SortKey {
+    /// What a row is sorted by: its value compares as bytes.
+    pub fn eval<'a>(&'a self, env: &Env<'a>, calls: &mut dyn Calls) -> Result<Val<'a>> {
+        let value = self.expr.eval(env, calls)?;
+        match (self.by, value.get()) {
+            (Some(by), DatumRef::Text(text)) => Ok(Val::Own(Datum::Bytea(by.key(text)?))),
+            _ => Ok(value),
+        }
+    }
 }
 
 /// FOR UPDATE and its kin of one table of the source.

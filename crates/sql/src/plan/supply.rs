@@ -121,6 +121,7 @@ fn place_of_given(given: &[ColumnDesc], width: usize, place: usize) -> Typed {
         expr: Expr::Column(width + place),
         ty: given[place].ty,
         typmod: given[place].typmod,
+        collation: given[place].collation,
     }
 }
 
@@ -191,6 +192,7 @@ impl Planner<'_> {
                         expr: Expr::Column(at),
                         ty: c.ty(),
                         typmod: c.typmod,
+                        collation: Default::default(),
                     };
                     for (path, item) in parts {
                         let value = place_of_given(&given, width, item + 1);
@@ -345,6 +347,7 @@ impl Planner<'_> {
                 name: extra.name,
                 ty: desc.ty,
                 typmod: desc.typmod,
+                collation: desc.collation,
                 slot: width + extra.item + 1,
                 table_oid: desc.table_oid,
                 attnum: desc.attnum,
@@ -444,6 +447,7 @@ impl Planner<'_> {
                     expr: Expr::Column(width + at),
                     ty: desc.ty,
                     typmod: desc.typmod,
+                    collation: desc.collation,
                 };
                 let origin = (desc.table_oid != 0).then_some((desc.table_oid, desc.attnum));
                 all.push(desc.name.clone(), value, origin);

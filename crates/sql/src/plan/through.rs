@@ -274,6 +274,7 @@ fn scope_of(relation: &Table, shape: &Shape, source: &Source) -> Scope {
             name: name.to_string(),
             ty: c.ty(),
             typmod: c.typmod,
+            collation: c.collation(),
             slot: place,
             table_oid: relation.oid,
             attnum: *number,

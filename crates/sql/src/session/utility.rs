@@ -33,6 +33,7 @@ fn text_column(name: &str) -> ColumnDesc {
         attnum: 0,
         ty: SqlType::Text,
         typmod: -1,
+        collation: Default::default(),
     }
 }
 

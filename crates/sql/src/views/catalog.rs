@@ -3,10 +3,11 @@
 use block::value::Datum;
 
 use super::Source::Here;
-use super::describe::{self, DATABASE, DEFAULT_COLLATION, OWNER, PG_CATALOG};
+use super::describe::{self, DATABASE, OWNER, PG_CATALOG};
 use super::value::{NULL, bool, float4s, int4, int8, oid, optional, quoted_array, text, texts};
 use super::{Context, Rows, VirtualTable};
 use crate::bind::names::quote;
+use crate::collate::Collation;
 use crate::dict::PG_AUTHID;
 use crate::dict::acl::{Kind, Privileges};
 use crate::error::Result;
@@ -243,26 +244,29 @@ pub const VIEWS: &[VirtualTable] = &[
             ("collversion", Text),
         ],
         rows: Here(|_| {
-            let row = |number: u32, name: &str, provider: &str| {
+            let row = |c: Collation| {
+                let (provider, order) = match (c == Collation::DEFAULT, c.locale()) {
+                    (true, _) => ("d", NULL),
+                    (false, Some(_)) => ("i", NULL),
+                    (false, None) if c.oid() == 951 => ("c", text("POSIX")),
+                    (false, None) if c.name() == "C.utf8" => ("c", text("C.utf8")),
+                    (false, None) => ("c", text("C")),
+                };
                 vec![
-                    oid(number),
-                    text(name),
+                    oid(c.oid()),
+                    text(c.name()),
                     oid(PG_CATALOG),
                     oid(OWNER),
                     text(provider),
                     bool(true),
-                    int4(-1),
-                    text("C"),
-                    text("C"),
-                    NULL,
+                    int4(c.encoding()),
+                    order.clone(),
+                    order,
+                    c.locale().map_or(NULL, text),
                     NULL,
                 ]
             };
-            Ok(vec![
-                row(DEFAULT_COLLATION, "default", "d"),
-                row(950, "C", "c"),
-                row(951, "POSIX", "c"),
-            ])
+            Ok(Collation::all().map(row).collect())
         }),
     },
     VirtualTable {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sqlparser::ast;
+
 use crate::bind::names::quote;
 use crate::dict::{Dict, Index, Table};
 use crate::types::SqlType;
@@ -12,7 +14,7 @@ pub const OWNER: u32 = 10;
 pub const HEAP_AM: u32 = 2;
 pub const BTREE_AM: u32 = 403;
 pub const DATABASE: u32 = 5;
-pub const DEFAULT_COLLATION: u32 = 100;
+const DEFAULT_COLLATION: u32 = 100;
 pub const C_COLLATION: u32 = 950;
 
 /// A constraint is numbered by its index or, for a check, by table and place, in a range no object id reaches.
@@ -84,7 +86,13 @@ pub fn index(
 /// A column of an index's key, without its order.
 fn key_text(table: &Table, index: &Index, at: usize, pretty: bool) -> String {
     match index.expression(at) {
-        Some(e) => super::definition::key(table, &e.text, pretty),
+        Some(e) => match crate::parse::expression(&e.text) {
+            // A column in the order of a locale.
+            Ok(ast::Expr::Collate { expr, .. }) if matches!(*expr, ast::Expr::Identifier(_)) => {
+                e.text.clone()
+            }
+            _ => super::definition::key(table, &e.text, pretty),
+        },
         None => quote(&table.columns[index.keys[at].column].name),
     }
 }

@@ -460,6 +460,9 @@ impl Attribute<'_> {
     }
 }
 
+/// The place of `attcollation`.
+const COLLATION: usize = 20;
+
 /// A domain has the modifier, and its column none.
 fn catalog_typmod(c: &crate::dict::Column) -> i32 {
     match c.declared().is_domain() {
@@ -478,7 +481,7 @@ fn attributes(cx: &Context) -> Result<Rows> {
                 Some(Identity::ByDefault) => "d",
             };
             let has_default = c.identity.is_none() && (c.default.is_some() || c.sequence.is_some());
-            rows.push(attribute(
+            let mut row = attribute(
                 t.oid,
                 &c.name,
                 c.declared(),
@@ -488,7 +491,11 @@ fn attributes(cx: &Context) -> Result<Rows> {
                 has_default,
                 (identity, if c.generated { "s" } else { "" }),
                 c.dropped,
-            ));
+            );
+            if let Some(collation) = c.collation {
+                row[COLLATION] = oid(collation);
+            }
+            rows.push(row);
         }
         for i in &t.indexes {
             let names = crate::ddl::index_columns(t, i);

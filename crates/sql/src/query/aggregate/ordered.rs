@@ -61,7 +61,11 @@ impl OrderedInput {
                     descending: key.descending,
                     nulls_first: key.nulls_first,
                 };
-                match call.args.iter().position(|a| *a == key.expr) {
+                match call
+                    .args
+                    .iter()
+                    .position(|a| *a == key.expr && key.by.is_none())
+                {
                     Some(argument) => (Column::Argument(argument), order),
                     None => (Column::Key(at), order),
                 }
@@ -113,7 +117,7 @@ impl OrderedInput {
             match *column {
                 Column::Argument(at) => push_key(args[at].get(), *order, &mut self.tail),
                 Column::Key(at) => {
-                    let value = call.order[at].expr.eval(env, core)?;
+                    let value = call.order[at].eval(env, core)?;
                     push_key(value.get(), *order, &mut self.tail);
                 }
             }

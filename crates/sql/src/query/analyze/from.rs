@@ -208,6 +208,10 @@ impl Analyzer<'_> {
             true => left.typmod,
             false => -1,
         };
+        let collation = left.collation.and(right.collation)?;
+        if ty.is_string() {
+            collation.agreed()?;
+        }
         let binder = clause.binder();
         let side = |t: Typed| binder.coerce(t, ty, -1, CastContext::Implicit);
         let expr = match (kind, flipped) {
@@ -215,7 +219,12 @@ impl Analyzer<'_> {
             (_, true) => side(right)?.expr,
             (_, false) => side(left)?.expr,
         };
-        Ok(Typed { expr, ty, typmod })
+        Ok(Typed {
+            expr,
+            ty,
+            typmod,
+            collation,
+        })
     }
 
     fn factor(
@@ -448,6 +457,7 @@ impl Analyzer<'_> {
                     expr: Expr::Column(registers[at]),
                     ty: c.ty(),
                     typmod: c.typmod,
+                    collation: c.collation(),
                 },
                 origin: (table.oid, number),
                 merged: false,

@@ -16,13 +16,16 @@ use sqlparser::ast::{
 use super::expression::Clause;
 use super::scope::Scope;
 use super::tree::{Grouping, Windows};
-use crate::bind::{self, Typed, names};
+use crate::bind::{self, Typed, collation, names};
+use crate::collate::{self, Collation, Derived};
 use crate::error::{Error, Result};
-use crate::expr::Expr;
 use crate::expr::cast::CastContext;
+use crate::expr::collated::Collated;
+use crate::expr::func::PureFunc;
+use crate::expr::{Expr, Func};
 use crate::place::Place;
 use crate::plan::SortKey;
-use crate::query::aggregate::{self, AggregateCall, OrderedSet};
+use crate::query::aggregate::{self, Aggregate, AggregateCall, OrderedSet};
 use crate::query::plan::Register;
 use crate::types::{Element, SqlType};
 
@@ -55,6 +58,7 @@ impl Clause<'_> {
                         ..(*known).clone()
                     } == call
                 };
+                let by = collation_of_keys(&call.function, &call.args);
                 let into = match all.iter().find(same) {
                     Some(known) => known.into,
                     None => {
@@ -63,7 +67,7 @@ impl Clause<'_> {
                         all[all.len() - 1].into
                     }
                 };
-                Typed::new(Expr::Column(into), result)
+                Typed::new(of_keys(Expr::Column(into), by), result)
             },
         )
     }
@@ -212,7 +216,7 @@ impl Clause<'_> {
         }
         let filter = f.filter.as_ref().map(|e| binder.condition(e)).transpose()?;
         let call = AggregateCall {
-            function: aggregate::Aggregate::OrderedSet(set),
+            function: Aggregate::OrderedSet(set),
             args,
             distinct: false,
             order: vec![order],
@@ -288,11 +292,7 @@ impl Clause<'_> {
     }
 
     /// The aggregate of a name for arguments, which are converted to what it takes.
-    fn found(
-        &self,
-        name: &str,
-        args: Vec<Typed>,
-    ) -> Result<(aggregate::Aggregate, Vec<Expr>, SqlType)> {
+    fn found(&self, name: &str, args: Vec<Typed>) -> Result<(Aggregate, Vec<Expr>, SqlType)> {
         let binder = self.binder();
         let types: Vec<SqlType> = args.iter().map(|a| a.ty).collect();
         let shown = || {
@@ -310,12 +310,21 @@ impl Clause<'_> {
                     .hint(ADD_CASTS),
             });
         };
-        let args = args
+        let derived = args.first().map_or_else(Derived::default, |a| a.collation);
+        let mut args = args
             .into_iter()
             .zip(&found.args)
             .map(|(a, ty)| Ok(binder.coerce(a, *ty, -1, CastContext::Implicit)?.expr))
             .collect::<Result<Vec<_>>>()?;
-        Ok((found.function, args, found.result))
+        let mut function = found.function;
+        if let Aggregate::Min(kept) | Aggregate::Max(kept) = &mut function
+            && let Some(by) = collation::of_order(*kept, derived)?
+        {
+            // The keys are compared, and the text of one is the result.
+            *kept = SqlType::Bytea;
+            args = args.into_iter().map(|a| collation::key_of(a, by)).collect();
+        }
+        Ok((function, args, found.result))
     }
 
     /// The keys and the types of their values.
@@ -349,9 +358,11 @@ impl Clause<'_> {
         }
         let binder = self.binder();
         let descending = item.options.asc == Some(false);
-        let value = binder.settle(binder.expr(&item.expr)?)?;
+        let value = collate::apart(|| binder.expr(&item.expr))?;
+        let value = binder.settle(value)?;
         bind::check_comparable(value.ty, "ordering")?;
         let key = SortKey {
+            by: collation::of_sort(value.ty, value.collation)?,
             expr: value.expr,
             descending,
             nulls_first: item.options.nulls_first.unwrap_or(descending),
@@ -378,6 +389,25 @@ impl Clause<'_> {
                 Typed::new(Expr::Column(into), SqlType::Int4)
             },
         )
+    }
+}
+
+/// The collation of the keys of which an aggregate keeps one, if it does.
+pub(super) fn collation_of_keys(function: &Aggregate, args: &[Expr]) -> Option<Collation> {
+    match (function, args) {
+        (
+            Aggregate::Min(SqlType::Bytea) | Aggregate::Max(SqlType::Bytea),
+            [Expr::Call(Func::Pure(PureFunc::Collated(Collated::Key(by))), _)],
+        ) => Some(*by),
+        _ => None,
+    }
+}
+
+/// The value of an aggregate; the text of a key, if it is one.
+pub(super) fn of_keys(value: Expr, by: Option<Collation>) -> Expr {
+    match by {
+        Some(by) => collation::text_of(value, by),
+        None => value,
     }
 }
 

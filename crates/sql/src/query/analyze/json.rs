@@ -17,6 +17,7 @@ impl Clause<'_> {
                     expr: arg.clone(),
                     descending: false,
                     nulls_first: false,
+                    by: None,
                 });
             }
         }

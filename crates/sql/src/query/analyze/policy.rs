@@ -216,6 +216,7 @@ fn columns(policy: &Policy, table: &Table, alias: &str, registers: &[Register]) 
                 expr: Expr::Column(registers[at]),
                 ty: c.ty(),
                 typmod: c.typmod,
+                collation: c.collation(),
             },
             origin: (0, 0),
             merged: false,

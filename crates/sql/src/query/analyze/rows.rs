@@ -201,7 +201,15 @@ impl Clause<'_> {
         let dict = &self.analyzer.dict;
         let named = of_table.and_then(|(table, _)| dict.row_type_of(*table, &row.fields));
         let fields = row.fields.into_iter().zip(row.columns);
-        let fields = fields.map(|((name, ty, typmod), expr)| (name, Typed { expr, ty, typmod }));
+        let fields = fields.map(|((name, ty, typmod), expr)| {
+            (
+                name,
+                Typed {
+                    typmod,
+                    ..Typed::new(expr, ty)
+                },
+            )
+        });
         let made = match named {
             Some(ty) => bind::row_of(ty, fields.map(|(_, value)| value.expr).collect()),
             None => bind::record(fields.collect())?,

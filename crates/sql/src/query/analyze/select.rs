@@ -15,7 +15,8 @@ use super::rownum;
 use super::scope::Scope;
 use super::tree::{Body, DistinctRows, Level, Output, Select};
 use super::with::Known;
-use crate::bind::{self, Typed, names};
+use crate::bind::{self, Typed, collation, names};
+use crate::collate::Collation;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
@@ -79,6 +80,7 @@ impl Analyzer<'_> {
                 expr: level.outputs[at].value.expr.clone(),
                 descending,
                 nulls_first: item.options.nulls_first.unwrap_or(descending),
+                by: by_of(&level.outputs[at].value)?,
             });
         }
         Ok(())
@@ -443,9 +445,10 @@ impl Analyzer<'_> {
         let mut keys = Vec::new();
         for item in order_items(q)? {
             let descending = item.options.asc == Some(false);
-            let (expr, at) = self.output_or(&item.expr, clause, outputs, "ORDER BY")?;
+            let (value, at) = self.output_or(&item.expr, clause, outputs, "ORDER BY")?;
             let key = SortKey {
-                expr,
+                by: by_of(&value)?,
+                expr: value.expr,
                 descending,
                 nulls_first: item.options.nulls_first.unwrap_or(descending),
             };
@@ -461,7 +464,7 @@ impl Analyzer<'_> {
         clause: &Clause<'_>,
         outputs: &[Output],
         name: &str,
-    ) -> Result<(Expr, Option<usize>)> {
+    ) -> Result<(Typed, Option<usize>)> {
         let at = match within_parentheses(e) {
             ast::Expr::Identifier(i) => {
                 let wanted = names::ident(i);
@@ -480,14 +483,13 @@ impl Analyzer<'_> {
         };
         if let Some(at) = at {
             bind::check_comparable(outputs[at].value.ty, "ordering")?;
-            return Ok((outputs[at].value.expr.clone(), Some(at)));
+            return Ok((outputs[at].value.clone(), Some(at)));
         }
         let binder = clause.binder();
         let value = binder.settle(binder.expr(e)?)?;
         bind::check_comparable(value.ty, "ordering")?;
-        let e = value.expr;
-        let at = outputs.iter().position(|o| o.value.expr == e);
-        Ok((e, at))
+        let at = outputs.iter().position(|o| o.value.expr == value.expr);
+        Ok((value, at))
     }
 
     fn distinct_on(
@@ -497,9 +499,17 @@ impl Analyzer<'_> {
         outputs: &[Output],
     ) -> Result<Vec<(Expr, Option<usize>)>> {
         list.iter()
-            .map(|e| self.output_or(e, clause, outputs, "DISTINCT ON"))
+            .map(|e| {
+                let (value, at) = self.output_or(e, clause, outputs, "DISTINCT ON")?;
+                Ok((value.expr, at))
+            })
             .collect()
     }
+}
+
+/// The collation by which a value is sorted, if that is not the order of its bytes.
+fn by_of(value: &Typed) -> Result<Option<Collation>> {
+    collation::of_sort(value.ty, value.collation)
 }
 
 /// Whether an item of FROM, not counting what subqueries have, is the recursive query that the

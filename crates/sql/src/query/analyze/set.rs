@@ -8,6 +8,7 @@ use super::scope::Scope;
 use super::tree::{Body, Level, Output};
 use super::with::Known;
 use crate::bind::{self, Typed, chosen_type};
+use crate::collate::Derived;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
@@ -72,6 +73,13 @@ impl Analyzer<'_> {
                 SqlType::Unknown => SqlType::Text,
                 ty => ty,
             };
+            let parts = rows.iter().map(|r| r[at].collation);
+            let collation = parts
+                .into_iter()
+                .try_fold(Derived::default(), Derived::and)?;
+            if ty.is_string() {
+                collation.agreed()?;
+            }
             let first = rows.first().map_or(-1, |r| r[at].typmod);
             let alike = rows.iter().all(|r| r[at].ty == ty && r[at].typmod == first);
             let typmod = if alike { first } else { -1 };
@@ -85,6 +93,7 @@ impl Analyzer<'_> {
                     expr: Expr::Column(*register),
                     ty,
                     typmod,
+                    collation: collation.of_column(),
                 },
                 origin: (0, 0),
             });
@@ -129,6 +138,11 @@ impl Analyzer<'_> {
             if !all || kind != SetKind::Union {
                 bind::check_comparable(ty, "equality")?;
             }
+            let collation = l.value.collation.and(r.value.collation)?;
+            // All rows may be of several collations as long as nobody compares them.
+            if ty.is_string() && !(all && kind == SetKind::Union) {
+                collation.agreed()?;
+            }
             let alike = l.value.ty == r.value.ty && l.value.typmod == r.value.typmod;
             if ty == SqlType::Char && !alike {
                 padded.push(outputs.len());
@@ -146,6 +160,7 @@ impl Analyzer<'_> {
                     expr: Expr::Column(*register),
                     ty,
                     typmod,
+                    collation: collation.of_column(),
                 },
                 origin: (0, 0),
             });

@@ -7,6 +7,7 @@ use super::inner_file;
 use super::scope::{Scope, Within};
 use super::tree::{Kind, Subquery};
 use crate::bind::{self, Typed};
+use crate::collate::{self, Derived};
 use crate::error::{Error, Result};
 use crate::expr::{CmpOp, Expr};
 use crate::parse::{self, Command};
@@ -42,11 +43,17 @@ impl Clause<'_> {
                     expr,
                     ty: t.ty,
                     typmod: t.typmod,
+                    collation: t.collation,
                 }
             })
             .collect();
-        let mut level = self.analyzer.query(q, &inside, self.known)?;
-        let (kind, ty, typmod) = kind(&mut level, &inputs)?;
+        let (kind, ty, typmod, collation, level) = collate::apart(|| {
+            let mut level = self.analyzer.query(q, &inside, self.known)?;
+            let (kind, ty, typmod) = kind(&mut level, &inputs)?;
+            let first = level.outputs.first();
+            let collation = first.map_or_else(Derived::default, |o| o.value.collation);
+            Ok((kind, ty, typmod, collation.of_column(), level))
+        })?;
         let (outer, registers): (Vec<Expr>, Vec<_>) = file.inputs().into_iter().unzip();
         let mut all = self.analyzer.subqueries.borrow_mut();
         let number = all.len();
@@ -63,6 +70,7 @@ impl Clause<'_> {
             },
             ty,
             typmod,
+            collation,
         })
     }
 

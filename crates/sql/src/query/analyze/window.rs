@@ -6,8 +6,10 @@ use sqlparser::ast::{
 };
 
 use super::expression::Clause;
+use super::group::{collation_of_keys, of_keys};
 use super::tree::Windows;
 use crate::bind::{Typed, names};
+use crate::collate;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
@@ -57,7 +59,11 @@ impl Clause<'_> {
         groups.in_window.set(false);
         let (mut call, result, bounds) = made?;
         call.into = self.scope.file.register();
-        let value = Typed::new(Expr::Column(call.into), result);
+        let by = match &call.function {
+            WindowFunction::Aggregate(function) => collation_of_keys(function, &call.args),
+            _ => None,
+        };
+        let value = Typed::new(of_keys(Expr::Column(call.into), by), result);
         let mut windows = groups.windows.borrow_mut();
         let same = windows
             .iter_mut()
@@ -74,11 +80,11 @@ impl Clause<'_> {
     }
 
     fn window_parts(&self, name: &str, f: &ast::Function) -> Result<(WindowCall, SqlType, Bounds)> {
-        let bounds = match &f.over {
-            Some(WindowType::WindowSpec(spec)) => self.bounds(&self.resolved(spec)?)?,
-            Some(WindowType::NamedWindow(name)) => self.bounds(&self.named(name)?)?,
-            None => return Err(Error::internal("a window function without its window")),
-        };
+        let bounds = collate::apart(|| match &f.over {
+            Some(WindowType::WindowSpec(spec)) => self.bounds(&self.resolved(spec)?),
+            Some(WindowType::NamedWindow(name)) => self.bounds(&self.named(name)?),
+            None => Err(Error::internal("a window function without its window")),
+        })?;
         if aggregate::is_aggregate(name) {
             let (call, result) = self.aggregate_parts(name, f)?;
             if call.distinct {

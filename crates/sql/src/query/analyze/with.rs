@@ -484,6 +484,7 @@ fn output(c: &ColumnDesc) -> Output {
             expr: Expr::Const(Datum::Null),
             ty: c.ty,
             typmod: c.typmod,
+            collation: c.collation,
         },
         origin: (0, 0),
     }

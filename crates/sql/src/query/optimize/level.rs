@@ -160,6 +160,7 @@ impl Planner<'_> {
                         expr: e.clone(),
                         descending: false,
                         nulls_first: false,
+                        by: None,
                     });
                 }
             }
@@ -254,6 +255,7 @@ impl Planner<'_> {
                 expr: e.clone(),
                 descending: false,
                 nulls_first: false,
+                by: None,
             })
             .collect();
         order.extend(w.order.iter().cloned());

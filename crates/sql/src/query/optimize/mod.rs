@@ -37,6 +37,7 @@ pub fn plan(core: &Core, analyzer: Analyzer<'_>, file: &Rc<File>, level: Level) 
         attnum: o.origin.1,
         ty: o.value.ty,
         typmod: o.value.typmod,
+        collation: o.value.collation.of_column(),
     });
     let columns = columns.collect();
     let mut subqueries = Vec::new();

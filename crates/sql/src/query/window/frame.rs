@@ -352,6 +352,7 @@ mod tests {
             expr: Expr::Param(0),
             descending,
             nulls_first,
+            by: None,
         };
         let mut frame = FrameRun::new(&plan, &[key]);
         frame
