@@ -139,7 +139,25 @@ def cancels(conn):
         other.rollback()
 
 
+def notifications(conn):
+    conn.execute("listen news")
+    with psycopg.connect() as other:
+        other.execute("notify news, 'one'")
+        other.execute("select pg_notify('news', 'two \u00e4')")
+        assert list(conn.notifies(timeout=0.1)) == []
+        other.commit()
+        pid = other.info.backend_pid
+        told = list(conn.notifies(timeout=60, stop_after=2))
+        assert [(n.channel, n.payload, n.pid) for n in told] == [("news", "one", pid), ("news", "two \u00e4", pid)]
+    # Told with the answer to a statement.
+    said = []
+    conn.add_notify_handler(lambda n: said.append(n.payload))
+    conn.execute("notify news, 'own'")
+    assert said == ["own"], said
+    conn.execute("unlisten *")
+
+
 with psycopg.connect(autocommit=True) as connection:
-    for test in (values_come_back, lists, pipelines, transactions, cursors, copies, cancels):
+    for test in (values_come_back, lists, pipelines, transactions, cursors, copies, cancels, notifications):
         test(connection)
         print("ok", test.__name__)

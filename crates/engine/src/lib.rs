@@ -5,7 +5,7 @@
 //! **Layers**, from the top; a module imports only from layers below its own (`README.md` has the
 //! table): `open`, `bootstrap`, `verify`; sessions (`session`, `read`, `write`, `upsert`, `bulk`,
 //! `deferred`, `ddl`, `undo`) with `smon` and `stop`; `instance`; `recovery`; `cluster`,
-//! `services`; `sequences`, `inquiry`; `host`, `files`, `config`, `background`; `table`,
+//! `services`; `sequences`, `inquiry`, `bulletin`; `host`, `files`, `config`, `background`; `table`,
 //! `dictionary`, `records`, `sort`, `temp`, `progress`, `error`.
 //!
 //! **Invariants.**
@@ -20,6 +20,7 @@
 mod background;
 mod bootstrap;
 mod bulk;
+mod bulletin;
 pub mod cluster;
 mod config;
 mod ddl;
@@ -50,6 +51,7 @@ mod write;
 
 pub use access::heap::Sight;
 pub use bulk::Bulk;
+pub use bulletin::{BULLETIN_MAX_BYTES, Bulletins, Hearer};
 pub use cache::{AHEAD_BLOCKS, Affinity, AskedAhead, GranuleRow, PolicyEvent, PolicyRow};
 pub use config::Config;
 pub use error::{Error, Remedy, Result};

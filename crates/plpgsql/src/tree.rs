@@ -40,6 +40,41 @@ pub enum Declared {
     },
     /// ALIAS FOR another variable, or a parameter by its number.
     Alias(Vec<String>),
+    Cursor(BoundCursor),
+}
+
+/// A cursor that is declared with its query.
+#[derive(Clone, Debug)]
+pub struct BoundCursor {
+    /// SCROLL or NO SCROLL, if it says so.
+    pub scroll: Option<bool>,
+    pub arguments: Vec<(String, TypeName)>,
+    pub query: Sql,
+}
+
+/// What OPEN opens a cursor for.
+#[derive(Clone, Debug)]
+pub enum Opened {
+    /// The query that the cursor was declared with. An argument may say its name.
+    Bound(Vec<(Option<String>, Sql)>),
+    Rows {
+        scroll: Option<bool>,
+        rows: RowsOf,
+    },
+}
+
+/// Where FETCH and MOVE go.
+#[derive(Clone, Debug)]
+pub enum Direction {
+    Next,
+    Prior,
+    First,
+    Last,
+    Absolute(Sql),
+    Relative(Sql),
+    /// So many rows, or all.
+    Forward(Option<Sql>),
+    Backward(Option<Sql>),
 }
 
 /// The type of a variable, as it is written.
@@ -128,6 +163,28 @@ pub enum What {
         rows: RowsOf,
         body: Vec<Statement>,
     },
+    /// A loop over the rows of a cursor that was declared with its query.
+    ForCursor {
+        label: Option<String>,
+        variable: String,
+        cursor: Vec<String>,
+        arguments: Vec<(Option<String>, Sql)>,
+        body: Vec<Statement>,
+    },
+    Open {
+        cursor: Target,
+        what: Opened,
+    },
+    Fetch {
+        cursor: Vec<String>,
+        direction: Direction,
+        into: Into,
+    },
+    Move {
+        cursor: Vec<String>,
+        direction: Direction,
+    },
+    Close(Vec<String>),
     ForEach {
         label: Option<String>,
         targets: Vec<Target>,
@@ -226,6 +283,11 @@ impl What {
                 RowsOf::Query(_) => "FOR over SELECT rows",
                 RowsOf::Text { .. } => "FOR over EXECUTE statement",
             },
+            What::ForCursor { .. } => "FOR over cursor",
+            What::Open { .. } => "OPEN",
+            What::Fetch { .. } => "FETCH",
+            What::Move { .. } => "MOVE",
+            What::Close(_) => "CLOSE",
             What::ForEach { .. } => "FOREACH over array",
             What::Exit { goes_on: false, .. } => "EXIT",
             What::Exit { goes_on: true, .. } => "CONTINUE",

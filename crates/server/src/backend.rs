@@ -82,6 +82,15 @@ pub fn parameter_status(out: &mut Vec<u8>, name: &str, value: &str, encoding: En
     });
 }
 
+/// Tells a listener of a notification.
+pub fn notification_response(out: &mut Vec<u8>, n: &sql::Notification, encoding: Encoding) {
+    message(out, b'A', |out| {
+        out.extend_from_slice(&n.pid.to_be_bytes());
+        c_string_lossy(out, &n.channel, encoding);
+        c_string_lossy(out, &n.payload, encoding);
+    });
+}
+
 pub fn backend_key(out: &mut Vec<u8>, pid: i32, secret: &[u8]) {
     message(out, b'K', |out| {
         out.extend_from_slice(&pid.to_be_bytes());

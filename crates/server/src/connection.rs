@@ -12,7 +12,7 @@
 //! - If the client speaks TLS, both directions go through one [`TlsSession`] from the end of its
 //!   handshake on.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::ops::Range;
@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use wait::Event;
 
+use crate::bell::{Bell, Woken};
 use crate::message::{self, Violation};
 use crate::poll::Poll;
 use crate::tls::TlsSession;
@@ -49,6 +50,8 @@ pub enum InputEnd {
     Closed,
     /// Nothing came in time. This happens only while a time limit is set.
     TimedOut,
+    /// The bell rang.
+    Rung,
     /// The budget for large messages is used up.
     NoMemory,
     /// The connection broke.
@@ -144,6 +147,15 @@ impl Input {
 
     /// Waits for more input. The wait event is `SQL*Net message from client`.
     pub fn receive(&mut self) -> Result<(), InputEnd> {
+        self.receive_unless(|_| Ok(()))
+    }
+
+    /// Like [`Input::receive`], but before the thread sleeps it does `first`, which may end the
+    /// wait.
+    fn receive_unless(
+        &mut self,
+        first: impl Fn(&TcpStream) -> io::Result<()>,
+    ) -> Result<(), InputEnd> {
         self.make_room()?;
         let Input {
             stream,
@@ -159,6 +171,7 @@ impl Input {
             if let Some(looked) = poll.look(stream, room, began) {
                 return looked;
             }
+            first(stream)?;
             loop {
                 match (&**stream).read(room) {
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -186,6 +199,26 @@ impl Input {
                 Err(InputEnd::TimedOut)
             }
             Err(_) => Err(InputEnd::Broken),
+        }
+    }
+
+    /// Like [`Input::receive`], but ends when the bell rings, or after `limit`.
+    pub fn receive_or_ring(
+        &mut self,
+        bell: &Bell,
+        limit: Option<Duration>,
+    ) -> Result<(), InputEnd> {
+        let woken = Cell::new(Woken::Client);
+        let received = self.receive_unless(|stream| {
+            woken.set(bell.wait(stream, limit)?);
+            match woken.get() {
+                Woken::Client => Ok(()),
+                Woken::Bell | Woken::Timeout => Err(io::ErrorKind::TimedOut.into()),
+            }
+        });
+        match received {
+            Err(InputEnd::TimedOut) if woken.get() == Woken::Bell => Err(InputEnd::Rung),
+            other => other,
         }
     }
 

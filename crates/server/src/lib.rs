@@ -12,6 +12,7 @@
 mod arrival;
 mod authenticate;
 mod backend;
+mod bell;
 mod client;
 mod connection;
 mod door;

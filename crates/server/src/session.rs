@@ -13,11 +13,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use sql::{Completion, CopyIn, Error, Portal, SqlSession, Statement, Tag, TxStatus, pgtype};
 use wait::session::State;
 
 use crate::backend::{self, Formats, Severity};
+use crate::bell::Bell;
 use crate::client::{Connection, Ending};
 use crate::connection::{Input, InputEnd, Output};
 use crate::message::{self, Frontend, Target, Violation};
@@ -43,6 +45,8 @@ pub struct Session<'r> {
     /// Whether an error was answered, and all is skipped up to the next Sync.
     skipping: bool,
     copy: Option<CopyUnderWay>,
+    /// What wakes it for notifications, once it listens.
+    bell: Option<Arc<Bell>>,
 }
 
 /// Portals by name. The unnamed portal is kept apart, because most clients use no other.
@@ -139,6 +143,7 @@ impl<'r> Session<'r> {
             connection,
             skipping: false,
             copy: None,
+            bell: None,
         };
         session.set_up_connection();
         session
@@ -207,9 +212,13 @@ impl<'r> Session<'r> {
             Some(_) => None,
         };
         self.entry.client().turn();
-        let received = match &patience {
-            None => input.receive(),
-            Some((limit, _)) => input.receive_within(*limit),
+        let limit = patience.as_ref().map(|(limit, _)| *limit);
+        let received = match self.copy.is_none() && self.sql.may_be_notified() {
+            true => self.receive_listening(input, limit, output)?,
+            false => match limit {
+                None => input.receive(),
+                Some(limit) => input.receive_within(limit),
+            },
         };
         self.entry.client().turn();
         if self.copy.is_none() {
@@ -226,6 +235,48 @@ impl<'r> Session<'r> {
             }
             (end, _) => self.input_ended(end, output),
         })
+    }
+
+    /// Waits for the client's next messages, and tells it meanwhile of what it listens to.
+    fn receive_listening(
+        &mut self,
+        input: &mut Input,
+        limit: Option<Duration>,
+        output: &mut Output,
+    ) -> Result<Result<(), InputEnd>, End> {
+        let bell = match &self.bell {
+            Some(bell) => bell.clone(),
+            None => match Bell::new() {
+                Ok(bell) => self.bell.insert(Arc::new(bell)).clone(),
+                Err(e) => {
+                    let message = format!("could not wait for notifications: {e}");
+                    self.tell_fatal(&Error::new("53000", message), output);
+                    return Err(End::Told);
+                }
+            },
+        };
+        self.sql.ring_with(bell.clone());
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        loop {
+            self.tell_notifications(output);
+            output.flush().map_err(|_| End::Client)?;
+            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+            match input.receive_or_ring(&bell, left) {
+                Err(InputEnd::Rung) => {}
+                received => return Ok(received),
+            }
+        }
+    }
+
+    /// Tells the client what has come of what it listens to, if it is in no transaction.
+    fn tell_notifications(&mut self, output: &mut Output) {
+        if !self.sql.may_be_notified() {
+            return;
+        }
+        let encoding = self.sql.client_encoding();
+        for n in self.sql.take_notifications() {
+            backend::notification_response(&mut output.buffer, &n, encoding);
+        }
     }
 
     /// Answers a message of this kind that is malformed. In the extended protocol, what follows an
@@ -317,6 +368,7 @@ impl<'r> Session<'r> {
             self.portals.clear();
         }
         self.drain_messages(output);
+        self.tell_notifications(output);
         self.go_on(output)?;
         backend::ready_for_query(&mut output.buffer, status);
         self.send(output)
@@ -531,7 +583,9 @@ impl<'r> Session<'r> {
                 self.tell_fatal(&error, output);
                 End::Told
             }
-            InputEnd::Closed | InputEnd::TimedOut | InputEnd::Broken => End::Client,
+            InputEnd::Closed | InputEnd::TimedOut | InputEnd::Broken | InputEnd::Rung => {
+                End::Client
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use crate::autoanalyze::Changes;
 use crate::dict::role::{FIRST_SUPERUSER, Role};
 use crate::dict::{Change, Dict, check, log, store};
 use crate::error::{Error, Result};
+use crate::notify::Notices;
 use crate::orders::{self, Orders};
 use crate::params::Instance;
 use crate::plan_cache::PlanCache;
@@ -30,6 +31,7 @@ pub struct Database {
     /// Held for the making of one picture from another.
     making: Mutex<()>,
     pub(crate) plans: PlanCache,
+    pub(crate) notices: Notices,
     pub(crate) orders: Orders,
     pub(crate) switches: Switches,
     pub(crate) changes: Changes,
@@ -58,6 +60,7 @@ impl Database {
             dict: ArcSwap::from_pointee(dict),
             making: Mutex::default(),
             plans: PlanCache::default(),
+            notices: Notices::default(),
             orders: Orders::default(),
             switches: Switches::default(),
             changes: Changes::default(),
@@ -75,6 +78,10 @@ impl Database {
                     Some(&presence::COUNT) => presence::respond(question),
                     _ => crate::views::respond(&database, question),
                 }
+            }));
+            let weak = Arc::downgrade(&database);
+            cluster.bulletins().hear_with(Box::new(move |bulletin| {
+                weak.upgrade().is_none_or(|d| d.notices.hear(bulletin))
             }));
         }
         Ok(database)

@@ -52,6 +52,8 @@ pub enum SqlType {
     Int2Vector,
     OidVector,
     Name,
+    /// The name of a cursor.
+    Refcursor,
     Unknown,
     Void,
     /// A row of an element and its place, `x` and `n`, both integers.
@@ -162,7 +164,7 @@ impl Element {
 
 impl SqlType {
     /// All but arrays.
-    pub const ALL: [SqlType; 57] = [
+    pub const ALL: [SqlType; 58] = [
         SqlType::Bool,
         SqlType::Int2,
         SqlType::Int4,
@@ -195,6 +197,7 @@ impl SqlType {
         SqlType::Int2Vector,
         SqlType::OidVector,
         SqlType::Name,
+        SqlType::Refcursor,
         SqlType::Unknown,
         SqlType::Void,
         SqlType::Json,
@@ -247,6 +250,7 @@ impl SqlType {
             SqlType::Bool => 16,
             SqlType::Bytea => 17,
             SqlType::Name => 19,
+            SqlType::Refcursor => 1790,
             SqlType::Int8 => 20,
             SqlType::Int2 => 21,
             SqlType::Int4 => 23,
@@ -300,6 +304,7 @@ impl SqlType {
             SqlType::Bool => 1000,
             SqlType::Bytea => 1001,
             SqlType::Name => 1003,
+            SqlType::Refcursor => 2201,
             SqlType::Int2 => 1005,
             SqlType::Int4 => 1007,
             SqlType::Text | SqlType::Unknown => 1009,
@@ -440,6 +445,7 @@ impl SqlType {
             SqlType::Int2Vector => "int2vector",
             SqlType::OidVector => "oidvector",
             SqlType::Name => "name",
+            SqlType::Refcursor => "refcursor",
             SqlType::Unknown => "unknown",
             SqlType::Void => "void",
             SqlType::Expanded => "record",
@@ -597,7 +603,7 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Float4 => ColType::Float4,
         SqlType::Float8 => ColType::Float8,
         SqlType::Numeric => ColType::Numeric,
-        SqlType::Text | SqlType::Name | SqlType::InternalChar => ColType::Text,
+        SqlType::Text | SqlType::Name | SqlType::Refcursor | SqlType::InternalChar => ColType::Text,
         SqlType::Varchar => ColType::Varchar,
         SqlType::Char => ColType::Char,
         SqlType::Bytea => ColType::Bytea,

@@ -2,6 +2,7 @@
 
 use super::members::{Kinds, Layer, Members};
 use super::setup::Evidence;
+use crate::bulletin::{BULLETIN_KINDS, Bulletins};
 use crate::inquiry::{INQUIRY_KINDS, Inquiries};
 use crate::sequences::{SEQUENCE_KINDS, Sequences};
 use crate::{Progress, Result};
@@ -25,7 +26,7 @@ const LEAVE_LOOK: Duration = Duration::from_millis(20);
 /// death.
 pub(crate) fn of_core(
     txns: &Arc<TxnManager>,
-    inquiries: &Arc<Inquiries>,
+    (inquiries, bulletins): (&Arc<Inquiries>, &Arc<Bulletins>),
     sequences: &Arc<Sequences>,
     lms: u8,
 ) -> Vec<(Kinds, Arc<dyn Layer>)> {
@@ -38,6 +39,7 @@ pub(crate) fn of_core(
         (SEQUENCE_KINDS, sequences.clone()),
         (kinds::CACHE, Arc::new(blocks)),
         (INQUIRY_KINDS, inquiries.clone()),
+        (BULLETIN_KINDS, bulletins.clone()),
     ]
 }
 

@@ -5,6 +5,7 @@ use super::members::{Kinds, Layer, Layers, Members};
 use super::service::{LiftedClock, Receiver};
 use super::setup::{ClusterHost, Evidence};
 use super::state::{Cluster, State};
+use crate::bulletin::Bulletins;
 use crate::files::Places;
 use crate::inquiry::Inquiries;
 use crate::sequences::Sequences;
@@ -25,6 +26,7 @@ pub(crate) struct ClusterParts {
     pub host: ClusterHost,
     pub layers: Vec<(Kinds, Arc<dyn Layer>)>,
     pub inquiries: Arc<Inquiries>,
+    pub bulletins: Arc<Bulletins>,
     pub sequences: Arc<Sequences>,
     pub evidence: Arc<dyn Evidence>,
     pub file: Arc<ClusterFile>,
@@ -69,6 +71,7 @@ impl Cluster {
             layers: Layers::new(parts.layers.into_iter().chain(host.layers).collect()),
             space: Mutex::new(None),
             inquiries: parts.inquiries,
+            bulletins: parts.bulletins,
             sequences: parts.sequences,
             evidence: parts.evidence,
             file: parts.file,

@@ -9,6 +9,7 @@ use super::members::{Layers, Members};
 use super::setup::{Eviction, Evidence};
 use super::suspicion::Suspicion;
 use crate::Result;
+use crate::bulletin::Bulletins;
 use crate::files::Places;
 use crate::inquiry::Inquiries;
 use crate::sequences::{OpensSequences, Sequences};
@@ -39,6 +40,8 @@ pub struct Cluster {
     pub(super) space: Mutex<Option<Arc<Space>>>,
     /// The layer of questions about how an instance is.
     pub(super) inquiries: Arc<Inquiries>,
+    /// The layer of what this instance tells all others.
+    pub(super) bulletins: Arc<Bulletins>,
     /// The layer of sequences.
     pub(super) sequences: Arc<Sequences>,
     pub(super) evidence: Arc<dyn Evidence>,
@@ -161,6 +164,11 @@ impl Cluster {
     /// The questions to the others, and the answers to theirs.
     pub fn inquiries(&self) -> &Arc<Inquiries> {
         &self.inquiries
+    }
+
+    /// What this instance tells all others, and hears from them.
+    pub fn bulletins(&self) -> &Arc<Bulletins> {
+        &self.bulletins
     }
 
     /// The layer of sequences, by which sessions draw.

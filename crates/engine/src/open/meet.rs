@@ -2,6 +2,7 @@
 
 use super::opening::Opening;
 use crate::Result;
+use crate::bulletin::Bulletins;
 use crate::cluster::{self, Cluster, ClusterHost, ClusterParts};
 use crate::inquiry::Inquiries;
 use crate::instance::Membership;
@@ -20,12 +21,14 @@ impl Opening<'_> {
         host: ClusterHost,
     ) -> Result<()> {
         let inquiries = Inquiries::new(membership.me.incarnation);
+        let bulletins = Bulletins::new(membership.me.incarnation);
         let sequences = Sequences::new(membership.me, &rolled.redo);
         let parts = ClusterParts {
             me: membership.me,
-            layers: cluster::of_core(&rolled.txns, &inquiries, &sequences, host.lms),
+            layers: cluster::of_core(&rolled.txns, (&inquiries, &bulletins), &sequences, host.lms),
             host,
             inquiries,
+            bulletins,
             sequences,
             evidence: Arc::new(cluster::Commits(rolled.txns.clone())),
             file: membership.file.clone(),

@@ -88,7 +88,7 @@ impl Parser<'_> {
     }
 
     /// LOOP to END LOOP.
-    fn loop_body(&mut self, label: Option<&str>) -> Result<Vec<Statement>, Error> {
+    pub(super) fn loop_body(&mut self, label: Option<&str>) -> Result<Vec<Statement>, Error> {
         self.expect("loop")?;
         let body = self.statements(&["end"])?;
         self.expect("end")?;
@@ -143,6 +143,9 @@ impl Parser<'_> {
                 rows: RowsOf::Text { text, using },
                 body,
             });
+        }
+        if let Some(cursor) = self.cursor_of_loop() {
+            return self.for_cursor(label, (variable, targets), cursor);
         }
         if !self.is_range() {
             let query = self.sql(&[], &["loop"])?;

@@ -1,6 +1,7 @@
 //! Recursive descent over the words of a body: blocks and declarations.
 
 mod control;
+mod cursors;
 mod oracle;
 mod raise;
 mod sql;
@@ -39,6 +40,7 @@ fn whole(text: &str, oracle: bool) -> Result<Body, Error> {
         at: 0,
         pieces: 0,
         cases: 0,
+        cursors: Vec::new(),
         depth: 0,
     };
     // Options of the compiler, which are given as words of their own.
@@ -66,6 +68,8 @@ pub(super) struct Parser<'b> {
     pieces: usize,
     /// CASE statements so far.
     cases: usize,
+    /// The names of variables that are in sight, and whether each is a cursor with its query.
+    cursors: Vec<(String, bool)>,
     depth: usize,
 }
 
@@ -123,9 +127,20 @@ impl<'b> Parser<'b> {
         }
     }
 
-    /// A name with what stands behind points.
+    /// A parameter by its number, `$1`.
+    fn parameter(&mut self) -> Option<String> {
+        let token = self.peek().filter(|t| matches!(t.kind, Kind::Parameter))?;
+        let number = self.text[token.start..token.end].to_string();
+        self.at += 1;
+        Some(number)
+    }
+
+    /// A name, or a parameter's number, with what stands behind points.
     fn path(&mut self) -> Result<Vec<String>, Error> {
-        let mut path = vec![self.name()?];
+        let mut path = vec![match self.parameter() {
+            Some(number) => number,
+            None => self.name()?,
+        }];
         while self.accept_sign(".") {
             path.push(self.name()?);
         }
@@ -201,6 +216,7 @@ impl<'b> Parser<'b> {
 
     fn block(&mut self, label: Option<String>) -> Result<Block, Error> {
         let line = self.line();
+        let in_sight = self.cursors.len();
         let mut declarations = Vec::new();
         while self.accept("declare") {
             while !self.is("begin") && !self.is("declare") {
@@ -210,6 +226,8 @@ impl<'b> Parser<'b> {
                     self.at -= 1;
                     return Err(self.syntax("duplicate declaration"));
                 }
+                let is_cursor = matches!(declaration.what, Declared::Cursor(_));
+                self.cursors.push((declaration.name.clone(), is_cursor));
                 declarations.push(declaration);
             }
         }
@@ -226,6 +244,7 @@ impl<'b> Parser<'b> {
         };
         self.expect("end")?;
         self.end_label(label.as_deref())?;
+        self.cursors.truncate(in_sight);
         Ok(Block {
             line,
             label,
@@ -282,21 +301,15 @@ impl<'b> Parser<'b> {
         let name = self.name()?;
         if self.accept("alias") {
             self.expect("for")?;
-            let path = match self.peek().map(|t| (&t.kind, t.start, t.end)) {
-                Some((Kind::Parameter, start, end)) => {
-                    let number = self.text[start..end].to_string();
-                    self.at += 1;
-                    vec![number]
-                }
-                _ => self.path()?,
-            };
+            let path = self.path()?;
             self.expect_sign(";")?;
             let what = Declared::Alias(path);
             return Ok(Declaration { line, name, what });
         }
         let scrolls = self.is("scroll") || self.is("no");
         if self.is("cursor") || scrolls && self.ahead(1).is_some_and(|t| !t.is_sign(";")) {
-            return Err(self.unsupported("cursors in PL/pgSQL"));
+            let what = Declared::Cursor(self.bound_cursor()?);
+            return Ok(Declaration { line, name, what });
         }
         let constant = self.accept("constant");
         let ty = self.type_name(&[":=", "=", ";"], &["not", "default", "collate"])?;
@@ -346,9 +359,6 @@ impl<'b> Parser<'b> {
         self.at = from;
         let text = self.text_until(signs, words)?;
         match text {
-            Some(text) if text.eq_ignore_ascii_case("refcursor") => {
-                Err(self.unsupported("cursors in PL/pgSQL"))
-            }
             Some(text) => Ok(TypeName::Plain(text)),
             None => Err(self.syntax("missing data type declaration")),
         }

@@ -32,7 +32,10 @@ impl Parser<'_> {
     fn is_assignment(&self) -> bool {
         let named = |n: usize| self.ahead(n).is_some_and(|t| t.name().is_some());
         let sign = |n: usize, s: &str| self.ahead(n).is_some_and(|t| t.is_sign(s));
-        if !named(0) {
+        let is_parameter = self
+            .peek()
+            .is_some_and(|t| matches!(t.kind, Kind::Parameter));
+        if !named(0) && !is_parameter {
             return false;
         }
         let mut n = 1;
@@ -99,9 +102,13 @@ impl Parser<'_> {
                 Ok(What::Null)
             }
             "commit" | "rollback" => self.end_of_transaction(word == "commit"),
-            "open" | "fetch" | "move" | "close" => {
-                self.at = at;
-                Err(self.unsupported("cursors in PL/pgSQL"))
+            "open" => self.open(),
+            "fetch" => self.fetch(),
+            "move" => self.a_move(),
+            "close" => {
+                let cursor = self.path()?;
+                self.expect_sign(";")?;
+                Ok(What::Close(cursor))
             }
             _ => {
                 self.at = at;

@@ -157,6 +157,7 @@ pub fn plain_type(name: &str) -> Option<SqlType> {
         "int2vector" => SqlType::Int2Vector,
         "oidvector" => SqlType::OidVector,
         "name" => SqlType::Name,
+        "refcursor" => SqlType::Refcursor,
         "bool" => SqlType::Bool,
         "int2" => SqlType::Int2,
         "int4" => SqlType::Int4,

@@ -15,10 +15,11 @@ use crate::dict::trigger::Op;
 use crate::dict::{Relation, Table, View};
 use crate::error::{Error, Result};
 use crate::exec::dml::{BulkRows, check_row};
+use crate::exec::events::{self, Cause};
+use crate::exec::foreign;
 use crate::exec::generated;
 use crate::exec::row::recycle;
 use crate::exec::triggers::{self, Before};
-use crate::exec::{events, foreign};
 use crate::expr::{Env, Expr, Val};
 use crate::parse::utility::TableLock;
 use crate::parse::{CopyFormat, CopyHeader, CopyOptions, CopySpec, CopyWhat};
@@ -143,7 +144,7 @@ impl CopyIn {
                 "FORCE_NOT_NULL",
             )?,
         };
-        triggers::statement(core, &table, Op::Insert, true)?;
+        triggers::statement(core, &table, Cause::of(Op::Insert), true)?;
         Ok(CopyIn {
             lines: Lines::new(o),
             binary: o.binary.then(binary::Rows::new),
@@ -265,7 +266,7 @@ impl CopyIn {
         self.bulk
             .finish(&self.input.table, core)
             .map_err(|(e, line)| self.input.at(e, line))?;
-        triggers::statement(core, &self.input.table, Op::Insert, false)?;
+        triggers::statement(core, &self.input.table, Cause::of(Op::Insert), false)?;
         foreign::fire(core)?;
         Ok(self.rows)
     }
@@ -364,7 +365,7 @@ impl Input {
         let mut made = Vec::new();
         let mut refs = recycle(refs);
         refs.extend(values.iter().map(Val::get));
-        match triggers::before_row(core, &self.table, Op::Insert, None, Some(&refs))
+        match triggers::before_row(core, &self.table, Cause::of(Op::Insert), None, Some(&refs))
             .map_err(|e| self.placed(e, line, number))?
         {
             Before::Same => {}

@@ -173,7 +173,7 @@ fn value_type(core: &Core, ty: &DataType) -> Result<SqlType> {
 
 /// Refuses types that stand for others.
 fn refuse_standing(ty: &DataType) -> Result<()> {
-    const STANDING: [&str; 9] = [
+    const STANDING: [&str; 8] = [
         "anyelement",
         "anyarray",
         "anynonarray",
@@ -182,7 +182,6 @@ fn refuse_standing(ty: &DataType) -> Result<()> {
         "anycompatible",
         "anycompatiblearray",
         "record",
-        "refcursor",
     ];
     let name = ty.to_string().to_lowercase();
     if STANDING.contains(&name.as_str()) {

@@ -80,21 +80,27 @@ pub fn set_type(
     Ok(next)
 }
 
-/// A view keeps the types of the columns that it reads.
+/// A view keeps the types of the columns that it reads, and a trigger of those that it names.
 fn refuse_readers(core: &Core, table: &Table, at: usize) -> Result<()> {
     let dict = core.dict();
     let column = Address::Column(table.oid, at);
-    let is_view = |what: &Address| matches!(what, Address::View(_));
-    let reader = dict.dependents(column).into_iter().map(|d| d.what);
-    let Some(view) = reader.into_iter().find(is_view) else {
-        return Ok(());
-    };
-    let message = "cannot alter type of a column used by a view or rule";
     let name = &table.columns[at].name;
-    Err(Error::new("0A000", message).detail(format!(
-        "rule _RETURN on {} depends on column \"{name}\"",
-        dict.describe(view)
-    )))
+    for d in dict.dependents(column) {
+        let (message, reader) = match d.what {
+            Address::View(_) => (
+                "cannot alter type of a column used by a view or rule",
+                format!("rule _RETURN on {}", dict.describe(d.what)),
+            ),
+            Address::Trigger(..) => (
+                "cannot alter type of a column used in a trigger definition",
+                dict.describe(d.what),
+            ),
+            _ => continue,
+        };
+        let detail = format!("{reader} depends on column \"{name}\"");
+        return Err(Error::new("0A000", message).detail(detail));
+    }
+    Ok(())
 }
 
 /// The new value, over the old row.

@@ -21,6 +21,7 @@ use crate::dict::depend::Address;
 use crate::dict::trigger::Op;
 use crate::dict::{Check, Column, Dict, Identity, Object, OnCommit, Relation, Sequence, Table};
 use crate::error::{Error, Result};
+use crate::exec::events::Cause;
 use crate::exec::triggers;
 use crate::parse::utility::TableLock;
 use crate::types::{SqlType, storage_type};
@@ -549,7 +550,7 @@ pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
     let cascade = t.cascade == Some(ast::CascadeOption::Cascade);
     with_referencing(core, &mut tables, cascade)?;
     for table in &tables {
-        triggers::statement(core, table, Op::Truncate, true)?;
+        triggers::statement(core, table, Cause::of(Op::Truncate), true)?;
     }
     let all = tables.clone();
     for table in tables {
@@ -566,7 +567,7 @@ pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
         }
     }
     for table in &all {
-        triggers::statement(core, table, Op::Truncate, false)?;
+        triggers::statement(core, table, Cause::of(Op::Truncate), false)?;
     }
     crate::exec::foreign::fire(core)?;
     Ok(Tag::Plain("TRUNCATE TABLE"))

@@ -1,4 +1,4 @@
-//! CREATE, DROP, ENABLE and DISABLE TRIGGER. A trigger is a part of its table's definition, and is
+//! CREATE, ALTER, DROP, ENABLE and DISABLE TRIGGER. A trigger is a part of its table's definition, and is
 //! changed under the table's exclusive lock.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::{Core, skipping};
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::dict::acl::Privileges;
-use crate::dict::trigger::{Op, Trigger};
+use crate::dict::trigger::{Constraint, Op, Trigger};
 use crate::dict::{Object, Relation, Table, View};
 use crate::error::{Error, Result};
 use crate::parse::trigger::CreateTrigger;
@@ -105,6 +105,14 @@ pub fn create(core: &mut Core, new: &CreateTrigger) -> Result<Tag> {
         let message = "TRUNCATE FOR EACH ROW triggers are not supported";
         return Err(Error::new("0A000", message));
     }
+    check_transitions(new)?;
+    let from = match new.constraint.as_ref().and_then(|c| c.from.as_ref()) {
+        Some(from) => {
+            let locked = core.locked_table(from, TableLock::AccessShare)?;
+            locked.ok_or_else(|| names::no_relation(from))?.oid
+        }
+        None => 0,
+    };
     core.engine.lock_definition(block::ObjectId(table.oid))?;
     core.refresh()?;
     let now = core.dict().with_triggers(table.oid);
@@ -118,8 +126,24 @@ pub fn create(core: &mut Core, new: &CreateTrigger) -> Result<Tag> {
             );
             return Err(Error::new("42710", message));
         }
+        Some(at) if next.triggers[at].constraint.is_some() => {
+            let message = format!(
+                "trigger \"{}\" for relation \"{}\" is a constraint trigger",
+                new.name, table.name
+            );
+            return Err(Error::new("42710", message));
+        }
         Some(at) => next.triggers.remove(at).oid,
         None => core.database.engine().allocate_object_id()?.0,
+    };
+    let constraint = match &new.constraint {
+        Some(c) => Some(Constraint {
+            oid: core.database.engine().allocate_object_id()?.0,
+            deferrable: c.deferrable,
+            initially_deferred: c.initially_deferred,
+            from,
+        }),
+        None => None,
     };
     let trigger = Trigger {
         oid,
@@ -129,6 +153,10 @@ pub fn create(core: &mut Core, new: &CreateTrigger) -> Result<Tag> {
         instead: new.instead,
         row: new.row,
         ops: new.ops.clone(),
+        columns: columns(&next, &new.columns)?,
+        old_table: new.old_table.clone(),
+        new_table: new.new_table.clone(),
+        constraint,
         when: new.when.clone(),
         arguments: new.arguments.clone(),
         enabled: 'O',
@@ -139,6 +167,81 @@ pub fn create(core: &mut Core, new: &CreateTrigger) -> Result<Tag> {
     next.triggers.sort_by(|a, b| a.name.cmp(&b.name));
     define(core, next)?;
     Ok(Tag::Plain("CREATE TRIGGER"))
+}
+
+/// The places of the columns of UPDATE OF.
+fn columns(table: &Table, names: &[String]) -> Result<Vec<usize>> {
+    let mut found = Vec::with_capacity(names.len());
+    for name in names {
+        let at = table.column(name).ok_or_else(|| {
+            let message = format!(
+                "column \"{name}\" of relation \"{}\" does not exist",
+                table.name
+            );
+            Error::new("42703", message)
+        })?;
+        if found.contains(&at) {
+            let message = format!("column \"{name}\" specified more than once");
+            return Err(Error::new("42701", message));
+        }
+        found.push(at);
+    }
+    Ok(found)
+}
+
+/// Looks over what REFERENCING says.
+fn check_transitions(new: &CreateTrigger) -> Result<()> {
+    if new.old_table.is_none() && new.new_table.is_none() {
+        return Ok(());
+    }
+    let wrong = |what: &str| Err(Error::new("42P17", what));
+    let refused = |what: &str| Err(Error::new("0A000", what));
+    if new.before {
+        return wrong("transition table name can only be specified for an AFTER trigger");
+    }
+    if new.ops.contains(&Op::Truncate) {
+        return refused("TRUNCATE triggers with transition tables are not supported");
+    }
+    if new.ops.len() != 1 {
+        return refused(
+            "transition tables cannot be specified for triggers with more than one event",
+        );
+    }
+    if !new.columns.is_empty() {
+        return refused("transition tables cannot be specified for triggers with column lists");
+    }
+    if new.new_table.is_some() && new.ops.contains(&Op::Delete) {
+        return wrong("NEW TABLE can only be specified for an INSERT or UPDATE trigger");
+    }
+    if new.old_table.is_some() && new.ops.contains(&Op::Insert) {
+        return wrong("OLD TABLE can only be specified for a DELETE or UPDATE trigger");
+    }
+    match new.old_table == new.new_table {
+        true => wrong("OLD TABLE name and NEW TABLE name cannot be the same"),
+        false => Ok(()),
+    }
+}
+
+/// ALTER TRIGGER .. RENAME.
+pub fn rename(core: &mut Core, name: &str, on: &Qualified, to: &str) -> Result<Tag> {
+    let table = core.locked_table(on, TableLock::AccessExclusive)?;
+    let table = table.ok_or_else(|| names::no_relation(on))?;
+    core.check_owner(table.owner, format!("relation {}", table.name))?;
+    let at = table
+        .trigger(name)
+        .ok_or_else(|| missing(name, &table.name))?;
+    if table.trigger(to).is_some_and(|other| other != at) {
+        let message = format!(
+            "trigger \"{to}\" for relation \"{}\" already exists",
+            table.name
+        );
+        return Err(Error::new("42710", message));
+    }
+    let mut next = Table::clone(&table);
+    next.triggers[at].name = to.to_string();
+    next.triggers.sort_by(|a, b| a.name.cmp(&b.name));
+    core.define(Object::Table(Arc::new(next.finish()?)))?;
+    Ok(Tag::Plain("ALTER TRIGGER"))
 }
 
 fn missing(name: &str, table: &str) -> Error {

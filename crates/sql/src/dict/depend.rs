@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::path::PUBLIC;
+use super::trigger::Trigger;
 use super::{Dict, ForeignKey, Object, Sequence, Table, View};
 use crate::bind::names::quote;
 
@@ -77,6 +78,7 @@ impl Dict {
                 found.extend(self.owned(oid, None));
                 found.extend(self.foreign_keys(oid, &|_| true));
                 found.extend(self.of_rows(oid));
+                found.extend(self.constrained_from(oid));
                 found.extend(self.giving_rows_of(oid));
                 found
             }
@@ -90,6 +92,7 @@ impl Dict {
                 found.extend(self.policies_reading(oid, Some(at)));
                 found.extend(self.owned(oid, Some(at)));
                 found.extend(self.made_of(oid, at));
+                found.extend(self.fired_by(oid, at));
                 found.extend(self.foreign_keys(oid, &|k| k.parent_columns.contains(&at)));
                 found
             }
@@ -161,6 +164,35 @@ impl Dict {
         let made = crate::ddl::generated::made_of(t, at).unwrap_or_default();
         let each = made.into_iter().map(|made| Dependent {
             what: Address::Column(table, made),
+            auto: false,
+        });
+        each.collect()
+    }
+
+    /// Constraint triggers that say FROM a table.
+    fn constrained_from(&self, from: u32) -> Vec<Dependent> {
+        let tables = self.maps.needing(from).filter_map(|o| match o {
+            Object::Table(t) => Some(t),
+            _ => None,
+        });
+        let triggers = tables.flat_map(|t| t.triggers.iter().map(move |g| (t.oid, g)));
+        let says = |g: &Trigger| g.constraint.as_ref().is_some_and(|c| c.from == from);
+        let triggers = triggers.filter(|(_, g)| says(g));
+        let each = triggers.map(|(table, g)| Dependent {
+            what: Address::Trigger(table, g.oid),
+            auto: true,
+        });
+        each.collect()
+    }
+
+    /// Triggers that a change of a column fires.
+    fn fired_by(&self, table: u32, at: usize) -> Vec<Dependent> {
+        let Some(t) = self.table_by_oid(table) else {
+            return Vec::new();
+        };
+        let triggers = t.triggers.iter().filter(|g| g.columns.contains(&at));
+        let each = triggers.map(|g| Dependent {
+            what: Address::Trigger(table, g.oid),
             auto: false,
         });
         each.collect()

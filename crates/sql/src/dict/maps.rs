@@ -285,6 +285,9 @@ impl Table {
         let sequences = self.columns.iter().filter_map(|c| c.sequence);
         let parents = self.foreign_keys.iter().map(|k| k.parent);
         let functions = self.triggers.iter().map(|g| g.function);
+        let from = self.triggers.iter().filter_map(|g| g.constraint.as_ref());
+        let from = from.map(|c| c.from).filter(|oid| *oid != 0);
+        let functions = functions.chain(from);
         let policies = self.policies.iter().flat_map(|p| &p.sources);
         let read = policies.map(|s| s.oid).filter(|oid| *oid != self.oid);
         let all = types.chain(sequences).chain(parents).chain(functions);
@@ -296,7 +299,8 @@ impl Table {
     fn parts(&self) -> Vec<u32> {
         let indexes = self.indexes.iter().flat_map(|i| [i.oid, i.constraint]);
         let keys = self.foreign_keys.iter().map(|k| k.oid);
-        let triggers = self.triggers.iter().map(|g| g.oid);
+        let triggers = self.triggers.iter();
+        let triggers = triggers.flat_map(|g| [g.oid, g.constraint.as_ref().map_or(0, |c| c.oid)]);
         let policies = self.policies.iter().map(|p| p.oid);
         let all = indexes.chain(keys).chain(triggers).chain(policies);
         all.filter(|oid| *oid != 0).collect()

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Dict, Table};
 use crate::bind::names::quote;
+use crate::exec::events::Cause;
 
 /// What is done to rows, or to a whole table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -25,6 +26,17 @@ impl Op {
     }
 }
 
+/// What a constraint trigger has that others have not.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Constraint {
+    /// Object id of the constraint.
+    pub oid: u32,
+    pub deferrable: bool,
+    pub initially_deferred: bool,
+    /// Object id of the table that FROM names; zero: none.
+    pub from: u32,
+}
+
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Trigger {
     pub oid: u32,
@@ -38,6 +50,18 @@ pub struct Trigger {
     /// For each row, or else for the statement.
     pub row: bool,
     pub ops: Vec<Op>,
+    /// UPDATE OF: the places of the columns; empty: of any.
+    #[serde(default)]
+    pub columns: Vec<usize>,
+    /// The name by which its function reads the rows of the statement as they were.
+    #[serde(default)]
+    pub old_table: Option<String>,
+    /// The name by which its function reads the rows of the statement as they are now.
+    #[serde(default)]
+    pub new_table: Option<String>,
+    /// Set of a constraint trigger.
+    #[serde(default)]
+    pub constraint: Option<Constraint>,
     /// SQL text of WHEN.
     #[serde(default)]
     pub when: Option<String>,
@@ -50,12 +74,25 @@ pub struct Trigger {
 }
 
 impl Trigger {
-    pub fn is_fired(&self, op: Op, before: bool, row: bool) -> bool {
+    /// Whether it is fired, when it is one of these.
+    fn is_one(&self, op: Op, before: bool, row: bool) -> bool {
         matches!(self.enabled, 'O' | 'A')
             && !self.instead
             && self.before == before
             && self.row == row
             && self.ops.contains(&op)
+    }
+
+    pub fn is_fired(&self, cause: Cause<'_>, before: bool, row: bool) -> bool {
+        self.is_one(cause.op, before, row)
+            && (cause.op != Op::Update
+                || self.columns.is_empty()
+                || self.columns.iter().any(|c| cause.columns.contains(c)))
+    }
+
+    /// Whether its function reads rows of the statement.
+    pub fn has_transitions(&self) -> bool {
+        self.old_table.is_some() || self.new_table.is_some()
     }
 
     /// Whether it is fired in the place of a write to its view.
@@ -74,7 +111,11 @@ impl Trigger {
 
     /// What `pg_get_triggerdef` says.
     pub fn definition(&self, dict: &Dict, table: &Table) -> String {
-        let ops: Vec<&str> = self.ops.iter().map(|op| op.name()).collect();
+        let ops: Vec<String> = self
+            .ops
+            .iter()
+            .map(|op| self.operation(*op, table))
+            .collect();
         let when = match &self.when {
             Some(when) => format!(" WHEN (({when}))"),
             None => String::new(),
@@ -87,14 +128,62 @@ impl Trigger {
         let arguments = self.arguments.iter();
         let arguments = arguments.map(|a| format!("'{}'", a.replace('\'', "''")));
         format!(
-            "CREATE TRIGGER {} {} {} ON {} FOR EACH {}{when} EXECUTE FUNCTION {function}({})",
+            "CREATE {}TRIGGER {} {} {} ON {}{}{} FOR EACH {}{when} EXECUTE FUNCTION {function}({})",
+            if self.constraint.is_some() {
+                "CONSTRAINT "
+            } else {
+                ""
+            },
             quote(&self.name),
             self.timing(),
             ops.join(" OR "),
             dict.full_name(table.schema, &table.name),
+            self.characteristics(dict),
+            self.referencing(),
             if self.row { "ROW" } else { "STATEMENT" },
             arguments.collect::<Vec<_>>().join(", "),
         )
+    }
+
+    fn operation(&self, op: Op, table: &Table) -> String {
+        match op == Op::Update && !self.columns.is_empty() {
+            true => {
+                let names = self.columns.iter().map(|c| quote(&table.columns[*c].name));
+                format!("UPDATE OF {}", names.collect::<Vec<_>>().join(", "))
+            }
+            false => op.name().to_string(),
+        }
+    }
+
+    /// What a definition says of a constraint.
+    fn characteristics(&self, dict: &Dict) -> String {
+        let Some(constraint) = &self.constraint else {
+            return String::new();
+        };
+        let from = match dict.table_by_oid(constraint.from) {
+            Some(from) => format!(" FROM {}", dict.full_name(from.schema, &from.name)),
+            None => String::new(),
+        };
+        let not = if constraint.deferrable { "" } else { "NOT " };
+        let initially = match constraint.initially_deferred {
+            true => "DEFERRED",
+            false => "IMMEDIATE",
+        };
+        format!("{from} {not}DEFERRABLE INITIALLY {initially}")
+    }
+
+    fn referencing(&self) -> String {
+        if !self.has_transitions() {
+            return String::new();
+        }
+        let table = |word: &str, name: &Option<String>| {
+            let name = name.as_ref();
+            name.map_or(String::new(), |name| {
+                format!(" {word} TABLE AS {}", quote(name))
+            })
+        };
+        let (old, new) = (table("OLD", &self.old_table), table("NEW", &self.new_table));
+        format!(" REFERENCING{old}{new}")
     }
 }
 
@@ -110,6 +199,17 @@ impl Table {
 
     /// Whether such triggers are fired.
     pub fn has_triggers(&self, op: Op, before: bool, row: bool) -> bool {
-        self.triggers.iter().any(|t| t.is_fired(op, before, row))
+        self.triggers.iter().any(|t| t.is_one(op, before, row))
+    }
+
+    /// Whether a trigger is fired by changes of some columns only.
+    pub fn has_column_triggers(&self) -> bool {
+        self.triggers.iter().any(|t| !t.columns.is_empty())
+    }
+
+    /// Whether the rows of such a statement are kept for its triggers.
+    pub fn has_transitions(&self, op: Op) -> bool {
+        let mut triggers = self.triggers.iter();
+        triggers.any(|t| t.has_transitions() && t.is_one(op, false, t.row))
     }
 }

@@ -11,7 +11,7 @@ use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, LockWait, RowLock, Snapshot, WriteOutcome};
 
 use super::drive::{Flow, holds, passes};
-use super::events;
+use super::events::{self, Cause};
 use super::generated;
 use super::instead;
 use super::lock::lock;
@@ -99,7 +99,7 @@ fn insert_row(
     let changed;
     let mut made = Vec::new();
     let mut refs: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
-    match triggers::before_row(core, &plan.table, Op::Insert, None, Some(&refs))? {
+    match triggers::before_row(core, &plan.table, Cause::of(Op::Insert), None, Some(&refs))? {
         Before::Same => {}
         Before::Skip => return Ok(false),
         Before::Row(now) => {
@@ -177,7 +177,7 @@ impl<'f> Feed<'f> {
         }
         let mut refs = recycle(std::mem::take(&mut self.refs));
         refs.extend(values.iter().map(Val::get));
-        match triggers::before_row(core, &plan.table, Op::Insert, None, Some(&refs))? {
+        match triggers::before_row(core, &plan.table, Cause::of(Op::Insert), None, Some(&refs))? {
             Before::Same => {}
             Before::Skip => {
                 self.refs = recycle(refs);
@@ -408,7 +408,9 @@ fn write_update(
     for (column, value) in &new_values {
         row[*column] = value.get();
     }
-    match triggers::before_row(core, table, Op::Update, Some(old), Some(&row))? {
+    let given = triggers::given_columns(table, &plan.rules, &plan.set);
+    let cause = Cause::update(&given);
+    match triggers::before_row(core, table, cause, Some(old), Some(&row))? {
         Before::Same => {}
         Before::Skip => return Ok(WriteOutcome::Gone),
         Before::Row(now) => {
@@ -423,7 +425,7 @@ fn write_update(
         .update(table.engine(), rid, &row, snapshot)
         .map_err(|e| write_error(e, table, &row, core))?;
     if outcome == WriteOutcome::Done {
-        events::updated(core, table, old, &row)?;
+        events::updated(core, table, &given, old, &row)?;
         check_views(table, &plan.rules, core, &row)?;
         let returning = plan.returning.as_ref();
         returned(returning, core, (table, rid), &row, params, sink)?;
@@ -460,7 +462,7 @@ pub fn delete(
         )? {
             let mut outcome = delete_row(core, table, rid, &values, Some(&snapshot))?;
             if outcome == WriteOutcome::Done {
-                events::deleted(core, table, &values);
+                events::deleted(core, table, &values)?;
                 let returning = plan.returning.as_ref();
                 returned(returning, core, (table, rid), &values, params, sink)?;
             } else if outcome == WriteOutcome::Changed
@@ -484,7 +486,7 @@ pub fn delete(
                 )? {
                     outcome = delete_row(core, table, rid, &current, None)?;
                     if outcome == WriteOutcome::Done {
-                        events::deleted(core, table, &current);
+                        events::deleted(core, table, &current)?;
                         let returning = plan.returning.as_ref();
                         returned(returning, core, (table, rid), &current, params, sink)?;
                     }
@@ -516,7 +518,7 @@ pub fn delete_row(
                 LockOutcome::Gone | LockOutcome::Skipped => return Ok(WriteOutcome::Gone),
             }
         }
-        let before = triggers::before_row(core, table, Op::Delete, Some(row), None)?;
+        let before = triggers::before_row(core, table, Cause::of(Op::Delete), Some(row), None)?;
         if let Before::Skip = before {
             return Ok(WriteOutcome::Gone);
         }

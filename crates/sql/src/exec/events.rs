@@ -9,17 +9,44 @@
 //!   So it may be fired more than once, and one event stands for all rows of a key.
 //! - The statement's queue is empty between statements. A deferred check stays queued until the
 //!   transaction, or the savepoint after which it came, ends; SET CONSTRAINTS .. IMMEDIATE fires
-//!   it and leaves it there, as the rollback of a savepoint may make it matter again.
+//!   it and leaves it there, as the rollback of a savepoint may make it matter again. The event of
+//!   a constraint trigger is fired once, unless such a rollback has undone that.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use block::value::{Datum, DatumRef};
 
+use super::transitions::{Reached, Transitions};
 use super::triggers;
 use crate::dict::trigger::Op;
 use crate::dict::{ForeignKey, Table};
 use crate::error::Result;
 use crate::session::Core;
+
+/// What fires triggers: what was done, and to which columns an UPDATE gives values. These are known
+/// only of tables with triggers that ask for them.
+#[derive(Clone, Copy)]
+pub struct Cause<'c> {
+    pub op: Op,
+    pub columns: &'c [usize],
+}
+
+impl Cause<'static> {
+    /// A cause that is about no columns.
+    pub fn of(op: Op) -> Cause<'static> {
+        Cause { op, columns: &[] }
+    }
+}
+
+impl<'c> Cause<'c> {
+    /// An UPDATE that gives values to these columns, and to those that are made of them.
+    pub fn update(columns: &'c [usize]) -> Cause<'c> {
+        Cause {
+            op: Op::Update,
+            columns,
+        }
+    }
+}
 
 #[derive(Clone)]
 pub struct Event {
@@ -54,10 +81,35 @@ pub struct Modes {
     pub named: HashMap<u32, bool>,
 }
 
+/// How far the events of a transaction had come at a savepoint.
+#[derive(Clone)]
+pub struct Mark {
+    deferred: usize,
+    fired: usize,
+    modes: Modes,
+}
+
+/// How far those of a statement had come.
+pub struct StatementMark {
+    events: usize,
+    transitions: Reached,
+}
+
+/// The events of a statement, while another one runs within it.
+pub struct PutAway {
+    events: VecDeque<Event>,
+    transitions: Transitions,
+}
+
 #[derive(Default)]
 pub struct RowEvents {
     pub statement: VecDeque<Event>,
     pub deferred: Vec<Event>,
+    /// The places of deferred events of triggers that have been fired, in that order.
+    fired: Vec<usize>,
+    /// The same, to be looked up.
+    is_fired: HashSet<usize>,
+    pub transitions: Transitions,
     pub modes: Modes,
     /// Keys of which the statement's queue has a check.
     queued: HashSet<(u32, Vec<u8>)>,
@@ -85,20 +137,32 @@ impl RowEvents {
     }
 
     /// Takes the statement's queue away while another statement runs within it.
-    pub fn put_away(&mut self) -> VecDeque<Event> {
+    pub fn put_away(&mut self) -> PutAway {
         self.queued.clear();
-        std::mem::take(&mut self.statement)
+        PutAway {
+            events: std::mem::take(&mut self.statement),
+            transitions: std::mem::take(&mut self.transitions),
+        }
     }
 
     /// Puts back what was taken away. An event may stand twice in it from now on.
-    pub fn put_back(&mut self, events: VecDeque<Event>) {
+    pub fn put_back(&mut self, away: PutAway) {
         self.queued.clear();
-        self.statement = events;
+        self.statement = away.events;
+        self.transitions = away.transitions;
     }
 
-    /// Forgets the statement's events but the first ones: it begins again.
-    pub fn keep(&mut self, events: usize) {
-        self.statement.truncate(events);
+    pub fn statement_mark(&self) -> StatementMark {
+        StatementMark {
+            events: self.statement.len(),
+            transitions: self.transitions.reached(),
+        }
+    }
+
+    /// Forgets the statement's events since then: it begins again.
+    pub fn back_to(&mut self, mark: &StatementMark) {
+        self.statement.truncate(mark.events);
+        self.transitions.back_to(&mark.transitions);
         self.queued.clear();
     }
 
@@ -114,16 +178,50 @@ impl RowEvents {
     }
 
     /// After an error or the rollback of a savepoint: what came since is as if it had not been.
-    pub fn rolled_back(&mut self, deferred: usize, modes: &Modes) {
-        self.keep(0);
-        self.deferred.truncate(deferred);
+    pub fn rolled_back(&mut self, mark: &Mark) {
+        self.statement.clear();
+        self.transitions.clear();
+        self.queued.clear();
+        self.deferred.truncate(mark.deferred);
+        for undone in self.fired.drain(mark.fired.min(self.fired.len())..) {
+            self.is_fired.remove(&undone);
+        }
         self.queued_deferred.clear();
-        self.modes = modes.clone();
+        self.modes = mark.modes.clone();
     }
 
     /// The transaction has ended.
     pub fn end(&mut self) {
-        self.rolled_back(0, &Modes::default());
+        self.rolled_back(&Mark {
+            deferred: 0,
+            fired: 0,
+            modes: Modes::default(),
+        });
+    }
+
+    pub fn mark(&self) -> Mark {
+        Mark {
+            deferred: self.deferred.len(),
+            fired: self.fired.len(),
+            modes: self.modes.clone(),
+        }
+    }
+
+    /// The first deferred event from a place on that is to be fired, and its place. One of a
+    /// trigger is not fired again, unless the rollback of a savepoint has undone that.
+    pub fn next_deferred(
+        &mut self,
+        from: usize,
+        wanted: &dyn Fn(&Event) -> bool,
+    ) -> Option<(usize, Event)> {
+        let mut rest = self.deferred.iter().enumerate().skip(from);
+        let (at, event) = rest.find(|(at, e)| wanted(e) && !self.is_fired.contains(at))?;
+        let event = event.clone();
+        if let What::Trigger { .. } = event.what {
+            self.fired.push(at);
+            self.is_fired.insert(at);
+        }
+        Some((at, event))
     }
 
     /// Whether the checks of a deferrable constraint wait for the end of the transaction.
@@ -167,14 +265,14 @@ pub fn inserted(core: &mut Core, table: &Table, row: &[DatumRef<'_>]) -> Result<
         }
     }
     super::deferrable::written(core, table, None, row)?;
-    triggers::after_row(core, table, Op::Insert, None, Some(row));
-    Ok(())
+    triggers::after_row(core, table, Cause::of(Op::Insert), None, Some(row))
 }
 
-/// A row was replaced by another version.
+/// A row was replaced by another version; these columns were given values.
 pub fn updated(
     core: &mut Core,
     table: &Table,
+    columns: &[usize],
     old: &[DatumRef<'_>],
     new: &[DatumRef<'_>],
 ) -> Result<()> {
@@ -188,26 +286,25 @@ pub fn updated(
         }
     }
     for (child, key) in core.referencing(table.oid) {
-        let columns = &key.parent_columns;
-        if has_nulls(old, columns) || super::foreign::same_key(table, columns, old, new) {
+        let parts = &key.parent_columns;
+        if has_nulls(old, parts) || super::foreign::same_key(table, parts, old, new) {
             continue;
         }
         core.events.queue(Event {
             table: child,
             constraint: key.oid,
             what: What::Updated {
-                old: values(old, columns),
-                new: values(new, columns),
+                old: values(old, parts),
+                new: values(new, parts),
             },
         });
     }
     super::deferrable::written(core, table, Some(old), new)?;
-    triggers::after_row(core, table, Op::Update, Some(old), Some(new));
-    Ok(())
+    triggers::after_row(core, table, Cause::update(columns), Some(old), Some(new))
 }
 
 /// A row was deleted.
-pub fn deleted(core: &mut Core, table: &Table, old: &[DatumRef<'_>]) {
+pub fn deleted(core: &mut Core, table: &Table, old: &[DatumRef<'_>]) -> Result<()> {
     for (child, key) in core.referencing(table.oid) {
         if has_nulls(old, &key.parent_columns) {
             continue;
@@ -218,7 +315,7 @@ pub fn deleted(core: &mut Core, table: &Table, old: &[DatumRef<'_>]) {
             what: What::Deleted(values(old, &key.parent_columns)),
         });
     }
-    triggers::after_row(core, table, Op::Delete, Some(old), None);
+    triggers::after_row(core, table, Cause::of(Op::Delete), Some(old), None)
 }
 
 fn has_nulls(row: &[DatumRef<'_>], columns: &[usize]) -> bool {

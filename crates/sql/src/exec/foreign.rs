@@ -15,7 +15,7 @@ use block::value::{Datum, DatumRef};
 use engine::{AskedAhead, IndexColumn, Isolation, LockOutcome, LockWait, RowLock, Snapshot};
 
 use super::dml::{check_row, hides_rows, write_error};
-use super::events::{self, Event, What};
+use super::events::{self, Cause, Event, What};
 use super::row::decode;
 use super::triggers::{self, Before};
 use crate::bind::ParamTypes;
@@ -32,28 +32,21 @@ use crate::types::SqlType;
 
 /// Fires the events of the statement, and those that they cause.
 pub fn fire(core: &mut Core) -> Result<()> {
-    if core.events.statement.is_empty() {
-        return Ok(());
-    }
     while let Some(event) = core.events.next() {
         wait::check_cancel().map_err(|_| crate::session::cancelled())?;
         happen(core, event, true)?;
     }
+    core.events.transitions.clear();
     Ok(())
 }
 
 /// Makes the deferred checks that `wanted` picks.
 pub fn fire_deferred(core: &mut Core, wanted: &dyn Fn(&Event) -> bool) -> Result<()> {
-    let events: Vec<Event> = core
-        .events
-        .deferred
-        .iter()
-        .filter(|e| wanted(e))
-        .cloned()
-        .collect();
-    for event in events {
+    let mut from = 0;
+    while let Some((at, event)) = core.events.next_deferred(from, wanted) {
         wait::check_cancel().map_err(|_| crate::session::cancelled())?;
         happen(core, event, false)?;
+        from = at + 1;
     }
     Ok(())
 }
@@ -63,7 +56,7 @@ fn happen(core: &mut Core, event: Event, may_defer: bool) -> Result<()> {
         return super::deferrable::happen(core, event, may_defer);
     }
     if let What::Trigger { .. } = event.what {
-        return super::triggers::happen(core, &event);
+        return super::triggers::happen(core, event, may_defer);
     }
     let Some((child, key)) = found(core, &event) else {
         // The constraint was dropped since.
@@ -496,21 +489,28 @@ fn write(
         return Ok(());
     }
     let Some(set) = set else {
-        let before = triggers::before_row(core, child, Op::Delete, Some(&row), None)?;
+        let before = triggers::before_row(core, child, Cause::of(Op::Delete), Some(&row), None)?;
         if let Before::Skip = before {
             return Ok(());
         }
         core.engine.delete(&def, rid, None)?;
-        events::deleted(core, child, &row);
-        return Ok(());
+        return events::deleted(core, child, &row);
     };
     let changed;
     let mut made = Vec::new();
+    let rules = {
+        let dict = core.dict();
+        let params = ParamTypes::none(&dict);
+        let planner = Planner::alone(&dict, &params);
+        planner.rules(child)?
+    };
+    let columns = rules.changed(&key.columns);
     let mut new = row.clone();
     for (&column, value) in key.columns.iter().zip(set) {
         new[column] = value.borrow();
     }
-    match triggers::before_row(core, child, Op::Update, Some(&row), Some(&new))? {
+    let cause = Cause::update(&columns);
+    match triggers::before_row(core, child, cause, Some(&row), Some(&new))? {
         Before::Same => {}
         Before::Skip => return Ok(()),
         Before::Row(now) => {
@@ -518,17 +518,11 @@ fn write(
             new = changed.iter().map(Datum::borrow).collect();
         }
     }
-    let rules = {
-        let dict = core.dict();
-        let params = ParamTypes::none(&dict);
-        let planner = Planner::alone(&dict, &params);
-        planner.rules(child)?
-    };
     super::generated::fill(&rules, core, &mut new, &mut made)?;
     check_row(child, &rules, core, &new)?;
     let done = core.engine.update(&def, rid, &new, None);
     done.map_err(|e| write_error(e, child, &new, core))?;
-    events::updated(core, child, &row, &new)
+    events::updated(core, child, &columns, &row, &new)
 }
 
 /// Checks the rows that there are, when a foreign key is added. Nobody changes either table

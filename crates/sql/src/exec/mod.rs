@@ -17,6 +17,7 @@ pub mod select;
 pub mod sort;
 pub mod source;
 pub mod supply;
+pub mod transitions;
 pub mod triggers;
 mod upsert;
 pub mod with;

@@ -10,7 +10,7 @@ use engine::{LockOutcome, Snapshot, WriteOutcome};
 
 use super::dml::{check_row, check_views, delete_row, returned, write_error};
 use super::drive::Flow;
-use super::events;
+use super::events::{self, Cause};
 use super::generated;
 use super::instead;
 use super::policies::{self, Row};
@@ -53,7 +53,7 @@ pub fn restarted(
     sink: &mut dyn RowSink,
     attempt: &mut Attempt<'_>,
 ) -> Result<u64> {
-    let events = core.events.statement.len();
+    let mark = core.events.statement_mark();
     for _ in 0..MAX_RESTARTS {
         let before = core.engine.savepoint()?;
         let snapshot = core.engine.snapshot()?;
@@ -69,7 +69,7 @@ pub fn restarted(
         }
         wait::stat::add(wait::Stat::StatementRestarts, 1);
         core.engine.rollback_to(&before)?;
-        core.events.keep(events);
+        core.events.back_to(&mark);
     }
     Err(Error::new(
         "40001",
@@ -178,7 +178,7 @@ fn insert(
     let changed;
     let mut made = Vec::new();
     let mut new: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
-    match triggers::before_row(core, table, Op::Insert, None, Some(&new))? {
+    match triggers::before_row(core, table, Cause::of(Op::Insert), None, Some(&new))? {
         Before::Same => {}
         Before::Skip => return Ok(false),
         Before::Row(now) => {
@@ -238,7 +238,7 @@ fn change(
         let row = &both[..columns.len()];
         let outcome = delete_row(core, table, rid, row, Some(snapshot))?;
         if outcome == WriteOutcome::Done {
-            events::deleted(core, table, &both[..columns.len()]);
+            events::deleted(core, table, &both[..columns.len()])?;
             let returning = plan.returning.as_ref();
             returned(returning, core, (table, rid), &both, params, kept)?;
         }
@@ -267,7 +267,9 @@ fn change(
     }
     let old = &both[..columns.len()];
     let made = &row[..columns.len()];
-    match triggers::before_row(core, table, Op::Update, Some(old), Some(made))? {
+    let given = triggers::given_columns(table, &plan.rules, set);
+    let cause = Cause::update(&given);
+    match triggers::before_row(core, table, cause, Some(old), Some(made))? {
         Before::Same => {}
         Before::Skip => return Ok(WriteOutcome::Gone),
         Before::Row(now) => {
@@ -289,7 +291,7 @@ fn change(
         .update(table.engine(), rid, new, seen)
         .map_err(|e| write_error(e, table, new, core))?;
     if outcome == WriteOutcome::Done {
-        events::updated(core, table, &both[..columns.len()], new)?;
+        events::updated(core, table, &given, &both[..columns.len()], new)?;
         check_views(table, &plan.rules, core, new)?;
         let returning = plan.returning.as_ref();
         returned(returning, core, (table, rid), &row, params, kept)?;

@@ -12,12 +12,14 @@ use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, LockWait, RowLock, Snapshot};
 
-use super::events::{Event, What};
+use super::events::{Cause, Event, What};
 use super::lock::lock;
 use crate::dict::Table;
 use crate::dict::trigger::{Op, Trigger};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::expr::Expr;
 use crate::pl::{self, Occasion};
+use crate::plan::RowRules;
 use crate::session::Core;
 
 /// What before-row triggers have come to.
@@ -34,11 +36,12 @@ pub enum Before {
 pub fn before_row(
     core: &mut Core,
     table: &Arc<Table>,
-    op: Op,
+    cause: Cause<'_>,
     old: Option<&[DatumRef<'_>]>,
     new: Option<&[DatumRef<'_>]>,
 ) -> Result<Before> {
-    for_row(core, (table, op), old, new, &|t| t.is_fired(op, true, true))
+    let wanted = |t: &Trigger| t.is_fired(cause, true, true);
+    for_row(core, (table, cause.op), old, new, &wanted)
 }
 
 /// Fires the INSTEAD OF triggers of a view for a row: what they say the row is now, or that was
@@ -123,70 +126,126 @@ pub fn lock_first(
     )
 }
 
-/// Queues the after-row triggers of a row.
+/// The columns to which an UPDATE gives values, with those that are made of them, if a trigger of
+/// the table asks for them.
+pub fn given_columns(table: &Table, rules: &RowRules, set: &[(usize, Expr)]) -> Vec<usize> {
+    if !table.has_column_triggers() {
+        return Vec::new();
+    }
+    let set: Vec<usize> = set.iter().map(|(column, _)| *column).collect();
+    let mut columns = rules.changed(&set);
+    // A before trigger may change what any generated column is made of.
+    let changes = |t: &Trigger| t.before && t.row && t.ops.contains(&Op::Update);
+    if table.triggers.iter().any(changes) {
+        let generated = table.live_columns().filter(|(_, c)| c.generated);
+        columns.extend(generated.map(|(at, _)| at));
+    }
+    columns
+}
+
+/// Queues the after-row triggers of a row whose conditions hold now, and keeps the row for those
+/// that read it later.
 pub fn after_row(
     core: &mut Core,
     table: &Table,
-    op: Op,
+    cause: Cause<'_>,
     old: Option<&[DatumRef<'_>]>,
     new: Option<&[DatumRef<'_>]>,
-) {
+) -> Result<()> {
     if table.triggers.is_empty() {
-        return;
+        return Ok(());
     }
+    core.events.transitions.keep(table, cause.op, old, new);
     let keep = |row: Option<&[DatumRef<'_>]>| -> Option<Vec<Datum>> {
         row.map(|row| row.iter().map(DatumRef::to_datum).collect())
     };
     for trigger in &table.triggers {
-        if trigger.is_fired(op, false, true) {
-            core.events.queue(Event {
-                table: table.oid,
-                constraint: trigger.oid,
-                what: What::Trigger {
-                    op,
-                    old: keep(old),
-                    new: keep(new),
-                },
-            });
-        }
-    }
-}
-
-/// Fires the triggers of a statement, or queues them.
-pub fn statement(core: &mut Core, table: &Arc<Table>, op: Op, before: bool) -> Result<()> {
-    for trigger in &table.triggers {
-        if !trigger.is_fired(op, before, false) {
+        if !trigger.is_fired(cause, false, true) {
             continue;
         }
-        let what = What::Trigger {
-            op,
-            old: None,
-            new: None,
-        };
-        let event = Event {
+        if trigger.when.is_some() {
+            let Some(table) = core.dict().table_by_oid(table.oid).cloned() else {
+                continue;
+            };
+            let on = Occasion {
+                table: &table,
+                trigger,
+                op: cause.op,
+                old,
+                new,
+            };
+            if !pl::is_wanted(core, &on)? {
+                continue;
+            }
+        }
+        core.events.queue(Event {
             table: table.oid,
             constraint: trigger.oid,
-            what,
-        };
-        match before {
-            true => happen(core, &event)?,
-            false => core.events.queue(event),
-        }
+            what: What::Trigger {
+                op: cause.op,
+                old: keep(old),
+                new: keep(new),
+            },
+        });
     }
     Ok(())
 }
 
-/// Fires the trigger that an event is of, if it is still there.
-pub fn happen(core: &mut Core, event: &Event) -> Result<()> {
-    let What::Trigger { op, old, new } = &event.what else {
-        return Ok(());
-    };
+/// Fires the triggers of a statement, or queues them.
+pub fn statement(
+    core: &mut Core,
+    table: &Arc<Table>,
+    cause: Cause<'_>,
+    before: bool,
+) -> Result<()> {
+    let op = cause.op;
+    for trigger in &table.triggers {
+        if !trigger.is_fired(cause, before, false) {
+            continue;
+        }
+        let on = Occasion {
+            table,
+            trigger,
+            op,
+            old: None,
+            new: None,
+        };
+        if !pl::is_wanted(core, &on)? {
+            continue;
+        }
+        if before {
+            pl::fire(core, &on)?;
+            continue;
+        }
+        let (old, new) = (None, None);
+        core.events.queue(Event {
+            table: table.oid,
+            constraint: trigger.oid,
+            what: What::Trigger { op, old, new },
+        });
+    }
+    Ok(())
+}
+
+/// Fires the trigger that an event is of, if it is still there, or leaves it to the end of the
+/// transaction.
+pub fn happen(core: &mut Core, event: Event, may_defer: bool) -> Result<()> {
     let Some(table) = core.dict().with_triggers(event.table) else {
         return Ok(());
     };
     let found = table.triggers.iter().find(|t| t.oid == event.constraint);
     let Some(trigger) = found else {
         return Ok(());
+    };
+    if let Some(c) = trigger.constraint.as_ref().filter(|c| c.deferrable)
+        && may_defer
+        && core.events.is_deferred(c.oid, c.initially_deferred)
+    {
+        core.events.defer(event);
+        return Ok(());
+    }
+    let What::Trigger { op, old, new } = &event.what else {
+        return Err(Error::internal("an event of another kind than a trigger's"));
     };
     let (old, new) = (old.as_deref().map(refs), new.as_deref().map(refs));
     let on = Occasion {
@@ -196,10 +255,7 @@ pub fn happen(core: &mut Core, event: &Event) -> Result<()> {
         old: old.as_deref(),
         new: new.as_deref(),
     };
-    if pl::is_wanted(core, &on)? {
-        pl::fire(core, &on)?;
-    }
-    Ok(())
+    pl::fire(core, &on).map(drop)
 }
 
 fn refs(row: &[Datum]) -> Vec<DatumRef<'_>> {

@@ -5,14 +5,13 @@ use engine::{LockOutcome, LockWait, Snapshot, Upsert};
 
 use super::dml::{check_constraints, check_views, returned, write_error};
 use super::drive::holds;
-use super::events;
+use super::events::{self, Cause};
 use super::generated;
 use super::policies::{self, Row};
 use super::returning::{Written, Wrote};
 use super::row::decode;
 use super::triggers::{self, Before};
 use crate::api::RowSink;
-use crate::dict::trigger::Op;
 use crate::error::{Error, Result};
 use crate::expr::{Env, Val};
 use crate::plan::{Conflict, ConflictUpdate, InsertPlan};
@@ -142,7 +141,9 @@ impl Upserted<'_> {
             row[*column] = value.get();
         }
         let old = &both[..columns.len()];
-        match triggers::before_row(core, table, Op::Update, Some(old), Some(&row))? {
+        let given = triggers::given_columns(table, &self.plan.rules, &update.set);
+        let cause = Cause::update(&given);
+        match triggers::before_row(core, table, cause, Some(old), Some(&row))? {
             Before::Same => {}
             Before::Skip => return Ok(false),
             Before::Row(now) => {
@@ -156,7 +157,7 @@ impl Upserted<'_> {
         core.engine
             .update(table.engine(), rid, &row, None)
             .map_err(|e| write_error(e, table, &row, core))?;
-        events::updated(core, table, &both[..columns.len()], &row)?;
+        events::updated(core, table, &given, &both[..columns.len()], &row)?;
         check_views(table, &self.plan.rules, core, &row)?;
         if let Some(returning) = &self.plan.returning {
             let wrote = Wrote::Conflicting;

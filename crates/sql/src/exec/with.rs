@@ -107,6 +107,7 @@ fn run_part(
             let (sent, _) = query::Run::start(plan, core, params, snapshot)?.run(core, 0, sink)?;
             return Ok(sent);
         }
+        Part::Transition(number) => return transition(core, *number, sink),
         Part::Insert(plan) => dml::insert(plan, core, params, snapshot, sink)?,
         Part::Update(plan) => dml::update(plan, core, params, snapshot, sink)?,
         Part::Delete(plan) => dml::delete(plan, core, params, snapshot, sink)?,
@@ -146,12 +147,12 @@ pub fn advance(core: &mut Core, number: usize) -> Result<bool> {
             let (params, snapshot) = (run.params.clone(), run.snapshot);
             match &plan.items[number].part {
                 Part::Query(plan) => Box::new(query::Run::start(plan, core, &params, snapshot)?),
-                write => {
+                other => {
                     let mut keep = Keep {
                         rows: RowStore::new(core),
                         row: Vec::new(),
                     };
-                    run_part(write, core, &params, snapshot, &mut keep)?;
+                    run_part(other, core, &params, snapshot, &mut keep)?;
                     let any = !keep.rows.is_empty();
                     let item = &mut running(core)?.items[number];
                     (item.rows, item.state) = (keep.rows, State::Done);
@@ -175,7 +176,19 @@ pub fn advance(core: &mut Core, number: usize) -> Result<bool> {
     Ok(true)
 }
 
-/// Keeps what a write returns.
+/// Gives the rows of a transition table.
+fn transition(core: &mut Core, number: usize, sink: &mut dyn RowSink) -> Result<u64> {
+    let missing = || Error::internal("a transition table is read outside of its trigger");
+    let table = core.pl.transitions.get(number).ok_or_else(missing)?;
+    let rows = table.rows.clone();
+    for row in rows.iter() {
+        let row: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
+        sink.row(&row)?;
+    }
+    Ok(rows.len() as u64)
+}
+
+/// Keeps what a write returns, or a transition table has.
 struct Keep {
     rows: RowStore,
     row: Vec<u8>,

@@ -188,6 +188,7 @@ impl Lines<'_> {
             Part::Update(plan) => self.update(plan, depth),
             Part::Delete(plan) => self.delete(plan, depth),
             Part::Supplied(plan) => self.supplied(plan, depth, core)?,
+            Part::Transition(_) => self.step(depth, "Transition table".to_string()),
         }
         Ok(())
     }

@@ -209,6 +209,10 @@ pub enum SessionFunc {
     TerminateBackend,
     BlockingPids,
     SafeSnapshotBlockingPids,
+    /// `pg_notify`.
+    Notify,
+    ListeningChannels,
+    NotificationUsage,
     TraceEnable,
     TraceDisable,
     TimelineEnable,
@@ -287,7 +291,10 @@ impl Func {
         match self {
             Func::Pure(f) => f.is_strict(),
             Func::User(f) => f.strict,
-            Func::Session(f) => !matches!(f, SessionFunc::SetConfig | SessionFunc::Catalog(_)),
+            Func::Session(f) => !matches!(
+                f,
+                SessionFunc::SetConfig | SessionFunc::Notify | SessionFunc::Catalog(_)
+            ),
         }
     }
 
@@ -896,6 +903,10 @@ fn plain_overloads(name: &str) -> Vec<Signature> {
         ],
         "pg_blocking_pids" => pids(SessionFunc::BlockingPids),
         "pg_safe_snapshot_blocking_pids" => pids(SessionFunc::SafeSnapshotBlockingPids),
+        "pg_notify" => vec![session(SessionFunc::Notify, &[Text, Text], Void)],
+        "pg_notification_queue_usage" => {
+            vec![session(SessionFunc::NotificationUsage, &[], Float8)]
+        }
         "session_trace_enable" => vec![
             session(SessionFunc::TraceEnable, &[Int4, Int8], Void),
             session(SessionFunc::TraceEnable, &[Int4, Int8, Bool, Bool], Void),
@@ -942,6 +953,15 @@ fn plain_overloads(name: &str) -> Vec<Signature> {
             }
         },
     }
+}
+
+/// What `pg_listening_channels` takes apart: the channels of the session as an array.
+pub fn listening_channels() -> Vec<Signature> {
+    vec![Signature {
+        func: Func::Session(SessionFunc::ListeningChannels),
+        args: &[],
+        result: SqlType::TEXTS,
+    }]
 }
 
 fn advisory(name: &str) -> Vec<Signature> {

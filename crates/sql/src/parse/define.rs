@@ -59,6 +59,11 @@ pub enum Definition {
         table: Qualified,
         if_exists: bool,
     },
+    RenameTrigger {
+        name: String,
+        table: Qualified,
+        to: String,
+    },
     Policy(PolicyStatement),
     DropFunction {
         kind: Routine,
@@ -136,6 +141,7 @@ impl Definition {
             Definition::RecursiveView(_) => "CREATE VIEW",
             Definition::RefreshView { .. } => "REFRESH MATERIALIZED VIEW",
             Definition::DropTrigger { .. } => "DROP TRIGGER",
+            Definition::RenameTrigger { .. } => "ALTER TRIGGER",
             Definition::Policy(statement) => statement.command(),
             Definition::AlterFunction { kind, .. } => kind.alter_command(),
             Definition::DropFunction { kind, .. } => kind.drop_command(),
@@ -276,6 +282,10 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
             _ => return Err(w.unexpected()),
         };
         return Ok(Some(Definition::AlterSchema { name, change }));
+    }
+    if w.accept("trigger") {
+        let (name, table, to) = trigger::alter(w)?;
+        return Ok(Some(Definition::RenameTrigger { name, table, to }));
     }
     if let Some(changed) = policy::alter(w)? {
         return Ok(Some(Definition::Policy(changed)));

@@ -49,11 +49,46 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
                 identity::write_out(tokens, at);
             }
             Keyword::ADD | Keyword::SET | Keyword::RESTART => identity::write_out(tokens, at),
-            _ => {}
+            _ => {
+                row_cast(tokens, at);
+                null_test(tokens, at);
+            }
         }
         at += 1;
     }
     Ok(())
+}
+
+/// `row.*::type`: the cast of a whole row, `row::type`.
+fn row_cast(tokens: &mut Vec<TokenWithSpan>, at: usize) {
+    let is = |at: usize, token: &Token| tokens.get(at).is_some_and(|t| t.token == *token);
+    if is(at, &Token::Period) && is(at + 1, &Token::Mul) && is(at + 2, &Token::DoubleColon) {
+        tokens.drain(at..at + 2);
+    }
+}
+
+/// `e ISNULL` and `e NOTNULL` in the standard's words. A function may have such a name, and a
+/// column after AS.
+fn null_test(tokens: &mut Vec<TokenWithSpan>, at: usize) {
+    let words: &[&str] = match tokens.get(at).map(|t| &t.token) {
+        Some(Token::Word(w)) if w.quote_style.is_some() => return,
+        Some(Token::Word(w)) if w.value.eq_ignore_ascii_case("isnull") => &["IS", "NULL"],
+        Some(Token::Word(w)) if w.value.eq_ignore_ascii_case("notnull") => &["IS", "NOT", "NULL"],
+        _ => return,
+    };
+    let before = at.checked_sub(1).map(|b| &tokens[b].token);
+    let is_name = matches!(before, None | Some(Token::Period))
+        || at
+            .checked_sub(1)
+            .is_some_and(|b| keyword(tokens.get(b)) == Keyword::AS)
+        || matches!(tokens.get(at + 1).map(|t| &t.token), Some(Token::LParen));
+    if is_name {
+        return;
+    }
+    let span = tokens[at].span;
+    let words = words.iter().map(|word| Token::make_keyword(word));
+    let words: Vec<_> = words.map(|t| TokenWithSpan::new(t, span)).collect();
+    tokens.splice(at..=at, words);
 }
 
 /// Begins the default that stands for DROP EXPRESSION.

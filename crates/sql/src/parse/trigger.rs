@@ -1,4 +1,4 @@
-//! CREATE and DROP TRIGGER.
+//! CREATE, ALTER and DROP TRIGGER.
 
 use sqlparser::tokenizer::Token;
 
@@ -15,45 +15,63 @@ pub struct CreateTrigger {
     pub instead: bool,
     pub row: bool,
     pub ops: Vec<Op>,
+    /// UPDATE OF; empty: of any column.
+    pub columns: Vec<String>,
     pub table: Qualified,
+    pub constraint: Option<Characteristics>,
+    pub old_table: Option<String>,
+    pub new_table: Option<String>,
     /// SQL text.
     pub when: Option<String>,
     pub function: Qualified,
     pub arguments: Vec<String>,
 }
 
+/// What a constraint trigger has that others have not.
+#[derive(Clone, Debug, Default)]
+pub struct Characteristics {
+    pub from: Option<Qualified>,
+    pub deferrable: bool,
+    pub initially_deferred: bool,
+}
+
 /// After the word CREATE.
 pub fn create(w: &mut Words<'_>) -> Result<Option<CreateTrigger>> {
     let begin = w.mark();
     let or_replace = w.accept("or replace");
-    if w.precedes("constraint trigger") {
-        return Err(Error::unsupported("constraint triggers"));
-    }
-    if !w.accept("trigger") {
+    let is_constraint = w.accept("constraint trigger");
+    if !is_constraint && !w.accept("trigger") {
         w.back_to(begin);
         return Ok(None);
     }
+    if is_constraint && or_replace {
+        let message = "CREATE OR REPLACE CONSTRAINT TRIGGER is not supported";
+        return Err(Error::new("0A000", message));
+    }
     let name = w.name()?;
-    let before = w.accept("before");
-    let instead = w.accept("instead of");
+    let before = !is_constraint && w.accept("before");
+    let instead = !is_constraint && w.accept("instead of");
     if !before && !instead {
         w.expect("after")?;
     }
-    let mut ops = vec![op(w)?];
-    while w.accept("or") {
-        let next = op(w)?;
-        if ops.contains(&next) {
-            return Err(Error::new("42601", "duplicate trigger events specified"));
-        }
-        ops.push(next);
-    }
+    let (mut ops, columns) = operations(w)?;
     w.expect("on")?;
     let table = w.relation()?;
-    if w.precedes("referencing") {
-        return Err(Error::unsupported("transition tables"));
-    }
+    let constraint = match is_constraint {
+        true => Some(characteristics(w)?),
+        false => None,
+    };
+    let (old_table, new_table) = match !is_constraint && w.accept("referencing") {
+        true => transitions(w)?,
+        false => (None, None),
+    };
     let mut row = false;
-    if w.accept("for") {
+    if is_constraint {
+        w.expect("for")?;
+        w.accept("each");
+        w.expect("row")?;
+        row = true;
+    } else if w.accept("for") {
         w.accept("each");
         row = w.accept("row");
         if !row {
@@ -83,11 +101,111 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<CreateTrigger>> {
         instead,
         row,
         ops,
+        columns,
         table,
+        constraint,
+        old_table,
+        new_table,
         when,
         function,
         arguments,
     }))
+}
+
+/// What it is fired by, and the columns of UPDATE OF.
+fn operations(w: &mut Words<'_>) -> Result<(Vec<Op>, Vec<String>)> {
+    let (mut ops, mut columns) = (Vec::new(), Vec::new());
+    loop {
+        let next = op(w)?;
+        if ops.contains(&next) {
+            return Err(Error::new("42601", "duplicate trigger events specified"));
+        }
+        ops.push(next);
+        if next == Op::Update && w.accept("of") {
+            columns.push(w.name()?);
+            while w.accept_token(&Token::Comma) {
+                columns.push(w.name()?);
+            }
+        }
+        if !w.accept("or") {
+            return Ok((ops, columns));
+        }
+    }
+}
+
+/// FROM and when it is checked.
+fn characteristics(w: &mut Words<'_>) -> Result<Characteristics> {
+    let mut found = Characteristics::default();
+    if w.accept("from") {
+        found.from = Some(w.relation()?);
+    }
+    let (mut deferrable, mut deferred) = (None, None);
+    let twice = |what: &str| {
+        let message = format!("multiple {what} clauses not allowed");
+        Error::new("42601", message)
+    };
+    let conflict = || Error::new("42601", "conflicting constraint properties");
+    loop {
+        if w.accept("not deferrable") {
+            if deferrable.replace(false).is_some() {
+                return Err(conflict());
+            }
+        } else if w.accept("deferrable") {
+            if deferrable.replace(true).is_some() {
+                return Err(conflict());
+            }
+        } else if w.accept("initially") {
+            let late = w.accept("deferred");
+            if !late {
+                w.expect("immediate")?;
+            }
+            if deferred.replace(late).is_some() {
+                return Err(twice("INITIALLY IMMEDIATE/DEFERRED"));
+            }
+        } else {
+            break;
+        }
+    }
+    found.initially_deferred = deferred == Some(true);
+    if found.initially_deferred && deferrable == Some(false) {
+        let message = "constraint declared INITIALLY DEFERRED must be DEFERRABLE";
+        return Err(Error::new("42601", message));
+    }
+    found.deferrable = deferrable.unwrap_or(found.initially_deferred);
+    Ok(found)
+}
+
+/// REFERENCING: the names of OLD TABLE and NEW TABLE.
+fn transitions(w: &mut Words<'_>) -> Result<(Option<String>, Option<String>)> {
+    let (mut old, mut new) = (None, None);
+    loop {
+        let is_new = match w.word().as_deref() {
+            Some("old") => false,
+            Some("new") => true,
+            _ if old.is_none() && new.is_none() => return Err(w.unexpected()),
+            _ => return Ok((old, new)),
+        };
+        w.bump();
+        let is_table = w.accept("table");
+        if !is_table {
+            w.accept("row");
+        }
+        w.accept("as");
+        let name = w.name()?;
+        if !is_table {
+            let message = "ROW variable naming in the REFERENCING clause is not supported";
+            return Err(Error::new("0A000", message)
+                .hint("Use OLD TABLE or NEW TABLE for naming transition tables."));
+        }
+        let (side, word) = match is_new {
+            true => (&mut new, "NEW"),
+            false => (&mut old, "OLD"),
+        };
+        if side.replace(name).is_some() {
+            let message = format!("{word} TABLE cannot be specified multiple times");
+            return Err(Error::new("42P17", message));
+        }
+    }
 }
 
 /// The order in which definitions name them.
@@ -108,11 +226,7 @@ fn op(w: &mut Words<'_>) -> Result<Op> {
         ("truncate", Op::Truncate),
     ];
     let found = ops.into_iter().find(|(word, _)| w.accept(word));
-    let (_, op) = found.ok_or_else(|| w.unexpected())?;
-    if op == Op::Update && w.precedes("of") {
-        return Err(Error::unsupported("UPDATE OF in a trigger"));
-    }
-    Ok(op)
+    found.map(|(_, op)| op).ok_or_else(|| w.unexpected())
 }
 
 /// Literals and names, as texts, to the closing parenthesis.
@@ -147,4 +261,17 @@ pub fn drop(w: &mut Words<'_>) -> Result<(String, Qualified, bool)> {
         w.accept("restrict");
     }
     Ok((name, table, if_exists))
+}
+
+/// After the words ALTER TRIGGER: the name, its table, and the new name.
+pub fn alter(w: &mut Words<'_>) -> Result<(String, Qualified, String)> {
+    let name = w.name()?;
+    w.expect("on")?;
+    let table = w.relation()?;
+    if w.precedes("depends") || w.precedes("no depends") {
+        return Err(Error::unsupported("ALTER TRIGGER .. DEPENDS ON EXTENSION"));
+    }
+    w.expect("rename")?;
+    w.expect("to")?;
+    Ok((name, table, w.name()?))
 }

@@ -182,8 +182,13 @@ pub enum Utility {
     },
     /// A statement about rights.
     Security(Box<Security>),
-    /// UNLISTEN: there is nothing to stop listening to.
-    Unlisten,
+    Listen(String),
+    /// `None`: to nothing any more.
+    Unlisten(Option<String>),
+    Notify {
+        channel: String,
+        payload: String,
+    },
 }
 
 impl Utility {
@@ -206,7 +211,9 @@ impl Utility {
                 | Utility::Fetch { .. }
                 | Utility::LockTable { .. }
                 | Utility::Checkpoint
-                | Utility::Unlisten
+                | Utility::Listen(_)
+                | Utility::Unlisten(_)
+                | Utility::Notify { .. }
         )
     }
 }
@@ -316,10 +323,25 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
             Utility::Security(Box::new(grant::reassign(&mut w)?))
         }
         "explain" => explain(&mut w)?,
+        "listen" => {
+            w.bump();
+            Utility::Listen(w.name()?)
+        }
         "unlisten" => {
             w.bump();
+            Utility::Unlisten(match w.accept_token(&Token::Mul) {
+                true => None,
+                false => Some(w.name()?),
+            })
+        }
+        "notify" => {
             w.bump();
-            Utility::Unlisten
+            let channel = w.name()?;
+            let payload = match w.accept_token(&Token::Comma) {
+                true => w.string()?,
+                false => String::new(),
+            };
+            Utility::Notify { channel, payload }
         }
         "create" => {
             w.bump();

@@ -184,9 +184,11 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::Float4 => Datum::Float4(float::parse_float4(text)?),
         SqlType::Float8 => Datum::Float8(float::parse_float8(text)?),
         SqlType::Numeric => Datum::Numeric(parse_numeric(text)?),
-        SqlType::Text | SqlType::Varchar | SqlType::Char | SqlType::Unknown => {
-            Datum::Text(text.to_string())
-        }
+        SqlType::Text
+        | SqlType::Varchar
+        | SqlType::Char
+        | SqlType::Refcursor
+        | SqlType::Unknown => Datum::Text(text.to_string()),
         SqlType::Name => Datum::Text(cut_name(text).to_string()),
         SqlType::Bytea => Datum::Bytea(bytes::parse_bytea(text)?),
         SqlType::Date => Datum::Date(datetime::parse_date(text, io)?),
@@ -328,9 +330,11 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::Float4 => Datum::Float4(f32::from_be_bytes(fixed(bytes)?)),
         SqlType::Float8 => Datum::Float8(f64::from_be_bytes(fixed(bytes)?)),
         SqlType::Numeric => Datum::Numeric(parse_numeric(&number::read_numeric_binary(bytes)?)?),
-        SqlType::Text | SqlType::Varchar | SqlType::Char | SqlType::Unknown => {
-            Datum::Text(client_text(bytes, encoding)?.into_owned())
-        }
+        SqlType::Text
+        | SqlType::Varchar
+        | SqlType::Char
+        | SqlType::Refcursor
+        | SqlType::Unknown => Datum::Text(client_text(bytes, encoding)?.into_owned()),
         SqlType::Name => Datum::Text(cut_name(&client_text(bytes, encoding)?).to_string()),
         SqlType::Bytea => Datum::Bytea(bytes.to_vec()),
         SqlType::Date => Datum::Date(binary_date(i32::from_be_bytes(fixed(bytes)?))?),

@@ -8,6 +8,7 @@ use plpgsql::tree::{Block, Declaration, Declared, Handler, Statement, TypeName};
 use super::body::Code;
 use super::condition;
 use super::control::Flow;
+use super::cursor::Bound;
 use super::returns::Returns;
 use super::seen::{Found, Level, find};
 use super::value::{Record, Scalar, Shape, Slot};
@@ -43,6 +44,8 @@ pub struct Interpreter<'b, 'c> {
     /// It may not write, as it is said not to be volatile.
     pub read_only: bool,
     pub columns_first: bool,
+    /// The cursors that are in sight with their queries.
+    pub cursors: Vec<Bound<'b>>,
     /// Set of a function that runs as a trigger.
     pub fired: Option<super::trigger::Fired>,
 }
@@ -116,6 +119,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
             caught: Vec::new(),
             read_only: false,
             columns_first: false,
+            cursors: Vec::new(),
             fired: None,
         }
     }
@@ -166,6 +170,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
         // After an error its handler is one of a block around it, whose slots come before.
         self.slots.truncate(slots);
         self.levels.truncate(levels);
+        self.cursors.retain(|bound| bound.slot < slots);
         match done? {
             Flow::Exit(Some(label)) if block.label.as_deref() == Some(label) => Ok(Flow::Next),
             flow => Ok(flow),
@@ -242,6 +247,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
                     return Err(Error::new("42704", message));
                 }
             },
+            Declared::Cursor(cursor) => return self.declare_cursor(name, cursor),
             Declared::Variable {
                 ty,
                 constant,
@@ -294,7 +300,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
     }
 
     /// A slot of a type that is still empty.
-    fn slot_of(&mut self, ty: &TypeName) -> Result<Slot> {
+    pub fn slot_of(&mut self, ty: &TypeName) -> Result<Slot> {
         match ty {
             TypeName::Plain(text) => self.plain_slot(text),
             TypeName::RowOf(path) => {

@@ -1,7 +1,9 @@
 //! A body is looked over when it is made: each piece of SQL is read, so that what is no SQL is an
 //! error at once; what is set must be a variable, and what is left by EXIT must be around it.
 
-use plpgsql::tree::{Block, Declared, Into, RowsOf, Sql, Statement, Target, What};
+use plpgsql::tree::{
+    Block, Declared, Direction, Into, Opened, RowsOf, Sql, Statement, Target, What,
+};
 
 use super::block::NUMBERS;
 use super::body::Code;
@@ -77,6 +79,15 @@ fn rows(rows: &RowsOf) -> Result<()> {
     }
 }
 
+/// The number that a direction has.
+fn steps(direction: &Direction) -> Option<&Sql> {
+    match direction {
+        Direction::Absolute(n) | Direction::Relative(n) => Some(n),
+        Direction::Forward(n) | Direction::Backward(n) => n.as_ref(),
+        Direction::Next | Direction::Prior | Direction::First | Direction::Last => None,
+    }
+}
+
 impl Check<'_> {
     fn block(&mut self, block: &Block) -> Result<()> {
         self.names.push(Vec::new());
@@ -89,6 +100,9 @@ impl Check<'_> {
             {
                 default.iter().try_for_each(expression)?;
                 constant_name = *constant;
+            }
+            if let Declared::Cursor(cursor) = &declaration.what {
+                query(&cursor.query.text, &cursor.query.text)?;
             }
             if let Some(level) = self.names.last_mut() {
                 level.push((declaration.name.clone(), constant_name));
@@ -152,6 +166,17 @@ impl Check<'_> {
             }
             None => {
                 let message = format!("\"{name}\" is not a known variable");
+                Err(Error::new("42601", message))
+            }
+        }
+    }
+
+    /// A cursor's variable, which may be a constant.
+    fn cursor(&self, path: &[String]) -> Result<()> {
+        match self.find(path) {
+            Some(_) => Ok(()),
+            None => {
+                let message = format!("\"{}\" is not a known variable", path.join("."));
                 Err(Error::new("42601", message))
             }
         }
@@ -229,6 +254,17 @@ impl Check<'_> {
                 rows(over)?;
                 self.looped(label.as_ref(), None, body)
             }
+            What::ForCursor {
+                label,
+                variable,
+                cursor,
+                arguments,
+                body,
+            } => {
+                self.cursor(cursor)?;
+                arguments.iter().try_for_each(|(_, e)| expression(e))?;
+                self.looped(label.as_ref(), Some(variable), body)
+            }
             What::ForEach {
                 label,
                 targets,
@@ -285,6 +321,29 @@ impl Check<'_> {
                 expression(text)?;
                 using.iter().try_for_each(expression)
             }
+            What::Open { cursor, what } => {
+                self.cursor(&cursor.path)?;
+                match what {
+                    Opened::Bound(arguments) => {
+                        arguments.iter().try_for_each(|(_, e)| expression(e))
+                    }
+                    Opened::Rows { rows: over, .. } => rows(over),
+                }
+            }
+            What::Fetch {
+                cursor,
+                direction,
+                into,
+            } => {
+                self.cursor(cursor)?;
+                steps(direction).into_iter().try_for_each(expression)?;
+                self.check_into(Some(into))
+            }
+            What::Move { cursor, direction } => {
+                self.cursor(cursor)?;
+                steps(direction).into_iter().try_for_each(expression)
+            }
+            What::Close(cursor) => self.cursor(cursor),
             What::Diagnostics { items, .. } => {
                 items.iter().try_for_each(|(target, _)| self.target(target))
             }

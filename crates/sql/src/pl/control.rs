@@ -1,5 +1,6 @@
 //! Statements that decide what runs next.
 
+use ::block::array::{ArrayRef, Dimension};
 use ::block::value::Datum;
 use plpgsql::tree::{RowsOf, Sql, Statement, Target, What};
 
@@ -8,7 +9,8 @@ use super::seen::Level;
 use super::value::{Scalar, Slot};
 use crate::error::{Error, Result};
 use crate::exec::sort::Spool;
-use crate::types::SqlType;
+use crate::pgtype::array;
+use crate::types::{Element, SqlType};
 
 /// What comes after a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,6 +103,24 @@ impl<'b> Interpreter<'b, '_> {
                 rows,
                 body,
             } => return self.for_rows(label.as_deref(), targets, rows, body),
+            What::ForCursor {
+                label,
+                variable,
+                cursor,
+                arguments,
+                body,
+            } => {
+                let of = (variable.as_str(), cursor.as_slice(), arguments.as_slice());
+                return self.for_cursor(label.as_deref(), of, body);
+            }
+            What::Open { cursor, what } => self.open(cursor, what)?,
+            What::Fetch {
+                cursor,
+                direction,
+                into,
+            } => self.fetch(cursor, direction, into)?,
+            What::Move { cursor, direction } => self.move_cursor(cursor, direction)?,
+            What::Close(cursor) => self.close(cursor)?,
             What::ForEach {
                 label,
                 targets,
@@ -287,19 +307,13 @@ impl<'b> Interpreter<'b, '_> {
         array: &'b Sql,
         body: &'b [Statement],
     ) -> Result<Flow<'b>> {
-        if slice > 0 {
-            return Err(Error::unsupported("FOREACH with SLICE"));
-        }
         let (value, ty) = self.typed_value(array)?;
-        let elements = match &value {
+        let array = match value {
             Datum::Null => {
                 let message = "FOREACH expression must not be null";
                 return Err(Error::new("22004", message));
             }
-            Datum::Array(array) => {
-                let values = array.borrow().values();
-                values.map(|v| v.to_datum()).collect::<Vec<_>>()
-            }
+            Datum::Array(array) => array,
             _ => {
                 let message = format!(
                     "FOREACH expression must yield an array, not type {}",
@@ -308,17 +322,35 @@ impl<'b> Interpreter<'b, '_> {
                 return Err(Error::new("42804", message));
             }
         };
-        let element = ty.element().unwrap_or(SqlType::Text);
         let [target] = targets else {
             return Err(Error::unsupported("FOREACH with several variables"));
+        };
+        let of_array = self
+            .target_type(target)?
+            .is_some_and(|(ty, _)| ty.element().is_some());
+        let element = ty.element().unwrap_or(SqlType::Text);
+        let (parts, ty) = match slice {
+            0 if of_array && element.element().is_none() => {
+                let message = "FOREACH loop variable must not be of an array type";
+                return Err(Error::new("42804", message));
+            }
+            0 => {
+                let values = array.borrow().values();
+                (values.map(|v| v.to_datum()).collect::<Vec<_>>(), element)
+            }
+            _ if !of_array => {
+                let message = "FOREACH ... SLICE loop variable must be of an array type";
+                return Err(Error::new("42804", message));
+            }
+            _ => (slices(array.borrow(), ty, slice)?, ty),
         };
         let levels = self.levels.len();
         self.label_level(label);
         let (mut found, mut after) = (false, Flow::Next);
-        for value in elements {
+        for value in parts {
             self.look_up()?;
             found = true;
-            self.assign(target, value, element)?;
+            self.assign(target, value, ty)?;
             let flow = self.statements(body)?;
             if let Some(flow) = ends_loop(flow, label) {
                 after = flow;
@@ -331,8 +363,28 @@ impl<'b> Interpreter<'b, '_> {
     }
 }
 
+/// The parts of an array that have its last dimensions, so many of them.
+fn slices(array: ArrayRef<'_>, ty: SqlType, slice: u32) -> Result<Vec<Datum>> {
+    let dimensions: Vec<Dimension> = array.dimensions().collect();
+    let kept = slice as usize;
+    if kept > dimensions.len() {
+        let message = format!(
+            "slice dimension ({slice}) is out of the valid range 0..{}",
+            dimensions.len()
+        );
+        return Err(Error::new("2202E", message));
+    }
+    let missing = || Error::internal("slices of what is no array");
+    let element = ty.element().and_then(Element::of).ok_or_else(missing)?;
+    let inner = &dimensions[dimensions.len() - kept..];
+    let size: usize = inner.iter().map(|d| d.length as usize).product();
+    let values: Vec<Datum> = array.values().map(|v| v.to_datum()).collect();
+    let part = |values: &[Datum]| array::make(element, inner, values).map(Datum::Array);
+    values.chunks(size.max(1)).map(part).collect()
+}
+
 /// What comes after a loop once its body has come to this; `None`: the loop goes on.
-fn ends_loop<'b>(flow: Flow<'b>, label: Option<&str>) -> Option<Flow<'b>> {
+pub fn ends_loop<'b>(flow: Flow<'b>, label: Option<&str>) -> Option<Flow<'b>> {
     match flow {
         Flow::Next | Flow::Continue(None) => None,
         Flow::Exit(None) => Some(Flow::Next),

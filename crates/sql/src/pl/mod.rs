@@ -15,11 +15,13 @@ mod body;
 mod check;
 mod condition;
 mod control;
+mod cursor;
 mod into;
 mod language_sql;
 mod piece;
 mod raise;
 mod returns;
+mod rewrite;
 mod seen;
 mod statement;
 mod trigger;
@@ -39,6 +41,7 @@ use crate::dict::Function;
 use crate::dict::function::{Language, Volatility};
 use crate::error::{Error, Result};
 use crate::exec::sort::Rows;
+use crate::exec::transitions::TransitionTable;
 use crate::expr::Expr;
 use crate::plan::call::CallPlan;
 use crate::session::Core;
@@ -58,6 +61,8 @@ pub struct Known {
     types: HashMap<String, (SqlType, i32)>,
     shapes: HashMap<u32, Arc<Shape>>,
     casts: HashMap<(SqlType, SqlType, i32), Arc<Expr>>,
+    /// What the running function reads of the statement that has fired it.
+    pub transitions: Vec<TransitionTable>,
     /// Conditions of triggers, by object id, with their texts.
     conditions: HashMap<u32, (String, Arc<piece::Planned>)>,
     /// Whether the body that runs may end the transaction, and how many of its blocks that have
@@ -231,7 +236,9 @@ impl Core {
             ));
         }
         self.pl.depth += 1;
+        let outer = std::mem::take(&mut self.pl.transitions);
         let done = work(self);
+        self.pl.transitions = outer;
         self.pl.depth -= 1;
         done
     }

@@ -7,11 +7,15 @@ use ::block::value::Datum;
 use plpgsql::tree::Sql;
 
 use super::block::Interpreter;
+use super::rewrite;
 use super::seen::{Kind as Assumed, Level, Seen};
+
 use super::value::{Input, Shape, Slot};
+use crate::api::ColumnDesc;
 use crate::bind::{Binder, ParamTypes, Scope, Typed};
 use crate::dict::Function;
 use crate::error::{Error, Result};
+use crate::exec::transitions::TransitionTable;
 use crate::expr::cast::CastContext;
 use crate::expr::{Env, Expr};
 use crate::parse::{self, Command};
@@ -27,6 +31,8 @@ pub struct Planned {
     assumed: Vec<(usize, Assumed)>,
     /// Of an expression: the type of its value.
     pub ty: SqlType,
+    /// The transition tables that there were when it was planned.
+    transitions: Vec<(String, Vec<ColumnDesc>)>,
     /// The functions of users that an expression calls.
     calls: Vec<Arc<Function>>,
     /// The fields of its rows.
@@ -36,7 +42,7 @@ pub struct Planned {
 pub enum How {
     /// An expression that reads nothing but its inputs.
     Value(Expr),
-    Statement(Box<Nested>),
+    Statement(Arc<Nested>),
 }
 
 /// How the text of a piece is to be taken.
@@ -57,9 +63,10 @@ impl Planned {
             ty: columns
                 .and_then(|c| c.first())
                 .map_or(SqlType::Void, |c| c.ty),
+            transitions: Vec::new(),
             calls: Vec::new(),
             shape: columns.map(|c| Arc::new(Shape::of_columns(c))),
-            what: How::Statement(Box::new(nested)),
+            what: How::Statement(Arc::new(nested)),
         }
     }
 
@@ -67,6 +74,11 @@ impl Planned {
     pub fn fits_slots(&self, slots: &[Slot]) -> bool {
         let mut assumed = self.assumed.iter();
         assumed.all(|(slot, kind)| kind.is_still(&slots[*slot]))
+    }
+
+    fn fits_transitions(&self, now: &[TransitionTable]) -> bool {
+        let mut both = now.iter().zip(&self.transitions);
+        now.len() == self.transitions.len() && both.all(|(now, then)| now.is_like(then))
     }
 
     /// Whether it takes something from a slot.
@@ -110,8 +122,9 @@ impl Interpreter<'_, '_> {
         Ok(made)
     }
 
-    fn fits(&mut self, planned: &Planned) -> Result<bool> {
-        if !planned.fits_slots(&self.slots) {
+    pub fn fits(&mut self, planned: &Planned) -> Result<bool> {
+        if !planned.fits_slots(&self.slots) || !planned.fits_transitions(&self.core.pl.transitions)
+        {
             return Ok(false);
         }
         match &planned.what {
@@ -206,7 +219,10 @@ pub fn plan_text(
     let outside = |e: Error| e.moved_back(before).in_statement(sql);
     let command = parse::statement(&text).map_err(outside)?;
     let statement = match command {
-        Command::Sql(statement) => statement,
+        Command::Sql(mut statement) => {
+            rewrite::in_statement(&mut statement, levels, slots);
+            statement
+        }
         Command::Utility(utility) => {
             let dict = core.dict();
             let nested = Nested::utility(&text, *utility, &dict);
@@ -235,7 +251,7 @@ pub fn plan_text(
     let calls = nested.called().to_vec();
     let what = match simple(&nested, how) {
         Some(value) => How::Value(core.converted(value, to)?),
-        None => How::Statement(Box::new(nested)),
+        None => How::Statement(Arc::new(nested)),
     };
     Ok(Planned {
         ty: match (&what, to) {
@@ -245,6 +261,12 @@ pub fn plan_text(
         what,
         inputs,
         assumed,
+        transitions: core
+            .pl
+            .transitions
+            .iter()
+            .map(|t| (t.name.clone(), t.columns.clone()))
+            .collect(),
         calls,
         shape: shape.map(Arc::new),
     })

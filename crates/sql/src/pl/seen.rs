@@ -7,6 +7,7 @@ use super::value::{Field, Input, Shape, Slot};
 use crate::bind::sight::{Variable, Variables};
 use crate::error::{Error, Result};
 use crate::types::SqlType;
+use crate::types::composite::CompositeType;
 
 /// The names of a block or loop.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +41,7 @@ impl Kind {
                 .shape
                 .as_ref()
                 .is_some_and(|now| super::value::same(shape, now)),
+            (Kind::Record(None), Slot::Record(r)) => r.shape.is_none(),
             _ => false,
         }
     }
@@ -179,7 +181,11 @@ impl Variables for Seen {
                     let ty = SqlType::Composite(shape.row_type());
                     variable(Input { slot, field: None }, ty, -1)
                 }
-                Kind::Record(None) => Err(not_assigned(&path.join("."))),
+                // One that was given no row yet is NULL as a whole.
+                Kind::Record(None) => {
+                    let ty = SqlType::Composite(CompositeType::any());
+                    variable(Input { slot, field: None }, ty, -1)
+                }
             },
             Some(Found::Field(slot, name)) => {
                 let record = &path[path.len() - 2];

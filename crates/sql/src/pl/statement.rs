@@ -129,7 +129,7 @@ impl<'b> Interpreter<'b, '_> {
         let count = match (into, &planned.shape) {
             (Some(into), Some(shape)) => {
                 let shape = shape.clone();
-                self.run_for_row(nested, &params, into, &shape)?
+                self.run_for_row(nested, &params, (into, false), &shape)?
             }
             (Some(_), None) => {
                 let message = "INTO used with a command that cannot return data";
@@ -143,7 +143,7 @@ impl<'b> Interpreter<'b, '_> {
                     targets,
                 };
                 let shape = shape.clone();
-                self.run_for_row(nested, &params, &into, &shape)?
+                self.run_for_row(nested, &params, (&into, false), &shape)?
             }
             (None, Some(_)) => {
                 let none = Error::new("42601", "query has no destination for result data");
@@ -162,15 +162,16 @@ impl<'b> Interpreter<'b, '_> {
         Ok(())
     }
 
-    /// Runs a statement whose row goes into variables.
+    /// Runs a statement whose row goes into variables. Of one whose text was made at run time any
+    /// number of rows will do, unless it is STRICT.
     fn run_for_row(
         &mut self,
         nested: &Nested,
         params: &[Datum],
-        into: &Into,
+        (into, dynamic): (&Into, bool),
         shape: &Arc<Shape>,
     ) -> Result<u64> {
-        let one = into.strict || !nested.is_query();
+        let one = into.strict || !dynamic && !nested.is_query();
         let most = match (nested.is_query(), into.strict) {
             (true, false) => 1,
             (true, true) => 2,
@@ -179,8 +180,11 @@ impl<'b> Interpreter<'b, '_> {
         let mut keep = Keep::default();
         let count = self.run_sql(nested, params, most, &mut keep)?;
         if one && keep.rows.len() > 1 {
-            return Err(Error::new("P0003", "query returned more than one row")
-                .hint("Make sure the query returns a single row, or use LIMIT 1."));
+            let several = Error::new("P0003", "query returned more than one row");
+            return Err(match dynamic {
+                true => several,
+                false => several.hint("Make sure the query returns a single row, or use LIMIT 1."),
+            });
         }
         let row = keep.rows.into_iter().next();
         if into.strict && row.is_none() {
@@ -232,7 +236,7 @@ impl<'b> Interpreter<'b, '_> {
                     return Err(Error::new("42601", message));
                 };
                 let shape = Arc::new(Shape::of_columns(columns));
-                self.run_for_row(&nested, &params, into, &shape)?
+                self.run_for_row(&nested, &params, (into, true), &shape)?
             }
         };
         Ok(())

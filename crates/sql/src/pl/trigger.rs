@@ -121,8 +121,10 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
     let code = super::code(core, &function)?;
     let shape = core.shape_of(on.table);
     let slots = slots(core, on, &shape);
+    let seen = core.events.transitions.seen_by(on.trigger, on.table, on.op);
     core.pl.triggers += 1;
     let row = core.within_function(&function, engine::Sees::Now, |core| {
+        core.pl.transitions = seen;
         let mut running = Interpreter::of_block(core, &code)?;
         running.slots = slots;
         let names = NAMES.into_iter().enumerate().map(|(at, name)| (name, at));
@@ -221,8 +223,8 @@ pub fn check_when(core: &mut Core, table: &Arc<Table>, trigger: &Trigger) -> Res
     let shape = core.shape_of(table);
     let slots = vec![
         Slot::Scalar(Scalar::new(SqlType::Bool, -1, Datum::Null)),
-        record(&shape, trigger.row, None),
-        record(&shape, trigger.row, None),
+        record(&shape, true, None),
+        record(&shape, true, None),
     ];
     let planned = condition(core, text, &slots)?;
     let takes = |slot: usize| planned.takes(slot);
@@ -239,6 +241,9 @@ pub fn check_when(core: &mut Core, table: &Arc<Table>, trigger: &Trigger) -> Res
             "0A000",
             "cannot use subquery in trigger WHEN condition",
         )),
+        _ if !trigger.row && (takes(OLD) || takes(NEW)) => {
+            wrong("statement trigger's WHEN condition cannot reference column values")
+        }
         _ if takes(OLD) && trigger.ops.contains(&Op::Insert) => {
             wrong("INSERT trigger's WHEN condition cannot reference OLD values")
         }
@@ -256,6 +261,10 @@ impl<'b> Interpreter<'b, '_> {
             Some(slot) => Some(self.row_of(slot, text)?),
             None => match self.typed_value(sql)? {
                 (Datum::Null, _) => None,
+                (value, ty @ SqlType::Composite(_)) => {
+                    let (shape, values) = super::into::taken_apart(value, ty)?;
+                    Some(self.as_row(&shape, values.unwrap_or_default())?)
+                }
                 _ => {
                     let message = "cannot return non-composite value from function returning \
                                    composite type";
@@ -277,17 +286,21 @@ impl<'b> Interpreter<'b, '_> {
         if r.shape.is_none() && slot <= OLD {
             return Ok(Vec::new());
         }
-        let shape = r.shape_of(name)?.clone();
-        let values = r.values.clone();
+        let (shape, values) = (r.shape_of(name)?.clone(), r.values.clone());
+        self.as_row(&shape, values)
+    }
+
+    /// Fields as a row of the trigger's table.
+    fn as_row(&self, shape: &Arc<Shape>, values: Vec<Datum>) -> Result<Vec<Datum>> {
         let wanted = match &self.fired {
             Some(fired) => fired.shape.clone(),
             None => return Err(Error::internal("a row for no trigger")),
         };
-        if super::value::same(&shape, &wanted) {
+        if super::value::same(shape, &wanted) {
             return Ok(values);
         }
         let types = |s: &Shape| s.fields.iter().map(|f| f.ty).collect::<Vec<_>>();
-        if types(&shape) == types(&wanted) {
+        if types(shape) == types(&wanted) {
             return Ok(values);
         }
         Err(Error::new(

@@ -26,6 +26,15 @@ impl WithPlan {
     }
 }
 
+impl WithPlan {
+    /// Whether any part writes.
+    pub fn writes(&self) -> bool {
+        let items = self.items.iter().map(|item| &item.part);
+        let mut parts = items.chain([&self.main]);
+        parts.any(|part| part.target().is_some())
+    }
+}
+
 /// An item of WITH.
 pub struct Item {
     pub name: String,
@@ -39,13 +48,15 @@ pub enum Part {
     Update(Box<UpdatePlan>),
     Delete(Box<DeletePlan>),
     Supplied(Box<SuppliedWrite>),
+    /// The rows of this one of the transition tables that the running trigger has.
+    Transition(usize),
 }
 
 impl Part {
     /// The table that it writes to.
     pub fn target(&self) -> Option<&Arc<Table>> {
         match self {
-            Part::Query(_) => None,
+            Part::Query(_) | Part::Transition(_) => None,
             Part::Insert(plan) => Some(&plan.table),
             Part::Update(plan) => Some(&plan.access.table),
             Part::Delete(plan) => Some(&plan.access.table),
@@ -56,7 +67,7 @@ impl Part {
     /// The command's name, as in its tag.
     pub fn command(&self) -> &'static str {
         match self {
-            Part::Query(_) => "SELECT",
+            Part::Query(_) | Part::Transition(_) => "SELECT",
             Part::Insert(_) => "INSERT",
             Part::Update(_) => "UPDATE",
             Part::Delete(_) => "DELETE",
@@ -67,7 +78,7 @@ impl Part {
     /// Whether it gives rows.
     pub fn returns_rows(&self) -> bool {
         match self {
-            Part::Query(_) => true,
+            Part::Query(_) | Part::Transition(_) => true,
             Part::Insert(plan) => plan.returning.is_some(),
             Part::Update(plan) => plan.returning.is_some(),
             Part::Delete(plan) => plan.returning.is_some(),

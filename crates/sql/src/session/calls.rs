@@ -101,6 +101,16 @@ impl Calls for Core {
             // Sessions that keep another from a snapshot of SERIALIZABLE READ ONLY DEFERRABLE. There
             // are no such transactions.
             SafeSnapshotBlockingPids => pid_array([])?,
+            Notify => {
+                let of = |i: usize| match args.get(i).map(Val::get) {
+                    Some(DatumRef::Text(t)) => t.to_string(),
+                    _ => String::new(),
+                };
+                self.notify(&of(0), &of(1))?;
+                void()
+            }
+            ListeningChannels => text_array(self.listening_channels())?,
+            NotificationUsage => Val::Ref(DatumRef::Float8(self.notification_usage())),
             TraceEnable => {
                 let flag = |i: usize, default| match args.get(i).map(Val::get) {
                     Some(DatumRef::Bool(b)) => b,
@@ -503,6 +513,13 @@ fn pid_array(pids: impl IntoIterator<Item = i32>) -> Result<Val<'static>> {
         Element::of(SqlType::Int4).ok_or_else(|| Error::internal("integers have no arrays"))?;
     let pids: Vec<Datum> = pids.into_iter().map(Datum::Int4).collect();
     Ok(Val::Own(Datum::Array(array::list(element, &pids)?)))
+}
+
+fn text_array(texts: Vec<String>) -> Result<Val<'static>> {
+    let element =
+        Element::of(SqlType::Text).ok_or_else(|| Error::internal("texts have no arrays"))?;
+    let texts: Vec<Datum> = texts.into_iter().map(Datum::Text).collect();
+    Ok(Val::Own(Datum::Array(array::list(element, &texts)?)))
 }
 
 /// What a function gives that gives nothing: it is not NULL.

@@ -64,6 +64,8 @@ pub struct Core {
     /// Statements by name, of the protocol's Parse and of PREPARE.
     pub prepared: Prepared,
     pub cursors: Cursors,
+    /// What LISTEN and NOTIFY have said in this transaction.
+    pub(super) notices: super::notices::Pending,
     /// The statement that `v$session` shows.
     pub(super) shown: Option<Arc<str>>,
     /// Since when `shown` is shown: the start of its statement.
@@ -124,6 +126,7 @@ impl Core {
             lost: 0..0,
             prepared: Prepared::default(),
             cursors: Cursors::default(),
+            notices: Default::default(),
             shown: None,
             shown_since: 0,
             profile: None,

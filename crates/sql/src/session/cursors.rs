@@ -1,4 +1,7 @@
-//! SQL cursors: DECLARE, FETCH, MOVE, CLOSE, and the view `pg_cursors`.
+//! Cursors: DECLARE, FETCH, MOVE, CLOSE, those that bodies open, and the view `pg_cursors`.
+//!
+//! A session's cursors have one space of names, whoever has made them: a client fetches from what a
+//! function has opened, and the other way round.
 //!
 //! A cursor runs its query as far as it is asked to. One declared with SCROLL keeps the rows that
 //! it has passed, in memory up to `work_mem` and beyond that in a temporary file, and moves among
@@ -10,8 +13,9 @@ use std::sync::Arc;
 use block::RowId;
 use block::value::{Datum, DatumRef};
 
+use super::opened::{Opened, ToOpen};
 use super::statement::{Portal, Run};
-use super::{Kind, SqlSession};
+use super::{Core, Kind, SqlSession};
 use crate::api::{ColumnDesc, Completion, RowSink, Tag};
 use crate::error::{Error, Result};
 use crate::exec::sort::{Rows, Spool, read_row, write_row};
@@ -41,9 +45,77 @@ struct Cursor {
     open: Option<Open>,
 }
 
+/// The query of a cursor, under way.
+pub(super) enum Source {
+    /// Of DECLARE.
+    Declared(Box<Portal>),
+    /// Of a body.
+    Opened(Box<Opened>),
+}
+
+impl Source {
+    fn kind(&self) -> &Kind {
+        match self {
+            Source::Declared(portal) => &portal.statement().kind,
+            Source::Opened(opened) => opened.kind(),
+        }
+    }
+
+    fn run(&self) -> &Run {
+        match self {
+            Source::Declared(portal) => &portal.run,
+            Source::Opened(opened) => &opened.run,
+        }
+    }
+
+    fn columns(&self) -> Option<&[ColumnDesc]> {
+        match self {
+            Source::Declared(portal) => portal.columns(),
+            Source::Opened(opened) => opened.columns(),
+        }
+    }
+}
+
+/// Who runs queries of cursors.
+trait Runner {
+    fn core(&mut self) -> &mut Core;
+
+    /// Runs a query up to so many rows more (0: all); whether it has ended.
+    fn pull(&mut self, of: &mut Source, most: usize, sink: &mut dyn RowSink) -> Result<bool>;
+}
+
+impl Runner for SqlSession {
+    fn core(&mut self) -> &mut Core {
+        &mut self.core
+    }
+
+    fn pull(&mut self, of: &mut Source, most: usize, sink: &mut dyn RowSink) -> Result<bool> {
+        match of {
+            Source::Declared(portal) => {
+                let done = self.execute(portal, most, sink)?;
+                Ok(!matches!(done, Completion::Suspended))
+            }
+            Source::Opened(opened) => self.core.pull_opened(opened, most, sink),
+        }
+    }
+}
+
+impl Runner for Core {
+    fn core(&mut self) -> &mut Core {
+        self
+    }
+
+    fn pull(&mut self, of: &mut Source, most: usize, sink: &mut dyn RowSink) -> Result<bool> {
+        match of {
+            Source::Declared(portal) => self.pull_portal(portal, most, sink),
+            Source::Opened(opened) => self.pull_opened(opened, most, sink),
+        }
+    }
+}
+
 /// What moves.
 struct Open {
-    portal: Portal,
+    source: Source,
     /// The rows that the query has given so far, if the cursor can go back to them.
     passed: Option<RowStore>,
     /// The number of the row where it is, from 1; zero before the first, and one more than there
@@ -55,17 +127,45 @@ struct Open {
 }
 
 #[derive(Default)]
-pub struct Cursors(BTreeMap<String, Cursor>);
+pub struct Cursors {
+    list: BTreeMap<String, Cursor>,
+    /// How many have got a name of the session's own making.
+    unnamed: u64,
+}
 
 impl Cursors {
     fn check_new(&self, name: &str) -> Result<()> {
-        if self.0.contains_key(name) {
+        if self.list.contains_key(name) {
             return Err(Error::new(
                 "42P03",
                 format!("cursor \"{name}\" already exists"),
             ));
         }
-        if self.0.len() >= MAX_CURSORS {
+        self.check_room()
+    }
+
+    /// Like [`Cursors::check_new`], as PL/pgSQL says it.
+    fn check_free(&self, name: &str) -> Result<()> {
+        if self.list.contains_key(name) {
+            let message = format!("cursor \"{name}\" already in use");
+            return Err(Error::new("42P03", message));
+        }
+        self.check_room()
+    }
+
+    /// A name that no cursor has.
+    pub fn new_name(&mut self) -> String {
+        loop {
+            self.unnamed += 1;
+            let name = format!("<unnamed portal {}>", self.unnamed);
+            if !self.list.contains_key(&name) {
+                return name;
+            }
+        }
+    }
+
+    fn check_room(&self) -> Result<()> {
+        if self.list.len() >= MAX_CURSORS {
             return Err(Error::new(
                 "54000",
                 format!("a session can have {MAX_CURSORS} cursors"),
@@ -76,18 +176,22 @@ impl Cursors {
 
     /// Takes a cursor's run, to be moved and put back.
     fn take(&mut self, name: &str) -> Result<Open> {
-        let cursor = self.0.get_mut(name).ok_or_else(|| unknown(name))?;
+        let cursor = self.list.get_mut(name).ok_or_else(|| unknown(name))?;
         cursor.open.take().ok_or_else(|| cannot_run(name))
     }
 
     fn put(&mut self, name: &str, open: Open) {
-        if let Some(cursor) = self.0.get_mut(name) {
+        if let Some(cursor) = self.list.get_mut(name) {
             cursor.open = Some(open);
         }
     }
 
+    pub fn is_open(&self, name: &str) -> bool {
+        self.list.contains_key(name)
+    }
+
     pub fn close(&mut self, name: &str) -> Result<()> {
-        match self.0.remove(name) {
+        match self.list.remove(name) {
             Some(_) => Ok(()),
             None => Err(unknown(name)),
         }
@@ -95,7 +199,7 @@ impl Cursors {
 
     /// The row of a table at which a cursor is, of which its row was made.
     pub fn current_row(&self, name: &str, table: u32, called: &str) -> Result<RowId> {
-        let cursor = self.0.get(name).ok_or_else(|| unknown(name))?;
+        let cursor = self.list.get(name).ok_or_else(|| unknown(name))?;
         let open = cursor.open.as_ref().ok_or_else(|| cannot_run(name))?;
         let state = |what: String| Error::new("24000", what);
         let simple = || {
@@ -103,7 +207,7 @@ impl Cursors {
                 "cursor \"{name}\" is not a simply updatable scan of table \"{called}\""
             ))
         };
-        let plan = match &open.portal.statement().kind {
+        let plan = match open.source.kind() {
             Kind::Select(plan) => plan,
             Kind::Tree(_) => {
                 let what = "WHERE CURRENT OF a cursor of more than a scan of its table";
@@ -124,35 +228,37 @@ impl Cursors {
                 "cursor \"{name}\" is not positioned on a row"
             )));
         }
-        match &open.portal.run {
+        match open.source.run() {
             Run::Select(run) => run.row_of(plan, table).ok_or_else(simple),
             _ => Err(simple()),
         }
     }
 
     pub fn columns(&self, name: &str) -> Option<Vec<ColumnDesc>> {
-        let open = self.0.get(name)?.open.as_ref()?;
-        open.portal.columns().map(<[ColumnDesc]>::to_vec)
+        let open = self.list.get(name)?.open.as_ref()?;
+        open.source.columns().map(<[ColumnDesc]>::to_vec)
     }
 
     pub fn close_all(&mut self) {
-        self.0.clear();
+        self.list.clear();
     }
 
     /// Those declared at these marks end.
     pub fn forget(&mut self, lost: &std::ops::Range<u64>) {
-        self.0.retain(|_, c| !lost.contains(&c.mark));
+        self.list.retain(|_, c| !lost.contains(&c.mark));
     }
 
     /// Cursors without hold end with their transaction; held ones are rows by then, and survive a
     /// commit.
     pub fn end_transaction(&mut self, committed: bool) {
-        self.0.retain(|_, c| committed && c.declared.hold);
+        self.list.retain(|_, c| committed && c.declared.hold);
     }
 
     /// Names and definitions, in the order of the names.
     pub fn list(&self) -> impl Iterator<Item = (&str, &Declared)> {
-        self.0.iter().map(|(name, c)| (name.as_str(), &c.declared))
+        self.list
+            .iter()
+            .map(|(name, c)| (name.as_str(), &c.declared))
     }
 }
 
@@ -336,14 +442,14 @@ impl SqlSession {
             },
             mark: portal.mark,
             open: Some(Open {
-                portal,
+                source: Source::Declared(Box::new(portal)),
                 passed: scroll.then(|| RowStore::new(&self.core)),
                 at: 0,
                 total: None,
                 failed: false,
             }),
         };
-        self.core.cursors.0.insert(name.to_string(), cursor);
+        self.core.cursors.list.insert(name.to_string(), cursor);
         Ok(Tag::Plain("DECLARE CURSOR"))
     }
 
@@ -354,106 +460,185 @@ impl SqlSession {
         direction: Direction,
         discard: bool,
     ) -> Result<Rows> {
-        let mut open = self.core.cursors.take(name)?;
-        let moved = match (open.failed, open.passed.is_some()) {
-            (true, _) => Err(cannot_run(name)),
-            (_, true) => self.scroll(&mut open, direction),
-            (_, false) => self.advance(&mut open, direction, discard),
-        };
-        // What could not be moved can not be moved again.
-        open.failed |= moved.is_err();
-        self.core.cursors.put(name, open);
-        moved
+        fetch(self, name, direction, discard)
+    }
+}
+
+impl Core {
+    /// FETCH, or MOVE, within a body.
+    pub fn fetch_within(
+        &mut self,
+        name: &str,
+        direction: Direction,
+        discard: bool,
+    ) -> Result<Rows> {
+        fetch(self, name, direction, discard)
     }
 
-    /// Moves a cursor that keeps the rows it has passed.
-    fn scroll(&mut self, open: &mut Open, direction: Direction) -> Result<Rows> {
-        let at = open.at;
-        let moved = movement(direction, at, &mut |rows| self.reach(open, rows))?;
-        let passed = (open.passed.as_ref())
-            .ok_or_else(|| Error::internal("a cursor that keeps no rows goes back"))?;
-        let mut shown = Spool::new(&self.core);
-        let mut place = store::Cursor::default();
-        for n in 0..moved.count {
-            let row = match moved.backward {
-                true => moved.first - n,
-                false => moved.first + n,
+    /// Opens a cursor for a body.
+    pub fn open_for_body(&mut self, name: &str, cursor: ToOpen) -> Result<()> {
+        self.cursors.check_free(name)?;
+        let (text, mark) = (cursor.nested.text.clone(), self.mark);
+        let declared = Declared {
+            text,
+            hold: false,
+            scroll: cursor.scroll != Some(false),
+            since: self.statement_start,
+        };
+        let (opened, is_whole) = self.begin_opened(cursor)?;
+        let scrolls = opened.scroll == Some(true) || is_whole && opened.scroll.is_none();
+        let cursor = Cursor {
+            declared,
+            mark,
+            open: Some(Open {
+                source: Source::Opened(Box::new(opened)),
+                passed: scrolls.then(|| RowStore::new(self)),
+                at: 0,
+                total: None,
+                failed: false,
+            }),
+        };
+        self.cursors.list.insert(name.to_string(), cursor);
+        Ok(())
+    }
+}
+
+fn fetch<R: Runner>(r: &mut R, name: &str, direction: Direction, discard: bool) -> Result<Rows> {
+    let mut open = r.core().cursors.take(name)?;
+    let moved = move_open(r, &mut open, name, direction, discard);
+    // What could not be moved can not be moved again.
+    open.failed |= moved.is_err();
+    r.core().cursors.put(name, open);
+    moved
+}
+
+fn move_open<R: Runner>(
+    r: &mut R,
+    open: &mut Open,
+    name: &str,
+    direction: Direction,
+    discard: bool,
+) -> Result<Rows> {
+    if open.failed {
+        return Err(cannot_run(name));
+    }
+    if open.passed.is_none()
+        && goes_back(direction, open.at)
+        && let Source::Opened(opened) = &mut open.source
+        && r.core().begin_again(opened)?
+    {
+        open.passed = Some(RowStore::new(r.core()));
+        open.total = None;
+        reach(r, open, open.at)?;
+    }
+    match open.passed.is_some() {
+        true => scroll(r, open, direction),
+        false => advance(r, open, direction, discard),
+    }
+}
+
+/// Whether a cursor needs rows that it has passed.
+fn goes_back(direction: Direction, at: u64) -> bool {
+    match direction {
+        Direction::Forward(Some(0)) | Direction::Relative(0) => true,
+        Direction::Forward(_) => false,
+        Direction::Backward(_) => true,
+        Direction::Absolute(row) => row < 0 || row.unsigned_abs() <= at,
+        Direction::Relative(rows) => rows < 0,
+    }
+}
+
+/// Moves a cursor that keeps the rows it has passed.
+fn scroll<R: Runner>(r: &mut R, open: &mut Open, direction: Direction) -> Result<Rows> {
+    let at = open.at;
+    let moved = movement(direction, at, &mut |rows| reach(r, open, rows))?;
+    let passed = (open.passed.as_ref())
+        .ok_or_else(|| Error::internal("a cursor that keeps no rows goes back"))?;
+    let mut shown = Spool::new(r.core());
+    let mut place = store::Cursor::default();
+    for n in 0..moved.count {
+        let row = match moved.backward {
+            true => moved.first - n,
+            false => moved.first + n,
+        };
+        passed.seek(&mut place, row - 1)?;
+        let bytes = passed.next_bytes(&mut place)?;
+        let row = read_row(bytes.ok_or_else(store::damaged)?)?;
+        let refs: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
+        shown.row(&refs)?;
+    }
+    open.at = moved.at;
+    shown.finish()
+}
+
+/// Runs the query until it has given so many rows. Returns how many it has given.
+fn reach<R: Runner>(r: &mut R, open: &mut Open, rows: u64) -> Result<u64> {
+    let passed = (open.passed.as_mut())
+        .ok_or_else(|| Error::internal("a cursor that keeps no rows goes back"))?;
+    let there = passed.count();
+    if open.total.is_none() && there < rows {
+        let missing = usize::try_from(rows - there).unwrap_or(usize::MAX);
+        let most = if rows == u64::MAX { 0 } else { missing };
+        if r.pull(&mut open.source, most, &mut Passing(passed))? {
+            open.total = Some(passed.count());
+        }
+    }
+    Ok(passed.count())
+}
+
+/// Moves a cursor that goes forward only.
+fn advance<R: Runner>(
+    r: &mut R,
+    open: &mut Open,
+    direction: Direction,
+    discard: bool,
+) -> Result<Rows> {
+    let at = open.at;
+    // The row up to which it runs, and the first that is given.
+    let (to, from) = match direction {
+        Direction::Forward(Some(0)) | Direction::Backward(Some(0)) | Direction::Relative(0) => {
+            let on_row = at > 0 && open.total.is_none_or(|total| at <= total);
+            return match (on_row, discard) {
+                (false, _) => Ok(Vec::new().into()),
+                (true, true) => Ok(vec![Vec::new()].into()),
+                (true, false) => Err(forward_only()),
             };
-            passed.seek(&mut place, row - 1)?;
-            let bytes = passed.next_bytes(&mut place)?;
-            let row = read_row(bytes.ok_or_else(store::damaged)?)?;
-            let refs: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
-            shown.row(&refs)?;
         }
-        open.at = moved.at;
-        shown.finish()
+        Direction::Forward(None) => (u64::MAX, at + 1),
+        Direction::Forward(Some(rows)) => (at.saturating_add(rows), at + 1),
+        Direction::Absolute(0) if at == 0 => return Ok(Vec::new().into()),
+        Direction::Absolute(row) if row > 0 && row.unsigned_abs() > at => {
+            (row.unsigned_abs(), row.unsigned_abs())
+        }
+        Direction::Relative(rows) if rows > 0 => {
+            let row = at.saturating_add(rows.unsigned_abs());
+            (row, row)
+        }
+        _ => return Err(forward_only()),
+    };
+    let mut shown = Spool::new(r.core());
+    if let Some(total) = open.total {
+        open.at = total + 1;
+        return shown.finish();
     }
-
-    /// Runs the query until it has given so many rows. Returns how many it has given.
-    fn reach(&mut self, open: &mut Open, rows: u64) -> Result<u64> {
-        let passed = (open.passed.as_mut())
-            .ok_or_else(|| Error::internal("a cursor that keeps no rows goes back"))?;
-        let there = passed.count();
-        if open.total.is_none() && there < rows {
-            let missing = usize::try_from(rows - there).unwrap_or(usize::MAX);
-            let most = if rows == u64::MAX { 0 } else { missing };
-            let done = self.execute(&mut open.portal, most, &mut Passing(passed));
-            if !matches!(done?, Completion::Suspended) {
-                open.total = Some(passed.count());
-            }
-        }
-        Ok(passed.count())
+    let mut counting = Counting {
+        passed: at,
+        from,
+        shown: &mut shown,
+    };
+    let most = match to {
+        u64::MAX => 0,
+        to => usize::try_from(to - at).unwrap_or(0),
+    };
+    let done = r.pull(&mut open.source, most, &mut counting);
+    let passed = counting.passed;
+    // The query may have ended with the last row that was asked for: then it is there still.
+    let ended = done?;
+    open.at = if passed < to { passed + 1 } else { to };
+    if ended {
+        open.total = Some(passed);
     }
-
-    /// Moves a cursor that goes forward only.
-    fn advance(&mut self, open: &mut Open, direction: Direction, discard: bool) -> Result<Rows> {
-        let at = open.at;
-        // The row up to which it runs, and the first that is given.
-        let (to, from) = match direction {
-            Direction::Forward(Some(0)) | Direction::Backward(Some(0)) | Direction::Relative(0) => {
-                let on_row = at > 0 && open.total.is_none_or(|total| at <= total);
-                return match (on_row, discard) {
-                    (false, _) => Ok(Vec::new().into()),
-                    (true, true) => Ok(vec![Vec::new()].into()),
-                    (true, false) => Err(forward_only()),
-                };
-            }
-            Direction::Forward(None) => (u64::MAX, at + 1),
-            Direction::Forward(Some(rows)) => (at.saturating_add(rows), at + 1),
-            Direction::Absolute(0) if at == 0 => return Ok(Vec::new().into()),
-            Direction::Absolute(row) if row > 0 && row.unsigned_abs() > at => {
-                (row.unsigned_abs(), row.unsigned_abs())
-            }
-            Direction::Relative(rows) if rows > 0 => {
-                let row = at.saturating_add(rows.unsigned_abs());
-                (row, row)
-            }
-            _ => return Err(forward_only()),
-        };
-        let mut shown = Spool::new(&self.core);
-        if let Some(total) = open.total {
-            open.at = total + 1;
-            return shown.finish();
-        }
-        let mut counting = Counting {
-            passed: at,
-            from,
-            shown: &mut shown,
-        };
-        let most = match to {
-            u64::MAX => 0,
-            to => usize::try_from(to - at).unwrap_or(0),
-        };
-        let done = self.execute(&mut open.portal, most, &mut counting);
-        let passed = counting.passed;
-        // The query may have ended with the last row that was asked for: then it is there still.
-        let ended = !matches!(done?, Completion::Suspended);
-        open.at = if passed < to { passed + 1 } else { to };
-        if ended {
-            open.total = Some(passed);
-        }
-        shown.finish()
-    }
+    shown.finish()
 }
 
 fn refuse_with_locks(options: CursorOptions) -> Result<()> {

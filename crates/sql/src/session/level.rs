@@ -4,15 +4,18 @@
 //! leaves none open. The client's savepoints are all older.
 
 use super::Core;
+use super::notices::Said;
 use crate::error::Result;
-use crate::exec::events::Modes;
+use crate::exec::events::Mark;
 
 pub struct Level {
     engine: engine::Savepoint,
     /// Number of dictionary changes before it.
     changes: usize,
-    deferred: usize,
-    constraint_modes: Modes,
+    events: Mark,
+    /// Of cursors that were opened after it.
+    mark: u64,
+    said: Said,
     /// Open levels of parameters before it.
     levels: usize,
 }
@@ -20,11 +23,13 @@ pub struct Level {
 impl Core {
     pub fn open_level(&mut self) -> Result<Level> {
         let levels = self.settings.levels();
+        self.mark += 1;
         let level = Level {
             engine: self.engine.savepoint()?,
             changes: self.change_count(),
-            deferred: self.events.deferred.len(),
-            constraint_modes: self.events.modes.clone(),
+            events: self.events.mark(),
+            mark: self.mark,
+            said: self.notices.said(),
             levels,
         };
         self.settings.open_level(self.settings.modes());
@@ -41,8 +46,10 @@ impl Core {
 
     /// Undoes what was done since.
     pub fn undo_level(&mut self, level: &Level) -> Result<()> {
-        self.events
-            .rolled_back(level.deferred, &level.constraint_modes);
+        self.events.rolled_back(&level.events);
+        self.lose_since(level.mark);
+        self.cursors.forget(&self.lost);
+        self.notices.rolled_back(level.said);
         self.engine.rollback_to(&level.engine)?;
         self.forget_changes(level.changes);
         let mut changed = false;

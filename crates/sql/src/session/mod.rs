@@ -1,6 +1,7 @@
 //! A client's session as the server drives it: parse, bind, execute, sync.
 
 mod calls;
+mod constraints;
 mod core;
 pub mod cursors;
 mod kill;
@@ -11,7 +12,9 @@ mod metered;
 mod modes;
 mod names_read;
 mod nested;
+mod notices;
 mod objects;
+mod opened;
 mod permissions;
 mod planning;
 mod random;
@@ -44,6 +47,7 @@ use crate::prepared::Prepared;
 pub use calls::relation_name;
 pub use core::{Core, cancelled, now_micros};
 pub use nested::Nested;
+pub use opened::ToOpen;
 pub(crate) use roles::NOBODY;
 pub(crate) use run::Keep;
 pub use settings::ConnectionSettings;
@@ -194,6 +198,7 @@ impl Drop for SqlSession {
         // A client that left in the middle of a transaction has not committed it.
         // If even that fails the instance is going down, and recovery does it.
         let _ = self.end(false);
+        self.core.stop_listening();
         self.end_temporary();
         self.core.end_trace();
     }

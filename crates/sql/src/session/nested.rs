@@ -9,7 +9,6 @@
 //!   ([`engine::Session::enter`]).
 //! - Only the outermost statement's end lets anything out to the client.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -28,15 +27,16 @@ use crate::bind::needs::Noted;
 use crate::dict::trigger::Op;
 use crate::dict::{Dict, Function, Table, View};
 use crate::error::{Error, Result};
-use crate::exec::events::Event;
+use crate::exec::events::{Cause, PutAway};
 use crate::exec::select::{SelectRun, run_point};
 use crate::exec::{dml, foreign, supply, triggers, with};
+use crate::expr::Expr;
 use crate::parse::{Utility, mentioned};
 use crate::plan::call::CallPlan;
 use crate::plan::merge::MergeAction;
 use crate::plan::supply::Change;
 use crate::plan::with::Part;
-use crate::plan::{InsertPlan, InsertSource, SuppliedWrite};
+use crate::plan::{InsertPlan, InsertSource, RowRules, SuppliedWrite, UpdatePlan};
 use crate::query;
 use crate::types::SqlType;
 
@@ -89,8 +89,13 @@ impl Nested {
         }
     }
 
+    /// Whether it is a query; other parts of it may write.
     pub fn is_query(&self) -> bool {
-        matches!(self.kind, Kind::Select(_) | Kind::Tree(_))
+        match &self.kind {
+            Kind::Select(_) | Kind::Tree(_) => true,
+            Kind::With(plan) => plan.told().target().is_none(),
+            _ => false,
+        }
     }
 
     fn needs_no_locks(&self) -> bool {
@@ -104,7 +109,7 @@ struct Frame {
     with: Option<Box<with::WithRun>>,
     profile: Option<Box<crate::exec::profile::Profile>>,
     held: Option<engine::HeldSnapshot>,
-    events: VecDeque<Event>,
+    events: PutAway,
     nesting: engine::Nesting,
 }
 
@@ -200,6 +205,20 @@ impl Core {
         self.lock_nested(nested, &tries)
     }
 
+    /// Whether a nested statement may run: by the rights of its role, and in its transaction.
+    pub(super) fn check_nested(&mut self, nested: &Nested) -> Result<()> {
+        self.check_permitted(Asked {
+            needs: &nested.needs,
+            names: &nested.names,
+            tables: &nested.tables,
+            permitted: &nested.permitted,
+        })?;
+        match nested.writing_command() {
+            Some(command) => self.refuse_if_read_only(command),
+            None => Ok(()),
+        }
+    }
+
     /// Runs a nested statement that is current: to its end, or, of a query that locks nothing, up
     /// to `most` rows (0: all). Returns how many rows it gave or changed.
     pub fn run_nested(
@@ -210,15 +229,7 @@ impl Core {
         sink: &mut dyn RowSink,
     ) -> Result<u64> {
         self.engine.settle();
-        self.check_permitted(Asked {
-            needs: &nested.needs,
-            names: &nested.names,
-            tables: &nested.tables,
-            permitted: &nested.permitted,
-        })?;
-        if let Some(command) = nested.writing_command() {
-            self.refuse_if_read_only(command)?;
-        }
+        self.check_nested(nested)?;
         let count = match &nested.kind {
             Kind::Select(plan) => match run_point(plan, self, params, sink)? {
                 Some(sent) => sent,
@@ -280,7 +291,7 @@ impl Core {
         }
     }
 
-    fn run_nested_utility(&mut self, utility: &Utility) -> Result<()> {
+    pub(super) fn run_nested_utility(&mut self, utility: &Utility) -> Result<()> {
         match utility {
             Utility::Set {
                 name,
@@ -314,8 +325,42 @@ impl Core {
                 self.refuse_if_read_only("ALTER SEQUENCE")?;
                 crate::ddl::sequence::alter(self, name, *if_exists, options).map(drop)
             }
+            Utility::Define(definition) => self.run_definition(definition).map(drop),
+            Utility::SetConstraints { names, deferred } => {
+                self.set_constraints(names.as_deref(), *deferred)
+            }
             Utility::Security(statement) => self.run_security(statement).map(drop),
             Utility::Do { language, text } => self.statement_of_block(language.as_deref(), text),
+            Utility::Listen(channel) => {
+                self.listen(channel);
+                Ok(())
+            }
+            Utility::Unlisten(channel) => {
+                self.unlisten(channel.as_deref());
+                Ok(())
+            }
+            Utility::Notify { channel, payload } => self.notify(channel, payload),
+            Utility::LockTable {
+                tables,
+                mode,
+                no_wait,
+            } => self.lock_tables(tables, *mode, *no_wait),
+            Utility::CreateRole { name, options } => {
+                self.refuse_if_read_only("CREATE ROLE")?;
+                crate::ddl::role::create(self, name, options).map(drop)
+            }
+            Utility::AlterRole { name, options } => {
+                self.refuse_if_read_only("ALTER ROLE")?;
+                crate::ddl::role::alter(self, name, options).map(drop)
+            }
+            Utility::RenameRole { from, to } => {
+                self.refuse_if_read_only("ALTER ROLE")?;
+                crate::ddl::role::rename(self, from, to).map(drop)
+            }
+            Utility::DropRole { names, if_exists } => {
+                self.refuse_if_read_only("DROP ROLE")?;
+                crate::ddl::role::drop(self, names, *if_exists).map(drop)
+            }
             Utility::Begin { .. }
             | Utility::Commit { .. }
             | Utility::Rollback { .. }
@@ -338,8 +383,8 @@ pub(super) fn write(
     sink: &mut dyn RowSink,
 ) -> Result<Option<u64>> {
     let fired = statement_triggers(kind);
-    for (table, op) in &fired {
-        triggers::statement(core, table, *op, true)?;
+    for fired in fired.iter().flatten() {
+        triggers::statement(core, &fired.table, fired.cause(), true)?;
     }
     let count = match kind {
         Kind::Insert(plan) => match &plan.source {
@@ -365,63 +410,120 @@ pub(super) fn write(
         Kind::With(plan) => with::run(plan, core, params, sink)?,
         _ => return Ok(None),
     };
-    for (table, op) in fired.iter().rev() {
-        triggers::statement(core, table, *op, false)?;
+    // The parts of a WITH have ended before the main statement.
+    for part in &fired {
+        for fired in part.iter().rev() {
+            triggers::statement(core, &fired.table, fired.cause(), false)?;
+        }
     }
     Ok(Some(count))
 }
 
-/// The tables whose statement triggers a write fires, and for what; those of the parts of a WITH
-/// too.
-fn statement_triggers(kind: &Kind) -> Vec<(Arc<Table>, Op)> {
+/// A table whose statement triggers a write fires.
+struct Fired {
+    table: Arc<Table>,
+    op: Op,
+    /// The columns that an UPDATE gives values.
+    columns: Vec<usize>,
+}
+
+impl Fired {
+    fn new(table: &Arc<Table>, op: Op) -> Fired {
+        Fired {
+            table: table.clone(),
+            op,
+            columns: Vec::new(),
+        }
+    }
+
+    fn update<'s>(
+        table: &Arc<Table>,
+        rules: &RowRules,
+        sets: impl Iterator<Item = &'s [(usize, Expr)]>,
+    ) -> Fired {
+        let columns = sets.flat_map(|set| triggers::given_columns(table, rules, set));
+        Fired {
+            columns: columns.collect(),
+            ..Fired::new(table, Op::Update)
+        }
+    }
+
+    fn cause(&self) -> Cause<'_> {
+        Cause {
+            op: self.op,
+            columns: &self.columns,
+        }
+    }
+}
+
+/// The tables whose statement triggers a write fires, and for what: of each of its parts.
+fn statement_triggers(kind: &Kind) -> Vec<Vec<Fired>> {
     let mut found = match kind {
-        Kind::Insert(plan) => of_insert(plan),
-        Kind::Update(plan) => vec![(plan.access.table.clone(), Op::Update)],
-        Kind::Delete(plan) => vec![(plan.access.table.clone(), Op::Delete)],
-        Kind::Supplied(plan) => of_supplied(plan),
+        Kind::Insert(plan) => vec![of_insert(plan)],
+        Kind::Update(plan) => vec![vec![of_update(plan)]],
+        Kind::Delete(plan) => vec![vec![Fired::new(&plan.access.table, Op::Delete)]],
+        Kind::Supplied(plan) => vec![of_supplied(plan)],
         Kind::With(plan) => {
             let parts = plan.items.iter().map(|item| &item.part);
             let parts = parts.chain([&plan.main]);
             let of_part = |part: &Part| match part {
                 Part::Insert(plan) => of_insert(plan),
-                Part::Update(plan) => vec![(plan.access.table.clone(), Op::Update)],
-                Part::Delete(plan) => vec![(plan.access.table.clone(), Op::Delete)],
+                Part::Update(plan) => vec![of_update(plan)],
+                Part::Delete(plan) => vec![Fired::new(&plan.access.table, Op::Delete)],
                 Part::Supplied(plan) => of_supplied(plan),
-                Part::Query(_) => Vec::new(),
+                Part::Query(_) | Part::Transition(_) => Vec::new(),
             };
-            parts.flat_map(of_part).collect()
+            parts.map(of_part).collect()
         }
         _ => Vec::new(),
     };
-    found.retain(|(table, _)| !table.triggers.is_empty());
+    for part in &mut found {
+        part.retain(|fired| !fired.table.triggers.is_empty());
+    }
     found
 }
 
-fn of_insert(plan: &InsertPlan) -> Vec<(Arc<Table>, Op)> {
-    let mut ops = vec![(plan.table.clone(), Op::Insert)];
-    if plan.conflict.as_ref().is_some_and(|c| c.update.is_some()) {
-        ops.push((plan.table.clone(), Op::Update));
-    }
-    ops
+fn of_update(plan: &UpdatePlan) -> Fired {
+    let set = std::iter::once(plan.set.as_slice());
+    Fired::update(&plan.access.table, &plan.rules, set)
 }
 
-fn of_supplied(plan: &SuppliedWrite) -> Vec<(Arc<Table>, Op)> {
+fn of_insert(plan: &InsertPlan) -> Vec<Fired> {
+    let mut all = vec![Fired::new(&plan.table, Op::Insert)];
+    let update = plan.conflict.as_ref().and_then(|c| c.update.as_ref());
+    if let Some(update) = update {
+        let set = std::iter::once(update.set.as_slice());
+        all.push(Fired::update(&plan.table, &plan.rules, set));
+    }
+    all
+}
+
+fn of_supplied(plan: &SuppliedWrite) -> Vec<Fired> {
     let table = &plan.table;
     match &plan.change {
-        Change::Update(_) => vec![(table.clone(), Op::Update)],
-        Change::Delete => vec![(table.clone(), Op::Delete)],
+        Change::Update(set) => {
+            let set = std::iter::once(set.as_slice());
+            vec![Fired::update(table, &plan.rules, set)]
+        }
+        Change::Delete => vec![Fired::new(table, Op::Delete)],
         Change::Merge(actions) => {
-            let has = |op: Op| {
-                actions.iter().any(|a| match a {
-                    MergeAction::Nothing => false,
-                    MergeAction::Insert(_) => op == Op::Insert,
-                    MergeAction::Update(_) => op == Op::Update,
-                    MergeAction::Delete => op == Op::Delete,
+            let mut all = Vec::new();
+            if actions.iter().any(|a| matches!(a, MergeAction::Insert(_))) {
+                all.push(Fired::new(table, Op::Insert));
+            }
+            let sets = || {
+                actions.iter().filter_map(|a| match a {
+                    MergeAction::Update(set) => Some(set.as_slice()),
+                    _ => None,
                 })
             };
-            let all = [Op::Insert, Op::Update, Op::Delete];
-            let each = all.into_iter().filter(|op| has(*op));
-            each.map(|op| (table.clone(), op)).collect()
+            if sets().next().is_some() {
+                all.push(Fired::update(table, &plan.rules, sets()));
+            }
+            if actions.iter().any(|a| matches!(a, MergeAction::Delete)) {
+                all.push(Fired::new(table, Op::Delete));
+            }
+            all
         }
     }
 }

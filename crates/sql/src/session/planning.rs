@@ -9,8 +9,10 @@ use super::Core;
 use super::statement::{Kind, Tables};
 use crate::api::ColumnDesc;
 use crate::bind::ParamTypes;
+use crate::bind::names::Qualified;
 use crate::dict::{Table, View};
 use crate::error::{Error, Result};
+use crate::parse::mentioned;
 use crate::parse::utility::TableLock;
 use crate::place::Place;
 use crate::plan::supply::{self, Feed};
@@ -45,9 +47,24 @@ pub(crate) fn plan_sql(
     {
         let unfolded = returning::unfold_items(&with)?;
         let with = unfolded.unwrap_or(with);
-        return plan_with(core, statement, &with, params, reads_written);
+        return plan_with(core, statement, Some(&with), params, reads_written);
+    }
+    if reads_transitions(core, &statement) {
+        return plan_with(core, statement, None, params, reads_written);
     }
     plan_part(core, statement, params, &[])
+}
+
+/// Whether a statement names a transition table of the trigger whose function runs now.
+fn reads_transitions(core: &Core, statement: &ast::Statement) -> bool {
+    let tables = &core.pl.transitions;
+    let named = |name: &Qualified| {
+        name.schema.is_none() && tables.iter().any(|table| table.name == name.name)
+    };
+    !tables.is_empty()
+        && mentioned::tables(statement)
+            .iter()
+            .any(|(name, _)| named(name))
 }
 
 /// Plans a statement whose WITH, taken off it, has parts that write. `reads_written`: it only reads
@@ -55,13 +72,23 @@ pub(crate) fn plan_sql(
 fn plan_with(
     core: &Core,
     statement: ast::Statement,
-    with: &ast::With,
+    with: Option<&ast::With>,
     params: &ParamTypes,
     reads_written: bool,
 ) -> Result<Planned> {
     let mut known: Vec<WithItem> = Vec::new();
     let (mut items, mut others) = (Vec::new(), Vec::new());
-    for cte in query::items_in_order(with)? {
+    for (number, table) in core.pl.transitions.iter().enumerate() {
+        known.push(WithItem::of_columns(&table.name, &table.columns));
+        let (name, part) = (table.name.clone(), Part::Transition(number));
+        items.push(Item { name, part });
+    }
+    let ctes = match with {
+        Some(with) => query::items_in_order(with)?,
+        None => Vec::new(),
+    };
+    let recursive = with.is_some_and(|with| with.recursive);
+    for cte in ctes {
         if let ast::SetExpr::Merge(_) = &*cte.query.body {
             let place = Place::of_span(cte.alias.name.span);
             let refused = Error::new("0A000", "MERGE not supported in WITH query");
@@ -73,7 +100,7 @@ fn plan_with(
             others.push(tables);
             (part_of(kind)?, WithItem::new(cte, columns.as_deref())?)
         } else {
-            let plan = query::plan_item(core, cte, with.recursive, params, &known)?;
+            let plan = query::plan_item(core, cte, recursive, params, &known)?;
             let item = WithItem::new(cte, Some(&plan.columns))?;
             others.push(plan.tables.clone());
             (Part::Query(Arc::new(plan)), item)
@@ -316,6 +343,7 @@ pub(super) fn views_of(kind: &Kind) -> Vec<Arc<View>> {
                     Part::Update(plan) => add(&plan.views),
                     Part::Delete(plan) => add(&plan.views),
                     Part::Supplied(plan) => supplied(plan, &mut add),
+                    Part::Transition(_) => {}
                 }
             }
         }

@@ -196,7 +196,7 @@ pub(super) fn writing_command(kind: &Kind) -> Option<&'static str> {
         Kind::Update(_) => Some("UPDATE"),
         Kind::Delete(_) => Some("DELETE"),
         Kind::Supplied(plan) => Some(plan.command()),
-        Kind::With(plan) => Some(plan.told().command()),
+        Kind::With(plan) => plan.writes().then(|| plan.told().command()),
         Kind::Select(plan) => locks(plan).then_some(LOCKS),
         Kind::Tree(plan) => plan.locks_rows().then_some(LOCKS),
         Kind::Ddl(statement) => crate::ddl::command(statement),

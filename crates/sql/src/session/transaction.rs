@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use super::SqlSession;
 use super::modes::TransactionModes;
+use super::notices::Said;
 use crate::api::{Tag, TxStatus};
-use crate::bind::names::Qualified;
-use crate::dict::Dict;
 use crate::error::{Error, Result};
-use crate::exec::events::{Event, Modes};
-use crate::exec::foreign;
+use crate::exec::events::Mark;
 use crate::parse::transaction::Mode;
 
 /// Where the session stands.
@@ -31,9 +29,8 @@ pub struct Savepoint {
     engine: engine::Savepoint,
     /// Number of dictionary changes before it.
     changes: usize,
-    /// Number of deferred checks before it, and what SET CONSTRAINTS had said.
-    deferred: usize,
-    constraint_modes: Modes,
+    events: Mark,
+    said: Said,
     /// Of portals begun after it.
     mark: u64,
 }
@@ -150,68 +147,6 @@ impl SqlSession {
         self.core.end_transaction(commit)
     }
 
-    /// SET CONSTRAINTS: the checks of these constraints, or of all, wait for the end of the transaction or do not.
-    pub(super) fn set_constraints(
-        &mut self,
-        names: Option<&[Qualified]>,
-        deferred: bool,
-    ) -> Result<Tag> {
-        self.warn_outside_block("SET CONSTRAINTS", false);
-        self.ensure_transaction()?;
-        self.core.refresh()?;
-        let mut chosen = Vec::new();
-        for name in names.unwrap_or_default() {
-            let dict = self.core.dict();
-            let schemas = constraint_schemas(&dict, name)?;
-            let name = &name.name;
-            // Object id and whether it is deferrable.
-            let mut found: Vec<(u32, bool)> = Vec::new();
-            let mut other = false;
-            for schema in schemas {
-                let within = || dict.tables().filter(|t| t.schema == schema);
-                let keys = within().flat_map(|t| &t.foreign_keys);
-                let keys = keys.filter(|k| k.name == *name);
-                found.extend(keys.map(|k| (k.oid, k.deferrable)));
-                let keys = within().flat_map(|t| &t.indexes);
-                let keys = keys.filter(|i| i.constraint != 0 && i.name == *name);
-                found.extend(keys.map(|i| (i.constraint, i.deferrable)));
-                other |= within().any(|t| t.checks.iter().any(|c| c.name == *name));
-                // The first schema of the path that has one decides.
-                if other || !found.is_empty() {
-                    break;
-                }
-            }
-            if found.is_empty() {
-                return Err(match other {
-                    true => not_deferrable(name),
-                    false => Error::new("42704", format!("constraint \"{name}\" does not exist")),
-                });
-            }
-            if found.iter().any(|(_, deferrable)| !deferrable) {
-                return Err(not_deferrable(name));
-            }
-            chosen.extend(found.iter().map(|(oid, _)| *oid));
-        }
-        let modes = &mut self.core.events.modes;
-        match names {
-            None => {
-                modes.all = Some(deferred);
-                modes.named.clear();
-            }
-            Some(_) => modes
-                .named
-                .extend(chosen.iter().map(|oid| (*oid, deferred))),
-        }
-        if !deferred {
-            let all = names.is_none();
-            let wanted = |e: &Event| all || chosen.contains(&e.constraint);
-            foreign::fire_deferred(&mut self.core, &wanted)?;
-            foreign::fire(&mut self.core)?;
-            self.end_of_statement();
-        }
-        Ok(Tag::Plain("SET CONSTRAINTS"))
-    }
-
     /// After an error: what the transaction has done since its last savepoint is undone, and its locks are given back, at once. Its end, or the return to
     /// a savepoint, is left to the client; that of an implicit transaction comes with the Sync.
     pub fn fail(&mut self) {
@@ -247,13 +182,13 @@ impl SqlSession {
             self.core.cursors.end_transaction(false);
             self.core.forget_changes(0);
             self.core.events.end();
+            self.core.notices.end();
             return Ok(self.core.engine.rollback()?);
         };
         self.core.lose_since(savepoint.mark);
         self.core.cursors.forget(&self.core.lost);
-        self.core
-            .events
-            .rolled_back(savepoint.deferred, &savepoint.constraint_modes);
+        self.core.events.rolled_back(&savepoint.events);
+        self.core.notices.rolled_back(savepoint.said);
         self.core.engine.rollback_to(&savepoint.engine)?;
         self.core.forget_changes(savepoint.changes);
         Ok(())
@@ -354,8 +289,8 @@ impl SqlSession {
             name,
             engine,
             changes,
-            deferred: self.core.events.deferred.len(),
-            constraint_modes: self.core.events.modes.clone(),
+            events: self.core.events.mark(),
+            said: self.core.notices.said(),
         });
         Ok(Tag::Plain("SAVEPOINT"))
     }
@@ -385,9 +320,8 @@ impl SqlSession {
         // Their locks are given back, and what they read may be gone.
         self.core.lose_since(savepoint.mark);
         self.core.cursors.forget(&self.core.lost);
-        self.core
-            .events
-            .rolled_back(savepoint.deferred, &savepoint.constraint_modes);
+        self.core.events.rolled_back(&savepoint.events);
+        self.core.notices.rolled_back(savepoint.said);
         self.core.engine.rollback_to(&savepoint.engine)?;
         self.core.forget_changes(savepoint.changes);
         let mut changed = false;
@@ -406,19 +340,4 @@ impl SqlSession {
     pub fn is_lost(&self, portal: &super::Portal) -> bool {
         self.core.lost.contains(&portal.mark)
     }
-}
-
-/// The schemas in which a constraint of that name is looked up, in order.
-fn constraint_schemas(dict: &Dict, name: &Qualified) -> Result<Vec<u32>> {
-    let Some(schema) = &name.schema else {
-        return Ok(dict.path().to_vec());
-    };
-    let found = dict
-        .schema(schema)
-        .ok_or_else(|| Error::new("3F000", format!("schema \"{schema}\" does not exist")))?;
-    Ok(vec![found])
-}
-
-fn not_deferrable(name: &str) -> Error {
-    Error::new("42809", format!("constraint \"{name}\" is not deferrable"))
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use block::value::Datum;
 use sqlparser::ast;
 
-use super::SqlSession;
 use super::statement::{Portal, Run, Statement};
+use super::{Core, SqlSession};
 use crate::api::{ColumnDesc, Completion, RowSink, Tag};
 use crate::bind::names::Qualified;
 use crate::bind::{Binder, ParamTypes, Scope, TypeNames, parts};
@@ -153,9 +153,18 @@ impl SqlSession {
             Utility::Release(name) => self.release(name)?,
             Utility::RollbackTo(name) => self.rollback_to(name)?,
             Utility::SetTransaction { modes, session } => self.set_modes(modes, *session)?,
-            Utility::Define(definition) => self.run_definition(definition)?,
+            Utility::Define(definition) => {
+                self.ensure_transaction()?;
+                let tag = self.core.run_definition(definition)?;
+                self.end_of_statement();
+                tag
+            }
             Utility::SetConstraints { names, deferred } => {
-                self.set_constraints(names.as_deref(), *deferred)?
+                self.warn_outside_block("SET CONSTRAINTS", false);
+                self.ensure_transaction()?;
+                self.core.set_constraints(names.as_deref(), *deferred)?;
+                self.end_of_statement();
+                Tag::Plain("SET CONSTRAINTS")
             }
             Utility::Set {
                 name,
@@ -326,7 +335,21 @@ impl SqlSession {
                 self.ensure_transaction()?;
                 self.core.run_security(statement)?
             }
-            Utility::Unlisten => Tag::Plain("UNLISTEN"),
+            Utility::Listen(channel) => {
+                self.ensure_transaction()?;
+                self.core.listen(channel);
+                Tag::Plain("LISTEN")
+            }
+            Utility::Unlisten(channel) => {
+                self.ensure_transaction()?;
+                self.core.unlisten(channel.as_deref());
+                Tag::Plain("UNLISTEN")
+            }
+            Utility::Notify { channel, payload } => {
+                self.ensure_transaction()?;
+                self.core.notify(channel, payload)?;
+                Tag::Plain("NOTIFY")
+            }
             Utility::Show(_)
             | Utility::Explain { .. }
             | Utility::Declare { .. }
@@ -358,7 +381,9 @@ impl SqlSession {
         let value = self.core.show(name)?;
         Ok(vec![vec![Datum::Text(value)]])
     }
+}
 
+impl Core {
     /// The statements of a CREATE SCHEMA, in PostgreSQL's order, which look names up in it first.
     fn define_in(&mut self, schema: String, elements: &[String]) -> Result<()> {
         let mut commands = Vec::with_capacity(elements.len());
@@ -377,25 +402,26 @@ impl SqlSession {
             commands.push((rank, command, text));
         }
         commands.sort_by_key(|(rank, ..)| *rank);
-        let outside = self.core.search_first(schema);
+        let outside = self.search_first(schema);
         let done = commands
             .iter()
             .try_for_each(|(_, command, text)| match command {
                 Command::Sql(statement) => self.run_ddl(statement, text).map(drop),
-                Command::Utility(u) => self.run_plain(u).map(drop),
+                Command::Utility(u) => self.run_nested_utility(u),
                 Command::Empty => Ok(()),
             });
-        self.core.searched = outside;
+        self.searched = outside;
         done
     }
 
-    fn run_definition(&mut self, definition: &Definition) -> Result<Tag> {
+    /// Runs a definition that the SQL grammar does not read, perhaps within a body.
+    pub(super) fn run_definition(&mut self, definition: &Definition) -> Result<Tag> {
         use crate::ddl::{
             alter_function, comment, function, matview, relation, schema, trigger, types,
         };
-        self.begin_definition(definition.command())?;
-        let core = &mut self.core;
-        let tag = match definition {
+        self.refuse_if_read_only(definition.command())?;
+        let core = &mut *self;
+        match definition {
             Definition::CreateSchema {
                 name,
                 owner,
@@ -437,6 +463,7 @@ impl SqlSession {
                 table,
                 if_exists,
             } => trigger::drop(core, name, table, *if_exists),
+            Definition::RenameTrigger { name, table, to } => trigger::rename(core, name, table, to),
             Definition::Policy(statement) => crate::ddl::policy::run(core, statement),
             Definition::DropFunction {
                 kind,
@@ -447,11 +474,11 @@ impl SqlSession {
             Definition::Type(definition) => types::define(core, definition),
             Definition::Domain(statement) => crate::ddl::domain::define(core, statement),
             Definition::Comment { on, text } => comment::set(core, on, text.as_deref()),
-        }?;
-        self.end_of_statement();
-        Ok(tag)
+        }
     }
+}
 
+impl SqlSession {
     fn alter_system(&mut self, name: &str, value: Option<&str>) -> Result<Tag> {
         self.core
             .require_superuser(format!("permission denied to set parameter \"{name}\""))?;
@@ -474,6 +501,7 @@ impl SqlSession {
         // The role that the session has put on goes with it.
         self.core
             .set_parameter("session_authorization", None, false)?;
+        self.core.unlisten(None);
         self.core.discard_temporary()?;
         self.reset_all()?;
         Ok(Tag::Plain("DISCARD ALL"))
@@ -674,7 +702,20 @@ impl SqlSession {
             ));
         }
         self.ensure_transaction()?;
-        let rights = self.core.rights();
+        self.core.lock_tables(tables, mode, no_wait)?;
+        Ok(Tag::Plain("LOCK TABLE"))
+    }
+}
+
+impl Core {
+    /// LOCK TABLE, in a transaction that goes on after it.
+    pub(super) fn lock_tables(
+        &mut self,
+        tables: &[Qualified],
+        mode: TableLock,
+        no_wait: bool,
+    ) -> Result<()> {
+        let rights = self.rights();
         let any = lock_privileges(mode);
         for name in tables {
             let lockable = lockable(name);
@@ -682,10 +723,10 @@ impl SqlSession {
                 lockable(found)?;
                 rights.check_relation(found, any).map(Some)
             };
-            let locked = self.core.locked_relation(name, mode, no_wait, may);
+            let locked = self.locked_relation(name, mode, no_wait, may);
             locked?.ok_or_else(|| crate::bind::names::no_relation(name))?;
         }
-        Ok(Tag::Plain("LOCK TABLE"))
+        Ok(())
     }
 }
 

@@ -32,7 +32,7 @@ impl Core {
             self.engine.rollback()?;
             Err(e)
         } else if commit {
-            let committed = self.engine.commit().map_err(Error::from);
+            let committed = self.commit_and_notify();
             self.changes_committed();
             committed
         } else {
@@ -44,6 +44,7 @@ impl Core {
             self.trace_transaction_end(rolled_back, !wrote);
         }
         self.events.end();
+        self.notices.end();
         let mut changed = false;
         while self.settings.levels() > 0 {
             changed |= self.settings.close_level(commit && done.is_ok());
@@ -60,6 +61,7 @@ impl Core {
         foreign::fire(self)?;
         self.settle_temporary()?;
         self.engine.secure_draws()?;
+        self.check_notifications()?;
         self.publish_changes()
     }
 

@@ -213,6 +213,14 @@ fn constraints(cx: &Context) -> Result<Rows> {
             ));
         }
     }
+    for t in cx.tables() {
+        for g in &t.triggers {
+            if let Some(c) = &g.constraint {
+                let when = (c.deferrable, c.initially_deferred);
+                rows.push(row(c.oid, &g.name, "t", t, 0, (NULL, when), None));
+            }
+        }
+    }
     rows.extend(super::domains::constraints(cx));
     for t in cx.tables() {
         for k in &t.foreign_keys {

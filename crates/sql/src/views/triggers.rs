@@ -5,7 +5,7 @@ use block::value::Datum;
 use super::Context;
 use super::value::{NULL, bool, int2, int2vector, oid, text};
 use crate::dict::Dict;
-use crate::dict::trigger::{Op, Trigger};
+use crate::dict::trigger::{Constraint, Op, Trigger};
 
 /// The bits of `tgtype`.
 fn bits(trigger: &Trigger) -> u16 {
@@ -47,6 +47,8 @@ fn arguments(t: &Trigger) -> Vec<u8> {
 }
 
 fn row(table: u32, t: &Trigger) -> Vec<Datum> {
+    let constraint = t.constraint.as_ref();
+    let number = |of: fn(&Constraint) -> u32| oid(constraint.map_or(0, of));
     vec![
         oid(t.oid),
         oid(table),
@@ -56,16 +58,16 @@ fn row(table: u32, t: &Trigger) -> Vec<Datum> {
         int2(bits(t)),
         text(t.enabled.to_string()),
         bool(false),
+        number(|c| c.from),
         oid(0),
-        oid(0),
-        oid(0),
-        bool(false),
-        bool(false),
+        number(|c| c.oid),
+        bool(constraint.is_some_and(|c| c.deferrable)),
+        bool(constraint.is_some_and(|c| c.initially_deferred)),
         int2(t.arguments.len()),
-        int2vector([]),
+        int2vector(t.columns.iter().map(|c| c + 1)),
         Datum::Bytea(arguments(t)),
         t.when.as_ref().map_or(NULL, text),
-        NULL,
-        NULL,
+        t.old_table.as_ref().map_or(NULL, text),
+        t.new_table.as_ref().map_or(NULL, text),
     ]
 }

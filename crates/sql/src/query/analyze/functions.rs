@@ -14,7 +14,7 @@ use crate::bind::{self, Typed, call_of, common_type, names, parts};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
-use crate::expr::matches;
+use crate::expr::{func, matches};
 use crate::parse::{arrays, forms};
 use crate::query::plan::{JsonSeries, SeriesOf};
 use crate::query::record_function::of_record;
@@ -31,7 +31,7 @@ const OPTIONS: &str = "pg_options_to_table";
 fn array_of(name: &str) -> Option<SeriesOf> {
     Some(match name {
         "regexp_matches" => SeriesOf::Rows,
-        "regexp_split_to_table" | "string_to_table" => SeriesOf::Elements,
+        "regexp_split_to_table" | "string_to_table" | "pg_listening_channels" => SeriesOf::Elements,
         _ => return None,
     })
 }
@@ -282,6 +282,9 @@ impl Analyzer<'_> {
         if let Some(of) = array_of(name) {
             let array = match name {
                 "string_to_table" => binder.call("string_to_array", args)?,
+                "pg_listening_channels" => {
+                    binder.call_one_of(name, &func::listening_channels(), args)?
+                }
                 "regexp_matches" => binder.call_one_of(name, &matches::all_at_once(), args)?,
                 _ => {
                     let split = matches::overloads("regexp_split_to_array");

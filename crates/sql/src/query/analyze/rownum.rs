@@ -73,8 +73,7 @@ impl Analyzer<'_> {
         }
         let binder = clause.binder();
         let bound = taken.limits.iter().map(|e| {
-            let limit = binder.coerce(binder.expr(e)?, SqlType::Int8, -1, CastContext::Explicit);
-            limit
+            binder.coerce(binder.expr(e)?, SqlType::Int8, -1, CastContext::Explicit)
         });
         let bound = bound.collect::<Result<Vec<_>>>()?;
         binder.call("least", bound).map(|least| Some(least.expr))

@@ -455,16 +455,6 @@ impl WithItem {
     /// An item with these columns, by the names that WITH gives them.
     pub fn new(cte: &ast::Cte, columns: Option<&[ColumnDesc]>) -> Result<WithItem> {
         let name = names::ident(&cte.alias.name);
-        let output = |c: &ColumnDesc| Output {
-            name: c.name.clone(),
-            value: Typed {
-                expr: Expr::Const(Datum::Null),
-                ty: c.ty,
-                typmod: c.typmod,
-                collation: c.collation,
-            },
-            origin: (0, 0),
-        };
         let outputs: Option<Vec<Output>> = columns.map(|c| c.iter().map(output).collect());
         let columns = match outputs {
             Some(outputs) => Some(renamed(&outputs, &cte.alias, &name)?),
@@ -473,9 +463,30 @@ impl WithItem {
         Ok(WithItem { name, columns })
     }
 
+    /// An item with these columns, by this name.
+    pub fn of_columns(name: &str, columns: &[ColumnDesc]) -> WithItem {
+        WithItem {
+            name: name.to_string(),
+            columns: Some(columns.iter().map(output).collect()),
+        }
+    }
+
     pub fn column_names(&self) -> Option<Vec<String>> {
         let columns = self.columns.as_ref()?;
         Some(columns.iter().map(|c| c.name.clone()).collect())
+    }
+}
+
+fn output(c: &ColumnDesc) -> Output {
+    Output {
+        name: c.name.clone(),
+        value: Typed {
+            expr: Expr::Const(Datum::Null),
+            ty: c.ty,
+            typmod: c.typmod,
+            collation: c.collation,
+        },
+        origin: (0, 0),
     }
 }
 
