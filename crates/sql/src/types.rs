@@ -98,6 +98,8 @@ pub enum Reg {
     Procedure,
     Namespace,
     Role,
+    Oper,
+    Operator,
 }
 
 /// The type of the elements of arrays: any but arrays themselves.
@@ -162,7 +164,7 @@ impl Element {
 
 impl SqlType {
     /// All but arrays.
-    pub const ALL: [SqlType; 56] = [
+    pub const ALL: [SqlType; 58] = [
         SqlType::Bool,
         SqlType::Int2,
         SqlType::Int4,
@@ -187,6 +189,8 @@ impl SqlType {
         SqlType::Reg(Reg::Procedure),
         SqlType::Reg(Reg::Namespace),
         SqlType::Reg(Reg::Role),
+        SqlType::Reg(Reg::Oper),
+        SqlType::Reg(Reg::Operator),
         SqlType::Xid,
         SqlType::Tid,
         SqlType::InternalChar,
@@ -263,6 +267,8 @@ impl SqlType {
             SqlType::Reg(Reg::Type) => 2206,
             SqlType::Reg(Reg::Namespace) => 4089,
             SqlType::Reg(Reg::Role) => 4096,
+            SqlType::Reg(Reg::Oper) => 2203,
+            SqlType::Reg(Reg::Operator) => 2204,
             SqlType::Json => 114,
             SqlType::Jsonb => 3802,
             SqlType::Float4 => 700,
@@ -324,6 +330,8 @@ impl SqlType {
             SqlType::Reg(Reg::Type) => 2211,
             SqlType::Reg(Reg::Namespace) => 4090,
             SqlType::Reg(Reg::Role) => 4097,
+            SqlType::Reg(Reg::Oper) => 2208,
+            SqlType::Reg(Reg::Operator) => 2209,
             SqlType::Void | SqlType::Array(_) | SqlType::Expanded => 0,
             SqlType::Enum(e) => e.0.array_oid,
             SqlType::Domain(d) => d.0.array_oid,
@@ -429,6 +437,8 @@ impl SqlType {
             SqlType::Reg(Reg::Procedure) => "regprocedure",
             SqlType::Reg(Reg::Namespace) => "regnamespace",
             SqlType::Reg(Reg::Role) => "regrole",
+            SqlType::Reg(Reg::Oper) => "regoper",
+            SqlType::Reg(Reg::Operator) => "regoperator",
             SqlType::Xid => "xid",
             SqlType::Tid => "tid",
             SqlType::InternalChar => "\"char\"",

@@ -17,6 +17,11 @@ use crate::views::functions;
 /// Names that are aggregates: met where none is allowed, they are not "unknown functions".
 pub const AGGREGATES: [&str; 5] = ["count", "sum", "min", "max", "avg"];
 
+/// Whether it is one of the functions of `information_schema`.
+fn standard(schema: &str, name: &str) -> bool {
+    schema == "information_schema" && name.starts_with("_pg_")
+}
+
 /// A parameter of type void is what the driver for Java makes of `?` in `{? = call f()}`: no argument, as in PostgreSQL.
 fn without_out_parameters(mut args: Vec<Typed>) -> Vec<Typed> {
     args.retain(|a| a.ty != SqlType::Void || !matches!(a.expr, Expr::Param(_)));
@@ -63,7 +68,7 @@ impl Binder<'_> {
         if name
             .schema
             .as_deref()
-            .is_some_and(|s| s != "pg_catalog" && s != "public")
+            .is_some_and(|s| s != "pg_catalog" && s != "public" && !standard(s, &name.name))
         {
             return Err(Error::new(
                 "3F000",
@@ -102,6 +107,9 @@ impl Binder<'_> {
             return self.call(&name.name, self.path_arguments(&list.args)?);
         }
         if let Some(found) = self.variadic_call(&name.name, f)? {
+            return Ok(found);
+        }
+        if let Some(found) = self.operator_call(&name.name, f)? {
             return Ok(found);
         }
         let args = self.arguments(f)?;

@@ -99,7 +99,8 @@ pub fn no_schema(name: &str) -> Error {
 
 /// As it must be written in SQL: quoted unless it is a plain lower-case word.
 pub fn quote(name: &str) -> String {
-    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+    let plain = !crate::views::needs_quotes(name)
+        && name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name
             .bytes()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');

@@ -148,6 +148,8 @@ pub fn plain_type(name: &str) -> Option<SqlType> {
         "regprocedure" => SqlType::Reg(Reg::Procedure),
         "regnamespace" => SqlType::Reg(Reg::Namespace),
         "regrole" => SqlType::Reg(Reg::Role),
+        "regoper" => SqlType::Reg(Reg::Oper),
+        "regoperator" => SqlType::Reg(Reg::Operator),
         "xid" => SqlType::Xid,
         "tid" => SqlType::Tid,
         // Unquoted, the name is another type's.

@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::exec::row::decode;
 use crate::expr::domain::DomainCheck;
 use crate::expr::{Env, Expr};
+use crate::parse::define::Change;
 use crate::parse::forms::no_expression;
 use crate::parse::role::RoleName;
 use crate::parse::{self, utility::TableLock};
@@ -39,11 +40,18 @@ pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
             skipping(core, "relation", &name);
             return Ok(tag);
         }
-        return Err(match core.dict().relation(&name) {
-            Some(Relation::View(_)) => return super::relation::alter_view(core, &name, a),
-            Some(found) => super::wrong_kind(&name, &found, "a table"),
-            None => no_relation(core, &name),
-        });
+        let found = core.dict().relation(&name);
+        return match found {
+            Some(Relation::View(_)) => super::relation::alter_view(core, &name, a),
+            Some(found) => match of_any_relation(&a.operations) {
+                Some(change) => {
+                    let kind = parse::define::Kind::Table;
+                    super::relation::alter(core, "ALTER TABLE", kind, &name, false, &change)
+                }
+                None => Err(super::wrong_kind(&name, &found, "a table")),
+            },
+            None => Err(no_relation(core, &name)),
+        };
     };
     retype::refuse_pending(core, &table, "ALTER TABLE")?;
     refuse_materialized(&table, &a.operations)?;
@@ -59,6 +67,19 @@ pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
             .ok_or_else(|| names::no_relation(&name))?;
     }
     Ok(tag)
+}
+
+/// What ALTER TABLE does to sequences, views and indexes, too.
+fn of_any_relation(operations: &[AlterTableOperation]) -> Option<Change> {
+    match operations {
+        [AlterTableOperation::OwnerTo { new_owner }] => Some(Change::Owner(owner_named(new_owner))),
+        [
+            AlterTableOperation::RenameTable {
+                table_name: RenameTableNameKind::To(to) | RenameTableNameKind::As(to),
+            },
+        ] => Some(Change::Rename(name_of(to).ok()?.name)),
+        _ => None,
+    }
 }
 
 /// Refuses what a materialized view cannot be changed by.
@@ -703,6 +724,16 @@ pub(super) fn mentions(text: &str, column: &str) -> Result<bool> {
     Ok(found)
 }
 
+/// The columns that the text of an expression names.
+pub fn mentioned(table: &Table, text: &str) -> Result<Vec<usize>> {
+    let mut found = Vec::new();
+    column_names(&mut parse::expression(text)?, &mut |name| {
+        let at = table.column(&names::ident(name));
+        found.extend(at.filter(|at| !found.contains(at)));
+    });
+    Ok(found)
+}
+
 /// The text of an expression with another name for a column.
 fn renamed(text: &str, from: &str, to: &str) -> Result<String> {
     let mut e = parse::expression(text)?;
@@ -724,6 +755,11 @@ fn alter_column(
         .column(name)
         .ok_or_else(|| no_column(name, &table.name))?;
     generated::refuse_change(table, at, op)?;
+    if let AlterColumnOperation::SetDefault { value } = op
+        && let Some(change) = parse::identity::change_of(value)?
+    {
+        return super::identity::change(core, table, at, &change);
+    }
     match op {
         AlterColumnOperation::SetDefault { value }
             if let Some(if_exists) = no_expression(value) =>

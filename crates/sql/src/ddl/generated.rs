@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::parse;
 use crate::parse::forms::no_expression;
+use crate::parse::identity::is_change;
 use crate::session::Core;
 
 /// The clause in messages.
@@ -164,7 +165,7 @@ pub fn refuse_change(table: &Table, at: usize, op: &AlterColumnOperation) -> Res
     };
     match op {
         AlterColumnOperation::SetDefault { value }
-            if c.generated && no_expression(value).is_none() =>
+            if c.generated && no_expression(value).is_none() && !is_change(value) =>
         {
             Err(Error::new("42601", message()))
         }

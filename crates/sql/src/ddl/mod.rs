@@ -20,6 +20,7 @@ mod foreign;
 pub mod function;
 pub mod generated;
 mod grant;
+mod identity;
 mod index;
 pub mod index_class;
 mod index_expression;

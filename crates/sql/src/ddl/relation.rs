@@ -10,7 +10,7 @@ use crate::bind::names::{self, Qualified};
 use crate::dict::{Object, Relation, Sequence, Table, View};
 use crate::error::{Error, Result};
 use crate::parse::define::{Change, Kind, ViewChange};
-use crate::parse::utility::TableLock;
+use crate::parse::utility::{SequenceOption, TableLock};
 
 pub fn alter(
     core: &mut Core,
@@ -49,6 +49,10 @@ pub fn alter(
                 next.owner =
                     core.new_owner(to, view.owner, view.schema, &format!("view {}", view.name))?;
                 core.define(Object::View(Arc::new(next)))?;
+            }
+            Relation::Sequence(_) => {
+                let options = [SequenceOption::Owner(to.clone())];
+                super::sequence::alter(core, name, false, &options)?;
             }
             Relation::Table(table) if table.materialized.is_some() => {
                 let mut next = Table::clone(table);
@@ -151,9 +155,15 @@ fn rename(core: &mut Core, found: &Relation, to: &str) -> Result<()> {
             next.name = to.to_string();
             core.define(Object::Table(Arc::new(next.finish()?)))
         }
-        Relation::Table(_) | Relation::Sequence(_) => {
-            Err(Error::internal("a rename that is read elsewhere"))
+        Relation::Sequence(s) => {
+            let name = Qualified {
+                schema: Some(core.dict().schema_name(s.schema).to_string()),
+                name: s.name.clone(),
+            };
+            let options = [SequenceOption::Rename(to.to_string())];
+            super::sequence::alter(core, &name, false, &options).map(|_| ())
         }
+        Relation::Table(_) => Err(Error::internal("a rename that is read elsewhere")),
     }
 }
 

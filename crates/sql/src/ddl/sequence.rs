@@ -196,6 +196,7 @@ fn apply(
             SequenceOption::Increment(_)
             | SequenceOption::Type(_)
             | SequenceOption::Restart(_)
+            | SequenceOption::Name(_)
             | SequenceOption::Rename(_)
             | SequenceOption::Owner(_) => {}
         }
@@ -270,6 +271,10 @@ pub fn alter(
         }
         return Err(no_relation(core, name));
     };
+    if options.iter().any(|o| matches!(o, SequenceOption::Name(_))) {
+        let message = "invalid sequence option SEQUENCE NAME";
+        return Err(Error::new("42601", message));
+    }
     let mut next = Sequence::clone(&sequence);
     let mut ty = SqlType::from_oid(sequence.type_oid).unwrap_or(SqlType::Int8);
     for o in options {
@@ -288,6 +293,7 @@ pub fn alter(
     }
     for o in options {
         if let SequenceOption::Owner(to) = o {
+            refuse_linked(core, &next)?;
             next.role = core.new_owner(
                 to,
                 next.role,
@@ -307,6 +313,20 @@ pub fn alter(
     }
     core.define(Object::Sequence(Arc::new(next)))?;
     Ok(tag)
+}
+
+/// A sequence of a column has the owner of the table.
+fn refuse_linked(core: &Core, s: &Sequence) -> Result<()> {
+    let dict = core.dict();
+    let Some(table) = s.owner.and_then(|(table, _)| dict.table_by_oid(table)) else {
+        return Ok(());
+    };
+    let message = format!("cannot change owner of sequence \"{}\"", s.name);
+    let detail = format!(
+        "Sequence \"{}\" is linked to table \"{}\".",
+        s.name, table.name
+    );
+    Err(Error::new("0A000", message).detail(detail))
 }
 
 /// The default of a serial column that draws from a sequence of this full name.

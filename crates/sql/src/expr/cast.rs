@@ -75,6 +75,8 @@ pub fn castable(from: SqlType, to: SqlType) -> Option<CastContext> {
         (Oid | Int2 | Int4 | Int8, Reg(_)) | (Reg(_), Oid) => Implicit,
         (Reg(types::Reg::Proc), Reg(types::Reg::Procedure))
         | (Reg(types::Reg::Procedure), Reg(types::Reg::Proc)) => Implicit,
+        (Reg(types::Reg::Oper), Reg(types::Reg::Operator))
+        | (Reg(types::Reg::Operator), Reg(types::Reg::Oper)) => Implicit,
         (Reg(_), Int4 | Int8) => Assignment,
         (InternalChar, Int4) | (Int4, InternalChar) => Explicit,
         (Date, Timestamp | TimestampTz) | (Timestamp, TimestampTz) => Implicit,

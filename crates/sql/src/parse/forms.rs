@@ -7,7 +7,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::tokens::keyword;
-use super::{arbiters, current_of, similar_part};
+use super::{arbiters, current_of, identity, similar_part};
 use crate::bind::parts;
 use crate::error::{Error, Result};
 use crate::views::keywords::{Class, class};
@@ -44,7 +44,11 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
             Keyword::SEARCH | Keyword::CYCLE => refuse_search(tokens, at)?,
             Keyword::ARRAY => array_type(tokens, at),
             Keyword::SUBSTRING => similar_part::write_out(tokens, at),
-            Keyword::DROP => drop_expression(tokens, at),
+            Keyword::DROP => {
+                drop_expression(tokens, at);
+                identity::write_out(tokens, at);
+            }
+            Keyword::ADD | Keyword::SET | Keyword::RESTART => identity::write_out(tokens, at),
             _ => {
                 row_cast(tokens, at);
                 null_test(tokens, at);
@@ -200,7 +204,7 @@ fn interval_digits(tokens: &mut Vec<TokenWithSpan>, at: usize) {
     }
 }
 
-fn word(tokens: &[TokenWithSpan], at: usize) -> String {
+pub(super) fn word(tokens: &[TokenWithSpan], at: usize) -> String {
     match tokens.get(at).map(|t| &t.token) {
         Some(Token::Word(w)) if w.quote_style.is_none() => w.value.to_lowercase(),
         _ => String::new(),
@@ -211,7 +215,11 @@ fn is(tokens: &[TokenWithSpan], at: usize, token: &Token) -> bool {
     tokens.get(at).is_some_and(|t| t.token == *token)
 }
 
-fn insert(tokens: &mut Vec<TokenWithSpan>, at: usize, new: impl IntoIterator<Item = Token>) {
+pub(super) fn insert(
+    tokens: &mut Vec<TokenWithSpan>,
+    at: usize,
+    new: impl IntoIterator<Item = Token>,
+) {
     let near = tokens.get(at).or(tokens.last()).map(|t| t.span);
     let Some(span) = near else { return };
     let new: Vec<_> = new

@@ -214,7 +214,7 @@ fn data_type(name: &str) -> Result<ast::DataType> {
         .map_err(syntax)
 }
 
-fn sequence_option(w: &mut Words<'_>) -> Result<SequenceOption> {
+pub(super) fn sequence_option(w: &mut Words<'_>) -> Result<SequenceOption> {
     Ok(if w.accept("increment") {
         w.accept("by");
         SequenceOption::Increment(w.integer()?)
@@ -246,6 +246,8 @@ fn sequence_option(w: &mut Words<'_>) -> Result<SequenceOption> {
         SequenceOption::Cycle(true)
     } else if w.accept("as") {
         SequenceOption::Type(data_type(&w.name()?)?)
+    } else if w.accept("sequence name") {
+        SequenceOption::Name(w.relation()?)
     } else if w.accept("rename to") {
         SequenceOption::Rename(w.name()?)
     } else if w.accept("owner to") {

@@ -16,6 +16,7 @@ pub mod domain;
 pub mod forms;
 pub mod function;
 pub mod grant;
+pub mod identity;
 mod inheritance;
 mod joins;
 pub mod kill;

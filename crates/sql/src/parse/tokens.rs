@@ -26,6 +26,12 @@ impl<'s> Words<'s> {
         Ok(Words { sql, tokens, at: 0 })
     }
 
+    /// All words of a text that is no statement.
+    pub fn whole(sql: &'s str) -> Result<Words<'s>> {
+        let tokens = tokenize(sql)?;
+        Ok(Words { sql, tokens, at: 0 })
+    }
+
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }

@@ -227,6 +227,8 @@ pub enum SequenceOption {
     Start(i64),
     /// `None`: from the start value.
     Restart(Option<i64>),
+    /// What the sequence of an identity column is called.
+    Name(Qualified),
     Cache(i64),
     Cycle(bool),
     Rename(String),

@@ -8,8 +8,8 @@ use super::value::{NULL, bool, float4s, int4, int8, oid, optional, quoted_array,
 use super::{Context, Rows, VirtualTable};
 use crate::bind::names::quote;
 use crate::collate::Collation;
-use crate::dict::PG_AUTHID;
 use crate::dict::acl::{Kind, Privileges};
+use crate::dict::{PG_AUTHID, PG_NAMESPACE};
 use crate::error::Result;
 use crate::types::Reg::Proc;
 use crate::types::SqlType::{
@@ -46,6 +46,26 @@ pub const VIEWS: &[VirtualTable] = &[
             let mut rows: Rows = cx.dict.all_schemas().into_iter().map(row).collect();
             super::acl::fill(cx, &mut rows, 3);
             Ok(rows)
+        }),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_init_privs",
+        columns: &[
+            ("objoid", Oid),
+            ("classoid", Oid),
+            ("objsubid", Int4),
+            ("privtype", InternalChar),
+            ("initprivs", SqlType::TEXTS),
+        ],
+        rows: Here(|cx| {
+            // Of all that has privileges from the beginning, which a dump leaves out.
+            let owner = quote(&cx.role_name(OWNER));
+            let row = |schema: u32| {
+                let acl = texts([format!("{owner}=UC/{owner}"), format!("=U/{owner}")]);
+                vec![oid(schema), oid(PG_NAMESPACE), int4(0), text("i"), acl]
+            };
+            Ok(vec![row(PG_CATALOG), row(describe::INFORMATION_SCHEMA)])
         }),
     },
     VirtualTable {

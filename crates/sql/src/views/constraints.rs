@@ -9,8 +9,8 @@ use super::value::{
 use super::{Context, Rows, VirtualTable};
 use crate::ddl::index_class;
 use crate::dict::depend::Address;
-use crate::dict::{Index, PG_CLASS, PG_NAMESPACE, PG_TYPE, Sequence, Table};
-use crate::error::Result;
+use crate::dict::{Index, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_TYPE, Sequence, Table};
+use crate::error::{Error, Result};
 use crate::types::SqlType::{
     self, Bool, Int2, Int2Vector, Int4, Int8, InternalChar, Name, Oid, OidVector, Text,
 };
@@ -290,6 +290,9 @@ fn dependencies(cx: &Context) -> Result<Rows> {
             row(i.oid, t.oid, first.unwrap_or(0), "a")
         }));
     }
+    for t in cx.dict.tables() {
+        rows.extend(of_expressions(t)?);
+    }
     for s in cx.dict.sequences() {
         if let Some((table, column)) = s.owner {
             let identity = cx
@@ -305,6 +308,34 @@ fn dependencies(cx: &Context) -> Result<Rows> {
         }
     }
     rows.extend(stopping(cx));
+    Ok(rows)
+}
+
+/// The columns that checks and generated columns of a table are made of.
+fn of_expressions(t: &Table) -> Result<Rows> {
+    let mut rows = Rows::new();
+    let mut add = |(class, object): (u32, u32), text: &str| {
+        for at in crate::ddl::alter::mentioned(t, text)? {
+            rows.push(vec![
+                oid(class),
+                oid(object),
+                int4(0),
+                oid(PG_CLASS),
+                oid(t.oid),
+                int4(at + 1),
+                super::value::text("a"),
+            ]);
+        }
+        Ok::<(), Error>(())
+    };
+    for (at, check) in t.checks.iter().enumerate() {
+        add((PG_CONSTRAINT, describe::check_oid(t.oid, at)), &check.text)?;
+    }
+    for (at, c) in t.live_columns().filter(|(_, c)| c.generated) {
+        if let Some(text) = &c.default {
+            add((PG_ATTRDEF, super::relations::default_oid(t.oid, at)), text)?;
+        }
+    }
     Ok(rows)
 }
 

@@ -169,6 +169,9 @@ pub fn type_name(oid: u32, typmod: i32) -> Option<String> {
 pub const OTHER_TYPES: &[(u32, &str, &str)] = &[
     (2275, "cstring", "cstring"),
     (2276, "any", "\"any\""),
+    (2279, "trigger", "trigger"),
+    (2280, "language_handler", "language_handler"),
+    (3500, "anyenum", "anyenum"),
     (2277, "anyarray", "anyarray"),
     (2281, "internal", "internal"),
     (2283, "anyelement", "anyelement"),
@@ -177,6 +180,7 @@ pub const OTHER_TYPES: &[(u32, &str, &str)] = &[
     (2776, "anynonarray", "anynonarray"),
     (5077, "anycompatible", "anycompatible"),
     (5078, "anycompatiblearray", "anycompatiblearray"),
+    (5079, "anycompatiblenonarray", "anycompatiblenonarray"),
 ];
 
 /// The collation of a type; zero if it has none.

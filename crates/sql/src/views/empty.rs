@@ -3,11 +3,9 @@
 
 use super::Source::Here;
 use super::VirtualTable;
-use crate::types::SqlType::{
-    self, Bool, Int2Vector, Int4, Int8, InternalChar, Name, Oid, Text, TimestampTz,
-};
+use crate::types::SqlType::{self, Bool, Int2Vector, Int4, Int8, Name, Oid, Text, TimestampTz};
 
-const fn nothing(
+pub(super) const fn nothing(
     schema: &'static str,
     name: &'static str,
     columns: &'static [(&'static str, SqlType)],
@@ -87,16 +85,6 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
     ),
     pg(
-        "pg_init_privs",
-        &[
-            ("objoid", Oid),
-            ("classoid", Oid),
-            ("objsubid", Int4),
-            ("privtype", InternalChar),
-            ("initprivs", SqlType::TEXTS),
-        ],
-    ),
-    pg(
         "pg_seclabel",
         &[
             ("objoid", Oid),
@@ -147,40 +135,6 @@ pub const VIEWS: &[VirtualTable] = &[
             ("version", Text),
             ("cipher", Text),
             ("bits", Int8),
-        ],
-    ),
-    nothing(
-        "information_schema",
-        "routines",
-        &[
-            ("specific_schema", Name),
-            ("specific_name", Name),
-            ("routine_schema", Name),
-            ("routine_name", Name),
-            ("routine_type", Text),
-        ],
-    ),
-    nothing(
-        "information_schema",
-        "triggers",
-        &[
-            ("trigger_schema", Name),
-            ("trigger_name", Name),
-            ("event_object_schema", Name),
-            ("event_object_table", Name),
-        ],
-    ),
-    nothing(
-        "information_schema",
-        "referential_constraints",
-        &[
-            ("constraint_catalog", Name),
-            ("constraint_schema", Name),
-            ("constraint_name", Name),
-            ("unique_constraint_schema", Name),
-            ("unique_constraint_name", Name),
-            ("update_rule", Text),
-            ("delete_rule", Text),
         ],
     ),
 ];

@@ -6,11 +6,14 @@ use charset::Encoding;
 
 use super::Context;
 use super::describe::{self, PG_CATALOG};
+use super::standard::facets::Facets;
 use super::value::{optional, text, texts};
 use super::{objects, privileges, procedures, updatable, user_functions};
 use crate::dict::{PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_POLICY, PG_PROC, PG_TRIGGER, PG_TYPE};
 use crate::error::{Error, Result};
-use crate::types::Reg::{self as Kind, Class, Namespace, Proc, Procedure, Role, Type};
+use crate::types::Reg::{
+    self as Kind, Class, Namespace, Oper, Operator, Proc, Procedure, Role, Type,
+};
 use crate::types::SqlType::{self, Bool, Int4, Int8, Name, Oid, Reg, Text};
 
 pub struct Function {
@@ -175,6 +178,32 @@ pub const ALL: &[Function] = &[
     strict("pg_get_function_sqlbody", (1, 1), Text, |_, _| {
         Ok(Datum::Null)
     }),
+    strict("pg_get_function_arg_default", (2, 2), Text, |cx, a| {
+        let at = usize::try_from(integer(&a[1])).unwrap_or(0);
+        let found = user_functions::argument_default(&cx.dict, oid(&a[0]), at);
+        Ok(optional(found))
+    }),
+    strict("_pg_char_max_length", (2, 2), Int4, |_, a| {
+        facet(a, Facets::max_length)
+    }),
+    strict("_pg_char_octet_length", (2, 2), Int4, |_, a| {
+        facet(a, Facets::octet_length)
+    }),
+    strict("_pg_numeric_precision", (2, 2), Int4, |_, a| {
+        facet(a, Facets::precision)
+    }),
+    strict("_pg_numeric_precision_radix", (2, 2), Int4, |_, a| {
+        facet(a, Facets::radix)
+    }),
+    strict("_pg_numeric_scale", (2, 2), Int4, |_, a| {
+        facet(a, Facets::scale)
+    }),
+    strict("_pg_datetime_precision", (2, 2), Int4, |_, a| {
+        facet(a, Facets::time_precision)
+    }),
+    strict("_pg_interval_type", (2, 2), Text, |_, a| {
+        Ok(optional(facets_of(a).interval()))
+    }),
     strict("pg_get_partkeydef", (1, 1), Text, |_, _| Ok(Datum::Null)),
     strict("pg_get_statisticsobjdef_columns", (1, 1), Text, |_, _| {
         Ok(Datum::Null)
@@ -193,6 +222,10 @@ pub const ALL: &[Function] = &[
             Some("pg_type") => Some(PG_TYPE),
             Some("pg_proc") => Some(PG_PROC),
             Some("pg_trigger") => Some(PG_TRIGGER),
+            Some("pg_operator") => {
+                let comment = super::built_in::operators::comment(oid(&a[0]));
+                return Ok(optional(comment));
+            }
             Some("pg_policy") => Some(PG_POLICY),
             // Nothing of the other kinds has a comment.
             Some(_) => return Ok(Datum::Null),
@@ -320,11 +353,27 @@ pub const ALL: &[Function] = &[
     strict("to_regprocedure", (1, 1), Reg(Procedure), |cx, a| {
         to_reg(cx, Procedure, a)
     }),
+    strict("to_regoper", (1, 1), Reg(Oper), |cx, a| to_reg(cx, Oper, a)),
+    strict("to_regoperator", (1, 1), Reg(Operator), |cx, a| {
+        to_reg(cx, Operator, a)
+    }),
     strict("to_regnamespace", (1, 1), Reg(Namespace), |cx, a| {
         to_reg(cx, Namespace, a)
     }),
     strict("to_regrole", (1, 1), Reg(Role), |cx, a| to_reg(cx, Role, a)),
 ];
+
+/// The type of a number and a modifier.
+fn facets_of(a: &[Datum]) -> Facets {
+    Facets {
+        number: oid(&a[0]),
+        typmod: i32::try_from(integer(&a[1])).unwrap_or(-1),
+    }
+}
+
+fn facet(a: &[Datum], of: fn(Facets) -> Option<i32>) -> Result<Datum> {
+    Ok(of(facets_of(a)).map_or(Datum::Null, Datum::Int4))
+}
 
 /// A function and its place in [`ALL`].
 pub fn find(name: &str) -> Option<(usize, &'static Function)> {

@@ -1,6 +1,6 @@
 //! `pg_get_keywords()`: the words of PostgreSQL 15's grammar, by what a name may be.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use super::Source::Here;
@@ -61,10 +61,13 @@ pub fn class(word: &str) -> Option<Class> {
 
 /// Whether a name must be quoted because it is a word of the grammar.
 pub fn needs_quotes(name: &str) -> bool {
-    let has = |words: &str| words.split_whitespace().any(|word| word == name);
-    WORDS
-        .iter()
-        .any(|(code, _, _, words)| *code != "U" && has(words))
+    static QUOTED: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+        let taken = WORDS.iter().filter(|(code, ..)| *code != "U");
+        taken
+            .flat_map(|(_, _, _, words)| words.split_whitespace())
+            .collect()
+    });
+    QUOTED.contains(name)
 }
 
 fn keywords(_: &Context) -> Result<Rows> {

@@ -13,6 +13,7 @@ pub mod acl;
 mod activity;
 mod backends;
 mod blockers;
+pub mod built_in;
 mod catalog;
 mod codec;
 mod constraints;
@@ -42,6 +43,7 @@ mod schema;
 mod segments;
 mod sequence;
 mod services;
+mod standard;
 mod statements;
 mod summary;
 mod timeline;
@@ -96,6 +98,8 @@ pub enum Source {
     Session(fn(&Core) -> Rows),
     /// That of the sequence that is read: [`sequence`].
     Sequence,
+    /// The catalogs: a query, which the analysis puts in the view's place.
+    Query(&'static str),
 }
 
 impl VirtualTable {
@@ -112,6 +116,7 @@ impl VirtualTable {
         match self.rows {
             Source::Session(_) => Err(Error::internal("a session's view without the session")),
             Source::Sequence => Err(Error::internal("a sequence's row without the sequence")),
+            Source::Query(_) => Err(Error::internal("rows of a query that was not analysed")),
             Source::Here(rows) => rows(cx),
             Source::Everywhere(of) => everywhere::rows(of, cx),
             Source::Cluster(rows) if cx.for_another => rows(cx),
@@ -248,10 +253,10 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         services::VIEWS,
         segments::VIEWS,
         catalog::VIEWS,
+        built_in::VIEWS,
         roles::VIEWS,
         relations::VIEWS,
         constraints::VIEWS,
-        domains::VIEWS,
         schema::VIEWS,
         absent::VIEWS,
         empty::VIEWS,
@@ -265,7 +270,7 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         &dba::SEQUENCES,
         &dba::COLUMNS,
     ];
-    lists.into_iter().flatten()
+    lists.into_iter().chain(standard::VIEWS).flatten()
 }
 
 /// The virtual table of that name; without a schema, one that is on every search path.

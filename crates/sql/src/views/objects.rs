@@ -1,5 +1,6 @@
 //! Objects by their names and numbers: what `regclass` and its kin mean.
 
+use super::built_in::operators;
 use super::describe;
 use super::procedures;
 use super::relations::view_oid;
@@ -12,7 +13,8 @@ use crate::types::Reg;
 
 /// The number of the object that a text names: `-` is none, digits are the number itself.
 pub fn find(dict: &Dict, kind: Reg, text: &str) -> Result<u32> {
-    if text == "-" {
+    // Of operators, `-` is one.
+    if text == "-" && !matches!(kind, Reg::Oper | Reg::Operator) {
         return Ok(0);
     }
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
@@ -35,12 +37,15 @@ pub fn find(dict: &Dict, kind: Reg, text: &str) -> Result<u32> {
             None => procedures::find(&unqualified(dict, text)?, text),
         },
         Reg::Procedure => procedures::find_with_arguments(dict, text),
+        Reg::Oper => operators::find(dict, text),
+        Reg::Operator => operators::find_with_types(dict, text),
     }
 }
 
 /// The same, but that what is not there is no error, and a number names nothing.
 pub fn find_if_any(dict: &Dict, kind: Reg, text: &str) -> Result<Option<u32>> {
-    if text == "-" || !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+    let none = text == "-" && !matches!(kind, Reg::Oper | Reg::Operator);
+    if none || !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         return Ok(None);
     }
     match find(dict, kind, text) {
@@ -176,7 +181,10 @@ pub fn type_called(dict: &Dict, text: &str) -> Result<u32> {
 /// The name of an object as it may be read again; its number, if there is none.
 pub fn name(dict: &Dict, kind: Reg, number: u32) -> String {
     if number == 0 {
-        return "-".to_string();
+        return match kind {
+            Reg::Oper | Reg::Operator => "0".to_string(),
+            _ => "-".to_string(),
+        };
     }
     let known = match kind {
         Reg::Class => relation_name(dict, number),
@@ -188,6 +196,8 @@ pub fn name(dict: &Dict, kind: Reg, number: u32) -> String {
         Reg::Role => dict.role_by_oid(number).map(|r| names::quote(&r.name)),
         Reg::Proc => procedures::name(dict, number),
         Reg::Procedure => procedures::signature(dict, number),
+        Reg::Oper => operators::name(number),
+        Reg::Operator => operators::signature(number),
     };
     known.unwrap_or_else(|| number.to_string())
 }

@@ -13,23 +13,40 @@ use super::describe::{self, OWNER, PG_CATALOG};
 use super::objects;
 use super::user_functions;
 use super::value::{NULL, bool, int2, oid, oidvector, text};
-use super::{Context, Rows};
+use super::{Context, Rows, built_in};
 use crate::bind::names::quote;
 use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::types::SqlType;
 
 /// A function, aggregate or window function.
-struct Procedure {
-    oid: u32,
-    name: &'static str,
-    kind: &'static str,
-    gives_rows: bool,
-    result: u32,
-    arguments: Vec<u32>,
-    volatility: &'static str,
-    strict: bool,
-    variadic: u32,
+pub struct Procedure {
+    pub oid: u32,
+    pub name: &'static str,
+    pub kind: &'static str,
+    pub gives_rows: bool,
+    pub result: u32,
+    pub arguments: Vec<u32>,
+    pub volatility: &'static str,
+    pub strict: bool,
+    pub variadic: u32,
+}
+
+impl Procedure {
+    /// A function of one value; what it is called and takes is for the caller to say.
+    pub fn plain() -> Procedure {
+        Procedure {
+            oid: 0,
+            name: "",
+            kind: "f",
+            gives_rows: false,
+            result: 0,
+            arguments: Vec::new(),
+            volatility: "i",
+            strict: true,
+            variadic: 0,
+        }
+    }
 }
 
 static ALL: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
@@ -59,13 +76,32 @@ fn read(line: &'static str) -> Option<Procedure> {
     })
 }
 
+/// All functions: those of the file, and those behind operators, casts and comparisons that it does
+/// not have.
+static EVERY: LazyLock<Vec<&'static Procedure>> = LazyLock::new(|| {
+    let behind = built_in::functions::ALL.iter();
+    let behind = behind.filter(|p| !ALL.iter().any(|known| known.oid == p.oid));
+    let mut every: Vec<_> = ALL.iter().chain(behind).collect();
+    every.sort_by_key(|p| p.oid);
+    every
+});
+
+fn every() -> impl Iterator<Item = &'static Procedure> {
+    EVERY.iter().copied()
+}
+
+/// Whether there is a function of that number.
+pub fn is_there(number: u32) -> bool {
+    by_number(number).is_some()
+}
+
 pub fn missing(text: &str) -> Error {
     Error::new("42883", format!("function \"{text}\" does not exist"))
 }
 
 /// The only function of that name.
 pub fn find(name: &str, text: &str) -> Result<u32> {
-    let mut found = ALL.iter().filter(|p| p.name == name);
+    let mut found = every().filter(|p| p.name == name);
     match (found.next(), found.next()) {
         (Some(only), None) => Ok(only.oid),
         (Some(_), Some(_)) => {
@@ -83,7 +119,7 @@ pub fn find_built_in(path: &[String], types: &[u32]) -> Option<u32> {
         [schema, name] if schema == "pg_catalog" => name,
         _ => return None,
     };
-    let found = ALL.iter().find(|p| p.name == name && p.arguments == types);
+    let found = every().find(|p| p.name == name && p.arguments == types);
     found.map(|p| p.oid)
 }
 
@@ -104,7 +140,8 @@ pub fn find_with_arguments(dict: &Dict, text: &str) -> Result<u32> {
 }
 
 fn by_number(number: u32) -> Option<&'static Procedure> {
-    ALL.iter().find(|p| p.oid == number)
+    let at = EVERY.binary_search_by_key(&number, |p| p.oid).ok()?;
+    Some(EVERY[at])
 }
 
 /// As `regproc` is written: with its schema, if several have the name.
@@ -143,7 +180,19 @@ pub fn arguments(number: u32) -> Option<String> {
         false => type_name(*ty),
     };
     let types: Vec<String> = found.arguments.iter().enumerate().map(argument).collect();
-    Some(types.join(", "))
+    Some(match built_in::aggregates::direct_arguments(number) {
+        // A hypothetical row has the arguments that are sorted by, too.
+        Some(("h", _)) => format!("{0} ORDER BY {0}", types.join(", ")),
+        Some((_, direct)) => {
+            let (direct, sorted) = types.split_at(direct.min(types.len()));
+            let direct = match direct {
+                [] => String::new(),
+                direct => format!("{} ", direct.join(", ")),
+            };
+            format!("{direct}ORDER BY {}", sorted.join(", "))
+        }
+        None => types.join(", "),
+    })
 }
 
 /// What `pg_get_function_result` says.
@@ -184,7 +233,7 @@ pub fn of_type(ty: SqlType) -> [u32; 4] {
 
 /// The rows of `pg_proc`.
 pub fn rows(cx: &Context) -> Result<Rows> {
-    let built_in = ALL.iter().map(row);
+    let built_in = every().map(row);
     Ok(built_in.chain(user_functions::rows(&cx.dict)).collect())
 }
 

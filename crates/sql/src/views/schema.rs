@@ -1,36 +1,21 @@
-//! The part of information_schema that clients ask for.
+//! `information_schema.tables`, `columns` and `views`, which are made from definitions, so that
+//! those of one table are found by its name. The rest of the schema is in [`super::standard`].
+
+use block::value::Datum;
 
 use super::Source::Here;
+use super::describe::{C_COLLATION, collation};
+use super::standard::facets::Facets;
 use super::value::{NULL, int4, optional, text};
 use super::{Context, Rows, VirtualTable, updatable};
 use crate::ddl::sequence::default_of;
+use crate::dict::acl::{Kind, Privileges};
 use crate::dict::view::CheckOption;
-use crate::dict::{Identity, Table};
+use crate::dict::{Column, Identity, Sequence};
 use crate::error::Result;
-use crate::types::SqlType::{Int4, Name, Text};
-use crate::types::{SqlType, numeric_typmod};
-use block::value::Datum;
+use crate::types::SqlType::{self, Int4, Name, Varchar};
 
 pub const VIEWS: &[VirtualTable] = &[
-    VirtualTable {
-        schema: "information_schema",
-        name: "schemata",
-        columns: &[
-            ("catalog_name", Name),
-            ("schema_name", Name),
-            ("schema_owner", Name),
-        ],
-        rows: Here(|cx| {
-            let row = |(_, name, owner): (u32, String, u32)| {
-                vec![
-                    text(cx.database_name.clone()),
-                    text(name),
-                    text(cx.role_name(owner)),
-                ]
-            };
-            Ok(cx.dict.all_schemas().into_iter().map(row).collect())
-        }),
-    },
     VirtualTable {
         schema: "information_schema",
         name: "tables",
@@ -38,8 +23,15 @@ pub const VIEWS: &[VirtualTable] = &[
             ("table_catalog", Name),
             ("table_schema", Name),
             ("table_name", Name),
-            ("table_type", Text),
-            ("is_insertable_into", Text),
+            ("table_type", Varchar),
+            ("self_referencing_column_name", Name),
+            ("reference_generation", Varchar),
+            ("user_defined_type_catalog", Name),
+            ("user_defined_type_schema", Name),
+            ("user_defined_type_name", Name),
+            ("is_insertable_into", Varchar),
+            ("is_typed", Varchar),
+            ("commit_action", Varchar),
         ],
         rows: Here(tables),
     },
@@ -50,13 +42,13 @@ pub const VIEWS: &[VirtualTable] = &[
             ("table_catalog", Name),
             ("table_schema", Name),
             ("table_name", Name),
-            ("view_definition", Text),
-            ("check_option", Text),
-            ("is_updatable", Text),
-            ("is_insertable_into", Text),
-            ("is_trigger_updatable", Text),
-            ("is_trigger_deletable", Text),
-            ("is_trigger_insertable_into", Text),
+            ("view_definition", Varchar),
+            ("check_option", Varchar),
+            ("is_updatable", Varchar),
+            ("is_insertable_into", Varchar),
+            ("is_trigger_updatable", Varchar),
+            ("is_trigger_deletable", Varchar),
+            ("is_trigger_insertable_into", Varchar),
         ],
         rows: Here(views),
     },
@@ -69,156 +61,154 @@ pub const VIEWS: &[VirtualTable] = &[
             ("table_name", Name),
             ("column_name", Name),
             ("ordinal_position", Int4),
-            ("column_default", Text),
-            ("is_nullable", Text),
-            ("data_type", Text),
+            ("column_default", Varchar),
+            ("is_nullable", Varchar),
+            ("data_type", Varchar),
             ("character_maximum_length", Int4),
+            ("character_octet_length", Int4),
             ("numeric_precision", Int4),
+            ("numeric_precision_radix", Int4),
             ("numeric_scale", Int4),
+            ("datetime_precision", Int4),
+            ("interval_type", Varchar),
+            ("interval_precision", Int4),
+            ("character_set_catalog", Name),
+            ("character_set_schema", Name),
+            ("character_set_name", Name),
+            ("collation_catalog", Name),
+            ("collation_schema", Name),
+            ("collation_name", Name),
+            ("domain_catalog", Name),
+            ("domain_schema", Name),
+            ("domain_name", Name),
+            ("udt_catalog", Name),
             ("udt_schema", Name),
             ("udt_name", Name),
-            ("is_identity", Text),
-            ("identity_generation", Text),
-            ("is_generated", Text),
-            ("generation_expression", Text),
-            ("is_updatable", Text),
+            ("scope_catalog", Name),
+            ("scope_schema", Name),
+            ("scope_name", Name),
+            ("maximum_cardinality", Int4),
+            ("dtd_identifier", Name),
+            ("is_self_referencing", Varchar),
+            ("is_identity", Varchar),
+            ("identity_generation", Varchar),
+            ("identity_start", Varchar),
+            ("identity_increment", Varchar),
+            ("identity_maximum", Varchar),
+            ("identity_minimum", Varchar),
+            ("identity_cycle", Varchar),
+            ("is_generated", Varchar),
+            ("generation_expression", Varchar),
+            ("is_updatable", Varchar),
         ],
         rows: Here(columns),
     },
-    VirtualTable {
-        schema: "information_schema",
-        name: "table_constraints",
-        columns: &[
-            ("constraint_catalog", Name),
-            ("constraint_schema", Name),
-            ("constraint_name", Name),
-            ("table_catalog", Name),
-            ("table_schema", Name),
-            ("table_name", Name),
-            ("constraint_type", Text),
-            ("is_deferrable", Text),
-            ("initially_deferred", Text),
-        ],
-        rows: Here(constraints),
-    },
-    VirtualTable {
-        schema: "information_schema",
-        name: "key_column_usage",
-        columns: &[
-            ("constraint_catalog", Name),
-            ("constraint_schema", Name),
-            ("constraint_name", Name),
-            ("table_catalog", Name),
-            ("table_schema", Name),
-            ("table_name", Name),
-            ("column_name", Name),
-            ("ordinal_position", Int4),
-            ("position_in_unique_constraint", Int4),
-        ],
-        rows: Here(keys),
-    },
-    VirtualTable {
-        schema: "information_schema",
-        name: "referential_constraints",
-        columns: &[
-            ("constraint_catalog", Name),
-            ("constraint_schema", Name),
-            ("constraint_name", Name),
-            ("unique_constraint_catalog", Name),
-            ("unique_constraint_schema", Name),
-            ("unique_constraint_name", Name),
-            ("match_option", Text),
-            ("update_rule", Text),
-            ("delete_rule", Text),
-        ],
-        rows: Here(references),
-    },
-    VirtualTable {
-        schema: "information_schema",
-        name: "constraint_column_usage",
-        columns: &[
-            ("table_catalog", Name),
-            ("table_schema", Name),
-            ("table_name", Name),
-            ("column_name", Name),
-            ("constraint_catalog", Name),
-            ("constraint_schema", Name),
-            ("constraint_name", Name),
-        ],
-        rows: Here(used_columns),
-    },
-    VirtualTable {
-        schema: "information_schema",
-        name: "sequences",
-        columns: &[
-            ("sequence_catalog", Name),
-            ("sequence_schema", Name),
-            ("sequence_name", Name),
-            ("data_type", Text),
-            ("start_value", Text),
-            ("minimum_value", Text),
-            ("maximum_value", Text),
-            ("increment", Text),
-            ("cycle_option", Text),
-        ],
-        rows: Here(|cx| {
-            let row = |s: &std::sync::Arc<crate::dict::Sequence>| {
-                vec![
-                    text(cx.database_name.clone()),
-                    text(cx.dict.schema_name(s.schema)),
-                    text(s.name.clone()),
-                    optional(super::describe::type_name(s.type_oid, -1)),
-                    text(s.start.to_string()),
-                    text(s.min.to_string()),
-                    text(s.max.to_string()),
-                    text(s.increment.to_string()),
-                    text(if s.cycle { "YES" } else { "NO" }),
-                ]
-            };
-            Ok(cx.dict.sequences().map(row).collect())
-        }),
-    },
 ];
 
+/// What a role must have one of to see a relation here.
+const OF_TABLES: Privileges = Privileges::SELECT
+    .and(Privileges::INSERT)
+    .and(Privileges::UPDATE)
+    .and(Privileges::DELETE)
+    .and(Privileges::TRUNCATE)
+    .and(Privileges::REFERENCES)
+    .and(Privileges::TRIGGER);
+/// What a role must have one of to see a column here.
+const OF_COLUMNS: Privileges = Privileges::SELECT
+    .and(Privileges::INSERT)
+    .and(Privileges::UPDATE)
+    .and(Privileges::REFERENCES);
+
+/// A relation, whose rights are asked for.
+#[derive(Clone, Copy)]
+struct Asked {
+    oid: u32,
+    owner: u32,
+    schema: u32,
+}
+
+impl Asked {
+    /// Whether the role that asks has some right on the whole relation.
+    fn held(self, cx: &Context, any: Privileges) -> bool {
+        let role = cx.authority.role;
+        let held = cx
+            .dict
+            .privileges(role, Kind::Table, self.oid, self.owner, any);
+        cx.authority.superuser || !held.is_empty()
+    }
+
+    /// Whether it has some right on a column, from 1.
+    fn column_held(self, cx: &Context, number: usize) -> bool {
+        let number = i16::try_from(number).unwrap_or(i16::MAX);
+        let granted = cx.dict.granted_of_column(self.oid, number, self.owner);
+        let own = granted.held(cx.authority.role, OF_COLUMNS);
+        !own.is_empty() || self.held(cx, OF_COLUMNS)
+    }
+
+    /// Whether its schema is that of another session's temporary relations.
+    fn is_strange(self, cx: &Context) -> bool {
+        cx.dict.is_temporary(self.schema) && !cx.dict.path().contains(&self.schema)
+    }
+
+    /// Whether it is shown; `columns`: how many it has.
+    fn is_seen(self, cx: &Context, columns: usize) -> bool {
+        let some = || (1..=columns).any(|number| self.column_held(cx, number));
+        !self.is_strange(cx) && (self.held(cx, OF_TABLES) || some())
+    }
+}
+
+fn yes_or_no(yes: bool) -> Datum {
+    text(if yes { "YES" } else { "NO" })
+}
+
 fn tables(cx: &Context) -> Result<Rows> {
-    let row = |schema: &str, name: &str, kind: &str, writable: &str| {
-        vec![
+    let row = |schema: &str, name: &str, kind: &str, writable: bool| {
+        let mut row = vec![
             text(cx.database_name.clone()),
             text(schema),
             text(name),
             text(kind),
-            text(writable),
-        ]
+        ];
+        row.extend(std::iter::repeat_n(NULL, 5));
+        row.extend([yes_or_no(writable), text("NO"), NULL]);
+        row
     };
-    let users = cx
-        .tables()
-        .filter(|t| !is_strange(cx, t.schema) && t.materialized.is_none());
-    let users = users.map(|t| {
+    let mut rows = Rows::new();
+    for t in cx.tables() {
+        let asked = Asked {
+            oid: t.oid,
+            owner: t.owner,
+            schema: t.schema,
+        };
+        if t.materialized.is_some() || !asked.is_seen(cx, t.columns.len()) {
+            continue;
+        }
         let kind = match cx.dict.is_temporary(t.schema) {
             true => "LOCAL TEMPORARY",
             false => "BASE TABLE",
         };
-        row(cx.dict.schema_name(t.schema), &t.name, kind, "YES")
-    });
-    let made = cx.views().filter(|v| !is_strange(cx, v.schema));
-    let made = made.map(|v| {
+        rows.push(row(cx.dict.schema_name(t.schema), &t.name, kind, true));
+    }
+    for v in cx.views() {
+        let asked = Asked {
+            oid: v.oid,
+            owner: v.owner,
+            schema: v.schema,
+        };
+        if !asked.is_seen(cx, v.columns.len()) {
+            continue;
+        }
+        let kind = match cx.dict.is_temporary(v.schema) {
+            true => "LOCAL TEMPORARY",
+            false => "VIEW",
+        };
         let events = updatable::events(&cx.dict, v.oid, false, None)?;
-        let writable = yes_or_no(events & updatable::INSERT != 0);
-        Ok(row(
-            cx.dict.schema_name(v.schema),
-            &v.name,
-            "VIEW",
-            writable,
-        ))
-    });
-    let made = made.collect::<Result<Vec<_>>>()?;
-    Ok(users
-        .chain(made)
-        .chain(
-            cx.virtual_tables()
-                .map(|v| row(v.schema, v.name, "VIEW", "NO")),
-        )
-        .collect())
+        let writable = events & updatable::INSERT != 0;
+        rows.push(row(cx.dict.schema_name(v.schema), &v.name, kind, writable));
+    }
+    let system = cx.virtual_tables();
+    rows.extend(system.map(|v| row(v.schema, v.name, "VIEW", false)));
+    Ok(rows)
 }
 
 fn views(cx: &Context) -> Result<Rows> {
@@ -230,12 +220,25 @@ fn views(cx: &Context) -> Result<Rows> {
             definition,
             text(check),
         ];
-        row.extend(may.map(|may| text(yes_or_no(may))));
+        row.extend(may.map(yes_or_no));
         row
     };
     let mut rows = Rows::new();
     for v in cx.dict.views() {
-        let definition = super::viewdef::text(&cx.dict, v)?;
+        let asked = Asked {
+            oid: v.oid,
+            owner: v.owner,
+            schema: v.schema,
+        };
+        if !asked.is_seen(cx, v.columns.len()) {
+            continue;
+        }
+        // The text is for those that have the owner's rights.
+        let all = cx.dict.has_rights_of(cx.authority.role, v.owner);
+        let definition = match all || cx.authority.superuser {
+            true => text(super::viewdef::text(&cx.dict, v)?),
+            false => NULL,
+        };
         let check = match v.check_option() {
             None => "NONE",
             Some(CheckOption::Local) => "LOCAL",
@@ -254,299 +257,222 @@ fn views(cx: &Context) -> Result<Rows> {
             instead & updatable::INSERT != 0,
         ];
         let schema = cx.dict.schema_name(v.schema);
-        rows.push(row(schema, &v.name, text(definition), check, may));
+        rows.push(row(schema, &v.name, definition, check, may));
     }
     rows.extend(super::all().map(|v| row(v.schema, v.name, NULL, "NONE", [false; 5])));
     Ok(rows)
 }
 
-/// Whether a schema is that of another session's temporary relations.
-fn is_strange(cx: &Context, schema: u32) -> bool {
-    cx.dict.is_temporary(schema) && !cx.dict.path().contains(&schema)
+/// A column of any relation.
+struct Shown<'c> {
+    schema: &'c str,
+    table: &'c str,
+    name: &'c str,
+    /// From 1.
+    number: usize,
+    declared: SqlType,
+    typmod: i32,
+    not_null: bool,
+    default: Option<String>,
+    identity: Option<(Identity, &'c Sequence)>,
+    generated: bool,
+    updatable: bool,
+}
+
+impl Shown<'_> {
+    /// A column of a view.
+    fn of_view<'c>(schema: &'c str, table: &'c str, name: &'c str) -> Shown<'c> {
+        Shown {
+            schema,
+            table,
+            name,
+            number: 0,
+            declared: SqlType::Unknown,
+            typmod: -1,
+            not_null: false,
+            default: None,
+            identity: None,
+            generated: false,
+            updatable: false,
+        }
+    }
+
+    fn row(&self, cx: &Context) -> Vec<Datum> {
+        let catalog = || text(cx.database_name.clone());
+        let domain = match self.declared {
+            SqlType::Domain(d) => Some(d),
+            _ => None,
+        };
+        let base = self.declared.base();
+        let typmod = domain.map_or(self.typmod, |d| d.def().typmod);
+        let not_null = self.not_null || domain.is_some_and(|d| d.def().not_null);
+        let default = |generated: bool| {
+            let of_kind = self.default.clone().filter(|_| self.generated == generated);
+            optional(of_kind)
+        };
+        let mut row = vec![
+            catalog(),
+            text(self.schema),
+            text(self.table),
+            text(self.name),
+            int4(self.number),
+            default(false),
+            yes_or_no(!not_null),
+            text(kind_of(base)),
+        ];
+        row.extend(facets(base, typmod));
+        row.extend([NULL, NULL, NULL, NULL]);
+        match collation(base) == C_COLLATION {
+            true => row.extend([catalog(), text("pg_catalog"), text("C")]),
+            false => row.extend([NULL, NULL, NULL]),
+        }
+        match domain {
+            Some(_) => row.extend([
+                catalog(),
+                text(schema_of(cx, self.declared)),
+                text(self.declared.internal_name()),
+            ]),
+            None => row.extend([NULL, NULL, NULL]),
+        }
+        row.extend([
+            catalog(),
+            text(schema_of(cx, base)),
+            text(base.internal_name()),
+        ]);
+        row.extend([NULL, NULL, NULL, NULL]);
+        row.extend([text(self.number.to_string()), text("NO")]);
+        row.extend(self.identity_columns());
+        row.extend([
+            text(if self.generated { "ALWAYS" } else { "NEVER" }),
+            default(true),
+            yes_or_no(self.updatable),
+        ]);
+        row
+    }
+
+    fn identity_columns(&self) -> [Datum; 7] {
+        let Some((kind, s)) = self.identity else {
+            return [text("NO"), NULL, NULL, NULL, NULL, NULL, text("NO")];
+        };
+        let number = |n: i64| text(n.to_string());
+        [
+            text("YES"),
+            text(match kind {
+                Identity::Always => "ALWAYS",
+                Identity::ByDefault => "BY DEFAULT",
+            }),
+            number(s.start),
+            number(s.increment),
+            number(s.max),
+            number(s.min),
+            yes_or_no(s.cycle),
+        ]
+    }
+}
+
+/// Lengths, precisions and the fields of intervals.
+fn facets(ty: SqlType, typmod: i32) -> [Datum; 7] {
+    let f = Facets {
+        number: ty.oid(),
+        typmod,
+    };
+    let number = |n: Option<i32>| n.map_or(NULL, int4);
+    [
+        number(f.max_length()),
+        number(f.octet_length()),
+        number(f.precision()),
+        number(f.radix()),
+        number(f.scale()),
+        number(f.time_precision()),
+        optional(f.interval()),
+    ]
 }
 
 fn columns(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
-    let number = |ty: SqlType, typmod: i32| match ty {
-        SqlType::Int2 => (int4(16), int4(0)),
-        SqlType::Int4 => (int4(32), int4(0)),
-        SqlType::Int8 => (int4(64), int4(0)),
-        SqlType::Numeric if typmod >= 4 => {
-            let (precision, scale) = numeric_typmod(typmod);
-            (int4(precision), int4(scale))
+    for t in cx.tables() {
+        let asked = Asked {
+            oid: t.oid,
+            owner: t.owner,
+            schema: t.schema,
+        };
+        if t.materialized.is_some() || asked.is_strange(cx) {
+            continue;
         }
-        _ => (NULL, NULL),
-    };
-    let shown = |t: &&std::sync::Arc<Table>| !is_strange(cx, t.schema) && t.materialized.is_none();
-    for t in cx.tables().filter(shown) {
-        for (position, (_, c)) in t.live_columns().enumerate() {
-            let (precision, scale) = number(c.ty(), c.typmod);
-            let default = default_of(&cx.dict, t, c)?;
-            let is_bits = matches!(c.ty(), SqlType::Bit | SqlType::Varbit);
-            let length = if is_bits && c.typmod >= 0 {
-                int4(c.typmod)
-            } else if c.ty().is_string() && c.typmod >= 4 {
-                int4(c.typmod - 4)
-            } else {
-                NULL
+        for (at, c) in t.live_columns() {
+            if !asked.column_held(cx, at + 1) {
+                continue;
+            }
+            let shown = Shown {
+                number: at + 1,
+                declared: c.declared(),
+                typmod: c.typmod,
+                not_null: c.not_null,
+                default: default_of(&cx.dict, t, c)?,
+                identity: identity(cx, c),
+                generated: c.generated,
+                updatable: true,
+                ..Shown::of_view(cx.dict.schema_name(t.schema), &t.name, &c.name)
             };
-            let generation = c.identity.map(|i| {
-                if i == Identity::Always {
-                    "ALWAYS"
-                } else {
-                    "BY DEFAULT"
-                }
-            });
-            rows.push(vec![
-                text(cx.database_name.clone()),
-                text(cx.dict.schema_name(t.schema)),
-                text(t.name.clone()),
-                text(c.name.clone()),
-                int4(position + 1),
-                optional(default.clone().filter(|_| !c.generated)),
-                text(if c.not_null { "NO" } else { "YES" }),
-                text(kind_of(c.ty())),
-                length,
-                precision,
-                scale,
-                text(schema_of(cx, udt(c))),
-                text(udt(c).internal_name()),
-                text(if c.identity.is_some() { "YES" } else { "NO" }),
-                optional(generation),
-                text(if c.generated { "ALWAYS" } else { "NEVER" }),
-                optional(default.filter(|_| c.generated)),
-                text("YES"),
-            ]);
+            rows.push(shown.row(cx));
         }
     }
-    for v in cx.views().filter(|v| !is_strange(cx, v.schema)) {
-        let shown = v.as_table();
-        for (position, c) in v.columns.iter().enumerate() {
-            let one = [position as i16 + 1].into();
+    for v in cx.views() {
+        let asked = Asked {
+            oid: v.oid,
+            owner: v.owner,
+            schema: v.schema,
+        };
+        if asked.is_strange(cx) {
+            continue;
+        }
+        let as_table = v.as_table();
+        let both = updatable::UPDATE | updatable::DELETE;
+        for (at, c) in v.columns.iter().enumerate() {
+            if !asked.column_held(cx, at + 1) {
+                continue;
+            }
+            let one = [at as i16 + 1].into();
             let events = updatable::events(&cx.dict, v.oid, false, Some(&one))?;
-            let both = updatable::UPDATE | updatable::DELETE;
-            let (precision, scale) = number(c.ty(), c.typmod);
-            let length = match c.ty().is_string() && c.typmod >= 4 {
-                true => int4(c.typmod - 4),
-                false => NULL,
+            let shown = Shown {
+                number: at + 1,
+                declared: c.ty(),
+                typmod: c.typmod,
+                default: default_of(&cx.dict, &as_table, &as_table.columns[at])?,
+                updatable: events & both == both,
+                ..Shown::of_view(cx.dict.schema_name(v.schema), &v.name, &c.name)
             };
-            rows.push(vec![
-                text(cx.database_name.clone()),
-                text(cx.dict.schema_name(v.schema)),
-                text(v.name.clone()),
-                text(c.name.clone()),
-                int4(position + 1),
-                optional(default_of(&cx.dict, &shown, &shown.columns[position])?),
-                text("YES"),
-                text(kind_of(c.ty())),
-                length,
-                precision,
-                scale,
-                text(schema_of(cx, c.ty())),
-                text(c.ty().internal_name()),
-                text("NO"),
-                NULL,
-                text("NEVER"),
-                NULL,
-                text(yes_or_no(events & both == both)),
-            ]);
+            rows.push(shown.row(cx));
         }
     }
     for v in cx.virtual_tables() {
-        for (position, (name, ty)) in v.columns.iter().enumerate() {
-            let (precision, scale) = number(*ty, -1);
-            rows.push(vec![
-                text(cx.database_name.clone()),
-                text(v.schema),
-                text(v.name),
-                text(*name),
-                int4(position + 1),
-                NULL,
-                text("YES"),
-                text(ty.name()),
-                NULL,
-                precision,
-                scale,
-                text("pg_catalog"),
-                text(ty.internal_name()),
-                text("NO"),
-                NULL,
-                text("NEVER"),
-                NULL,
-                text("NO"),
-            ]);
-        }
-    }
-    Ok(rows)
-}
-
-fn constraints(cx: &Context) -> Result<Rows> {
-    let row = |t: &Table, name: &str, kind: &str, (deferrable, deferred): (bool, bool)| {
-        let schema = text(cx.dict.schema_name(t.schema));
-        let catalog = text(cx.database_name.clone());
-        vec![
-            catalog.clone(),
-            schema.clone(),
-            text(name),
-            catalog,
-            schema,
-            text(t.name.clone()),
-            text(kind),
-            text(yes_or_no(deferrable)),
-            text(yes_or_no(deferred)),
-        ]
-    };
-    let mut rows = Rows::new();
-    for t in cx.dict.tables() {
-        for i in t.indexes.iter().filter(|i| i.constraint != 0) {
-            rows.push(row(
-                t,
-                &i.name,
-                if i.primary { "PRIMARY KEY" } else { "UNIQUE" },
-                (i.deferrable, i.initially_deferred),
-            ));
-        }
-        let never = (false, false);
-        rows.extend(t.checks.iter().map(|c| row(t, &c.name, "CHECK", never)));
-        rows.extend(t.foreign_keys.iter().map(|k| {
-            let when = (k.deferrable, k.initially_deferred);
-            row(t, &k.name, "FOREIGN KEY", when)
-        }));
-    }
-    Ok(rows)
-}
-
-fn yes_or_no(yes: bool) -> &'static str {
-    match yes {
-        true => "YES",
-        false => "NO",
-    }
-}
-
-/// The columns of primary keys, of unique constraints and of foreign keys.
-fn keys(cx: &Context) -> Result<Rows> {
-    let mut rows = Rows::new();
-    for t in cx.dict.tables() {
-        for k in &t.foreign_keys {
-            let index = cx.dict.table_by_oid(k.parent);
-            let index = index.and_then(|p| p.indexes.iter().find(|i| i.oid == k.index));
-            for (at, (&column, parent_column)) in
-                k.columns.iter().zip(&k.parent_columns).enumerate()
-            {
-                let place =
-                    index.and_then(|i| i.keys.iter().position(|key| key.column == *parent_column));
-                let schema = text(cx.dict.schema_name(t.schema));
-                let catalog = text(cx.database_name.clone());
-                rows.push(vec![
-                    catalog.clone(),
-                    schema.clone(),
-                    text(k.name.clone()),
-                    catalog,
-                    schema,
-                    text(t.name.clone()),
-                    text(t.columns[column].name.clone()),
-                    int4(at + 1),
-                    place.map_or(NULL, |p| int4(p + 1)),
-                ]);
-            }
-        }
-        for i in t.indexes.iter().filter(|i| i.constraint != 0) {
-            for (at, k) in i.keys.iter().enumerate() {
-                let Some(c) = t.columns.get(k.column) else {
-                    continue;
-                };
-                let schema = text(cx.dict.schema_name(t.schema));
-                let catalog = text(cx.database_name.clone());
-                rows.push(vec![
-                    catalog.clone(),
-                    schema.clone(),
-                    text(i.name.clone()),
-                    catalog,
-                    schema,
-                    text(t.name.clone()),
-                    text(c.name.clone()),
-                    int4(at + 1),
-                    NULL,
-                ]);
-            }
-        }
-    }
-    Ok(rows)
-}
-
-fn references(cx: &Context) -> Result<Rows> {
-    let mut rows = Rows::new();
-    for t in cx.dict.tables() {
-        for k in &t.foreign_keys {
-            let parent = cx.dict.table_by_oid(k.parent);
-            let index = parent.and_then(|p| p.indexes.iter().find(|i| i.oid == k.index));
-            // A unique index that is no constraint has no name here.
-            let index = index.filter(|i| i.constraint != 0);
-            let of_index = |value: Datum| match index {
-                Some(_) => value,
-                None => NULL,
+        for (at, (name, ty)) in v.columns.iter().enumerate() {
+            let shown = Shown {
+                number: at + 1,
+                declared: *ty,
+                ..Shown::of_view(v.schema, v.name, name)
             };
-            let schema = text(cx.dict.schema_name(t.schema));
-            let catalog = text(cx.database_name.clone());
-            let of_parent = parent.map_or(NULL, |p| text(cx.dict.schema_name(p.schema)));
-            rows.push(vec![
-                catalog.clone(),
-                schema,
-                text(k.name.clone()),
-                of_index(catalog),
-                of_index(of_parent),
-                optional(index.map(|i| i.name.clone())),
-                text(if k.full { "FULL" } else { "NONE" }),
-                text(k.on_update.name()),
-                text(k.on_delete.name()),
-            ]);
+            rows.push(shown.row(cx));
         }
     }
     Ok(rows)
 }
 
-/// The columns that a constraint is about; of a foreign key, those that are referenced.
-fn used_columns(cx: &Context) -> Result<Rows> {
-    let row = |t: &Table, column: usize, owner: &Table, constraint: &str| {
-        let catalog = text(cx.database_name.clone());
-        vec![
-            catalog.clone(),
-            text(cx.dict.schema_name(t.schema)),
-            text(t.name.clone()),
-            text(t.columns[column].name.clone()),
-            catalog,
-            text(cx.dict.schema_name(owner.schema)),
-            text(constraint),
-        ]
-    };
-    let mut rows = Rows::new();
-    for t in cx.dict.tables() {
-        for i in t.indexes.iter().filter(|i| i.constraint != 0) {
-            rows.extend(i.keys.iter().map(|k| row(t, k.column, t, &i.name)));
-        }
-        for k in &t.foreign_keys {
-            if let Some(parent) = cx.dict.table_by_oid(k.parent) {
-                rows.extend(k.parent_columns.iter().map(|c| row(parent, *c, t, &k.name)));
-            }
-        }
-    }
-    Ok(rows)
+/// The kind and the sequence of an identity column.
+fn identity<'c>(cx: &'c Context, c: &Column) -> Option<(Identity, &'c Sequence)> {
+    let sequence = cx.dict.sequence_by_oid(c.sequence?)?;
+    Some((c.identity?, sequence))
 }
 
 /// What the standard calls a type.
 fn kind_of(ty: SqlType) -> &'static str {
     match ty {
-        SqlType::Enum(_) | SqlType::Composite(_) => "USER-DEFINED",
+        SqlType::Enum(_) => "USER-DEFINED",
+        SqlType::Composite(c) if c != crate::types::composite::CompositeType::any() => {
+            "USER-DEFINED"
+        }
         SqlType::Array(_) => "ARRAY",
         ty => ty.name(),
-    }
-}
-
-/// The type of a column that is no domain.
-fn udt(c: &crate::dict::Column) -> SqlType {
-    match c.declared() {
-        SqlType::Domain(_) => c.ty(),
-        ty => ty,
     }
 }
 

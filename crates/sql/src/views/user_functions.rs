@@ -2,6 +2,7 @@
 
 use block::value::Datum;
 
+use super::definition;
 use super::describe;
 use super::procedures;
 use super::value::{NULL, bool, int2, oid, oids, oidvector, text, texts};
@@ -102,8 +103,9 @@ pub fn arguments(dict: &Dict, number: u32, defaults: bool) -> Option<String> {
         }
         text.push_str(&type_name(dict, number));
         let input = if mode.is_input() { inputs.next() } else { None };
-        let default = input.and_then(|a| a.default.as_ref());
-        if let Some(default) = default.filter(|_| defaults) {
+        let default = input.and_then(|a| Some((a.default.as_ref()?, a.ty().base())));
+        if let Some((default, ty)) = default.filter(|_| defaults) {
+            let default = definition::default(default, ty);
             text.push_str(&format!(" DEFAULT {default}"));
         }
         said.push(text);
@@ -117,6 +119,23 @@ pub fn arguments(dict: &Dict, number: u32, defaults: bool) -> Option<String> {
         }
     }
     Some(said.join(", "))
+}
+
+/// The default of a parameter, counted from 1 among all.
+pub fn argument_default(dict: &Dict, number: u32, at: usize) -> Option<String> {
+    let f = dict.function_by_oid(number)?;
+    let at = at.checked_sub(1)?;
+    let input = match f.parameters.get(at) {
+        Some(p) if !p.mode.is_input() => return None,
+        Some(_) => f.parameters[..at]
+            .iter()
+            .filter(|p| p.mode.is_input())
+            .count(),
+        None => at,
+    };
+    let argument = f.arguments.get(input)?;
+    let text = argument.default.as_ref()?;
+    Some(definition::default(text, argument.ty().base()))
 }
 
 /// What `pg_get_function_result` says; of a procedure nothing.

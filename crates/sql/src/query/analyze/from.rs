@@ -382,6 +382,9 @@ impl Analyzer<'_> {
             Some(view) => {
                 let noted = Noted::System(view.schema, view.name);
                 self.note_relation(name, alias, noted)?;
+                if let views::Source::Query(text) = view.rows {
+                    return self.system_view(view, text, alias, scope, nullable);
+                }
                 let (from, mut found) = self.view(view, &q.name, alias, scope)?;
                 found.rows.extend(whole_row(&found, nullable));
                 Ok((from, found))
@@ -644,13 +647,16 @@ impl Analyzer<'_> {
         });
         found.rows.push(there);
         let mut registers: Vec<_> = computed.iter().map(|(r, _)| *r).collect();
+        // What an expression that stays reads must last as long as a column does.
         for column in &found.columns {
-            if let Expr::Column(r) = column.value.expr
-                && own.contains(&r)
-                && !registers.contains(&r)
-            {
-                registers.push(r);
-            }
+            column.value.expr.visit(&mut |e| {
+                if let Expr::Column(r) = e
+                    && own.contains(r)
+                    && !registers.contains(r)
+                {
+                    registers.push(*r);
+                }
+            });
         }
         let relation = Relation {
             alias: found.tables[0].clone(),

@@ -28,6 +28,7 @@ mod sequence;
 mod set;
 mod subquery;
 pub mod system;
+mod system_view;
 pub mod tree;
 mod user_rows;
 pub mod view;
