@@ -131,6 +131,7 @@ fn columns(table: &Table) -> Vec<ColumnDesc> {
         attnum: 0,
         ty: c.ty(),
         typmod: c.typmod,
+        collation: c.collation(),
     });
     each.collect()
 }
