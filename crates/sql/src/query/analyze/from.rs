@@ -500,7 +500,7 @@ impl Analyzer<'_> {
                 system,
                 row_id: Some(row_id),
                 sample: None,
-                security,
+                security: Box::new(security),
             },
         };
         Ok((From::Relation(relation), found))

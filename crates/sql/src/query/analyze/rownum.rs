@@ -72,9 +72,10 @@ impl Analyzer<'_> {
             .hint("Write the query in parentheses in FROM, and ROWNUM around it or within it."));
         }
         let binder = clause.binder();
-        let bound = taken.limits.iter().map(|e| {
-            binder.coerce(binder.expr(e)?, SqlType::Int8, -1, CastContext::Explicit)
-        });
+        let bound = taken
+            .limits
+            .iter()
+            .map(|e| binder.coerce(binder.expr(e)?, SqlType::Int8, -1, CastContext::Explicit));
         let bound = bound.collect::<Result<Vec<_>>>()?;
         binder.call("least", bound).map(|least| Some(least.expr))
     }

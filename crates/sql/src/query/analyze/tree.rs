@@ -180,7 +180,7 @@ pub enum RelationKind {
         system: Vec<Register>,
         row_id: Option<Register>,
         sample: Option<Sample>,
-        security: Security,
+        security: Box<Security>,
     },
     View {
         view: &'static VirtualTable,
