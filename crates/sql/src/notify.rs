@@ -270,8 +270,8 @@ mod tests {
         assert_eq!(notices.channels(first), ["x", "y"]);
         let told = [note("x", "1"), note("y", "2"), note("z", "3")];
         told.iter().for_each(|n| notices.deliver(n));
-        assert_eq!(notices.take(first), told[..2]);
-        assert_eq!(notices.take(second), told[1..2]);
+        assert_eq!(notices.take(first), &told[..2]);
+        assert_eq!(notices.take(second), &told[1..2]);
         assert!(notices.take(first).is_empty());
         assert_eq!(notices.fullness(), 0.0);
         notices.unlisten(&mut a, Some("x"));

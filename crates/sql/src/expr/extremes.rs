@@ -174,7 +174,12 @@ fn texts(ty: SqlType) -> &'static [&'static str] {
             "1e300",
             "Infinity",
         ],
-        SqlType::Text | SqlType::Varchar | SqlType::Char | SqlType::Name | SqlType::Unknown => &[
+        SqlType::Text
+        | SqlType::Varchar
+        | SqlType::Char
+        | SqlType::Name
+        | SqlType::Refcursor
+        | SqlType::Unknown => &[
             "",
             " ",
             "äöü€𝄞ß",
