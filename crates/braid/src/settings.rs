@@ -286,7 +286,8 @@ pub fn console(params: &Instance) -> Result<Option<console::Settings>, Failure> 
     let text = params.text("console_address");
     let address: IpAddr = (text.parse())
         .map_err(|_| Failure(format!("console_address: \"{text}\" is no IP address")))?;
-    if !address.is_loopback() && !(rules(params)?.reach_out() && params.is_on("ssl")) {
+    let is_safe = address.is_loopback() || rules(params)?.reach_out() && params.is_on("ssl");
+    if !is_safe {
         return Err(Failure(format!(
             "console_address: {address} is not a loopback address, and no rule lets in clients of \
              other machines: name their networks in trusted_clients, or in access_rules"

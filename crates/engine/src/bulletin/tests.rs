@@ -180,13 +180,17 @@ fn what_was_told_before_is_not_for_the_next_life() {
     let one = instance(1, 1, &net);
     let two = instance(2, 1, &net);
     let up = members(&[(1, 1), (2, 1)]);
-    [&one, &two].map(|n| n.bulletins.members_changed(&up).unwrap());
+    for n in [&one, &two] {
+        n.bulletins.members_changed(&up).unwrap();
+    }
     one.tell(0..2);
     // The first life of instance 2 hears nothing of it, and the second begins with what comes.
     net.0.lock().clear();
     let two = instance(2, 2, &net);
     let up = members(&[(1, 1), (2, 2)]);
-    [&one, &two].map(|n| n.bulletins.members_changed(&up).unwrap());
+    for n in [&one, &two] {
+        n.bulletins.members_changed(&up).unwrap();
+    }
     one.tell(2..4);
     deliver(&net, &[&one, &two], || 1);
     assert_eq!(*two.heard.lock(), texts(2..4));

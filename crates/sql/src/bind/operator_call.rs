@@ -80,9 +80,9 @@ fn is_any_array(number: u32) -> bool {
 }
 
 /// An argument as a side of the operator, of the type that it takes there.
-fn side(arg: &ast::Expr, ty: SqlType, number: u32) -> Result<Box<ast::Expr>> {
+fn side(arg: &ast::Expr, ty: SqlType, number: u32) -> Result<ast::Expr> {
     let nested = ast::Expr::Nested(Box::new(arg.clone()));
-    Ok(Box::new(match SqlType::from_oid(number) {
+    Ok(match SqlType::from_oid(number) {
         Some(to) if to != ty => ast::Expr::Cast {
             kind: ast::CastKind::DoubleColon,
             expr: Box::new(nested),
@@ -91,13 +91,16 @@ fn side(arg: &ast::Expr, ty: SqlType, number: u32) -> Result<Box<ast::Expr>> {
             format: None,
         },
         _ => nested,
-    }))
+    })
 }
 
 /// The operator between its sides.
-fn operation(o: &Operator, mut sides: Vec<Box<ast::Expr>>) -> Option<ast::Expr> {
-    let right = sides.pop()?;
-    match (probe::written(o.name, o.left != 0)?, sides.pop()) {
+fn operation(o: &Operator, mut sides: Vec<ast::Expr>) -> Option<ast::Expr> {
+    let right = Box::new(sides.pop()?);
+    match (
+        probe::written(o.name, o.left != 0)?,
+        sides.pop().map(Box::new),
+    ) {
         (ast::Expr::BinaryOp { op, .. }, Some(left)) => {
             Some(ast::Expr::BinaryOp { left, op, right })
         }

@@ -47,10 +47,10 @@ pub const VIEWS: &[VirtualTable] = &[
     },
 ];
 
-fn each(
-    cx: &Context,
-    row: &dyn Fn(&Context, &Table, &Policy) -> Result<Vec<Datum>>,
-) -> Result<Rows> {
+/// Makes the row of a policy.
+type RowOf<'f> = dyn Fn(&Context, &Table, &Policy) -> Result<Vec<Datum>> + 'f;
+
+fn each(cx: &Context, row: &RowOf<'_>) -> Result<Rows> {
     let tables = cx.tables();
     let policies = tables.flat_map(|t| t.policies.iter().map(move |p| (t, p)));
     policies

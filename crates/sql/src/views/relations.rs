@@ -395,7 +395,6 @@ fn table_class<'a>(cx: &Context, t: &'a Table) -> Class<'a> {
         row_type: t.row_type[0],
         persistence: persistence(cx, t.schema),
         row_security: [t.row_security, t.force_row_security],
-        ..plain()
     }
 }
 
