@@ -5,8 +5,8 @@
 //! **Layers**, from the top; a module imports only from layers below its own (`README.md` has the
 //! table): `open`, `bootstrap`, `verify`; sessions (`session`, `read`, `write`, `upsert`, `bulk`,
 //! `deferred`, `ddl`, `undo`) with `smon` and `stop`; `instance`; `recovery`; `cluster`,
-//! `services`; `sequences`, `inquiry`, `bulletin`; `host`, `files`, `config`, `background`; `table`,
-//! `dictionary`, `records`, `sort`, `temp`, `progress`, `error`.
+//! `services`; `sequences`, `inquiry`, `bulletin`; `host`, `files`, `config`, `background`;
+//! `table`, `dictionary`, `records`, `sort`, `temp`, `progress`, `error`.
 //!
 //! **Invariants.**
 //! - A transaction inserts the index entries of a row after the row's version, and marks old

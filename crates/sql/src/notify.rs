@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn nothing_makes_reading_a_bulletin_panic() {
         let family = Family {
-            kinds: Vec::new(),
+            kinds: vec![(Vec::new(), "a notification")],
             encode: &|n: &Notification| n.encode().to_vec(),
             decode: &|bytes| Notification::decode(bytes),
         };
