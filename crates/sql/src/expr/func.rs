@@ -673,12 +673,9 @@ fn plain_overloads(name: &str) -> Vec<Signature> {
                 pure(Substr, &[Bytea, Int4, Int4], Bytea),
             ];
             if name == "substring" {
-                all.push(pure(
-                    Match(MatchFunc::SimilarPart),
-                    &[Text, Text, Text],
-                    Text,
-                ));
-                // Of two literals, the second is a pattern.
+                // Of literals, the second is a pattern.
+                let part = Match(MatchFunc::SimilarPart);
+                all.insert(0, pure(part, &[Text, Text, Text], Text));
                 all.insert(0, pure(Match(MatchFunc::Part), &[Text, Text], Text));
             }
             all
