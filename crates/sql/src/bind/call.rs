@@ -109,11 +109,11 @@ impl Binder<'_> {
         if let Some(found) = self.variadic_call(&name.name, f)? {
             return Ok(found);
         }
-        if let Some(found) = self.operator_call(&name.name, f)? {
-            return Ok(found);
-        }
         let args = self.arguments(f)?;
-        self.call(&name.name, args)
+        match self.call(&name.name, args) {
+            Err(e) if e.sqlstate() == "42883" => self.operator_call(&name.name, f)?.ok_or(e),
+            called => called,
+        }
     }
 
     fn arguments(&self, f: &ast::Function) -> Result<Vec<Typed>> {
