@@ -66,8 +66,8 @@ impl<S> Plans<S> {
 }
 
 impl<S> PlanCache<S> {
-    /// A statement planned with the dictionary of this version, or a later one, that is good for who
-    /// asks.
+    /// A statement planned with the dictionary of this version, or a later one, that is good for
+    /// who asks.
     pub fn get(
         &self,
         version: u64,

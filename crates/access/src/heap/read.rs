@@ -274,7 +274,6 @@ impl Heap {
     }
 
     fn before(&self, rid: RowId, undo: UndoPtr) -> Result<Before> {
-        stat::add(Stat::ConsistentChanges, 1);
         let record = self.txns.undo_record(undo)?;
         let wrong = |what: &str| self.corrupt(rid, format!("undo record {undo:?} {what}"));
         if record.object != self.object() {

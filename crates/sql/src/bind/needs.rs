@@ -27,8 +27,8 @@ pub struct Need {
     pub updated: BTreeSet<i16>,
 }
 
-/// A use of a table that has row-level security, with what that has made of the plan: which policies
-/// are in it. For a role for which others hold the statement is planned again.
+/// A use of a table that has row-level security, with what that has made of the plan: which
+/// policies are in it. For a role for which others hold the statement is planned again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Secured {
     pub table: u32,
@@ -38,9 +38,9 @@ pub struct Secured {
     pub policies: Option<Vec<u32>>,
 }
 
-/// Whether plans that are made so are good for a role: the same policies hold for it. `row_security`:
-/// its parameter of that name. A plan with policies is none for a session that has it off, whose
-/// analysis says so.
+/// Whether plans that are made so are good for a role: the same policies hold for it.
+/// `row_security`: its parameter of that name. A plan with policies is none for a session that has
+/// it off, whose analysis says so.
 pub fn are_good_for(secured: &[Secured], dict: &Dict, role: u32, row_security: bool) -> bool {
     secured.iter().all(|used| {
         let Some(table) = dict.table_by_oid(used.table) else {

@@ -1,7 +1,7 @@
 //! Which collation an expression has: that of its parts, as far as they agree.
 //!
-//! While the parts of an expression are bound, what they have is collected by their thread, from one
-//! level of the expression to the next. A query within an expression is on a level of its own.
+//! While the parts of an expression are bound, what they have is collected by their thread, from
+//! one level of the expression to the next. A query within an expression is on a level of its own.
 
 use std::cell::Cell;
 

@@ -78,8 +78,8 @@ fn definition(c: &CreateTable, columns: &[ColumnDesc]) -> Result<CreateTable> {
     Ok(table)
 }
 
-/// The statement that makes a table of these columns; it is parsed, because its syntax has dozens of
-/// parts to be left out.
+/// The statement that makes a table of these columns; it is parsed, because its syntax has dozens
+/// of parts to be left out.
 pub fn table_of(name: &ast::ObjectName, columns: &[ColumnDesc]) -> Result<CreateTable> {
     let column = |d: &ColumnDesc| {
         let ty = match d.ty {

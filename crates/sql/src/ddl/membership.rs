@@ -42,8 +42,8 @@ pub fn change(core: &mut Core, m: &Membership) -> Result<Tag> {
     Ok(Tag::Plain(m.command()))
 }
 
-/// Oracle's roles CONNECT and RESOURCE, if no role has the name: what they stand for here is granted
-/// or revoked. False for other names.
+/// Oracle's roles CONNECT and RESOURCE, if no role has the name: what they stand for here is
+/// granted or revoked. False for other names.
 fn privileges_of_oracle(core: &mut Core, name: &str, m: &Membership) -> Result<bool> {
     let text = match name {
         "connect" => format!(

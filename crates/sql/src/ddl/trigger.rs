@@ -1,5 +1,5 @@
-//! CREATE, ALTER, DROP, ENABLE and DISABLE TRIGGER. A trigger is a part of its table's definition, and is
-//! changed under the table's exclusive lock.
+//! CREATE, ALTER, DROP, ENABLE and DISABLE TRIGGER. A trigger is a part of its table's definition,
+//! and is changed under the table's exclusive lock.
 
 use std::sync::Arc;
 

@@ -286,8 +286,8 @@ fn is_before(left: &[Span], right: &[Span]) -> Result<bool> {
     }
 }
 
-/// Whether there is nothing between an upper bound and a lower one behind it, and no value that both
-/// include.
+/// Whether there is nothing between an upper bound and a lower one behind it, and no value that
+/// both include.
 fn meets(of: RangeOf, upper: &Bound, lower: &Bound) -> Result<bool> {
     let (Some(u), Some(l)) = (&upper.value, &lower.value) else {
         return Ok(false);

@@ -1,7 +1,7 @@
 //! What CREATE VIEW has that the parser does not read: the options of `WITH (..)`, with or without
-//! values, `WITH [LOCAL | CASCADED] CHECK OPTION`, and `WITH [NO] DATA` of a materialized view. They
-//! are taken out of the tokens before it reads the statement and put into the tree, the first two as
-//! options, which the second is to PostgreSQL too.
+//! values, `WITH [LOCAL | CASCADED] CHECK OPTION`, and `WITH [NO] DATA` of a materialized view.
+//! They are taken out of the tokens before it reads the statement and put into the tree, the first
+//! two as options, which the second is to PostgreSQL too.
 
 use sqlparser::ast::{CreateTableOptions, CreateView, Expr, Ident, SqlOption, Statement, Value};
 use sqlparser::keywords::Keyword;

@@ -87,8 +87,8 @@ pub fn parse_time(text: &str, io: &IoSettings) -> Result<i64> {
     read.map_err(|fault| fault.error("time", text))
 }
 
-/// Reads a `time with time zone`, as it is stored. Without a zone in the text the session's is meant,
-/// as it is today; a zone by name is read with a date only.
+/// Reads a `time with time zone`, as it is stored. Without a zone in the text the session's is
+/// meant, as it is today; a zone by name is read with a date only.
 pub fn parse_timetz(text: &str, io: &IoSettings) -> Result<i64> {
     let read = datefield::split(text).and_then(|fields| match &fields[..] {
         [(Kind::Word, word)] if word == "now" => Ok(Zoned::of_moment(io.now_micros, io)),

@@ -10,8 +10,8 @@
 //! | upper bound | NULL | the bound, or NULL, which is above all bounds |
 //! | whether that belongs to it | NULL | |
 //!
-//! A multirange is an array of ranges of which none is empty, in order, none of which meets the next
-//! one.
+//! A multirange is an array of ranges of which none is empty, in order, none of which meets the
+//! next one.
 //!
 //! **Invariant.** Ranges of integers and dates include their lower bound and not their upper one.
 

@@ -1,5 +1,5 @@
-//! Dates, timestamps and intervals as text in the styles of `DateStyle` and `IntervalStyle` that are
-//! not the default ones.
+//! Dates, timestamps and intervals as text in the styles of `DateStyle` and `IntervalStyle` that
+//! are not the default ones.
 
 use block::interval::Interval;
 use block::value::DatumRef;

@@ -1,7 +1,7 @@
 //! Times of day with their time zones: how they are stored, and their text and binary forms.
 //!
-//! A value lies in a row as an integer whose order is PostgreSQL's: by the time in Greenwich, and of
-//! one such time the zone that is further east first.
+//! A value lies in a row as an integer whose order is PostgreSQL's: by the time in Greenwich, and
+//! of one such time the zone that is further east first.
 //!
 //! ```text
 //! microseconds from midnight in Greenwich << 18 | seconds west of Greenwich + 2^17

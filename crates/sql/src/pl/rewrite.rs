@@ -11,8 +11,9 @@ use crate::bind::names;
 use crate::parse::current_of::CURRENT_OF;
 use crate::types::SqlType;
 
-/// Writes the fields of records out where a list of VALUES has them all, and has WHERE CURRENT OF ask
-/// a cursor's variable for the name. What is no record, or has no fields yet, is left to the analysis.
+/// Writes the fields of records out where a list of VALUES has them all, and has WHERE CURRENT OF
+/// ask a cursor's variable for the name. What is no record, or has no fields yet, is left to the
+/// analysis.
 pub fn in_statement(statement: &mut ast::Statement, levels: &[Level<'_>], slots: &[Slot]) {
     let _ = statement.visit(&mut Rewrite { levels, slots });
 }

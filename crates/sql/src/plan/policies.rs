@@ -2,8 +2,8 @@
 //! changes where these are not found by a scan (ON CONFLICT, MERGE). The rows that a scan finds are
 //! kept to the policies there (`query::analyze::policy`).
 //!
-//! **Invariant.** A condition is an expression over the row, or, if it has subqueries, a query whose
-//! parameters are the row's columns. Its names are those of the policy alone.
+//! **Invariant.** A condition is an expression over the row, or, if it has subqueries, a query
+//! whose parameters are the row's columns. Its names are those of the policy alone.
 
 use std::sync::Arc;
 

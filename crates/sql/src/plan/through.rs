@@ -4,8 +4,8 @@
 //! A write is planned over the columns of what it names, as if that were a table. Of a view each
 //! column in the write's expressions then becomes what the view has for it, over the row of the
 //! relation below; views upon views do so one after the other. **Invariant.** What comes out names
-//! columns of the relation that is written alone. Behind the planner nothing knows of the views, but
-//! for the conditions of CHECK OPTION, which are among the rules of the rows.
+//! columns of the relation that is written alone. Behind the planner nothing knows of the views,
+//! but for the conditions of CHECK OPTION, which are among the rules of the rows.
 
 use std::sync::Arc;
 
@@ -494,8 +494,8 @@ impl Written {
         Ok(rules)
     }
 
-    /// What a write that takes this privilege needs of the relations below; `columns` are those that
-    /// it gives values.
+    /// What a write that takes this privilege needs of the relations below; `columns` are those
+    /// that it gives values.
     pub fn note_needs(&self, params: &ParamTypes, privilege: Privileges, columns: &[usize]) {
         for below in self.through.iter().flat_map(|t| &t.below) {
             let places = columns

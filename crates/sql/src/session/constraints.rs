@@ -8,7 +8,8 @@ use crate::exec::events::{Event, What};
 use crate::exec::foreign;
 
 impl Core {
-    /// SET CONSTRAINTS: the checks of these constraints, or of all, wait for the end of the transaction or do not.
+    /// SET CONSTRAINTS: the checks of these constraints, or of all, wait for the end of the
+    /// transaction or do not.
     pub fn set_constraints(&mut self, names: Option<&[Qualified]>, deferred: bool) -> Result<()> {
         self.refresh()?;
         let mut chosen = Vec::new();

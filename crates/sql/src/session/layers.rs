@@ -97,8 +97,8 @@ impl Layers {
         restored
     }
 
-    /// The innermost level, that of a function's call, ends: what SET LOCAL has set in it goes, as at
-    /// the end of a transaction.
+    /// The innermost level, that of a function's call, ends: what SET LOCAL has set in it goes, as
+    /// at the end of a transaction.
     pub fn close_call(&mut self, kept: bool) -> Vec<Restored> {
         if !kept {
             return self.close(false);

@@ -289,8 +289,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Values of the session's role and of the database. One that is none any more has no effect, as
-    /// in PostgreSQL.
+    /// Values of the session's role and of the database. One that is none any more has no effect,
+    /// as in PostgreSQL.
     pub fn set_defaults(&mut self, values: Vec<(String, String)>) {
         for (name, value) in values {
             if let Ok(value) = accepted(&name, &value) {

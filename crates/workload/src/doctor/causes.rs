@@ -377,8 +377,8 @@ fn old_snapshot(span: &Span) -> Result<Option<Finding>, Error> {
     if undone < gets * OLD_VERSIONS {
         return Ok(None);
     }
-    // Each change that is taken back costs about what a get does.
-    let share = undone / (undone + gets);
+    // Each change that is taken back is read from a block of undo, which is one of the gets.
+    let share = (undone / gets.max(1.0)).min(1.0);
     let failed = span.stat("snapshots failed (too old)")?;
     Ok(Some(Finding {
         cause: Cause::OldSnapshot,
@@ -415,7 +415,10 @@ fn many_gets(span: &Span) -> Result<Option<Finding>, Error> {
         return Ok(None);
     };
     let each = |column| s.get(column) / s.get("executions").max(1.0);
-    let per_row = each("buffer_gets") / each("rows_processed").max(1.0);
+    // Blocks of undo are looked at for the age of a snapshot, and not for want of an index.
+    let gets = span.stat("consistent gets")? + span.stat("db block gets")?;
+    let of_undo = (span.stat("consistent changes")? / gets.max(1.0)).min(1.0);
+    let per_row = each("buffer_gets") * (1.0 - of_undo) / each("rows_processed").max(1.0);
     Ok((per_row > 500.0 && s.get("executions") >= 10.0).then(|| Finding {
         cause: Cause::ManyGets,
         title: "A statement looks at many blocks for a row: an index may be missing".to_string(),

@@ -280,7 +280,8 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Goes on from each of several items; one is enough if it is only asked whether there are some.
+    /// Goes on from each of several items; one is enough if it is only asked whether there are
+    /// some.
     fn each(
         &mut self,
         items: Vec<Item<'a>>,

@@ -580,8 +580,8 @@ impl Analyzer<'_> {
         self.level_in_from(level, (alias, false), scope, nullable)
     }
 
-    /// A subquery as an item of FROM: part of the level around it, if it only joins and filters, and
-    /// is no barrier to the conditions there.
+    /// A subquery as an item of FROM: part of the level around it, if it only joins and filters,
+    /// and is no barrier to the conditions there.
     pub fn level_in_from(
         &self,
         mut level: super::tree::Level,

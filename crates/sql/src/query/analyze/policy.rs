@@ -6,7 +6,8 @@
 //!   every other condition that could tell of a row (`query::optimize::access`).
 //! - Names in a policy are those of its own table and of its sources; nothing of the query around
 //!   is seen, and no variable.
-//! - The columns of the policy's own table need no privilege, but those that its subqueries read do.
+//! - The columns of the policy's own table need no privilege, but those that its subqueries read
+//!   do.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -58,8 +59,8 @@ impl Use {
         reads: true,
     };
 
-    /// As the name of a write's target has it: `w` or `d` for what is done with the rows, and `r` if
-    /// they are read.
+    /// As the name of a write's target has it: `w` or `d` for what is done with the rows, and `r`
+    /// if they are read.
     pub fn letters(self) -> &'static str {
         match (self.write, self.reads) {
             (Some(PolicyFor::Update), true) => "wr",

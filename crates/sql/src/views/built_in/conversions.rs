@@ -1,5 +1,5 @@
-//! The rows of `pg_conversion`: between UTF-8, in which everything is stored, and the encodings that
-//! `charset` converts. They are made by no function of SQL.
+//! The rows of `pg_conversion`: between UTF-8, in which everything is stored, and the encodings
+//! that `charset` converts. They are made by no function of SQL.
 
 use std::sync::LazyLock;
 

@@ -3,9 +3,9 @@
 //!
 //! The `.tsv` files have PostgreSQL 15's rows. **Invariant.** A row is shown only if Braid has what
 //! it tells of: an operator that the binder gives the row's result to, a cast that
-//! [`castable`](crate::expr::cast::castable) allows, an aggregate that `pg_proc` lists, a conversion
-//! that `charset` makes. So a type or an operator that is added to the binder is in the catalogs
-//! without another line.
+//! [`castable`](crate::expr::cast::castable) allows, an aggregate that `pg_proc` lists, a
+//! conversion that `charset` makes. So a type or an operator that is added to the binder is in the
+//! catalogs without another line.
 
 pub mod aggregates;
 pub mod casts;
