@@ -109,8 +109,8 @@ impl Site {
         let (Some(user), password) = (text("user"), text("password").unwrap_or_default()) else {
             return Ok(Response::text("400 Bad Request", "A login names its user."));
         };
-        self.door.prove(caller, user, password)?;
-        let made = token::made(&self.door, caller, user)?;
+        let proof = self.door.prove(caller, user, password)?;
+        let made = token::made(&self.door, caller, user, proof)?;
         Ok(Response::json(
             "200 OK",
             &json!({"user": user, "token": made, "seconds": token::LIFE_SECONDS}),
@@ -121,11 +121,11 @@ impl Site {
     fn data(&self, caller: &Caller, request: &Request, name: &str) -> Result<Response, Error> {
         let token = request.header("authorization");
         let token = token.and_then(|t| t.strip_prefix("Bearer "));
-        let user = match token {
-            Some(token) => token::user(&self.door, caller, token)?,
+        let said = match token {
+            Some(token) => token::opened(&self.door, caller, token)?,
             None => None,
         };
-        let Some(user) = user else {
+        let Some(said) = said else {
             return Ok(refused("401 Unauthorized", "28000", "Log in."));
         };
         let Some(page) = pages::find(name) else {
@@ -141,13 +141,13 @@ impl Site {
                 }
             }
         }
-        self.page(caller, &user, page, &values)
+        self.page(caller, &said, page, &values)
     }
 
     fn page(
         &self,
         caller: &Caller,
-        user: &str,
+        said: &token::Said,
         page: &Page,
         values: &[Option<&str>],
     ) -> Result<Response, Error> {
@@ -155,14 +155,14 @@ impl Site {
         let parameters: Vec<(String, String)> = (PARAMETERS.iter())
             .map(|(name, value)| ((*name).to_string(), (*value).to_string()))
             .collect();
-        let mut visit = self.door.visit(caller, user, &parameters)?;
+        let mut visit = (self.door).visit(caller, (&said.user, said.proof), &parameters)?;
         let mut tables = Map::new();
         for (name, sql) in page.queries {
             let used = &values[..pages::parameters_of(sql)];
             tables.insert((*name).to_string(), table::json(&mut visit.sql, sql, used)?);
         }
         let findings = match page.has_findings {
-            true => self.doctor.look(user, &mut visit.sql)?,
+            true => self.doctor.look(&said.user, &mut visit.sql)?,
             false => Value::Null,
         };
         let notices = visit.sql.take_messages().notices;
@@ -174,7 +174,7 @@ impl Site {
             "200 OK",
             &json!({
                 "instance": self.instance,
-                "user": user,
+                "user": said.user,
                 "warnings": notices,
                 "tables": tables,
                 "findings": findings,

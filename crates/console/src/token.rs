@@ -1,7 +1,7 @@
 //! Tokens: what a browser shows after its login.
 //!
-//! A token says a user and until when it is good, under a seal of the database ([`Door::seal`])
-//! that also covers the address of the browser. Instances keep no tokens, so each takes those of
+//! A token says a user, how it proved itself and until when it is good, under a seal of the database
+//! ([`Door::seal`]) that also covers the address of the browser. Instances keep no tokens, so each takes those of
 //! the others. A token is worth nothing at another address, after [`LIFE_SECONDS`], or once the
 //! user has another password or may not connect any more.
 
@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use server::{Caller, Door};
+use server::{Caller, Door, Proof};
 use sql::Error;
 
 /// How long a token is good: a working day.
@@ -22,41 +22,74 @@ fn now() -> u64 {
     since.unwrap_or_default().as_secs()
 }
 
-fn seal(door: &Door, caller: &Caller, user: &str, until: u64) -> Result<[u8; 32], Error> {
+/// What a token says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Said {
+    pub user: String,
+    pub proof: Proof,
+    /// In seconds since 1970.
+    until: u64,
+}
+
+fn seal(door: &Door, caller: &Caller, said: &Said) -> Result<[u8; 32], Error> {
     let address = caller.peer().ip().to_canonical().to_string();
-    door.seal(user, &[PURPOSE, address.as_bytes(), &until.to_be_bytes()])
+    let until = said.until.to_be_bytes();
+    let proof = letter(said.proof);
+    let parts = [PURPOSE, address.as_bytes(), &until, proof.as_bytes()];
+    door.seal(&said.user, &parts)
+}
+
+fn letter(proof: Proof) -> &'static str {
+    match proof {
+        Proof::None => "n",
+        Proof::Password => "p",
+    }
 }
 
 /// A token for a user who has proved itself.
-pub fn made(door: &Door, caller: &Caller, user: &str) -> Result<String, Error> {
-    let until = now() + LIFE_SECONDS;
-    let seal = seal(door, caller, user, until)?;
-    Ok(written(user, until, &seal))
+pub fn made(door: &Door, caller: &Caller, user: &str, proof: Proof) -> Result<String, Error> {
+    let said = Said {
+        user: user.to_string(),
+        proof,
+        until: now() + LIFE_SECONDS,
+    };
+    let seal = seal(door, caller, &said)?;
+    Ok(written(&said, &seal))
 }
 
-/// The user of a token; none if it is not good.
-pub fn user(door: &Door, caller: &Caller, token: &str) -> Result<Option<String>, Error> {
-    let Some((user, until, shown)) = read(token) else {
+/// What a token says; none if it is not good.
+pub fn opened(door: &Door, caller: &Caller, token: &str) -> Result<Option<Said>, Error> {
+    let Some((said, shown)) = read(token) else {
         return Ok(None);
     };
-    let own = seal(door, caller, &user, until)?;
-    Ok((same(&own, &shown) && until > now()).then_some(user))
+    let own = seal(door, caller, &said)?;
+    Ok((same(&own, &shown) && said.until > now()).then_some(said))
 }
 
-fn written(user: &str, until: u64, seal: &[u8; 32]) -> String {
-    let (user, seal) = (URL_SAFE_NO_PAD.encode(user), URL_SAFE_NO_PAD.encode(seal));
-    format!("{user}.{until}.{seal}")
+fn written(said: &Said, seal: &[u8; 32]) -> String {
+    let (user, seal) = (
+        URL_SAFE_NO_PAD.encode(&said.user),
+        URL_SAFE_NO_PAD.encode(seal),
+    );
+    format!("{user}.{}.{}.{seal}", said.until, letter(said.proof))
 }
 
-fn read(token: &str) -> Option<(String, u64, [u8; 32])> {
+fn read(token: &str) -> Option<(Said, [u8; 32])> {
     let mut parts = token.split('.');
-    let (user, until, seal) = (parts.next()?, parts.next()?, parts.next()?);
+    let (user, until) = (parts.next()?, parts.next()?);
+    let (proof, seal) = (parts.next()?, parts.next()?);
     if parts.next().is_some() {
         return None;
     }
-    let user = String::from_utf8(URL_SAFE_NO_PAD.decode(user).ok()?).ok()?;
+    let said = Said {
+        user: String::from_utf8(URL_SAFE_NO_PAD.decode(user).ok()?).ok()?,
+        proof: [Proof::None, Proof::Password]
+            .into_iter()
+            .find(|p| letter(*p) == proof)?,
+        until: until.parse().ok()?,
+    };
     let seal = URL_SAFE_NO_PAD.decode(seal).ok()?.try_into().ok()?;
-    Some((user, until.parse().ok()?, seal))
+    Some((said, seal))
 }
 
 /// Compares in a time that does not depend on where the bytes differ.
@@ -71,9 +104,21 @@ mod tests {
 
     #[test]
     fn tokens_are_read_as_written() {
-        let token = written("an.n", 7, &[9; 32]);
-        assert_eq!(read(&token), Some(("an.n".to_string(), 7, [9; 32])));
-        for wrong in ["", "a.b", "YQ.7.YQ", "YQ.-1.YQ", &format!("{token}.x")] {
+        let said = Said {
+            user: "an.n".to_string(),
+            proof: Proof::Password,
+            until: 7,
+        };
+        let token = written(&said, &[9; 32]);
+        assert_eq!(read(&token), Some((said, [9; 32])));
+        for wrong in [
+            "",
+            "a.b",
+            "YQ.7.p.YQ",
+            "YQ.7.x.YQ",
+            "YQ.-1.p.YQ",
+            &format!("{token}.x"),
+        ] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
         assert!(same(&[1; 32], &[1; 32]) && !same(&[1; 32], &[2; 32]));

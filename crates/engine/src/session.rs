@@ -352,7 +352,8 @@ impl Session {
             false => Within::Block,
         };
         let fixed = match (sees, within) {
-            (Sees::Around, Within::Statement) => self.nesting.sees,
+            // What is around may itself be an expression of a function, which has no snapshot.
+            (Sees::Around, Within::Statement) => self.nesting.sees.or(self.nesting.fixed),
             _ => None,
         };
         let now = Nesting {

@@ -133,25 +133,33 @@ impl Door {
 
     /// Lets a user prove who it is, by what the rule for it asks. A wrong password is answered as
     /// late as over PostgreSQL's protocol.
-    pub fn prove(&self, caller: &Caller, user: &str, password: &str) -> Result<(), Error> {
+    pub fn prove(&self, caller: &Caller, user: &str, password: &str) -> Result<Proof, Error> {
         let startup = startup(user);
         let client = self.client(caller, &startup)?;
-        told(client.authenticate_by(|| client.compare(password, |left| caller.pass(left))))?;
-        self.database()?.admit(user).map(|_| ())
+        let mut proof = Proof::None;
+        told(client.authenticate_by(|| {
+            proof = Proof::Password;
+            client.compare(password, |left| caller.pass(left))
+        }))?;
+        self.database()?.admit(user).map(|_| proof)
     }
 
-    /// A session for one request of a user who has proved itself before. Rule, certificate, role
-    /// and limits are asked anew.
+    /// A session for one request of a user who has proved itself before, and how. Rule,
+    /// certificate, role and limits are asked anew: where the rule wants a password by now, or on
+    /// this instance, one must have been proved.
     pub fn visit(
         &self,
         caller: &Caller,
-        user: &str,
+        (user, proof): (&str, Proof),
         parameters: &[(String, String)],
     ) -> Result<Visit, Error> {
         let startup = startup(user);
         told(
             self.client(caller, &startup)?
-                .authenticate_by(|| Ok::<(), Refusal>(())),
+                .authenticate_by(|| match proof {
+                    Proof::Password => Ok(()),
+                    Proof::None => Err(Error::new("28000", "Log in.").into()),
+                }),
         )?;
         let database = self.database()?;
         let role = database.admit(user)?;
@@ -223,6 +231,15 @@ impl Door {
     pub fn stop(&self) -> bool {
         self.callers.stop(STOP_GRACE)
     }
+}
+
+/// How a user has proved who it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Proof {
+    /// By nothing that a later request could not show again: the rule trusted it, or asked for a
+    /// certificate.
+    None,
+    Password,
 }
 
 /// What a caller would have sent over PostgreSQL's protocol.

@@ -33,7 +33,7 @@ mod startup;
 mod testing;
 pub mod tls;
 
-pub use door::{Caller, Door, Visit};
+pub use door::{Caller, Door, Proof, Visit};
 pub use listener::{Bound, SPARE_CONNECTIONS, Server, ServerConfig, ServerError};
 pub use message::MAX_MESSAGE_BYTES;
 pub use network::Network;

@@ -187,6 +187,8 @@ impl Work {
     fn begin(database: &Arc<Database>) -> Result<Work> {
         let mut work = Work(SqlSession::of_instance(database)?);
         work.run("begin")?;
+        // A table of somebody's in `public` would come before the view of its name.
+        work.run("set local search_path = pg_catalog")?;
         Ok(work)
     }
 
@@ -302,7 +304,7 @@ pub fn queries() -> Vec<(&'static str, String)> {
 fn make_tables(work: &mut Work) -> Result<()> {
     let there = "select count(*) from pg_namespace where nspname = 'perfstat'";
     if work.number(there)? != 0 {
-        return Ok(());
+        return check_owners(work);
     }
     work.run("create schema perfstat")?;
     work.run(
@@ -322,6 +324,25 @@ fn make_tables(work: &mut Work) -> Result<()> {
         ))?;
     }
     Ok(())
+}
+
+/// Refuses a schema `perfstat`, or a relation in it, that somebody else has made: what is written to
+/// its tables is written with the rights of a superuser, whose triggers would run with them.
+fn check_owners(work: &mut Work) -> Result<()> {
+    let others = "select count(*) from \
+         (select nspowner as owner from pg_namespace where nspname = 'perfstat' \
+          union all select c.relowner from pg_class c join pg_namespace n on n.oid = c.relnamespace \
+          where n.nspname = 'perfstat') made \
+         join pg_roles r on r.oid = made.owner where not r.rolsuper";
+    match work.number(others)? {
+        0 => Ok(()),
+        _ => {
+            let message = "the schema perfstat, or something in it, belongs to a role that is no \
+                           superuser";
+            let error = Error::new("42501", message);
+            Err(error.hint("Drop the schema perfstat, or give it another name."))
+        }
+    }
 }
 
 /// What the session was warned of: instances that did not answer.

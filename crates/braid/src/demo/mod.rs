@@ -13,7 +13,7 @@
 //! | [`cluster`], [`session`], [`stage`] | processes and data; connections; what is printed |
 
 mod claims;
-mod cluster;
+pub mod cluster;
 mod crash;
 mod load;
 mod sequences;

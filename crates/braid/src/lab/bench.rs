@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use postgres::{Client, Config, NoTls};
 use seam::Mutex;
@@ -18,10 +18,6 @@ use crate::{Failure, ports, user};
 
 /// Exit code of a lab that was interrupted: that of shells for SIGINT.
 const INTERRUPTED: i32 = 130;
-/// Longer than anything here takes on a loaded machine. Only a lab that fails waits for so long.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a lab looks at a condition that nobody announces.
-const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// The number of waits that are shown for each instance.
 const TOP: usize = 6;
 
@@ -490,23 +486,6 @@ where
         }
         Ok(times)
     })
-}
-
-/// Looks until something is there, for a minute at most. `what` names it.
-pub fn until<T>(
-    what: &str,
-    mut look: impl FnMut() -> Result<Option<T>, Failure>,
-) -> Result<T, Failure> {
-    let give_up = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look()? {
-            return Ok(found);
-        }
-        if Instant::now() > give_up {
-            return Err(Failure(format!("waited a minute in vain: {what}")));
-        }
-        std::thread::park_timeout(LOOK_INTERVAL);
-    }
 }
 
 pub fn median(mut of: Vec<f64>) -> f64 {

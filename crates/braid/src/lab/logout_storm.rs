@@ -5,10 +5,11 @@
 
 use std::time::Instant;
 
-use super::bench::{Bench, Database, median, until};
+use super::bench::{Bench, Database, median};
 use super::report::{Goal, Report};
 use crate::Failure;
 use crate::cli::LogoutStormArgs;
+use crate::demo::cluster::until;
 
 const PAPER: &str = "Performance issue: high kernel mode CPU usage (disconnects, NUMA)";
 /// Sessions, and seconds of processor time for each to leave.

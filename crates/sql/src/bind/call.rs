@@ -4,6 +4,7 @@ use block::value::Datum;
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::coerce::{common_padding, fold};
+use super::operator_call::is_behind_operator;
 use super::{Binder, Typed, chosen_type, names, null_if_type, parts};
 use crate::collate::Derived;
 use crate::error::{Error, Result};
@@ -110,10 +111,13 @@ impl Binder<'_> {
             return Ok(found);
         }
         let args = self.arguments(f)?;
-        match self.call(&name.name, args) {
-            Err(e) if e.sqlstate() == "42883" => self.operator_call(&name.name, f)?.ok_or(e),
-            called => called,
+        if is_behind_operator(&name.name) {
+            return match self.call(&name.name, args.clone()) {
+                Err(e) if e.sqlstate() == "42883" => self.operator_call(&name.name, args)?.ok_or(e),
+                called => called,
+            };
         }
+        self.call(&name.name, args)
     }
 
     fn arguments(&self, f: &ast::Function) -> Result<Vec<Typed>> {

@@ -1,58 +1,71 @@
 //! Calls of the functions behind operators: `int4pl(1, 2)` is `1 + 2`.
 
-use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
+use sqlparser::ast::{self, Value};
 
 use super::call::conversion_cost;
-use super::{Binder, Typed, element_of, probe};
+use super::{Binder, Groups, Typed, element_of, probe};
 use crate::error::Result;
+use crate::expr::cast::CastContext;
 use crate::expr::func::overloads;
-use crate::parse;
 use crate::types::SqlType;
 use crate::views::built_in::operators::{self, Operator};
 use crate::views::functions;
 
+/// Whether a function is known by the operator that it is behind, and no other way.
+pub(super) fn is_behind_operator(name: &str) -> bool {
+    let taken = !overloads(name).is_empty() || functions::find(name).is_some();
+    !taken && operators::KNOWN.iter().any(|o| o.function_name == name)
+}
+
 impl Binder<'_> {
-    /// The call as its operator, if a function of that name is behind one and no other has the
-    /// name.
-    pub(super) fn operator_call(&self, name: &str, f: &ast::Function) -> Result<Option<Typed>> {
-        let behind = |o: &&Operator| o.function_name == name;
-        let taken = !overloads(name).is_empty() || functions::find(name).is_some();
-        if taken || !operators::KNOWN.iter().any(|o| behind(&o)) {
-            return Ok(None);
-        }
-        let Some(args) = plain_arguments(f) else {
-            return Ok(None);
-        };
-        let types = args.iter().map(|a| Ok(self.expr(a)?.ty));
-        let types = types.collect::<Result<Vec<SqlType>>>()?;
-        let candidates = operators::KNOWN.iter().filter(behind);
+    /// The call of a function that [`is_behind_operator`], as its operator; `None`: there is none
+    /// for such arguments.
+    pub(super) fn operator_call(&self, name: &str, args: Vec<Typed>) -> Result<Option<Typed>> {
+        let types: Vec<SqlType> = args.iter().map(|arg| arg.ty).collect();
+        let candidates = (operators::KNOWN.iter()).filter(|o| o.function_name == name);
         let costs = candidates.filter_map(|o| Some((cost(o, &types)?, o)));
         let Some((_, chosen)) = costs.min_by_key(|(cost, _)| *cost) else {
             return Ok(None);
         };
-        let wanted = wanted(chosen);
-        let sides = args.iter().zip(&types).zip(wanted);
-        let sides = sides
-            .map(|((arg, ty), number)| side(arg, *ty, number))
-            .collect::<Result<Vec<_>>>()?;
-        match operation(chosen, sides) {
-            Some(e) => self.expr(&e).map(Some),
-            None => Ok(None),
-        }
+        let Some(operator) = probe::written(chosen.name, chosen.left != 0) else {
+            return Ok(None);
+        };
+        let sides = args.into_iter().zip(wanted(chosen));
+        let sides = sides.map(|(arg, number)| match SqlType::from_oid(number) {
+            Some(to) if to != arg.ty => self.coerce(arg, to, -1, CastContext::Explicit),
+            _ => Ok(arg),
+        });
+        let operands = Operands(sides.collect::<Result<_>>()?);
+        let binder = Binder {
+            groups: Some(&operands),
+            ..Binder::new(self.scope, self.params, self.clause)
+        };
+        binder.expr(&operator).map(Some)
     }
 }
 
-fn plain_arguments(f: &ast::Function) -> Option<Vec<&ast::Expr>> {
-    let FunctionArguments::List(list) = &f.args else {
-        return None;
-    };
-    let plain = list.duplicate_treatment.is_none() && list.clauses.is_empty();
-    let argument = |a| match a {
-        &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref e)) => Some(e),
-        _ => None,
-    };
-    let args = list.args.iter().map(argument).collect::<Option<Vec<_>>>();
-    args.filter(|_| plain)
+/// What `$1` and `$2` of an operator stand for, bound already: bound anew with each call around
+/// it, a nest of calls would take time exponential in its depth.
+struct Operands(Vec<Typed>);
+
+impl Groups for Operands {
+    fn lookup(&self, e: &ast::Expr) -> Result<Option<Typed>> {
+        let ast::Expr::Value(value) = e else {
+            return Ok(None);
+        };
+        let Value::Placeholder(name) = &value.value else {
+            return Ok(None);
+        };
+        Ok(match name.as_str() {
+            "$1" => self.0.first().cloned(),
+            "$2" => self.0.get(1).cloned(),
+            _ => None,
+        })
+    }
+
+    fn whole_row(&self, _table: &str) -> Result<Option<Typed>> {
+        Ok(None)
+    }
 }
 
 /// The numbers of the types of the sides that there are.
@@ -77,34 +90,4 @@ fn cost(o: &Operator, types: &[SqlType]) -> Option<usize> {
 
 fn is_any_array(number: u32) -> bool {
     matches!(number, 2277 | 5078)
-}
-
-/// An argument as a side of the operator, of the type that it takes there.
-fn side(arg: &ast::Expr, ty: SqlType, number: u32) -> Result<ast::Expr> {
-    let nested = ast::Expr::Nested(Box::new(arg.clone()));
-    Ok(match SqlType::from_oid(number) {
-        Some(to) if to != ty => ast::Expr::Cast {
-            kind: ast::CastKind::DoubleColon,
-            expr: Box::new(nested),
-            data_type: parse::data_type(to.name())?,
-            array: false,
-            format: None,
-        },
-        _ => nested,
-    })
-}
-
-/// The operator between its sides.
-fn operation(o: &Operator, mut sides: Vec<ast::Expr>) -> Option<ast::Expr> {
-    let right = Box::new(sides.pop()?);
-    match (
-        probe::written(o.name, o.left != 0)?,
-        sides.pop().map(Box::new),
-    ) {
-        (ast::Expr::BinaryOp { op, .. }, Some(left)) => {
-            Some(ast::Expr::BinaryOp { left, op, right })
-        }
-        (ast::Expr::UnaryOp { op, .. }, None) => Some(ast::Expr::UnaryOp { op, expr: right }),
-        _ => None,
-    }
 }

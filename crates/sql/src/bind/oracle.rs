@@ -128,21 +128,52 @@ impl Binder<'_> {
         use ast::BinaryOperator::{Minus, Plus};
         let is_time = |t: &Typed| matches!(t.ty, SqlType::Timestamp | SqlType::TimestampTz);
         match op {
-            Plus | Minus if is_time(&l) && r.ty.is_number() => Ok((l, self.as_days(right)?)),
-            Plus if is_time(&r) && l.ty.is_number() => Ok((self.as_days(left)?, r)),
+            Plus | Minus if is_time(&l) && r.ty.is_number() => Ok((l, self.as_days(right, r)?)),
+            Plus if is_time(&r) && l.ty.is_number() => Ok((self.as_days(left, l)?, r)),
             _ => Ok((l, r)),
         }
     }
 
     /// A number of days as an interval. Integers in it are divided as Oracle's numbers, so that
-    /// `1/24` is an hour.
-    fn as_days(&self, written: &ast::Expr) -> Result<Typed> {
-        let mut days = written.clone();
-        let _ = days.visit(&mut Quotients);
-        let days = self.expr(&days)?;
+    /// `1/24` is an hour, if it is a computation from names and numbers alone. What calls functions
+    /// is taken as it is: bound a second time, each within the other, calls would take time
+    /// exponential in their depth.
+    fn as_days(&self, written: &ast::Expr, bound: Typed) -> Result<Typed> {
+        let days = match quotient(written) {
+            Some(true) => {
+                let mut days = written.clone();
+                let _ = days.visit(&mut Quotients);
+                self.expr(&days)?
+            }
+            _ => bound,
+        };
         let days = self.coerce(days, SqlType::Float8, -1, CastContext::Explicit)?;
         let day = self.written("'1 day'::interval")?;
         self.arith(ArithOp::Mul, day, days)
+    }
+}
+
+/// Whether a computation from names and numbers alone divides; `None`: it is something else.
+fn quotient(e: &ast::Expr) -> Option<bool> {
+    use ast::BinaryOperator::{Divide, Minus, Multiply, Plus};
+    match e {
+        ast::Expr::Nested(inner) => quotient(inner),
+        ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) | ast::Expr::Value(_) => {
+            Some(false)
+        }
+        ast::Expr::UnaryOp {
+            op: ast::UnaryOperator::Minus,
+            expr,
+        } => quotient(expr),
+        ast::Expr::BinaryOp {
+            left,
+            op: op @ (Plus | Minus | Multiply | Divide),
+            right,
+        } => {
+            let (left, right) = (quotient(left)?, quotient(right)?);
+            Some(*op == Divide || left || right)
+        }
+        _ => None,
     }
 }
 

@@ -75,6 +75,10 @@ pub fn add(core: &mut Core, table: &mut Table, new: NewKey<'_>, has_rows: bool) 
             .locked_table(&parent_name, TableLock::ShareRowExclusive)?
             .ok_or_else(|| no_relation(core, &parent_name))?,
     };
+    if parent.materialized.is_some() {
+        let message = format!("referenced relation \"{}\" is not a table", parent.name);
+        return Err(Error::new("42809", message));
+    }
     refuse_mixed(&core.dict(), table, &parent)?;
     let name = name_for(table, &new)?;
     let (parent_columns, index) = referenced_key(&parent, &syntax.referred_columns)?;

@@ -164,14 +164,10 @@ pub fn refresh(
     let found = locked(core, name, lock)?;
     let table = found.ok_or_else(|| no_relation(core, name))?;
     super::retype::refuse_pending(core, &table, "REFRESH MATERIALIZED VIEW")?;
-    // Its query has the rights of its owner.
-    let around = std::mem::replace(&mut core.roles.current, table.owner);
-    let done = match concurrently {
+    core.as_owner(table.owner, |core| match concurrently {
         true => merge(core, &table),
         false => replace(core, &table, with_data),
-    };
-    core.roles.current = around;
-    done?;
+    })?;
     Ok(Tag::Plain("REFRESH MATERIALIZED VIEW"))
 }
 

@@ -46,7 +46,9 @@ fn own_relation(core: &mut Core, name: &Qualified) -> Result<Arc<Table>> {
 
 /// A table that is the role's own, locked.
 fn own_table(core: &mut Core, name: &Qualified) -> Result<Arc<Table>> {
-    if let Some(table) = core.own_table(name, TableLock::AccessExclusive)? {
+    if let Some(table) = core.own_table(name, TableLock::AccessExclusive)?
+        && table.materialized.is_none()
+    {
         return Ok(table);
     }
     Err(match core.dict().relation(name) {

@@ -91,6 +91,20 @@ fn refuse_readers(core: &Core, table: &Table, at: usize) -> Result<()> {
                 "cannot alter type of a column used by a view or rule",
                 format!("rule _RETURN on {}", dict.describe(d.what)),
             ),
+            Address::Table(oid)
+                if dict
+                    .table_by_oid(oid)
+                    .is_some_and(|t| t.materialized.is_some()) =>
+            {
+                (
+                    "cannot alter type of a column used by a view or rule",
+                    format!("rule _RETURN on {}", dict.describe(d.what)),
+                )
+            }
+            Address::Policy(..) => (
+                "cannot alter type of a column used in a policy definition",
+                dict.describe(d.what),
+            ),
             Address::Trigger(..) => (
                 "cannot alter type of a column used in a trigger definition",
                 dict.describe(d.what),

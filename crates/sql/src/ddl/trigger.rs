@@ -15,14 +15,25 @@ use crate::error::{Error, Result};
 use crate::parse::trigger::CreateTrigger;
 use crate::parse::utility::TableLock;
 
+/// What the role must have before it waits for the lock.
+#[derive(Clone, Copy)]
+enum Asked {
+    Trigger,
+    Owner,
+}
+
 /// The table, or the view as a table, that a trigger is made on or taken from.
 fn locked(
     core: &mut Core,
     name: &Qualified,
     lock: TableLock,
-    right: Option<Privileges>,
+    asked: Asked,
 ) -> Result<Option<Arc<Table>>> {
     let rights = core.rights();
+    let check = |found: &Relation| match asked {
+        Asked::Trigger => rights.check_relation(found, Privileges::TRIGGER),
+        Asked::Owner => rights.check_owner_of(found),
+    };
     core.locked_relation(name, lock, false, |found| match found {
         Relation::Table(table) if table.materialized.is_some() => {
             let message = format!("relation \"{}\" cannot have triggers", name.name);
@@ -30,11 +41,11 @@ fn locked(
             Err(Error::new("42809", message).detail(detail))
         }
         Relation::Table(table) => {
-            right.map_or(Ok(()), |right| rights.check_relation(found, right))?;
+            check(found)?;
             Ok(Some(table.clone()))
         }
         Relation::View(view) => {
-            right.map_or(Ok(()), |right| rights.check_relation(found, right))?;
+            check(found)?;
             Ok(Some(Arc::new(view.as_table())))
         }
         _ => Err(Error::new(
@@ -85,7 +96,7 @@ pub fn define(core: &mut Core, next: Table) -> Result<()> {
 
 pub fn create(core: &mut Core, new: &CreateTrigger) -> Result<Tag> {
     let lock = TableLock::ShareRowExclusive;
-    let table = locked(core, &new.table, lock, Some(Privileges::TRIGGER))?;
+    let table = locked(core, &new.table, lock, Asked::Trigger)?;
     let table = table.ok_or_else(|| names::no_relation(&new.table))?;
     check_kind(&table, new)?;
     let found = core
@@ -224,9 +235,8 @@ fn check_transitions(new: &CreateTrigger) -> Result<()> {
 
 /// ALTER TRIGGER .. RENAME.
 pub fn rename(core: &mut Core, name: &str, on: &Qualified, to: &str) -> Result<Tag> {
-    let table = core.locked_table(on, TableLock::AccessExclusive)?;
+    let table = locked(core, on, TableLock::AccessExclusive, Asked::Owner)?;
     let table = table.ok_or_else(|| names::no_relation(on))?;
-    core.check_owner(table.owner, format!("relation {}", table.name))?;
     let at = table
         .trigger(name)
         .ok_or_else(|| missing(name, &table.name))?;
@@ -240,7 +250,7 @@ pub fn rename(core: &mut Core, name: &str, on: &Qualified, to: &str) -> Result<T
     let mut next = Table::clone(&table);
     next.triggers[at].name = to.to_string();
     next.triggers.sort_by(|a, b| a.name.cmp(&b.name));
-    core.define(Object::Table(Arc::new(next.finish()?)))?;
+    define(core, next)?;
     Ok(Tag::Plain("ALTER TRIGGER"))
 }
 
@@ -251,7 +261,7 @@ fn missing(name: &str, table: &str) -> Error {
 
 pub fn drop(core: &mut Core, name: &str, on: &Qualified, if_exists: bool) -> Result<Tag> {
     let tag = Tag::Plain("DROP TRIGGER");
-    let table = locked(core, on, TableLock::AccessExclusive, None)?;
+    let table = locked(core, on, TableLock::AccessExclusive, Asked::Owner)?;
     let Some(table) = table else {
         if if_exists {
             skipping(core, "relation", on);
@@ -270,7 +280,6 @@ pub fn drop(core: &mut Core, name: &str, on: &Qualified, if_exists: bool) -> Res
         }
         return Err(missing(name, &table.name));
     };
-    core.check_owner(table.owner, format!("relation {}", table.name))?;
     let mut next = Table::clone(&table);
     next.triggers.remove(at);
     define(core, next)?;

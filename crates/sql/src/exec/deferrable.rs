@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use block::value::{Datum, DatumRef};
 
-use super::dml::{key_exists, of_table};
+use super::dml::{hides_key, key_exists, of_table};
 use super::events::{Event, What, values};
 use super::foreign::same_key;
 use crate::dict::{Index, Table};
@@ -80,7 +80,9 @@ fn duplicate(core: &Core, table: &Table, index: &Index, key: &[DatumRef<'_>]) ->
         "duplicate key value violates unique constraint \"{}\"",
         index.name
     );
-    of_table(Error::new("23505", message), table, core)
-        .constraint(&index.name)
-        .detail(key_exists(table, index, key.iter().copied(), core))
+    let e = of_table(Error::new("23505", message), table, core).constraint(&index.name);
+    match hides_key(table, index, core) {
+        true => e,
+        false => e.detail(key_exists(table, index, key.iter().copied(), core)),
+    }
 }

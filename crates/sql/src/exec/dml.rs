@@ -23,8 +23,9 @@ use super::source::TableCursor;
 use super::triggers::{self, Before};
 use super::upsert::Upserted;
 use crate::api::RowSink;
+use crate::dict::acl::{Kind, Privileges};
 use crate::dict::trigger::Op;
-use crate::dict::{Index, Table};
+use crate::dict::{Column, Index, Table};
 use crate::error::{Error, Result};
 use crate::expr::{Env, Expr, Val};
 use crate::pgtype;
@@ -600,7 +601,7 @@ pub fn check_views(
         let env = Env { row, params: &[] };
         if check.condition.test(&env, core)? != Some(true) {
             let message = format!("new row violates check option for view \"{}\"", check.view);
-            return Err(Error::new("44000", message).detail(failing_row(table, core, row)));
+            return Err(with_row(Error::new("44000", message), table, core, row));
         }
     }
     Ok(())
@@ -634,18 +635,42 @@ pub fn hides_rows(table: &Table, core: &Core) -> bool {
     table.row_security && (core.dict().policies_for(core.roles.current, table)).is_some()
 }
 
-/// An error that shows the row which it is about, where the role may see it.
-fn with_row(e: Error, table: &Table, core: &Core, row: &[DatumRef<'_>]) -> Error {
-    match hides_rows(table, core) {
-        true => e,
-        false => e.detail(failing_row(table, core, row)),
-    }
+/// Whether errors show values of a column of a table, whose policies hide nothing: the session's
+/// role may read it.
+pub fn shows(table: &Table, core: &Core, at: usize) -> bool {
+    let (dict, role) = (core.dict(), core.roles.current);
+    let select = Privileges::SELECT;
+    let held = dict.privileges(role, Kind::Table, table.oid, table.owner, select);
+    let column = i16::try_from(at + 1).unwrap_or(i16::MAX);
+    let of_column = || dict.granted_of_column(table.oid, column, table.owner);
+    !held.is_empty() || !of_column().held(role, select).is_empty()
 }
 
-fn failing_row(table: &Table, core: &Core, row: &[DatumRef<'_>]) -> String {
-    let columns = table.live_columns();
-    let values: Vec<String> = columns.map(|(i, c)| shown(c.ty(), row[i], core)).collect();
-    format!("Failing row contains ({}).", values.join(", "))
+/// An error that shows the row which it is about, as far as the role may see it.
+fn with_row(e: Error, table: &Table, core: &Core, row: &[DatumRef<'_>]) -> Error {
+    if hides_rows(table, core) {
+        return e;
+    }
+    let all = table.live_columns().count();
+    let seen: Vec<(usize, &Column)> = table
+        .live_columns()
+        .filter(|(at, _)| shows(table, core, *at))
+        .collect();
+    let values: Vec<String> = (seen.iter())
+        .map(|(at, c)| shown(c.ty(), row[*at], core))
+        .collect();
+    let values = values.join(", ");
+    if seen.is_empty() {
+        return e;
+    }
+    if seen.len() == all {
+        return e.detail(format!("Failing row contains ({values})."));
+    }
+    let names: Vec<&str> = seen.iter().map(|(_, c)| c.name.as_str()).collect();
+    e.detail(format!(
+        "Failing row contains ({}) = ({values}).",
+        names.join(", ")
+    ))
 }
 
 /// A row as text, in the form that a value of its type has.
@@ -671,7 +696,7 @@ pub fn write_error(e: engine::Error, table: &Table, row: &[DatumRef<'_>], core: 
     let Some(index) = table.indexes.iter().find(|i| i.segment == segment) else {
         return error;
     };
-    if hides_rows(table, core) {
+    if hides_key(table, index, core) {
         return error;
     }
     let key = match index.key_of(row) {
@@ -686,6 +711,19 @@ pub fn write_error(e: engine::Error, table: &Table, row: &[DatumRef<'_>], core: 
         key.iter().map(Datum::borrow),
         core,
     ))
+}
+
+/// Whether no error shows a key of an index: the role may not see the rows, or one of the columns.
+/// What a key is computed from is not told apart, so of such an index all must be seen.
+pub fn hides_key(table: &Table, index: &Index, core: &Core) -> bool {
+    let mut columns = index.keys.iter().map(|key| key.column);
+    let plain = columns.clone().all(|at| at < table.columns.len());
+    let mut all = table.live_columns().map(|(at, _)| at);
+    hides_rows(table, core)
+        || match plain {
+            true => columns.any(|at| !shows(table, core, at)),
+            false => all.any(|at| !shows(table, core, at)),
+        }
 }
 
 /// `Key (a, b)=(1, 2) already exists.`

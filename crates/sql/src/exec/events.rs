@@ -217,6 +217,10 @@ impl RowEvents {
         let mut rest = self.deferred.iter().enumerate().skip(from);
         let (at, event) = rest.find(|(at, e)| wanted(e) && !self.is_fired.contains(at))?;
         let event = event.clone();
+        // A row that comes while the transaction ends asks for a check of its own.
+        if let Some(key) = same_as(&event) {
+            self.queued_deferred.remove(&key);
+        }
         if let What::Trigger { .. } = event.what {
             self.fired.push(at);
             self.is_fired.insert(at);

@@ -14,7 +14,7 @@ use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::{AskedAhead, IndexColumn, Isolation, LockOutcome, LockWait, RowLock, Snapshot};
 
-use super::dml::{check_row, hides_rows, write_error};
+use super::dml::{check_row, hides_rows, shows, write_error};
 use super::events::{self, Cause, Event, What};
 use super::row::decode;
 use super::triggers::{self, Before};
@@ -163,9 +163,10 @@ fn still_referenced(
         .constraint(&key.name)
 }
 
-/// `Key (a, b)=(1, 2)`; of a table whose rows are kept from the role, no more than `Key`.
+/// `Key (a, b)=(1, 2)`; of a table whose rows are kept from the role, or of columns that it may not
+/// read, no more than `Key`.
 fn shown(core: &Core, table: &Table, columns: &[usize], values: &[Datum]) -> String {
-    if hides_rows(table, core) {
+    if hides_rows(table, core) || columns.iter().any(|at| !shows(table, core, *at)) {
         return "Key".to_string();
     }
     let names: Vec<&str> = columns

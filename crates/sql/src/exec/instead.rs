@@ -4,7 +4,7 @@
 use block::value::{Datum, DatumRef};
 use engine::Snapshot;
 
-use super::dml::returned;
+use super::dml::{check_views, returned};
 use super::drive::Flow;
 use super::select::SelectRun;
 use super::triggers;
@@ -70,6 +70,7 @@ fn insert_row(
         return Ok(false);
     };
     let made: Vec<DatumRef<'_>> = made.iter().map(Datum::borrow).collect();
+    check_views(&plan.table, &plan.rules, core, &made)?;
     let at = (&*plan.table, block::RowId(0));
     returned(plan.returning.as_ref(), core, at, &made, env.params, sink)?;
     Ok(true)
@@ -145,6 +146,7 @@ fn change(
         for (slot, value) in both.iter_mut().zip(made) {
             *slot = value.borrow();
         }
+        check_views(table, &plan.rules, core, &both[..width])?;
     }
     let at = (&**table, block::RowId(0));
     returned(plan.returning.as_ref(), core, at, &both, params, sink)?;

@@ -75,8 +75,8 @@ fn for_row(
     let mut fired = false;
     for trigger in table.triggers.iter().filter(|t| wanted(t)) {
         let refs: Option<Vec<DatumRef<'_>>> = match &now {
-            Some(row) => Some(row.iter().map(Datum::borrow).collect()),
-            None => new.map(<[_]>::to_vec),
+            Some(row) if new.is_some() => Some(row.iter().map(Datum::borrow).collect()),
+            _ => new.map(<[_]>::to_vec),
         };
         // What is generated is not known yet.
         let refs = refs.map(|mut row| {

@@ -370,6 +370,8 @@ impl Planner<'_> {
                 let columns: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
                 written.rules(self.rules(table)?.for_set(&columns))?
             }
+            // The views between the one with the triggers and the one that is named may have checks.
+            (Change::Update(_), true) => written.rules(RowRules::default())?,
             _ => RowRules::default(),
         };
         let width = table.columns.len() + given.len();

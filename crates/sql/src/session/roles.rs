@@ -117,20 +117,30 @@ impl Core {
         if !f.security_definer && f.settings.is_empty() {
             return work(self);
         }
-        let before = (self.roles.current, self.user.clone(), self.definer);
-        if f.security_definer {
-            self.roles.current = f.owner;
-            let owner = self.dict().role_by_oid(f.owner).map(|r| r.name.clone());
-            self.user = owner.unwrap_or_default();
-            self.definer = true;
-            self.follow_path();
-        }
         // Neither may end the transaction: its settings and its role are the call's.
-        let done = self.may_end(false, |core| core.with_settings(&f.settings, work));
-        if f.security_definer {
-            (self.roles.current, self.user, self.definer) = before;
-            self.follow_path();
+        let work = |core: &mut Core| core.with_settings(&f.settings, work);
+        match f.security_definer {
+            true => self.as_owner(f.owner, work),
+            false => self.may_end(false, work),
         }
+    }
+
+    /// Does what is done by the rights of an object's owner. No code that is called by it puts on
+    /// another role, or ends the transaction.
+    pub fn as_owner<T>(
+        &mut self,
+        owner: u32,
+        work: impl FnOnce(&mut Core) -> Result<T>,
+    ) -> Result<T> {
+        let before = (self.roles.current, self.user.clone(), self.definer);
+        self.roles.current = owner;
+        let name = self.dict().role_by_oid(owner).map(|r| r.name.clone());
+        self.user = name.unwrap_or_default();
+        self.definer = true;
+        self.follow_path();
+        let done = self.may_end(false, work);
+        (self.roles.current, self.user, self.definer) = before;
+        self.follow_path();
         done
     }
 

@@ -178,6 +178,7 @@ impl Analyzer<'_> {
         at: Registers<'_>,
         scope: &Scope<'_>,
     ) -> Result<Expr> {
+        self.may_nest()?;
         let written = Written::of(text)?;
         let needs = &self.params.needs;
         if written.has_subquery() && needs.is_securing(table.oid) {
@@ -247,13 +248,14 @@ pub struct Written {
 
 impl Written {
     fn has_subquery(&self) -> bool {
-        let found = ast::visit_expressions(&self.expression, |e| match e {
-            ast::Expr::Subquery(_) | ast::Expr::Exists { .. } | ast::Expr::InSubquery { .. } => {
+        struct Queries;
+        impl ast::Visitor for Queries {
+            type Break = ();
+            fn pre_visit_query(&mut self, _: &ast::Query) -> ControlFlow<()> {
                 ControlFlow::Break(())
             }
-            _ => ControlFlow::Continue(()),
-        });
-        found.is_break()
+        }
+        ast::Visit::visit(&self.expression, &mut Queries).is_break()
     }
 
     pub fn of(text: &str) -> Result<Written> {

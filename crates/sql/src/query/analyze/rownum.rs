@@ -31,8 +31,8 @@ impl Analyzer<'_> {
             return Ok(None);
         }
         let path = ["rownum".to_string()];
-        let is_column = scope.resolve(None, "rownum").is_ok();
-        if is_column || self.params.sees_variable(&path)? {
+        let is_none = matches!(scope.resolve(None, "rownum"), Err(e) if e.sqlstate() == "42703");
+        if !is_none || self.params.sees_variable(&path)? {
             return Ok(None);
         }
         let mut taken = Taken::default();

@@ -182,6 +182,15 @@ impl Analyzer<'_> {
         source.cloned().ok_or_else(gone)
     }
 
+    /// Refuses to go into yet another text within a text, of a view or a policy.
+    pub(super) fn may_nest(&self) -> Result<()> {
+        if self.nested.get() < MAX_NESTED {
+            return Ok(());
+        }
+        let hint = format!("Views and policies upon others go {MAX_NESTED} levels deep.");
+        Err(Error::new("54001", "stack depth limit exceeded").hint(hint))
+    }
+
     /// A view as an item of FROM; `columns` are those that it had when a view upon it was made. Of
     /// the target of a write it brings the row ids, or is itself what triggers write.
     pub(super) fn stored_view(
@@ -193,10 +202,7 @@ impl Analyzer<'_> {
         scope: &Scope<'_>,
         nullable: bool,
     ) -> Result<Item> {
-        if self.nested.get() >= MAX_NESTED {
-            return Err(Error::new("54001", "stack depth limit exceeded")
-                .hint(format!("Views upon views go {MAX_NESTED} levels deep.")));
-        }
+        self.may_nest()?;
         self.note_view(view);
         let Command::Sql(statement) = parse::statement(&view.query)? else {
             return Err(Error::internal("the query of a view that is none"));
