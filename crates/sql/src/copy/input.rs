@@ -78,7 +78,7 @@ fn refuse_secured(core: &Core, table: &Table) -> Result<()> {
     let dict = core.dict();
     let params = ParamTypes::none(&dict);
     let needs = &params.needs;
-    needs.run_by(core.roles.current, core.row_security());
+    needs.run_by(core.roles.current, core.settings.hot().row_security);
     match needs.policies_of(&dict, table)? {
         None => Ok(()),
         Some(_) => {

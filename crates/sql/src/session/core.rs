@@ -143,7 +143,10 @@ impl Core {
         };
         // Sessions of the instance itself, which are in no database, are as the instance says.
         if !database_name.is_empty() {
-            let settings = database.with_dict(|dict| dict.settings_of(core.roles.session));
+            core.settings.set_initial("session_authorization", user)?;
+            let mut settings = database.with_dict(|dict| dict.settings_of(core.roles.session));
+            // A role that it is no member of has no effect, as any value that is none.
+            settings.retain(|(name, value)| core.check_role(name, value).is_ok());
             core.settings.set_defaults(settings);
             core.follow_roles();
         }

@@ -95,8 +95,6 @@ impl SqlSession {
         if core.roles.is_unknown() {
             return Err(crate::service::no_role(user));
         }
-        core.settings.set_initial("session_authorization", user)?;
-        core.settings.set_initial("role", "none")?;
         for (name, value) in parameters {
             core.check_may_set(name, Some(value))?;
             core.settings.set_initial(name, value)?;

@@ -30,7 +30,9 @@ pub(crate) fn plan_sql(
     mut statement: ast::Statement,
     params: &ParamTypes,
 ) -> Result<Planned> {
-    params.needs.run_by(core.roles.current, core.row_security());
+    params
+        .needs
+        .run_by(core.roles.current, core.settings.hot().row_security);
     if let ast::Statement::Call(f) = &statement {
         let (plan, columns) = crate::plan::call::plan(f, params)?;
         return Ok((Kind::Call(Box::new(plan)), columns, Vec::new()));

@@ -417,14 +417,14 @@ impl Core {
         Ok(())
     }
 
-    /// The session's parameter `row_security`: off, what a policy would keep from it is an error.
-    pub(crate) fn row_security(&self) -> bool {
-        self.settings.get("row_security") != "off"
-    }
-
     /// Whether a plan has the policies that hold for the session's role.
     pub(super) fn is_good_for_role(&self, secured: &[Secured], dict: &Dict) -> bool {
-        needs::are_good_for(secured, dict, self.roles.current, self.row_security())
+        needs::are_good_for(
+            secured,
+            dict,
+            self.roles.current,
+            self.settings.hot().row_security,
+        )
     }
 
     /// Locks a plan's tables. False: one is not any more what the plan was made with. Then the

@@ -182,7 +182,7 @@ impl Core {
     }
 
     /// The same if it is one of the session's roles.
-    fn check_role(&self, parameter: &str, role: &str) -> Result<()> {
+    pub(super) fn check_role(&self, parameter: &str, role: &str) -> Result<()> {
         let is = |known: &str| parameter.eq_ignore_ascii_case(known);
         let of = match is("role") {
             true if role == "none" => return Ok(()),

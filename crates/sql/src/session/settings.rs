@@ -60,6 +60,9 @@ pub struct Hot {
     pub trace_level: u8,
     /// How many times longer than its mean an execution takes whose waits are kept; zero: none is.
     pub timeline_slower: f64,
+    /// Whether row-level security keeps to the rows that a role may see; off, what it would keep to
+    /// them is an error.
+    pub row_security: bool,
 }
 
 /// What a session wants of its client's connection. Zero: no check and no timeout; of keepalives,
@@ -156,6 +159,7 @@ impl Settings {
                 _ => 0,
             },
             timeline_slower: self.get("wait_timeline_slower").parse().unwrap_or(0.0),
+            row_security: self.get("row_security") != "off",
         };
         super::timed::set(Wanted::Setting, self.get("wait_timeline") == "on");
         super::timed::set(Wanted::Rule, self.hot.timeline_slower > 0.0);
