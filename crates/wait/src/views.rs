@@ -136,6 +136,15 @@ pub fn schedule(tid: u32) -> Schedule {
     schedule_in(&format!("/proc/self/task/{tid}/schedstat"))
 }
 
+/// The state of a thread, as the kernel tells it: `R` on a processor or runnable, `S` asleep, `D`
+/// in uninterruptible sleep, `T` stopped. None if it is gone.
+pub fn state(tid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).ok()?;
+    // The name before it is in parentheses, and may have some itself.
+    let (_, behind) = stat.rsplit_once(") ")?;
+    behind.chars().next()
+}
+
 /// What the scheduler says of the thread that asks.
 pub fn own_schedule() -> Schedule {
     schedule_in("/proc/thread-self/schedstat")

@@ -181,6 +181,21 @@ fn threads_that_serve_blocks_without_a_processor_are_those_of_their_instance() {
     assert_eq!(load.first().0, Cause::HotTable);
 }
 
+/// Nothing that such threads were asked for has come, and no time without a processor is counted
+/// before they get one.
+#[test]
+fn threads_that_never_get_a_processor_are_found_too() {
+    let mut load = healthy();
+    load.threads[1] = ("2", "lms0", 0.0, 0.0);
+    load.under_way.push(("1", "2", 50.0));
+    load.under_way.push(("2", "1", 1.0));
+    // Asleep, they are not at fault: nothing has reached them.
+    assert!(load.findings().iter().all(|f| f.cause != Cause::StarvedLms));
+    load.runnable.push(("2", "lms0"));
+    let (cause, instance, _) = load.first();
+    assert_eq!((cause, instance.as_deref()), (Cause::StarvedLms, Some("2")));
+}
+
 #[test]
 fn a_service_that_crowds_one_instance_is_told_where_there_is_room() {
     let mut load = healthy();
