@@ -127,7 +127,7 @@ impl CopyIn {
                 defaults.push((at, planner.default(c)?));
             }
         }
-        let rules = planner.rules(&table)?;
+        let rules = planner.rules(&table)?.given_columns(&columns);
         let target = |&column: &usize| Target {
             column,
             ty: table.columns[column].ty(),

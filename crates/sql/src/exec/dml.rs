@@ -573,7 +573,7 @@ pub fn check_constraints(
                 table.name
             );
             let e = of_table(Error::new("23502", message), table, core).column(name);
-            return Err(with_row(e, table, core, row));
+            return Err(with_row(e, (table, &rules.given), core, row));
         }
     }
     for (name, condition) in &rules.checks {
@@ -584,7 +584,7 @@ pub fn check_constraints(
                 table.name
             );
             let e = of_table(Error::new("23514", message), table, core).constraint(name);
-            return Err(with_row(e, table, core, row));
+            return Err(with_row(e, (table, &rules.given), core, row));
         }
     }
     Ok(())
@@ -601,7 +601,8 @@ pub fn check_views(
         let env = Env { row, params: &[] };
         if check.condition.test(&env, core)? != Some(true) {
             let message = format!("new row violates check option for view \"{}\"", check.view);
-            return Err(with_row(Error::new("44000", message), table, core, row));
+            let e = Error::new("44000", message);
+            return Err(with_row(e, (table, &rules.given), core, row));
         }
     }
     Ok(())
@@ -635,42 +636,49 @@ pub fn hides_rows(table: &Table, core: &Core) -> bool {
     table.row_security && (core.dict().policies_for(core.roles.current, table)).is_some()
 }
 
+/// Whether the session's role may read all columns of a table.
+fn shows_all(table: &Table, core: &Core) -> bool {
+    let (dict, role) = (core.dict(), core.roles.current);
+    let select = Privileges::SELECT;
+    let held = dict.privileges(role, Kind::Table, table.oid, table.owner, select);
+    !held.is_empty()
+}
+
 /// Whether errors show values of a column of a table, whose policies hide nothing: the session's
 /// role may read it.
 pub fn shows(table: &Table, core: &Core, at: usize) -> bool {
     let (dict, role) = (core.dict(), core.roles.current);
-    let select = Privileges::SELECT;
-    let held = dict.privileges(role, Kind::Table, table.oid, table.owner, select);
     let column = i16::try_from(at + 1).unwrap_or(i16::MAX);
     let of_column = || dict.granted_of_column(table.oid, column, table.owner);
-    !held.is_empty() || !of_column().held(role, select).is_empty()
+    shows_all(table, core) || !of_column().held(role, Privileges::SELECT).is_empty()
 }
 
-/// An error that shows the row which it is about, as far as the role may see it.
-fn with_row(e: Error, table: &Table, core: &Core, row: &[DatumRef<'_>]) -> Error {
+/// An error that shows the row which it is about, as far as the role may see it or has given it.
+fn with_row(
+    e: Error,
+    (table, given): (&Table, &[usize]),
+    core: &Core,
+    row: &[DatumRef<'_>],
+) -> Error {
     if hides_rows(table, core) {
         return e;
     }
-    let all = table.live_columns().count();
+    let all = shows_all(table, core);
     let seen: Vec<(usize, &Column)> = table
         .live_columns()
-        .filter(|(at, _)| shows(table, core, *at))
+        .filter(|(at, _)| all || given.contains(at) || shows(table, core, *at))
         .collect();
-    let values: Vec<String> = (seen.iter())
-        .map(|(at, c)| shown(c.ty(), row[*at], core))
-        .collect();
-    let values = values.join(", ");
-    if seen.is_empty() {
-        return e;
-    }
-    if seen.len() == all {
-        return e.detail(format!("Failing row contains ({values})."));
-    }
+    let values = seen.iter().map(|(at, c)| shown(c.ty(), row[*at], core));
+    let values = values.collect::<Vec<_>>().join(", ");
     let names: Vec<&str> = seen.iter().map(|(_, c)| c.name.as_str()).collect();
-    e.detail(format!(
-        "Failing row contains ({}) = ({values}).",
-        names.join(", ")
-    ))
+    match all {
+        true => e.detail(format!("Failing row contains ({values}).")),
+        false if seen.is_empty() => e,
+        false => e.detail(format!(
+            "Failing row contains ({}) = ({values}).",
+            names.join(", ")
+        )),
+    }
 }
 
 /// A row as text, in the form that a value of its type has.
