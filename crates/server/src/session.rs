@@ -172,6 +172,7 @@ impl<'r> Session<'r> {
         self.go_on(output)?;
         match input.next() {
             Ok(Some(range)) => {
+                wait::session::set_active();
                 let bytes = input.bytes(range);
                 let handled = match message::decode(bytes) {
                     Ok(message) => self.handle(message, output),
@@ -200,12 +201,7 @@ impl<'r> Session<'r> {
     fn receive(&mut self, input: &mut Input, output: &mut Output) -> Result<(), End> {
         self.set_up_connection();
         if self.copy.is_none() {
-            let state = match self.sql.status() {
-                TxStatus::Idle => State::Idle,
-                TxStatus::InTransaction => State::InTransaction,
-                TxStatus::Failed => State::Failed,
-            };
-            wait::session::set_idle(state, self.sql.transaction_start());
+            self.idle();
         }
         let patience = match self.copy {
             None => self.sql.patience(),
@@ -224,7 +220,6 @@ impl<'r> Session<'r> {
         if self.copy.is_none() {
             wait::session::clear_cancel();
         }
-        wait::session::set_active();
         wait::stat::add(wait::Stat::UserCalls, 1);
         // It may have been ended by having its input shut.
         self.go_on(output)?;
@@ -235,6 +230,16 @@ impl<'r> Session<'r> {
             }
             (end, _) => self.input_ended(end, output),
         })
+    }
+
+    /// Says that the session has nothing to do.
+    fn idle(&self) {
+        let state = match self.sql.status() {
+            TxStatus::Idle => State::Idle,
+            TxStatus::InTransaction => State::InTransaction,
+            TxStatus::Failed => State::Failed,
+        };
+        wait::session::set_idle(state, self.sql.transaction_start());
     }
 
     /// Waits for the client's next messages, and tells it meanwhile of what it listens to.
@@ -371,6 +376,8 @@ impl<'r> Session<'r> {
         self.tell_notifications(output);
         self.go_on(output)?;
         backend::ready_for_query(&mut output.buffer, status);
+        // A client that has its answer sees no session at work.
+        self.idle();
         self.send(output)
     }
 
