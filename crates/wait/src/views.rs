@@ -16,6 +16,14 @@ pub struct EventRow {
     pub max_us: u64,
 }
 
+/// Totals of one event, and the part of clients' sessions (`v$system_event`).
+#[derive(Clone, Copy, Debug)]
+pub struct SystemEventRow {
+    pub all: EventRow,
+    pub users_waits: u64,
+    pub users_time_us: u64,
+}
+
 /// One bucket of an event's histogram: waits shorter than `below_us` and not in a lower bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct HistogramRow {
@@ -46,13 +54,19 @@ pub fn session_events(s: &Session) -> Vec<EventRow> {
     })
 }
 
-pub fn system_events() -> Vec<EventRow> {
-    events(|event| EventRow {
+pub fn system_events() -> Vec<SystemEventRow> {
+    let all = events(|event| EventRow {
         event,
         waits: session::total(|c| c.waits(event)),
         time_us: session::total(|c| c.wait_ns(event)) / 1000,
         max_us: session::maximum(|c| c.max_ns(event)) / 1000,
-    })
+    });
+    let with_users = |all: EventRow| SystemEventRow {
+        all,
+        users_waits: session::total_of_users(|c| c.waits(all.event)),
+        users_time_us: session::total_of_users(|c| c.wait_ns(all.event)) / 1000,
+    };
+    all.into_iter().map(with_users).collect()
 }
 
 /// The rows of all events except those that were never waited for.

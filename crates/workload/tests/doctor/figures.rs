@@ -167,9 +167,16 @@ impl Load {
                     "wait_class",
                     "total_waits",
                     "time_waited_micro",
+                    "time_waited_micro_fg",
                 ],
                 (self.events.iter())
-                    .map(|((k, e), (c, w, t))| vec![s(k), s(e), s(c), n(*w), micros(t * share)])
+                    .map(|((k, e), (c, w, t))| {
+                        let users = if *c == "System I/O" { 0.0 } else { *t };
+                        let times = [t * share, users * share].map(micros);
+                        let mut row = vec![s(k), s(e), s(c), n(*w)];
+                        row.extend(times);
+                        row
+                    })
                     .collect(),
             ),
             table(

@@ -41,6 +41,16 @@ fn a_slow_log_disk_is_that_of_its_instance_also_if_the_others_wait() {
     assert!((load.findings()[0].seconds - 71.0).abs() < 0.01);
 }
 
+/// A session that finds nobody writing the log does it itself, and waits for no other.
+#[test]
+fn a_slow_log_disk_is_found_if_sessions_write_it_themselves() {
+    let mut load = healthy();
+    load.events.remove(&("2", "log file sync"));
+    load.events
+        .insert(("2", "log file parallel write"), ("Commit", 1000.0, 45.0));
+    assert_eq!(load.first(), (Cause::SlowLog, Some("2".to_string()), None));
+}
+
 #[test]
 fn who_holds_rows_is_told_and_whether_it_is_idle() {
     let mut load = healthy();
