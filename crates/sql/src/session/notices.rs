@@ -10,9 +10,7 @@ use super::SqlSession;
 use super::core::{Core, cancelled};
 use super::transaction::State;
 use crate::error::{Error, Result};
-use crate::notify::{
-    Bell, CHANNEL_MAX_BYTES, Notices, Notification, PAYLOAD_LIMIT_BYTES, Turn,
-};
+use crate::notify::{Bell, CHANNEL_MAX_BYTES, Notices, Notification, PAYLOAD_LIMIT_BYTES, Turn};
 
 /// What LISTEN and UNLISTEN do at the commit.
 enum Act {

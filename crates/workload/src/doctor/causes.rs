@@ -101,7 +101,11 @@ fn slow_log(span: &Span) -> Result<Option<Finding>, Error> {
         return Ok(None);
     }
     // A session that finds nobody writing writes its commit itself.
-    let own = span.delta("system_event", &["inst_id", "event"], "time_waited_micro_fg")?;
+    let own = span.delta(
+        "system_event",
+        &["inst_id", "event"],
+        "time_waited_micro_fg",
+    )?;
     let own = own.get(&vec![k.clone(), "log file parallel write".to_string()]);
     let (_, sync) = events.get(k, "log file sync");
     let sync = sync + own.map_or(0.0, |micros| micros / 1e6);
