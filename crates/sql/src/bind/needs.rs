@@ -153,9 +153,10 @@ impl Needs {
         });
     }
 
-    /// A schema is named. Who made a view had to have its schemas at hand, and nobody else.
+    /// A schema is named. Who made a view or a policy had to have its schemas at hand, and nobody
+    /// else.
     pub fn schema(&self, schema: u32) {
-        if !self.text.get().of_view {
+        if !self.text.get().of_view && self.securing.borrow().is_empty() {
             self.schemas.borrow_mut().insert(schema);
         }
     }
