@@ -1,8 +1,9 @@
 //! The steps of a plan for a session's SQL trace: EXPLAIN's, apart instead of as text.
 
-use std::cell::Cell;
-
-use super::{Lines, Measured};
+use super::options::PLAIN;
+use super::outline::Outline;
+use super::step::{Entry, Step};
+use super::{Measured, Redo, text};
 use crate::error::Result;
 use crate::exec::profile::{Profile, Took};
 use crate::expr::md5;
@@ -17,32 +18,6 @@ pub(crate) struct TracedStep {
     pub took: Took,
 }
 
-#[derive(Default)]
-pub(super) struct Steps {
-    steps: Vec<TracedStep>,
-    /// What the step took that comes next.
-    next: Cell<(u64, u64, Took)>,
-}
-
-impl Steps {
-    /// Notes it; the step's text has nothing of it.
-    pub fn took(&self, rows: u64, loops: u64, took: Took) -> String {
-        self.next.set((rows, loops, took));
-        String::new()
-    }
-
-    pub fn step(&mut self, depth: usize, text: String) {
-        let (rows, loops, took) = self.next.take();
-        self.steps.push(TracedStep {
-            depth,
-            text,
-            rows,
-            loops,
-            took,
-        });
-    }
-}
-
 /// The steps of a statement that was run.
 pub(crate) fn steps(
     statement: &Statement,
@@ -55,11 +30,31 @@ pub(crate) fn steps(
         profile,
         total,
         rows,
+        redo: Redo::default(),
     };
-    let mut lines = Lines::new(Some(&measured));
-    lines.steps = Some(Steps::default());
-    lines.statement(statement, core)?;
-    Ok(lines.steps.map(|s| s.steps).unwrap_or_default())
+    let mut outline = Outline::new(&PLAIN, Some(&measured), core);
+    outline.statement(statement, core)?;
+    let mut entries = outline.entries;
+    measured.complete(&mut entries);
+    let steps = entries.iter().filter_map(|entry| match entry {
+        Entry::Step(step) => Some(traced(step)),
+        Entry::Note(_) | Entry::Heading(_) => None,
+    });
+    Ok(steps.collect())
+}
+
+fn traced(step: &Step) -> TracedStep {
+    let (rows, loops, took) = match step.actual {
+        Some(actual) => (actual.rows, actual.loops, actual.took),
+        None => Default::default(),
+    };
+    TracedStep {
+        depth: step.depth,
+        text: text::expected(step, true),
+        rows,
+        loops,
+        took,
+    }
 }
 
 /// A number by which plans are told apart; zero for what has no plan.
@@ -80,9 +75,9 @@ pub(crate) fn plan_lines(statement: &Statement, core: &mut Core) -> String {
     if !super::can_run(&statement.kind) {
         return String::new();
     }
-    let mut lines = Lines::new(None);
-    match lines.statement(statement, core) {
-        Ok(()) => lines.lines.join("\n"),
+    let mut outline = Outline::new(&PLAIN, None, core);
+    match outline.statement(statement, core) {
+        Ok(()) => text::lines(&outline.entries, &PLAIN).join("\n"),
         Err(_) => String::new(),
     }
 }

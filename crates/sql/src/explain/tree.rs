@@ -1,25 +1,31 @@
 //! EXPLAIN of the tree lane's plans.
 
-use super::{Lines, Names, shown};
+use std::sync::Arc;
+
+use super::outline::{Names, Outline, SEQUENTIAL};
+use super::step::Value;
 use crate::error::Result;
-use crate::exec::profile::Vectors;
+use crate::exec::profile::{StepKey, Vectors};
 use crate::expr::Expr;
-use crate::plan::{Path, TableAccess};
+use crate::plan::Path;
 use crate::query::Plan;
-use crate::query::plan::{JoinKind, Node, Part, SetKind};
+use crate::query::plan::{Group, JoinKind, Node, Part, SeriesOf, SetKind, TableScan};
 use crate::query::vector;
 use crate::session::Core;
 
-impl Lines<'_> {
+impl Outline<'_> {
     pub(super) fn tree(&mut self, plan: &Plan, depth: usize, core: &mut Core) -> Result<()> {
         self.file(&plan.root, depth, core)?;
         for (number, shared) in plan.shared.iter().enumerate() {
             if shared.name.is_empty() {
                 continue;
             }
-            self.note(depth, format!("CTE {} [{number}]", shared.name));
+            let name = format!("CTE {}", shared.name);
+            let text = format!("{name} [{number}]");
+            self.heading(depth, Some(text), name.clone(), "InitPlan");
             self.file(&shared.root, depth + 1, core)?;
             if let Some(recursive) = &shared.recursive {
+                self.heading(depth, None, name, "InitPlan");
                 self.file(&recursive.root, depth + 1, core)?;
             }
         }
@@ -27,14 +33,13 @@ impl Lines<'_> {
             if matches!(subquery.root, Node::Nothing) {
                 continue;
             }
-            self.note(depth, format!("SubPlan {number}"));
+            let name = format!("SubPlan {number}");
+            self.heading(depth, Some(name.clone()), name, "SubPlan");
             self.file(&subquery.root, depth + 1, core)?;
             if let Some(keyed) = &subquery.keyed {
                 let after = keyed.after;
-                self.note(
-                    depth,
-                    format!("SubPlan {number}, hashed after {after} runs"),
-                );
+                let name = format!("SubPlan {number}, hashed after {after} runs");
+                self.heading(depth, Some(name.clone()), name, "SubPlan");
                 self.file(&keyed.root, depth + 1, core)?;
             }
         }
@@ -50,154 +55,203 @@ impl Lines<'_> {
 
     fn node(&mut self, node: &Node, depth: usize, core: &mut Core) -> Result<()> {
         let took = self.took(node.key());
-        let step = |lines: &mut Self, name: &str| lines.step(depth, format!("{name}{took}"));
+        // Without a label of its own the text calls a step what PostgreSQL does.
+        let named = |outline: &mut Self, label: &str, kind, facts: &[(&'static str, &str)]| {
+            let step = outline.step(depth, label, kind);
+            step.actual = took;
+            for (key, value) in facts {
+                step.fact(key, *value);
+            }
+        };
+        let plain = |outline: &mut Self, kind| named(outline, kind, kind, &[]);
         let below = depth + 1;
         match node {
-            Node::One => step(self, "Result"),
-            Node::Nothing => step(self, "Result (no rows)"),
+            Node::One => plain(self, "Result"),
+            Node::Nothing => {
+                let never = [("One-Time Filter", "false")];
+                named(self, "Result (no rows)", "Result", &never);
+            }
             Node::Values(v) => {
-                step(self, &format!("Values Scan  (rows={})", v.rows.len()));
+                let step = self.step(depth, "Values Scan", "Values Scan");
+                step.rows(v.rows.len() as f64).actual = took;
             }
-            Node::Series(_) => step(self, "Function Scan on generate_series"),
-            Node::Table(t) => {
-                let scan = match &t.part {
-                    Part::Whole => super::SEQUENTIAL,
-                    Part::Tids(_) => "Tid Scan",
-                    Part::TidsOf { .. } => "Tid Scan, or Seq Scan,",
-                    Part::Sample(_) => "Sample Scan",
+            Node::Series(series) => {
+                let facts: &[_] = match series.of {
+                    SeriesOf::Numbers | SeriesOf::Times => &[("Function Name", "generate_series")],
+                    _ => &[],
                 };
-                self.access_as(&t.access, &t.alias, scan, depth);
-                if let Some(listed) = &t.listed {
-                    let index = match &listed.access.path {
-                        Path::Keys { index, .. } => &t.access.table.indexes[*index].name,
-                        _ => &t.access.table.name,
-                    };
-                    let (number, most) = (listed.subquery, listed.most);
-                    let text =
-                        format!("Or by {index}, if SubPlan {number} gives up to {most} keys");
-                    self.note(depth, text);
-                }
+                let label = "Function Scan on generate_series";
+                named(self, label, "Function Scan", facts);
             }
+            Node::Table(t) => self.table(t, depth),
             Node::View(v) => {
                 let name = v.of.as_ref().map_or(v.view.name, |s| s.name.as_str());
-                step(self, &scan("View Scan", name, &v.alias));
+                let facts = [("Relation Name", name), ("Alias", &*v.alias)];
+                let label = scan("View Scan", name, &v.alias);
+                named(self, &label, "View Scan", &facts);
+                let column =
+                    |(at, _): &(usize, _)| format!("{}.{}", v.alias, v.view.columns[*at].0);
+                self.output(depth, v.columns.iter().map(column));
             }
             Node::Shared(s) => {
-                let name = match s.last_round {
+                let kind = match s.last_round {
                     true => "WorkTable Scan",
                     false => "CTE Scan",
                 };
-                step(self, &scan(name, &s.name, &s.alias));
+                let facts = [("CTE Name", &*s.name), ("Alias", &*s.alias)];
+                named(self, &scan(kind, &s.name, &s.alias), kind, &facts);
             }
             Node::With(w) => self.node(&w.input, depth, core)?,
             Node::Filter(f) => {
-                step(self, "Filter");
+                plain(self, "Filter");
                 self.removed(node.key(), depth);
                 self.node(&f.input, below, core)?;
             }
             Node::Compute(c) => {
-                step(
-                    self,
-                    match c.series.is_empty() {
-                        true => "Compute",
-                        false => "ProjectSet",
-                    },
-                );
+                let kind = match c.series.is_empty() {
+                    true => "Compute",
+                    false => "ProjectSet",
+                };
+                plain(self, kind);
                 self.node(&c.input, below, core)?;
             }
             Node::Loop(j) => {
-                step(self, &format!("Nested Loop{}", kind_of(j.kind)));
+                let (text, join) = kind_of(j.kind);
+                let label = format!("Nested Loop{text}");
+                named(self, &label, "Nested Loop", &[("Join Type", join)]);
                 self.node(&j.outer, below, core)?;
                 self.node(&j.inner, below, core)?;
             }
             Node::Hash(j) => {
-                step(
-                    self,
-                    &format!("Hash{} Join", kind_of(j.kind).trim_end_matches(" Join")),
-                );
+                let (text, join) = kind_of(j.kind);
+                let label = format!("Hash{} Join", text.trim_end_matches(" Join"));
+                named(self, &label, "Hash Join", &[("Join Type", join)]);
                 self.node(&j.probe, below, core)?;
-                self.step(below, "Hash".to_string());
+                self.step(below, "Hash", "Hash");
                 self.node(&j.build, below + 1, core)?;
             }
             Node::Keep(k) => {
-                step(self, "Materialize");
+                plain(self, "Materialize");
                 self.node(&k.input, below, core)?;
             }
             Node::Group(g) => {
-                let name = match (g.keys.is_empty(), g.sets.len()) {
-                    (true, _) => "Aggregate",
-                    (false, 1) => "HashAggregate",
-                    _ => "MixedAggregate",
-                };
-                let vectors = match self.measured {
-                    Some(m) => m.profile.vectors(node.key()),
-                    None => vector::vectors(g, core)?,
-                };
-                match vectors {
-                    Vectors::Threads(threads) => {
-                        step(self, &format!("Vectorized {name}"));
-                        self.note(depth, format!("Threads: {threads}"));
-                    }
-                    Vectors::Refused(why) => {
-                        step(self, name);
-                        self.note(depth, format!("Not Vectorized: {why}"));
-                    }
-                    Vectors::No => step(self, name),
-                }
+                self.group(g, node.key(), depth, core)?;
                 self.node(&g.input, below, core)?;
             }
             Node::Distinct(d) => {
-                step(
-                    self,
-                    match d.sorted {
-                        true => "Unique",
-                        false => "HashAggregate",
-                    },
-                );
+                match d.sorted {
+                    true => plain(self, "Unique"),
+                    false => {
+                        let hashed = [("Strategy", "Hashed")];
+                        named(self, "HashAggregate", "Aggregate", &hashed);
+                    }
+                }
                 self.node(&d.input, below, core)?;
             }
             Node::Sort(s) => {
-                step(self, "Sort");
+                plain(self, "Sort");
                 self.node(&s.input, below, core)?;
             }
             Node::Window(w) => {
-                step(self, "WindowAgg");
+                plain(self, "WindowAgg");
                 self.node(&w.input, below, core)?;
             }
             Node::SetOperation(s) => {
-                let all = if s.all { " All" } else { "" };
-                step(
-                    self,
-                    &match s.kind {
-                        SetKind::Union if s.all => "Append".to_string(),
-                        SetKind::Union => "HashSetOp Union".to_string(),
-                        SetKind::Intersect => format!("HashSetOp Intersect{all}"),
-                        SetKind::Except => format!("HashSetOp Except{all}"),
-                    },
-                );
+                let command = match s.kind {
+                    SetKind::Union if s.all => "",
+                    SetKind::Union => "Union",
+                    SetKind::Intersect if s.all => "Intersect All",
+                    SetKind::Intersect => "Intersect",
+                    SetKind::Except if s.all => "Except All",
+                    SetKind::Except => "Except",
+                };
+                match command {
+                    "" => plain(self, "Append"),
+                    _ => {
+                        let facts = [("Strategy", "Hashed"), ("Command", command)];
+                        named(self, &format!("HashSetOp {command}"), "SetOp", &facts);
+                    }
+                }
                 self.node(&s.left, below, core)?;
                 self.node(&s.right, below, core)?;
             }
             Node::Zip(z) => {
-                step(self, "Function Scan of several functions");
+                let label = "Function Scan of several functions";
+                named(self, label, "Function Scan", &[]);
                 for (part, _) in &z.parts {
                     self.node(part, below, core)?;
                 }
             }
             Node::Append(a) => {
-                step(self, "Append");
+                plain(self, "Append");
                 for part in &a.parts {
                     self.node(part, below, core)?;
                 }
             }
             Node::Limit(l) => {
-                step(self, "Limit");
+                plain(self, "Limit");
                 self.node(&l.input, below, core)?;
             }
             Node::Lock(l) => {
-                step(self, "LockRows");
+                plain(self, "LockRows");
                 self.node(&l.input, below, core)?;
             }
+        }
+        Ok(())
+    }
+
+    fn table(&mut self, t: &TableScan, depth: usize) {
+        let scan = match &t.part {
+            Part::Whole => (SEQUENTIAL, SEQUENTIAL),
+            Part::Tids(_) => ("Tid Scan", "Tid Scan"),
+            Part::TidsOf { .. } => ("Tid Scan, or Seq Scan,", "Tid Scan"),
+            Part::Sample(_) => ("Sample Scan", "Sample Scan"),
+        };
+        let table = &t.access.table;
+        self.access_as(&t.access, Some(&t.alias), scan, depth);
+        let column = |(at, _): &(usize, _)| format!("{}.{}", t.alias, table.columns[*at].name);
+        self.output(depth, t.columns.iter().map(column));
+        self.conditions(&t.access, depth);
+        if let Some(listed) = &t.listed {
+            let index = match &listed.access.path {
+                Path::Keys { index, .. } => &table.indexes[*index].name,
+                _ => &table.name,
+            };
+            let (number, most) = (listed.subquery, listed.most);
+            let text = format!("by {index}, if SubPlan {number} gives up to {most} keys");
+            self.note(depth, format!("Or {text}")).fact("Or", text);
+        }
+    }
+
+    fn group(&mut self, g: &Arc<Group>, key: StepKey, depth: usize, core: &mut Core) -> Result<()> {
+        let (name, strategy) = match (g.keys.is_empty(), g.sets.len()) {
+            (true, _) => ("Aggregate", "Plain"),
+            (false, 1) => ("HashAggregate", "Hashed"),
+            _ => ("MixedAggregate", "Mixed"),
+        };
+        let vectors = match self.measured {
+            Some(m) => m.profile.vectors(key),
+            None => vector::vectors(g, core)?,
+        };
+        let took = self.took(key);
+        let label = match vectors {
+            Vectors::Threads(_) => format!("Vectorized {name}"),
+            Vectors::Refused(_) | Vectors::No => name.to_string(),
+        };
+        let step = self.step(depth, label, "Aggregate");
+        step.actual = took;
+        step.fact("Strategy", strategy);
+        match vectors {
+            Vectors::Threads(threads) => {
+                let note = self.note(depth, format!("Threads: {threads}"));
+                note.fact("Vectorized", true);
+                note.fact("Threads", Value::from(threads as u64));
+            }
+            Vectors::Refused(why) => {
+                let note = self.note(depth, format!("Not Vectorized: {why}"));
+                note.fact("Vectorized", false).fact("Not Vectorized", why);
+            }
+            Vectors::No => {}
         }
         Ok(())
     }
@@ -262,12 +316,13 @@ fn name_registers(node: &Node, names: &mut Names) {
     }
 }
 
-fn kind_of(kind: JoinKind) -> &'static str {
+/// A join's kind in the text, and as PostgreSQL's other formats have it.
+fn kind_of(kind: JoinKind) -> (&'static str, &'static str) {
     match kind {
-        JoinKind::Inner => "",
-        JoinKind::Left => " Left Join",
-        JoinKind::Right => " Right Join",
-        JoinKind::Full => " Full Join",
+        JoinKind::Inner => ("", "Inner"),
+        JoinKind::Left => (" Left Join", "Left"),
+        JoinKind::Right => (" Right Join", "Right"),
+        JoinKind::Full => (" Full Join", "Full"),
     }
 }
 
@@ -276,24 +331,4 @@ fn scan(kind: &str, name: &str, alias: &str) -> String {
         true => format!("{kind} on {name}"),
         false => format!("{kind} on {name} {alias}"),
     }
-}
-
-/// The keys by which an index is entered several times.
-pub(super) fn whole_keys(
-    a: &TableAccess,
-    index: usize,
-    keys: &[Vec<Expr>],
-    names: &Names,
-) -> String {
-    let index = &a.table.indexes[index];
-    let width = keys.first().map_or(0, Vec::len);
-    let columns: Vec<String> = (0..width).map(|at| index.key_text(&a.table, at)).collect();
-    let keys: Vec<String> = keys
-        .iter()
-        .map(|key| {
-            let values: Vec<String> = key.iter().map(|e| shown(e, a, names)).collect();
-            format!("({})", values.join(", "))
-        })
-        .collect();
-    format!("({}) IN ({})", columns.join(", "), keys.join(", "))
 }

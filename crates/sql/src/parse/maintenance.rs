@@ -1,4 +1,4 @@
-//! VACUUM, ANALYZE's list, LOCK TABLE, EXPLAIN, and the statements on sequences.
+//! VACUUM, ANALYZE's list, LOCK TABLE, and the statements on sequences.
 
 use sqlparser::ast;
 use sqlparser::parser::Parser;
@@ -8,7 +8,7 @@ use super::dialect::Postgres;
 use super::tokens::Words;
 use super::utility::{SequenceOption, TableLock, Utility};
 use crate::bind::names::Qualified;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The options of VACUUM and ANALYZE that have an effect here.
 #[derive(Default)]
@@ -128,35 +128,6 @@ fn lock_mode(w: &mut Words<'_>) -> Result<TableLock> {
         .find(|(words, _)| w.accept(words))
         .map(|(_, mode)| mode)
         .ok_or_else(|| w.unexpected())
-}
-
-pub fn explain(w: &mut Words<'_>) -> Result<Utility> {
-    w.bump();
-    let mut analyze = false;
-    if w.accept_token(&Token::LParen) {
-        for option in w.parenthesized()?.to_lowercase().split(',') {
-            let mut words = option.split_whitespace();
-            match (words.next(), words.next()) {
-                (Some("analyze"), None | Some("on" | "true" | "1")) => analyze = true,
-                (Some("format"), Some("text"))
-                | (
-                    Some(
-                        "analyze" | "verbose" | "costs" | "buffers" | "timing" | "summary"
-                        | "settings" | "wal",
-                    ),
-                    _,
-                ) => {}
-                _ => return Err(Error::unsupported(format!("EXPLAIN option {option}"))),
-            }
-        }
-    } else {
-        analyze = w.accept("analyze");
-        w.accept("verbose");
-    }
-    Ok(Utility::Explain {
-        analyze,
-        text: w.rest().to_string(),
-    })
 }
 
 /// What CREATE makes, if it is a sequence: whether a temporary one.

@@ -13,6 +13,7 @@ pub mod cursor;
 pub mod define;
 mod dialect;
 pub mod domain;
+pub mod explain;
 pub mod forms;
 pub mod function;
 pub mod grant;

@@ -256,6 +256,15 @@ impl<'s> Words<'s> {
         Err(super::at_end(self.sql))
     }
 
+    /// Position of the next token in the text, in characters from 1.
+    pub fn position(&self) -> u32 {
+        let byte = self
+            .tokens
+            .get(self.at)
+            .map_or(self.sql.len(), |t| offset(self.sql, t.span.start));
+        self.sql[..byte].chars().count() as u32 + 1
+    }
+
     pub fn unexpected(&self) -> Error {
         match self.tokens.get(self.at) {
             None => super::at_end(self.sql),

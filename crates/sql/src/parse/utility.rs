@@ -9,12 +9,13 @@ use super::copy::{self, CopySpec};
 use super::cursor::{self, CursorOptions, Direction};
 use super::define::{self, Definition};
 use super::dialect::Postgres;
+use super::explain::{ExplainOption, explain};
 use super::function;
 use super::grant::{self, Security};
 use super::kill::{self, SessionName};
 use super::maintenance::{
-    Analyzed, accept_sequence, alter_sequence, create_sequence, explain, lock_table, table_list,
-    vacuum, vacuum_options,
+    Analyzed, accept_sequence, alter_sequence, create_sequence, lock_table, table_list, vacuum,
+    vacuum_options,
 };
 use super::role::{self, RoleName, RoleOption};
 use super::setting::SettingClause;
@@ -130,7 +131,7 @@ pub enum Utility {
         no_wait: bool,
     },
     Explain {
-        analyze: bool,
+        options: Vec<ExplainOption>,
         text: String,
     },
     AlterSequence {

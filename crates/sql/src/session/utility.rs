@@ -49,7 +49,11 @@ impl SqlSession {
             Utility::Show(name) => Some(vec![text_column(
                 params::find(name).map_or(name.as_str(), |p| p.name),
             )]),
-            Utility::Explain { .. } => Some(vec![text_column("QUERY PLAN")]),
+            Utility::Explain { options, .. } => {
+                let mut column = text_column("QUERY PLAN");
+                column.ty = explain::column_type(options);
+                Some(vec![column])
+            }
             Utility::Fetch {
                 cursor,
                 discard: false,
@@ -82,9 +86,9 @@ impl SqlSession {
                 let rows = self.show(name)?;
                 return self.rows(portal, rows, Tag::Plain("SHOW"), max_rows, sink);
             }
-            Utility::Explain { analyze, text } => {
+            Utility::Explain { options, text } => {
                 self.ensure_transaction()?;
-                let rows = explain::run(self, *analyze, text)?;
+                let rows = explain::run(self, statement.text(), options, text)?;
                 return self.rows(portal, rows, Tag::Plain("EXPLAIN"), max_rows, sink);
             }
             Utility::Fetch {
@@ -758,7 +762,7 @@ fn lockable(name: &Qualified) -> impl Fn(&Relation) -> Result<Option<()>> {
     }
 }
 
-/// An error of the statement within PREPARE, DECLARE, EXPLAIN or COPY, its position counted in the
+/// An error of the statement within PREPARE, DECLARE or COPY, its position counted in the
 /// whole text.
 pub(super) fn outside(error: Error, statement: &Statement) -> Error {
     let super::Kind::Utility(u) = &statement.kind else {
@@ -766,9 +770,7 @@ pub(super) fn outside(error: Error, statement: &Statement) -> Error {
     };
     let whole = statement.text();
     let begins = match u {
-        Utility::Prepare { text, .. }
-        | Utility::Declare { text, .. }
-        | Utility::Explain { text, .. } => whole.rfind(text.as_str()),
+        Utility::Prepare { text, .. } | Utility::Declare { text, .. } => whole.rfind(text.as_str()),
         Utility::Copy(spec) => match &spec.what {
             CopyWhat::Query(text) => whole.find(text.as_str()),
             CopyWhat::Table { .. } => None,

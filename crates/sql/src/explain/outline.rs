@@ -1,0 +1,406 @@
+//! The steps of a statement's plan, and of the direct lane's.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::expression::{index_terms, shown, whole_keys};
+use super::options::Options;
+use super::step::{Actual, Entry, Heading, Note, Step, Value};
+use super::{Measured, no_plan, text};
+use crate::dict::{Dict, Table};
+use crate::error::Result;
+use crate::exec::profile::{self, StepKey};
+use crate::plan::supply::Change;
+use crate::plan::with::Part;
+use crate::plan::{
+    DeletePlan, InsertPlan, InsertSource, Path, SelectPlan, Source, SuppliedWrite, TableAccess,
+    UpdatePlan,
+};
+use crate::session::{Core, Kind, Statement};
+
+/// Registers by number, with what they are called.
+pub(super) type Names = HashMap<usize, String>;
+
+/// The steps of a plan as they are put together.
+pub(super) struct Outline<'m> {
+    pub entries: Vec<Entry>,
+    /// What the registers of the tree lane's plan are.
+    pub names: Names,
+    pub measured: Option<&'m Measured>,
+    options: &'m Options,
+    /// Says the names of schemas, if they are to be shown.
+    schemas: Option<Arc<Dict>>,
+}
+
+impl<'m> Outline<'m> {
+    pub fn new(options: &'m Options, measured: Option<&'m Measured>, core: &Core) -> Outline<'m> {
+        Outline {
+            entries: Vec::new(),
+            names: Names::new(),
+            measured,
+            options,
+            schemas: options.verbose.then(|| core.dict()),
+        }
+    }
+}
+
+impl Outline<'_> {
+    pub fn statement(&mut self, statement: &Statement, core: &mut Core) -> Result<()> {
+        match &statement.kind {
+            Kind::Select(plan) => self.select(plan, 0, true),
+            Kind::Insert(plan) => self.insert(plan, 0, core)?,
+            Kind::Update(plan) => self.update(plan, 0),
+            Kind::Delete(plan) => self.delete(plan, 0),
+            Kind::Supplied(plan) => self.supplied(plan, 0, core)?,
+            Kind::Tree(plan) => self.tree(plan, 0, core)?,
+            Kind::With(plan) => {
+                self.part(&plan.main, 0, core)?;
+                for item in &plan.items {
+                    let name = format!("CTE {}", item.name);
+                    self.heading(0, Some(name.clone()), name, "InitPlan");
+                    self.part(&item.part, 1, core)?;
+                }
+            }
+            kind @ (Kind::Empty | Kind::Utility(_) | Kind::Ddl(_) | Kind::Call(_)) => {
+                return Err(no_plan(kind));
+            }
+        }
+        Ok(())
+    }
+
+    /// A part of a statement whose WITH writes.
+    fn part(&mut self, part: &Part, depth: usize, core: &mut Core) -> Result<()> {
+        match part {
+            Part::Query(plan) => self.tree(plan, depth, core)?,
+            Part::Insert(plan) => self.insert(plan, depth, core)?,
+            Part::Update(plan) => self.update(plan, depth),
+            Part::Delete(plan) => self.delete(plan, depth),
+            Part::Supplied(plan) => self.supplied(plan, depth, core)?,
+            Part::Transition(_) => {
+                self.step(depth, "Transition table", "Named Tuplestore Scan");
+            }
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, plan: &InsertPlan, depth: usize, core: &mut Core) -> Result<()> {
+        self.write("Insert", &plan.table, depth);
+        let below = depth + 1;
+        match &plan.source {
+            InsertSource::Rows(rows) => {
+                let step = self.step(below, "Values", "Values Scan");
+                step.rows(rows.len() as f64);
+            }
+            InsertSource::Query(q, _) => self.select(q, below, false),
+            InsertSource::Fed(q, _) => self.tree(q, below, core)?,
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, plan: &UpdatePlan, depth: usize) {
+        self.write("Update", &plan.access.table, depth);
+        self.access(&plan.access, depth + 1);
+    }
+
+    fn delete(&mut self, plan: &DeletePlan, depth: usize) {
+        self.write("Delete", &plan.access.table, depth);
+        self.access(&plan.access, depth + 1);
+    }
+
+    fn supplied(&mut self, plan: &SuppliedWrite, depth: usize, core: &mut Core) -> Result<()> {
+        let verb = match plan.change {
+            Change::Update(_) => "Update",
+            Change::Delete => "Delete",
+            Change::Merge(_) => "Merge",
+        };
+        self.write(verb, &plan.table, depth);
+        self.tree(&plan.query, depth + 1, core)
+    }
+
+    /// Adds a step. `kind` is what PostgreSQL calls such steps.
+    pub fn step(
+        &mut self,
+        depth: usize,
+        label: impl Into<String>,
+        kind: &'static str,
+    ) -> &mut Step {
+        self.entries.push(Entry::Step(Step {
+            depth,
+            kind,
+            label: label.into(),
+            facts: Vec::new(),
+            rows: None,
+            actual: None,
+        }));
+        match self.entries.last_mut() {
+            Some(Entry::Step(step)) => step,
+            _ => unreachable!("a step was added"),
+        }
+    }
+
+    /// Adds something about the last step of this depth.
+    pub fn note(&mut self, depth: usize, text: String) -> &mut Note {
+        self.entries.push(Entry::Note(Note {
+            depth,
+            text,
+            facts: Vec::new(),
+        }));
+        match self.entries.last_mut() {
+            Some(Entry::Note(note)) => note,
+            _ => unreachable!("a note was added"),
+        }
+    }
+
+    /// Says what the steps are for that come next, one deeper than this.
+    pub fn heading(
+        &mut self,
+        depth: usize,
+        text: Option<String>,
+        name: String,
+        relationship: &'static str,
+    ) {
+        self.entries.push(Entry::Heading(Heading {
+            depth,
+            text,
+            name,
+            relationship,
+        }));
+    }
+
+    /// What the whole statement took, for its topmost step.
+    fn total(&self) -> Option<Actual> {
+        self.measured.map(|m| Actual {
+            rows: m.rows,
+            loops: 1,
+            took: m.total,
+        })
+    }
+
+    /// What a step took.
+    pub fn took(&self, key: StepKey) -> Option<Actual> {
+        let step = self.measured?.profile.step(key);
+        Some(Actual {
+            rows: step.rows,
+            loops: step.loops,
+            took: step.took,
+        })
+    }
+
+    /// A table's name, with its schema if schemas are to be shown.
+    fn name_of(&self, table: &Table) -> String {
+        match &self.schemas {
+            Some(dict) => format!("{}.{}", dict.schema_name(table.schema), table.name),
+            None => table.name.clone(),
+        }
+    }
+
+    /// Says of the last step which table it is about.
+    fn relation(&mut self, table: &Table, alias: Option<&str>) {
+        let schema = self
+            .schemas
+            .as_ref()
+            .map(|d| d.schema_name(table.schema).to_string());
+        if let Some(Entry::Step(step)) = self.entries.last_mut() {
+            step.fact("Relation Name", table.name.clone());
+            if let Some(schema) = schema {
+                step.fact("Schema", schema);
+            }
+            if let Some(alias) = alias {
+                step.fact("Alias", alias);
+            }
+        }
+    }
+
+    /// What a scan gives, if it is to be shown.
+    pub fn output(&mut self, depth: usize, columns: impl Iterator<Item = String>) {
+        if self.options.verbose {
+            let columns: Vec<String> = columns.collect();
+            self.note(depth, format!("Output: {}", columns.join(", ")))
+                .fact("Output", Value::Texts(columns));
+        }
+    }
+
+    fn write(&mut self, verb: &'static str, table: &Table, depth: usize) {
+        let took = self.total().filter(|_| depth == 0);
+        let label = format!("{verb} on {}", self.name_of(table));
+        let step = self.step(depth, label, "ModifyTable");
+        step.actual = took;
+        step.fact("Operation", verb);
+        self.relation(table, None);
+    }
+
+    /// What stands above the source of rows, whose depth is returned. `top`: its rows are those of
+    /// the statement.
+    fn above_source(&mut self, plan: &SelectPlan, mut depth: usize, top: bool) -> usize {
+        let outermost = self.total().filter(|_| top);
+        if plan.limit.is_some() || plan.offset.is_some() {
+            self.step(depth, "Limit", "Limit").actual = outermost;
+            depth += 1;
+        }
+        if !plan.locks.is_empty() {
+            self.step(depth, "LockRows", "LockRows");
+            depth += 1;
+        }
+        if !plan.order.is_empty() {
+            let took = self.took(StepKey::of(&plan.order));
+            self.step(depth, "Sort", "Sort").actual = took;
+            depth += 1;
+        }
+        if let Some(a) = &plan.aggregate {
+            let took = self.took(StepKey::of(a));
+            let step = self.step(depth, "Aggregate", "Aggregate");
+            step.fact("Strategy", "Plain").actual = took;
+            if a.having.is_some() {
+                self.removed(StepKey::of(a), depth);
+            }
+            depth += 1;
+        }
+        depth
+    }
+
+    /// `top`: its rows are those of the statement.
+    fn select(&mut self, plan: &SelectPlan, depth: usize, top: bool) {
+        let depth = self.above_source(plan, depth, top);
+        match &plan.source {
+            Source::One => {
+                let took = self.total().filter(|_| top);
+                self.step(depth, "Result", "Result").actual = took;
+            }
+            Source::Values(rows) => {
+                let step = self.step(depth, "Values Scan", "Values Scan");
+                step.rows(rows.len() as f64);
+            }
+            Source::Series { .. } => {
+                let label = "Function Scan on generate_series";
+                let step = self.step(depth, label, "Function Scan");
+                step.fact("Function Name", "generate_series");
+            }
+            Source::Table(t) => self.access(t, depth),
+            Source::Loop { outer, inner, left } => {
+                let (kind, join) = match *left {
+                    true => ("Nested Loop Left Join", "Left"),
+                    false => ("Nested Loop", "Inner"),
+                };
+                let step = self.step(depth, kind, "Nested Loop");
+                step.fact("Join Type", join);
+                self.access(outer, depth + 1);
+                self.access(inner, depth + 1);
+            }
+        }
+        if plan.filter.is_some() {
+            let text = "of the joined row";
+            self.note(depth, format!("Filter: {text}"))
+                .fact("Filter", text);
+        }
+    }
+
+    pub fn removed(&mut self, key: StepKey, depth: usize) {
+        if let Some(m) = self.measured {
+            let removed = m.profile.step(key).removed;
+            self.note(depth, format!("Rows Removed by Filter: {removed}"))
+                .fact("Rows Removed by Filter", removed);
+        }
+    }
+
+    fn access(&mut self, a: &TableAccess, depth: usize) {
+        self.access_as(a, None, (SEQUENTIAL, SEQUENTIAL), depth);
+        self.conditions(a, depth);
+    }
+
+    /// The step of a table's access. `alias` is what the query calls the table, which the direct
+    /// lane does not know.
+    /// `scan` is what a scan of the table itself is called in the text, and by PostgreSQL.
+    pub fn access_as(
+        &mut self,
+        a: &TableAccess,
+        alias: Option<&str>,
+        scan: (&str, &'static str),
+        depth: usize,
+    ) {
+        let took = self.took(StepKey::of(a));
+        let mut name = self.name_of(&a.table);
+        if let Some(alias) = alias.filter(|alias| *alias != a.table.name) {
+            name = format!("{name} {alias}");
+        }
+        let (way, index) = match &a.path {
+            Path::Full => {
+                let step = self.step(depth, format!("{} on {name}", scan.0), scan.1);
+                step.rows(a.rows).actual = took;
+                return self.relation(&a.table, alias);
+            }
+            Path::Keys { index, .. } => ("Forward", *index),
+            Path::Index {
+                index,
+                backward: false,
+                ..
+            } => ("Forward", *index),
+            Path::Index { index, .. } => ("Backward", *index),
+        };
+        let index = &a.table.indexes[index].name;
+        let shown = if way == "Backward" { " Backward" } else { "" };
+        let label = format!("Index Scan{shown} using {index} on {name}");
+        let step = self.step(depth, label, "Index Scan");
+        step.rows(a.rows).actual = took;
+        step.fact("Scan Direction", way);
+        step.fact("Index Name", index.clone());
+        self.relation(&a.table, alias);
+    }
+
+    /// By what a table's rows are found, and which of them are refused.
+    pub fn conditions(&mut self, a: &TableAccess, depth: usize) {
+        let condition = match &a.path {
+            Path::Full => None,
+            Path::Keys { index, keys, .. } => Some(whole_keys(a, *index, keys, &self.names)),
+            Path::Index { .. } => {
+                let terms = index_terms(a, &self.names);
+                (!terms.is_empty()).then(|| format!("({})", terms.join(" AND ")))
+            }
+        };
+        if let Some(condition) = condition {
+            self.note(depth, format!("Index Cond: {condition}"))
+                .fact("Index Cond", condition);
+        }
+        if let (Path::Index { .. }, Some(m)) = (&a.path, self.measured) {
+            self.shares(&m.profile.step(StepKey::of(a)), depth);
+        }
+        if let Some(f) = &a.filter {
+            let filter = shown(f, a, &self.names);
+            self.note(depth, format!("Filter: {filter}"))
+                .fact("Filter", filter);
+            self.removed(StepKey::of(a), depth);
+        }
+    }
+
+    /// What of an index scan was the walk through the index, and what the rows.
+    fn shares(&mut self, step: &profile::Step, depth: usize) {
+        let (walk, all) = (step.index, step.took);
+        let (gets, time) = (
+            all.gets.saturating_sub(walk.gets),
+            all.time.saturating_sub(walk.time),
+        );
+        let text = self.share(
+            "Index Range Scan: entries",
+            walk.entries,
+            walk.gets,
+            walk.time,
+        );
+        self.note(depth, text).fact("Index Entries", walk.entries);
+        let text = self.share("Table Access by Row Id: rows", step.rows, gets, time);
+        self.note(depth, text);
+    }
+
+    fn share(&self, what: &str, number: u64, gets: u64, time: Duration) -> String {
+        let mut text = format!("{what}={number}");
+        if self.options.buffers {
+            text += &format!(" gets={gets}");
+        }
+        if self.options.timing {
+            text += &format!(" time={}", text::milliseconds(time));
+        }
+        text
+    }
+}
+
+/// What a scan of a whole table is called.
+pub(super) const SEQUENTIAL: &str = "Seq Scan";
