@@ -2,6 +2,7 @@
 
 pub(crate) mod aggregate;
 mod deferrable;
+pub mod checks;
 pub mod dml;
 pub(crate) mod drive;
 pub mod events;
@@ -17,6 +18,7 @@ pub mod select;
 pub mod sort;
 pub mod source;
 pub mod supply;
+pub mod told;
 pub mod transitions;
 pub mod triggers;
 mod upsert;

@@ -8,7 +8,9 @@ use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, Snapshot, WriteOutcome};
 
-use super::dml::{check_row, check_views, delete_row, returned, write_error};
+use super::checks::{check_row, check_views};
+use super::dml::{delete_row, returned};
+use super::told::write_error;
 use super::drive::Flow;
 use super::events::{self, Cause};
 use super::generated;

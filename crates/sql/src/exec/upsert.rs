@@ -3,7 +3,9 @@
 use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, LockWait, Snapshot, Upsert};
 
-use super::dml::{check_constraints, check_views, returned, write_error};
+use super::checks::{check_constraints, check_views};
+use super::dml::returned;
+use super::told::write_error;
 use super::drive::holds;
 use super::events::{self, Cause};
 use super::generated;
