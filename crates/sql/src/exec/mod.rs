@@ -1,8 +1,8 @@
 //! Running plans over the engine.
 
 pub(crate) mod aggregate;
-mod deferrable;
 pub mod checks;
+mod deferrable;
 pub mod dml;
 pub(crate) mod drive;
 pub mod events;

@@ -10,7 +10,6 @@ use engine::{LockOutcome, Snapshot, WriteOutcome};
 
 use super::checks::{check_row, check_views};
 use super::dml::{delete_row, returned};
-use super::told::write_error;
 use super::drive::Flow;
 use super::events::{self, Cause};
 use super::generated;
@@ -18,6 +17,7 @@ use super::instead;
 use super::policies::{self, Row};
 use super::row::decode;
 use super::sort::Spool;
+use super::told::write_error;
 use super::triggers::{self, Before};
 use crate::api::RowSink;
 use crate::dict::trigger::Op;
