@@ -572,7 +572,7 @@ impl<'r> Session<'r> {
         End::Told
     }
 
-    fn tell_fatal(&mut self, error: &Error, output: &mut Output) {
+    pub(crate) fn tell_fatal(&mut self, error: &Error, output: &mut Output) {
         self.error_response(Severity::Fatal, error, output);
         // The connection ends in any case. A client that is gone need not hear why.
         let _ = output.flush();
