@@ -26,6 +26,7 @@ mod tests;
 mod tid;
 pub mod timetz;
 mod vectors;
+pub mod posix_zone;
 pub mod zone;
 
 use block::interval::Interval;
