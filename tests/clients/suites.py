@@ -21,9 +21,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "peers"))
 import psycopg  # noqa: E402
 from peer_servers import SUPERUSER, Braid, Postgres  # noqa: E402
 
-PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore"]
-PYTEST += ["--tb=short"]
-
 # SQLAlchemy's tests make extensions before they begin, which Braid has none of.
 PLUGIN = """
 def pytest_configure(config):
@@ -57,6 +54,11 @@ model_fields lookup queries aggregation expressions expressions_case expressions
 get_or_create update delete select_for_update"""
 
 
+def pytest(scratch):
+    cache = f"cache_dir={scratch / 'cache'}"
+    return [sys.executable, "-m", "pytest", "-q", "-W", "ignore", "--tb=short", "-o", cache]
+
+
 def sqlalchemy(source, port, scratch, chosen):
     (scratch / "braid_sqlalchemy.py").write_text(PLUGIN)
     address = f"host=127.0.0.1 port={port} user={SUPERUSER} dbname=braid"
@@ -65,7 +67,7 @@ def sqlalchemy(source, port, scratch, chosen):
             connection.execute(f"create schema {schema}")
     uri = f"postgresql+psycopg://{SUPERUSER}@127.0.0.1:{port}/braid"
     options = ["-p", "braid_sqlalchemy", "--maxfail=100000", "--dburi", uri]
-    command = PYTEST + ["-p", "no:logging"] + options
+    command = pytest(scratch) + ["-p", "no:logging"] + options
     return command + (chosen or ["test/dialect/test_suite.py"]), source, {}
 
 
@@ -75,7 +77,7 @@ def psycopg3(source, port, scratch, chosen):
     options += ["-m", "not slow and not timing and not pool"]
     options += ["--ignore", "tests/pool", "--ignore", "tests/crdb"]
     asked = {"PYTHONPATH": source / "psycopg"}
-    return PYTEST + options + (chosen or ["tests"]), source, asked
+    return pytest(scratch) + options + (chosen or ["tests"]), source, asked
 
 
 def asyncpg(source, port, scratch, chosen):
@@ -83,7 +85,7 @@ def asyncpg(source, port, scratch, chosen):
     (scratch / "tests").symlink_to(source / "tests")
     asked = {"PGHOST": "127.0.0.1", "PGPORT": port, "PGUSER": SUPERUSER, "PGDATABASE": "braid"}
     options = ["-p", "no:asyncio", "--ignore", "tests/test__sourcecode.py"]
-    return PYTEST + options + (chosen or ["tests"]), scratch, asked
+    return pytest(scratch) + options + (chosen or ["tests"]), scratch, asked
 
 
 def django(source, port, scratch, chosen):
