@@ -183,7 +183,11 @@ fn waits(t: &mut Text) {
         "Waits that have ended, by event.",
     );
     for row in &events {
-        t.value("braid_waits_total", &labels(row.event), row.waits as f64);
+        t.value(
+            "braid_waits_total",
+            &labels(row.all.event),
+            row.all.waits as f64,
+        );
     }
     t.head(
         "braid_wait_seconds_total",
@@ -193,8 +197,8 @@ fn waits(t: &mut Text) {
     for row in &events {
         t.value(
             "braid_wait_seconds_total",
-            &labels(row.event),
-            row.time_us as f64 / 1e6,
+            &labels(row.all.event),
+            row.all.time_us as f64 / 1e6,
         );
     }
     let name = "braid_wait_duration_seconds";
@@ -205,7 +209,7 @@ fn waits(t: &mut Text) {
     );
     let buckets = views::event_histogram();
     for event in HISTOGRAMS {
-        let of = events.iter().find(|row| row.event == event);
+        let of = events.iter().find(|row| row.all.event == event);
         let Some(of) = of else {
             continue;
         };
@@ -219,7 +223,7 @@ fn waits(t: &mut Text) {
         let labels = [("event", event.name()), ("le", "+Inf")];
         t.value(&format!("{name}_bucket"), &labels, below as f64);
         let event = [("event", event.name())];
-        t.value(&format!("{name}_sum"), &event, of.time_us as f64 / 1e6);
+        t.value(&format!("{name}_sum"), &event, of.all.time_us as f64 / 1e6);
         t.value(&format!("{name}_count"), &event, below as f64);
     }
 }

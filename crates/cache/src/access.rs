@@ -94,10 +94,10 @@ impl Cache {
             return Err(admission);
         };
         let frame = self.frame(ix);
+        self.advice.looked(dba);
         frame.latch.lock_shared(&self.latch_group);
         if self.holds(ix, dba, mode) {
             frame.touch();
-            self.advice.looked(dba);
             return Ok(ReadGuard::of_latched(self, ix, admission));
         }
         // SAFETY: just latched.
@@ -117,10 +117,10 @@ impl Cache {
             return Err(admission);
         };
         let frame = self.frame(ix);
+        self.advice.looked(dba);
         frame.latch.lock_exclusive(&self.latch_group);
         if self.holds(ix, dba, EXCLUSIVE) {
             frame.touch();
-            self.advice.looked(dba);
             return Ok(WriteGuard::of_latched(self, ix, admission));
         }
         // SAFETY: just latched.
@@ -190,6 +190,7 @@ impl Cache {
     pub fn try_pin(self: &Arc<Self>, dba: Dba) -> Option<Pin> {
         let ix = self.find(dba)?;
         let frame = self.frame(ix);
+        self.advice.looked(dba);
         frame.latch.lock_shared(&self.latch_group);
         let here = self.holds(ix, dba, SHARED);
         if here {

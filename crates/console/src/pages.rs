@@ -117,7 +117,7 @@ const ACTIVITY: Page = Page {
              case when s.event is null then 'CPU' else s.wait_class end as wait_class, \
              s.wait_time_micro, s.blocking_instance, s.blocking_session, \
              substr(s.sql_text, 1, 200) as sql_text from gv$session s \
-             where s.type = 'USER' and s.status = 'ACTIVE' and s.program <> 'braid console' \
+             where s.type = 'USER' and s.status = 'ACTIVE' and s.pid <> pg_backend_pid() \
              order by s.wait_time_micro desc nulls last limit 200",
         ),
     ],

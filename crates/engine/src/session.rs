@@ -343,6 +343,12 @@ impl Session {
         Ok(snapshot)
     }
 
+    /// A statement goes on that was interrupted, with a snapshot that its owner keeps registered
+    /// until [`Session::end_statement`]: what is within it sees what it does.
+    pub fn go_on(&mut self, snapshot: Snapshot) {
+        self.nesting.sees = Some(snapshot);
+    }
+
     /// Statements begin that are within the one that runs now: their end is not its end, and
     /// nothing of them is told to the client before that. What they are within so far, to be given
     /// to [`Session::leave`].
@@ -353,8 +359,8 @@ impl Session {
         };
         let fixed = match (sees, within) {
             // What is around may itself be an expression of a function, which has no snapshot.
-            (Sees::Around, Within::Statement) => self.nesting.sees.or(self.nesting.fixed),
-            _ => None,
+            (Sees::Around, _) => self.nesting.sees.or(self.nesting.fixed),
+            (Sees::Now, _) => None,
         };
         let now = Nesting {
             within,

@@ -13,7 +13,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use sql::{Completion, CopyIn, Error, Portal, SqlSession, Statement, Tag, TxStatus, pgtype};
 use wait::session::State;
@@ -46,7 +45,7 @@ pub struct Session<'r> {
     skipping: bool,
     copy: Option<CopyUnderWay>,
     /// What wakes it for notifications, once it listens.
-    bell: Option<Arc<Bell>>,
+    pub(crate) bell: Option<Arc<Bell>>,
 }
 
 /// Portals by name. The unnamed portal is kept apart, because most clients use no other.
@@ -172,6 +171,7 @@ impl<'r> Session<'r> {
         self.go_on(output)?;
         match input.next() {
             Ok(Some(range)) => {
+                wait::session::set_active();
                 let bytes = input.bytes(range);
                 let handled = match message::decode(bytes) {
                     Ok(message) => self.handle(message, output),
@@ -200,12 +200,7 @@ impl<'r> Session<'r> {
     fn receive(&mut self, input: &mut Input, output: &mut Output) -> Result<(), End> {
         self.set_up_connection();
         if self.copy.is_none() {
-            let state = match self.sql.status() {
-                TxStatus::Idle => State::Idle,
-                TxStatus::InTransaction => State::InTransaction,
-                TxStatus::Failed => State::Failed,
-            };
-            wait::session::set_idle(state, self.sql.transaction_start());
+            self.idle();
         }
         let patience = match self.copy {
             None => self.sql.patience(),
@@ -224,7 +219,6 @@ impl<'r> Session<'r> {
         if self.copy.is_none() {
             wait::session::clear_cancel();
         }
-        wait::session::set_active();
         wait::stat::add(wait::Stat::UserCalls, 1);
         // It may have been ended by having its input shut.
         self.go_on(output)?;
@@ -237,46 +231,14 @@ impl<'r> Session<'r> {
         })
     }
 
-    /// Waits for the client's next messages, and tells it meanwhile of what it listens to.
-    fn receive_listening(
-        &mut self,
-        input: &mut Input,
-        limit: Option<Duration>,
-        output: &mut Output,
-    ) -> Result<Result<(), InputEnd>, End> {
-        let bell = match &self.bell {
-            Some(bell) => bell.clone(),
-            None => match Bell::new() {
-                Ok(bell) => self.bell.insert(Arc::new(bell)).clone(),
-                Err(e) => {
-                    let message = format!("could not wait for notifications: {e}");
-                    self.tell_fatal(&Error::new("53000", message), output);
-                    return Err(End::Told);
-                }
-            },
+    /// Says that the session has nothing to do.
+    fn idle(&self) {
+        let state = match self.sql.status() {
+            TxStatus::Idle => State::Idle,
+            TxStatus::InTransaction => State::InTransaction,
+            TxStatus::Failed => State::Failed,
         };
-        self.sql.ring_with(bell.clone());
-        let deadline = limit.map(|limit| Instant::now() + limit);
-        loop {
-            self.tell_notifications(output);
-            output.flush().map_err(|_| End::Client)?;
-            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
-            match input.receive_or_ring(&bell, left) {
-                Err(InputEnd::Rung) => {}
-                received => return Ok(received),
-            }
-        }
-    }
-
-    /// Tells the client what has come of what it listens to, if it is in no transaction.
-    fn tell_notifications(&mut self, output: &mut Output) {
-        if !self.sql.may_be_notified() {
-            return;
-        }
-        let encoding = self.sql.client_encoding();
-        for n in self.sql.take_notifications() {
-            backend::notification_response(&mut output.buffer, &n, encoding);
-        }
+        wait::session::set_idle(state, self.sql.transaction_start());
     }
 
     /// Answers a message of this kind that is malformed. In the extended protocol, what follows an
@@ -371,6 +333,8 @@ impl<'r> Session<'r> {
         self.tell_notifications(output);
         self.go_on(output)?;
         backend::ready_for_query(&mut output.buffer, status);
+        // A client that has its answer sees no session at work.
+        self.idle();
         self.send(output)
     }
 
@@ -608,7 +572,7 @@ impl<'r> Session<'r> {
         End::Told
     }
 
-    fn tell_fatal(&mut self, error: &Error, output: &mut Output) {
+    pub(crate) fn tell_fatal(&mut self, error: &Error, output: &mut Output) {
         self.error_response(Severity::Fatal, error, output);
         // The connection ends in any case. A client that is gone need not hear why.
         let _ = output.flush();

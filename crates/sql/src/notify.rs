@@ -8,7 +8,7 @@
 //! - A notification is sent after its commit has taken effect on every instance. So a listener that
 //!   looks then sees what was committed, and what a listener does not get, because it began to
 //!   listen too late, its next snapshot sees.
-//! - Commits of one instance that notify are one after another ([`Notices::turn`]), and so are
+//! - Commits of one instance that send are one after another ([`Notices::turn`]), and so are
 //!   their notifications, to every listener of every instance.
 //! - A listener's notifications are kept until its session takes them, which is between
 //!   transactions. When too many are kept, commits that notify fail (54000), on this instance and
@@ -16,6 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use wait::Event;
@@ -54,6 +55,12 @@ fields! { impl Bulletin { pid, channel, payload } }
 pub trait Bell: Send + Sync {
     fn ring(&self);
 }
+
+/// Held from before a commit until what it sends is on its way.
+pub type Turn<'n> = MutexGuard<'n, ()>;
+
+/// How often one that waits for its turn looks whether it is cancelled.
+const LOOK_FOR_CANCEL: Duration = Duration::from_millis(50);
 
 /// The listening sessions of an instance.
 #[derive(Default)]
@@ -109,13 +116,20 @@ impl Notification {
 }
 
 impl Notices {
-    /// The turn of a commit that notifies; others wait for its end.
-    pub fn turn(&self) -> MutexGuard<'_, ()> {
+    /// The turn of a commit that sends; others wait for its end, unless they are cancelled.
+    pub fn turn(&self) -> Result<Turn<'_>, wait::Cancelled> {
         if let Some(turn) = self.turn.try_lock() {
-            return turn;
+            return Ok(turn);
         }
         // What is waited for is another session's commit.
-        wait::during(Event::LogFileSync, [0; 3], || self.turn.lock())
+        wait::during(Event::LogFileSync, [0; 3], || {
+            loop {
+                wait::check_cancel()?;
+                if let Some(turn) = self.turn.try_lock_for(LOOK_FOR_CANCEL) {
+                    return Ok(turn);
+                }
+            }
+        })
     }
 
     /// A session begins to listen to a channel; its number as a listener is kept.

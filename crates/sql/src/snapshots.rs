@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::session::{Keep, SqlSession, now_micros};
 
 /// The layout of the tables. A report reads snapshots of this format alone.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// The advisory lock of who takes a snapshot: "perfstat" in ASCII.
 const LOCK: u64 = 0x7065_7266_7374_6174;
 /// How often `m000` looks whether a snapshot is due.
@@ -141,8 +141,16 @@ const TABLES: &[(&str, &str)] = &[
         "process",
         "select $SNAP::bigint as snap_id, p.inst_id, p.pname, \
          sum(p.cpu_used_micro)::bigint as cpu_used_micro, \
-         sum(p.runnable_micro)::bigint as runnable_micro \
+         sum(p.runnable_micro)::bigint as runnable_micro, \
+         count(*) filter (where p.state = 'R') as runnable \
          from gv$process p where p.background = '1' group by p.inst_id, p.pname",
+    ),
+    (
+        "remote_wait",
+        "select $SNAP::bigint as snap_id, w.inst_id, w.remote_instance, w.event, \
+         count(*) as sessions, sum(w.wait_time_micro)::bigint as time_waited_micro \
+         from gv$session_wait w where w.remote_instance is not null \
+         group by w.inst_id, w.remote_instance, w.event",
     ),
     (
         "parameter",

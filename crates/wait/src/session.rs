@@ -243,6 +243,8 @@ struct Registry {
     last_sid: u32,
     serial: u32,
     ended: Counters,
+    /// Those of them that were clients'.
+    ended_users: Counters,
     ended_times: time_model::Ended,
 }
 
@@ -253,6 +255,7 @@ impl Registry {
             last_sid: 0,
             serial: 0,
             ended: Counters::new(),
+            ended_users: Counters::new(),
             ended_times: time_model::Ended::default(),
         }
     }
@@ -376,6 +379,9 @@ impl Drop for SessionGuard {
         registry(|r| {
             r.alive.remove(&self.session.sid);
             r.ended.fold(&self.session.counters);
+            if self.session.kind == Kind::User {
+                r.ended_users.fold(&self.session.counters);
+            }
             r.ended_times.add(self.session.kind, &used);
         });
         let _ = CURRENT.try_with(|c| *c.borrow_mut() = None);
@@ -400,6 +406,14 @@ pub(crate) fn list_with_ended() -> (Vec<Arc<Session>>, time_model::Ended) {
 /// A counter of the whole instance: of the sessions that have ended and of those that are alive.
 pub fn total(read: impl Fn(&Counters) -> u64) -> u64 {
     registry(|r| read(&r.ended) + r.alive.values().map(|s| read(&s.counters)).sum::<u64>())
+}
+
+/// A counter of the sessions of clients, of those that have ended, too.
+pub fn total_of_users(read: impl Fn(&Counters) -> u64) -> u64 {
+    registry(|r| {
+        let users = r.alive.values().filter(|s| s.kind == Kind::User);
+        read(&r.ended_users) + users.map(|s| read(&s.counters)).sum::<u64>()
+    })
 }
 
 /// The greatest value of a counter over the instance's life.

@@ -16,6 +16,14 @@ pub struct EventRow {
     pub max_us: u64,
 }
 
+/// Totals of one event, and the part of clients' sessions (`v$system_event`).
+#[derive(Clone, Copy, Debug)]
+pub struct SystemEventRow {
+    pub all: EventRow,
+    pub users_waits: u64,
+    pub users_time_us: u64,
+}
+
 /// One bucket of an event's histogram: waits shorter than `below_us` and not in a lower bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct HistogramRow {
@@ -46,13 +54,19 @@ pub fn session_events(s: &Session) -> Vec<EventRow> {
     })
 }
 
-pub fn system_events() -> Vec<EventRow> {
-    events(|event| EventRow {
+pub fn system_events() -> Vec<SystemEventRow> {
+    let all = events(|event| EventRow {
         event,
         waits: session::total(|c| c.waits(event)),
         time_us: session::total(|c| c.wait_ns(event)) / 1000,
         max_us: session::maximum(|c| c.max_ns(event)) / 1000,
-    })
+    });
+    let with_users = |all: EventRow| SystemEventRow {
+        all,
+        users_waits: session::total_of_users(|c| c.waits(all.event)),
+        users_time_us: session::total_of_users(|c| c.wait_ns(all.event)) / 1000,
+    };
+    all.into_iter().map(with_users).collect()
 }
 
 /// The rows of all events except those that were never waited for.
@@ -134,6 +148,15 @@ pub fn cpus(tid: u32) -> Option<String> {
 /// statistics.
 pub fn schedule(tid: u32) -> Schedule {
     schedule_in(&format!("/proc/self/task/{tid}/schedstat"))
+}
+
+/// The state of a thread, as the kernel tells it: `R` on a processor or runnable, `S` asleep, `D`
+/// in uninterruptible sleep, `T` stopped. None if it is gone.
+pub fn state(tid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).ok()?;
+    // The name before it is in parentheses, and may have some itself.
+    let (_, behind) = stat.rsplit_once(") ")?;
+    behind.chars().next()
 }
 
 /// What the scheduler says of the thread that asks.

@@ -79,6 +79,7 @@ fn what_is_granted_outlives_a_restart() {
     )
     .expect("granted");
     drop(root);
+    instance.stop();
     instance.restart();
     let mut root = instance.client();
     root.batch_execute("create table later (i int)")

@@ -203,7 +203,9 @@ impl Binder<'_> {
         if candidates.is_empty() && functions::find(name).is_some() {
             return self.catalog_call(name, args);
         }
-        if let (true, Some(ty), [arg]) = (candidates.is_empty(), type_called(name), &args[..]) {
+        if let (Some(ty), [arg]) = (type_called(name), &args[..])
+            && choose(&candidates, &args).is_none()
+        {
             return self.coerce(arg.clone(), ty, -1, CastContext::Explicit);
         }
         self.call_one_of(name, &candidates, args)
@@ -404,8 +406,10 @@ pub(super) fn conversion_cost(from: SqlType, to: SqlType) -> Option<usize> {
     if from == to {
         return Some(0);
     }
+    // A literal is a string where one can be, as in PostgreSQL.
     if from == SqlType::Unknown {
-        return Some(1);
+        let is_string = matches!(to, SqlType::Text | SqlType::Varchar | SqlType::Char);
+        return Some(if is_string { 1 } else { 2 });
     }
     if castable(from, to) != Some(CastContext::Implicit) {
         return None;

@@ -20,6 +20,9 @@ pub struct Need {
     /// The view that is written to by whose text it is read, so that it is read only if the
     /// statement reads the view. Zero: none.
     pub written: u32,
+    /// The statement itself names it, so that its schema must be at hand: who made a view or a
+    /// policy had to have its schemas at hand, and nobody else.
+    pub named: bool,
     pub privileges: Privileges,
     /// Columns that are read, inserted into and updated, by number from 1.
     pub read: BTreeSet<i16>,
@@ -99,7 +102,16 @@ pub struct Needs {
 }
 
 impl Needs {
+    /// Whether the text is the statement's own.
+    fn is_own(&self) -> bool {
+        !self.text.get().of_view && self.securing.borrow().is_empty()
+    }
+
     fn of(&self, relation: u32, note: impl FnOnce(&mut Need)) {
+        self.of_named(relation, self.is_own(), note);
+    }
+
+    fn of_named(&self, relation: u32, named: bool, note: impl FnOnce(&mut Need)) {
         let Text {
             through, written, ..
         } = self.text.get();
@@ -112,6 +124,7 @@ impl Needs {
                 relation,
                 through,
                 written,
+                named: false,
                 privileges: Privileges::NONE,
                 read: BTreeSet::new(),
                 inserted: BTreeSet::new(),
@@ -119,6 +132,7 @@ impl Needs {
             });
             all.len() - 1
         });
+        all[at].named |= named;
         note(&mut all[at]);
     }
 
@@ -153,9 +167,9 @@ impl Needs {
         });
     }
 
-    /// A schema is named. Who made a view had to have its schemas at hand, and nobody else.
+    /// A schema is named: of a function, as of [`Need::named`].
     pub fn schema(&self, schema: u32) {
-        if !self.text.get().of_view {
+        if self.is_own() {
             self.schemas.borrow_mut().insert(schema);
         }
     }
@@ -219,7 +233,7 @@ impl Needs {
                 written: need.written,
                 of_view: around.of_view,
             });
-            self.of(need.relation, |n| {
+            self.of_named(need.relation, need.named, |n| {
                 n.privileges = n.privileges.and(need.privileges);
                 n.read.extend(&need.read);
                 n.inserted.extend(&need.inserted);

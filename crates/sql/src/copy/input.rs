@@ -14,7 +14,8 @@ use crate::bind::{ParamTypes, names};
 use crate::dict::trigger::Op;
 use crate::dict::{Relation, Table, View};
 use crate::error::{Error, Result};
-use crate::exec::dml::{BulkRows, check_row};
+use crate::exec::checks::check_row;
+use crate::exec::dml::BulkRows;
 use crate::exec::events::{self, Cause};
 use crate::exec::foreign;
 use crate::exec::generated;
@@ -127,7 +128,7 @@ impl CopyIn {
                 defaults.push((at, planner.default(c)?));
             }
         }
-        let rules = planner.rules(&table)?;
+        let rules = planner.rules(&table)?.given_columns(&columns);
         let target = |&column: &usize| Target {
             column,
             ty: table.columns[column].ty(),

@@ -20,6 +20,8 @@ use crate::parse::utility::TableLock;
 enum Asked {
     Trigger,
     Owner,
+    /// To be the owner, of whom PostgreSQL says no more than that of a relation.
+    OwnerOfRelation,
 }
 
 /// The table, or the view as a table, that a trigger is made on or taken from.
@@ -33,6 +35,9 @@ fn locked(
     let check = |found: &Relation| match asked {
         Asked::Trigger => rights.check_relation(found, Privileges::TRIGGER),
         Asked::Owner => rights.check_owner_of(found),
+        Asked::OwnerOfRelation => {
+            rights.check_owner(found.owner(), format!("relation {}", name.name))
+        }
     };
     core.locked_relation(name, lock, false, |found| match found {
         Relation::Table(table) if table.materialized.is_some() => {
@@ -261,7 +266,7 @@ fn missing(name: &str, table: &str) -> Error {
 
 pub fn drop(core: &mut Core, name: &str, on: &Qualified, if_exists: bool) -> Result<Tag> {
     let tag = Tag::Plain("DROP TRIGGER");
-    let table = locked(core, on, TableLock::AccessExclusive, Asked::Owner)?;
+    let table = locked(core, on, TableLock::AccessExclusive, Asked::OwnerOfRelation)?;
     let Some(table) = table else {
         if if_exists {
             skipping(core, "relation", on);

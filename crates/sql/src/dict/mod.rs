@@ -101,6 +101,15 @@ impl Relation {
         }
     }
 
+    /// The role that owns it; an index is its table's owner's.
+    pub fn owner(&self) -> u32 {
+        match self {
+            Relation::Table(table) | Relation::Index(table, _) => table.owner,
+            Relation::Sequence(sequence) => sequence.role,
+            Relation::View(view) => view.owner,
+        }
+    }
+
     pub fn schema(&self) -> u32 {
         match self {
             Relation::Table(table) | Relation::Index(table, _) => table.schema,

@@ -40,6 +40,8 @@ pub struct RowRules {
     /// The CHECK OPTIONs of the views that it is written through, the innermost first. They are
     /// checked once the row is written.
     pub views: Vec<ViewCheck>,
+    /// Columns whose values the statement gives, which its errors may show to whoever wrote it.
+    pub given: Vec<usize>,
 }
 
 /// A condition that rows which are written through a view must meet.
@@ -74,6 +76,12 @@ impl RowRules {
     pub fn for_set(mut self, set: &[usize]) -> RowRules {
         let changed = self.changed(set);
         self.domains.retain(|(column, _)| changed.contains(column));
+        self.given_columns(set)
+    }
+
+    /// With the columns whose values the statement gives.
+    pub fn given_columns(mut self, columns: &[usize]) -> RowRules {
+        self.given = columns.to_vec();
         self
     }
 
@@ -215,6 +223,7 @@ impl Planner<'_> {
             generated,
             policies: Vec::new(),
             views: Vec::new(),
+            given: Vec::new(),
         })
     }
 

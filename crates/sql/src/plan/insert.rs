@@ -143,7 +143,8 @@ impl Planner<'_> {
         let returning = self.returning(&written, i.returning.as_deref(), true)?;
         let rules = match written.is_instead() {
             true => RowRules::default(),
-            false => self.rules(written.table())?,
+            false if written.is_view() => self.rules(written.table())?,
+            false => self.rules(written.table())?.given_columns(&given),
         };
         let conflict = match &i.on {
             None => None,

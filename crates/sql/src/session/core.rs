@@ -141,9 +141,9 @@ impl Core {
             row_buffer: Vec::new(),
             random: Random::of(now as u64 ^ (std::process::id() as u64) << 32),
         };
+        core.settings.set_initial("session_authorization", user)?;
         // Sessions of the instance itself, which are in no database, are as the instance says.
         if !database_name.is_empty() {
-            core.settings.set_initial("session_authorization", user)?;
             let mut settings = database.with_dict(|dict| dict.settings_of(core.roles.session));
             // A role that it is no member of has no effect, as any value that is none.
             settings.retain(|(name, value)| core.check_role(name, value).is_ok());

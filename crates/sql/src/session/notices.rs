@@ -7,10 +7,10 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::SqlSession;
-use super::core::Core;
+use super::core::{Core, cancelled};
 use super::transaction::State;
 use crate::error::{Error, Result};
-use crate::notify::{Bell, CHANNEL_MAX_BYTES, Notification, PAYLOAD_LIMIT_BYTES};
+use crate::notify::{Bell, CHANNEL_MAX_BYTES, Notices, Notification, PAYLOAD_LIMIT_BYTES, Turn};
 
 /// What LISTEN and UNLISTEN do at the commit.
 enum Act {
@@ -114,25 +114,28 @@ impl Core {
         here.max(others)
     }
 
-    /// Refuses the commit if there is no room for what it sends.
-    pub(super) fn check_notifications(&self) -> Result<()> {
-        match !self.notices.sent.is_empty() && self.notification_usage() >= 1.0 {
-            true => Err(Error::new(
+    /// The turn of a commit that sends notifications. Refuses it if there is no room for them.
+    pub(super) fn turn_to_notify<'n>(&self, notices: &'n Notices) -> Result<Option<Turn<'n>>> {
+        if self.notices.sent.is_empty() {
+            return Ok(None);
+        }
+        if self.notification_usage() >= 1.0 {
+            return Err(Error::new(
                 "54000",
                 "too many notifications in the NOTIFY queue",
-            )),
-            false => Ok(()),
+            ));
         }
+        notices.turn().map(Some).map_err(|_| cancelled())
     }
 
-    /// Commits, and then does what LISTEN, UNLISTEN and NOTIFY said.
-    pub(super) fn commit_and_notify(&mut self) -> Result<()> {
-        if self.notices.is_empty() {
-            return Ok(self.engine.commit()?);
-        }
-        let database = self.database.clone();
-        let turn = database.notices.turn();
+    /// Commits, and then does what LISTEN, UNLISTEN and NOTIFY said. What is sent has its turn.
+    pub(super) fn commit_and_notify(&mut self, turn: Option<Turn<'_>>) -> Result<()> {
         self.engine.commit()?;
+        if self.notices.is_empty() {
+            return Ok(());
+        }
+        debug_assert!(turn.is_some() || self.notices.sent.is_empty());
+        let database = self.database.clone();
         let (notices, listener) = (&database.notices, &mut self.notices.listener);
         for act in self.notices.acts.drain(..) {
             match act {

@@ -179,6 +179,9 @@ impl Core {
         most: usize,
         sink: &mut dyn RowSink,
     ) -> Result<bool> {
+        if let Some(snapshot) = run.snapshot() {
+            self.engine.go_on(snapshot);
+        }
         match (run, kind) {
             (Run::Select(run), Kind::Select(plan)) => {
                 Ok(run.run(plan, self, params, most, sink)?.1)

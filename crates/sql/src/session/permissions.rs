@@ -207,7 +207,7 @@ fn check_need(
             None => return Ok(()),
         },
     };
-    if need.through == 0 {
+    if need.named {
         check_usage(dict, role, schema)?;
     }
     let mut wanted = need.privileges;

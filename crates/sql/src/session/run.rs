@@ -313,6 +313,9 @@ impl SqlSession {
                 idle_ns().saturating_sub(before_ns),
             );
         }
+        if let Some(snapshot) = portal.run.snapshot() {
+            self.core.engine.go_on(snapshot);
+        }
         let (sent, more) = match &mut portal.run {
             Run::Select(run) => {
                 let Kind::Select(plan) = &portal.statement.kind else {
@@ -357,12 +360,7 @@ impl SqlSession {
     /// The statement is over for now: its snapshot makes room for the next one's, so the portal has
     /// a registration of its own.
     fn suspend(&mut self, portal: &mut Portal) -> Result<()> {
-        let snapshot = match &portal.run {
-            Run::Select(run) => Some(run.snapshot()),
-            Run::Tree(run) => Some(run.snapshot()),
-            _ => None,
-        };
-        if let (Some(snapshot), None) = (snapshot, &portal.hold) {
+        if let (Some(snapshot), None) = (portal.run.snapshot(), &portal.hold) {
             portal.hold = Some(self.core.engine.hold_snapshot(&snapshot)?);
         }
         portal.idle_before_ns = Some(idle_ns());

@@ -230,6 +230,17 @@ pub(crate) enum Run {
     Done,
 }
 
+impl Run {
+    /// That of a query under way, which looks at rows as it gives its own.
+    pub fn snapshot(&self) -> Option<engine::Snapshot> {
+        match self {
+            Run::Select(run) => Some(run.snapshot()),
+            Run::Tree(run) => Some(run.snapshot()),
+            Run::New | Run::Rows(..) | Run::Done => None,
+        }
+    }
+}
+
 impl Portal {
     pub fn columns(&self) -> Option<&[ColumnDesc]> {
         self.statement.columns()

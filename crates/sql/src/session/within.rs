@@ -7,6 +7,7 @@ use super::Core;
 use super::modes::TransactionModes;
 use crate::error::{Error, Result};
 use crate::exec::foreign;
+use crate::notify::{Notices, Turn};
 
 impl Core {
     pub(super) fn begin_transaction(&mut self, modes: TransactionModes) -> Result<()> {
@@ -22,22 +23,23 @@ impl Core {
         self.cursors.end_transaction(commit);
         self.lose_since(0);
         let traced = self.trace_transaction();
-        let published = match commit {
-            true => self.before_commit(),
-            false => Ok(()),
-        };
-        let done = if let Err(e) = published {
-            // Nobody has seen anything of it.
-            self.forget_changes(0);
-            self.engine.rollback()?;
-            Err(e)
-        } else if commit {
-            let committed = self.commit_and_notify();
-            self.changes_committed();
-            committed
-        } else {
-            self.forget_changes(0);
-            self.engine.rollback().map_err(Error::from)
+        let database = self.database.clone();
+        let done = match commit.then(|| self.before_commit(&database.notices)) {
+            Some(Ok(turn)) => {
+                let committed = self.commit_and_notify(turn);
+                self.changes_committed();
+                committed
+            }
+            Some(Err(e)) => {
+                // Nobody has seen anything of it.
+                self.forget_changes(0);
+                self.engine.rollback()?;
+                Err(e)
+            }
+            None => {
+                self.forget_changes(0);
+                self.engine.rollback().map_err(Error::from)
+            }
         };
         if let Some(wrote) = traced {
             let rolled_back = !commit || done.is_err();
@@ -55,14 +57,15 @@ impl Core {
         done
     }
 
-    /// What may still refuse the commit.
-    fn before_commit(&mut self) -> Result<()> {
+    /// What may still refuse the commit. If it sends notifications, it has its turn.
+    fn before_commit<'n>(&mut self, notices: &'n Notices) -> Result<Option<Turn<'n>>> {
         foreign::fire_deferred(self, &|_| true)?;
         foreign::fire(self)?;
         self.settle_temporary()?;
         self.engine.secure_draws()?;
-        self.check_notifications()?;
-        self.publish_changes()
+        let turn = self.turn_to_notify(notices)?;
+        self.publish_changes()?;
+        Ok(turn)
     }
 
     /// Runs what may end the transaction, or may not.

@@ -152,6 +152,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("priority", Text),
             ("cpus", Text),
             ("priority_refused", Text),
+            ("state", Text),
         ],
         rows: Here(processes),
     },
@@ -414,6 +415,7 @@ fn processes(_: &Context) -> Result<Rows> {
             ),
             optional(cpus),
             optional(refused),
+            optional(views::state(s.tid).map(String::from)),
         ]
     };
     Ok(views::sessions().into_iter().map(row).collect())

@@ -20,6 +20,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("time_waited_micro", Int8),
             ("average_wait_micro", Int8),
             ("max_wait_micro", Int8),
+            ("total_waits_fg", Int8),
+            ("time_waited_micro_fg", Int8),
         ],
         rows: Here(system_events),
     },
@@ -127,7 +129,12 @@ fn event_row(r: &views::EventRow) -> Vec<Datum> {
 }
 
 fn system_events(_: &Context) -> Result<Rows> {
-    Ok(views::system_events().iter().map(event_row).collect())
+    let row = |r: views::SystemEventRow| {
+        let mut row = event_row(&r.all);
+        row.extend([int8(r.users_waits), int8(r.users_time_us)]);
+        row
+    };
+    Ok(views::system_events().into_iter().map(row).collect())
 }
 
 fn session_events(_: &Context) -> Result<Rows> {

@@ -51,8 +51,10 @@ impl Instance {
         self.process.as_ref().expect("it runs").id()
     }
 
-    /// Starts the process and returns at once.
+    /// Starts the process, which does not run, and returns at once.
+    #[track_caller]
     pub fn spawn(&mut self) {
+        assert!(self.process.is_none(), "it runs already");
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -72,7 +74,8 @@ impl Instance {
         self.process = Some(child);
     }
 
-    /// Starts the process and returns once it accepts a client.
+    /// Starts the process, which does not run, and returns once it accepts a client.
+    #[track_caller]
     pub fn restart(&mut self) {
         self.spawn();
         let started = Instant::now();

@@ -100,7 +100,15 @@ fn slow_log(span: &Span) -> Result<Option<Finding>, Error> {
     if slowest < SLOW_WRITE_MS && !stands_out {
         return Ok(None);
     }
+    // A session that finds nobody writing writes its commit itself.
+    let own = span.delta(
+        "system_event",
+        &["inst_id", "event"],
+        "time_waited_micro_fg",
+    )?;
+    let own = own.get(&vec![k.clone(), "log file parallel write".to_string()]);
     let (_, sync) = events.get(k, "log file sync");
+    let sync = sync + own.map_or(0.0, |micros| micros / 1e6);
     let mut flushes = 0.0;
     for ((_, serves), parts) in Remote::of(span)?.pairs() {
         if serves == *k {

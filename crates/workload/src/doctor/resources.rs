@@ -1,6 +1,8 @@
 //! Causes that are the machine's, or where on the machines the work is: processors, threads that
 //! all wait for, the kernel's limits.
 
+use std::collections::BTreeMap;
+
 use super::causes::Event;
 use super::{Cause, Finding};
 use crate::document::{number, percent};
@@ -111,29 +113,78 @@ const STARVED: f64 = 2.0;
 /// The part of the span for which it must be so.
 const STARVED_SHARE: f64 = 0.05;
 
+/// Seconds that sessions wait for each instance when the span ends. A wait is counted when it ends,
+/// and those for threads that never run do not.
+fn under_way(span: &Span) -> Result<BTreeMap<String, f64>, Error> {
+    let mut all = BTreeMap::new();
+    for row in span.at_end("remote_wait")? {
+        if row.text("event")?.starts_with("gc ") {
+            let seconds = row.number("time_waited_micro")? / 1e6;
+            let most = row.number("sessions")? * span.seconds();
+            *all.entry(row.text("remote_instance")?.to_string())
+                .or_default() += seconds.min(most);
+        }
+    }
+    Ok(all)
+}
+
+/// How long threads were on a processor, and runnable without one, in seconds.
+struct Scheduled {
+    used: f64,
+    waited: f64,
+    /// So many are runnable when the span ends.
+    runnable: f64,
+}
+
+impl Scheduled {
+    fn lms_of(span: &Span, instance: &str) -> Result<Scheduled, Error> {
+        let keys = ["inst_id", "pname"];
+        let sum = |value: &str| -> Result<f64, Error> {
+            let all = span.delta("process", &keys, value)?;
+            let its = (all.iter()).filter(|(key, _)| key[0] == instance && is_lms(&key[1]));
+            Ok(its.map(|(_, micros)| micros / 1e6).sum::<f64>())
+        };
+        let mut runnable = 0.0;
+        for row in span.at_end("process")? {
+            if row.text("inst_id")? == instance && is_lms(row.text("pname")?) {
+                runnable += row.number("runnable")?;
+            }
+        }
+        Ok(Scheduled {
+            used: sum("cpu_used_micro")?,
+            waited: sum("runnable_micro")?,
+            runnable,
+        })
+    }
+
+    /// The kernel counts the time without a processor when a thread gets one: a thread that never
+    /// does is known by being runnable all the same.
+    fn is_starved(&self, span: &Span) -> bool {
+        let least = STARVED_SHARE * span.seconds();
+        let waited = self.waited >= STARVED * self.used && self.waited >= least;
+        waited || self.runnable > 0.0 && self.used + self.waited < least
+    }
+}
+
 /// The threads that serve blocks get no processor: every instance waits for that one.
 pub fn starved_lms(span: &Span) -> Result<Option<Finding>, Error> {
-    let keys = ["inst_id", "pname"];
-    let cpu = span.delta("process", &keys, "cpu_used_micro")?;
-    let runnable = span.delta("process", &keys, "runnable_micro")?;
     let remote = Remote::of(span)?;
+    let under_way = under_way(span)?;
     let mut found: Option<Finding> = None;
     for k in &span.instances {
-        let of_lms = |of: &Deltas| {
-            let its = of.iter().filter(|(key, _)| key[0] == *k && is_lms(&key[1]));
-            its.map(|(_, micros)| micros / 1e6).sum::<f64>()
-        };
-        let (used, waited) = (of_lms(&cpu), of_lms(&runnable));
-        if waited < STARVED * used || waited < STARVED_SHARE * span.seconds() {
+        let lms = Scheduled::lms_of(span, k)?;
+        if !lms.is_starved(span) {
             continue;
         }
-        let (mut seconds, mut waits) = (0.0, 0.0);
+        let (mut queued, mut waits) = (0.0, 0.0);
         for ((_, serves), parts) in remote.pairs() {
             if serves == *k {
-                seconds += parts.get("queue").map_or(0.0, |(_, seconds)| *seconds);
+                queued += parts.get("queue").map_or(0.0, |(_, seconds)| *seconds);
                 waits += parts.get("total").map_or(0.0, |(waits, _)| *waits);
             }
         }
+        let unserved = under_way.get(k).copied().unwrap_or(0.0);
+        let seconds = queued + unserved;
         if found.as_ref().is_some_and(|f| f.seconds >= seconds) || seconds <= 0.0 {
             continue;
         }
@@ -145,11 +196,13 @@ pub fn starved_lms(span: &Span) -> Result<Option<Finding>, Error> {
             subject: Some("LMS".to_string()),
             evidence: format!(
                 "they were runnable without a processor for {} s and on one for {} s; {} requests \
-                 that instance {k} served lay there unread for {} ms on average",
-                number(waited, 1),
-                number(used, 1),
+                 that instance {k} served lay there unread for {} ms on average, and those not \
+                 served yet take {} s by now",
+                number(lms.waited, 1),
+                number(lms.used, 1),
                 number(waits, 0),
-                number(seconds / waits.max(1.0) * 1000.0, 1)
+                number(queued / waits.max(1.0) * 1000.0, 1),
+                number(unserved, 1)
             ),
             remedy: "Set background_priority = realtime and let the system grant it (v$process \
                      shows what each thread got), give LMS processors of its own (lms_cpus), or \

@@ -33,6 +33,10 @@ pub struct Load {
     pub machine: BTreeMap<(&'static str, &'static str), f64>,
     /// By instance and thread: seconds on a processor, and runnable without one.
     pub threads: Vec<(&'static str, &'static str, f64, f64)>,
+    /// Those that are runnable when the span ends: instance and name.
+    pub runnable: Vec<(&'static str, &'static str)>,
+    /// Waits under way when the span ends: who waits, for whom, seconds.
+    pub under_way: Vec<(&'static str, &'static str, f64)>,
     /// Instance, service, sessions.
     pub services: Vec<[&'static str; 3]>,
     /// How long ago the transaction of each of `sessions` began.
@@ -63,6 +67,8 @@ pub fn healthy() -> Load {
         fetches: BTreeMap::new(),
         machine: BTreeMap::new(),
         threads: vec![("1", "lms0", 4.0, 0.5), ("2", "lms0", 4.0, 0.5)],
+        runnable: Vec::new(),
+        under_way: Vec::new(),
         services: vec![["1", "braid", "8"], ["2", "braid", "8"]],
         transaction_seconds: "",
     };
@@ -161,9 +167,16 @@ impl Load {
                     "wait_class",
                     "total_waits",
                     "time_waited_micro",
+                    "time_waited_micro_fg",
                 ],
                 (self.events.iter())
-                    .map(|((k, e), (c, w, t))| vec![s(k), s(e), s(c), n(*w), micros(t * share)])
+                    .map(|((k, e), (c, w, t))| {
+                        let users = if *c == "System I/O" { 0.0 } else { *t };
+                        let times = [t * share, users * share].map(micros);
+                        let mut row = vec![s(k), s(e), s(c), n(*w)];
+                        row.extend(times);
+                        row
+                    })
                     .collect(),
             ),
             table(
@@ -290,11 +303,40 @@ impl Load {
             ),
             table(
                 "process",
-                &["inst_id", "pname", "cpu_used_micro", "runnable_micro"],
+                &[
+                    "inst_id",
+                    "pname",
+                    "cpu_used_micro",
+                    "runnable_micro",
+                    "runnable",
+                ],
                 (self.threads.iter())
                     .map(|(k, name, cpu, runnable)| {
                         let of = |seconds: &f64| micros(seconds * share);
-                        vec![s(k), s(name), of(cpu), of(runnable)]
+                        let is_one = self.runnable.contains(&(*k, *name));
+                        vec![
+                            s(k),
+                            s(name),
+                            of(cpu),
+                            of(runnable),
+                            n(f64::from(u8::from(is_one))),
+                        ]
+                    })
+                    .collect(),
+            ),
+            table(
+                "remote_wait",
+                &[
+                    "inst_id",
+                    "remote_instance",
+                    "event",
+                    "sessions",
+                    "time_waited_micro",
+                ],
+                (self.under_way.iter())
+                    .map(|(waits, serves, seconds)| {
+                        let event = s("gc current request");
+                        vec![s(waits), s(serves), event, s("1"), micros(*seconds)]
                     })
                     .collect(),
             ),

@@ -41,6 +41,16 @@ fn a_slow_log_disk_is_that_of_its_instance_also_if_the_others_wait() {
     assert!((load.findings()[0].seconds - 71.0).abs() < 0.01);
 }
 
+/// A session that finds nobody writing the log does it itself, and waits for no other.
+#[test]
+fn a_slow_log_disk_is_found_if_sessions_write_it_themselves() {
+    let mut load = healthy();
+    load.events.remove(&("2", "log file sync"));
+    load.events
+        .insert(("2", "log file parallel write"), ("Commit", 1000.0, 45.0));
+    assert_eq!(load.first(), (Cause::SlowLog, Some("2".to_string()), None));
+}
+
 #[test]
 fn who_holds_rows_is_told_and_whether_it_is_idle() {
     let mut load = healthy();
@@ -179,6 +189,21 @@ fn threads_that_serve_blocks_without_a_processor_are_those_of_their_instance() {
     // A queue behind others' requests is none of LMS.
     load.threads[1] = ("2", "lms0", 3.0, 1.0);
     assert_eq!(load.first().0, Cause::HotTable);
+}
+
+/// Nothing that such threads were asked for has come, and no time without a processor is counted
+/// before they get one.
+#[test]
+fn threads_that_never_get_a_processor_are_found_too() {
+    let mut load = healthy();
+    load.threads[1] = ("2", "lms0", 0.0, 0.0);
+    load.under_way.push(("1", "2", 50.0));
+    load.under_way.push(("2", "1", 1.0));
+    // Asleep, they are not at fault: nothing has reached them.
+    assert!(load.findings().iter().all(|f| f.cause != Cause::StarvedLms));
+    load.runnable.push(("2", "lms0"));
+    let (cause, instance, _) = load.first();
+    assert_eq!((cause, instance.as_deref()), (Cause::StarvedLms, Some("2")));
 }
 
 #[test]
