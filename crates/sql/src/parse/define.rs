@@ -55,6 +55,10 @@ pub enum Definition {
         concurrently: bool,
         with_data: bool,
     },
+    DropIndexConcurrently {
+        name: Qualified,
+        if_exists: bool,
+    },
     DropTrigger {
         name: String,
         table: Qualified,
@@ -144,6 +148,7 @@ impl Definition {
             Definition::CreateTrigger(_) => "CREATE TRIGGER",
             Definition::RecursiveView(_) => "CREATE VIEW",
             Definition::RefreshView { .. } => "REFRESH MATERIALIZED VIEW",
+            Definition::DropIndexConcurrently { .. } => "DROP INDEX",
             Definition::DropTrigger { .. } => "DROP TRIGGER",
             Definition::RenameTrigger { .. } => "ALTER TRIGGER",
             Definition::Policy(statement) => statement.command(),
@@ -241,6 +246,9 @@ pub fn refresh(w: &mut Words<'_>) -> Result<Definition> {
 
 /// After the word DROP.
 pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
+    if w.accept("index concurrently") {
+        return drop_index_concurrently(w).map(Some);
+    }
     if w.accept("trigger") {
         let (name, table, if_exists) = trigger::drop(w)?;
         return Ok(Some(Definition::DropTrigger {
@@ -265,6 +273,31 @@ pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
         if_exists,
         cascade,
     }))
+}
+
+/// After the words DROP INDEX CONCURRENTLY.
+fn drop_index_concurrently(w: &mut Words<'_>) -> Result<Definition> {
+    let if_exists = w.accept("if exists");
+    let name = w.relation()?;
+    let mut several = false;
+    while w.accept_token(&Token::Comma) {
+        w.relation()?;
+        several = true;
+    }
+    let cascade = w.accept("cascade");
+    if !cascade {
+        w.accept("restrict");
+    }
+    if !w.at_end() {
+        return Err(w.unexpected());
+    }
+    let refused = match (several, cascade) {
+        (true, _) => "dropping multiple objects",
+        (_, true) => "CASCADE",
+        _ => return Ok(Definition::DropIndexConcurrently { name, if_exists }),
+    };
+    let message = format!("DROP INDEX CONCURRENTLY does not support {refused}");
+    Err(Error::new("0A000", message))
 }
 
 /// CREATE RECURSIVE VIEW, as a CREATE VIEW.

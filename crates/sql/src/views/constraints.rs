@@ -9,7 +9,7 @@ use super::value::{
 use super::{Context, Rows, VirtualTable};
 use crate::ddl::index_class;
 use crate::dict::depend::Address;
-use crate::dict::{Index, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_TYPE, Sequence, Table};
+use crate::dict::{Index, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_TYPE, Sequence, Stage, Table};
 use crate::error::{Error, Result};
 use crate::types::SqlType::{
     self, Bool, Int2, Int2Vector, Int4, Int8, InternalChar, Name, Oid, OidVector, Text,
@@ -129,9 +129,9 @@ fn indexes(cx: &Context) -> Result<Rows> {
             bool(false),
             bool(!i.deferrable),
             bool(false),
-            bool(true),
+            bool(i.is_valid()),
             bool(false),
-            bool(true),
+            bool(i.stage != Stage::Leaving),
             bool(true),
             bool(false),
             int2vector(columns.chain(i.included.iter().map(|c| c + 1))),
