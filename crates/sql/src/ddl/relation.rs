@@ -203,7 +203,9 @@ fn set_logged(core: &mut Core, found: &Relation, name: &Qualified, logged: bool)
                 Relation::View(_) => "views",
                 Relation::Index(..) => "indexes",
                 Relation::Sequence(_) => {
-                    return Err(Error::unsupported("SET LOGGED and SET UNLOGGED of sequences"));
+                    return Err(Error::unsupported(
+                        "SET LOGGED and SET UNLOGGED of sequences",
+                    ));
                 }
             };
             let set = if logged { "LOGGED" } else { "UNLOGGED" };

@@ -19,6 +19,7 @@ pub mod jsonpath;
 pub mod mac;
 pub mod money;
 mod number;
+pub mod posix_zone;
 pub mod range;
 pub mod styles;
 #[cfg(test)]
@@ -26,7 +27,6 @@ mod tests;
 mod tid;
 pub mod timetz;
 mod vectors;
-pub mod posix_zone;
 pub mod zone;
 
 use block::interval::Interval;

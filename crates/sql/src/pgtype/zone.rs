@@ -3,8 +3,8 @@
 use chrono::{NaiveDate, NaiveDateTime, Offset, TimeZone as _};
 use chrono_tz::OffsetName as _;
 
-use super::posix_zone::PosixZone;
 use super::calendar::{self, Civil, MICROS_PER_DAY, MICROS_PER_SECOND};
+use super::posix_zone::PosixZone;
 
 /// PostgreSQL refuses displacements of more than this, either way.
 pub const MAX_OFFSET_SECONDS: i32 = 16 * 3600 - 1;

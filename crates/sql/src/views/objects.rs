@@ -2,8 +2,8 @@
 
 use super::built_in::operators;
 use super::describe;
-use super::procedures;
 use super::numbers::{view_by_oid, view_oid};
+use super::procedures;
 use super::user_functions;
 use crate::bind::names::{self, Qualified};
 use crate::bind::{TypeNames, parts};
