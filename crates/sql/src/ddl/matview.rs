@@ -230,7 +230,10 @@ fn merge(core: &mut Core, table: &Arc<Table>) -> Result<()> {
         return Err(Error::new("0A000", message));
     }
     let serves = |i: &crate::dict::Index| {
-        i.unique && i.predicate.is_none() && i.keys.iter().all(|k| !k.is_expression())
+        i.unique
+            && i.is_valid()
+            && i.predicate.is_none()
+            && i.keys.iter().all(|k| !k.is_expression())
     };
     if !table.indexes.iter().any(serves) {
         let full = core.dict().full_name(table.schema, &table.name);

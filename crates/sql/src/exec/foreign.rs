@@ -319,7 +319,8 @@ fn rows(
             .take(columns.len())
             .map(|k| k.column)
             .collect();
-        i.predicate.is_none()
+        i.is_valid()
+            && i.predicate.is_none()
             && first.len() == columns.len()
             && columns.iter().all(|c| first.contains(c))
     };

@@ -274,6 +274,7 @@ pub const PARAMS: &[Param] = &[
     reported(fact("integer_datetimes", "on", "Whether timestamps are integers.")),
     reported(fact("is_superuser", "on", "Whether the user is a superuser.")),
     fact("max_connections", "1100", "Client sessions at once; see max_sessions."),
+    fact("max_prepared_transactions", "0", "Transactions that may be prepared for two-phase commit at once."),
     fact("max_identifier_length", "63", "Longest identifier."),
     fact("max_index_keys", "32", "Most columns of an index."),
     reported(fact("server_encoding", "UTF8", "Encoding of the database.")),
