@@ -352,6 +352,7 @@ pub const PARAMS: &[Param] = &[
     ignored_guarded("max_stack_depth", KILOBYTES, "2048"),
     ignored("min_parallel_index_scan_size", count(0, i32::MAX as i64), "64"),
     ignored("min_parallel_table_scan_size", count(0, i32::MAX as i64), "1024"),
+    ignored("parallel_instance_group", Kind::Text, ""),
     ignored("parallel_leader_participation", Kind::Bool, "on"),
     ignored("parallel_setup_cost", COST, "1000"),
     ignored("parallel_tuple_cost", COST, "0.1"),
