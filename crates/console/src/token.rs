@@ -1,9 +1,9 @@
 //! Tokens: what a browser shows after its login.
 //!
-//! A token says a user, how it proved itself and until when it is good, under a seal of the database
-//! ([`Door::seal`]) that also covers the address of the browser. Instances keep no tokens, so each takes those of
-//! the others. A token is worth nothing at another address, after [`LIFE_SECONDS`], or once the
-//! user has another password or may not connect any more.
+//! A token says a user, how it proved itself and until when it is good, under a seal of the
+//! database ([`Door::seal`]) that also covers the address of the browser. Instances keep no tokens,
+//! so each takes those of the others. A token is worth nothing at another address, after
+//! [`LIFE_SECONDS`], or once the user has another password or may not connect any more.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -213,7 +213,8 @@ impl Session {
         }
         block::row::encode(row, &mut bulk.rows.bytes);
         bulk.rows.close();
-        for (index, keys) in table.indexes.iter().zip(&mut bulk.indexes) {
+        let each = table.indexes.iter().zip(&mut bulk.indexes);
+        for (index, keys) in each.filter(|(index, _)| index.is_written()) {
             let value = |at: usize| Ok(row.get(at).copied().unwrap_or_default());
             keys.push(|bytes| index.push_key(table, bytes, value))?;
         }
@@ -238,7 +239,8 @@ impl Session {
         let rows: Vec<&[u8]> = bulk.rows.iter().collect();
         bulk.row_ids.clear();
         heap.insert_many(&mut self.txn, &rows, &mut bulk.row_ids)?;
-        for keys in &mut bulk.indexes {
+        let each = table.indexes.iter().zip(&mut bulk.indexes);
+        for (_, keys) in each.filter(|(index, _)| index.is_written()) {
             keys.place(&bulk.row_ids);
         }
         if bulk.unique {

@@ -1,7 +1,10 @@
 //! Segments of tables, indexes and sequences. A transaction creates them, and drops them at its
 //! commit.
 
-use crate::{Engine, Error, IndexDef, Records, Result, SequenceDef, Session, Sorter, TableDef};
+use crate::{
+    Engine, Error, IndexDef, Records, Result, SequenceDef, Session, Snapshot, Sorted, Sorter,
+    TableDef,
+};
 use access::sequence::{Alone, Draw, Logged, Sequence};
 use block::index::{ROW_ID_LEN, push_row_id, split_key};
 use block::sequence::{SequenceParams, SequenceState};
@@ -53,42 +56,13 @@ impl Session {
         memory_bytes: usize,
     ) -> Result<Scn> {
         let snapshot = self.newest_snapshot()?;
-        // Each key has a flag beside it: whether no other row may have the same columns.
-        let mut sorter = self.sorter(memory_bytes);
-        let mut scan = self.scan(&Arc::new(table.clone()));
-        let mut failure = None;
-        loop {
-            wait::check_cancel().map_err(txn::Error::from)?;
-            let more = scan.next_block(self, &snapshot, &mut |rid, row| {
-                let added = index.key_of_stored(table, row).and_then(|key| {
-                    let Some(key) = key else {
-                        return Ok(());
-                    };
-                    let checked = index.unique && !key.has_null;
-                    let full = |out: &mut Vec<u8>| {
-                        out.extend_from_slice(&key.bytes);
-                        push_row_id(out, rid);
-                    };
-                    sorter.push(full, |out| out.push(u8::from(checked)))
-                });
-                if let Err(e) = added {
-                    failure.get_or_insert(e);
-                }
-            })?;
-            if let Some(e) = failure.take() {
-                return Err(e);
-            }
-            if !more {
-                break;
-            }
-        }
+        let (mut sorted, count) = self.sorted_keys(table, index, &snapshot, memory_bytes)?;
         let work = LongOp::begin(
             "Index Build",
             Target::Named(index.name.clone()),
-            sorter.count(),
+            count,
             "Entries",
         );
-        let mut sorted = sorter.finish()?;
         let tree = self.engine.tree(index.object, index.header);
         let mut builder = tree.build();
         let (mut last, mut done) = (Vec::new(), 0u64);
@@ -116,6 +90,47 @@ impl Session {
         work.set(done);
         builder.finish()?;
         Ok(self.engine.scn())
+    }
+
+    /// The whole keys of the rows that a snapshot sees, in their order. Each has a flag beside it:
+    /// whether no other row may have the same columns.
+    pub(crate) fn sorted_keys(
+        &mut self,
+        table: &TableDef,
+        index: &IndexDef,
+        snapshot: &Snapshot,
+        memory_bytes: usize,
+    ) -> Result<(Sorted, u64)> {
+        let mut sorter = self.sorter(memory_bytes);
+        let mut scan = self.scan(&Arc::new(table.clone()));
+        let mut failure = None;
+        loop {
+            wait::check_cancel().map_err(txn::Error::from)?;
+            let more = scan.next_block(self, snapshot, &mut |rid, row| {
+                let added = index.key_of_stored(table, row).and_then(|key| {
+                    let Some(key) = key else {
+                        return Ok(());
+                    };
+                    let checked = index.unique && !key.has_null;
+                    let full = |out: &mut Vec<u8>| {
+                        out.extend_from_slice(&key.bytes);
+                        push_row_id(out, rid);
+                    };
+                    sorter.push(full, |out| out.push(u8::from(checked)))
+                });
+                if let Err(e) = added {
+                    failure.get_or_insert(e);
+                }
+            })?;
+            if let Some(e) = failure.take() {
+                return Err(e);
+            }
+            if !more {
+                break;
+            }
+        }
+        let count = sorter.count();
+        Ok((sorter.finish()?, count))
     }
 
     /// Notes that the object is dropped: its space is given back when the transaction commits.

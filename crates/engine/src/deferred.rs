@@ -53,7 +53,12 @@ impl Session {
         several
     }
 
-    fn several(&mut self, table: &TableDef, index: &IndexDef, key: &RowKey) -> Result<bool> {
+    pub(crate) fn several(
+        &mut self,
+        table: &TableDef,
+        index: &IndexDef,
+        key: &RowKey,
+    ) -> Result<bool> {
         let tree = self.engine.tree(index.object, index.header);
         let heap = self.engine.heap(table.object, table.header);
         loop {

@@ -31,6 +31,7 @@ mod files;
 mod host;
 mod inquiry;
 mod instance;
+mod online;
 mod open;
 mod progress;
 mod read;
@@ -67,9 +68,9 @@ pub use session::{
 };
 pub use sort::{Sorted, Sorter};
 pub use table::{
-    ComputeError, ComputedKey, IndexColumn, IndexDef, IndexRules, SequenceDef, TableDef,
+    ComputeError, ComputedKey, IndexColumn, IndexDef, IndexRules, IndexStage, SequenceDef, TableDef,
 };
-pub use txn::{HeldSnapshot, Isolation, RowLock, Snapshot};
+pub use txn::{HeldSnapshot, Isolation, RowLock, Snapshot, TableUser};
 pub use upsert::Upsert;
 pub use verify::{Verified, check_all, verify};
 pub use write::{LockOutcome, WriteOutcome};

@@ -22,7 +22,7 @@ pub enum LockMode {
 }
 
 impl LockMode {
-    fn enqueue(self) -> txn::LockMode {
+    pub(crate) fn enqueue(self) -> txn::LockMode {
         match self {
             LockMode::AccessShare => txn::LockMode::AS,
             LockMode::RowShare => txn::LockMode::SS,

@@ -35,6 +35,11 @@ impl TableDef {
         Ok(stored.unwrap_or_else(|| self.missing(at)))
     }
 
+    /// The indexes that get an entry of a row that is written.
+    pub(crate) fn written(&self) -> impl Iterator<Item = &IndexDef> {
+        self.indexes.iter().filter(|i| i.is_written())
+    }
+
     /// Whether a change of a stored row to `row` changes what a foreign key may refer to: a column
     /// of a unique index.
     pub(crate) fn changes_key(&self, stored: &[u8], row: &[DatumRef<'_>]) -> Result<bool> {
@@ -80,9 +85,23 @@ pub struct IndexDef {
     pub rules: IndexRules,
 }
 
+/// How far an index is that is made, or dropped, while rows change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IndexStage {
+    /// It has an entry of every row.
+    #[default]
+    Whole,
+    /// Writers make their entries. Those of rows that are older than it are missing as long as
+    /// nobody has supplied them: nobody reads it.
+    Partial,
+    /// Nobody writes to it, or reads it.
+    Leaving,
+}
+
 /// What makes an index another than that of an ordinary key.
 #[derive(Clone, Debug, Default)]
 pub struct IndexRules {
+    pub stage: IndexStage,
     /// Of a unique index: that a key has one row is checked by the caller, after the fact
     /// ([`crate::Session::has_several_rows`]). Until then any number of rows may have it.
     pub deferrable: bool,
@@ -110,6 +129,11 @@ impl IndexDef {
     /// Whether a key that another row has is refused as its entry is made.
     pub(crate) fn checks_at_once(&self) -> bool {
         self.unique && !self.rules.deferrable
+    }
+
+    /// Whether who writes rows changes its entries.
+    pub(crate) fn is_written(&self) -> bool {
+        self.rules.stage != IndexStage::Leaving
     }
 
     /// Whether the index has something of a column of its table.

@@ -92,6 +92,9 @@ impl Session {
         block::row::encode(row, &mut body);
         let rid = heap.insert(&mut self.txn, &body)?;
         for (at, index) in table.indexes.iter().enumerate() {
+            if !index.is_written() {
+                continue;
+            }
             let Some(key) = index.key_of(table, row)? else {
                 continue;
             };

@@ -51,7 +51,7 @@ impl Session {
         let mut body = Vec::with_capacity(64);
         block::row::encode(row, &mut body);
         let rid = heap.insert(&mut self.txn, &body)?;
-        for index in &table.indexes {
+        for index in table.written() {
             if let Some(key) = index.key_of(table, row)? {
                 self.insert_entry(table, &heap, index, &key, rid)?;
             }
@@ -241,15 +241,14 @@ impl Session {
         if outcome != WriteOutcome::Done {
             return Ok(outcome);
         }
-        for index in &table.indexes {
+        for index in table.written() {
             let before = index.key_of_stored(table, &old)?;
             let after = index.key_of(table, row)?;
             if before.as_ref().map(|k| &k.bytes) == after.as_ref().map(|k| &k.bytes) {
                 continue;
             }
             if let Some(before) = before {
-                let tree = self.engine.tree(index.object, index.header);
-                tree.mark(&mut self.txn, &before.bytes, rid)?;
+                self.mark_entry(table, &heap, index, &before, rid)?;
             }
             if let Some(after) = after {
                 self.insert_entry(table, &heap, index, &after, rid)?;
@@ -275,10 +274,9 @@ impl Session {
             return Ok(outcome);
         }
         let values = decode(table, &old)?;
-        for index in &table.indexes {
+        for index in table.written() {
             if let Some(key) = index.key_of(table, &values)? {
-                let tree = self.engine.tree(index.object, index.header);
-                tree.mark(&mut self.txn, &key.bytes, rid)?;
+                self.mark_entry(table, &heap, index, &key, rid)?;
             }
         }
         Ok(WriteOutcome::Done)

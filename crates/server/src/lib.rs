@@ -19,6 +19,7 @@ mod door;
 mod extended;
 mod guesses;
 mod listener;
+mod listening;
 mod message;
 mod network;
 mod options;

@@ -13,7 +13,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use sql::{Completion, CopyIn, Error, Portal, SqlSession, Statement, Tag, TxStatus, pgtype};
 use wait::session::State;
@@ -46,7 +45,7 @@ pub struct Session<'r> {
     skipping: bool,
     copy: Option<CopyUnderWay>,
     /// What wakes it for notifications, once it listens.
-    bell: Option<Arc<Bell>>,
+    pub(crate) bell: Option<Arc<Bell>>,
 }
 
 /// Portals by name. The unnamed portal is kept apart, because most clients use no other.
@@ -240,48 +239,6 @@ impl<'r> Session<'r> {
             TxStatus::Failed => State::Failed,
         };
         wait::session::set_idle(state, self.sql.transaction_start());
-    }
-
-    /// Waits for the client's next messages, and tells it meanwhile of what it listens to.
-    fn receive_listening(
-        &mut self,
-        input: &mut Input,
-        limit: Option<Duration>,
-        output: &mut Output,
-    ) -> Result<Result<(), InputEnd>, End> {
-        let bell = match &self.bell {
-            Some(bell) => bell.clone(),
-            None => match Bell::new() {
-                Ok(bell) => self.bell.insert(Arc::new(bell)).clone(),
-                Err(e) => {
-                    let message = format!("could not wait for notifications: {e}");
-                    self.tell_fatal(&Error::new("53000", message), output);
-                    return Err(End::Told);
-                }
-            },
-        };
-        self.sql.ring_with(bell.clone());
-        let deadline = limit.map(|limit| Instant::now() + limit);
-        loop {
-            self.tell_notifications(output);
-            output.flush().map_err(|_| End::Client)?;
-            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
-            match input.receive_or_ring(&bell, left) {
-                Err(InputEnd::Rung) => {}
-                received => return Ok(received),
-            }
-        }
-    }
-
-    /// Tells the client what has come of what it listens to, if it is in no transaction.
-    fn tell_notifications(&mut self, output: &mut Output) {
-        if !self.sql.may_be_notified() {
-            return;
-        }
-        let encoding = self.sql.client_encoding();
-        for n in self.sql.take_notifications() {
-            backend::notification_response(&mut output.buffer, &n, encoding);
-        }
     }
 
     /// Answers a message of this kind that is malformed. In the extended protocol, what follows an
@@ -615,7 +572,7 @@ impl<'r> Session<'r> {
         End::Told
     }
 
-    fn tell_fatal(&mut self, error: &Error, output: &mut Output) {
+    pub(crate) fn tell_fatal(&mut self, error: &Error, output: &mut Output) {
         self.error_response(Severity::Fatal, error, output);
         // The connection ends in any case. A client that is gone need not hear why.
         let _ = output.flush();

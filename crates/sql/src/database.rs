@@ -9,6 +9,7 @@ use engine::Engine;
 use parking_lot::Mutex;
 
 use crate::autoanalyze::Changes;
+use crate::ddl::online;
 use crate::dict::role::{FIRST_SUPERUSER, Role};
 use crate::dict::{Change, Dict, check, log, store};
 use crate::error::{Error, Result};
@@ -76,6 +77,7 @@ impl Database {
                 match question.first() {
                     Some(&orders::ORDER) => orders::respond(&database, question),
                     Some(&presence::COUNT) => presence::respond(question),
+                    Some(&online::USERS) => online::respond(&database, question),
                     _ => crate::views::respond(&database, question),
                 }
             }));

@@ -85,7 +85,7 @@ impl Database {
     }
 
     /// How long an instance may be silent that is asked.
-    fn patience(&self) -> Duration {
+    pub(crate) fn patience(&self) -> Duration {
         let patience = self.params().int("gv_view_timeout");
         Duration::from_millis(u64::try_from(patience).unwrap_or(0))
     }

@@ -41,7 +41,7 @@ mod visibility;
 
 pub use block::undo::UNDO_MAX_PAYLOAD;
 pub use error::{Error, HandlerError, Result};
-pub use local_enqueues::{Level, LockMode, LockRow, LockWait, NameClass, Resource};
+pub use local_enqueues::{Level, LockMode, LockRow, LockWait, NameClass, Resource, TableUser};
 pub use manager::{TransactionRow, TxnConfig, TxnManager, TxnStatistics, UndoRecord};
 pub use members::Departed;
 pub use place::Place;

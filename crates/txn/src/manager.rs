@@ -417,6 +417,12 @@ impl TxnManager {
         file.punch(from, to)
     }
 
+    /// The transactions of this instance that hold a table in a mode that `mode` excludes: all
+    /// that do not know of a change of the dictionary whose commit is published.
+    pub fn table_users(&self, object: ObjectId, mode: crate::LockMode) -> Vec<crate::TableUser> {
+        self.enqueues.table_users(object, mode)
+    }
+
     /// Rows of `v$lock`.
     pub fn locks(&self) -> Vec<LockRow> {
         let mut rows = self.enqueues.rows();

@@ -262,6 +262,9 @@ impl Transaction {
             self.id.is_none() && self.scn.is_none(),
             "invariant: a transaction begins when the one before has ended"
         );
+        if self.tables.is_empty() {
+            self.locker.begins();
+        }
         self.isolation = isolation;
     }
 

@@ -206,21 +206,10 @@ impl<S: Store> Tree<S> {
                 }
             };
         }
-        if v.room_for(full) == Room::Full {
-            // The undo of entries needs no redo beyond what was reserved for the insertion itself.
-            self.purge_marked(leaf)?;
-        }
-        let Some(room) = self.view(leaf, 0).map(|v| v.room_for(full)) else {
-            return Ok(Put::Full);
-        };
-        if room == Room::Full {
+        if !self.has_room(leaf, full)? {
             return Ok(Put::Full);
         }
-        self.shorten_prefix(leaf, 0, full)?;
-        let mut payload = Vec::with_capacity(64);
-        if let Some(v) = self.view(leaf, 0) {
-            insert_payload(&mut payload, &v, v.search(full).0, full, None);
-        }
+        let payload = self.insertion(leaf, full)?;
         let undo = encode_undo(self.header, Stamp(0), full);
         self.store.log(
             txn,
@@ -236,9 +225,56 @@ impl<S: Store> Tree<S> {
         Ok(Put::Done(IndexOutcome::Inserted))
     }
 
+    /// Makes the entry if there is none, neither alive nor marked, for good: no rollback takes it
+    /// away. For an index that is built while rows change: a version that is committed has the
+    /// entry, whatever becomes of those that replace it.
+    pub fn supply(&self, key: &[u8], rid: RowId) -> Result<()> {
+        let full = self.full_key(key, rid)?;
+        loop {
+            self.store.reserve()?;
+            let mut leaf = self.write_leaf(&full)?;
+            let is_there = |v: IndexBlock<'_>| v.search(&full).1;
+            if self.view(&leaf, 0).is_some_and(is_there) {
+                return Ok(());
+            }
+            if self.has_room(&mut leaf, &full)? {
+                let payload = self.insertion(&mut leaf, &full)?;
+                return self.alter(&mut leaf, Op::IndexInsert, &payload);
+            }
+            drop(leaf);
+            self.make_room(&full)?;
+        }
+    }
+
+    /// Whether a latched leaf has room for an entry, perhaps once it is purged.
+    fn has_room(&self, leaf: &mut S::Write<'_>, full: &[u8]) -> Result<bool> {
+        let room = |leaf: &S::Write<'_>| self.view(leaf, 0).map(|v| v.room_for(full));
+        if room(leaf) == Some(Room::Full) {
+            // The undo of entries needs no redo beyond what was reserved for the insertion itself.
+            self.purge_marked(leaf)?;
+        }
+        Ok(room(leaf).is_some_and(|room| room != Room::Full))
+    }
+
+    /// What is logged of a new entry of a latched leaf that has room for it.
+    fn insertion(&self, leaf: &mut S::Write<'_>, full: &[u8]) -> Result<Vec<u8>> {
+        self.shorten_prefix(leaf, 0, full)?;
+        let mut payload = Vec::with_capacity(64);
+        if let Some(v) = self.view(leaf, 0) {
+            insert_payload(&mut payload, &v, v.search(full).0, full, None);
+        }
+        Ok(payload)
+    }
+
     /// Delete-marks the entry with the transaction's stamp. False if it was marked already. An
     /// entry that does not exist is damage.
     pub fn mark(&self, txn: &mut S::Txn, key: &[u8], rid: RowId) -> Result<bool> {
+        let marked = self.mark_if_there(txn, key, rid)?;
+        marked.ok_or_else(|| self.corrupt(&format!("row {rid:?} has no entry to be marked")))
+    }
+
+    /// Delete-marks the entry as [`mark`](Self::mark) does. `None`: there is no such entry.
+    pub fn mark_if_there(&self, txn: &mut S::Txn, key: &[u8], rid: RowId) -> Result<Option<bool>> {
         let full = self.full_key(key, rid)?;
         loop {
             let slot = self.store.prepare(txn, undo_len(full.len()))?;
@@ -248,10 +284,10 @@ impl<S: Store> Tree<S> {
             };
             let (at, equal) = v.search(&full);
             if !equal {
-                return Err(self.corrupt(&format!("row {rid:?} has no entry to be marked")));
+                return Ok(None);
             }
             if v.entry(at).marked().is_some() {
-                return Ok(false);
+                return Ok(Some(false));
             }
             if !v.entry(at).has_stamp_room() && v.free() < STAMP_ROOM {
                 drop(leaf);
@@ -266,7 +302,7 @@ impl<S: Store> Tree<S> {
                 payload: &payload,
             };
             self.store.log(txn, slot, UndoKind::Mark, &undo, step)?;
-            return Ok(true);
+            return Ok(Some(true));
         }
     }
 

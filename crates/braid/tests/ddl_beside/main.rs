@@ -7,6 +7,7 @@
 
 mod client;
 mod load;
+mod online;
 mod prepared;
 mod waits;
 
@@ -54,6 +55,13 @@ impl Pair {
         testkit::waiting::until(&format!("{what} waits for a lock"), || {
             client.simple(sql).text() == "t"
         });
+    }
+
+    /// Ends an instance as kill -9 does, and waits until it is open again.
+    pub fn kill(&self, instance: u16) {
+        let database = self.database.as_ref().expect("instances of Braid");
+        database.signal(instance, "-9");
+        database.client_when_open(instance);
     }
 
     /// Stops the instances and reads all there is.

@@ -2,7 +2,7 @@
 
 mod undo;
 
-use crate::{Config, Engine, Progress, Result, files};
+use crate::{Config, Engine, IndexStage, Progress, Result, files};
 use access::btree::BTree;
 use access::heap::Heap;
 use block::space::{SegmentKind, UNIT_BLOCKS, segment_kind};
@@ -255,6 +255,10 @@ fn compare(
     }
     damaged.into_iter().for_each(&mut *problem);
     for (index, mut keys) in table.indexes.iter().zip(expected) {
+        // Of a partial index it is not known which entries it has.
+        if index.rules.stage != IndexStage::Whole {
+            continue;
+        }
         keys.sort_unstable();
         let mut entries = Vec::with_capacity(keys.len());
         let report = engine

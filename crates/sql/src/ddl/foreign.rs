@@ -248,6 +248,7 @@ fn referenced_key(parent: &Table, names: &[Ident]) -> Result<(Vec<usize>, u32)> 
     }
     let is_key = |i: &&Index| {
         i.unique
+            && i.is_valid()
             && i.bound.is_none()
             && i.keys.len() == columns.len()
             && i.keys.iter().all(|k| columns.contains(&k.column))

@@ -11,11 +11,12 @@ use super::{
     wrong_kind,
 };
 use crate::api::Tag;
+use crate::bind::names::Qualified;
 use crate::bind::{collation, names};
 use crate::dict::acl::Privileges;
 use crate::dict::computed::IndexKeys;
 use crate::dict::depend::Address;
-use crate::dict::{Index, IndexExpression, IndexKey, Object, Relation, Table};
+use crate::dict::{Index, IndexExpression, IndexKey, Object, Relation, Stage, Table};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
 use crate::types::SqlType;
@@ -150,7 +151,41 @@ impl NewIndex {
 }
 
 pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
-    let tag = Tag::Plain("CREATE INDEX");
+    // Writers wait until the index is whole; readers do not.
+    if let Some((table, new)) = wanted(core, c, TableLock::Share)? {
+        let mut built = Table::clone(&table);
+        add_built(core, &mut built, new)?;
+        let mut next = core.claim_definition(table.oid)?;
+        next.indexes.extend(built.indexes.pop());
+        core.define(Object::Table(Arc::new(next.finish()?)))?;
+    }
+    Ok(Tag::Plain("CREATE INDEX"))
+}
+
+/// Defines the index of a CREATE INDEX CONCURRENTLY as one that is written to and not read. Gives
+/// the object ids of its table and of itself; `None`: it need not be made.
+pub fn declare(core: &mut Core, c: &CreateIndex) -> Result<Option<(u32, u32)>> {
+    let lock = TableLock::ShareUpdateExclusive;
+    let Some((table, new)) = wanted(core, c, lock)? else {
+        return Ok(None);
+    };
+    let mut next = Table::clone(&table);
+    let mut index = name_index(core, &next, new)?;
+    index.header = core.engine.create_index_segment(ObjectId(index.segment))?.0;
+    index.stage = Stage::Invalid;
+    let made = (table.oid, index.oid);
+    next.indexes.push(index);
+    core.define(Object::Table(Arc::new(next.finish()?)))?;
+    Ok(Some(made))
+}
+
+/// The table of a CREATE INDEX, locked, and the index. `None`: there is one of its name, which is
+/// all that IF NOT EXISTS wants.
+fn wanted(
+    core: &mut Core,
+    c: &CreateIndex,
+    lock: TableLock,
+) -> Result<Option<(Arc<Table>, NewIndex)>> {
     if !c.alter_options.is_empty() {
         return Err(Error::unsupported("this form of CREATE INDEX"));
     }
@@ -162,17 +197,16 @@ pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
     }
     let name = c.name.as_ref().map(name_of).transpose()?;
     let table_name = name_of(&c.table_name)?;
-    // Writers wait until the index is whole; readers do not.
-    let table = core
-        .own_table(&table_name, TableLock::Share)?
-        .ok_or_else(|| match core.dict().relation(&table_name) {
+    let table = core.own_table(&table_name, lock)?.ok_or_else(|| {
+        match core.dict().relation(&table_name) {
             Some(Relation::View(_)) => {
                 let name = &table_name.name;
                 let message = format!("cannot create index on relation \"{name}\"");
                 Error::new("42809", message).detail("This operation is not supported for views.")
             }
             _ => no_relation(core, &table_name),
-        })?;
+        }
+    })?;
     check_may_add(core, &table)?;
     let new = described(&table, c)?;
     // An index is in the schema of its table; PostgreSQL's grammar gives it no other.
@@ -188,16 +222,10 @@ pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
                 "42P07",
                 format!("relation \"{name}\" already exists, skipping"),
             );
-            return Ok(tag);
+            return Ok(None);
         }
     }
-    let mut built = Table::clone(&table);
-    let new = NewIndex { name, ..new };
-    add_built(core, &mut built, new)?;
-    let mut next = core.claim_definition(table.oid)?;
-    next.indexes.extend(built.indexes.pop());
-    core.define(Object::Table(Arc::new(next.finish()?)))?;
-    Ok(tag)
+    Ok(Some((table, NewIndex { name, ..new })))
 }
 
 /// What CREATE INDEX says of the index, but for its name.
@@ -442,6 +470,7 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
         header: 0,
         // It knows all versions, unless it is filled with the rows that there are at a moment.
         created: 0,
+        stage: Stage::Valid,
     })
 }
 
@@ -453,33 +482,10 @@ pub fn drop(
 ) -> Result<Tag> {
     for name in names {
         let name = name_of(name)?;
-        let rights = core.rights();
-        let wanted = |found: &Relation| match found {
-            Relation::Index(table, at) => {
-                rights.check_may_drop(found)?;
-                Ok(Some((table.clone(), *at)))
-            }
-            other => Err(wrong_kind(&name, other, "an index")),
-        };
         let lock = TableLock::AccessExclusive;
-        let Some((table, at)) = core.locked_relation(&name, lock, false, wanted)? else {
-            if if_exists {
-                skipping(core, "index", &name);
-                continue;
-            }
-            return Err(missing(core, "index", &name));
+        let Some((table, at)) = to_drop(core, &name, if_exists, lock)? else {
+            continue;
         };
-        if table.indexes[at].constraint != 0 {
-            let name = &name.name;
-            let message = format!(
-                "cannot drop index {name} because constraint {name} on table {} requires it",
-                table.name
-            );
-            return Err(Error::new("2BP01", message).hint(format!(
-                "You can drop constraint {name} on table {} instead.",
-                table.name
-            )));
-        }
         let index = Address::Index(table.oid, table.indexes[at].oid);
         drop_dependents(core, &[index], cascade)?;
         let now = core.dict().table_by_oid(table.oid).cloned();
@@ -487,6 +493,67 @@ pub fn drop(
         remove(core, &now, at)?;
     }
     Ok(Tag::Plain("DROP INDEX"))
+}
+
+/// The table of an index that is to be dropped, locked, and the index's place in it. `None`: there
+/// is none, which IF EXISTS allows.
+fn to_drop(
+    core: &mut Core,
+    name: &Qualified,
+    if_exists: bool,
+    lock: TableLock,
+) -> Result<Option<(Arc<Table>, usize)>> {
+    let rights = core.rights();
+    let wanted = |found: &Relation| match found {
+        Relation::Index(table, at) => {
+            rights.check_may_drop(found)?;
+            Ok(Some((table.clone(), *at)))
+        }
+        other => Err(wrong_kind(name, other, "an index")),
+    };
+    let Some((table, at)) = core.locked_relation(name, lock, false, wanted)? else {
+        if if_exists {
+            skipping(core, "index", name);
+            return Ok(None);
+        }
+        return Err(missing(core, "index", name));
+    };
+    if table.indexes[at].constraint != 0 {
+        let name = &name.name;
+        let message = format!(
+            "cannot drop index {name} because constraint {name} on table {} requires it",
+            table.name
+        );
+        return Err(Error::new("2BP01", message).hint(format!(
+            "You can drop constraint {name} on table {} instead.",
+            table.name
+        )));
+    }
+    Ok(Some((table, at)))
+}
+
+/// Defines an index as one that is not read any more, and gives the object ids of its table and of
+/// itself. `None`: there is none, which IF EXISTS allows, or it is a temporary table's, which nobody
+/// else uses, and is gone.
+pub fn begin_drop(
+    core: &mut Core,
+    name: &Qualified,
+    if_exists: bool,
+) -> Result<Option<(u32, u32)>> {
+    let lock = TableLock::ShareUpdateExclusive;
+    let Some((table, at)) = to_drop(core, name, if_exists, lock)? else {
+        return Ok(None);
+    };
+    let which = (table.oid, table.indexes[at].oid);
+    drop_dependents(core, &[Address::Index(which.0, which.1)], false)?;
+    if core.dict().is_temporary(table.schema) {
+        remove(core, &table, at)?;
+        return Ok(None);
+    }
+    let mut next = Table::clone(&table);
+    next.indexes[at].stage = Stage::Invalid;
+    core.define(Object::Table(Arc::new(next.finish()?)))?;
+    Ok(Some(which))
 }
 
 /// Takes an index out of its table, which is locked.

@@ -20,9 +20,9 @@ use crate::bind::names::{self, Qualified};
 use crate::dict::view::Materialized;
 use crate::dict::{Object, Relation, Table};
 use crate::error::{Error, Result};
-use crate::exec::dml;
 use crate::exec::drive::Flow;
 use crate::exec::row::decode;
+use crate::exec::{dml, told};
 use crate::expr::Expr;
 use crate::parse::utility::TableLock;
 use crate::parse::{self, Command};
@@ -230,7 +230,10 @@ fn merge(core: &mut Core, table: &Arc<Table>) -> Result<()> {
         return Err(Error::new("0A000", message));
     }
     let serves = |i: &crate::dict::Index| {
-        i.unique && i.predicate.is_none() && i.keys.iter().all(|k| !k.is_expression())
+        i.unique
+            && i.is_valid()
+            && i.predicate.is_none()
+            && i.keys.iter().all(|k| !k.is_expression())
     };
     if !table.indexes.iter().any(serves) {
         let full = core.dict().full_name(table.schema, &table.name);
@@ -265,7 +268,7 @@ fn insert_left(core: &mut Core, table: &Table, mut new: NewRows) -> Result<u64> 
         load(row, &mut frame, &registers)?;
         let refs: Vec<DatumRef<'_>> = frame.registers.iter().map(Datum::borrow).collect();
         let done = core.engine.insert(table.engine(), &refs);
-        done.map_err(|e| dml::write_error(e, table, &refs, core))?;
+        done.map_err(|e| told::write_error(e, table, &refs, core))?;
         inserted += 1;
     }
     Ok(inserted)
@@ -304,7 +307,7 @@ fn twice(core: &Core, table: &Table, row: &[DatumRef<'_>]) -> Error {
         "new data for materialized view \"{}\" contains duplicate rows without any null columns",
         table.name
     );
-    let detail = format!("Row: {}", dml::row_text(table, core, row));
+    let detail = format!("Row: {}", told::row_text(table, core, row));
     Error::new("21000", message).detail(detail)
 }
 

@@ -16,6 +16,7 @@ mod create_as;
 pub mod dependence;
 mod distribution;
 pub mod domain;
+pub mod extension;
 mod foreign;
 pub mod function;
 pub mod generated;
@@ -27,6 +28,7 @@ mod index_expression;
 mod like;
 pub mod matview;
 mod membership;
+pub mod online;
 mod owned;
 pub mod policy;
 pub mod relation;
@@ -69,6 +71,7 @@ impl SqlSession {
             && c.concurrently
         {
             self.refuse_in_block("CREATE INDEX CONCURRENTLY")?;
+            return self.create_index_concurrently(c);
         }
         self.core.run_ddl(statement, text)
     }
@@ -83,6 +86,10 @@ impl Core {
                 Some(query) => create_as::create(core, c, query),
                 None => table::create(core, c),
             },
+            ast::Statement::CreateIndex(c) if c.concurrently => {
+                let message = "CREATE INDEX CONCURRENTLY cannot be executed from a function";
+                Err(Error::new("25001", message))
+            }
             ast::Statement::CreateIndex(c) => index::create(core, c),
             ast::Statement::AlterTable(a) => alter::table(core, a),
             ast::Statement::Truncate(t) => table::truncate(core, t),

@@ -51,6 +51,12 @@ fn refuse_unfit(index: &Index) -> Result<()> {
         let message = format!("index \"{name}\" is already associated with a constraint");
         return Err(Error::new("55000", message));
     }
+    if !index.is_valid() {
+        return Err(Error::new(
+            "55000",
+            format!("index \"{name}\" is not valid"),
+        ));
+    }
     let unfit = match () {
         () if !index.unique => Some(format!("\"{name}\" is not a unique index")),
         () if !index.expressions.is_empty() => {

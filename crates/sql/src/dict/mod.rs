@@ -49,7 +49,9 @@ pub use computed::IndexExpression;
 pub use domain::{Domain, DomainConstraint};
 pub use foreign::{Action, ForeignKey};
 pub use function::Function;
-pub use object::{Check, Column, Identity, Index, IndexKey, Object, OnCommit, Sequence, Table};
+pub use object::{
+    Check, Column, Identity, Index, IndexKey, Object, OnCommit, Sequence, Stage, Table,
+};
 pub use path::{NameRef, Schema};
 pub use statistics::{ColumnStats, Stats};
 pub use types::{Label, UserType};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use block::value::{Datum, DatumRef};
 use block::{Dba, ObjectId, Scn};
-use engine::{ComputedKey, IndexColumn, IndexDef, IndexRules, TableDef};
+use engine::{ComputedKey, IndexColumn, IndexDef, IndexRules, IndexStage, TableDef};
 use serde::{Deserialize, Serialize};
 
 use super::acl::{Acl, DefaultPrivileges};
@@ -86,6 +86,9 @@ pub struct Table {
     /// In the order of their names.
     #[serde(default)]
     pub policies: Vec<Policy>,
+    /// UNLOGGED. It is kept to be shown: rows are written to redo as those of any other table.
+    #[serde(default)]
+    pub unlogged: bool,
     /// Object id of the heap's segment; another than `oid` after TRUNCATE.
     pub segment: u32,
     /// Block address of the heap's segment header.
@@ -208,6 +211,30 @@ pub struct Index {
     pub header: u64,
     /// Snapshots below this SCN must not use it.
     pub created: u64,
+    /// How far it is made, or dropped, while others write to its table.
+    #[serde(default)]
+    pub stage: Stage,
+}
+
+/// How far an index is that is made, or dropped, while others write to its table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Stage {
+    #[default]
+    Valid,
+    /// It is written to, and not read.
+    Invalid,
+    /// It is neither read nor written to: it is being dropped, or its rows are against it.
+    Leaving,
+}
+
+impl Stage {
+    fn engine(self) -> IndexStage {
+        match self {
+            Stage::Valid => IndexStage::Whole,
+            Stage::Invalid => IndexStage::Partial,
+            Stage::Leaving => IndexStage::Leaving,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -352,6 +379,11 @@ impl Table {
 }
 
 impl Index {
+    /// Whether it may be read: it has an entry of every row.
+    pub fn is_valid(&self) -> bool {
+        self.stage == Stage::Valid
+    }
+
     /// Whether a key has one row at most at every moment, so that one row is all that a look-up
     /// can find.
     pub fn is_unique_now(&self) -> bool {
@@ -420,6 +452,7 @@ impl Index {
             name: self.name.clone(),
             created: Scn(self.created),
             rules: IndexRules {
+                stage: self.stage.engine(),
                 deferrable: self.deferrable,
                 nulls_not_distinct: self.nulls_not_distinct,
                 computed: self

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use block::value::{Datum, DatumRef};
 
-use super::dml::{hides_key, key_exists, of_table};
 use super::events::{Event, What, values};
 use super::foreign::same_key;
+use super::told::{hides_key, key_exists, of_table};
 use crate::dict::{Index, Table};
 use crate::error::{Error, Result};
 use crate::session::Core;

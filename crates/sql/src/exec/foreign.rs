@@ -14,9 +14,10 @@ use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::{AskedAhead, IndexColumn, Isolation, LockOutcome, LockWait, RowLock, Snapshot};
 
-use super::dml::{check_row, hides_rows, shows, write_error};
+use super::checks::check_row;
 use super::events::{self, Cause, Event, What};
 use super::row::decode;
+use super::told::{hides_rows, shows, write_error};
 use super::triggers::{self, Before};
 use crate::bind::ParamTypes;
 use crate::bind::names::quote;
@@ -318,7 +319,8 @@ fn rows(
             .take(columns.len())
             .map(|k| k.column)
             .collect();
-        i.predicate.is_none()
+        i.is_valid()
+            && i.predicate.is_none()
             && first.len() == columns.len()
             && columns.iter().all(|c| first.contains(c))
     };

@@ -4,7 +4,8 @@
 use block::value::{Datum, DatumRef};
 use engine::Snapshot;
 
-use super::dml::{check_views, returned};
+use super::checks::check_views;
+use super::dml::returned;
 use super::drive::Flow;
 use super::select::SelectRun;
 use super::triggers;

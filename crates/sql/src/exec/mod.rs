@@ -1,6 +1,7 @@
 //! Running plans over the engine.
 
 pub(crate) mod aggregate;
+pub mod checks;
 mod deferrable;
 pub mod dml;
 pub(crate) mod drive;
@@ -17,6 +18,7 @@ pub mod select;
 pub mod sort;
 pub mod source;
 pub mod supply;
+pub mod told;
 pub mod transitions;
 pub mod triggers;
 mod upsert;

@@ -8,7 +8,8 @@ use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, Snapshot, WriteOutcome};
 
-use super::dml::{check_row, check_views, delete_row, returned, write_error};
+use super::checks::{check_row, check_views};
+use super::dml::{delete_row, returned};
 use super::drive::Flow;
 use super::events::{self, Cause};
 use super::generated;
@@ -16,6 +17,7 @@ use super::instead;
 use super::policies::{self, Row};
 use super::row::decode;
 use super::sort::Spool;
+use super::told::write_error;
 use super::triggers::{self, Before};
 use crate::api::RowSink;
 use crate::dict::trigger::Op;

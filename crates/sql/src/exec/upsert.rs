@@ -3,13 +3,15 @@
 use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, LockWait, Snapshot, Upsert};
 
-use super::dml::{check_constraints, check_views, returned, write_error};
+use super::checks::{check_constraints, check_views};
+use super::dml::returned;
 use super::drive::holds;
 use super::events::{self, Cause};
 use super::generated;
 use super::policies::{self, Row};
 use super::returning::{Written, Wrote};
 use super::row::decode;
+use super::told::write_error;
 use super::triggers::{self, Before};
 use crate::api::RowSink;
 use crate::error::{Error, Result};

@@ -3,6 +3,7 @@
 use sqlparser::tokenizer::Token;
 
 use super::domain::{self, DomainStatement};
+use super::extension::{self, ExtensionStatement};
 use super::function::{self, Attributes, CreateFunction, FunctionName, Routine};
 use super::policy::{self, PolicyStatement};
 use super::role::{RoleName, role_name};
@@ -54,6 +55,10 @@ pub enum Definition {
         concurrently: bool,
         with_data: bool,
     },
+    DropIndexConcurrently {
+        name: Qualified,
+        if_exists: bool,
+    },
     DropTrigger {
         name: String,
         table: Qualified,
@@ -65,6 +70,7 @@ pub enum Definition {
         to: String,
     },
     Policy(PolicyStatement),
+    Extension(ExtensionStatement),
     DropFunction {
         kind: Routine,
         names: Vec<FunctionName>,
@@ -79,6 +85,8 @@ pub enum Change {
     RenameColumn(String, String),
     Owner(RoleName),
     Schema(String),
+    /// SET LOGGED, or SET UNLOGGED.
+    Logged(bool),
     /// Of a function.
     Attributes(Box<Attributes>),
     OfView(ViewChange),
@@ -140,9 +148,11 @@ impl Definition {
             Definition::CreateTrigger(_) => "CREATE TRIGGER",
             Definition::RecursiveView(_) => "CREATE VIEW",
             Definition::RefreshView { .. } => "REFRESH MATERIALIZED VIEW",
+            Definition::DropIndexConcurrently { .. } => "DROP INDEX",
             Definition::DropTrigger { .. } => "DROP TRIGGER",
             Definition::RenameTrigger { .. } => "ALTER TRIGGER",
             Definition::Policy(statement) => statement.command(),
+            Definition::Extension(statement) => statement.command(),
             Definition::AlterFunction { kind, .. } => kind.alter_command(),
             Definition::DropFunction { kind, .. } => kind.drop_command(),
         }
@@ -162,6 +172,9 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
     }
     if let Some(made) = policy::create(w)? {
         return Ok(Some(Definition::Policy(made)));
+    }
+    if let Some(made) = extension::create(w)? {
+        return Ok(Some(Definition::Extension(made)));
     }
     if let Some(made) = domain::create(w)? {
         return Ok(Some(made));
@@ -233,6 +246,9 @@ pub fn refresh(w: &mut Words<'_>) -> Result<Definition> {
 
 /// After the word DROP.
 pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
+    if w.accept("index concurrently") {
+        return drop_index_concurrently(w).map(Some);
+    }
     if w.accept("trigger") {
         let (name, table, if_exists) = trigger::drop(w)?;
         return Ok(Some(Definition::DropTrigger {
@@ -244,6 +260,9 @@ pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
     if let Some(gone) = policy::drop(w)? {
         return Ok(Some(Definition::Policy(gone)));
     }
+    if let Some(gone) = extension::drop(w)? {
+        return Ok(Some(Definition::Extension(gone)));
+    }
     let Some(kind) = function::kind(w) else {
         return domain::drop(w);
     };
@@ -254,6 +273,31 @@ pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
         if_exists,
         cascade,
     }))
+}
+
+/// After the words DROP INDEX CONCURRENTLY.
+fn drop_index_concurrently(w: &mut Words<'_>) -> Result<Definition> {
+    let if_exists = w.accept("if exists");
+    let name = w.relation()?;
+    let mut several = false;
+    while w.accept_token(&Token::Comma) {
+        w.relation()?;
+        several = true;
+    }
+    let cascade = w.accept("cascade");
+    if !cascade {
+        w.accept("restrict");
+    }
+    if !w.at_end() {
+        return Err(w.unexpected());
+    }
+    let refused = match (several, cascade) {
+        (true, _) => "dropping multiple objects",
+        (_, true) => "CASCADE",
+        _ => return Ok(Definition::DropIndexConcurrently { name, if_exists }),
+    };
+    let message = format!("DROP INDEX CONCURRENTLY does not support {refused}");
+    Err(Error::new("0A000", message))
 }
 
 /// CREATE RECURSIVE VIEW, as a CREATE VIEW.
@@ -320,7 +364,7 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
         w.accept("only");
     }
     let found = match w.relation() {
-        Ok(name) => change(w, kind)?.map(|change| Definition::AlterRelation {
+        Ok(name) => relation_change(w, kind)?.map(|change| Definition::AlterRelation {
             kind,
             name,
             if_exists,
@@ -332,7 +376,7 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
     let read_here = |d: &Definition| match d {
         Definition::AlterRelation { change, .. } => {
             let own = matches!(kind, Kind::View | Kind::MaterializedView | Kind::Index);
-            matches!(change, Change::Schema(_)) || own
+            matches!(change, Change::Schema(_) | Change::Logged(_)) || own
         }
         _ => true,
     };
@@ -359,6 +403,16 @@ fn kind(w: &mut Words<'_>) -> Option<Kind> {
     ];
     let found = kinds.into_iter().find(|(word, _)| w.accept(word));
     found.map(|(_, kind)| kind)
+}
+
+fn relation_change(w: &mut Words<'_>, kind: Kind) -> Result<Option<Change>> {
+    if kind == Kind::Table && w.accept("set logged") {
+        return Ok(Some(Change::Logged(true)));
+    }
+    if kind == Kind::Table && w.accept("set unlogged") {
+        return Ok(Some(Change::Logged(false)));
+    }
+    change(w, kind)
 }
 
 /// SET SCHEMA of any, RENAME and OWNER of what the SQL grammar does not read them of.

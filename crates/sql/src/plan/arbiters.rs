@@ -13,7 +13,8 @@ use crate::parse::Arbiter;
 
 /// Positions in the table's list of indexes.
 pub fn arbiters(table: &Table, target: Option<&ConflictTarget>) -> Result<Vec<usize>> {
-    let unique = || (0..table.indexes.len()).filter(|&i| table.indexes[i].unique);
+    let decides = |i: &Index| i.unique && i.is_valid();
+    let unique = || (0..table.indexes.len()).filter(|&i| decides(&table.indexes[i]));
     let found: Vec<usize> = match target {
         None => unique().collect(),
         Some(ConflictTarget::Columns(parts)) => {

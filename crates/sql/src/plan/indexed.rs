@@ -35,6 +35,9 @@ pub fn seen<'t>(
     order: &'t [SortKey],
 ) -> Option<Seen<'t>> {
     let index = &table.indexes[at];
+    if !index.is_valid() {
+        return None;
+    }
     let mut seen = Seen {
         keys: index.keys.clone(),
         terms: Cow::Borrowed(terms),

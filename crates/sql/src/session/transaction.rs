@@ -135,7 +135,7 @@ impl SqlSession {
     }
 
     /// Ends whatever transaction there is. The session is idle afterwards, also if the commit failed.
-    pub(super) fn end(&mut self, commit: bool) -> Result<()> {
+    pub(crate) fn end(&mut self, commit: bool) -> Result<()> {
         let state = std::mem::replace(&mut self.state, State::Idle);
         self.pipelined = false;
         self.savepoints.clear();

@@ -159,7 +159,12 @@ impl SqlSession {
             Utility::SetTransaction { modes, session } => self.set_modes(modes, *session)?,
             Utility::Define(definition) => {
                 self.ensure_transaction()?;
-                let tag = self.core.run_definition(definition)?;
+                let tag = match &**definition {
+                    Definition::DropIndexConcurrently { name, if_exists } => {
+                        self.drop_index_concurrently(name, *if_exists)?
+                    }
+                    definition => self.core.run_definition(definition)?,
+                };
                 self.end_of_statement();
                 tag
             }
@@ -462,6 +467,10 @@ impl Core {
                 Command::Sql(statement) => core.run_ddl(&statement, text),
                 _ => Err(Error::internal("a CREATE VIEW that is none")),
             },
+            Definition::DropIndexConcurrently { .. } => {
+                let message = "DROP INDEX CONCURRENTLY cannot be executed from a function";
+                Err(Error::new("25001", message))
+            }
             Definition::DropTrigger {
                 name,
                 table,
@@ -469,6 +478,7 @@ impl Core {
             } => trigger::drop(core, name, table, *if_exists),
             Definition::RenameTrigger { name, table, to } => trigger::rename(core, name, table, to),
             Definition::Policy(statement) => crate::ddl::policy::run(core, statement),
+            Definition::Extension(statement) => crate::ddl::extension::run(core, statement),
             Definition::DropFunction {
                 kind,
                 names,

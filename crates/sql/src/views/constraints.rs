@@ -9,7 +9,7 @@ use super::value::{
 use super::{Context, Rows, VirtualTable};
 use crate::ddl::index_class;
 use crate::dict::depend::Address;
-use crate::dict::{Index, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_TYPE, Sequence, Table};
+use crate::dict::{Index, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_TYPE, Sequence, Stage, Table};
 use crate::error::{Error, Result};
 use crate::types::SqlType::{
     self, Bool, Int2, Int2Vector, Int4, Int8, InternalChar, Name, Oid, OidVector, Text,
@@ -129,9 +129,9 @@ fn indexes(cx: &Context) -> Result<Rows> {
             bool(false),
             bool(!i.deferrable),
             bool(false),
-            bool(true),
+            bool(i.is_valid()),
             bool(false),
-            bool(true),
+            bool(i.stage != Stage::Leaving),
             bool(true),
             bool(false),
             int2vector(columns.chain(i.included.iter().map(|c| c + 1))),
@@ -208,7 +208,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
                 "c",
                 t,
                 0,
-                (NULL, (false, false)),
+                (columns_of(t, &c.text)?, (false, false)),
                 Some(&c.text),
             ));
         }
@@ -250,6 +250,15 @@ fn constraints(cx: &Context) -> Result<Rows> {
         }
     }
     Ok(rows)
+}
+
+/// The columns of a check in the order in which it names them; NULL, if it names none.
+fn columns_of(t: &Table, text: &str) -> Result<Datum> {
+    let columns = crate::ddl::alter::mentioned(t, text)?;
+    Ok(match columns.is_empty() {
+        true => NULL,
+        false => int2s(columns.into_iter().map(|at| at + 1)),
+    })
 }
 
 fn sequences(cx: &Context) -> Result<Rows> {

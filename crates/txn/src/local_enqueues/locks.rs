@@ -114,7 +114,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    fn modes(&self) -> impl Iterator<Item = LockMode> + '_ {
+    pub(crate) fn modes(&self) -> impl Iterator<Item = LockMode> + '_ {
         LockMode::ALL
             .into_iter()
             .filter(|&m| self.counts.iter().any(|c| c[m as usize] > 0))

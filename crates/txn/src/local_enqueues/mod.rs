@@ -113,11 +113,28 @@ pub(crate) struct Locker {
     /// `object << 8 | mode`, or zero if free. The owner sets it. The owner takes it away, or a
     /// strong locker under the latch.
     fast: [AtomicU64; FAST_SLOTS],
+    /// Counts the session's transactions, so that who waits for one to give back its locks does not
+    /// take the next one for it. Only the session writes it.
+    transactions: AtomicU64,
+}
+
+/// A transaction that holds a lock on a table, as long as it does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TableUser {
+    /// Its session's number in the lock table of its instance.
+    pub locker: u32,
+    /// Which one of the session's transactions it is.
+    pub serial: u64,
 }
 
 impl Locker {
     pub(crate) fn sid(&self) -> u32 {
         self.sid
+    }
+
+    /// Another transaction of the session begins; the one before holds nothing any more.
+    pub(crate) fn begins(&self) {
+        self.transactions.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -181,6 +198,7 @@ impl Enqueues {
             waiter: Waiter::new(),
             answer: Mutex::default(),
             fast: Default::default(),
+            transactions: AtomicU64::new(0),
         });
         t.lockers.insert(free, locker.clone());
         locker
@@ -463,6 +481,36 @@ impl Enqueues {
                 suspicion(locker.id);
             }
         }
+    }
+
+    /// The transactions of this instance that hold a table in a mode that `mode` excludes.
+    ///
+    /// A session stores its lock, fences, and then looks whether the dictionary has changed. Who
+    /// asks has changed it, fences here, and then looks at the locks. One of the fences comes
+    /// first: so a session that is not among the users knows of the change.
+    pub(crate) fn table_users(&self, object: ObjectId, mode: LockMode) -> Vec<TableUser> {
+        fence(Ordering::SeqCst);
+        let t = self.tables.lock();
+        let listed = t.locks.locks.get(&Resource::Table(object));
+        let listed = listed.into_iter().flat_map(|l| &l.holders);
+        let listed = listed.filter(|h| h.modes().any(|m| m.conflicts(mode)));
+        let mut lockers: Vec<LockerId> = listed.map(|h| h.locker).collect();
+        let is_meant = |slot: &AtomicU64| {
+            let word = slot.load(Ordering::SeqCst);
+            word != 0
+                && word >> 8 == u64::from(object.0)
+                && LockMode::from_bits(word as u8).conflicts(mode)
+        };
+        let fast = t.lockers.values().filter(|l| l.fast.iter().any(is_meant));
+        lockers.extend(fast.map(|l| l.id));
+        let user = |id: LockerId| {
+            let locker = t.lockers.get(&id.0)?;
+            Some(TableUser {
+                locker: id.0,
+                serial: locker.transactions.load(Ordering::SeqCst),
+            })
+        };
+        lockers.into_iter().filter_map(user).collect()
     }
 
     /// Rows of `v$lock`. Takes the latch while it copies them.

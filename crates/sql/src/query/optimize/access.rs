@@ -317,7 +317,9 @@ impl Planner<'_> {
                 )
             });
             let index = table.indexes.iter().position(|i| {
-                i.predicate.is_none() && i.keys.first().is_some_and(|k| k.column == *column)
+                i.is_valid()
+                    && i.predicate.is_none()
+                    && i.keys.first().is_some_and(|k| k.column == *column)
             });
             if let (true, Some(index)) = (hashed, index) {
                 let def = &table.indexes[index];

@@ -1,0 +1,171 @@
+//! Indexes that are made and dropped while clients of both instances write to the table. Whatever
+//! the writers did, the index has what the table has: by the answers through it, and by `verify`,
+//! which compares all entries with all rows.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use crate::Pair;
+use crate::client::Client;
+
+const ROWS: u64 = 3_000;
+const WRITERS: u64 = 4;
+
+fn table(client: &mut Client) {
+    client.run(&format!(
+        "drop table if exists o; create table o (id bigint primary key, k bigint, s text);
+         insert into o select g, g, 'row ' || g from generate_series(1, {ROWS}) g"
+    ));
+}
+
+/// Changes rows until it is told to stop: keys come and go, some of it is rolled back, to a
+/// savepoint or as a whole.
+fn write(pair: &Pair, writer: u64, stop: &AtomicBool, written: &AtomicU64) {
+    let mut client = pair.connect(1 + (writer % 2) as usize);
+    let mut n = writer;
+    while !stop.load(Relaxed) {
+        n += WRITERS;
+        // Each writer has rows and keys of its own, so that no two wait for each other.
+        let id = n * 7 % ROWS / WRITERS * WRITERS + writer;
+        let key = (ROWS + n) * 2;
+        let statements = match n / WRITERS % 6 {
+            0 => format!("update o set k = {key} where id = {id}"),
+            1 => format!("delete from o where id = {id}"),
+            2 => format!("insert into o values ({id}, {key}, 'new') on conflict do nothing"),
+            3 => format!("begin; update o set k = {key} where id = {id}; rollback"),
+            4 => format!(
+                "begin; savepoint a; update o set k = {key} where id = {id}; rollback to a; \
+                 update o set s = 'again' where id = {id}; delete from o where id = {id}; \
+                 rollback to a; update o set k = {key} + 1 where id = {id}; commit"
+            ),
+            _ => format!(
+                "begin; update o set s = 'kept' where id = {id}; \
+                 update o set k = {key} where id = {id}; rollback"
+            ),
+        };
+        client.run(&statements);
+        written.fetch_add(1, Relaxed);
+    }
+}
+
+/// Does `work` while clients of both instances write.
+fn beside_writers(pair: &Pair, work: impl FnOnce(&AtomicU64)) {
+    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (stop, written) = (&stop, &written);
+            scope.spawn(move || write(pair, writer, stop, written));
+        }
+        // Whatever becomes of the work, the writers end.
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&written)));
+        stop.store(true, Relaxed);
+        if let Err(panic) = done {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// The rows as the table has them and as an index on `k` has them, in one snapshot.
+fn compare(client: &mut Client) {
+    let plan = client.run("explain select k from o where k >= 0 order by k limit 1000000");
+    assert!(plan.text().contains("o_k"), "{}", plan.text());
+    client.run("begin isolation level repeatable read");
+    let sums = "select count(*), sum(k), sum(id)";
+    let by_table = client.run(&format!("{sums} from o"));
+    let by_index = client.run(&format!(
+        "{sums} from (select id, k from o where k >= 0 order by k limit 1000000) a"
+    ));
+    client.run("commit");
+    assert_eq!(by_table.text(), by_index.text());
+}
+
+#[test]
+fn an_index_is_made_while_all_write() {
+    let pair = Pair::up("online");
+    let mut client = pair.connect(1);
+    table(&mut client);
+    beside_writers(&pair, |written| {
+        for round in 0..3 {
+            let before = written.load(Relaxed);
+            client.run("create unique index concurrently o_k on o (k)");
+            client.run("create index concurrently o_s on o (lower(s)) where k > 100");
+            assert!(written.load(Relaxed) > before, "writers went on");
+            compare(&mut client);
+            if round < 2 {
+                client.run("drop index concurrently o_k");
+                client.run("drop index concurrently o_s");
+            }
+        }
+    });
+    compare(&mut client);
+    drop(client);
+    pair.verify();
+}
+
+#[test]
+fn an_index_waits_for_older_transactions_and_for_nobody_else() {
+    let pair = Pair::up("online-waits");
+    let mut client = pair.connect(1);
+    table(&mut client);
+    let mut old = pair.connect(2);
+    // It has rows that are not committed, knows nothing of an index, and takes some of it back.
+    old.run("begin; insert into o values (100000, 7, 'old'); savepoint a");
+    old.run("update o set k = 100001 where id = 5");
+    std::thread::scope(|scope| {
+        let made = scope.spawn(|| {
+            let mut builder = pair.connect(1);
+            builder.run("create index concurrently o_k on o (k)");
+        });
+        testkit::waiting::until("the index is defined", || {
+            client
+                .run("select count(*) from pg_index where not indisvalid")
+                .text()
+                == "1"
+        });
+        // Others are not kept waiting, on either instance.
+        client.run("update o set k = k + 1000000 where id = 6");
+        pair.connect(2).run("delete from o where id = 7");
+        old.run("update o set k = 100002 where id = 100000");
+        old.run("update o set k = 100003 where id = 5; rollback to a");
+        assert!(!made.is_finished(), "it waits for the old transaction");
+        old.run("commit");
+        made.join().expect("the index is made");
+    });
+    let valid = "select indisvalid from pg_index where indexrelid = 'o_k'::regclass";
+    assert_eq!(pair.connect(2).run(valid).text(), "t");
+    compare(&mut client);
+    drop((client, old));
+    pair.verify();
+}
+
+#[test]
+fn what_is_left_of_a_killed_build_is_ignored_and_can_be_dropped() {
+    let pair = Pair::up("online-killed");
+    let mut client = pair.connect(1);
+    table(&mut client);
+    let mut old = pair.connect(1);
+    old.run("begin; update o set k = 100001 where id = 5");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Its connection breaks.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                pair.connect(2)
+                    .simple("create index concurrently o_k on o (k)")
+            }));
+        });
+        testkit::waiting::until("the index is defined", || {
+            client
+                .run("select count(*) from pg_index where not indisvalid")
+                .text()
+                == "1"
+        });
+        pair.kill(2);
+    });
+    old.run("update o set k = 100002 where id = 5; commit");
+    client.run("delete from o where id = 6");
+    assert_eq!(client.run("select count(*) from o where k = 6").text(), "0");
+    client.run("drop index o_k");
+    client.run("create index concurrently o_k on o (k)");
+    compare(&mut client);
+    drop((client, old));
+    pair.verify();
+}
