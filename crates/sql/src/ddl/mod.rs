@@ -31,6 +31,7 @@ pub mod online;
 mod owned;
 pub mod policy;
 pub mod relation;
+mod reindex;
 mod retype;
 pub mod role;
 pub mod schema;
