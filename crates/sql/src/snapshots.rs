@@ -70,7 +70,8 @@ const TABLES: &[(&str, &str)] = &[
     ),
     (
         "latch",
-        "select $SNAP::bigint as snap_id, l.* from gv$latch l",
+        "select $SNAP::bigint as snap_id, l.inst_id, l.name, l.gets, l.misses, l.sleeps, \
+         l.wait_time_micro from gv$latch l",
     ),
     (
         "latch_children",
@@ -79,7 +80,8 @@ const TABLES: &[(&str, &str)] = &[
     ),
     (
         "latch_misses",
-        "select $SNAP::bigint as snap_id, m.* from gv$latch_misses m",
+        "select $SNAP::bigint as snap_id, m.inst_id, m.parent_name, m.location, m.sleep_count \
+         from gv$latch_misses m",
     ),
     (
         "segment",
@@ -111,7 +113,8 @@ const TABLES: &[(&str, &str)] = &[
     ),
     (
         "rowcache",
-        "select $SNAP::bigint as snap_id, r.* from gv$rowcache r",
+        "select $SNAP::bigint as snap_id, r.inst_id, r.parameter, r.count, r.gets, r.getmisses, \
+         r.modifications from gv$rowcache r",
     ),
     (
         "gc_latency",

@@ -53,7 +53,10 @@ pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
             None => Err(no_relation(core, &name)),
         };
     };
-    retype::refuse_pending(core, &table, "ALTER TABLE")?;
+    match a.operations.iter().any(changes_type) {
+        true => retype::refuse_queued(core, &table)?,
+        false => retype::refuse_pending(core, &table, "ALTER TABLE")?,
+    }
     refuse_materialized(&table, &a.operations)?;
     for operation in &a.operations {
         if let Some(next) = apply(core, &table, operation)? {
@@ -67,6 +70,16 @@ pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
             .ok_or_else(|| names::no_relation(&name))?;
     }
     Ok(tag)
+}
+
+fn changes_type(operation: &AlterTableOperation) -> bool {
+    matches!(
+        operation,
+        AlterTableOperation::AlterColumn {
+            op: AlterColumnOperation::SetDataType { .. },
+            ..
+        }
+    )
 }
 
 /// What ALTER TABLE does to sequences, views and indexes, too.

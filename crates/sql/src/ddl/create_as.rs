@@ -73,6 +73,7 @@ pub fn has_parameters(query: &Query) -> bool {
 fn definition(c: &CreateTable, columns: &[ColumnDesc]) -> Result<CreateTable> {
     let mut table = table_of(&c.name, columns)?;
     table.temporary = c.temporary;
+    table.transient = c.transient;
     table.on_commit = c.on_commit;
     table.table_options = c.table_options.clone();
     Ok(table)

@@ -16,6 +16,7 @@ mod create_as;
 pub mod dependence;
 mod distribution;
 pub mod domain;
+pub mod extension;
 mod foreign;
 pub mod function;
 pub mod generated;

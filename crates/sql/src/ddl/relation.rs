@@ -67,6 +67,7 @@ pub fn alter(
             }
         },
         Change::Schema(to) => set_schema(core, &found, to)?,
+        Change::Logged(logged) => set_logged(core, &found, name, *logged)?,
         Change::Attributes(_) => return Err(Error::internal("a change that no relation has")),
         Change::OfView(change) => {
             let Relation::View(view) = &found else {
@@ -192,6 +193,41 @@ fn rename_column(core: &mut Core, found: &Relation, from: &str, to: &str) -> Res
 
 /// Puts a relation into another schema, and with a table its indexes and the sequences of its
 /// columns.
+/// SET LOGGED and SET UNLOGGED: what the catalogs say of a table.
+fn set_logged(core: &mut Core, found: &Relation, name: &Qualified, logged: bool) -> Result<()> {
+    let table = match found {
+        Relation::Table(table) if table.materialized.is_none() => table,
+        other => {
+            let kind = match other {
+                Relation::Table(_) => "materialized views",
+                Relation::View(_) => "views",
+                Relation::Index(..) => "indexes",
+                Relation::Sequence(_) => {
+                    return Err(Error::unsupported(
+                        "SET LOGGED and SET UNLOGGED of sequences",
+                    ));
+                }
+            };
+            let set = if logged { "LOGGED" } else { "UNLOGGED" };
+            let name = &name.name;
+            let message =
+                format!("ALTER action SET {set} cannot be performed on relation \"{name}\"");
+            let detail = format!("This operation is not supported for {kind}.");
+            return Err(Error::new("42809", message).detail(detail));
+        }
+    };
+    if core.dict().is_temporary(table.schema) {
+        let message = format!(
+            "cannot change logged status of table \"{}\" because it is temporary",
+            table.name
+        );
+        return Err(Error::new("42P16", message));
+    }
+    let mut next = Table::clone(table);
+    next.unlogged = !logged;
+    core.define(Object::Table(Arc::new(next.finish()?)))
+}
+
 fn set_schema(core: &mut Core, found: &Relation, to: &str) -> Result<()> {
     let target = Qualified {
         schema: Some(to.to_string()),

@@ -18,8 +18,9 @@ use super::table::{check_defaults, column_type, drop_segments};
 use crate::bind::{Binder, ParamTypes, Scope, Typed};
 use crate::dict::computed::IndexKeys;
 use crate::dict::depend::Address;
-use crate::dict::{ForeignKey, Object, Stats, Table};
+use crate::dict::{Dict, ForeignKey, Object, Stats, Table};
 use crate::error::{Error, Result};
+use crate::exec::events::{Event, What};
 use crate::exec::foreign;
 use crate::exec::row::decode;
 use crate::expr::{Env, Expr};
@@ -370,10 +371,27 @@ fn check_key(core: &mut Core, child: &Arc<Table>, parent: &Table, key: &ForeignK
 
 /// Refuses to change a table for which this transaction still has checks of rows to make.
 pub fn refuse_pending(core: &Core, table: &Table, command: &str) -> Result<()> {
-    let keys = core.dict().referencing(table.oid);
-    let concerns = |e: &crate::exec::events::Event| {
+    let made = |e: &Event| !core.events.is_deferred(e.constraint, true);
+    refuse_events(core, table, command, &|e| !made(e))
+}
+
+/// Refuses to change the types of a table of which this transaction has queued checks of keys: one
+/// that SET CONSTRAINTS has had made is made again, by the key as it was.
+pub fn refuse_queued(core: &Core, table: &Table) -> Result<()> {
+    refuse_events(core, table, "ALTER TABLE", &|_| true)
+}
+
+fn refuse_events(
+    core: &Core,
+    table: &Table,
+    command: &str,
+    wanted: &dyn Fn(&Event) -> bool,
+) -> Result<()> {
+    let dict = core.dict();
+    let keys = dict.referencing(table.oid);
+    let concerns = |e: &Event| {
         let parent = keys.iter().any(|(_, key)| key.oid == e.constraint);
-        e.table == table.oid || parent
+        (e.table == table.oid || parent) && wanted(e) && is_there(&dict, e)
     };
     if !core.events.deferred.iter().any(concerns) {
         return Ok(());
@@ -381,4 +399,13 @@ pub fn refuse_pending(core: &Core, table: &Table, command: &str) -> Result<()> {
     let name = &table.name;
     let message = format!("cannot {command} \"{name}\" because it has pending trigger events");
     Err(Error::new("55006", message))
+}
+
+/// Whether the constraint of an event has not been dropped since.
+fn is_there(dict: &Dict, e: &Event) -> bool {
+    let Some(table) = dict.table_by_oid(e.table) else {
+        return false;
+    };
+    let is_key = || table.indexes.iter().any(|i| i.constraint == e.constraint);
+    matches!(e.what, What::Trigger { .. }) || table.foreign_key(e.constraint).is_some() || is_key()
 }

@@ -122,6 +122,7 @@ pub fn alter(core: &mut Core, name: &str, change: &Change) -> Result<Tag> {
         Change::RenameColumn(..)
         | Change::OfView(_)
         | Change::Schema(_)
+        | Change::Logged(_)
         | Change::Attributes(_) => {
             return Err(Error::internal("a change that no schema has"));
         }

@@ -358,12 +358,26 @@ pub fn default_of(dict: &Dict, table: &Table, c: &Column) -> Result<Option<Strin
         }
         (Some(_), _) | (_, None) => Ok(None),
         (None, Some(default)) => {
-            match typed_literal(dict, c, &crate::parse::expression(default)?) {
+            let (bare, nested) = bare(crate::parse::expression(default)?);
+            match typed_literal(dict, c, &bare) {
                 Some(shown) => Ok(Some(shown)),
+                None if nested => {
+                    let default = crate::views::definition::default(default, c.ty().base());
+                    shown_default(dict, &default).map(Some)
+                }
                 None => shown_default(dict, default).map(Some),
             }
         }
     }
+}
+
+/// What is in the parentheses around a default, and whether there were any.
+fn bare(mut default: ast::Expr) -> (ast::Expr, bool) {
+    let mut nested = false;
+    while let ast::Expr::Nested(inner) = default {
+        (default, nested) = (*inner, true);
+    }
+    (default, nested)
 }
 
 /// A string as a default, with the type that it has as PostgreSQL shows it. What is shown in
@@ -488,7 +502,10 @@ fn replace(
         Some(value) => (value, false),
         None if state.draw == 0 => (state.mark, false),
         None if state.exhausted => (state.mark, true),
-        None => (state.mark.wrapping_sub(was.increment), true),
+        None => match state.mark.checked_sub(was.increment) {
+            Some(last) if (old.min..=old.max).contains(&last) => (last, true),
+            _ => (state.mark, false),
+        },
     };
     let bound = |word: &str, limit: &str, bound: i64| {
         Err(Error::new(

@@ -79,6 +79,8 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
         row_security: false,
         force_row_security: false,
         policies: Vec::new(),
+        // The parser has no word for UNLOGGED: see `parse::unlogged`.
+        unlogged: c.transient,
         segment: object.0,
         header: 0,
         options: storage_options(&c.table_options)?,

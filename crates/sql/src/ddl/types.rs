@@ -241,7 +241,10 @@ pub(super) fn change(core: &mut Core, next: &mut UserType, change: &Change) -> R
                 next.schema = schema;
             }
         }
-        Change::RenameColumn(..) | Change::OfView(_) | Change::Attributes(_) => {
+        Change::RenameColumn(..)
+        | Change::Logged(_)
+        | Change::OfView(_)
+        | Change::Attributes(_) => {
             return Err(Error::internal("a change that no type has"));
         }
     }

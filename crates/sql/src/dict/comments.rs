@@ -39,7 +39,9 @@ impl Table {
     pub fn constraint_names(&self) -> impl Iterator<Item = &str> {
         let keys = self.indexes.iter().filter(|i| i.constraint != 0);
         let keys = keys.map(|i| i.name.as_str());
-        keys.chain(self.checks.iter().map(|c| c.name.as_str()))
+        let checks = self.checks.iter().map(|c| c.name.as_str());
+        let foreign = self.foreign_keys.iter().map(|k| k.name.as_str());
+        keys.chain(checks).chain(foreign)
     }
 
     /// Lets go the comments on what it does not have any more, so that nothing new of the same name
@@ -68,7 +70,10 @@ impl Table {
                     .find(|i| i.constraint != 0 && i.name == *name);
                 let check = self.checks.iter().position(|c| c.name == *name);
                 let check = check.map(|at| describe::check_oid(self.oid, at));
-                (key.map(|i| i.constraint).or(check)?, PG_CONSTRAINT, 0, text)
+                let foreign = self.foreign_keys.iter().find(|k| k.name == *name);
+                let known = key.map(|i| i.constraint).or(check);
+                let known = known.or(foreign.map(|k| k.oid))?;
+                (known, PG_CONSTRAINT, 0, text)
             }
         })
     }

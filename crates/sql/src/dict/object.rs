@@ -86,6 +86,9 @@ pub struct Table {
     /// In the order of their names.
     #[serde(default)]
     pub policies: Vec<Policy>,
+    /// UNLOGGED. It is kept to be shown: rows are written to redo as those of any other table.
+    #[serde(default)]
+    pub unlogged: bool,
     /// Object id of the heap's segment; another than `oid` after TRUNCATE.
     pub segment: u32,
     /// Block address of the heap's segment header.

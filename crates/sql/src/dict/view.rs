@@ -188,6 +188,7 @@ impl View {
             triggers: self.triggers.clone(),
             row_security: false,
             force_row_security: false,
+            unlogged: false,
             policies: Vec::new(),
             segment: 0,
             header: 0,

@@ -100,10 +100,8 @@ fn zone_of_interval(east: Interval) -> Result<TimeZone> {
 
 /// `timezone(zone, time)`: a moment as the local time of a zone, or the moment of a local time.
 pub fn named_zone(name: &str) -> Result<TimeZone> {
-    // Numbers are counted the other way round there; they are not taken.
-    let is_name = name.trim().starts_with(|c: char| c.is_alphabetic());
-    let zone = TimeZone::parse(name).filter(|_| is_name);
-    zone.ok_or_else(|| Error::new("22023", format!("time zone \"{name}\" not recognized")))
+    TimeZone::of_name(name)
+        .ok_or_else(|| Error::new("22023", format!("time zone \"{name}\" not recognized")))
 }
 
 pub fn at_zone(values: &[Val<'_>]) -> Result<Val<'static>> {

@@ -842,10 +842,11 @@ fn plain_overloads(name: &str) -> Vec<Signature> {
             Interval,
         )],
         "timezone" => vec![
-            pure(AtZone, &[Interval, TimestampTz], Timestamp),
-            pure(AtZone, &[Interval, Timestamp], TimestampTz),
+            // A literal without a type is the name of a zone.
             pure(AtZone, &[Text, TimestampTz], Timestamp),
             pure(AtZone, &[Text, Timestamp], TimestampTz),
+            pure(AtZone, &[Interval, TimestampTz], Timestamp),
+            pure(AtZone, &[Interval, Timestamp], TimestampTz),
         ],
         "now" | "current_timestamp" | "transaction_timestamp" => {
             vec![session(SessionFunc::Now, &[], TimestampTz)]

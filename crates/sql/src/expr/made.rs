@@ -206,7 +206,7 @@ fn zone(name: &str) -> Result<TimeZone> {
         };
         return TimeZone::fixed(east).ok_or_else(unknown);
     }
-    TimeZone::parse(name).ok_or_else(unknown)
+    TimeZone::of_name(name).ok_or_else(unknown)
 }
 
 /// A moment by its seconds from 1970.

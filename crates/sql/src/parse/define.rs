@@ -3,6 +3,7 @@
 use sqlparser::tokenizer::Token;
 
 use super::domain::{self, DomainStatement};
+use super::extension::{self, ExtensionStatement};
 use super::function::{self, Attributes, CreateFunction, FunctionName, Routine};
 use super::policy::{self, PolicyStatement};
 use super::role::{RoleName, role_name};
@@ -70,6 +71,7 @@ pub enum Definition {
         to: String,
     },
     Policy(PolicyStatement),
+    Extension(ExtensionStatement),
     DropFunction {
         kind: Routine,
         names: Vec<FunctionName>,
@@ -101,6 +103,8 @@ pub enum Change {
     RenameColumn(String, String),
     Owner(RoleName),
     Schema(String),
+    /// SET LOGGED, or SET UNLOGGED.
+    Logged(bool),
     /// Of a function.
     Attributes(Box<Attributes>),
     OfView(ViewChange),
@@ -167,6 +171,7 @@ impl Definition {
             Definition::DropTrigger { .. } => "DROP TRIGGER",
             Definition::RenameTrigger { .. } => "ALTER TRIGGER",
             Definition::Policy(statement) => statement.command(),
+            Definition::Extension(statement) => statement.command(),
             Definition::AlterFunction { kind, .. } => kind.alter_command(),
             Definition::DropFunction { kind, .. } => kind.drop_command(),
         }
@@ -186,6 +191,9 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
     }
     if let Some(made) = policy::create(w)? {
         return Ok(Some(Definition::Policy(made)));
+    }
+    if let Some(made) = extension::create(w)? {
+        return Ok(Some(Definition::Extension(made)));
     }
     if let Some(made) = domain::create(w)? {
         return Ok(Some(made));
@@ -270,6 +278,9 @@ pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
     }
     if let Some(gone) = policy::drop(w)? {
         return Ok(Some(Definition::Policy(gone)));
+    }
+    if let Some(gone) = extension::drop(w)? {
+        return Ok(Some(Definition::Extension(gone)));
     }
     let Some(kind) = function::kind(w) else {
         return domain::drop(w);
@@ -416,7 +427,7 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
         w.accept("only");
     }
     let found = match w.relation() {
-        Ok(name) => change(w, kind)?.map(|change| Definition::AlterRelation {
+        Ok(name) => relation_change(w, kind)?.map(|change| Definition::AlterRelation {
             kind,
             name,
             if_exists,
@@ -428,7 +439,7 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
     let read_here = |d: &Definition| match d {
         Definition::AlterRelation { change, .. } => {
             let own = matches!(kind, Kind::View | Kind::MaterializedView | Kind::Index);
-            matches!(change, Change::Schema(_)) || own
+            matches!(change, Change::Schema(_) | Change::Logged(_)) || own
         }
         _ => true,
     };
@@ -455,6 +466,16 @@ fn kind(w: &mut Words<'_>) -> Option<Kind> {
     ];
     let found = kinds.into_iter().find(|(word, _)| w.accept(word));
     found.map(|(_, kind)| kind)
+}
+
+fn relation_change(w: &mut Words<'_>, kind: Kind) -> Result<Option<Change>> {
+    if kind == Kind::Table && w.accept("set logged") {
+        return Ok(Some(Change::Logged(true)));
+    }
+    if kind == Kind::Table && w.accept("set unlogged") {
+        return Ok(Some(Change::Logged(false)));
+    }
+    change(w, kind)
 }
 
 /// SET SCHEMA of any, RENAME and OWNER of what the SQL grammar does not read them of.

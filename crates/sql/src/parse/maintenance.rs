@@ -130,10 +130,20 @@ fn lock_mode(w: &mut Words<'_>) -> Result<TableLock> {
         .ok_or_else(|| w.unexpected())
 }
 
+/// Whether a query follows, which may stand in parentheses of its own.
+fn begins_query(w: &mut Words<'_>) -> bool {
+    let words = ["select", "with", "values", "table"];
+    words.iter().any(|word| w.precedes(word)) || w.accept_token(&Token::LParen)
+}
+
 pub fn explain(w: &mut Words<'_>) -> Result<Utility> {
     w.bump();
     let mut analyze = false;
-    if w.accept_token(&Token::LParen) {
+    let begin = w.mark();
+    let options = w.accept_token(&Token::LParen) && !begins_query(w);
+    w.back_to(begin);
+    if options {
+        w.expect_token(&Token::LParen)?;
         for option in w.parenthesized()?.to_lowercase().split(',') {
             let mut words = option.split_whitespace();
             match (words.next(), words.next()) {

@@ -13,6 +13,7 @@ pub mod cursor;
 pub mod define;
 mod dialect;
 pub mod domain;
+pub mod extension;
 pub mod forms;
 pub mod function;
 pub mod grant;
@@ -44,6 +45,7 @@ mod tokens;
 pub mod transaction;
 pub mod trigger;
 pub mod types;
+mod unlogged;
 mod unread;
 pub mod utility;
 pub mod variadic;
@@ -129,6 +131,7 @@ fn plain_tokens(sql: &str) -> Vec<TokenWithSpan> {
 fn grammar(sql: &str) -> Result<Command> {
     let dialect = Postgres;
     let mut tokens = tokenized(&dialect, sql)?;
+    let is_unlogged = unlogged::take(&mut tokens);
     let overriding = overriding::take(&mut tokens);
     let created = create_as::take(&mut tokens);
     let options = view::take(&mut tokens);
@@ -145,6 +148,9 @@ fn grammar(sql: &str) -> Result<Command> {
     }
     if let Some(taken) = created {
         create_as::put(taken, &mut statement);
+    }
+    if is_unlogged {
+        unlogged::put(&mut statement);
     }
     if let Some(options) = options {
         view::put(options, &mut statement);

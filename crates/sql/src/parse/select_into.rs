@@ -10,12 +10,10 @@ pub fn write_out(statement: &mut Statement) -> Result<()> {
     if let Statement::Query(query) = statement
         && let Some(into) = first_select(&mut query.body).and_then(|s| s.into.take())
     {
-        if into.unlogged {
-            return Err(Error::unsupported("unlogged tables"));
-        }
         let mut created = template()?;
         created.name = into.name;
         created.temporary = into.temporary;
+        created.transient = into.unlogged;
         created.query = Some(query.clone());
         *statement = Statement::CreateTable(created);
     }

@@ -19,6 +19,7 @@ pub mod jsonpath;
 pub mod mac;
 pub mod money;
 mod number;
+pub mod posix_zone;
 pub mod range;
 pub mod styles;
 #[cfg(test)]

@@ -64,6 +64,8 @@ fn date_styles(value: &str, now: &str, reset: &str) -> Result<(DateStyle, DateOr
     };
     let (mut style, mut order): (Option<DateStyle>, Option<DateOrder>) = (None, None);
     let mut conflict = false;
+    // The order that German dates have, unless another word names one.
+    let mut german = None;
     let words = value.split(',').map(str::trim);
     for word in words.filter(|_| !value.trim().is_empty()) {
         let lower = word.to_ascii_lowercase();
@@ -73,7 +75,7 @@ fn date_styles(value: &str, now: &str, reset: &str) -> Result<(DateStyle, DateOr
             "sql" => is_style(DateStyle::Sql),
             "german" => {
                 is_style(DateStyle::German);
-                order = order.or(Some(DateOrder::Dmy));
+                german = Some(DateOrder::Dmy);
                 continue;
             }
             w if w.starts_with("postgres") => is_style(DateStyle::Postgres),
@@ -102,6 +104,7 @@ fn date_styles(value: &str, now: &str, reset: &str) -> Result<(DateStyle, DateOr
     if conflict {
         return Err(invalid().detail("Conflicting \"datestyle\" specifications."));
     }
+    let order = order.or(german);
     let (style_now, order_now) = match (style, order) {
         (Some(style), Some(order)) => (style, order),
         _ if now.is_empty() => (DateStyle::Iso, DateOrder::Mdy),

@@ -4,6 +4,7 @@ use chrono::{NaiveDate, NaiveDateTime, Offset, TimeZone as _};
 use chrono_tz::OffsetName as _;
 
 use super::calendar::{self, Civil, MICROS_PER_DAY, MICROS_PER_SECOND};
+use super::posix_zone::PosixZone;
 
 /// PostgreSQL refuses displacements of more than this, either way.
 pub const MAX_OFFSET_SECONDS: i32 = 16 * 3600 - 1;
@@ -13,49 +14,36 @@ pub const MAX_OFFSET_SECONDS: i32 = 16 * 3600 - 1;
 pub enum TimeZone {
     /// Seconds east of Greenwich.
     Fixed(i32),
+    Posix(PosixZone),
     Named(chrono_tz::Tz),
 }
 
 impl TimeZone {
     pub const UTC: TimeZone = TimeZone::Named(chrono_tz::Tz::UTC);
 
-    /// What `SET TIME ZONE` takes: a name in any case, `UTC`, an abbreviation, or hours east of Greenwich. `None`: not known.
+    /// What `SET TIME ZONE` takes: a name in any case, `UTC`, an abbreviation, hours east of
+    /// Greenwich, or a POSIX zone. `None`: not known.
     pub fn parse(text: &str) -> Option<TimeZone> {
         let text = text.trim();
-        if let Some(zone) = Self::named(text) {
-            return Some(zone);
+        if let Ok(hours) = text.parse::<f64>() {
+            let seconds = (hours * 3600.0) as i32;
+            return Self::fixed(seconds).filter(|_| hours.is_finite());
         }
-        if let Some(seconds) = abbreviation(text) {
-            return Some(TimeZone::Fixed(seconds));
-        }
-        if text.starts_with('<') {
-            return Self::posix(text);
-        }
-        let hours: f64 = text.parse().ok()?;
-        let seconds = (hours * 3600.0) as i32;
-        (hours.is_finite() && (-MAX_OFFSET_SECONDS..=MAX_OFFSET_SECONDS).contains(&seconds))
-            .then_some(TimeZone::Fixed(seconds))
+        Self::of_name(text)
+    }
+
+    /// A zone by a name in any case, an abbreviation, or what POSIX has for a zone, which counts
+    /// hours west of Greenwich. `None`: not known.
+    pub fn of_name(text: &str) -> Option<TimeZone> {
+        let named = Self::named(text);
+        let named = named.or_else(|| abbreviation(text).map(TimeZone::Fixed));
+        named.or_else(|| PosixZone::parse(text).map(TimeZone::Posix))
     }
 
     /// So many seconds east of Greenwich; `None`: further than PostgreSQL goes.
     pub fn fixed(seconds: i32) -> Option<TimeZone> {
         let known = -MAX_OFFSET_SECONDS..=MAX_OFFSET_SECONDS;
         known.contains(&seconds).then_some(TimeZone::Fixed(seconds))
-    }
-
-    /// The spelling that [`TimeZone::name`] gives a fixed offset: `<+05:30>-05:30`, whose second part counts west.
-    fn posix(text: &str) -> Option<TimeZone> {
-        let (_, offset) = text.strip_prefix('<')?.split_once('>')?;
-        let (east, digits) = match offset.strip_prefix('-') {
-            Some(digits) => (1, digits),
-            None => (-1, offset.strip_prefix('+').unwrap_or(offset)),
-        };
-        let mut seconds = 0;
-        for (part, unit) in digits.splitn(3, ':').zip([3600, 60, 1]) {
-            let n: i32 = part.parse().ok().filter(|_| part.len() <= 2)?;
-            seconds += n * unit;
-        }
-        Self::fixed(east * seconds)
     }
 
     /// A zone of the IANA database, in any case.
@@ -74,6 +62,7 @@ impl TimeZone {
     pub fn name(&self) -> String {
         match self {
             TimeZone::Named(zone) => zone.name().to_string(),
+            TimeZone::Posix(zone) => zone.name(),
             TimeZone::Fixed(seconds) => {
                 let (mut east, mut west) = (Vec::new(), Vec::new());
                 calendar::write_offset(&mut east, *seconds);
@@ -91,6 +80,7 @@ impl TimeZone {
     pub fn offset_at(&self, micros: i64) -> i32 {
         match self {
             TimeZone::Fixed(seconds) => *seconds,
+            TimeZone::Posix(zone) => zone.east_s,
             TimeZone::Named(zone) => zone
                 .offset_from_utc_datetime(&in_table_range(micros))
                 .fix()
@@ -106,6 +96,7 @@ impl TimeZone {
                 calendar::write_offset(&mut out, *seconds);
                 String::from_utf8_lossy(&out).into_owned()
             }
+            TimeZone::Posix(zone) => zone.label().to_string(),
             TimeZone::Named(zone) => {
                 let offset = zone.offset_from_utc_datetime(&in_table_range(micros));
                 match offset.abbreviation() {
@@ -121,6 +112,7 @@ impl TimeZone {
     pub fn offset_at_local(&self, local_micros: i64) -> i32 {
         match self {
             TimeZone::Fixed(seconds) => *seconds,
+            TimeZone::Posix(zone) => zone.east_s,
             TimeZone::Named(zone) => {
                 let local = in_table_range(local_micros);
                 match zone.offset_from_local_datetime(&local) {
@@ -282,5 +274,9 @@ mod tests {
         assert_eq!(TimeZone::parse("-3.5").unwrap().name(), "<-03:30>+03:30");
         assert_eq!(TimeZone::parse("Mars/Olympus"), None);
         assert_eq!(TimeZone::parse("99"), None);
+        let offset = |zone| TimeZone::parse(zone).map(|z| z.offset_at(0));
+        assert_eq!(offset("+02:00"), Some(-7200));
+        assert_eq!(offset("UTC-3"), Some(10_800));
+        assert_eq!(offset("<+05>-05"), Some(18_000));
     }
 }

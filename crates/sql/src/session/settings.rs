@@ -462,6 +462,7 @@ fn program_name(value: &str) -> String {
 fn zone_name(zone: &TimeZone, value: String) -> String {
     match zone {
         TimeZone::Fixed(_) if value.trim().parse::<f64>().is_err() => value,
+        TimeZone::Posix(_) => value.trim().to_ascii_uppercase(),
         zone => zone.name(),
     }
 }

@@ -250,13 +250,21 @@ impl Portal {
     }
 }
 
+/// What is wrong with a text that could not be read, if it is several statements.
+fn several(sql: &str) -> Option<Error> {
+    let pieces = parse::split(sql);
+    let known = pieces.len() > 1 && pieces.iter().all(|piece| parse::statement(piece).is_ok());
+    let message = "cannot insert multiple commands into a prepared statement";
+    known.then(|| Error::new("42601", message))
+}
+
 impl SqlSession {
     pub(super) fn plan(&mut self, sql: &str, param_oids: &[u32]) -> Result<Statement> {
         self.plan_text(sql, param_oids).map_err(|e| e.located(sql))
     }
 
     fn plan_text(&mut self, sql: &str, param_oids: &[u32]) -> Result<Statement> {
-        let command = parse::statement(sql)?;
+        let command = parse::statement(sql).map_err(|e| several(sql).unwrap_or(e))?;
         self.refuse_command_if_failed(&command)?;
         let arrays = match &command {
             Command::Sql(s) => parse::arrays::parameters(s)?,

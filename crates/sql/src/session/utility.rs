@@ -485,6 +485,7 @@ impl Core {
             } => trigger::drop(core, name, table, *if_exists),
             Definition::RenameTrigger { name, table, to } => trigger::rename(core, name, table, to),
             Definition::Policy(statement) => crate::ddl::policy::run(core, statement),
+            Definition::Extension(statement) => crate::ddl::extension::run(core, statement),
             Definition::DropFunction {
                 kind,
                 names,

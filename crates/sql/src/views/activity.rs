@@ -9,6 +9,7 @@ use super::Source::Here;
 use super::value::{NULL, int4, int8, optional, text, time};
 use super::{Context, Rows, VirtualTable, backends, blockers, remote, segments, services};
 use crate::error::Result;
+use crate::session::now_micros;
 use crate::trace::SqlId;
 use crate::types::SqlType::{Int4, Int8, Text, TimestampTz};
 
@@ -61,6 +62,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("tracefile", Text),
             ("transaction_start", TimestampTz),
             ("sql_exec_start", TimestampTz),
+            ("last_call_et", Int8),
+            ("osuser", Text),
         ],
         rows: Here(sessions),
     },
@@ -295,6 +298,9 @@ fn sessions(cx: &Context) -> Result<Rows> {
                 true => backends::noted(s.query_start()),
                 false => NULL,
             },
+            last_call(&s),
+            // PostgreSQL's protocol does not tell a client's user of its operating system.
+            NULL,
         ]
     });
     let mut rows = rows.collect();
@@ -302,6 +308,20 @@ fn sessions(cx: &Context) -> Result<Rows> {
         blockers::find_sessions(cx, &mut rows, BLOCKERS)?;
     }
     Ok(rows)
+}
+
+/// For how many seconds a session has worked on its call, or has been idle since the last one; for
+/// a thread of the instance, since it was started.
+fn last_call(s: &Session) -> Datum {
+    let since_logon = || s.logon.elapsed().unwrap_or_default().as_secs();
+    match (s.kind, s.is_active(), s.waiting()) {
+        (Kind::Background, ..) => int8(since_logon()),
+        (Kind::User, false, Some(idle)) => int8(idle.for_ns / 1_000_000_000),
+        (Kind::User, ..) => match s.query_start() {
+            0 => int8(since_logon()),
+            start => int8((now_micros() - start).max(0) / 1_000_000),
+        },
+    }
 }
 
 /// Whether a session is traced, with waits, and with bind values, in the field's words.

@@ -208,7 +208,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
                 "c",
                 t,
                 0,
-                (NULL, (false, false)),
+                (columns_of(t, &c.text)?, (false, false)),
                 Some(&c.text),
             ));
         }
@@ -250,6 +250,15 @@ fn constraints(cx: &Context) -> Result<Rows> {
         }
     }
     Ok(rows)
+}
+
+/// The columns of a check in the order in which it names them; NULL, if it names none.
+fn columns_of(t: &Table, text: &str) -> Result<Datum> {
+    let columns = crate::ddl::alter::mentioned(t, text)?;
+    Ok(match columns.is_empty() {
+        true => NULL,
+        false => int2s(columns.into_iter().map(|at| at + 1)),
+    })
 }
 
 fn sequences(cx: &Context) -> Result<Rows> {

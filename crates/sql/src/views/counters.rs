@@ -89,6 +89,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("misses", Int8),
             ("sleeps", Int8),
             ("wait_time_micro", Int8),
+            ("latch#", Int8),
         ],
         rows: Here(latches),
     },
@@ -102,6 +103,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("misses", Int8),
             ("sleeps", Int8),
             ("wait_time_micro", Int8),
+            ("latch#", Int8),
         ],
         rows: Here(latch_children),
     },
@@ -112,6 +114,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("parent_name", Text),
             ("location", Text),
             ("sleep_count", Int8),
+            ("WHERE", Text),
         ],
         rows: Here(latch_misses),
     },
@@ -197,6 +200,15 @@ fn session_stats(_: &Context) -> Result<Rows> {
     Ok(rows)
 }
 
+/// The number of a class of latches: the FNV-1a hash of its name, so that it is the same on all
+/// instances and after a restart, whichever classes there are by then.
+fn latch_number(name: &str) -> Datum {
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    int8(hash)
+}
+
 fn latches(_: &Context) -> Result<Rows> {
     let row = |r: views::LatchRow| {
         vec![
@@ -205,6 +217,7 @@ fn latches(_: &Context) -> Result<Rows> {
             int8(r.misses),
             int8(r.sleeps),
             int8(r.wait_us),
+            latch_number(r.name),
         ]
     };
     Ok(views::latches().into_iter().map(row).collect())
@@ -219,6 +232,7 @@ fn latch_children(_: &Context) -> Result<Rows> {
             int8(r.misses),
             int8(r.sleeps),
             int8(r.wait_us),
+            latch_number(r.name),
         ]
     };
     Ok(views::latch_children().into_iter().map(row).collect())
@@ -227,6 +241,9 @@ fn latch_children(_: &Context) -> Result<Rows> {
 fn latch_misses(_: &Context) -> Result<Rows> {
     Ok(views::latch_misses()
         .into_iter()
-        .map(|r| vec![text(r.name), text(r.location), int8(r.sleeps)])
+        .map(|r| {
+            let place = text(r.location);
+            vec![text(r.name), place.clone(), int8(r.sleeps), place]
+        })
         .collect())
 }

@@ -4,6 +4,8 @@
 //! `ALL_..` has what the role may use, `USER_..` what it owns, without the column of owners. Names
 //! that are written without quotes are in upper case, as Oracle keeps them.
 
+use engine::cluster::MemberState;
+
 use super::Source::Here;
 use super::value::{NULL, int8, text};
 use super::{Context, Rows, VirtualTable, describe};
@@ -83,6 +85,17 @@ pub const VIEWS: &[VirtualTable] = &[
             rows.iter_mut().for_each(|row| row.truncate(2));
             Ok(rows)
         },
+    ),
+    view(
+        "dba_rollback_segs",
+        &[
+            ("segment_name", Text),
+            ("owner", Text),
+            ("segment_id", Int8),
+            ("status", Text),
+            ("instance_num", Text),
+        ],
+        rollback_segments,
     ),
 ];
 
@@ -362,6 +375,28 @@ fn columns(cx: &Context) -> Result<Vec<Row>> {
         }
     }
     Ok(rows)
+}
+
+/// One for each instance that the database has had: an instance writes all its undo into one file.
+fn rollback_segments(cx: &Context) -> Result<Rows> {
+    let engine = cx.database.engine();
+    let row = |instance: u16, online: bool| {
+        vec![
+            text(format!("_SYSSMU{instance}$")),
+            text("PUBLIC"),
+            int8(instance),
+            text(if online { "ONLINE" } else { "OFFLINE" }),
+            text(instance.to_string()),
+        ]
+    };
+    let Some(cluster) = engine.cluster() else {
+        return Ok(vec![row(engine.instance(), true)]);
+    };
+    let members = cluster.records()?.members;
+    let rows = members
+        .iter()
+        .map(|m| row(m.instance.0, m.state == MemberState::Up));
+    Ok(rows.collect())
 }
 
 fn users(cx: &Context) -> Result<Rows> {

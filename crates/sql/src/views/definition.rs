@@ -45,8 +45,8 @@ pub fn predicate(table: &Table, index: &Index, pretty: bool) -> Option<String> {
 }
 
 /// The condition of a check.
-pub fn check(table: &Table, text: &str) -> String {
-    format!("CHECK ({})", condition(table, text, false))
+pub fn check(table: &Table, text: &str, pretty: bool) -> String {
+    format!("CHECK ({})", condition(table, text, pretty))
 }
 
 /// An expression over the columns of a table.
@@ -191,8 +191,14 @@ impl<'t> Writer<'t> {
             }
             Value::Boolean(b) => b.to_string(),
             Value::Number(n, _) => match ty {
-                SqlType::Numeric if n.parse::<i64>().is_ok() => format!("({n})::numeric"),
-                SqlType::Float4 | SqlType::Float8 => format!("({n})::double precision"),
+                SqlType::Numeric if n.parse::<i64>().is_ok() => match self.pretty {
+                    true => format!("{n}::numeric"),
+                    false => format!("({n})::numeric"),
+                },
+                SqlType::Float4 | SqlType::Float8 => match self.pretty {
+                    true => format!("{n}::double precision"),
+                    false => format!("({n})::double precision"),
+                },
                 _ => n.to_string(),
             },
             other => other.to_string(),

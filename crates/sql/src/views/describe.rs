@@ -120,8 +120,8 @@ pub fn key_constraint(table: &Table, index: &Index) -> String {
     text
 }
 
-/// The constraint of that object id, written out; a check as it was written if it is to be pretty,
-/// else with all its parentheses and types.
+/// The constraint of that object id, written out; a check with all its parentheses, unless it is to
+/// be pretty.
 pub fn constraint(dict: &Dict, oid: u32, pretty: bool) -> Option<String> {
     let of = |t: &Arc<Table>| {
         let key = t
@@ -139,10 +139,7 @@ pub fn constraint(dict: &Dict, oid: u32, pretty: bool) -> Option<String> {
             (0..t.checks.len())
                 .find(|at| check_oid(t.oid, *at) == oid)
                 .map(|at| &t.checks[at].text)
-                .map(|text| match pretty {
-                    true => format!("CHECK ({text})"),
-                    false => super::definition::check(t, text),
-                })
+                .map(|text| super::definition::check(t, text, pretty))
         })
     };
     // A check has its number by that of its table, which for great ones is that of several.

@@ -234,7 +234,7 @@ mod tests {
             let all = super::super::find(None, &name).expect(&name);
             assert_eq!(all.columns[0], ("inst_id", SqlType::Int4));
             assert_eq!(&all.columns[1..], of.columns);
-            let oid = super::super::relations::view_oid("pg_catalog", &name).expect(&name);
+            let oid = super::super::view_oid("pg_catalog", &name).expect(&name);
             assert!(oid < super::super::describe::INFORMATION_SCHEMA);
             // What other instances cannot be told would be missing from it.
             assert!(codec::encode(of.columns, &Rows::new()).is_ok());

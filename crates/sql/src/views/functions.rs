@@ -9,7 +9,9 @@ use super::describe::{self, PG_CATALOG};
 use super::standard::facets::Facets;
 use super::value::{optional, text, texts};
 use super::{objects, privileges, procedures, updatable, user_functions};
-use crate::dict::{PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_POLICY, PG_PROC, PG_TRIGGER, PG_TYPE};
+use crate::dict::{
+    PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_POLICY, PG_PROC, PG_TRIGGER, PG_TYPE, Relation,
+};
 use crate::error::{Error, Result};
 use crate::types::Reg::{
     self as Kind, Class, Namespace, Oper, Operator, Proc, Procedure, Role, Type,
@@ -418,18 +420,18 @@ fn index_def(cx: &Context, a: &[Datum]) -> Result<Datum> {
 
 fn serial_sequence(cx: &Context, a: &[Datum]) -> Result<Datum> {
     let name = crate::session::relation_name(string(&a[0]))?;
-    let table = cx
-        .dict
-        .table(&name)
-        .ok_or_else(|| crate::bind::names::no_relation(&name))?;
-    let name = &table.name;
     let column = string(&a[1]);
-    let at = table.column(column).ok_or_else(|| {
-        Error::new(
-            "42703",
-            format!("column \"{column}\" of relation \"{name}\" does not exist"),
-        )
-    })?;
+    let no_column = |name: &str| {
+        let message = format!("column \"{column}\" of relation \"{name}\" does not exist");
+        Error::new("42703", message)
+    };
+    let table = match cx.dict.relation(&name) {
+        Some(Relation::Table(table)) => table,
+        Some(Relation::View(view)) if view.column(column).is_some() => return Ok(Datum::Null),
+        Some(Relation::View(view)) => return Err(no_column(&view.name)),
+        _ => return Err(crate::bind::names::no_relation(&name)),
+    };
+    let at = table.column(column).ok_or_else(|| no_column(&table.name))?;
     let sequence = table.columns[at]
         .sequence
         .and_then(|s| cx.dict.sequence_by_oid(s));

@@ -61,8 +61,17 @@ pub const VIEWS: &[VirtualTable] = &[
             ("gets", Int8),
             ("getmisses", Int8),
             ("modifications", Int8),
+            ("cache#", Int4),
+            ("type", Text),
+            ("subordinate#", Int4),
         ],
         rows: Here(row_cache),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "x$kqrst",
+        columns: &[("kqrstcid", Int4), ("kqrstcln", Int4)],
+        rows: Here(row_cache_latches),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -203,21 +212,34 @@ fn row_cache(cx: &Context) -> Result<Rows> {
     let total = |stat| wait::session::total(|c| c.stat(stat));
     let (gets, misses) = (total(wait::Stat::ParseCount), total(wait::Stat::ParseHard));
     // Definitions are all in memory: what a statement needs of them is found when its plan is, and never read from disk.
-    let row = |name: &str, count: usize, gets: u64, misses: u64| {
+    let row = |number: usize, count: usize, gets: u64, misses: u64| {
         vec![
-            text(name),
+            text(ROW_CACHES[number]),
             int8(count),
             int8(gets),
             int8(misses),
             int8(d.version()),
+            int4(number),
+            text("PARENT"),
+            NULL,
         ]
     };
     Ok(vec![
-        row("dc_tables", tables, misses, 0),
-        row("dc_indexes", indexes, misses, 0),
-        row("dc_sequences", sequences, misses, 0),
-        row("dc_statements", cx.database.plans.all().len(), gets, misses),
+        row(0, tables, misses, 0),
+        row(1, indexes, misses, 0),
+        row(2, sequences, misses, 0),
+        row(3, cx.database.plans.all().len(), gets, misses),
     ])
+}
+
+/// The caches of `v$rowcache`. Their numbers there, `cache#`, are their places here.
+const ROW_CACHES: [&str; 4] = ["dc_tables", "dc_indexes", "dc_sequences", "dc_statements"];
+
+/// The child of the latch `row cache objects` for each cache, as `x$kqrst` has it. Definitions are
+/// read in a picture of the dictionary that does not change, so that no latch is on the way to them
+/// and the child's number is NULL.
+fn row_cache_latches(_: &Context) -> Result<Rows> {
+    Ok((0..ROW_CACHES.len()).map(|n| vec![int4(n), NULL]).collect())
 }
 
 fn parameters(cx: &Context) -> Result<Rows> {

@@ -31,6 +31,7 @@ pub mod keywords;
 mod longops;
 pub mod lookup;
 mod mastering;
+mod numbers;
 pub mod objects;
 mod own;
 mod policies;
@@ -56,7 +57,7 @@ mod viewdef;
 
 pub use describe::DATABASE;
 pub use keywords::needs_quotes;
-pub use relations::view_oid;
+pub use numbers::view_oid;
 pub use sequence::{SEQUENCE, row as sequence_row};
 pub use user_functions::is_visible as is_function_visible;
 
@@ -279,7 +280,7 @@ pub fn find(schema: Option<&str>, name: &str) -> Option<&'static VirtualTable> {
     if schema == FUNCTIONS {
         return keywords::VIEWS.iter().find(|v| v.name == name);
     }
-    all().find(|v| v.name == name && v.schema == schema)
+    numbers::view_named(schema, name)
 }
 
 pub use backends::blocking_pids;

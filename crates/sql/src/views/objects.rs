@@ -2,8 +2,8 @@
 
 use super::built_in::operators;
 use super::describe;
+use super::numbers::{view_by_oid, view_oid};
 use super::procedures;
-use super::relations::view_oid;
 use super::user_functions;
 use crate::bind::names::{self, Qualified};
 use crate::bind::{TypeNames, parts};
@@ -223,11 +223,7 @@ pub fn relation_of(dict: &Dict, number: u32) -> Option<(u32, String)> {
 
 /// Whether there is a relation of that number, made by a user or not.
 pub fn is_relation(dict: &Dict, number: u32) -> bool {
-    relation_of(dict, number).is_some() || virtual_table(number).is_some()
-}
-
-fn virtual_table(number: u32) -> Option<&'static super::VirtualTable> {
-    super::all().find(|v| view_oid(v.schema, v.name) == Some(number))
+    relation_of(dict, number).is_some() || view_by_oid(number).is_some()
 }
 
 /// With its schema, if that is not searched.
@@ -235,7 +231,7 @@ fn relation_name(dict: &Dict, number: u32) -> Option<String> {
     if let Some((schema, name)) = relation_of(dict, number) {
         return Some(dict.shown(schema, &name));
     }
-    let view = virtual_table(number)?;
+    let view = view_by_oid(number)?;
     Some(match view.schema {
         "pg_catalog" => names::quote(view.name),
         schema => format!("{schema}.{}", names::quote(view.name)),

@@ -4,10 +4,11 @@ use block::value::Datum;
 
 use super::Source::Here;
 use super::describe::{self, BTREE_AM, HEAP_AM, OWNER, PG_CATALOG, PUBLIC};
+use super::numbers::view_oid;
 use super::value::{NULL, bool, int2, int4, oid, text, texts};
 use super::{Context, Rows, VirtualTable, types};
 use crate::ddl::sequence::default_of;
-use crate::dict::{Identity, PG_CLASS, Table};
+use crate::dict::{Identity, Table};
 use crate::error::Result;
 use crate::types::SqlType::{self, Bool, Float4, Int2, Int4, InternalChar, Name, Oid, Text};
 
@@ -98,82 +99,6 @@ pub const VIEWS: &[VirtualTable] = &[
     },
 ];
 
-/// PostgreSQL's catalogs and their object ids.
-const CATALOGS: &[(&str, u32)] = &[
-    ("pg_default_acl", 826),
-    ("pg_tablespace", 1213),
-    ("pg_shdepend", 1214),
-    ("pg_type", 1247),
-    ("pg_attribute", 1249),
-    ("pg_proc", 1255),
-    ("pg_class", PG_CLASS),
-    ("pg_authid", 1260),
-    ("pg_auth_members", 1261),
-    ("pg_database", 1262),
-    ("pg_foreign_server", 1417),
-    ("pg_user_mapping", 1418),
-    ("pg_sequence", 2224),
-    ("pg_foreign_data_wrapper", 2328),
-    ("pg_shdescription", 2396),
-    ("pg_aggregate", 2600),
-    ("pg_am", 2601),
-    ("pg_amop", 2602),
-    ("pg_amproc", 2603),
-    ("pg_attrdef", 2604),
-    ("pg_cast", 2605),
-    ("pg_constraint", 2606),
-    ("pg_conversion", 2607),
-    ("pg_depend", 2608),
-    ("pg_description", 2609),
-    ("pg_index", 2610),
-    ("pg_inherits", 2611),
-    ("pg_language", 2612),
-    ("pg_largeobject", 2613),
-    ("pg_namespace", 2615),
-    ("pg_opclass", 2616),
-    ("pg_operator", 2617),
-    ("pg_rewrite", 2618),
-    ("pg_statistic", 2619),
-    ("pg_trigger", 2620),
-    ("pg_opfamily", 2753),
-    ("pg_db_role_setting", 2964),
-    ("pg_largeobject_metadata", 2995),
-    ("pg_extension", 3079),
-    ("pg_foreign_table", 3118),
-    ("pg_policy", 3256),
-    ("pg_partitioned_table", 3350),
-    ("pg_statistic_ext", 3381),
-    ("pg_init_privs", 3394),
-    ("pg_collation", 3456),
-    ("pg_event_trigger", 3466),
-    ("pg_enum", 3501),
-    ("pg_range", 3541),
-    ("pg_transform", 3576),
-    ("pg_shseclabel", 3592),
-    ("pg_seclabel", 3596),
-    ("pg_ts_dict", 3600),
-    ("pg_ts_parser", 3601),
-    ("pg_ts_config", 3602),
-    ("pg_ts_template", 3764),
-    ("pg_subscription", 6100),
-    ("pg_publication", 6104),
-    ("pg_publication_rel", 6106),
-    ("pg_publication_namespace", 6237),
-];
-
-/// Virtual tables have the object ids of PostgreSQL's catalogs, which others name them by, or else
-/// ids by their place, below those of users' objects.
-pub fn view_oid(schema: &str, name: &str) -> Option<u32> {
-    if schema == "pg_catalog"
-        && let Some((_, number)) = CATALOGS.iter().find(|(known, _)| *known == name)
-    {
-        return Some(*number);
-    }
-    super::all()
-        .position(|v| v.name == name && v.schema == schema)
-        .map(|at| 12_000 + at as u32)
-}
-
 /// A row of pg_class; what most relations have in common is filled in.
 struct Class<'a> {
     oid: u32,
@@ -257,13 +182,15 @@ fn classes(cx: &Context) -> Result<Rows> {
                 am: BTREE_AM,
                 kind: "i",
                 columns: i.keys.len() + i.included.len(),
-                persistence: persistence(cx, t.schema),
+                persistence: persistence(cx, t.schema, t.unlogged),
                 ..plain()
             };
             rows.push(class.row());
         }
     }
     for s in cx.sequences() {
+        let table = s.owner.and_then(|(table, _)| cx.dict.table_by_oid(table));
+        let unlogged = table.is_some_and(|t| t.unlogged);
         rows.push(
             Class {
                 oid: s.oid,
@@ -274,7 +201,7 @@ fn classes(cx: &Context) -> Result<Rows> {
                 columns: 3,
                 tuples: 1.0,
                 pages: 1,
-                persistence: persistence(cx, s.schema),
+                persistence: persistence(cx, s.schema, unlogged),
                 ..plain()
             }
             .row(),
@@ -291,7 +218,7 @@ fn classes(cx: &Context) -> Result<Rows> {
             has_rules: true,
             has_triggers: !v.triggers.is_empty(),
             options: options(&v.options),
-            persistence: persistence(cx, v.schema),
+            persistence: persistence(cx, v.schema, false),
             ..plain()
         };
         rows.push(class.row());
@@ -333,10 +260,11 @@ pub(super) const RELACL: usize = 30;
 pub(super) const ATTNUM: usize = 4;
 pub(super) const ATTACL: usize = 22;
 
-/// Of pg_class: temporary, or permanent.
-fn persistence(cx: &Context, schema: u32) -> &'static str {
+/// Of pg_class: temporary, unlogged, or permanent.
+fn persistence(cx: &Context, schema: u32, unlogged: bool) -> &'static str {
     match cx.dict.is_temporary(schema) {
         true => "t",
+        false if unlogged => "u",
         false => "p",
     }
 }
@@ -393,7 +321,7 @@ fn table_class<'a>(cx: &Context, t: &'a Table) -> Class<'a> {
         pages: stats.map_or(0, |s| s.blocks as i32),
         options: options(&t.options),
         row_type: t.row_type[0],
-        persistence: persistence(cx, t.schema),
+        persistence: persistence(cx, t.schema, t.unlogged),
         row_security: [t.row_security, t.force_row_security],
     }
 }
