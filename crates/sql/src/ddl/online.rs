@@ -179,7 +179,10 @@ impl Core {
     }
 
     /// The table as it is now, locked against other definitions, and the place of its index.
-    pub(super) fn locked_index(&mut self, (table, index): (u32, u32)) -> Result<(Arc<Table>, usize)> {
+    pub(super) fn locked_index(
+        &mut self,
+        (table, index): (u32, u32),
+    ) -> Result<(Arc<Table>, usize)> {
         self.lock_table(table, TableLock::ShareUpdateExclusive, false)?;
         let dict = self.dict();
         let found = dict.table_by_oid(table).and_then(|t| {

@@ -32,7 +32,9 @@ impl SqlSession {
                 return self.core.reindex(reindex);
             }
             self.refuse_in_block("REINDEX CONCURRENTLY")?;
-            let (table, only) = self.core.to_reindex(reindex, TableLock::ShareUpdateExclusive)?;
+            let (table, only) = self
+                .core
+                .to_reindex(reindex, TableLock::ShareUpdateExclusive)?;
             self.reindex_concurrently(&table, only)?;
             return Ok(TAG);
         };
@@ -85,11 +87,12 @@ impl SqlSession {
             let second = self.core.define_second((table.oid, index.oid))?;
             self.end(true)?;
             let (segment, from) = self.fill_index(second)?;
-            self.core.exchange((table.oid, index.oid), second, |index| {
-                if index.segment == segment {
-                    index.created = from.0;
-                }
-            })?;
+            self.core
+                .exchange((table.oid, index.oid), second, |index| {
+                    if index.segment == segment {
+                        index.created = from.0;
+                    }
+                })?;
             self.end(true)?;
             self.finish_drop(second)?;
             self.end(true)?;
@@ -136,7 +139,10 @@ impl Core {
                 rights.check_owner_of(found)?;
                 Ok(Some((table.clone(), None)))
             }
-            _ if is_index => Err(Error::new("42809", format!("\"{}\" is not an index", name.name))),
+            _ if is_index => Err(Error::new(
+                "42809",
+                format!("\"{}\" is not an index", name.name),
+            )),
             _ => {
                 let message = format!("\"{}\" is not a table or materialized view", name.name);
                 Err(Error::new("42809", message))
