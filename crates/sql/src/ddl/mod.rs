@@ -31,6 +31,7 @@ mod membership;
 pub mod online;
 mod owned;
 pub mod policy;
+mod reindex;
 pub mod relation;
 mod retype;
 pub mod role;

@@ -179,7 +179,10 @@ impl Core {
     }
 
     /// The table as it is now, locked against other definitions, and the place of its index.
-    fn locked_index(&mut self, (table, index): (u32, u32)) -> Result<(Arc<Table>, usize)> {
+    pub(super) fn locked_index(
+        &mut self,
+        (table, index): (u32, u32),
+    ) -> Result<(Arc<Table>, usize)> {
         self.lock_table(table, TableLock::ShareUpdateExclusive, false)?;
         let dict = self.dict();
         let found = dict.table_by_oid(table).and_then(|t| {
@@ -233,7 +236,14 @@ impl SqlSession {
         }
         if let Some(which) = index::declare(&mut self.core, c)? {
             self.end(true)?;
-            self.fill_index(which)?;
+            let (segment, from) = self.fill_index(which)?;
+            self.core.change_index(which, |index| {
+                // Another segment has other versions: TRUNCATE, or a rewrite, has made it.
+                if index.segment == segment {
+                    index.created = from.0;
+                }
+                index.stage = Stage::Valid;
+            })?;
         }
         Ok(Tag::Plain("CREATE INDEX"))
     }
@@ -268,7 +278,7 @@ impl SqlSession {
 
     /// Drops an index that is defined as invalid, which is committed. The session is in no
     /// transaction, and is in one afterwards.
-    fn finish_drop(&mut self, which: (u32, u32)) -> Result<()> {
+    pub(super) fn finish_drop(&mut self, which: (u32, u32)) -> Result<()> {
         let table = ObjectId(which.0);
         // Those who read it, or write to it as to a whole one.
         self.core.await_users(table, LockMode::AccessExclusive)?;
@@ -283,9 +293,10 @@ impl SqlSession {
         index::remove(&mut self.core, &table, at)
     }
 
-    /// Makes an invalid index, which is committed, a valid one. The session is in no transaction,
-    /// and is in one afterwards.
-    fn fill_index(&mut self, which: (u32, u32)) -> Result<()> {
+    /// Makes the entries of an invalid index, which is committed, and waits until it may be used.
+    /// Gives its segment, and the SCN from which on snapshots may use it. The session is in no
+    /// transaction, and is in one afterwards.
+    pub(super) fn fill_index(&mut self, which: (u32, u32)) -> Result<(u32, Scn)> {
         let table = ObjectId(which.0);
         self.core.await_users(table, LockMode::Share)?;
         self.ensure_transaction()?;
@@ -300,12 +311,6 @@ impl SqlSession {
         self.end(true)?;
         self.core.await_snapshots(table, from)?;
         self.ensure_transaction()?;
-        self.core.change_index(which, |index| {
-            // Another segment has other versions: TRUNCATE, or a rewrite, has made it.
-            if index.segment == segment {
-                index.created = from.0;
-            }
-            index.stage = Stage::Valid;
-        })
+        Ok((segment, from))
     }
 }

@@ -55,6 +55,7 @@ pub enum Definition {
         concurrently: bool,
         with_data: bool,
     },
+    Reindex(Reindex),
     DropIndexConcurrently {
         name: Qualified,
         if_exists: bool,
@@ -77,6 +78,23 @@ pub enum Definition {
         if_exists: bool,
         cascade: bool,
     },
+}
+
+/// REINDEX.
+#[derive(Clone, Debug)]
+pub struct Reindex {
+    pub what: Reindexed,
+    /// Of a schema, the name is in both places.
+    pub name: Qualified,
+    pub concurrently: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reindexed {
+    Index,
+    Table,
+    Schema,
+    Database,
 }
 
 #[derive(Clone, Debug)]
@@ -148,6 +166,7 @@ impl Definition {
             Definition::CreateTrigger(_) => "CREATE TRIGGER",
             Definition::RecursiveView(_) => "CREATE VIEW",
             Definition::RefreshView { .. } => "REFRESH MATERIALIZED VIEW",
+            Definition::Reindex(_) => "REINDEX",
             Definition::DropIndexConcurrently { .. } => "DROP INDEX",
             Definition::DropTrigger { .. } => "DROP TRIGGER",
             Definition::RenameTrigger { .. } => "ALTER TRIGGER",
@@ -272,6 +291,50 @@ pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
         names,
         if_exists,
         cascade,
+    }))
+}
+
+/// After the word REINDEX.
+pub fn reindex(w: &mut Words<'_>) -> Result<Definition> {
+    let mut concurrently = false;
+    if w.accept_token(&Token::LParen) {
+        loop {
+            if !w.accept("concurrently") {
+                return Err(Error::unsupported("options of REINDEX but CONCURRENTLY"));
+            }
+            concurrently = true;
+            if !w.accept_token(&Token::Comma) {
+                break;
+            }
+        }
+        if !w.accept_token(&Token::RParen) {
+            return Err(w.unexpected());
+        }
+    }
+    let what = match () {
+        () if w.accept("index") => Reindexed::Index,
+        () if w.accept("table") => Reindexed::Table,
+        () if w.accept("schema") => Reindexed::Schema,
+        () if w.accept("database") => Reindexed::Database,
+        () if w.accept("system") => return Err(Error::unsupported("REINDEX SYSTEM")),
+        () => return Err(w.unexpected()),
+    };
+    concurrently |= w.accept("concurrently");
+    let name = match what {
+        Reindexed::Index | Reindexed::Table => w.relation()?,
+        Reindexed::Schema | Reindexed::Database => {
+            let name = w.name()?;
+            let schema = (what == Reindexed::Schema).then(|| name.clone());
+            Qualified { schema, name }
+        }
+    };
+    if !w.at_end() {
+        return Err(w.unexpected());
+    }
+    Ok(Definition::Reindex(Reindex {
+        what,
+        name,
+        concurrently,
     }))
 }
 

@@ -311,6 +311,11 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
             w.bump();
             Utility::Define(Box::new(define::refresh(&mut w)?))
         }
+        "reindex" => {
+            w.bump();
+            Utility::Define(Box::new(define::reindex(&mut w)?))
+        }
+        "cluster" => return Err(Error::unsupported("CLUSTER")),
         "grant" => {
             w.bump();
             Utility::Security(Box::new(grant::grant(&mut w)?))

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::exec::sort::Rows;
 use crate::expr::Env;
 use crate::expr::cast::CastContext;
-use crate::parse::define::Definition;
+use crate::parse::define::{Definition, Reindexed};
 use crate::parse::maintenance::Analyzed;
 use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, CopyWhat, Utility};
@@ -163,6 +163,7 @@ impl SqlSession {
                     Definition::DropIndexConcurrently { name, if_exists } => {
                         self.drop_index_concurrently(name, *if_exists)?
                     }
+                    Definition::Reindex(what) => self.reindex(what)?,
                     definition => self.core.run_definition(definition)?,
                 };
                 self.end_of_statement();
@@ -467,6 +468,16 @@ impl Core {
                 Command::Sql(statement) => core.run_ddl(&statement, text),
                 _ => Err(Error::internal("a CREATE VIEW that is none")),
             },
+            Definition::Reindex(what) => {
+                let command = match what.what {
+                    _ if what.concurrently => "REINDEX CONCURRENTLY",
+                    Reindexed::Schema => "REINDEX SCHEMA",
+                    Reindexed::Database => "REINDEX DATABASE",
+                    Reindexed::Index | Reindexed::Table => return core.reindex(what),
+                };
+                let message = format!("{command} cannot be executed from a function");
+                Err(Error::new("25001", message))
+            }
             Definition::DropIndexConcurrently { .. } => {
                 let message = "DROP INDEX CONCURRENTLY cannot be executed from a function";
                 Err(Error::new("25001", message))
