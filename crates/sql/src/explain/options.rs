@@ -135,7 +135,10 @@ mod tests {
     fn what_is_wrong_has_postgresqls_errors() {
         let of = |name, value| Options::of(&[option(name, value)]).unwrap_err();
         let error = of("nosuch", None);
-        assert_eq!((error.sqlstate(), error.fields().position), ("42601", Some(10)));
+        assert_eq!(
+            (error.sqlstate(), error.fields().position),
+            ("42601", Some(10))
+        );
         assert_eq!(
             of("format", None).to_string(),
             "format requires a parameter"
