@@ -1,7 +1,7 @@
 //! Indexes that are made while rows change (`CREATE INDEX CONCURRENTLY`).
 //!
-//! The caller makes the index known first, as a partial one ([`IndexStage::Partial`]), and waits for
-//! the transactions that do not know it ([`Session::table_users`]). Then
+//! The caller makes the index known first, as a partial one ([`IndexStage::Partial`]), and waits
+//! for the transactions that do not know it ([`Session::table_users`]). Then
 //! [`Session::supply_index`] makes the entries of the rows that a snapshot sees, and when no older
 //! snapshot is left ([`Session::is_oldest`]), the caller makes the index known as a whole one.
 //!
@@ -10,8 +10,8 @@
 //!   whoever marks an entry that is missing makes it ([`Session::mark_entry`]). The horizon stays
 //!   below the snapshot, so no mark that is made meanwhile is purged.
 //! - What is supplied is not undone with a transaction: it is the entry of a committed version,
-//!   which is the row's again if the transaction that replaced it rolls back. The entry of a version
-//!   that only the replacing transaction has seen is undone with it.
+//!   which is the row's again if the transaction that replaced it rolls back. The entry of a
+//!   version that only the replacing transaction has seen is undone with it.
 //! - Of two rows with a key of a unique index, one was written by who knows the index, or both are
 //!   supplied. Whoever comes second to the tree sees the entry of the first: a writer checks as
 //!   ever, and the supplier looks after it has made its entry.
@@ -41,8 +41,8 @@ impl Engine {
         self.txns.table_users(object, mode.enqueue())
     }
 
-    /// Another instance has said that this was its time when it looked: what was committed there by
-    /// then is below every snapshot that is taken here from now on.
+    /// Takes in the time at which another instance looked: what was committed there by then is
+    /// below every snapshot that is taken here from now on.
     pub fn not_before(&self, scn: Scn) -> Result<()> {
         Ok(self.redo.clock().lift(scn)?)
     }

@@ -88,7 +88,7 @@ pub struct IndexDef {
 /// How far an index is that is made, or dropped, while rows change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IndexStage {
-    /// It has an entry of every row.
+    /// Every row has its entry.
     #[default]
     Whole,
     /// Writers make their entries. Those of rows that are older than it are missing as long as

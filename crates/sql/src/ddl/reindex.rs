@@ -34,7 +34,7 @@ impl SqlSession {
             self.refuse_in_block("REINDEX CONCURRENTLY")?;
             let (table, only) = self
                 .core
-                .to_reindex(reindex, TableLock::ShareUpdateExclusive)?;
+                .named_by(reindex, TableLock::ShareUpdateExclusive)?;
             self.reindex_concurrently(&table, only)?;
             return Ok(TAG);
         };
@@ -111,7 +111,7 @@ impl SqlSession {
 impl Core {
     /// REINDEX of an index or a table under a lock against everybody, in the transaction there is.
     pub(crate) fn reindex(&mut self, reindex: &Reindex) -> Result<Tag> {
-        let (table, only) = self.to_reindex(reindex, TableLock::AccessExclusive)?;
+        let (table, only) = self.named_by(reindex, TableLock::AccessExclusive)?;
         if table.indexes.is_empty() {
             let message = format!("table \"{}\" has no indexes to reindex", table.name);
             self.notice("NOTICE", "00000", message);
@@ -122,7 +122,7 @@ impl Core {
     }
 
     /// The table that REINDEX names, locked, or that of the index, and then the index's place.
-    fn to_reindex(
+    fn named_by(
         &mut self,
         reindex: &Reindex,
         lock: TableLock,

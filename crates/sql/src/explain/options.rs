@@ -98,9 +98,7 @@ impl Options {
 /// The type of the answer's column. What is wrong with the options is said when EXPLAIN runs.
 pub(crate) fn column_type(written: &[ExplainOption]) -> SqlType {
     let formats = written.iter().filter(|o| o.name == "format");
-    let last = formats
-        .filter_map(|o| Format::named(&o.word().ok()?))
-        .last();
+    let last = formats.rev().find_map(|o| Format::named(&o.word().ok()?));
     match last {
         Some(Format::Json) => SqlType::Json,
         // There is no type xml.

@@ -23,11 +23,13 @@ mod mode;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod users;
 
 pub(crate) use elsewhere::{Exit, Hop, Suspicion, Wait};
 pub use locks::{Level, NameClass, Resource};
 pub(crate) use locks::{LockerId, Want};
 pub use mode::LockMode;
+pub use users::TableUser;
 
 use crate::global_enqueues::{Global, global, local};
 use crate::ring::{MAX_TOLD, Ring, Waiting};
@@ -118,21 +120,12 @@ pub(crate) struct Locker {
     transactions: AtomicU64,
 }
 
-/// A transaction that holds a lock on a table, as long as it does.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct TableUser {
-    /// Its session's number in the lock table of its instance.
-    pub locker: u32,
-    /// Which one of the session's transactions it is.
-    pub serial: u64,
-}
-
 impl Locker {
     pub(crate) fn sid(&self) -> u32 {
         self.sid
     }
 
-    /// Another transaction of the session begins; the one before holds nothing any more.
+    /// The session begins its next transaction; the one before holds nothing any more.
     pub(crate) fn begins(&self) {
         self.transactions.fetch_add(1, Ordering::Relaxed);
     }
@@ -481,36 +474,6 @@ impl Enqueues {
                 suspicion(locker.id);
             }
         }
-    }
-
-    /// The transactions of this instance that hold a table in a mode that `mode` excludes.
-    ///
-    /// A session stores its lock, fences, and then looks whether the dictionary has changed. Who
-    /// asks has changed it, fences here, and then looks at the locks. One of the fences comes
-    /// first: so a session that is not among the users knows of the change.
-    pub(crate) fn table_users(&self, object: ObjectId, mode: LockMode) -> Vec<TableUser> {
-        fence(Ordering::SeqCst);
-        let t = self.tables.lock();
-        let listed = t.locks.locks.get(&Resource::Table(object));
-        let listed = listed.into_iter().flat_map(|l| &l.holders);
-        let listed = listed.filter(|h| h.modes().any(|m| m.conflicts(mode)));
-        let mut lockers: Vec<LockerId> = listed.map(|h| h.locker).collect();
-        let is_meant = |slot: &AtomicU64| {
-            let word = slot.load(Ordering::SeqCst);
-            word != 0
-                && word >> 8 == u64::from(object.0)
-                && LockMode::from_bits(word as u8).conflicts(mode)
-        };
-        let fast = t.lockers.values().filter(|l| l.fast.iter().any(is_meant));
-        lockers.extend(fast.map(|l| l.id));
-        let user = |id: LockerId| {
-            let locker = t.lockers.get(&id.0)?;
-            Some(TableUser {
-                locker: id.0,
-                serial: locker.transactions.load(Ordering::SeqCst),
-            })
-        };
-        lockers.into_iter().filter_map(user).collect()
     }
 
     /// Rows of `v$lock`. Takes the latch while it copies them.
