@@ -173,6 +173,8 @@ pub struct DefaultPrivileges {
     pub role: u32,
     /// Zero: in any schema. Then the items are all there are, else they come on top.
     pub schema: u32,
+    /// Stored under another name: what kind of definition this is stands under `kind`.
+    #[serde(rename = "objects")]
     pub kind: Kind,
     pub items: Vec<Item>,
 }

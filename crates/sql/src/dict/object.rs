@@ -615,8 +615,14 @@ impl Object {
             Object::Acl(a) => Stored::Acl(Acl::clone(a)),
             Object::DefaultPrivileges(d) => Stored::DefaultPrivileges(DefaultPrivileges::clone(d)),
         };
-        serde_json::to_vec(&stored)
-            .map_err(|e| Error::internal(format!("encoding a definition: {e}")))
+        let bytes = serde_json::to_vec(&stored)
+            .map_err(|e| Error::internal(format!("encoding a definition: {e}")))?;
+        // What cannot be read again would keep the instance from starting.
+        debug_assert!(
+            Stored::read(&bytes).is_ok(),
+            "a definition is not read as written"
+        );
+        Ok(bytes)
     }
 }
 

@@ -137,10 +137,7 @@ mod tests {
             (error.sqlstate(), error.fields().position),
             ("42601", Some(10))
         );
-        assert_eq!(
-            of("format", None).to_string(),
-            "format requires a parameter"
-        );
+        assert_eq!(of("format", None).message(), "format requires a parameter");
         assert_eq!(of("format", Some("jso")).sqlstate(), "22023");
         let message = "costs requires a Boolean value";
         assert_eq!(of("costs", Some("maybe")).message(), message);

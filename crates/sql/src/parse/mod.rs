@@ -443,37 +443,45 @@ const NUMBERED: &[&str] = &[
     "subordinate",
 ];
 
-/// Makes one word of each of these names, which PostgreSQL's grammar would take for an operator and its left operand.
-/// With a right operand beside the `#` it is one.
+/// Makes one word of each of these names, which PostgreSQL's grammar would take for an operator and
+/// its left operand. With a right operand beside the `#` it is one; `#=` is none, and compares.
 fn join_numbers(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut joined: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     let mut rest = tokens.into_iter().peekable();
-    while let Some(token) = rest.next() {
+    while let Some(mut token) = rest.next() {
         let operand = matches!(
             rest.peek().map(|t| &t.token),
             Some(Token::Word(_) | Token::Number(..) | Token::LParen | Token::Placeholder(_))
         );
-        match joined.last_mut() {
-            Some(TokenWithSpan {
-                token: Token::Word(word),
-                span,
-            }) if token.token == Token::Sharp
-                && !operand
-                && span.end == token.span.start
-                && word.quote_style.is_none()
-                && NUMBERED.iter().any(|n| word.value.eq_ignore_ascii_case(n)) =>
-            {
-                let name = format!("{}#", word.value.to_lowercase());
-                *word = match Token::make_word(&name, Some('"')) {
-                    Token::Word(w) => w,
-                    _ => continue,
-                };
-                span.end = token.span.end;
+        let compares = matches!(&token.token, Token::CustomBinaryOperator(op) if op == "#=");
+        let is_sharp = compares || token.token == Token::Sharp && !operand;
+        if let Some(before) = joined.last_mut()
+            && is_sharp
+            && before.span.end == token.span.start
+            && let Some(name) = numbered(before)
+        {
+            before.token = Token::make_word(&name, Some('"'));
+            before.span.end.column += 1;
+            if !compares {
+                continue;
             }
-            _ => joined.push(token),
+            token.token = Token::Eq;
+            token.span.start.column += 1;
         }
+        joined.push(token);
     }
     joined
+}
+
+/// The name that begins with such a word and ends in `#`.
+fn numbered(token: &TokenWithSpan) -> Option<String> {
+    match &token.token {
+        Token::Word(word) if word.quote_style.is_none() => NUMBERED
+            .iter()
+            .any(|n| word.value.eq_ignore_ascii_case(n))
+            .then(|| format!("{}#", word.value.to_lowercase())),
+        _ => None,
+    }
 }
 
 /// Refuses what would become a tree deeper than whoever walks over it has stack for. The parser's own limit knows nesting only, but
