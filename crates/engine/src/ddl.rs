@@ -57,12 +57,7 @@ impl Session {
     ) -> Result<Scn> {
         let snapshot = self.newest_snapshot()?;
         let (mut sorted, count) = self.sorted_keys(table, index, &snapshot, memory_bytes)?;
-        let work = LongOp::begin(
-            "Index Build",
-            Target::Named(index.name.clone()),
-            count,
-            "Entries",
-        );
+        let work = index_build(index, count);
         let tree = self.engine.tree(index.object, index.header);
         let mut builder = tree.build();
         let (mut last, mut done) = (Vec::new(), 0u64);
@@ -237,4 +232,10 @@ fn drawn_alone(sequence: &Sequence) -> Result<Draw> {
 fn set_alone(sequence: &Sequence, (value, is_called): (i64, bool)) -> Result<LogPos> {
     let end = sequence.set(value, is_called, &Alone)?;
     Ok(end.expect("invariant: nobody else knows anything of an instance that is alone"))
+}
+
+/// The long operation that fills an index, of so many entries.
+pub(crate) fn index_build(index: &IndexDef, entries: u64) -> LongOp {
+    let target = Target::Named(index.name.clone());
+    LongOp::begin("Index Build", target, entries, "Entries")
 }

@@ -22,13 +22,13 @@
 
 use std::time::Instant;
 
+use crate::ddl::index_build;
 use crate::table::RowKey;
 use crate::{Engine, Error, IndexDef, IndexStage, LockMode, Result, Session, TableDef, TableUser};
 use access::heap::Heap;
 use block::index::{ROW_ID_LEN, split_key};
 use block::{ObjectId, RowId, Scn, TxnId};
 use txn::Snapshot;
-use wait::longop::{LongOp, Target};
 use wait::{Event, WaitResult, Waiter};
 
 /// Entries supplied between two looks at whether the statement is cancelled.
@@ -82,12 +82,7 @@ impl Session {
     ) -> Result<Scn> {
         let snapshot = self.newest_snapshot()?;
         let (mut sorted, count) = self.sorted_keys(table, index, &snapshot, memory_bytes)?;
-        let work = LongOp::begin(
-            "Index Build",
-            Target::Named(index.name.clone()),
-            count,
-            "Entries",
-        );
+        let work = index_build(index, count);
         let tree = self.engine.tree(index.object, index.header);
         let mut done = 0u64;
         while let Some((full, checked)) = sorted.next_record()? {

@@ -64,6 +64,12 @@ fn beside_writers(pair: &Pair, work: impl FnOnce(&AtomicU64)) {
     });
 }
 
+/// Waits until an index is defined that is not valid yet.
+fn await_definition(client: &mut Client) {
+    let invalid = "select count(*) from pg_index where not indisvalid";
+    testkit::waiting::until("the index is defined", || client.run(invalid).text() == "1");
+}
+
 /// The rows as the table has them and as an index on `k` has them, in one snapshot.
 fn compare(client: &mut Client) {
     let plan = client.run("explain select k from o where k >= 0 order by k limit 1000000");
@@ -90,6 +96,10 @@ fn an_index_is_made_while_all_write() {
             client.run("create index concurrently o_s on o (lower(s)) where k > 100");
             assert!(written.load(Relaxed) > before, "writers went on");
             compare(&mut client);
+            client.run("reindex index concurrently o_k");
+            compare(&mut client);
+            client.run("reindex table concurrently o");
+            compare(&mut client);
             if round < 2 {
                 client.run("drop index concurrently o_k");
                 client.run("drop index concurrently o_s");
@@ -115,12 +125,7 @@ fn an_index_waits_for_older_transactions_and_for_nobody_else() {
             let mut builder = pair.connect(1);
             builder.run("create index concurrently o_k on o (k)");
         });
-        testkit::waiting::until("the index is defined", || {
-            client
-                .run("select count(*) from pg_index where not indisvalid")
-                .text()
-                == "1"
-        });
+        await_definition(&mut client);
         // Others are not kept waiting, on either instance.
         client.run("update o set k = k + 1000000 where id = 6");
         pair.connect(2).run("delete from o where id = 7");
@@ -152,12 +157,7 @@ fn what_is_left_of_a_killed_build_is_ignored_and_can_be_dropped() {
                     .simple("create index concurrently o_k on o (k)")
             }));
         });
-        testkit::waiting::until("the index is defined", || {
-            client
-                .run("select count(*) from pg_index where not indisvalid")
-                .text()
-                == "1"
-        });
+        await_definition(&mut client);
         pair.kill(2);
     });
     old.run("update o set k = 100002 where id = 5; commit");
@@ -167,5 +167,92 @@ fn what_is_left_of_a_killed_build_is_ignored_and_can_be_dropped() {
     client.run("create index concurrently o_k on o (k)");
     compare(&mut client);
     drop((client, old));
+    pair.verify();
+}
+
+/// Writers of both instances insert keys that others have, before, during and after a unique build.
+/// One of the two is refused, or the build: no valid index has a key twice.
+#[test]
+fn a_unique_index_that_becomes_valid_has_no_key_twice() {
+    const KEYS: u64 = 400;
+    let pair = Pair::up("online-unique");
+    let mut client = pair.connect(1);
+    let (mut made, mut refused) = (0, 0);
+    for round in 0..8u64 {
+        client.run("drop table if exists u; create table u (k bigint)");
+        let first = round * KEYS / 8;
+        client.run(&format!(
+            "insert into u select g from generate_series({first}, {KEYS}) g"
+        ));
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (stop, pair) = (&stop, &pair);
+                scope.spawn(move || {
+                    let mut client = pair.connect(1 + (writer % 2) as usize);
+                    let mut n = writer * 31 + round;
+                    while !stop.load(Relaxed) {
+                        n = n * 7 + 11 + writer;
+                        // A key comes, and mostly goes again.
+                        let key = n % (KEYS * 40);
+                        let answer = client.simple(&format!("insert into u values ({key})"));
+                        let failure = answer.failure.map(|f| f.sqlstate);
+                        assert!(matches!(failure.as_deref(), None | Some("23505")));
+                        if n % 64 != 0 {
+                            client.run(&format!("delete from u where k = {key} and k > {KEYS}"));
+                        }
+                    }
+                });
+            }
+            let built = client.simple("create unique index concurrently u_k on u (k)");
+            stop.store(true, Relaxed);
+            match built.failure.map(|f| f.sqlstate).as_deref() {
+                None => made += 1,
+                Some("23505") => refused += 1,
+                other => panic!("the build failed: {other:?}"),
+            }
+        });
+        let valid = "select indisvalid from pg_index where indexrelid = 'u_k'::regclass";
+        let twice = "select count(*) - count(distinct k) from u";
+        if client.run(valid).text() == "t" {
+            assert_eq!(client.run(twice).text(), "0", "round {round}");
+        }
+    }
+    println!("{made} builds, {refused} refused");
+    drop(client);
+    pair.verify();
+}
+
+/// The instance of some writers dies while another one builds: what they had not committed is gone
+/// from the index, and the build goes on.
+#[test]
+fn a_build_outlives_the_instance_of_writers() {
+    let pair = Pair::up("online-writers-die");
+    let mut client = pair.connect(1);
+    table(&mut client);
+    let mut dying = pair.connect(2);
+    dying.run("begin; update o set k = 200001 where id = 5; delete from o where id = 6");
+    std::thread::scope(|scope| {
+        let made = scope.spawn(|| {
+            let mut builder = pair.connect(1);
+            builder.run("create unique index concurrently o_k on o (k)");
+        });
+        await_definition(&mut client);
+        // It knows the index, and has changed rows whose entries are not there yet.
+        let mut knowing = pair.connect(2);
+        knowing.run("begin; update o set k = 200007 where id = 7; delete from o where id = 8");
+        knowing.run("insert into o values (300000, 300000, 'new')");
+        assert!(!made.is_finished(), "it waits for the older transaction");
+        pair.kill(2);
+        made.join().expect("the index is made");
+    });
+    assert_eq!(
+        client
+            .run("select k from o where k in (5, 6, 7, 8) order by k")
+            .text(),
+        "5\n6\n7\n8"
+    );
+    compare(&mut client);
+    drop((client, dying));
     pair.verify();
 }

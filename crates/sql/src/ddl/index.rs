@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use block::{Dba, ObjectId};
+use block::value::Datum;
+use block::{Dba, ObjectId, RowId};
 use sqlparser::ast::{self, CreateIndex, IndexType};
 
 use super::dependence::drop_dependents;
@@ -18,6 +19,8 @@ use crate::dict::computed::IndexKeys;
 use crate::dict::depend::Address;
 use crate::dict::{Index, IndexExpression, IndexKey, Object, Relation, Stage, Table};
 use crate::error::{Error, Result};
+use crate::exec::row::decode;
+use crate::exec::told;
 use crate::parse::utility::TableLock;
 use crate::types::SqlType;
 
@@ -387,11 +390,7 @@ pub fn add_built(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()
     let created = core
         .engine
         .build_index(&def, &index.engine(), memory)
-        .map_err(|e| duplicate_in_build(e, table, &index))
-        .map_err(|e| match e.fields().table {
-            Some(_) => e.schema(core.dict().schema_name(table.schema)),
-            None => e,
-        })?;
+        .map_err(|e| duplicate_in_build(core, e, table, &index))?;
     // Of rows that nobody else has ever seen there are no versions but this transaction's.
     if !core.is_own_segment(table) {
         index.created = created.0;
@@ -400,16 +399,58 @@ pub fn add_built(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()
     Ok(())
 }
 
-pub(super) fn duplicate_in_build(e: engine::Error, table: &Table, index: &Index) -> Error {
-    match e {
-        engine::Error::UniqueViolation { .. } => Error::new(
-            "23505",
-            format!("could not create unique index \"{}\"", index.name),
-        )
-        .table(&table.name)
-        .constraint(&index.name),
-        other => other.into(),
+/// The error of an index build on a table that nobody else writes to, with the key that several
+/// rows have.
+pub(super) fn duplicate_in_build(
+    core: &mut Core,
+    e: engine::Error,
+    table: &Table,
+    index: &Index,
+) -> Error {
+    let row = match &e {
+        engine::Error::UniqueViolation { row, .. } => *row,
+        _ => None,
+    };
+    let error = refused_by_rows(core, e, table, index);
+    let Some(row) = row.filter(|_| !told::hides_key(table, index, core)) else {
+        return error;
+    };
+    match key_of(core, table, index, row) {
+        Ok(Some(key)) => error.detail(format!("{key} is duplicated.")),
+        Ok(None) => error,
+        Err(e) => e,
     }
+}
+
+/// The error of an index build, without a key: while others write, a row may have another by now.
+pub(super) fn refused_by_rows(
+    core: &Core,
+    e: engine::Error,
+    table: &Table,
+    index: &Index,
+) -> Error {
+    if !matches!(e, engine::Error::UniqueViolation { .. }) {
+        return e.into();
+    }
+    let message = format!("could not create unique index \"{}\"", index.name);
+    told::of_table(Error::new("23505", message), table, core).constraint(&index.name)
+}
+
+/// The key that a row has now, as errors show it.
+fn key_of(core: &mut Core, table: &Table, index: &Index, row: RowId) -> Result<Option<String>> {
+    let def = Arc::clone(table.engine());
+    let snapshot = core.engine.newest_snapshot()?;
+    let mut bytes = Vec::new();
+    if !core
+        .engine
+        .fetch_version(&def, row, &snapshot, &mut bytes)?
+    {
+        return Ok(None);
+    }
+    let mut values = Vec::new();
+    decode(&bytes, &def, def.columns.len(), &mut values)?;
+    let key = index.key_of(&values)?;
+    Ok(key.map(|key| told::key(table, index, key.iter().map(Datum::borrow), core)))
 }
 
 fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
@@ -533,8 +574,8 @@ fn to_drop(
 }
 
 /// Defines an index as one that is not read any more, and gives the object ids of its table and of
-/// itself. `None`: there is none, which IF EXISTS allows, or it is a temporary table's, which nobody
-/// else uses, and is gone.
+/// itself. `None`: there is none, which IF EXISTS allows, or it is a temporary table's, which
+/// nobody else uses, and is gone.
 pub fn begin_drop(
     core: &mut Core,
     name: &Qualified,

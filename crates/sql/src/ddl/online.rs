@@ -53,7 +53,7 @@ fn question(table: ObjectId, mode: LockMode) -> Vec<u8> {
     bytes
 }
 
-/// Another instance's question: the clock, and the transactions here that a mode excludes.
+/// Answers another instance's question: the clock, and the transactions here that a mode excludes.
 pub fn respond(database: &Database, question: &[u8]) -> std::result::Result<Vec<u8>, String> {
     let mut r = Reader::new(question);
     let mut asked = || match r.get()? {
@@ -203,11 +203,7 @@ impl Core {
         let supplied = self
             .engine
             .supply_index(&def, &index.engine(), memory)
-            .map_err(|e| index::duplicate_in_build(e, &table, index))
-            .map_err(|e| match e.fields().table {
-                Some(_) => e.schema(self.dict().schema_name(table.schema)),
-                None => e,
-            })?;
+            .map_err(|e| index::refused_by_rows(self, e, &table, index))?;
         Ok((index.segment, supplied))
     }
 

@@ -182,8 +182,8 @@ impl Core {
         Ok(dict.tables().filter(is_meant).map(|t| t.oid).collect())
     }
 
-    /// Makes the indexes of a table again, or only the one at a place, in new segments. The table is
-    /// locked against everybody.
+    /// Makes the indexes of a table again, or only the one at a place, in new segments. The table
+    /// is locked against everybody.
     fn rebuild(&mut self, table: &Table, only: Option<usize>) -> Result<()> {
         let engine = self.database.engine().clone();
         let def = Arc::clone(table.engine());
@@ -200,7 +200,7 @@ impl Core {
             let created = self
                 .engine
                 .build_index(&def, &index.engine(), memory)
-                .map_err(|e| duplicate_in_build(e, table, index))?;
+                .map_err(|e| duplicate_in_build(self, e, table, index))?;
             index.created = match self.is_own_segment(table) {
                 true => 0,
                 false => created.0,

@@ -264,7 +264,7 @@ fn rewrite(
         index.created = 0;
         core.engine
             .build_index(&def, &index.engine(), memory)
-            .map_err(|e| duplicate_in_build(e, table, &index))?;
+            .map_err(|e| duplicate_in_build(core, e, &next, &index))?;
         next.indexes.push(index);
     }
     drop_segments(core, table)?;
@@ -371,8 +371,9 @@ fn check_key(core: &mut Core, child: &Arc<Table>, parent: &Table, key: &ForeignK
 
 /// Refuses to change a table for which this transaction still has checks of rows to make.
 pub fn refuse_pending(core: &Core, table: &Table, command: &str) -> Result<()> {
-    let made = |e: &Event| !core.events.is_deferred(e.constraint, true);
-    refuse_events(core, table, command, &|e| !made(e))
+    refuse_events(core, table, command, &|e| {
+        core.events.is_deferred(e.constraint, true)
+    })
 }
 
 /// Refuses to change the types of a table of which this transaction has queued checks of keys: one

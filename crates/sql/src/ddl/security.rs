@@ -122,16 +122,15 @@ impl Rights {
         }
     }
 
-    /// The same of a relation.
+    /// Refuses who has not the rights of a relation's owner.
     pub fn check_owner_of(&self, found: &Relation) -> Result<()> {
-        match found {
-            Relation::Table(t) => self.check_owner(t.owner, format!("{} {}", t.word(), t.name)),
-            Relation::View(v) => self.check_owner(v.owner, format!("view {}", v.name)),
-            Relation::Sequence(s) => self.check_owner(s.role, format!("sequence {}", s.name)),
-            Relation::Index(t, at) => {
-                self.check_owner(t.owner, format!("index {}", t.indexes[*at].name))
-            }
-        }
+        let what = match found {
+            Relation::Table(t) => format!("{} {}", t.word(), t.name),
+            Relation::View(v) => format!("view {}", v.name),
+            Relation::Sequence(s) => format!("sequence {}", s.name),
+            Relation::Index(t, at) => format!("index {}", t.indexes[*at].name),
+        };
+        self.check_owner(found.owner(), what)
     }
 
     /// Refuses to drop a relation that is neither the role's own nor in a schema of its own.

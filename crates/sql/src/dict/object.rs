@@ -221,9 +221,9 @@ pub struct Index {
 pub enum Stage {
     #[default]
     Valid,
-    /// It is written to, and not read.
+    /// Written to, and not read.
     Invalid,
-    /// It is neither read nor written to: it is being dropped, or its rows are against it.
+    /// Neither read nor written to: being dropped, or refused by the rows.
     Leaving,
 }
 
@@ -398,11 +398,11 @@ impl Index {
         }
     }
 
-    /// What a column of the key is called: a column of the table, or an expression as it is written
-    /// out.
+    /// What errors and plans call a column of the key: a column of the table, or an expression as
+    /// it is written out.
     pub fn key_text(&self, table: &Table, at: usize) -> String {
         match self.expression(at) {
-            Some(e) => crate::views::definition::key(table, &e.text, false),
+            Some(e) => crate::views::definition::key(table, &e.text, true),
             None => table.columns[self.keys[at].column].name.clone(),
         }
     }

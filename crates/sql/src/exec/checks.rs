@@ -1,5 +1,5 @@
-//! What a new version of a row must meet: row-level security, NOT NULL, CHECK, and the CHECK OPTIONs
-//! of views.
+//! What a new version of a row must meet: row-level security, NOT NULL, CHECK, and the CHECK
+//! OPTIONs of views.
 
 use block::value::DatumRef;
 

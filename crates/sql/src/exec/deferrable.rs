@@ -7,7 +7,7 @@ use block::value::{Datum, DatumRef};
 
 use super::events::{Event, What, values};
 use super::foreign::same_key;
-use super::told::{hides_key, key_exists, of_table};
+use super::told::{self, hides_key, of_table};
 use crate::dict::{Index, Table};
 use crate::error::{Error, Result};
 use crate::session::Core;
@@ -83,6 +83,9 @@ fn duplicate(core: &Core, table: &Table, index: &Index, key: &[DatumRef<'_>]) ->
     let e = of_table(Error::new("23505", message), table, core).constraint(&index.name);
     match hides_key(table, index, core) {
         true => e,
-        false => e.detail(key_exists(table, index, key.iter().copied(), core)),
+        false => {
+            let key = told::key(table, index, key.iter().copied(), core);
+            e.detail(format!("{key} already exists."))
+        }
     }
 }

@@ -117,12 +117,8 @@ pub fn write_error(e: engine::Error, table: &Table, row: &[DatumRef<'_>], core: 
         Ok(None) => return error,
         Err(e) => return e,
     };
-    error.detail(key_exists(
-        table,
-        index,
-        key.iter().map(Datum::borrow),
-        core,
-    ))
+    let key = self::key(table, index, key.iter().map(Datum::borrow), core);
+    error.detail(format!("{key} already exists."))
 }
 
 /// Whether no error shows a key of an index: the role may not see the rows, or one of the columns.
@@ -138,8 +134,8 @@ pub fn hides_key(table: &Table, index: &Index, core: &Core) -> bool {
         }
 }
 
-/// `Key (a, b)=(1, 2) already exists.`
-pub fn key_exists<'v>(
+/// `Key (a, b)=(1, 2)`
+pub fn key<'v>(
     table: &Table,
     index: &Index,
     values: impl Iterator<Item = DatumRef<'v>>,
@@ -152,9 +148,5 @@ pub fn key_exists<'v>(
         .zip(values)
         .map(|(at, value)| shown(index.type_of(table, at), value, core))
         .collect();
-    format!(
-        "Key ({})=({}) already exists.",
-        names.join(", "),
-        values.join(", ")
-    )
+    format!("Key ({})=({})", names.join(", "), values.join(", "))
 }

@@ -842,7 +842,6 @@ fn plain_overloads(name: &str) -> Vec<Signature> {
             Interval,
         )],
         "timezone" => vec![
-            // A literal without a type is the name of a zone.
             pure(AtZone, &[Text, TimestampTz], Timestamp),
             pure(AtZone, &[Text, Timestamp], TimestampTz),
             pure(AtZone, &[Interval, TimestampTz], Timestamp),

@@ -37,7 +37,7 @@ impl ExplainOption {
         }
     }
 
-    /// Its value as a Boolean: true without one.
+    /// The value as a Boolean: true without one.
     pub fn is_on(&self) -> Result<bool> {
         match &self.value {
             None | Some(OptionValue::Integer(1)) => return Ok(true),
@@ -53,7 +53,7 @@ impl ExplainOption {
         Err(Error::new("42601", message))
     }
 
-    /// Its value as text.
+    /// The value as text.
     pub fn word(&self) -> Result<String> {
         match &self.value {
             Some(OptionValue::Word(word) | OptionValue::Fraction(word)) => Ok(word.clone()),

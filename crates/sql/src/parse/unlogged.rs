@@ -1,6 +1,6 @@
-//! The word UNLOGGED of CREATE TABLE, which the parser does not read: taken out of the tokens before
-//! it reads the statement, and kept in the tree by a field that is another database's, which nothing
-//! else sets in our dialect.
+//! The word UNLOGGED of CREATE TABLE, which the parser does not read: taken out of the tokens
+//! before it reads the statement, and kept in the tree by a field that is another database's,
+//! which nothing else sets in our dialect.
 
 use sqlparser::ast::Statement;
 use sqlparser::keywords::Keyword;

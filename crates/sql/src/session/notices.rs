@@ -114,18 +114,20 @@ impl Core {
         here.max(others)
     }
 
+    /// Whether the transaction has something to send.
+    pub(super) fn sends_notifications(&self) -> bool {
+        !self.notices.sent.is_empty()
+    }
+
     /// The turn of a commit that sends notifications. Refuses it if there is no room for them.
-    pub(super) fn turn_to_notify<'n>(&self, notices: &'n Notices) -> Result<Option<Turn<'n>>> {
-        if self.notices.sent.is_empty() {
-            return Ok(None);
-        }
+    pub(super) fn turn_to_notify<'n>(&self, notices: &'n Notices) -> Result<Turn<'n>> {
         if self.notification_usage() >= 1.0 {
             return Err(Error::new(
                 "54000",
                 "too many notifications in the NOTIFY queue",
             ));
         }
-        notices.turn().map(Some).map_err(|_| cancelled())
+        notices.turn().map_err(|_| cancelled())
     }
 
     /// Commits, and then does what LISTEN, UNLISTEN and NOTIFY said. What is sent has its turn.

@@ -7,7 +7,6 @@ use super::Core;
 use super::modes::TransactionModes;
 use crate::error::{Error, Result};
 use crate::exec::foreign;
-use crate::notify::{Notices, Turn};
 
 impl Core {
     pub(super) fn begin_transaction(&mut self, modes: TransactionModes) -> Result<()> {
@@ -23,20 +22,9 @@ impl Core {
         self.cursors.end_transaction(commit);
         self.lose_since(0);
         let traced = self.trace_transaction();
-        let database = self.database.clone();
-        let done = match commit.then(|| self.before_commit(&database.notices)) {
-            Some(Ok(turn)) => {
-                let committed = self.commit_and_notify(turn);
-                self.changes_committed();
-                committed
-            }
-            Some(Err(e)) => {
-                // Nobody has seen anything of it.
-                self.forget_changes(0);
-                self.engine.rollback()?;
-                Err(e)
-            }
-            None => {
+        let done = match commit {
+            true => self.commit_all(),
+            false => {
                 self.forget_changes(0);
                 self.engine.rollback().map_err(Error::from)
             }
@@ -57,15 +45,38 @@ impl Core {
         done
     }
 
-    /// What may still refuse the commit. If it sends notifications, it has its turn.
-    fn before_commit<'n>(&mut self, notices: &'n Notices) -> Result<Option<Turn<'n>>> {
+    fn commit_all(&mut self) -> Result<()> {
+        let ready = self.before_commit();
+        // The database is held on to by who sends alone: all sessions share the count of holders.
+        let sends = ready.is_ok() && self.sends_notifications();
+        let database = sends.then(|| self.database.clone());
+        let turn = ready.and_then(|()| {
+            let notices = database.as_ref().map(|d| &d.notices);
+            let turn = notices.map(|n| self.turn_to_notify(n)).transpose()?;
+            self.publish_changes()?;
+            Ok(turn)
+        });
+        match turn {
+            Ok(turn) => {
+                let committed = self.commit_and_notify(turn);
+                self.changes_committed();
+                committed
+            }
+            Err(e) => {
+                // Nobody has seen anything of it.
+                self.forget_changes(0);
+                self.engine.rollback()?;
+                Err(e)
+            }
+        }
+    }
+
+    /// Does what is left to the end of the transaction. It may refuse the commit.
+    fn before_commit(&mut self) -> Result<()> {
         foreign::fire_deferred(self, &|_| true)?;
         foreign::fire(self)?;
         self.settle_temporary()?;
-        self.engine.secure_draws()?;
-        let turn = self.turn_to_notify(notices)?;
-        self.publish_changes()?;
-        Ok(turn)
+        Ok(self.engine.secure_draws()?)
     }
 
     /// Runs what may end the transaction, or may not.

@@ -127,7 +127,8 @@ impl Locker {
 
     /// The session begins its next transaction; the one before holds nothing any more.
     pub(crate) fn begins(&self) {
-        self.transactions.fetch_add(1, Ordering::Relaxed);
+        let begun = self.transactions.load(Ordering::Relaxed);
+        self.transactions.store(begun + 1, Ordering::Relaxed);
     }
 }
 

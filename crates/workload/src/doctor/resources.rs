@@ -158,11 +158,13 @@ impl Scheduled {
     }
 
     /// The kernel counts the time without a processor when a thread gets one: a thread that never
-    /// does is known by being runnable all the same.
-    fn is_starved(&self, span: &Span) -> bool {
+    /// does is known by being runnable all the same, while others wait for it. `unserved`: for how
+    /// many seconds by now.
+    fn is_starved(&self, span: &Span, unserved: f64) -> bool {
         let least = STARVED_SHARE * span.seconds();
         let waited = self.waited >= STARVED * self.used && self.waited >= least;
-        waited || self.runnable > 0.0 && self.used + self.waited < least
+        let never_ran = self.runnable > 0.0 && self.used + self.waited < least;
+        waited || never_ran && unserved >= least
     }
 }
 
@@ -173,7 +175,8 @@ pub fn starved_lms(span: &Span) -> Result<Option<Finding>, Error> {
     let mut found: Option<Finding> = None;
     for k in &span.instances {
         let lms = Scheduled::lms_of(span, k)?;
-        if !lms.is_starved(span) {
+        let unserved = under_way.get(k).copied().unwrap_or(0.0);
+        if !lms.is_starved(span, unserved) {
             continue;
         }
         let (mut queued, mut waits) = (0.0, 0.0);
@@ -183,7 +186,6 @@ pub fn starved_lms(span: &Span) -> Result<Option<Finding>, Error> {
                 waits += parts.get("total").map_or(0.0, |(waits, _)| *waits);
             }
         }
-        let unserved = under_way.get(k).copied().unwrap_or(0.0);
         let seconds = queued + unserved;
         if found.as_ref().is_some_and(|f| f.seconds >= seconds) || seconds <= 0.0 {
             continue;

@@ -197,8 +197,14 @@ fn threads_that_serve_blocks_without_a_processor_are_those_of_their_instance() {
 fn threads_that_never_get_a_processor_are_found_too() {
     let mut load = healthy();
     load.threads[1] = ("2", "lms0", 0.0, 0.0);
-    load.under_way.push(("1", "2", 50.0));
     load.under_way.push(("2", "1", 1.0));
+    // Little to do, a thread is runnable when it is looked at, and served what it was asked for.
+    load.runnable.push(("2", "lms0"));
+    load.remote
+        .push(("1", "2", "gc current block 2-way", "queue", 5000.0, 60.0));
+    assert!(load.findings().iter().all(|f| f.cause != Cause::StarvedLms));
+    load.runnable.clear();
+    load.under_way.push(("1", "2", 50.0));
     // Asleep, they are not at fault: nothing has reached them.
     assert!(load.findings().iter().all(|f| f.cause != Cause::StarvedLms));
     load.runnable.push(("2", "lms0"));
