@@ -72,7 +72,12 @@ fn columns_of(table: &Table, names: &[Ident]) -> Result<Vec<usize>> {
 
 /// The columns that ON DELETE SET NULL or SET DEFAULT names.
 fn columns_set(table: &Table, new: &NewKey<'_>) -> Result<Vec<usize>> {
-    let names: Vec<Ident> = new.clauses.set.iter().map(|n| Ident::with_quote('"', n)).collect();
+    let names: Vec<Ident> = new
+        .clauses
+        .set
+        .iter()
+        .map(|n| Ident::with_quote('"', n))
+        .collect();
     let mut columns = columns_of(table, &names)?;
     if let Some(other) = columns.iter().find(|c| !new.columns.contains(c)) {
         let name = &table.columns[*other].name;

@@ -91,7 +91,9 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
     }
     let mut at = 0;
     while at < tokens.len() {
-        let follows_name = at.checked_sub(1).is_some_and(|b| is(tokens, b, &Token::Period));
+        let follows_name = at
+            .checked_sub(1)
+            .is_some_and(|b| is(tokens, b, &Token::Period));
         match keyword(tokens.get(at)) {
             _ if follows_name => {}
             Keyword::UNIQUE => key(tokens, at, at + 1),
@@ -109,7 +111,10 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
 /// Whether the statement begins with CREATE [TEMPORARY ..] TABLE or ALTER TABLE.
 fn is_of_table(tokens: &[TokenWithSpan]) -> bool {
     let first = keyword(tokens.first());
-    let table = tokens.iter().take(5).position(|t| keyword(Some(t)) == Keyword::TABLE);
+    let table = tokens
+        .iter()
+        .take(5)
+        .position(|t| keyword(Some(t)) == Keyword::TABLE);
     matches!(first, Keyword::CREATE | Keyword::ALTER) && table.is_some()
 }
 
@@ -225,7 +230,8 @@ fn columns_set(tokens: &mut Vec<TokenWithSpan>, at: usize) -> Result<()> {
         .checked_sub(1)
         .filter(|at| is(tokens, *at, &Token::RParen))
         .and_then(|_| opening(tokens, references - 1));
-    let of_table = open.filter(|open| *open >= 2 && keyword(tokens.get(open - 2)) == Keyword::FOREIGN);
+    let of_table =
+        open.filter(|open| *open >= 2 && keyword(tokens.get(open - 2)) == Keyword::FOREIGN);
     match (of_table, taken.text()) {
         (Some(open), Some(text)) => insert(tokens, open, [Token::make_word(&text, Some('"'))]),
         _ => before_column_constraint(tokens, references, &taken),
@@ -242,7 +248,10 @@ mod tests {
         let sql = "create table t (a int constraint x unique nulls not distinct, b int, primary key \
                    (a) include (b, \"C\") deferrable)";
         let text = parsed(sql);
-        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"));
+        let at = |part: &str| {
+            text.find(part)
+                .unwrap_or_else(|| panic!("{part} in {text}"))
+        };
         assert!(at("\"nulls_not_distinct\":true") < at("CONSTRAINT x UNIQUE"));
         assert!(at("PRIMARY KEY (a)") < at("[\"b\",\"C\"]"));
         assert!(at("[\"b\",\"C\"]") < at("DEFERRABLE"));
