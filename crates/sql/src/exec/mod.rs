@@ -10,6 +10,7 @@ pub mod foreign;
 pub mod generated;
 mod instead;
 pub(crate) mod lock;
+mod over;
 pub mod policies;
 pub mod profile;
 pub mod returning;
