@@ -25,6 +25,7 @@ mod identity;
 mod index;
 pub mod index_class;
 mod index_expression;
+mod index_function;
 mod like;
 pub mod matview;
 mod membership;
