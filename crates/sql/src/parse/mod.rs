@@ -6,6 +6,7 @@ mod arbiters;
 pub mod arrays;
 mod block;
 mod clauses;
+pub mod constraints;
 mod copy;
 pub mod create_as;
 pub mod current_of;
@@ -372,6 +373,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     table::write_out(&mut tokens);
     forms::write_out(&mut tokens)?;
     merge::write_out(&mut tokens)?;
+    constraints::write_out(&mut tokens)?;
     targets::write_out(&mut tokens);
     variadic::write_out(&mut tokens);
     stars::write_out(&mut tokens);

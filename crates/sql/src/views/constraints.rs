@@ -76,6 +76,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("connoinherit", Bool),
             ("conkey", SqlType::INT2S),
             ("confkey", SqlType::INT2S),
+            ("confdelsetcols", SqlType::INT2S),
             ("conbin", Text),
         ],
         rows: Here(constraints),
@@ -184,6 +185,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
             bool(true),
             columns,
             NULL,
+            NULL,
             optional(text_),
         ]
     };
@@ -248,6 +250,10 @@ fn constraints(cx: &Context) -> Result<Rows> {
                 bool(true),
                 int2s(k.columns.iter().map(|c| c + 1)),
                 int2s(k.parent_columns.iter().map(|c| c + 1)),
+                match k.set_on_delete.is_empty() {
+                    true => NULL,
+                    false => int2s(k.set_on_delete.iter().map(|c| c + 1)),
+                },
                 NULL,
             ]);
         }
