@@ -222,8 +222,11 @@ pub fn drop_one(core: &mut Core, what: Address) -> Result<()> {
                 return Ok(());
             };
             let mut next = Table::clone(&table);
-            next.triggers.retain(|t| t.oid != trigger);
-            super::trigger::define(core, next)
+            let gone = next.triggers.iter().position(|t| t.oid == trigger);
+            let gone = gone.map(|at| next.triggers.remove(at));
+            super::trigger::define(core, next)?;
+            gone.iter()
+                .try_for_each(|t| super::trigger_body::undefine(core, t))
         }
         Address::Policy(oid, policy) => {
             let Some(table) = dict.table_by_oid(oid) else {

@@ -22,6 +22,7 @@ use crate::dict::{Dict, Index, IndexExpression, IndexKey, Object, Relation, Stag
 use crate::error::{Error, Result};
 use crate::exec::row::decode;
 use crate::exec::told;
+use crate::parse::constraints::Clauses;
 use crate::parse::utility::TableLock;
 use crate::types::SqlType;
 
@@ -52,48 +53,69 @@ pub struct NewKey {
     pub deferrable: bool,
     pub initially_deferred: bool,
     pub nulls_not_distinct: bool,
+    pub included: Vec<usize>,
 }
 
 impl NewKey {
-    /// `columns`: if the constraint is a column's, which has no list of them.
-    pub fn primary(
+    /// PRIMARY KEY as a constraint of the table.
+    pub fn primary(table: &Table, p: &ast::PrimaryKeyConstraint) -> Result<NewKey> {
+        let clauses = Clauses::of_key(&p.index_options)?;
+        let columns = plain_columns(table, &p.columns)?;
+        let name = p.name.as_ref();
+        let key = NewKey::new(name, p.characteristics.as_ref(), columns, true)?;
+        key.with(table, &clauses)
+    }
+
+    /// UNIQUE as a constraint of the table.
+    pub fn unique(table: &Table, u: &ast::UniqueConstraint) -> Result<NewKey> {
+        let clauses = Clauses::of_key(&u.index_options)?;
+        let columns = plain_columns(table, &u.columns)?;
+        let key = NewKey::new(u.name.as_ref(), u.characteristics.as_ref(), columns, false)?;
+        let mut key = key.with(table, &clauses)?;
+        key.nulls_not_distinct = u.nulls_distinct == ast::NullsDistinctOption::NotDistinct;
+        Ok(key)
+    }
+
+    /// The key that a column's own constraint is; `None`: the constraint is no key.
+    pub fn of_column(
         table: &Table,
+        column: usize,
+        option: &ast::ColumnOptionDef,
+        clauses: &Clauses,
+    ) -> Result<Option<NewKey>> {
+        let (characteristics, primary) = match &option.option {
+            ast::ColumnOption::PrimaryKey(p) => (p.characteristics.as_ref(), true),
+            ast::ColumnOption::Unique(u) => (u.characteristics.as_ref(), false),
+            _ => return Ok(None),
+        };
+        let key = NewKey::new(option.name.as_ref(), characteristics, vec![column], primary)?;
+        key.with(table, clauses).map(Some)
+    }
+
+    fn new(
         name: Option<&ast::Ident>,
-        p: &ast::PrimaryKeyConstraint,
-        columns: Option<Vec<usize>>,
+        syntax: Option<&ast::ConstraintCharacteristics>,
+        columns: Vec<usize>,
+        primary: bool,
     ) -> Result<NewKey> {
-        let (deferrable, initially_deferred) = characteristics(p.characteristics.as_ref())?;
+        let (deferrable, initially_deferred) = characteristics(syntax)?;
         Ok(NewKey {
             name: name.map(names::ident),
-            columns: match columns {
-                Some(columns) => columns,
-                None => plain_columns(table, &p.columns)?,
-            },
-            primary: true,
+            columns,
+            primary,
             deferrable,
             initially_deferred,
             nulls_not_distinct: false,
+            included: Vec::new(),
         })
     }
 
-    pub fn unique(
-        table: &Table,
-        name: Option<&ast::Ident>,
-        u: &ast::UniqueConstraint,
-        columns: Option<Vec<usize>>,
-    ) -> Result<NewKey> {
-        let (deferrable, initially_deferred) = characteristics(u.characteristics.as_ref())?;
-        Ok(NewKey {
-            name: name.map(names::ident),
-            columns: match columns {
-                Some(columns) => columns,
-                None => plain_columns(table, &u.columns)?,
-            },
-            primary: false,
-            deferrable,
-            initially_deferred,
-            nulls_not_distinct: u.nulls_distinct == ast::NullsDistinctOption::NotDistinct,
-        })
+    fn with(mut self, table: &Table, clauses: &Clauses) -> Result<NewKey> {
+        self.nulls_not_distinct = clauses.nulls_not_distinct;
+        for name in &clauses.include {
+            self.included.push(key_column(table, name)?);
+        }
+        Ok(self)
     }
 }
 
@@ -132,7 +154,7 @@ impl NewIndex {
             keys,
             expressions: Vec::new(),
             predicate: None,
-            included: Vec::new(),
+            included: key.included,
             classes: Vec::new(),
             unique: true,
             primary: key.primary,
@@ -341,6 +363,14 @@ fn key(
     Ok((key, ty))
 }
 
+/// A column that a key constraint names.
+fn key_column(table: &Table, name: &str) -> Result<usize> {
+    table.column(name).ok_or_else(|| {
+        let message = format!("column \"{name}\" named in key does not exist");
+        Error::new("42703", message)
+    })
+}
+
 /// The columns of a key constraint, which have no order.
 pub fn plain_columns(table: &Table, columns: &[ast::IndexColumn]) -> Result<Vec<usize>> {
     let mut found: Vec<usize> = Vec::with_capacity(columns.len());
@@ -349,12 +379,7 @@ pub fn plain_columns(table: &Table, columns: &[ast::IndexColumn]) -> Result<Vec<
             return Err(Error::unsupported("a key on an expression"));
         };
         let name = names::ident(name);
-        let at = table.column(&name).ok_or_else(|| {
-            Error::new(
-                "42703",
-                format!("column \"{name}\" named in key does not exist"),
-            )
-        })?;
+        let at = key_column(table, &name)?;
         if found.contains(&at) {
             return Err(Error::new(
                 "42701",

@@ -42,6 +42,7 @@ pub mod sequence;
 pub mod setting;
 pub mod table;
 pub mod trigger;
+mod trigger_body;
 pub mod types;
 mod using_index;
 mod view;
