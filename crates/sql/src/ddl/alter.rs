@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::exec::row::decode;
 use crate::expr::domain::DomainCheck;
 use crate::expr::{Env, Expr};
+use crate::parse::constraints;
 use crate::parse::define::Change;
 use crate::parse::forms::no_expression;
 use crate::parse::role::RoleName;
@@ -265,11 +266,11 @@ fn give(core: &mut Core, table: &mut Table, to: &ast::Owner) -> Result<()> {
 fn add_constraint(core: &mut Core, table: &mut Table, constraint: &TableConstraint) -> Result<()> {
     match constraint {
         TableConstraint::PrimaryKey(p) => {
-            let key = index::NewKey::primary(table, p.name.as_ref(), p, None)?;
+            let key = index::NewKey::primary(table, p)?;
             add_key(core, table, key)
         }
         TableConstraint::Unique(u) => {
-            let key = index::NewKey::unique(table, u.name.as_ref(), u, None)?;
+            let key = index::NewKey::unique(table, u)?;
             add_key(core, table, key)
         }
         TableConstraint::UniqueUsingIndex(u) => using_index::add(core, table, u, false).map(|_| ()),
@@ -442,22 +443,15 @@ fn add_column(
     fill_column(core, &mut table, at)?;
     // What follows looks at the rows through the definition.
     table = table.finish()?;
-    for option in &def.options {
+    for (option, clauses) in constraints::of_column(&def.options) {
         let name = option.name.as_ref().map(names::ident);
+        if let Some(key) = index::NewKey::of_column(&table, at, option, &clauses)? {
+            add_key(core, &mut table, key)?;
+        }
         match &option.option {
-            ast::ColumnOption::PrimaryKey(p) => {
-                let name = option.name.as_ref();
-                let key = index::NewKey::primary(&table, name, p, Some(vec![at]))?;
-                add_key(core, &mut table, key)?;
-            }
-            ast::ColumnOption::Unique(u) => {
-                let name = option.name.as_ref();
-                let key = index::NewKey::unique(&table, name, u, Some(vec![at]))?;
-                add_key(core, &mut table, key)?;
-            }
             ast::ColumnOption::Check(c) => add_check(core, &mut table, name, &c.expr)?,
             ast::ColumnOption::ForeignKey(f) => {
-                let new = NewKey::of_column(name, at, f);
+                let new = NewKey::of_column(name, at, f, clauses);
                 foreign::add(core, &mut table, new, true)?;
             }
             _ => {}

@@ -13,6 +13,7 @@ use crate::dict::{Action, Dict, ForeignKey, Index, OnCommit, Table};
 use crate::error::{Error, Result};
 use crate::exec::foreign;
 use crate::expr::cast::{CastContext, castable};
+use crate::parse::constraints::Clauses;
 use crate::parse::utility::TableLock;
 
 /// A foreign key while its statement is read.
@@ -21,6 +22,7 @@ pub struct NewKey<'a> {
     pub columns: Vec<usize>,
     pub syntax: &'a ForeignKeyConstraint,
     pub not_valid: bool,
+    clauses: Clauses,
 }
 
 impl<'a> NewKey<'a> {
@@ -29,12 +31,14 @@ impl<'a> NewKey<'a> {
         name: Option<String>,
         column: usize,
         syntax: &'a ForeignKeyConstraint,
+        clauses: Clauses,
     ) -> NewKey<'a> {
         NewKey {
             name,
             columns: vec![column],
             syntax,
             not_valid: false,
+            clauses,
         }
     }
 
@@ -49,6 +53,7 @@ impl<'a> NewKey<'a> {
             columns: columns_of(table, &syntax.columns)?,
             syntax,
             not_valid,
+            clauses: Clauses::of_foreign(syntax)?,
         })
     }
 }
@@ -63,6 +68,31 @@ fn columns_of(table: &Table, names: &[Ident]) -> Result<Vec<usize>> {
         })
     };
     names.iter().map(column).collect()
+}
+
+/// The columns that ON DELETE SET NULL or SET DEFAULT names.
+fn columns_set(table: &Table, new: &NewKey<'_>) -> Result<Vec<usize>> {
+    let names: Vec<Ident> = new
+        .clauses
+        .set
+        .iter()
+        .map(|n| Ident::with_quote('"', n))
+        .collect();
+    let mut columns = columns_of(table, &names)?;
+    if let Some(other) = columns.iter().find(|c| !new.columns.contains(c)) {
+        let name = &table.columns[*other].name;
+        let message = format!(
+            "column \"{name}\" referenced in ON DELETE SET action must be part of foreign key"
+        );
+        return Err(Error::new("42P10", message));
+    }
+    let mut seen = Vec::with_capacity(columns.len());
+    columns.retain(|c| {
+        let is_new = !seen.contains(c);
+        seen.push(*c);
+        is_new
+    });
+    Ok(columns)
 }
 
 /// Adds a foreign key to a table's definition. Its rows, if there may be any, are checked.
@@ -101,6 +131,7 @@ pub fn add(core: &mut Core, table: &mut Table, new: NewKey<'_>, has_rows: bool) 
     };
     refuse_generated(table, &new.columns, syntax)?;
     let (deferrable, initially_deferred) = characteristics(syntax.characteristics.as_ref())?;
+    let set_on_delete = columns_set(table, &new)?;
     let key = ForeignKey {
         oid: core.database.engine().clone().allocate_object_id()?.0,
         name,
@@ -110,6 +141,7 @@ pub fn add(core: &mut Core, table: &mut Table, new: NewKey<'_>, has_rows: bool) 
         index,
         on_delete: action(syntax.on_delete),
         on_update: action(syntax.on_update),
+        set_on_delete,
         full,
         deferrable,
         initially_deferred,

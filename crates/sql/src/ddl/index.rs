@@ -7,6 +7,7 @@ use block::{Dba, ObjectId, RowId};
 use sqlparser::ast::{self, CreateIndex, IndexType};
 
 use super::dependence::drop_dependents;
+use super::index_expression::Predicate;
 use super::{
     Core, already_exists, index_class, index_expression, missing, name_of, no_relation, skipping,
     wrong_kind,
@@ -17,10 +18,11 @@ use crate::bind::{collation, names};
 use crate::dict::acl::Privileges;
 use crate::dict::computed::IndexKeys;
 use crate::dict::depend::Address;
-use crate::dict::{Index, IndexExpression, IndexKey, Object, Relation, Stage, Table};
+use crate::dict::{Dict, Index, IndexExpression, IndexKey, Object, Relation, Stage, Table};
 use crate::error::{Error, Result};
 use crate::exec::row::decode;
 use crate::exec::told;
+use crate::parse::constraints::Clauses;
 use crate::parse::utility::TableLock;
 use crate::types::SqlType;
 
@@ -32,7 +34,7 @@ pub struct NewIndex {
     pub name: Option<String>,
     pub keys: Vec<IndexKey>,
     pub expressions: Vec<IndexExpression>,
-    pub predicate: Option<String>,
+    pub predicate: Option<Predicate>,
     pub included: Vec<usize>,
     pub classes: Vec<String>,
     pub unique: bool,
@@ -51,48 +53,69 @@ pub struct NewKey {
     pub deferrable: bool,
     pub initially_deferred: bool,
     pub nulls_not_distinct: bool,
+    pub included: Vec<usize>,
 }
 
 impl NewKey {
-    /// `columns`: if the constraint is a column's, which has no list of them.
-    pub fn primary(
+    /// PRIMARY KEY as a constraint of the table.
+    pub fn primary(table: &Table, p: &ast::PrimaryKeyConstraint) -> Result<NewKey> {
+        let clauses = Clauses::of_key(&p.index_options)?;
+        let columns = plain_columns(table, &p.columns)?;
+        let name = p.name.as_ref();
+        let key = NewKey::new(name, p.characteristics.as_ref(), columns, true)?;
+        key.with(table, &clauses)
+    }
+
+    /// UNIQUE as a constraint of the table.
+    pub fn unique(table: &Table, u: &ast::UniqueConstraint) -> Result<NewKey> {
+        let clauses = Clauses::of_key(&u.index_options)?;
+        let columns = plain_columns(table, &u.columns)?;
+        let key = NewKey::new(u.name.as_ref(), u.characteristics.as_ref(), columns, false)?;
+        let mut key = key.with(table, &clauses)?;
+        key.nulls_not_distinct = u.nulls_distinct == ast::NullsDistinctOption::NotDistinct;
+        Ok(key)
+    }
+
+    /// The key that a column's own constraint is; `None`: the constraint is no key.
+    pub fn of_column(
         table: &Table,
+        column: usize,
+        option: &ast::ColumnOptionDef,
+        clauses: &Clauses,
+    ) -> Result<Option<NewKey>> {
+        let (characteristics, primary) = match &option.option {
+            ast::ColumnOption::PrimaryKey(p) => (p.characteristics.as_ref(), true),
+            ast::ColumnOption::Unique(u) => (u.characteristics.as_ref(), false),
+            _ => return Ok(None),
+        };
+        let key = NewKey::new(option.name.as_ref(), characteristics, vec![column], primary)?;
+        key.with(table, clauses).map(Some)
+    }
+
+    fn new(
         name: Option<&ast::Ident>,
-        p: &ast::PrimaryKeyConstraint,
-        columns: Option<Vec<usize>>,
+        syntax: Option<&ast::ConstraintCharacteristics>,
+        columns: Vec<usize>,
+        primary: bool,
     ) -> Result<NewKey> {
-        let (deferrable, initially_deferred) = characteristics(p.characteristics.as_ref())?;
+        let (deferrable, initially_deferred) = characteristics(syntax)?;
         Ok(NewKey {
             name: name.map(names::ident),
-            columns: match columns {
-                Some(columns) => columns,
-                None => plain_columns(table, &p.columns)?,
-            },
-            primary: true,
+            columns,
+            primary,
             deferrable,
             initially_deferred,
             nulls_not_distinct: false,
+            included: Vec::new(),
         })
     }
 
-    pub fn unique(
-        table: &Table,
-        name: Option<&ast::Ident>,
-        u: &ast::UniqueConstraint,
-        columns: Option<Vec<usize>>,
-    ) -> Result<NewKey> {
-        let (deferrable, initially_deferred) = characteristics(u.characteristics.as_ref())?;
-        Ok(NewKey {
-            name: name.map(names::ident),
-            columns: match columns {
-                Some(columns) => columns,
-                None => plain_columns(table, &u.columns)?,
-            },
-            primary: false,
-            deferrable,
-            initially_deferred,
-            nulls_not_distinct: u.nulls_distinct == ast::NullsDistinctOption::NotDistinct,
-        })
+    fn with(mut self, table: &Table, clauses: &Clauses) -> Result<NewKey> {
+        self.nulls_not_distinct = clauses.nulls_not_distinct;
+        for name in &clauses.include {
+            self.included.push(key_column(table, name)?);
+        }
+        Ok(self)
     }
 }
 
@@ -131,7 +154,7 @@ impl NewIndex {
             keys,
             expressions: Vec::new(),
             predicate: None,
-            included: Vec::new(),
+            included: key.included,
             classes: Vec::new(),
             unique: true,
             primary: key.primary,
@@ -211,7 +234,7 @@ fn wanted(
         }
     })?;
     check_may_add(core, &table)?;
-    let new = described(&table, c)?;
+    let new = described(&core.dict(), &table, c)?;
     // An index is in the schema of its table; PostgreSQL's grammar gives it no other.
     if name.as_ref().is_some_and(|n| n.schema.is_some()) {
         return Err(Error::new("42601", "syntax error at or near \".\""));
@@ -232,12 +255,12 @@ fn wanted(
 }
 
 /// What CREATE INDEX says of the index, but for its name.
-fn described(table: &Table, c: &CreateIndex) -> Result<NewIndex> {
+fn described(dict: &Dict, table: &Table, c: &CreateIndex) -> Result<NewIndex> {
     let mut expressions = Vec::new();
     let mut classes = Vec::with_capacity(c.columns.len());
     let mut keys = Vec::with_capacity(c.columns.len());
     for k in &c.columns {
-        let (key, ty) = key(table, k, &mut expressions)?;
+        let (key, ty) = key(dict, table, k, &mut expressions)?;
         let class = k.operator_class.as_ref();
         let class = class.map(|name| index_class::of(ty, name)).transpose()?;
         classes.push(class.unwrap_or_default());
@@ -247,7 +270,7 @@ fn described(table: &Table, c: &CreateIndex) -> Result<NewIndex> {
         classes.clear();
     }
     let predicate = c.predicate.as_ref();
-    let predicate = predicate.map(|e| index_expression::predicate(table, e));
+    let predicate = predicate.map(|e| index_expression::predicate(dict, table, e));
     let included = c.include.iter().map(|name| {
         let name = names::ident(name);
         let at = table.column(&name);
@@ -303,6 +326,7 @@ fn is_by_bytes(collation: &ast::ObjectName) -> Result<bool> {
 
 /// One column of an index, with its order, and its type.
 fn key(
+    dict: &Dict,
     table: &Table,
     k: &ast::IndexColumn,
     expressions: &mut Vec<IndexExpression>,
@@ -325,7 +349,7 @@ fn key(
             (at, ty)
         }
         e => {
-            let (expression, ty) = index_expression::expression(table, e)?;
+            let (expression, ty) = index_expression::expression(dict, table, e)?;
             expressions.push(expression);
             (IndexKey::EXPRESSION, ty)
         }
@@ -339,6 +363,14 @@ fn key(
     Ok((key, ty))
 }
 
+/// A column that a key constraint names.
+fn key_column(table: &Table, name: &str) -> Result<usize> {
+    table.column(name).ok_or_else(|| {
+        let message = format!("column \"{name}\" named in key does not exist");
+        Error::new("42703", message)
+    })
+}
+
 /// The columns of a key constraint, which have no order.
 pub fn plain_columns(table: &Table, columns: &[ast::IndexColumn]) -> Result<Vec<usize>> {
     let mut found: Vec<usize> = Vec::with_capacity(columns.len());
@@ -347,12 +379,7 @@ pub fn plain_columns(table: &Table, columns: &[ast::IndexColumn]) -> Result<Vec<
             return Err(Error::unsupported("a key on an expression"));
         };
         let name = names::ident(name);
-        let at = table.column(&name).ok_or_else(|| {
-            Error::new(
-                "42703",
-                format!("column \"{name}\" named in key does not exist"),
-            )
-        })?;
+        let at = key_column(table, &name)?;
         if found.contains(&at) {
             return Err(Error::new(
                 "42701",
@@ -487,6 +514,10 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
     }
     let engine = core.database.engine().clone();
     let object = engine.allocate_object_id()?;
+    let (predicate, inlined) = match new.predicate {
+        Some(p) => (Some(p.text), p.inlined),
+        None => (None, None),
+    };
     let constraint = if new.constraint {
         engine.allocate_object_id()?.0
     } else {
@@ -497,7 +528,8 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
         name,
         keys: new.keys,
         expressions: new.expressions,
-        predicate: new.predicate,
+        predicate,
+        inlined,
         included: new.included,
         classes: new.classes,
         bound: None,

@@ -23,6 +23,7 @@ use crate::dict::{Check, Column, Dict, Identity, Object, OnCommit, Relation, Seq
 use crate::error::{Error, Result};
 use crate::exec::events::Cause;
 use crate::exec::triggers;
+use crate::parse::constraints;
 use crate::parse::utility::TableLock;
 use crate::types::{SqlType, storage_type};
 
@@ -192,22 +193,15 @@ impl<'a> Draft<'a> {
         let (column, sequence) = column(core, &self.table, at, name, def)?;
         self.table.columns.push(column);
         self.sequences.extend(sequence);
-        for option in &def.options {
+        for (option, clauses) in constraints::of_column(&def.options) {
             let given = option.name.as_ref().map(names::ident);
+            if let Some(key) = index::NewKey::of_column(&self.table, at, option, &clauses)? {
+                self.add_key(key)?;
+            }
             match &option.option {
-                ColumnOption::PrimaryKey(p) => {
-                    let name = option.name.as_ref();
-                    let key = index::NewKey::primary(&self.table, name, p, Some(vec![at]))?;
-                    self.add_key(key)?;
-                }
-                ColumnOption::Unique(u) => {
-                    let name = option.name.as_ref();
-                    let key = index::NewKey::unique(&self.table, name, u, Some(vec![at]))?;
-                    self.add_key(key)?;
-                }
                 ColumnOption::Check(c) => self.add_check(given, &c.expr),
                 ColumnOption::ForeignKey(f) => {
-                    self.keys.push(NewKey::of_column(given, at, f));
+                    self.keys.push(NewKey::of_column(given, at, f, clauses));
                 }
                 _ => {}
             }
@@ -218,11 +212,11 @@ impl<'a> Draft<'a> {
     fn add_constraint(&mut self, constraint: &'a TableConstraint) -> Result<()> {
         match constraint {
             TableConstraint::PrimaryKey(p) => {
-                let key = index::NewKey::primary(&self.table, p.name.as_ref(), p, None)?;
+                let key = index::NewKey::primary(&self.table, p)?;
                 self.add_key(key)
             }
             TableConstraint::Unique(u) => {
-                let key = index::NewKey::unique(&self.table, u.name.as_ref(), u, None)?;
+                let key = index::NewKey::unique(&self.table, u)?;
                 self.add_key(key)
             }
             TableConstraint::Check(c) => {
@@ -376,7 +370,7 @@ pub fn column(
         column.not_null = true;
         sequence = Some(s);
     }
-    for option in &def.options {
+    for (option, _) in constraints::of_column(&def.options) {
         match &option.option {
             ColumnOption::Null => {}
             ColumnOption::NotNull => column.not_null = true,

@@ -18,6 +18,9 @@ pub struct ForeignKey {
     pub index: u32,
     pub on_delete: Action,
     pub on_update: Action,
+    /// Columns that ON DELETE SET NULL or SET DEFAULT sets; none: all of the key.
+    #[serde(default)]
+    pub set_on_delete: Vec<usize>,
     /// MATCH FULL: all columns are NULL, or none is.
     #[serde(default)]
     pub full: bool,

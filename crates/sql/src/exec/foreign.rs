@@ -394,16 +394,21 @@ fn lost(
         return Err(still_referenced(core, (&child, &parent), &key, old));
     }
     let found = rows(core, &child, &key.columns, old, &snapshot, usize::MAX)?;
+    let columns = match new {
+        None if !key.set_on_delete.is_empty() => &key.set_on_delete,
+        _ => &key.columns,
+    };
     let set = match action {
         Action::Cascade => match new {
             None => None,
             Some(new) => Some(cascaded(&child, &key, new)?),
         },
-        Action::SetNull => Some(vec![Datum::Null; key.columns.len()]),
-        _ => Some(defaults(core, &child, &key)?),
+        Action::SetNull => Some(vec![Datum::Null; columns.len()]),
+        _ => Some(defaults(core, &child, columns)?),
     };
+    let set = set.as_deref().map(|values| (&columns[..], values));
     for rid in &found {
-        write(core, &child, &key, (*rid, old), &snapshot, set.as_deref())?;
+        write(core, &child, &key, (*rid, old), &snapshot, set)?;
     }
     // The default may be the very key that is gone: such a row's key has not changed.
     if action == Action::SetDefault && !found.is_empty() {
@@ -432,7 +437,7 @@ fn cascaded(child: &Table, key: &ForeignKey, new: &[Datum]) -> Result<Vec<Datum>
     key.columns.iter().zip(new).map(convert).collect()
 }
 
-fn defaults(core: &mut Core, child: &Table, key: &ForeignKey) -> Result<Vec<Datum>> {
+fn defaults(core: &mut Core, child: &Table, columns: &[usize]) -> Result<Vec<Datum>> {
     let dict = core.dict();
     let params = ParamTypes::none(&dict);
     let planner = Planner::alone(&dict, &params);
@@ -440,17 +445,17 @@ fn defaults(core: &mut Core, child: &Table, key: &ForeignKey) -> Result<Vec<Datu
         let default = planner.default(&child.columns[c])?;
         Ok(default.eval(&Env::EMPTY, core)?.into_datum())
     };
-    key.columns.iter().map(value).collect()
+    columns.iter().map(value).collect()
 }
 
-/// Deletes a row that references, or gives it another key, if it still has that key.
+/// Deletes a row that references, or sets these columns of it, if it still has that key.
 fn write(
     core: &mut Core,
     child: &Arc<Table>,
     key: &ForeignKey,
     (rid, old): (RowId, &[Datum]),
     snapshot: &Snapshot,
-    set: Option<&[Datum]>,
+    set: Option<(&[usize], &[Datum])>,
 ) -> Result<()> {
     let def = child.engine().clone();
     let mut stored = Vec::new();
@@ -466,7 +471,7 @@ fn write(
     let lock = match set {
         None => RowLock::Update,
         Some(_) if child.columns.iter().any(|c| c.generated) => RowLock::Update,
-        Some(_) => def.lock_of_update(key.columns.iter().copied()),
+        Some((columns, _)) => def.lock_of_update(columns.iter().copied()),
     };
     match core
         .engine
@@ -491,7 +496,7 @@ fn write(
     {
         return Ok(());
     }
-    let Some(set) = set else {
+    let Some((to_set, values)) = set else {
         let before = triggers::before_row(core, child, Cause::of(Op::Delete), Some(&row), None)?;
         if let Before::Skip = before {
             return Ok(());
@@ -507,9 +512,9 @@ fn write(
         let planner = Planner::alone(&dict, &params);
         planner.rules(child)?
     };
-    let columns = rules.changed(&key.columns);
+    let columns = rules.changed(to_set);
     let mut new = row.clone();
-    for (&column, value) in key.columns.iter().zip(set) {
+    for (&column, value) in to_set.iter().zip(values) {
         new[column] = value.borrow();
     }
     let cause = Cause::update(&columns);
@@ -588,6 +593,9 @@ pub fn definition(child: &Table, (name, parent): (&str, &Table), key: &ForeignKe
     for (event, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
         if action != Action::NoAction {
             text.push_str(&format!(" ON {event} {}", action.name()));
+            if event == "DELETE" && !key.set_on_delete.is_empty() {
+                text.push_str(&format!(" ({})", list(child, &key.set_on_delete)));
+            }
         }
     }
     if key.deferrable {

@@ -7,6 +7,7 @@ use engine::Snapshot;
 use super::checks::check_views;
 use super::dml::returned;
 use super::drive::Flow;
+use super::events::Cause;
 use super::returning::Returned;
 use super::select::SelectRun;
 use super::triggers;
@@ -67,7 +68,7 @@ fn insert_row(
         values.push(e.eval(env, core)?);
     }
     let new: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
-    let made = triggers::instead_of(core, &plan.table, Op::Insert, None, Some(&new))?;
+    let made = triggers::instead_of(core, &plan.table, Cause::of(Op::Insert), None, Some(&new))?;
     let Some(made) = made else {
         return Ok(false);
     };
@@ -124,7 +125,7 @@ fn change(
     let made = match &plan.change {
         Change::Delete => {
             let old = &both[..width];
-            let gone = triggers::instead_of(core, table, Op::Delete, Some(old), None)?;
+            let gone = triggers::instead_of(core, table, Cause::of(Op::Delete), Some(old), None)?;
             if gone.is_none() {
                 return Ok(false);
             }
@@ -141,7 +142,9 @@ fn change(
             for (column, value) in &values {
                 new[*column] = value.get();
             }
-            let made = triggers::instead_of(core, table, Op::Update, Some(old), Some(&new))?;
+            let given: Vec<usize> = set.iter().map(|(column, _)| *column).collect();
+            let cause = Cause::update(&given);
+            let made = triggers::instead_of(core, table, cause, Some(old), Some(&new))?;
             let Some(made) = made else {
                 return Ok(false);
             };

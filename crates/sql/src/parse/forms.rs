@@ -234,7 +234,7 @@ fn name(text: String) -> Token {
 }
 
 /// The place of the parenthesis that closes the one at `open`.
-fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
+pub(super) fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
     let mut depth = 0;
     for (at, t) in tokens.iter().enumerate().skip(open) {
         match t.token {
@@ -250,7 +250,7 @@ fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
 }
 
 /// The place of the parenthesis that is open at `at`.
-fn opening(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
+pub(super) fn opening(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     let mut depth = 0;
     for before in (0..at).rev() {
         match tokens[before].token {

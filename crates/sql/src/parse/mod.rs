@@ -6,6 +6,7 @@ mod arbiters;
 pub mod arrays;
 mod block;
 mod clauses;
+pub mod constraints;
 mod copy;
 pub mod create_as;
 pub mod current_of;
@@ -45,6 +46,7 @@ pub mod targets;
 mod tokens;
 pub mod transaction;
 pub mod trigger;
+mod trigger_body;
 pub mod types;
 mod unlogged;
 mod unread;
@@ -107,6 +109,16 @@ pub fn statement(sql: &str) -> Result<Command> {
         let text = sql[..end].to_string();
         return Ok(Command::Utility(Box::new(Utility::Block { text })));
     }
+    let sql = match block::defines(sql) {
+        true => {
+            let (end, next) = block::end(sql);
+            if !sql[next..].trim().is_empty() {
+                return Err(near("/", sql, end));
+            }
+            &sql[..end]
+        }
+        false => sql,
+    };
     let words = tokens::Words::new(sql)?;
     if words.is_empty() {
         return Ok(Command::Empty);
@@ -361,6 +373,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     table::write_out(&mut tokens);
     forms::write_out(&mut tokens)?;
     merge::write_out(&mut tokens)?;
+    constraints::write_out(&mut tokens)?;
     targets::write_out(&mut tokens);
     variadic::write_out(&mut tokens);
     stars::write_out(&mut tokens);

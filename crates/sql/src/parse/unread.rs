@@ -107,8 +107,6 @@ fn created(words: &[String]) -> Option<String> {
         () if kind(rest).is_some() => return kind(rest).map(|kind| format!("CREATE {kind}")),
         () if has(rest, "partition by") => "partitioned tables",
         () if has(rest, "exclude using") => "EXCLUDE constraints",
-        () if has(rest, ") include (") => "INCLUDE of a key constraint",
-        () if has(rest, "unique nulls") => "NULLS [NOT] DISTINCT of a column's UNIQUE",
         () if has(rest, "as execute") => "CREATE TABLE AS EXECUTE",
         () => return None,
     };

@@ -67,12 +67,7 @@ pub fn index(
         true => " NULLS NOT DISTINCT",
         false => "",
     };
-    let included = index.included.iter();
-    let included: Vec<String> = included.map(|c| quote(&table.columns[*c].name)).collect();
-    let include = match included.is_empty() {
-        true => String::new(),
-        false => format!(" INCLUDE ({})", included.join(", ")),
-    };
+    let include = include(table, index);
     let condition = super::definition::predicate(table, index, pretty);
     let condition = condition.map_or(String::new(), |c| format!(" WHERE {c}"));
     format!(
@@ -81,6 +76,16 @@ pub fn index(
         quote(&table.name),
         keys.join(", ")
     )
+}
+
+/// INCLUDE with an index's columns; empty, if it has none.
+fn include(table: &Table, index: &Index) -> String {
+    let included = index.included.iter();
+    let included: Vec<String> = included.map(|c| quote(&table.columns[*c].name)).collect();
+    match included.is_empty() {
+        true => String::new(),
+        false => format!(" INCLUDE ({})", included.join(", ")),
+    }
 }
 
 /// A column of an index's key, without its order.
@@ -110,7 +115,7 @@ pub fn key_constraint(table: &Table, index: &Index) -> String {
         (false, true) => "UNIQUE NULLS NOT DISTINCT",
         (false, false) => "UNIQUE",
     };
-    let mut text = format!("{kind} ({})", columns.join(", "));
+    let mut text = format!("{kind} ({}){}", columns.join(", "), include(table, index));
     if index.deferrable {
         text.push_str(" DEFERRABLE");
     }

@@ -37,7 +37,7 @@ pub fn constraints(cx: &Context) -> Rows {
             ];
             row.extend([0, t.oid, 0, 0, 0].map(oid));
             row.extend([" ", " ", " "].map(text));
-            row.extend([bool(true), int2(0), bool(false), NULL, NULL]);
+            row.extend([bool(true), int2(0), bool(false), NULL, NULL, NULL]);
             row.push(text(c.text.clone()));
             row
         };
