@@ -102,11 +102,7 @@ pub fn write(
     Ok(count)
 }
 
-fn change(
-    returned: &mut Returned<'_>,
-    core: &mut Core,
-    given: &[DatumRef<'_>],
-) -> Result<bool> {
+fn change(returned: &mut Returned<'_>, core: &mut Core, given: &[DatumRef<'_>]) -> Result<bool> {
     let Returned { plan, params, .. } = *returned;
     let Some(DatumRef::Composite(row)) = given.first().copied() else {
         return Err(Error::internal(

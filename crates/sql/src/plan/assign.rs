@@ -2,8 +2,8 @@
 //! that is given the row of a query has the fields of a record, which the query gives as a value.
 
 use sqlparser::ast::{
-    self, AccessExpr, AssignmentTarget, FunctionArg, FunctionArgExpr, FunctionArguments,
-    Query, SelectItem, SetExpr, TableFactor,
+    self, AccessExpr, AssignmentTarget, FunctionArg, FunctionArgExpr, FunctionArguments, Query,
+    SelectItem, SetExpr, TableFactor,
 };
 
 use super::Planner;

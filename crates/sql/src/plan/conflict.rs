@@ -89,7 +89,8 @@ impl Planner<'_> {
                 let columns: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
                 written.note_needs(self.params, Privileges::UPDATE, &columns);
                 let condition = update.selection.as_ref();
-                let condition = condition.map(|w| self.conflict_condition(written, &scope, w, feed));
+                let condition =
+                    condition.map(|w| self.conflict_condition(written, &scope, w, feed));
                 Some(ConflictUpdate {
                     set: written.set_of_pair(set)?,
                     given,

@@ -416,9 +416,7 @@ impl Settled<'_> {
                 Value::Item(item) => binder
                     .assign(self.given(item), c.ty(), c.typmod, &c.name)
                     .map_err(|e| e.in_expr(self.items[item]))?,
-                Value::Field(record, field) => {
-                    field.assigned(&binder, &self.given(record), c)?
-                }
+                Value::Field(record, field) => field.assigned(&binder, &self.given(record), c)?,
                 Value::Parts(parts) => {
                     let mut column = Typed {
                         expr: Expr::Column(at),

@@ -41,8 +41,8 @@ use crate::exec::returning::Returning;
 use crate::expr::Expr;
 use crate::query::WithItem;
 
-pub use conflict::{Conflict, ConflictUpdate};
 pub use aggregate::{AggFunc, Aggregate, finds_call};
+pub use conflict::{Conflict, ConflictUpdate};
 pub use dml::{DeletePlan, RowRules, UpdatePlan};
 pub use from::check_constraint;
 pub use insert::{InsertPlan, InsertSource};

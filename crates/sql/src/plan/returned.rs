@@ -39,7 +39,10 @@ impl Planner<'_> {
         let given = &fed.columns;
         let queried = self.queried(supply, fed, items, feed)?;
         let after = supply.table.columns.len() + given.len();
-        let mut values = queried.iter().flat_map(|over| &over.plan.columns).enumerate();
+        let mut values = queried
+            .iter()
+            .flat_map(|over| &over.plan.columns)
+            .enumerate();
         if !supply.written.is_view() {
             let values = queried.as_ref().map_or(0, |over| over.plan.columns.len());
             let alias = supply.alias.clone();

@@ -15,8 +15,8 @@ use sqlparser::ast::{
 use super::assign::{self, Field, Given, Part};
 use super::dml::{is_default, no_default_of_part, refuse_always};
 use super::merge::MergeAction;
-use super::returned::{Extra, Star, star_mark};
 use super::policies::{MergePolicies, delete_reads, update_reads};
+use super::returned::{Extra, Star, star_mark};
 use super::through::Written;
 use super::{Output, Planner, RowRules};
 use crate::api::ColumnDesc;

@@ -70,7 +70,9 @@ pub fn plan_over(
     let mut read = HashSet::new();
     uses::of_level(&level, &mut read);
     let base = params.count();
-    let inputs = registers.iter().zip(row.scope.columns.iter().chain(&row.scope.system));
+    let inputs = registers
+        .iter()
+        .zip(row.scope.columns.iter().chain(&row.scope.system));
     let inputs = inputs
         .filter(|(register, _)| read.contains(register))
         .map(|(register, column)| (base + register, Expr::Column(column.slot)))
