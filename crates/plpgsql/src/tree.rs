@@ -201,6 +201,11 @@ pub enum What {
     ReturnNext(Option<Sql>),
     ReturnQuery(RowsOf),
     Raise(Raise),
+    /// RAISE_APPLICATION_ERROR: an error with one of Oracle's numbers.
+    RaiseNumber {
+        number: Sql,
+        message: Sql,
+    },
     Assert {
         condition: Sql,
         message: Option<Sql>,
@@ -295,6 +300,7 @@ impl What {
             What::ReturnNext(_) => "RETURN NEXT",
             What::ReturnQuery(_) => "RETURN QUERY",
             What::Raise(_) => "RAISE",
+            What::RaiseNumber { .. } => "RAISE_APPLICATION_ERROR",
             What::Assert { .. } => "ASSERT",
             What::Perform(_) => "PERFORM",
             What::Execute { .. } => "SQL statement",

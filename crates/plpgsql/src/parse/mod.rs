@@ -11,12 +11,17 @@ use crate::Error;
 use crate::lex::{self, Kind, Token};
 use crate::tree::{Block, Condition, Declaration, Declared, Handler, TypeName};
 
+pub use oracle::rows_renamed;
+
 /// A body, parsed.
 #[derive(Clone, Debug)]
 pub struct Body {
     pub block: Block,
     /// How many pieces of SQL are in it.
     pub pieces: usize,
+    /// What stands behind the END of one in Oracle's form, which is the name of what it is made
+    /// for.
+    pub end_name: Option<String>,
 }
 
 /// Nesting of blocks and loops that is followed: the parser recurses.
@@ -26,10 +31,10 @@ pub fn parse(text: &str) -> Result<Body, Error> {
     whole(text, false)
 }
 
-/// A block as Oracle's clients send it: PL/pgSQL's words, with those of Oracle's that
-/// the module `oracle` knows.
+/// A block as Oracle's clients send it, or what stands behind IS in Oracle's form of a function:
+/// PL/pgSQL's words, with those of Oracle's that the module `oracle` knows.
 pub fn parse_oracle(text: &str) -> Result<Body, Error> {
-    whole(text, true)
+    whole(&oracle::without_colons(text)?, true)
 }
 
 fn whole(text: &str, oracle: bool) -> Result<Body, Error> {
@@ -48,13 +53,19 @@ fn whole(text: &str, oracle: bool) -> Result<Body, Error> {
         return Err(parser.unsupported("compiler options of PL/pgSQL"));
     }
     let label = parser.label()?;
-    let block = parser.block(label)?;
+    let declares = oracle && label.is_none() && !parser.is("declare") && !parser.is("begin");
+    let block = parser.block(label, declares)?;
+    let mut end_name = None;
+    if oracle && parser.peek().and_then(Token::name).is_some() {
+        end_name = Some(parser.name()?);
+    }
     parser.accept_sign(";");
     match parser.peek() {
         Some(_) => Err(parser.unexpected()),
         None => Ok(Body {
             block,
             pieces: parser.pieces,
+            end_name,
         }),
     }
 }
@@ -198,6 +209,10 @@ impl<'b> Parser<'b> {
 
     /// The label behind END, which must be the one in front.
     fn end_label(&mut self, label: Option<&str>) -> Result<(), Error> {
+        // The name of what an outermost block in Oracle's form is made for.
+        if self.oracle && label.is_none() && self.depth == 0 {
+            return Ok(());
+        }
         let Some(end) = self.peek().and_then(Token::name).map(str::to_string) else {
             return Ok(());
         };
@@ -214,11 +229,13 @@ impl<'b> Parser<'b> {
         Err(self.error("42601", message))
     }
 
-    fn block(&mut self, label: Option<String>) -> Result<Block, Error> {
+    /// A block; with `declares` its declarations come without the word DECLARE.
+    fn block(&mut self, label: Option<String>, declares: bool) -> Result<Block, Error> {
         let line = self.line();
         let in_sight = self.cursors.len();
         let mut declarations = Vec::new();
-        while self.accept("declare") {
+        let mut declares = declares;
+        while std::mem::take(&mut declares) || self.accept("declare") {
             while !self.is("begin") && !self.is("declare") {
                 let declaration = self.declaration()?;
                 let same = |d: &&Declaration| d.name == declaration.name;

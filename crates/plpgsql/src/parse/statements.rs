@@ -74,7 +74,7 @@ impl Parser<'_> {
         }
         match word.as_str() {
             "declare" | "begin" => {
-                let block = self.block(label)?;
+                let block = self.block(label, false)?;
                 self.expect_sign(";")?;
                 return Ok(What::Block(block));
             }

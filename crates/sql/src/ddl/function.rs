@@ -82,6 +82,7 @@ pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
         settings,
         cost: new.cost.unwrap_or(100.0),
         body: new.body.clone(),
+        trigger_of: old.as_ref().and_then(|f| f.trigger_of),
         comment: old.as_ref().and_then(|f| f.comment.clone()),
     };
     match &old {
@@ -111,6 +112,7 @@ pub(super) fn check_leakproof(core: &Core, leakproof: bool) -> Result<()> {
 fn language(name: Option<&str>) -> Result<Language> {
     match name {
         Some("plpgsql") => Ok(Language::PlPgSql),
+        Some("plsql") => Ok(Language::PlSql),
         Some("sql") => Ok(Language::Sql),
         Some(name @ ("c" | "internal")) => Err(Error::unsupported(format!("language {name}"))),
         Some(name) => {
@@ -346,6 +348,7 @@ pub fn drop(
             Some(function) => {
                 let what = format!("{} {}", kind.word(), function.name);
                 core.check_owner(function.owner, what)?;
+                super::trigger_body::refuse_part(core, &function)?;
                 gone.push(function.oid);
             }
             None if if_exists => {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::{Core, skipping};
+use super::{Core, skipping, trigger_body};
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::dict::acl::Privileges;
 use crate::dict::trigger::{Constraint, Op, Trigger};
-use crate::dict::{Object, Relation, Table, View};
+use crate::dict::{Function, Object, Relation, Table, View};
 use crate::error::{Error, Result};
-use crate::parse::trigger::CreateTrigger;
+use crate::parse::trigger::{CreateTrigger, Runs};
 use crate::parse::utility::TableLock;
 
 /// What the role must have before it waits for the lock.
@@ -104,19 +104,11 @@ pub fn create(core: &mut Core, new: &CreateTrigger) -> Result<Tag> {
     let table = locked(core, &new.table, lock, Asked::Trigger)?;
     let table = table.ok_or_else(|| names::no_relation(&new.table))?;
     check_kind(&table, new)?;
-    let found = core
-        .dict()
-        .functions_named(new.function.schema.as_deref(), &new.function.name);
-    let mut found = found.into_iter();
-    let function = found.find(|f| f.arguments.is_empty()).ok_or_else(|| {
-        let message = format!("function {}() does not exist", new.function);
-        Error::new("42883", message)
-    })?;
-    core.check_execute(&function)?;
-    if !function.is_trigger() {
-        let message = format!("function {} must return type trigger", new.function.name);
-        return Err(Error::new("42P17", message));
-    }
+    check_schema(core, &table, new)?;
+    let named = match &new.runs {
+        Runs::Function { name, arguments } => Some((named_function(core, name)?.oid, arguments)),
+        Runs::Body(_) => None,
+    };
     if new.row && new.ops.contains(&Op::Truncate) {
         let message = "TRUNCATE FOR EACH ROW triggers are not supported";
         return Err(Error::new("0A000", message));
@@ -134,6 +126,7 @@ pub fn create(core: &mut Core, new: &CreateTrigger) -> Result<Tag> {
     let now = core.dict().with_triggers(table.oid);
     let mut next = Table::clone(now.as_ref().unwrap_or(&table));
     let old = next.trigger(&new.name);
+    let mut before = None;
     let oid = match old {
         Some(_) if !new.or_replace => {
             let message = format!(
@@ -149,7 +142,12 @@ pub fn create(core: &mut Core, new: &CreateTrigger) -> Result<Tag> {
             );
             return Err(Error::new("42710", message));
         }
-        Some(at) => next.triggers.remove(at).oid,
+        Some(at) => {
+            let replaced = next.triggers.remove(at);
+            let oid = replaced.oid;
+            before = Some(replaced);
+            oid
+        }
         None => core.database.engine().allocate_object_id()?.0,
     };
     let constraint = match &new.constraint {
@@ -161,10 +159,25 @@ pub fn create(core: &mut Core, new: &CreateTrigger) -> Result<Tag> {
         }),
         None => None,
     };
+    let (function, arguments) = match (&new.runs, named) {
+        (Runs::Body(text), _) => {
+            let function = trigger_body::define(core, &next, &new.name, before.as_ref(), text)?;
+            (function, Vec::new())
+        }
+        (Runs::Function { .. }, Some((function, arguments))) => {
+            if let Some(before) = &before {
+                trigger_body::undefine(core, before)?;
+            }
+            (function, arguments.clone())
+        }
+        (Runs::Function { .. }, None) => {
+            return Err(Error::internal("a trigger without a function"));
+        }
+    };
     let trigger = Trigger {
         oid,
         name: new.name.clone(),
-        function: function.oid,
+        function,
         before: new.before,
         instead: new.instead,
         row: new.row,
@@ -174,8 +187,8 @@ pub fn create(core: &mut Core, new: &CreateTrigger) -> Result<Tag> {
         new_table: new.new_table.clone(),
         constraint,
         when: new.when.clone(),
-        arguments: new.arguments.clone(),
-        enabled: 'O',
+        arguments,
+        enabled: if new.disabled { 'D' } else { 'O' },
         comment: None,
     };
     crate::pl::check_when(core, &table, &trigger)?;
@@ -183,6 +196,34 @@ pub fn create(core: &mut Core, new: &CreateTrigger) -> Result<Tag> {
     next.triggers.sort_by(|a, b| a.name.cmp(&b.name));
     define(core, next)?;
     Ok(Tag::Plain("CREATE TRIGGER"))
+}
+
+/// The function that EXECUTE FUNCTION names.
+fn named_function(core: &Core, name: &Qualified) -> Result<Arc<Function>> {
+    let found = core
+        .dict()
+        .functions_named(name.schema.as_deref(), &name.name);
+    let mut found = found.into_iter();
+    let function = found.find(|f| f.arguments.is_empty()).ok_or_else(|| {
+        let message = format!("function {name}() does not exist");
+        Error::new("42883", message)
+    })?;
+    core.check_execute(&function)?;
+    if !function.is_trigger() {
+        let message = format!("function {} must return type trigger", name.name);
+        return Err(Error::new("42P17", message));
+    }
+    Ok(function)
+}
+
+/// Refuses a trigger that is named with another schema than its table's.
+fn check_schema(core: &Core, table: &Table, new: &CreateTrigger) -> Result<()> {
+    match &new.schema {
+        Some(schema) if core.dict().schema_name(table.schema) != schema => Err(Error::unsupported(
+            "a trigger in another schema than its table",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The places of the columns of UPDATE OF.
@@ -264,6 +305,36 @@ fn missing(name: &str, table: &str) -> Error {
     Error::new("42704", message)
 }
 
+/// DROP TRIGGER in Oracle's form, which does not say of which table.
+pub fn drop_named(core: &mut Core, name: &Qualified) -> Result<Tag> {
+    let dict = core.dict();
+    let in_sight = |schema: u32| match &name.schema {
+        Some(wanted) => dict.schema_name(schema) == wanted,
+        None => dict.path().contains(&schema),
+    };
+    let of_tables = dict.tables().map(|t| (t.schema, &t.name, &t.triggers));
+    let of_views = dict.views().map(|v| (v.schema, &v.name, &v.triggers));
+    let all = of_tables.chain(of_views);
+    let named = all.filter(|(schema, _, triggers)| {
+        in_sight(*schema) && triggers.iter().any(|t| t.name == name.name)
+    });
+    let mut found = named.map(|(schema, table, _)| Qualified {
+        schema: Some(dict.schema_name(schema).to_string()),
+        name: table.clone(),
+    });
+    match (found.next(), found.next()) {
+        (None, _) => {
+            let message = format!("trigger \"{}\" does not exist", name.name);
+            Err(Error::new("42704", message))
+        }
+        (Some(_), Some(_)) => {
+            let message = format!("trigger name \"{}\" is not unique", name.name);
+            Err(Error::new("42725", message).hint("Name its table: DROP TRIGGER .. ON .."))
+        }
+        (Some(table), None) => drop(core, &name.name, &table, false),
+    }
+}
+
 pub fn drop(core: &mut Core, name: &str, on: &Qualified, if_exists: bool) -> Result<Tag> {
     let tag = Tag::Plain("DROP TRIGGER");
     let table = locked(core, on, TableLock::AccessExclusive, Asked::OwnerOfRelation)?;
@@ -286,8 +357,9 @@ pub fn drop(core: &mut Core, name: &str, on: &Qualified, if_exists: bool) -> Res
         return Err(missing(name, &table.name));
     };
     let mut next = Table::clone(&table);
-    next.triggers.remove(at);
+    let gone = next.triggers.remove(at);
     define(core, next)?;
+    trigger_body::undefine(core, &gone)?;
     Ok(tag)
 }
 

@@ -79,12 +79,14 @@ impl Dict {
                 found.extend(self.foreign_keys(oid, &|_| true));
                 found.extend(self.of_rows(oid));
                 found.extend(self.constrained_from(oid));
+                found.extend(self.trigger_bodies(oid, None));
                 found.extend(self.giving_rows_of(oid));
                 found
             }
             Address::View(oid) => {
                 let mut found = self.readers(oid, None);
                 found.extend(self.policies_reading(oid, None));
+                found.extend(self.trigger_bodies(oid, None));
                 found
             }
             Address::Column(oid, at) => {
@@ -105,8 +107,8 @@ impl Dict {
             | Address::Attribute(..)
             | Address::ForeignKey(..)
             | Address::Check(..)
-            | Address::Trigger(..)
             | Address::Policy(..) => Vec::new(),
+            Address::Trigger(oid, trigger) => self.trigger_bodies(oid, Some(trigger)),
         };
         found.sort_by_key(|d| std::cmp::Reverse(d.what.age()));
         found
@@ -141,6 +143,23 @@ impl Dict {
         let each = policies.map(|(table, p)| Dependent {
             what: Address::Policy(table, p.oid),
             auto: false,
+        });
+        each.collect()
+    }
+
+    /// Functions that are bodies of triggers of a relation, or of one of them.
+    fn trigger_bodies(&self, oid: u32, only: Option<u32>) -> Vec<Dependent> {
+        let relation = self.with_triggers(oid);
+        let triggers = relation.iter().flat_map(|t| &t.triggers);
+        let triggers = triggers.filter(|g| only.is_none_or(|only| g.oid == only));
+        let is_part = |f: &u32| {
+            let function = self.function_by_oid(*f);
+            function.is_some_and(|f| f.trigger_of.is_some())
+        };
+        let bodies = triggers.map(|g| g.function).filter(is_part);
+        let each = bodies.map(|oid| Dependent {
+            what: Address::Function(oid),
+            auto: true,
         });
         each.collect()
     }
@@ -369,7 +388,7 @@ impl Dict {
             Object::Type(t) => Some((Address::Type(t.oid), false)),
             // A sequence that goes with its table is not told of.
             Object::Sequence(s) => Some((Address::Sequence(s.oid), s.owner.is_some())),
-            Object::Function(f) => Some((Address::Function(f.oid), false)),
+            Object::Function(f) => Some((Address::Function(f.oid), f.trigger_of.is_some())),
             _ => None,
         });
         all.map(|(what, auto)| Dependent { what, auto }).collect()

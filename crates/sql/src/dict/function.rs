@@ -23,6 +23,19 @@ pub const RECORD: u32 = 2249;
 pub enum Language {
     Sql,
     PlPgSql,
+    /// Bodies in Oracle's words.
+    PlSql,
+}
+
+impl Language {
+    /// As `pg_language` and definitions call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Language::Sql => "sql",
+            Language::PlPgSql => "plpgsql",
+            Language::PlSql => "plsql",
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -133,6 +146,10 @@ pub struct Function {
     pub settings: Vec<(String, String)>,
     pub cost: f32,
     pub body: String,
+    /// The table or view whose trigger it was made with, if it is the body of one: it goes with
+    /// the trigger.
+    #[serde(default)]
+    pub trigger_of: Option<u32>,
     #[serde(default)]
     pub comment: Option<String>,
 }

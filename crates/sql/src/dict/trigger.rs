@@ -120,15 +120,18 @@ impl Trigger {
             Some(when) => format!(" WHEN (({when}))"),
             None => String::new(),
         };
-        let function = match dict.function_by_oid(self.function) {
-            Some(f) if crate::views::is_function_visible(dict, f) => quote(&f.name),
-            Some(f) => dict.full_name(f.schema, &f.name),
-            None => self.function.to_string(),
-        };
         let arguments = self.arguments.iter();
         let arguments = arguments.map(|a| format!("'{}'", a.replace('\'', "''")));
+        let arguments = arguments.collect::<Vec<_>>().join(", ");
+        let runs = |function: String| format!("EXECUTE FUNCTION {function}({arguments})");
+        let runs = match dict.function_by_oid(self.function) {
+            Some(f) if f.trigger_of.is_some() => format!("DO {}", in_dollars(&f.body)),
+            Some(f) if crate::views::is_function_visible(dict, f) => runs(quote(&f.name)),
+            Some(f) => runs(dict.full_name(f.schema, &f.name)),
+            None => runs(self.function.to_string()),
+        };
         format!(
-            "CREATE {}TRIGGER {} {} {} ON {}{}{} FOR EACH {}{when} EXECUTE FUNCTION {function}({})",
+            "CREATE {}TRIGGER {} {} {} ON {}{}{} FOR EACH {}{when} {runs}",
             if self.constraint.is_some() {
                 "CONSTRAINT "
             } else {
@@ -141,7 +144,6 @@ impl Trigger {
             self.characteristics(dict),
             self.referencing(),
             if self.row { "ROW" } else { "STATEMENT" },
-            arguments.collect::<Vec<_>>().join(", "),
         )
     }
 
@@ -187,6 +189,15 @@ impl Trigger {
     }
 }
 
+/// A text in dollar quotes, of a name that the text does not have.
+fn in_dollars(text: &str) -> String {
+    let mut quote = "$body$".to_string();
+    while text.contains(&quote) {
+        quote.insert(1, '_');
+    }
+    format!("{quote}{text}{quote}")
+}
+
 impl Table {
     pub fn trigger(&self, name: &str) -> Option<usize> {
         self.triggers.iter().position(|t| t.name == name)
@@ -200,11 +211,6 @@ impl Table {
     /// Whether such triggers are fired.
     pub fn has_triggers(&self, op: Op, before: bool, row: bool) -> bool {
         self.triggers.iter().any(|t| t.is_one(op, before, row))
-    }
-
-    /// Whether a trigger is fired by changes of some columns only.
-    pub fn has_column_triggers(&self) -> bool {
-        self.triggers.iter().any(|t| !t.columns.is_empty())
     }
 
     /// Whether the rows of such a statement are kept for its triggers.

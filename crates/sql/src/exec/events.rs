@@ -69,6 +69,8 @@ pub enum What {
     /// An after trigger is to be fired, for a row with its columns, or for the statement.
     Trigger {
         op: Op,
+        /// To which an UPDATE gave values.
+        columns: Vec<usize>,
         old: Option<Vec<Datum>>,
         new: Option<Vec<Datum>>,
     },

@@ -7,6 +7,8 @@ use engine::Snapshot;
 use super::checks::check_views;
 use super::dml::returned;
 use super::drive::Flow;
+use super::events::Cause;
+use super::returning::Returned;
 use super::select::SelectRun;
 use super::triggers;
 use crate::api::RowSink;
@@ -66,7 +68,7 @@ fn insert_row(
         values.push(e.eval(env, core)?);
     }
     let new: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
-    let made = triggers::instead_of(core, &plan.table, Op::Insert, None, Some(&new))?;
+    let made = triggers::instead_of(core, &plan.table, Cause::of(Op::Insert), None, Some(&new))?;
     let Some(made) = made else {
         return Ok(false);
     };
@@ -86,26 +88,27 @@ pub fn write(
     sink: &mut dyn RowSink,
 ) -> Result<u64> {
     let mut count = 0;
+    let mut returned = Returned {
+        plan,
+        params,
+        snapshot,
+        run: None,
+        sink,
+    };
     query::Run::start(&plan.query, core, params, *snapshot)?.each(core, &mut |core, given| {
-        count += u64::from(change(plan, core, params, given, sink)?);
+        count += u64::from(change(&mut returned, core, given)?);
         Ok(Flow::More)
     })?;
     Ok(count)
 }
 
-fn change(
-    plan: &SuppliedWrite,
-    core: &mut Core,
-    params: &[Datum],
-    given: &[DatumRef<'_>],
-    sink: &mut dyn RowSink,
-) -> Result<bool> {
+fn change(returned: &mut Returned<'_>, core: &mut Core, given: &[DatumRef<'_>]) -> Result<bool> {
+    let Returned { plan, params, .. } = *returned;
     let Some(DatumRef::Composite(row)) = given.first().copied() else {
         return Err(Error::internal(
             "a row of a view that is to be written is none",
         ));
     };
-    plan.refuse_second(given)?;
     let table = &plan.table;
     let mut both: Vec<DatumRef<'_>> = row.values().collect();
     let width = both.len();
@@ -118,7 +121,7 @@ fn change(
     let made = match &plan.change {
         Change::Delete => {
             let old = &both[..width];
-            let gone = triggers::instead_of(core, table, Op::Delete, Some(old), None)?;
+            let gone = triggers::instead_of(core, table, Cause::of(Op::Delete), Some(old), None)?;
             if gone.is_none() {
                 return Ok(false);
             }
@@ -135,7 +138,9 @@ fn change(
             for (column, value) in &values {
                 new[*column] = value.get();
             }
-            let made = triggers::instead_of(core, table, Op::Update, Some(old), Some(&new))?;
+            let given: Vec<usize> = set.iter().map(|(column, _)| *column).collect();
+            let cause = Cause::update(&given);
+            let made = triggers::instead_of(core, table, cause, Some(old), Some(&new))?;
             let Some(made) = made else {
                 return Ok(false);
             };
@@ -149,7 +154,6 @@ fn change(
         }
         check_views(table, &plan.rules, core, &both[..width])?;
     }
-    let at = (&**table, block::RowId(0));
-    returned(plan.returning.as_ref(), core, at, &both, params, sink)?;
+    returned.give(core, block::RowId(0), &both)?;
     Ok(true)
 }

@@ -12,6 +12,7 @@ pub mod generated;
 mod instead;
 pub(crate) mod lock;
 pub mod meeting;
+mod over;
 pub mod policies;
 pub mod profile;
 pub mod returning;

@@ -41,7 +41,7 @@ pub fn before_row(
     new: Option<&[DatumRef<'_>]>,
 ) -> Result<Before> {
     let wanted = |t: &Trigger| t.is_fired(cause, true, true);
-    for_row(core, (table, cause.op), old, new, &wanted)
+    for_row(core, (table, cause), old, new, &wanted)
 }
 
 /// Fires the INSTEAD OF triggers of a view for a row: what they say the row is now, or that was
@@ -49,13 +49,13 @@ pub fn before_row(
 pub fn instead_of(
     core: &mut Core,
     view: &Arc<Table>,
-    op: Op,
+    cause: Cause<'_>,
     old: Option<&[DatumRef<'_>]>,
     new: Option<&[DatumRef<'_>]>,
 ) -> Result<Option<Vec<Datum>>> {
     let row = new.or(old).unwrap_or_default();
     Ok(
-        match for_row(core, (view, op), old, new, &|t| t.is_instead(op))? {
+        match for_row(core, (view, cause), old, new, &|t| t.is_instead(cause.op))? {
             Before::Same => Some(row.iter().map(DatumRef::to_datum).collect()),
             Before::Row(now) => Some(now),
             Before::Skip => None,
@@ -66,7 +66,7 @@ pub fn instead_of(
 /// Fires the wanted triggers for a row, each with what the one before has made of it.
 fn for_row(
     core: &mut Core,
-    (table, op): (&Arc<Table>, Op),
+    (table, cause): (&Arc<Table>, Cause<'_>),
     old: Option<&[DatumRef<'_>]>,
     new: Option<&[DatumRef<'_>]>,
     wanted: &dyn Fn(&Trigger) -> bool,
@@ -88,7 +88,8 @@ fn for_row(
         let on = Occasion {
             table,
             trigger,
-            op,
+            op: cause.op,
+            columns: cause.columns,
             old,
             new: refs.as_deref(),
         };
@@ -102,7 +103,7 @@ fn for_row(
         now = Some(row);
     }
     Ok(match now {
-        Some(row) if fired && op != Op::Delete => Before::Row(row),
+        Some(row) if fired && cause.op != Op::Delete => Before::Row(row),
         _ => Before::Same,
     })
 }
@@ -126,10 +127,10 @@ pub fn lock_first(
     )
 }
 
-/// The columns to which an UPDATE gives values, with those that are made of them, if a trigger of
-/// the table asks for them.
+/// The columns to which an UPDATE gives values, with those that are made of them, if the table has
+/// triggers, which may ask for them.
 pub fn given_columns(table: &Table, rules: &RowRules, set: &[(usize, Expr)]) -> Vec<usize> {
-    if !table.has_column_triggers() {
+    if table.triggers.is_empty() {
         return Vec::new();
     }
     let set: Vec<usize> = set.iter().map(|(column, _)| *column).collect();
@@ -171,6 +172,7 @@ pub fn after_row(
                 table: &table,
                 trigger,
                 op: cause.op,
+                columns: cause.columns,
                 old,
                 new,
             };
@@ -183,6 +185,7 @@ pub fn after_row(
             constraint: trigger.oid,
             what: What::Trigger {
                 op: cause.op,
+                columns: cause.columns.to_vec(),
                 old: keep(old),
                 new: keep(new),
             },
@@ -207,6 +210,7 @@ pub fn statement(
             table,
             trigger,
             op,
+            columns: cause.columns,
             old: None,
             new: None,
         };
@@ -217,11 +221,15 @@ pub fn statement(
             pl::fire(core, &on)?;
             continue;
         }
-        let (old, new) = (None, None);
         core.events.queue(Event {
             table: table.oid,
             constraint: trigger.oid,
-            what: What::Trigger { op, old, new },
+            what: What::Trigger {
+                op,
+                columns: cause.columns.to_vec(),
+                old: None,
+                new: None,
+            },
         });
     }
     Ok(())
@@ -244,7 +252,13 @@ pub fn happen(core: &mut Core, event: Event, may_defer: bool) -> Result<()> {
         core.events.defer(event);
         return Ok(());
     }
-    let What::Trigger { op, old, new } = &event.what else {
+    let What::Trigger {
+        op,
+        columns,
+        old,
+        new,
+    } = &event.what
+    else {
         return Err(Error::internal("an event of another kind than a trigger's"));
     };
     let (old, new) = (old.as_deref().map(refs), new.as_deref().map(refs));
@@ -252,6 +266,7 @@ pub fn happen(core: &mut Core, event: Event, may_defer: bool) -> Result<()> {
         table: &table,
         trigger,
         op: *op,
+        columns,
         old: old.as_deref(),
         new: new.as_deref(),
     };

@@ -1,9 +1,10 @@
-//! Blocks as Oracle's clients send them, without DO and its quotes: where one begins and ends in a
-//! message.
+//! Blocks as Oracle's clients send them, without DO and its quotes, and definitions with a body that
+//! has none: where one begins and ends in a message.
 //!
 //! `DECLARE .. BEGIN .. END;` and `BEGIN .. END;` are no statements of PostgreSQL's, in which
 //! DECLARE is a cursor's and BEGIN begins a transaction; these stay what they are. A block goes on
-//! to a line that has nothing but `/`, or to the end of the message.
+//! to a line that has nothing but `/`, or to the end of the message. So does a CREATE TRIGGER that has
+//! a body where PostgreSQL has EXECUTE FUNCTION.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
@@ -39,13 +40,62 @@ pub fn begins(text: &str) -> bool {
     }
 }
 
-/// The first word behind blanks and comments, as far as comments go to the end of a line.
+/// Whether a definition with a body in Oracle's form begins a text.
+pub fn defines(text: &str) -> bool {
+    if !first_word(text).eq_ignore_ascii_case("create") {
+        return false;
+    }
+    let found = Tokenizer::new(&Postgres, text).tokenize_with_location();
+    let mut tokens = found.unwrap_or_default();
+    tokens.retain(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF));
+    let is = |n: usize, wanted: &str| is_word(tokens.get(n), wanted);
+    let mut at = 1;
+    if is(at, "or") && is(at + 1, "replace") {
+        at += 2;
+    }
+    at += usize::from(is(at, "editionable") || is(at, "noneditionable"));
+    is(at, "trigger") && has_body(tokens.get(at + 2..).unwrap_or_default())
+}
+
+fn is_word(token: Option<&TokenWithSpan>, wanted: &str) -> bool {
+    match token.map(|t| &t.token) {
+        Some(Token::Word(w)) => w.quote_style.is_none() && w.value.eq_ignore_ascii_case(wanted),
+        _ => false,
+    }
+}
+
+/// Whether what stands behind a trigger's name comes to a body. A table or a column may have the
+/// name that begins one.
+fn has_body(tokens: &[TokenWithSpan]) -> bool {
+    let mut before: Option<&TokenWithSpan> = None;
+    for (at, token) in tokens.iter().enumerate() {
+        let is = |wanted: &str| is_word(Some(token), wanted);
+        let follows = ["of", "on"].iter().any(|w| is_word(before, w))
+            || before.is_some_and(|b| matches!(b.token, Token::Comma | Token::Period));
+        let next = tokens.get(at + 1);
+        match token.token {
+            Token::SemiColon => return false,
+            Token::ShiftLeft => return true,
+            _ if is("execute") && (is_word(next, "function") || is_word(next, "procedure")) => {
+                return false;
+            }
+            _ if !follows && (is("begin") || is("declare")) => return true,
+            _ => before = Some(token),
+        }
+    }
+    false
+}
+
+/// The first word behind blanks and comments; comments within each other are not followed.
 fn first_word(text: &str) -> &str {
     let mut rest = text.trim_start();
-    while let Some(comment) = rest.strip_prefix("--") {
-        rest = comment
-            .split_once('\n')
-            .map_or("", |(_, rest)| rest.trim_start());
+    loop {
+        let behind = match (rest.strip_prefix("--"), rest.strip_prefix("/*")) {
+            (Some(comment), _) => comment.split_once('\n'),
+            (None, Some(comment)) => comment.split_once("*/"),
+            (None, None) => break,
+        };
+        rest = behind.map_or("", |(_, rest)| rest.trim_start());
     }
     let end = rest.find(|c: char| !c.is_ascii_alphabetic());
     &rest[..end.unwrap_or(rest.len())]
@@ -126,6 +176,26 @@ mod tests {
             "",
         ] {
             assert!(!begins(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn triggers_with_bodies_are_told_from_those_that_run_functions() {
+        for body in [
+            "create trigger t before insert on x for each row begin null; end;",
+            "CREATE OR REPLACE EDITIONABLE TRIGGER s.t AFTER UPDATE OF a, b ON x\n DECLARE y number; BEGIN",
+            "create trigger t after delete on begin <<l>> begin null; end;",
+        ] {
+            assert!(defines(body), "{body}");
+        }
+        for other in [
+            "create trigger t after update of begin on x execute function f(); begin; commit",
+            "create trigger begin after update on declare for each row execute procedure f()",
+            "create trigger t after insert on x for each row",
+            "create table t (a int); begin",
+            "create",
+        ] {
+            assert!(!defines(other), "{other}");
         }
     }
 

@@ -61,8 +61,9 @@ pub enum Definition {
         if_exists: bool,
     },
     DropTrigger {
-        name: String,
-        table: Qualified,
+        name: Qualified,
+        /// Oracle's form has none.
+        table: Option<Qualified>,
         if_exists: bool,
     },
     RenameTrigger {

@@ -46,6 +46,7 @@ pub mod targets;
 mod tokens;
 pub mod transaction;
 pub mod trigger;
+mod trigger_body;
 pub mod types;
 mod unlogged;
 mod unread;
@@ -108,6 +109,16 @@ pub fn statement(sql: &str) -> Result<Command> {
         let text = sql[..end].to_string();
         return Ok(Command::Utility(Box::new(Utility::Block { text })));
     }
+    let sql = match block::defines(sql) {
+        true => {
+            let (end, next) = block::end(sql);
+            if !sql[next..].trim().is_empty() {
+                return Err(near("/", sql, end));
+            }
+            &sql[..end]
+        }
+        false => sql,
+    };
     let words = tokens::Words::new(sql)?;
     if words.is_empty() {
         return Ok(Command::Empty);

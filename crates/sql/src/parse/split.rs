@@ -10,7 +10,8 @@ pub fn split(sql: &str) -> Vec<&str> {
     let (mut start, mut at, mut meaningful) = (0, 0, false);
     while at < bytes.len() {
         let begins = !meaningful && matches!(bytes[at], b'b' | b'B' | b'd' | b'D' | b'<');
-        if begins && block::begins(&sql[at..]) {
+        let creates = !meaningful && matches!(bytes[at], b'c' | b'C');
+        if begins && block::begins(&sql[at..]) || creates && block::defines(&sql[at..]) {
             let (end, next) = block::end(&sql[at..]);
             pieces.push(sql[start..at + end].trim());
             (start, at) = (at + next, at + next);

@@ -3,6 +3,7 @@
 use sqlparser::tokenizer::Token;
 
 use super::tokens::Words;
+use super::trigger_body::{self, RowNames};
 use crate::bind::names::Qualified;
 use crate::dict::trigger::Op;
 use crate::error::{Error, Result};
@@ -23,8 +24,22 @@ pub struct CreateTrigger {
     pub new_table: Option<String>,
     /// SQL text.
     pub when: Option<String>,
-    pub function: Qualified,
-    pub arguments: Vec<String>,
+    pub runs: Runs,
+    /// The schema that a trigger in Oracle's form is named with, which is its table's.
+    pub schema: Option<String>,
+    /// It is made with DISABLE, which Oracle's form has.
+    pub disabled: bool,
+}
+
+/// What a trigger runs.
+#[derive(Clone, Debug)]
+pub enum Runs {
+    Function {
+        name: Qualified,
+        arguments: Vec<String>,
+    },
+    /// A body of its own, in Oracle's words.
+    Body(String),
 }
 
 /// What a constraint trigger has that others have not.
@@ -39,7 +54,9 @@ pub struct Characteristics {
 pub fn create(w: &mut Words<'_>) -> Result<Option<CreateTrigger>> {
     let begin = w.mark();
     let or_replace = w.accept("or replace");
-    let is_constraint = w.accept("constraint trigger");
+    let editionable = w.mark();
+    let has_edition = w.accept("editionable") || w.accept("noneditionable");
+    let is_constraint = !has_edition && w.accept("constraint trigger");
     if !is_constraint && !w.accept("trigger") {
         w.back_to(begin);
         return Ok(None);
@@ -48,10 +65,19 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<CreateTrigger>> {
         let message = "CREATE OR REPLACE CONSTRAINT TRIGGER is not supported";
         return Err(Error::new("0A000", message));
     }
-    let name = w.name()?;
+    let mut name = w.name()?;
+    let (mut schema, mut of_oracle) = (None, has_edition.then_some(editionable));
+    if !is_constraint && w.peek() == Some(&Token::Period) {
+        of_oracle = of_oracle.or(Some(w.mark()));
+        w.bump();
+        schema = Some(std::mem::replace(&mut name, w.name()?));
+    }
     let before = !is_constraint && w.accept("before");
     let instead = !is_constraint && w.accept("instead of");
     if !before && !instead {
+        if !is_constraint && w.precedes("for") {
+            return Err(Error::unsupported("COMPOUND TRIGGER"));
+        }
         w.expect("after")?;
     }
     let (mut ops, columns) = operations(w)?;
@@ -61,9 +87,9 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<CreateTrigger>> {
         true => Some(characteristics(w)?),
         false => None,
     };
-    let (old_table, new_table) = match !is_constraint && w.accept("referencing") {
+    let named = match !is_constraint && w.accept("referencing") {
         true => transitions(w)?,
-        false => (None, None),
+        false => Transitions::default(),
     };
     let mut row = false;
     if is_constraint {
@@ -78,21 +104,40 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<CreateTrigger>> {
             w.expect("statement")?;
         }
     }
-    let when = match w.accept("when") {
-        true => {
-            w.expect_token(&Token::LParen)?;
-            let text = w.parenthesized()?;
-            Some(super::expression(text)?.to_string())
+    for refused in ["follows", "precedes"] {
+        if w.precedes(refused) {
+            let clause = format!("{} of a trigger", refused.to_uppercase());
+            return Err(Error::unsupported(clause));
         }
-        false => None,
-    };
-    w.expect("execute")?;
-    if !w.accept("function") {
-        w.expect("procedure")?;
     }
-    let function = w.relation()?;
-    w.expect_token(&Token::LParen)?;
-    let arguments = arguments(w)?;
+    let state = w.mark();
+    let disabled = w.accept("disable");
+    if disabled || w.accept("enable") {
+        of_oracle = of_oracle.or(Some(state));
+    }
+    let mut when = None;
+    if w.accept("when") {
+        w.expect_token(&Token::LParen)?;
+        let text = w.parenthesized()?;
+        when = Some(trigger_body::condition(text, &named.rows)?);
+    }
+    let body = match is_constraint {
+        true => None,
+        false => trigger_body::body(w, &named.rows)?,
+    };
+    let runs = match (body, of_oracle) {
+        (Some(body), _) => Runs::Body(body),
+        (None, Some(mark)) => {
+            w.back_to(mark);
+            return Err(w.unexpected());
+        }
+        (None, None) => function(w)?,
+    };
+    if named.has_rows && matches!(runs, Runs::Function { .. }) {
+        let message = "ROW variable naming in the REFERENCING clause is not supported";
+        return Err(Error::new("0A000", message)
+            .hint("Use OLD TABLE or NEW TABLE for naming transition tables."));
+    }
     ops.sort_by_key(|op| place(*op));
     Ok(Some(CreateTrigger {
         name,
@@ -104,12 +149,25 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<CreateTrigger>> {
         columns,
         table,
         constraint,
-        old_table,
-        new_table,
+        old_table: named.old_table,
+        new_table: named.new_table,
         when,
-        function,
-        arguments,
+        runs,
+        schema,
+        disabled,
     }))
+}
+
+/// EXECUTE FUNCTION.
+fn function(w: &mut Words<'_>) -> Result<Runs> {
+    w.expect("execute")?;
+    if !w.accept("function") {
+        w.expect("procedure")?;
+    }
+    let name = w.relation()?;
+    w.expect_token(&Token::LParen)?;
+    let arguments = arguments(w)?;
+    Ok(Runs::Function { name, arguments })
 }
 
 /// What it is fired by, and the columns of UPDATE OF.
@@ -175,16 +233,28 @@ fn characteristics(w: &mut Words<'_>) -> Result<Characteristics> {
     Ok(found)
 }
 
-/// REFERENCING: the names of OLD TABLE and NEW TABLE.
-fn transitions(w: &mut Words<'_>) -> Result<(Option<String>, Option<String>)> {
-    let (mut old, mut new) = (None, None);
+/// What REFERENCING names.
+#[derive(Default)]
+struct Transitions {
+    old_table: Option<String>,
+    new_table: Option<String>,
+    /// The rows, which only Oracle's form names.
+    rows: RowNames,
+    has_rows: bool,
+}
+
+/// Behind the word REFERENCING.
+fn transitions(w: &mut Words<'_>) -> Result<Transitions> {
+    let mut named = Transitions::default();
+    let mut is_first = true;
     loop {
         let is_new = match w.word().as_deref() {
             Some("old") => false,
             Some("new") => true,
-            _ if old.is_none() && new.is_none() => return Err(w.unexpected()),
-            _ => return Ok((old, new)),
+            _ if is_first => return Err(w.unexpected()),
+            _ => return Ok(named),
         };
+        is_first = false;
         w.bump();
         let is_table = w.accept("table");
         if !is_table {
@@ -193,13 +263,17 @@ fn transitions(w: &mut Words<'_>) -> Result<(Option<String>, Option<String>)> {
         w.accept("as");
         let name = w.name()?;
         if !is_table {
-            let message = "ROW variable naming in the REFERENCING clause is not supported";
-            return Err(Error::new("0A000", message)
-                .hint("Use OLD TABLE or NEW TABLE for naming transition tables."));
+            named.has_rows = true;
+            let row = match is_new {
+                true => &mut named.rows.new,
+                false => &mut named.rows.old,
+            };
+            *row = name;
+            continue;
         }
         let (side, word) = match is_new {
-            true => (&mut new, "NEW"),
-            false => (&mut old, "OLD"),
+            true => (&mut named.new_table, "NEW"),
+            false => (&mut named.old_table, "OLD"),
         };
         if side.replace(name).is_some() {
             let message = format!("{word} TABLE cannot be specified multiple times");
@@ -251,16 +325,26 @@ fn arguments(w: &mut Words<'_>) -> Result<Vec<String>> {
     }
 }
 
-/// After the words DROP TRIGGER: the name, its table, and whether it may be missing.
-pub fn drop(w: &mut Words<'_>) -> Result<(String, Qualified, bool)> {
+/// After the words DROP TRIGGER: the name, its table, and whether it may be missing. Oracle's form
+/// has no table, and perhaps a schema before the name.
+pub fn drop(w: &mut Words<'_>) -> Result<(Qualified, Option<Qualified>, bool)> {
     let if_exists = w.accept("if exists");
-    let name = w.name()?;
+    let begin = w.mark();
+    let name = w.relation()?;
+    if !if_exists && w.at_end() {
+        return Ok((name, None, false));
+    }
+    if name.schema.is_some() {
+        w.back_to(begin);
+        w.bump();
+        return Err(w.unexpected());
+    }
     w.expect("on")?;
     let table = w.relation()?;
     if !w.accept("cascade") {
         w.accept("restrict");
     }
-    Ok((name, table, if_exists))
+    Ok((name, Some(table), if_exists))
 }
 
 /// After the words ALTER TRIGGER: the name, its table, and the new name.

@@ -118,7 +118,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
             row_count: 0,
             caught: Vec::new(),
             read_only: false,
-            columns_first: false,
+            columns_first: code.oracle,
             cursors: Vec::new(),
             fired: None,
         }
@@ -133,6 +133,8 @@ impl<'b, 'c> Interpreter<'b, 'c> {
         let ran = self.block(&body.block).and_then(|flow| match flow {
             Flow::Return => self.result(),
             _ if self.fired.is_none() && self.returns.may_fall_off() => self.result(),
+            // The body of a trigger in Oracle's form gives the row as it has left it.
+            _ if self.fired.is_some() && code.oracle => self.result(),
             _ => Err(self.no_return()),
         });
         ran.map_err(|e| e.in_context(self.context()))

@@ -16,6 +16,8 @@ pub struct Code {
     /// Of a body in SQL there is none.
     pub body: Option<Body>,
     pub text: String,
+    /// It is in Oracle's words.
+    pub oracle: bool,
     /// By the numbers of the pieces.
     pub plans: Vec<ArcSwapOption<Planned>>,
     /// As contexts of errors call it.
@@ -35,8 +37,7 @@ impl Code {
     }
 
     pub fn of_oracle_block(text: &str) -> Result<Code> {
-        let body = plpgsql::parse_oracle(text).map_err(|e| syntax(e, text))?;
-        Ok(Code::of_body(text, body))
+        Code::of_text(text, Language::PlSql)
     }
 
     fn of_text(text: &str, language: Language) -> Result<Code> {
@@ -44,6 +45,12 @@ impl Code {
             Language::PlPgSql => {
                 let body = plpgsql::parse(text).map_err(|e| syntax(e, text))?;
                 Ok(Code::of_body(text, body))
+            }
+            Language::PlSql => {
+                let body = plpgsql::parse_oracle(text).map_err(|e| syntax(e, text))?;
+                let mut code = Code::of_body(text, body);
+                code.oracle = true;
+                Ok(code)
             }
             Language::Sql => Ok(Code::of_pieces(text, None, parse::split(text).len())),
         }
@@ -59,6 +66,7 @@ impl Code {
             function: None,
             body,
             text: text.to_string(),
+            oracle: false,
             plans: (0..pieces).map(|_| ArcSwapOption::empty()).collect(),
             called: "inline_code_block".to_string(),
         }

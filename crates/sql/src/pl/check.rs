@@ -8,6 +8,7 @@ use plpgsql::tree::{
 use super::block::NUMBERS;
 use super::body::Code;
 use crate::dict::Function;
+use crate::dict::function::Language;
 use crate::error::{Error, Result};
 use crate::parse;
 use crate::types::SqlType;
@@ -32,7 +33,7 @@ pub fn check(code: &Code, function: Option<&Function>) -> Result<()> {
 fn names_of(function: &Function) -> Vec<(String, bool)> {
     let mut names: Vec<String> = Vec::new();
     if function.is_trigger() {
-        names.extend(super::trigger::NAMES.map(str::to_string));
+        names.extend(super::trigger::names(function).map(str::to_string));
     }
     let mut parameters: Vec<&str> = function
         .parameters
@@ -307,6 +308,10 @@ impl Check<'_> {
                 rows(query)
             }
             What::Raise(raise) => super::raise::check(raise),
+            What::RaiseNumber { number, message } => {
+                expression(number)?;
+                expression(message)
+            }
             What::Assert { condition, message } => {
                 expression(condition)?;
                 message.iter().try_for_each(expression)
@@ -384,7 +389,10 @@ impl Check<'_> {
         };
         let has_outputs = function.outputs().next().is_some();
         let is_void = function.result == SqlType::Void.oid();
+        let gives_row = function.is_trigger() && function.language == Language::PlSql;
         match value {
+            Some(_) if gives_row => wrong("RETURN cannot have a parameter in a trigger"),
+            None if gives_row => Ok(()),
             Some(_) if function.returns_set => {
                 let message = "RETURN cannot have a parameter in function returning set";
                 Err(Error::new("42804", message).hint("Use RETURN NEXT or RETURN QUERY."))

@@ -89,7 +89,7 @@ pub fn call(core: &mut Core, oid: u32, args: Vec<Datum>) -> Result<Datum> {
     }
     let code = code(core, &function)?;
     core.within_function(&function, sees(&function), |core| match function.language {
-        Language::PlPgSql => {
+        Language::PlPgSql | Language::PlSql => {
             let mut running = Interpreter::of_function(core, &code, &function, args)?;
             running.run()
         }
@@ -109,7 +109,7 @@ pub fn rows(
     let function = function.ok_or_else(missing)?;
     let code = code(core, &function)?;
     core.within_function(&function, sees(&function), |core| match function.language {
-        Language::PlPgSql => {
+        Language::PlPgSql | Language::PlSql => {
             let mut running = Interpreter::of_function(core, &code, &function, args)?;
             running.returns.columns = Some(columns.to_vec());
             running.run_for_rows()
@@ -130,9 +130,15 @@ fn sees(function: &Function) -> Sees {
 pub fn check(core: &mut Core, function: &Arc<Function>) -> Result<()> {
     let code = Code::new(function)?;
     match function.language {
-        Language::PlPgSql => check::check(&code, Some(function)),
+        Language::PlPgSql | Language::PlSql => check::check(&code, Some(function)),
         Language::Sql => language_sql::check(core, &code, function),
     }
+}
+
+/// The name behind the END of a body in Oracle's words.
+pub fn end_name(function: &Arc<Function>) -> Result<Option<String>> {
+    let code = Code::new(function)?;
+    Ok(code.body.and_then(|body| body.end_name))
 }
 
 fn code(core: &mut Core, function: &Arc<Function>) -> Result<Arc<Code>> {
@@ -163,7 +169,7 @@ impl Core {
             core.as_defined(&function, |core| {
                 core.framed(Sees::Now, |core| {
                     let mut rows = match function.language {
-                        Language::PlPgSql => {
+                        Language::PlPgSql | Language::PlSql => {
                             let mut running =
                                 Interpreter::of_function(core, &code, &function, args)?;
                             running.returns.columns = Some(columns.clone());
@@ -199,6 +205,7 @@ impl Core {
     pub fn statement_of_block(&mut self, language: Option<&str>, text: &str) -> Result<()> {
         match language {
             None | Some("plpgsql") => {}
+            Some("plsql") => return self.run_block(Code::of_oracle_block(text)?),
             Some("sql") => {
                 let message = "language \"sql\" does not support inline code execution";
                 return Err(Error::new("0A000", message));

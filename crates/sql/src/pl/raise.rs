@@ -1,11 +1,13 @@
 //! RAISE.
 
-use plpgsql::tree::{Condition, Level, Raise, Raised};
+use ::block::value::Datum;
+use plpgsql::tree::{Condition, Level, Raise, Raised, Sql};
 
 use super::block::Interpreter;
 use super::condition;
 use crate::api::Notice;
 use crate::error::{Error, Result};
+use crate::types::SqlType;
 
 /// What is raised, as far as it is said.
 #[derive(Default)]
@@ -83,6 +85,20 @@ impl Interpreter<'_, '_> {
             }
         }
         self.say(raise.level, said)
+    }
+
+    /// RAISE_APPLICATION_ERROR: the number stands in the message, as clients of Oracle's see it.
+    pub fn raise_number(&mut self, number: &Sql, message: &Sql) -> Result<()> {
+        let (number, message) = (
+            self.value(number, (SqlType::Int4, -1))?,
+            self.text(message)?.unwrap_or_default(),
+        );
+        let Datum::Int4(number @ -20_999..=-20_000) = number else {
+            let message = "the number of RAISE_APPLICATION_ERROR must be from -20999 to -20000";
+            return Err(Error::new("22023", message));
+        };
+        let message = format!("ORA{number}: {message}");
+        Err(Error::new("P0001", message))
     }
 
     fn say(&mut self, level: Level, said: Said) -> Result<()> {

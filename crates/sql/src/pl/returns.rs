@@ -91,6 +91,9 @@ impl<'b> Interpreter<'b, '_> {
 
     pub fn a_return(&mut self, value: Option<&'b Sql>) -> Result<Flow<'b>> {
         if self.fired.is_some() {
+            if self.code.oracle {
+                return Ok(Flow::Return);
+            }
             let missing = || Error::new("42601", "missing expression at or near \";\"");
             let value = value.ok_or_else(missing)?;
             return self.return_row(value.text.trim(), value);

@@ -1,11 +1,12 @@
 //! What variables stand for that the analysis does not know as expressions: `record.*` in a list of
-//! VALUES, and the cursor of WHERE CURRENT OF.
+//! VALUES, the cursor of WHERE CURRENT OF, and `UPDATING('column')` in Oracle's triggers.
 
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{self, Expr, Ident, SetExpr, VisitMut, VisitorMut};
 
 use super::seen::{Found, Level, find};
+use super::trigger::UPDATED;
 use super::value::Slot;
 use crate::bind::names;
 use crate::parse::current_of::CURRENT_OF;
@@ -52,6 +53,9 @@ impl VisitorMut for Rewrite<'_, '_> {
         {
             self.name_cursor(cursor);
         }
+        if let Some(asked) = self.asked_column(e) {
+            *e = asked;
+        }
         ControlFlow::Continue(())
     }
 }
@@ -78,6 +82,33 @@ impl Rewrite<'_, '_> {
                 format: None,
             };
         }
+    }
+
+    /// `UPDATING(column)` as a look at the columns that the UPDATE gives values to.
+    fn asked_column(&self, e: &Expr) -> Option<Expr> {
+        let Expr::Function(call) = e else { return None };
+        let [ast::ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else {
+            return None;
+        };
+        let ast::FunctionArguments::List(list) = &call.args else {
+            return None;
+        };
+        let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(column))] = list.args.as_slice()
+        else {
+            return None;
+        };
+        if names::ident(name) != "updating" {
+            return None;
+        }
+        let is_record = |slot: usize| matches!(self.slots[slot], Slot::Record(_));
+        find(self.levels, &is_record, &[UPDATED.to_string()])?;
+        let text = format!(
+            "pg_catalog.array_position(\"{UPDATED}\", pg_catalog.upper({column})) IS NOT NULL"
+        );
+        crate::parse::expression(&text)
+            .map(Box::new)
+            .map(Expr::Nested)
+            .ok()
     }
 
     fn spread(&self, e: Expr) -> Vec<Expr> {

@@ -45,6 +45,7 @@ impl<'b> Interpreter<'b, '_> {
                 self.assign(target, value, ty)
             }),
             What::Raise(raise) => self.raise(raise),
+            What::RaiseNumber { number, message } => self.raise_number(number, message),
             What::Assert { condition, message } => self.assert(condition, message.as_ref()),
             What::Null => Ok(()),
             What::Commit { chain } => self.core.end_within(true, *chain),

@@ -11,6 +11,7 @@ use super::piece::{As, How, plan_text};
 use super::seen::Level;
 use super::value::{Record, Scalar, Shape, Slot};
 use crate::bind::names;
+use crate::dict::function::Language;
 use crate::dict::trigger::{Op, Trigger};
 use crate::dict::{Function, Table};
 use crate::error::{Error, Result};
@@ -27,6 +28,8 @@ pub struct Occasion<'o> {
     pub table: &'o Arc<Table>,
     pub trigger: &'o Trigger,
     pub op: Op,
+    /// The columns to which an UPDATE gives values.
+    pub columns: &'o [usize],
     pub old: Option<&'o [DatumRef<'o>]>,
     pub new: Option<&'o [DatumRef<'o>]>,
 }
@@ -81,6 +84,18 @@ fn slots(core: &mut Core, on: &Occasion<'_>, shape: &Arc<Shape>) -> Vec<Slot> {
     };
     let list = Element::of(SqlType::Text);
     let list = list.and_then(|e| array::make(e, places, &arguments).ok());
+    let is = |op: Op| (SqlType::Bool, Datum::Bool(on.op == op));
+    let updated = on.columns.iter().filter_map(|at| on.table.columns.get(*at));
+    let updated: Vec<Datum> = updated.map(|c| text(&c.name.to_uppercase())).collect();
+    let all = Dimension {
+        length: updated.len() as i32,
+        lower: 1,
+    };
+    let all = match updated.is_empty() {
+        true => &[][..],
+        false => &[all],
+    };
+    let updated = Element::of(SqlType::Text).and_then(|e| array::make(e, all, &updated).ok());
     let values = [
         (SqlType::Name, text(&on.trigger.name)),
         (SqlType::Text, text(on.trigger.timing())),
@@ -92,12 +107,32 @@ fn slots(core: &mut Core, on: &Occasion<'_>, shape: &Arc<Shape>) -> Vec<Slot> {
         (SqlType::Name, text(&schema)),
         (SqlType::Int4, Datum::Int4(arguments.len() as i32)),
         (SqlType::TEXTS, list.map_or(Datum::Null, Datum::Array)),
+        is(Op::Insert),
+        is(Op::Update),
+        is(Op::Delete),
+        (SqlType::TEXTS, updated.map_or(Datum::Null, Datum::Array)),
     ];
     slots.extend(values.map(|(ty, v)| Slot::Scalar(Scalar::new(ty, -1, v))));
     slots
 }
 
-pub const NAMES: [&str; 13] = [
+/// The columns that an UPDATE gives values to, in capitals: what `UPDATING('column')` looks in. No
+/// variable of a body has a name with a blank by chance.
+pub const UPDATED: &str = "updated columns";
+
+/// The names that lead to the slots of a trigger, in the order of these.
+pub fn names(function: &Function) -> impl Iterator<Item = &'static str> {
+    let count = match function.language {
+        Language::PlSql => NAMES.len(),
+        Language::PlPgSql | Language::Sql => NAMES.len() - ORACLES,
+    };
+    NAMES.into_iter().take(count)
+}
+
+/// How many of the names only Oracle's bodies have: the last ones.
+const ORACLES: usize = 4;
+
+const NAMES: [&str; 17] = [
     "found",
     "new",
     "old",
@@ -111,6 +146,10 @@ pub const NAMES: [&str; 13] = [
     "tg_table_schema",
     "tg_nargs",
     "tg_argv",
+    "inserting",
+    "updating",
+    "deleting",
+    UPDATED,
 ];
 
 /// Calls a trigger's function; gives the row that it returns, if it is one for each row.
@@ -127,7 +166,7 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
         core.pl.transitions = seen;
         let mut running = Interpreter::of_block(core, &code)?;
         running.slots = slots;
-        let names = NAMES.into_iter().enumerate().map(|(at, name)| (name, at));
+        let names = names(&function).enumerate().map(|(at, name)| (name, at));
         running.levels = vec![Level {
             label: Some(&function.name),
             names: names.collect(),
@@ -137,6 +176,13 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
             row: None,
         });
         running.run()?;
+        if code.oracle && on.trigger.row {
+            let (slot, name) = match on.op {
+                Op::Delete => (OLD, "old"),
+                _ => (NEW, "new"),
+            };
+            return running.row_of(slot, name).map(Some);
+        }
         Ok(running.fired.take().and_then(|fired| fired.row))
     });
     core.pl.triggers -= 1;

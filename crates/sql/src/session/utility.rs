@@ -486,7 +486,10 @@ impl Core {
                 name,
                 table,
                 if_exists,
-            } => trigger::drop(core, name, table, *if_exists),
+            } => match table {
+                Some(table) => trigger::drop(core, &name.name, table, *if_exists),
+                None => trigger::drop_named(core, name),
+            },
             Definition::RenameTrigger { name, table, to } => trigger::rename(core, name, table, to),
             Definition::Policy(statement) => crate::ddl::policy::run(core, statement),
             Definition::Extension(statement) => crate::ddl::extension::run(core, statement),

@@ -9,7 +9,10 @@ use super::value::{
 use super::{Context, Rows, VirtualTable};
 use crate::ddl::index_class;
 use crate::dict::depend::Address;
-use crate::dict::{Index, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_TYPE, Sequence, Stage, Table};
+use crate::dict::{
+    Function, Index, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_PROC, PG_TRIGGER, PG_TYPE, Sequence,
+    Stage, Table,
+};
 use crate::error::{Error, Result};
 use crate::types::SqlType::{
     self, Bool, Int2, Int2Vector, Int4, Int8, InternalChar, Name, Oid, OidVector, Text,
@@ -322,8 +325,24 @@ fn dependencies(cx: &Context) -> Result<Rows> {
             ));
         }
     }
+    rows.extend(cx.dict.functions().filter_map(|f| trigger_body(cx, f)));
     rows.extend(stopping(cx));
     Ok(rows)
+}
+
+/// That a function is the body of a trigger, and goes with it: dumps then leave it out.
+fn trigger_body(cx: &Context, f: &Function) -> Option<Vec<Datum>> {
+    let relation = cx.dict.with_triggers(f.trigger_of?)?;
+    let trigger = relation.triggers.iter().find(|g| g.function == f.oid)?;
+    Some(vec![
+        oid(PG_PROC),
+        oid(f.oid),
+        int4(0),
+        oid(PG_TRIGGER),
+        oid(trigger.oid),
+        int4(0),
+        text("i"),
+    ])
 }
 
 /// The columns that checks and generated columns of a table are made of.

@@ -14,6 +14,8 @@ use crate::params;
 
 /// The number of the language `plpgsql`.
 const PLPGSQL: u32 = 13_577;
+/// The number of the language `plsql`, which PostgreSQL has not; dumps leave out those below 16384.
+const PLSQL: u32 = 13_599;
 /// The number of the language `sql`.
 const SQL: u32 = 14;
 
@@ -165,10 +167,7 @@ pub fn result(dict: &Dict, number: u32) -> Option<String> {
 /// What `pg_get_functiondef` says.
 pub fn definition(dict: &Dict, number: u32) -> Option<String> {
     let f = dict.function_by_oid(number)?;
-    let language = match f.language {
-        Language::Sql => "sql",
-        Language::PlPgSql => "plpgsql",
-    };
+    let language = f.language.name();
     let mut options = String::new();
     options.push_str(match f.volatility {
         Volatility::Immutable => " IMMUTABLE",
@@ -278,6 +277,7 @@ fn row(f: &Function) -> Vec<Datum> {
         oid(match f.language {
             Language::Sql => SQL,
             Language::PlPgSql => PLPGSQL,
+            Language::PlSql => PLSQL,
         }),
         Datum::Float4(f.cost),
         Datum::Float4(f.rows),
@@ -338,6 +338,7 @@ pub fn languages() -> Vec<Vec<Datum>> {
         (13, "c", false, false),
         (SQL, "sql", false, true),
         (PLPGSQL, "plpgsql", true, true),
+        (PLSQL, "plsql", true, true),
     ];
     let row = |(number, name, is_procedural, trusted): (u32, &str, bool, bool)| {
         vec![
