@@ -34,6 +34,7 @@ mod overriding;
 pub mod policy;
 mod reserved;
 pub mod role;
+mod routine;
 mod rows;
 mod select_into;
 pub mod setting;
