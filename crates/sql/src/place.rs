@@ -20,6 +20,8 @@ pub enum Place {
     OperatorAfter(Location),
     /// At the operator before an operand that starts here.
     OperatorBefore(Location),
+    /// At the parenthesis before a query that starts here.
+    ParenthesisBefore(Location),
     /// At the first string that has this value.
     Literal(String),
     /// At a column of a table outside of aggregates; of which query is known further out.
@@ -39,7 +41,16 @@ impl Place {
     }
 
     pub fn of_expr(e: &ast::Expr) -> Option<Place> {
-        Place::of_span(e.span())
+        match e {
+            ast::Expr::Subquery(query) => Place::of_subquery(query),
+            e => Place::of_span(e.span()),
+        }
+    }
+
+    /// Of a query that stands in parentheses.
+    pub fn of_subquery(query: &ast::Query) -> Option<Place> {
+        let start = query.span().start;
+        (start.line > 0).then_some(Place::ParenthesisBefore(start))
     }
 
     /// Of an error about a whole expression, whose operands are as they should be.
@@ -94,6 +105,14 @@ impl Place {
                 let before = &sql[..parse::byte_of(sql, *start)];
                 let operator = before.trim_end_matches(|c: char| c.is_whitespace() || c == '(');
                 operator.char_indices().next_back()?.0
+            }
+            Place::ParenthesisBefore(start) => {
+                let at = parse::byte_of(sql, *start);
+                let before = sql[..at].trim_end();
+                match before.ends_with('(') {
+                    true => before.len() - 1,
+                    false => at,
+                }
             }
             Place::Literal(value) => parse::byte_of(sql, literal(sql, value)?),
             Place::Column { .. } => return None,

@@ -12,6 +12,7 @@ pub mod domain;
 mod element;
 mod enums;
 mod expr;
+pub mod inline;
 mod json;
 pub mod names;
 pub mod needs;

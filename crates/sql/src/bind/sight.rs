@@ -6,6 +6,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::inline::Inlining;
 use super::{ParamTypes, TypeNames, Typed};
 use crate::collate::Derived;
 use crate::dict::{Dict, Function};
@@ -39,6 +40,8 @@ pub struct Sight {
     called: RefCell<Vec<Arc<Function>>>,
     /// The domains that values were made of.
     domains: RefCell<Vec<SqlType>>,
+    /// Which calls become the expressions that their functions are.
+    pub(super) inlining: Inlining,
 }
 
 impl fmt::Debug for Sight {
@@ -99,10 +102,18 @@ impl ParamTypes {
 
     /// Parameters of what stands in a definition, which sees the same functions.
     pub fn of_definition(&self) -> ParamTypes {
-        match &self.sight.dict {
+        let mut own = match &self.sight.dict {
             Some(dict) => ParamTypes::default().seeing(dict),
             None => ParamTypes::default(),
-        }
+        };
+        own.sight.inlining = self.sight.inlining.clone();
+        own
+    }
+
+    /// The same; functions stay calls, whatever they are.
+    pub fn keeping_calls(mut self) -> ParamTypes {
+        self.sight.inlining = Inlining::none();
+        self
     }
 
     /// Notes the functions that a part has been found to call, and its domains.

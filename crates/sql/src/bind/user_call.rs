@@ -95,8 +95,20 @@ impl Binder<'_> {
         name: &names::Qualified,
         f: &ast::Function,
     ) -> Result<Option<Typed>> {
-        let called = self.chosen(name, f, false)?;
-        called.map(value_of).transpose()
+        let Some(called) = self.chosen(name, f, false)? else {
+            return Ok(None);
+        };
+        match self.inlined(&called) {
+            Some(value) => Ok(Some(value)),
+            None => value_of(called).map(Some),
+        }
+    }
+
+    /// The user's function that a call means.
+    pub fn function_meant(&self, f: &ast::Function) -> Result<Option<Arc<Function>>> {
+        let name = names::Qualified::new(&f.name)?;
+        let called = self.chosen(&name, f, false)?;
+        Ok(called.map(|called| called.function))
     }
 
     /// The user's function that a call means, if users have one of its name that gives rows.

@@ -59,7 +59,10 @@ fn collect(dict: &Dict, roots: &[Address]) -> Vec<Found> {
     }
     // A default goes with the table or the column that has it.
     let gone = |f: &Found, all: &[Found]| match f.what {
-        Address::Check(table, _) | Address::Trigger(table, _) | Address::Policy(table, _) => {
+        Address::Check(table, _)
+        | Address::Index(table, _)
+        | Address::Trigger(table, _)
+        | Address::Policy(table, _) => {
             let whole = [Address::Table(table), Address::View(table)];
             let goes = |a: &Address| whole.contains(a);
             roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
@@ -247,8 +250,15 @@ pub fn drop_one(core: &mut Core, what: Address) -> Result<()> {
         Address::Attribute(..) => Err(Error::unsupported(
             "DROP .. CASCADE of the type of an attribute of a composite type",
         )),
-        Address::Schema(_) | Address::Index(..) => {
-            Err(Error::internal("a dependent that depends on nothing"))
+        Address::Index(oid, index) => {
+            let Some(table) = dict.table_by_oid(oid).cloned() else {
+                return Ok(());
+            };
+            match table.indexes.iter().position(|i| i.oid == index) {
+                Some(at) => super::index::remove(core, &table, at),
+                None => Ok(()),
+            }
         }
+        Address::Schema(_) => Err(Error::internal("a dependent that depends on nothing")),
     }
 }

@@ -7,7 +7,6 @@ use sqlparser::ast::{self, AlterColumnOperation};
 
 use super::index_expression::{is_immutable, refuse_parts};
 use crate::bind::{Binder, ParamTypes, Scope, names};
-use crate::dict::function::Volatility;
 use crate::dict::{Column, Table};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -33,7 +32,7 @@ fn check_one(core: &Core, table: &Table, at: usize, text: &str) -> Result<()> {
     let e = parse::expression(text)?;
     refuse_parts(&e, EXPRESSION)?;
     refuse_system(&e)?;
-    let params = ParamTypes::none(&dict);
+    let params = ParamTypes::none(&dict).keeping_calls();
     let scope = Scope::of_table(table, &table.name);
     let binder = Binder::new(&scope, &params, EXPRESSION);
     let c = &table.columns[at];
@@ -68,11 +67,7 @@ fn check_one(core: &Core, table: &Table, at: usize, text: &str) -> Result<()> {
         .hint("You will need to rewrite or cast the expression."),
         _ => e,
     })?;
-    let of_user = |oid: u32| {
-        let function = dict.function_by_oid(oid);
-        function.is_some_and(|f| f.volatility == Volatility::Immutable)
-    };
-    match is_immutable(table, &e, &assigned.expr, &of_user)? {
+    match is_immutable(&dict, table, &e, &assigned.expr) {
         true => Ok(()),
         false => Err(Error::new(
             "42P17",

@@ -7,6 +7,7 @@ use block::{Dba, ObjectId, RowId};
 use sqlparser::ast::{self, CreateIndex, IndexType};
 
 use super::dependence::drop_dependents;
+use super::index_expression::Predicate;
 use super::{
     Core, already_exists, index_class, index_expression, missing, name_of, no_relation, skipping,
     wrong_kind,
@@ -17,7 +18,7 @@ use crate::bind::{collation, names};
 use crate::dict::acl::Privileges;
 use crate::dict::computed::IndexKeys;
 use crate::dict::depend::Address;
-use crate::dict::{Index, IndexExpression, IndexKey, Object, Relation, Stage, Table};
+use crate::dict::{Dict, Index, IndexExpression, IndexKey, Object, Relation, Stage, Table};
 use crate::error::{Error, Result};
 use crate::exec::row::decode;
 use crate::exec::told;
@@ -33,7 +34,7 @@ pub struct NewIndex {
     pub name: Option<String>,
     pub keys: Vec<IndexKey>,
     pub expressions: Vec<IndexExpression>,
-    pub predicate: Option<String>,
+    pub predicate: Option<Predicate>,
     pub included: Vec<usize>,
     pub classes: Vec<String>,
     pub unique: bool,
@@ -233,7 +234,7 @@ fn wanted(
         }
     })?;
     check_may_add(core, &table)?;
-    let new = described(&table, c)?;
+    let new = described(&core.dict(), &table, c)?;
     // An index is in the schema of its table; PostgreSQL's grammar gives it no other.
     if name.as_ref().is_some_and(|n| n.schema.is_some()) {
         return Err(Error::new("42601", "syntax error at or near \".\""));
@@ -254,12 +255,12 @@ fn wanted(
 }
 
 /// What CREATE INDEX says of the index, but for its name.
-fn described(table: &Table, c: &CreateIndex) -> Result<NewIndex> {
+fn described(dict: &Dict, table: &Table, c: &CreateIndex) -> Result<NewIndex> {
     let mut expressions = Vec::new();
     let mut classes = Vec::with_capacity(c.columns.len());
     let mut keys = Vec::with_capacity(c.columns.len());
     for k in &c.columns {
-        let (key, ty) = key(table, k, &mut expressions)?;
+        let (key, ty) = key(dict, table, k, &mut expressions)?;
         let class = k.operator_class.as_ref();
         let class = class.map(|name| index_class::of(ty, name)).transpose()?;
         classes.push(class.unwrap_or_default());
@@ -269,7 +270,7 @@ fn described(table: &Table, c: &CreateIndex) -> Result<NewIndex> {
         classes.clear();
     }
     let predicate = c.predicate.as_ref();
-    let predicate = predicate.map(|e| index_expression::predicate(table, e));
+    let predicate = predicate.map(|e| index_expression::predicate(dict, table, e));
     let included = c.include.iter().map(|name| {
         let name = names::ident(name);
         let at = table.column(&name);
@@ -325,6 +326,7 @@ fn is_by_bytes(collation: &ast::ObjectName) -> Result<bool> {
 
 /// One column of an index, with its order, and its type.
 fn key(
+    dict: &Dict,
     table: &Table,
     k: &ast::IndexColumn,
     expressions: &mut Vec<IndexExpression>,
@@ -347,7 +349,7 @@ fn key(
             (at, ty)
         }
         e => {
-            let (expression, ty) = index_expression::expression(table, e)?;
+            let (expression, ty) = index_expression::expression(dict, table, e)?;
             expressions.push(expression);
             (IndexKey::EXPRESSION, ty)
         }
@@ -512,6 +514,10 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
     }
     let engine = core.database.engine().clone();
     let object = engine.allocate_object_id()?;
+    let (predicate, inlined) = match new.predicate {
+        Some(p) => (Some(p.text), p.inlined),
+        None => (None, None),
+    };
     let constraint = if new.constraint {
         engine.allocate_object_id()?.0
     } else {
@@ -522,7 +528,8 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
         name,
         keys: new.keys,
         expressions: new.expressions,
-        predicate: new.predicate,
+        predicate,
+        inlined,
         included: new.included,
         classes: new.classes,
         bound: None,

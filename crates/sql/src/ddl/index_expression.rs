@@ -1,13 +1,17 @@
 //! What CREATE INDEX takes as an expression or as a condition, and the text that is kept of it.
 //!
 //! Only what is immutable may be a key: the engine computes keys without a session, again and again,
-//! and on every instance.
+//! and on every instance. So of a function that a user made its text is kept, as it is when the
+//! index is made ([`super::index_function`]).
 
+use block::value::Datum;
 use sqlparser::ast::{self, Expr as Syntax};
 
+use super::index_function;
 use crate::bind::{ParamTypes, Scope, names};
 use crate::dict::computed::{EXPRESSIONS, PREDICATES, bind_expression, bind_predicate};
-use crate::dict::{IndexExpression, Table};
+use crate::dict::function::Volatility;
+use crate::dict::{Dict, IndexExpression, Table};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::func::Func;
@@ -15,37 +19,70 @@ use crate::types::{SqlType, storage_type};
 use crate::views::procedures::{self, Immutable};
 
 /// An expression as a column of an index, and its type.
-pub fn expression(table: &Table, e: &Syntax) -> Result<(IndexExpression, SqlType)> {
+pub fn expression(dict: &Dict, table: &Table, e: &Syntax) -> Result<(IndexExpression, SqlType)> {
     refuse_parts(e, EXPRESSIONS)?;
     let text = e.to_string();
-    let params = ParamTypes::default();
+    let params = ParamTypes::none(dict).keeping_calls();
     let scope = Scope::of_table(table, &table.name);
     let bound = bind_expression(&scope, &params, &text)?;
+    let calls = !params.sight.called().is_empty();
     refuse_parameters(params)?;
     storage_type(bound.ty)?;
-    if !is_immutable(table, e, &bound.expr, &|_| false)? {
+    // PostgreSQL looks at what the texts of functions say, too.
+    let as_planned = || {
+        let params = ParamTypes::none(dict);
+        let planned = bind_expression(&scope, &params, &text);
+        planned.is_ok_and(|planned| is_immutable(dict, table, e, &planned.expr))
+    };
+    if !is_immutable(dict, table, e, &bound.expr) && !(calls && as_planned()) {
         return Err(not_immutable("index expression"));
     }
+    let inlined = match calls {
+        true => Some(index_function::inlined(dict, table, e, EXPRESSIONS)?),
+        false => None,
+    };
     let name = match crate::plan::column_name(e) {
         name if name == "?column?" => "expr".to_string(),
         name => name,
     };
-    Ok((IndexExpression { text, name }, bound.ty))
+    let expression = IndexExpression {
+        text,
+        inlined,
+        name,
+    };
+    Ok((expression, bound.ty))
 }
 
-/// The condition of a partial index; its text.
-pub fn predicate(table: &Table, e: &Syntax) -> Result<String> {
+/// The condition of a partial index, and the same with the texts of functions of users, if it calls
+/// any.
+pub struct Predicate {
+    pub text: String,
+    pub inlined: Option<String>,
+}
+
+/// What CREATE INDEX says of the rows that the index has.
+pub fn predicate(dict: &Dict, table: &Table, e: &Syntax) -> Result<Predicate> {
     let e = inner(e);
     refuse_parts(e, PREDICATES)?;
     let text = e.to_string();
-    let params = ParamTypes::default();
+    let params = ParamTypes::none(dict).keeping_calls();
     let scope = Scope::of_table(table, &table.name);
     let bound = bind_predicate(&scope, &params, &text)?;
+    let calls = !params.sight.called().is_empty();
     refuse_parameters(params)?;
-    match is_immutable(table, e, &bound, &|_| false)? {
-        true => Ok(text),
-        false => Err(not_immutable("index predicate")),
+    let as_planned = || {
+        let params = ParamTypes::none(dict);
+        let planned = bind_predicate(&scope, &params, &text);
+        planned.is_ok_and(|planned| is_immutable(dict, table, e, &planned))
+    };
+    if !is_immutable(dict, table, e, &bound) && !(calls && as_planned()) {
+        return Err(not_immutable("index predicate"));
     }
+    let inlined = match calls {
+        true => Some(index_function::inlined(dict, table, e, PREDICATES)?),
+        false => None,
+    };
+    Ok(Predicate { text, inlined })
 }
 
 fn not_immutable(what: &str) -> Error {
@@ -69,7 +106,7 @@ fn refuse_parameters(params: ParamTypes) -> Result<()> {
 }
 
 /// Refuses queries and windows; the binder refuses aggregates.
-pub(super) fn refuse_parts(e: &Syntax, clause: &str) -> Result<()> {
+pub fn refuse_parts(e: &Syntax, clause: &str) -> Result<()> {
     let found = ast::visit_expressions(e, |e| {
         use std::ops::ControlFlow::{Break, Continue};
         match e {
@@ -91,14 +128,9 @@ pub(super) fn refuse_parts(e: &Syntax, clause: &str) -> Result<()> {
     }
 }
 
-/// Whether an expression has one value for each row, in every session and for ever. `of_user`: what
-/// is taken of functions of users, by object id.
-pub(super) fn is_immutable(
-    table: &Table,
-    e: &Syntax,
-    bound: &Expr,
-    of_user: &dyn Fn(u32) -> bool,
-) -> Result<bool> {
+/// Whether an expression has one value for each row, in every session and for ever. Of a function
+/// that a user made it is what the user says.
+pub(super) fn is_immutable(dict: &Dict, table: &Table, e: &Syntax, bound: &Expr) -> bool {
     let mut immutable = true;
     let _ = ast::visit_expressions(e, |e| {
         if let Syntax::Function(f) = e
@@ -112,18 +144,33 @@ pub(super) fn is_immutable(
         }
         std::ops::ControlFlow::<()>::Continue(())
     });
+    immutable && is_bound_immutable(dict, table, bound)
+}
+
+fn is_bound_immutable(dict: &Dict, table: &Table, bound: &Expr) -> bool {
+    let of_user = |oid: u32| {
+        let function = dict.function_by_oid(oid);
+        function.is_some_and(|f| f.volatility == Volatility::Immutable)
+    };
+    let mut immutable = true;
+    // What a user's function makes of its arguments is its own affair.
+    let mut rest = bound.clone();
+    rest.replace(&mut |e| match e {
+        Expr::Call(Func::User(f), args) => {
+            immutable &= of_user(f.oid) && args.iter().all(|a| is_bound_immutable(dict, table, a));
+            Some(Expr::Const(Datum::Null))
+        }
+        _ => None,
+    });
     // What is made of a time with time zone depends on the session's zone, unless it is compared.
     let (mut zoned, mut made) = (false, false);
-    bound.visit(&mut |e| match e {
+    rest.visit(&mut |e| match e {
         Expr::Column(at) => {
             let ty = table.columns[*at].ty();
             zoned |= ty.element().unwrap_or(ty) == SqlType::TimestampTz;
         }
         Expr::Call(func, _) => {
-            immutable &= match func {
-                Func::User(f) => of_user(f.oid),
-                func => func.is_immutable(),
-            };
+            immutable &= func.is_immutable();
             made = true;
         }
         Expr::Arith(..) => made = true,
@@ -134,7 +181,7 @@ pub(super) fn is_immutable(
         Expr::Subquery { .. } | Expr::Param(_) => immutable = false,
         _ => {}
     });
-    Ok(immutable && !(zoned && made))
+    immutable && !(zoned && made)
 }
 
 /// Whether a conversion is the same in every session: dates and times as texts depend on settings,

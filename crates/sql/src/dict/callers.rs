@@ -35,6 +35,11 @@ impl Dict {
             let checks = t.checks.iter().enumerate();
             let checks = checks.filter(|(_, c)| expression_calls(&c.text, name));
             found.extend(checks.map(|(at, _)| Address::Check(t.oid, at)));
+            let indexes = t.indexes.iter().filter(|i| {
+                let mut texts = i.expressions.iter().map(|e| &e.text).chain(&i.predicate);
+                texts.any(|text| expression_calls(text, name))
+            });
+            found.extend(indexes.map(|i| Address::Index(t.oid, i.oid)));
             let policies = t.policies.iter().filter(|p| {
                 let mut texts = p.using.iter().chain(&p.check);
                 texts.any(|text| query_calls(text, name))

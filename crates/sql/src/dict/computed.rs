@@ -25,6 +25,10 @@ pub const PREDICATES: &str = "index predicates";
 pub struct IndexExpression {
     /// Its SQL text.
     pub text: String,
+    /// With the texts of functions that users made in the place of their calls, as they were when
+    /// the index was made; `None`: it calls none.
+    #[serde(default)]
+    pub inlined: Option<String>,
     /// What the index has as the name of its column: `lower`, `expr`.
     pub name: String,
 }
@@ -60,13 +64,16 @@ impl IndexKeys {
                 true => {
                     let e = expressions.next();
                     let e = e.ok_or_else(|| Error::internal("an index without its expression"))?;
-                    bind_expression(&scope, &params, &e.text)?
+                    bind_expression(&scope, &params, e.inlined.as_ref().unwrap_or(&e.text))?
                 }
             });
         }
         let predicate = match &index.predicate {
             None => None,
-            Some(text) => Some(bind_predicate(&scope, &params, text)?),
+            Some(text) => {
+                let text = index.inlined.as_ref().unwrap_or(text);
+                Some(bind_predicate(&scope, &params, text)?)
+            }
         };
         let types = keys.iter().map(|k| storage_type(k.ty));
         let types = types.collect::<Result<_>>()?;

@@ -198,6 +198,9 @@ pub struct Index {
     /// Of a partial index: SQL text of the condition that its rows meet.
     #[serde(default)]
     pub predicate: Option<String>,
+    /// The condition with the texts of functions, as of [`IndexExpression::inlined`].
+    #[serde(default)]
+    pub inlined: Option<String>,
     /// Columns that INCLUDE names. Every row is read from the table, so they are not in the entries.
     #[serde(default)]
     pub included: Vec<usize>,
@@ -423,8 +426,10 @@ impl Index {
 
     /// The texts of all expressions that the index is made with.
     pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
-        let expressions = self.expressions.iter_mut().map(|e| &mut e.text);
-        expressions.chain(self.predicate.as_mut())
+        let expressions = self.expressions.iter_mut();
+        let expressions = expressions.flat_map(|e| [&mut e.text].into_iter().chain(&mut e.inlined));
+        let condition = self.predicate.iter_mut().chain(&mut self.inlined);
+        expressions.chain(condition)
     }
 
     /// The key of a row, if the index has the row.

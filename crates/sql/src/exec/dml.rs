@@ -22,7 +22,7 @@ use super::select::SelectRun;
 use super::source::TableCursor;
 use super::told::{of_table, write_error};
 use super::triggers::{self, Before};
-use super::upsert::Upserted;
+use super::upsert::{ConflictRuns, Upserted};
 use crate::api::RowSink;
 use crate::dict::Table;
 use crate::dict::trigger::Op;
@@ -138,6 +138,7 @@ struct Feed<'f> {
     params: &'f [Datum],
     snapshot: Snapshot,
     bulk: BulkRows,
+    runs: ConflictRuns,
     refs: Vec<DatumRef<'static>>,
     count: u64,
 }
@@ -149,6 +150,7 @@ impl<'f> Feed<'f> {
             params,
             snapshot,
             bulk: BulkRows::new(&plan.table),
+            runs: ConflictRuns::default(),
             refs: Vec::new(),
             count: 0,
         }
@@ -192,7 +194,8 @@ impl<'f> Feed<'f> {
         generated::fill(&plan.rules, core, &mut refs, &mut made)?;
         check_row(&plan.table, &plan.rules, core, &refs)?;
         if let Some(conflict) = &plan.conflict {
-            let new = Upserted {
+            let mut new = Upserted {
+                runs: &mut self.runs,
                 plan,
                 conflict,
                 row: &refs,

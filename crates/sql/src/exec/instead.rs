@@ -8,6 +8,7 @@ use super::checks::check_views;
 use super::dml::returned;
 use super::drive::Flow;
 use super::events::Cause;
+use super::returning::Returned;
 use super::select::SelectRun;
 use super::triggers;
 use crate::api::RowSink;
@@ -87,26 +88,27 @@ pub fn write(
     sink: &mut dyn RowSink,
 ) -> Result<u64> {
     let mut count = 0;
+    let mut returned = Returned {
+        plan,
+        params,
+        snapshot,
+        run: None,
+        sink,
+    };
     query::Run::start(&plan.query, core, params, *snapshot)?.each(core, &mut |core, given| {
-        count += u64::from(change(plan, core, params, given, sink)?);
+        count += u64::from(change(&mut returned, core, given)?);
         Ok(Flow::More)
     })?;
     Ok(count)
 }
 
-fn change(
-    plan: &SuppliedWrite,
-    core: &mut Core,
-    params: &[Datum],
-    given: &[DatumRef<'_>],
-    sink: &mut dyn RowSink,
-) -> Result<bool> {
+fn change(returned: &mut Returned<'_>, core: &mut Core, given: &[DatumRef<'_>]) -> Result<bool> {
+    let Returned { plan, params, .. } = *returned;
     let Some(DatumRef::Composite(row)) = given.first().copied() else {
         return Err(Error::internal(
             "a row of a view that is to be written is none",
         ));
     };
-    plan.refuse_second(given)?;
     let table = &plan.table;
     let mut both: Vec<DatumRef<'_>> = row.values().collect();
     let width = both.len();
@@ -152,7 +154,6 @@ fn change(
         }
         check_views(table, &plan.rules, core, &both[..width])?;
     }
-    let at = (&**table, block::RowId(0));
-    returned(plan.returning.as_ref(), core, at, &both, params, sink)?;
+    returned.give(core, block::RowId(0), &both)?;
     Ok(true)
 }

@@ -2,12 +2,16 @@
 
 use block::RowId;
 use block::value::{Datum, DatumRef};
+use engine::Snapshot;
 
+use super::over::run_over;
 use super::select::project;
 use crate::api::RowSink;
 use crate::dict::Table;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expr::{Env, Expr};
+use crate::plan::SuppliedWrite;
+use crate::query::Run;
 use crate::query::analyze::system::SystemColumn;
 use crate::session::Core;
 
@@ -64,5 +68,51 @@ impl Returning {
         row.extend(values.iter().map(Datum::borrow));
         let row = &row;
         project(&self.exprs, core, &Env { row, params }, sink)
+    }
+}
+
+/// RETURNING of a write that a query feeds, under way.
+pub struct Returned<'r> {
+    pub plan: &'r SuppliedWrite,
+    pub params: &'r [Datum],
+    pub snapshot: &'r Snapshot,
+    /// The run of its queries, once there was a row.
+    pub run: Option<Run>,
+    pub sink: &'r mut dyn RowSink,
+}
+
+impl Returned<'_> {
+    /// Gives what is asked for of a row that is new, has another version, or is gone, followed by
+    /// what the query gave for it.
+    pub fn give(&mut self, core: &mut Core, rid: RowId, row: &[DatumRef<'_>]) -> Result<()> {
+        let Some(returning) = &self.plan.returning else {
+            return Ok(());
+        };
+        let table = &self.plan.table;
+        let wrote = Wrote::Row;
+        let written = Written { table, rid, wrote };
+        let Some(over) = &self.plan.queried else {
+            return returning.give(written, core, row, self.params, self.sink);
+        };
+        let (mut system, mut values) = (Vec::new(), Vec::new());
+        let needed = over.inputs.iter().map(|(_, e)| e.columns_needed()).max();
+        if needed > Some(row.len()) {
+            for column in SystemColumn::ALL {
+                system.push(column.value(core, table, rid, None)?);
+            }
+        }
+        let mut seen = row.to_vec();
+        seen.extend(system.iter().map(Datum::borrow));
+        let env = Env {
+            row: &seen,
+            params: self.params,
+        };
+        let run = &mut self.run;
+        if !run_over(over, run, core, &env, self.snapshot, &mut values)? {
+            return Err(Error::internal("a query of RETURNING that gave no row"));
+        }
+        seen.truncate(row.len());
+        seen.extend(values.iter().map(Datum::borrow));
+        returning.give(written, core, &seen, self.params, self.sink)
     }
 }

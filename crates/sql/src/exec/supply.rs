@@ -9,12 +9,13 @@ use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, Snapshot, WriteOutcome};
 
 use super::checks::{check_row, check_views};
-use super::dml::{delete_row, returned};
+use super::dml::delete_row;
 use super::drive::Flow;
 use super::events::{self, Cause};
 use super::generated;
 use super::instead;
 use super::policies::{self, Row};
+use super::returning::Returned;
 use super::row::decode;
 use super::sort::Spool;
 use super::told::write_error;
@@ -92,6 +93,13 @@ pub fn attempt(
         return instead::write(plan, core, params, snapshot, kept).map(Some);
     }
     let (mut count, mut stored) = (0, Vec::new());
+    let mut returned = Returned {
+        plan,
+        params,
+        snapshot,
+        run: None,
+        sink: kept,
+    };
     let merges = matches!(plan.change, Change::Merge(_));
     let flow = query::Run::start(&plan.query, core, params, *snapshot)?.each(
         core,
@@ -108,7 +116,6 @@ pub fn attempt(
             let Some(DatumRef::Int8(id)) = given.first().copied() else {
                 return Err(Error::internal("a row to be written has no id"));
             };
-            plan.refuse_second(given)?;
             let rid = RowId(id as u64);
             let engine = plan.table.engine();
             if !core
@@ -117,7 +124,7 @@ pub fn attempt(
             {
                 return Err(Error::internal("a row to be written is not there"));
             }
-            match change(plan, set, core, params, snapshot, rid, &stored, given, kept)? {
+            match change(&mut returned, set, core, rid, &stored, given)? {
                 WriteOutcome::Done => count += 1,
                 WriteOutcome::Gone if merges => {
                     refuse_own(plan, core, rid)?;
@@ -211,18 +218,21 @@ fn refuse_own(plan: &SuppliedWrite, core: &mut Core, rid: RowId) -> Result<()> {
         .hint("Ensure that not more than one source row matches any one target row."))
 }
 
-#[allow(clippy::too_many_arguments)]
+/// Changes or deletes a row as it was seen.
 fn change(
-    plan: &SuppliedWrite,
+    returned: &mut Returned<'_>,
     set: Option<&[(usize, Expr)]>,
     core: &mut Core,
-    params: &[Datum],
-    snapshot: &Snapshot,
     rid: RowId,
     stored: &[u8],
     given: &[DatumRef<'_>],
-    kept: &mut dyn RowSink,
 ) -> Result<WriteOutcome> {
+    let Returned {
+        plan,
+        params,
+        snapshot,
+        ..
+    } = *returned;
     let table = &plan.table;
     let def = table.engine();
     let columns = &def.columns;
@@ -241,8 +251,7 @@ fn change(
         let outcome = delete_row(core, table, rid, row, Some(snapshot))?;
         if outcome == WriteOutcome::Done {
             events::deleted(core, table, &both[..columns.len()])?;
-            let returning = plan.returning.as_ref();
-            returned(returning, core, (table, rid), &both, params, kept)?;
+            returned.give(core, rid, &both)?;
         }
         return Ok(outcome);
     };
@@ -295,8 +304,7 @@ fn change(
     if outcome == WriteOutcome::Done {
         events::updated(core, table, &given, &both[..columns.len()], new)?;
         check_views(table, &plan.rules, core, new)?;
-        let returning = plan.returning.as_ref();
-        returned(returning, core, (table, rid), &row, params, kept)?;
+        returned.give(core, rid, &row)?;
     }
     Ok(outcome)
 }

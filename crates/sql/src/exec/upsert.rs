@@ -5,9 +5,9 @@ use engine::{LockOutcome, LockWait, Snapshot, Upsert};
 
 use super::checks::{check_constraints, check_views};
 use super::dml::returned;
-use super::drive::holds;
 use super::events::{self, Cause};
 use super::generated;
+use super::over::run_over;
 use super::policies::{self, Row};
 use super::returning::{Written, Wrote};
 use super::row::decode;
@@ -16,11 +16,15 @@ use super::triggers::{self, Before};
 use crate::api::RowSink;
 use crate::error::{Error, Result};
 use crate::expr::{Env, Val};
+use crate::plan::conflict::Condition;
 use crate::plan::{Conflict, ConflictUpdate, InsertPlan};
+use crate::query::analyze::system::SystemColumn;
+use crate::query::{OverRow, Run};
 use crate::session::Core;
 
 /// A checked row to be inserted, or else.
 pub struct Upserted<'u> {
+    pub runs: &'u mut ConflictRuns,
     pub plan: &'u InsertPlan,
     pub conflict: &'u Conflict,
     pub row: &'u [DatumRef<'u>],
@@ -28,16 +32,25 @@ pub struct Upserted<'u> {
     pub snapshot: &'u Snapshot,
 }
 
+/// The queries of an ON CONFLICT under way: begun at the first row that is met, so that what takes
+/// nothing from the rows is computed once.
+#[derive(Default)]
+pub struct ConflictRuns {
+    condition: Option<Run>,
+    given: Option<Run>,
+}
+
 impl Upserted<'_> {
     /// Whether a row was inserted or changed.
     ///
     /// As in PostgreSQL, the row in the way is looked at as it is now, whatever the snapshot; REPEATABLE READ answers 40001 if the transaction does
     /// not see it.
-    pub fn write(&self, core: &mut Core, sink: &mut dyn RowSink) -> Result<bool> {
-        let table = &self.plan.table;
+    pub fn write(&mut self, core: &mut Core, sink: &mut dyn RowSink) -> Result<bool> {
+        let (plan, conflict) = (self.plan, self.conflict);
+        let table = &plan.table;
         let mut newest = Vec::new();
         loop {
-            let arbiters = &self.conflict.arbiters;
+            let arbiters = &conflict.arbiters;
             let met = core
                 .engine
                 .insert_unless(table.engine(), self.row, arbiters)
@@ -52,7 +65,7 @@ impl Upserted<'_> {
                 }
                 Upsert::Conflict(rid) => rid,
             };
-            let Some(update) = &self.conflict.update else {
+            let Some(update) = &conflict.update else {
                 core.engine.check_seen(table.engine(), rid, self.snapshot)?;
                 return Ok(false);
             };
@@ -111,27 +124,63 @@ impl Upserted<'_> {
         ))
     }
 
+    /// The system columns of the row in the way, if a query reads them.
+    fn system_columns(
+        &self,
+        update: &ConflictUpdate,
+        core: &mut Core,
+        rid: block::RowId,
+    ) -> Result<Vec<Datum>> {
+        let table = &self.plan.table;
+        let width = 2 * table.engine().columns.len();
+        let reads = |over: &OverRow| over.inputs.iter().any(|(_, e)| e.columns_needed() > width);
+        if !update.queries().any(reads) {
+            return Ok(Vec::new());
+        }
+        let columns = SystemColumn::ALL.into_iter();
+        columns.map(|c| c.value(core, table, rid, None)).collect()
+    }
+
     /// Changes the row in the way, which is locked; false if the condition does not hold.
     fn update(
-        &self,
+        &mut self,
         update: &ConflictUpdate,
         core: &mut Core,
         rid: block::RowId,
         stored: &[u8],
         sink: &mut dyn RowSink,
     ) -> Result<bool> {
-        let (table, params) = (&self.plan.table, self.params);
+        let (plan, params) = (self.plan, self.params);
+        let table = &plan.table;
         let def = table.engine();
         let columns = &def.columns;
         let mut both = Vec::with_capacity(columns.len() * 2);
         decode(stored, def, columns.len(), &mut both)?;
         both.extend_from_slice(self.row);
+        let system = self.system_columns(update, core, rid)?;
+        both.extend(system.iter().map(Datum::borrow));
         let env = Env { row: &both, params };
-        if !holds(update.condition.as_ref(), core, &env)? {
+        let holds = match &update.condition {
+            None => true,
+            Some(Condition::Expr(e)) => e.holds(&env, core)?,
+            Some(Condition::Query(over)) => {
+                let run = &mut self.runs.condition;
+                run_over(over, run, core, &env, self.snapshot, &mut Vec::new())?
+            }
+        };
+        if !holds {
             return Ok(false);
         }
         let there = &both[..columns.len()];
         policies::check(table, &update.existing, core, there, Row::Conflicting)?;
+        let mut given = Vec::new();
+        if let Some(over) = &update.given {
+            let run = &mut self.runs.given;
+            run_over(over, run, core, &env, self.snapshot, &mut given)?;
+        }
+        both.truncate(columns.len() * 2);
+        both.extend(given.iter().map(Datum::borrow));
+        let env = Env { row: &both, params };
         let mut values: Vec<(usize, Val<'_>)> = Vec::with_capacity(update.set.len());
         for (column, e) in &update.set {
             values.push((*column, e.eval(&env, core)?));

@@ -6,19 +6,19 @@ use super::indexed::implies;
 use super::path::conjuncts;
 use crate::bind::{ParamTypes, Scope, names};
 use crate::dict::computed::{bind_expression, bind_predicate};
-use crate::dict::{Index, Table};
+use crate::dict::{Dict, Index, Table};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::parse::Arbiter;
 
 /// Positions in the table's list of indexes.
-pub fn arbiters(table: &Table, target: Option<&ConflictTarget>) -> Result<Vec<usize>> {
+pub fn arbiters(dict: &Dict, table: &Table, target: Option<&ConflictTarget>) -> Result<Vec<usize>> {
     let decides = |i: &Index| i.unique && i.is_valid();
     let unique = || (0..table.indexes.len()).filter(|&i| decides(&table.indexes[i]));
     let found: Vec<usize> = match target {
         None => unique().collect(),
         Some(ConflictTarget::Columns(parts)) => {
-            let wanted = Wanted::read(table, parts)?;
+            let wanted = Wanted::read(dict, table, parts)?;
             unique()
                 .filter(|i| wanted.fits(&table.indexes[*i]))
                 .collect()
@@ -61,8 +61,8 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn read(table: &Table, parts: &[Ident]) -> Result<Wanted> {
-        let params = ParamTypes::default();
+    fn read(dict: &Dict, table: &Table, parts: &[Ident]) -> Result<Wanted> {
+        let params = ParamTypes::none(dict);
         let scope = Scope::of_table(table, &table.name);
         let mut wanted = Wanted::default();
         for part in parts {

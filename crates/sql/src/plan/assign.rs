@@ -1,20 +1,18 @@
 //! The SET lists of writes: which column is given which value. A row of columns is taken apart; one
-//! that is given the row of a query reads it from a LATERAL subquery in FROM.
+//! that is given the row of a query has the fields of a record, which the query gives as a value.
 
 use sqlparser::ast::{
-    self, AccessExpr, AssignmentTarget, FunctionArg, FunctionArgExpr, FunctionArguments,
-    JoinOperator, Query, SelectItem, SetExpr, TableFactor, TableWithJoins,
+    self, AccessExpr, AssignmentTarget, FunctionArg, FunctionArgExpr, FunctionArguments, Query,
+    SelectItem, SetExpr, TableFactor,
 };
 
 use super::Planner;
 use super::dml::no_column;
-use crate::bind::names;
-use crate::dict::Table;
+use crate::bind::{Binder, Typed, names};
+use crate::dict::{Column, Table};
 use crate::error::{Error, Result};
-use crate::parse::{self, Command, targets};
-
-/// The column, before those of an assigned query, that numbers its rows. No user can name it.
-pub const ROW_NUMBER: &str = "braid$number";
+use crate::parse::{self, targets};
+use crate::place::Place;
 
 /// What a column is given.
 #[derive(Clone)]
@@ -151,76 +149,62 @@ pub fn other_count() -> Error {
     Error::new("42601", "number of columns does not match number of values")
 }
 
-/// What a query that gives a row is called in FROM.
-pub fn alias_of(number: usize) -> String {
-    format!("braid$assigned{number}")
-}
-
-/// A query that gives a row, as an item of FROM that has a row also if the query has none. Its rows
-/// are numbered, so that the write notices a second one. The columns that are asked for have names
-/// of their own, which those of the target and of FROM are not ambiguous with.
-pub fn in_from(query: &Query, number: usize, columns: usize) -> Result<TableWithJoins> {
-    if written_width(query).is_some_and(|given| given != columns) {
-        return Err(other_count());
-    }
-    let names = (0..columns).map(|at| format!("\"braid$value{at}\""));
-    let names = names.collect::<Vec<_>>().join(", ");
-    let template = format!(
-        "SELECT 1 FROM (SELECT 1) AS \"braid$one{number}\" LEFT JOIN LATERAL (SELECT \
-         row_number() OVER () AS \"{ROW_NUMBER}\", q.* FROM (SELECT 1) AS q({names})) AS \"{}\" ON true",
-        alias_of(number)
-    );
+/// A query that gives a row as a value: a record, or NULL if it has no row. A second row is an
+/// error.
+pub fn as_record(query: &Query) -> Result<ast::Expr> {
+    let template = "(SELECT \"braid$record\" FROM (SELECT 1) AS \"braid$record\")";
     let unexpected = || Error::internal("a template of a query that is none");
-    let Command::Sql(statement) = parse::statement(&template)? else {
+    let ast::Expr::Subquery(mut outer) = parse::expression(template)? else {
         return Err(unexpected());
     };
-    let ast::Statement::Query(mut outer) = *statement else {
-        return Err(unexpected());
-    };
-    let mut item = first_of_from(&mut outer).ok_or_else(unexpected)?;
-    let join = item.joins.first_mut().ok_or_else(unexpected)?;
-    if !matches!(
-        join.join_operator,
-        JoinOperator::Left(_) | JoinOperator::LeftOuter(_)
-    ) {
-        return Err(unexpected());
-    }
-    let TableFactor::Derived {
-        subquery: numbered, ..
-    } = &mut join.relation
-    else {
-        return Err(unexpected());
-    };
-    let SetExpr::Select(select) = &mut *numbered.body else {
+    let SetExpr::Select(select) = &mut *outer.body else {
         return Err(unexpected());
     };
     match select.from.first_mut().map(|t| &mut t.relation) {
         Some(TableFactor::Derived { subquery, .. }) => **subquery = query.clone(),
         _ => return Err(unexpected()),
     }
-    Ok(item)
+    Ok(ast::Expr::Subquery(outer))
 }
 
-/// How many columns a query gives, if that is told without its stars.
-fn written_width(query: &Query) -> Option<usize> {
-    match &*query.body {
-        SetExpr::Select(select) => {
-            let is_one = |item: &SelectItem| {
-                matches!(
-                    item,
-                    SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }
-                )
-            };
-            let all = &select.projection;
-            all.iter().all(is_one).then_some(all.len())
+/// A field of the record that a query gives.
+#[derive(Clone, Copy)]
+pub struct Field<'a> {
+    /// The query, and how many columns it has to give.
+    pub of: (&'a Query, usize),
+    pub at: usize,
+}
+
+impl Field<'_> {
+    /// Its value as that of a column.
+    pub fn assigned(self, binder: &Binder<'_>, record: &Typed, c: &Column) -> Result<Typed> {
+        let (query, columns) = self.of;
+        let mut fields = binder.fields_of(record)?;
+        if fields.len() != columns {
+            return Err(other_count().placed(Place::of_subquery(query)));
         }
-        _ => None,
+        let field = fields.swap_remove(self.at);
+        let assigned = binder.assign(field, c.ty(), c.typmod, &c.name);
+        assigned.map_err(|e| match self.written() {
+            Some(value) => e.in_expr(value),
+            None => e,
+        })
     }
-}
 
-fn first_of_from(query: &mut Query) -> Option<TableWithJoins> {
-    match &mut *query.body {
-        SetExpr::Select(select) => select.from.pop(),
-        _ => None,
+    /// The expression that it has in the query, if that is told without stars.
+    fn written(&self) -> Option<&ast::Expr> {
+        let SetExpr::Select(select) = &*self.of.0.body else {
+            return None;
+        };
+        let mut expressions = Vec::new();
+        for item in &select.projection {
+            match item {
+                SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. } => {
+                    expressions.push(e);
+                }
+                _ => return None,
+            }
+        }
+        expressions.get(self.at).copied()
     }
 }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use block::value::Datum;
-use sqlparser::ast::{self, Insert, OnConflictAction, OnInsert, SetExpr, TableObject};
+use sqlparser::ast::{self, Insert, OnInsert, SetExpr, TableObject};
 
-use super::arbiters::arbiters;
+use super::conflict::Conflict;
 use super::dml::{RowRules, is_default, no_column, no_default_of_part};
-use super::policies::PolicyCheck;
 use super::supply::{Feed, FeedPlanner, is_left_to_tree, one_row};
-use super::through::{Written, pair_scope};
+use super::through::Written;
 use super::{Output, Planner, SelectPlan};
 use crate::api::ColumnDesc;
 use crate::bind::{Binder, Scope, Typed, names};
@@ -43,26 +42,6 @@ pub enum InsertSource {
     /// The same from the tree lane; for each of its rows one or several, as there are lists of
     /// values.
     Fed(Feed, Vec<Vec<Expr>>),
-}
-
-/// What is to happen to a row that meets another with its key.
-#[derive(Debug)]
-pub struct Conflict {
-    /// Unique indexes, by their places in the table's list, in which to meet.
-    pub arbiters: Vec<usize>,
-    /// `None`: the new row is passed over.
-    pub update: Option<ConflictUpdate>,
-}
-
-/// How the row that is there is changed: all over its columns, followed by those of the row that was to be inserted.
-#[derive(Debug)]
-pub struct ConflictUpdate {
-    pub set: Vec<(usize, Expr)>,
-    pub condition: Option<Expr>,
-    /// What row-level security asks of the row that is there, by itself.
-    pub existing: Vec<PolicyCheck>,
-    /// What it asks of the new version.
-    pub policies: Vec<PolicyCheck>,
 }
 
 impl Planner<'_> {
@@ -148,7 +127,7 @@ impl Planner<'_> {
         };
         let conflict = match &i.on {
             None => None,
-            Some(OnInsert::OnConflict(on)) => Some(self.conflict(&written, on)?),
+            Some(OnInsert::OnConflict(on)) => Some(self.conflict(&written, on, feed)?),
             Some(other) => return Err(Error::unsupported(format!("INSERT ...{other}"))),
         };
         let table_width = written.table().columns.len();
@@ -181,45 +160,6 @@ impl Planner<'_> {
             InsertSource::Query(query, values) => InsertSource::Query(query, row(values)?),
             InsertSource::Fed(query, all) => InsertSource::Fed(query, rows(all)?),
         })
-    }
-
-    fn conflict(&self, written: &Written, on: &ast::OnConflict) -> Result<Conflict> {
-        let update = match &on.action {
-            OnConflictAction::DoNothing => None,
-            OnConflictAction::DoUpdate(update) => {
-                let scope = pair_scope(written);
-                let set = self.set_list(&written.shown, &scope, &update.assignments)?;
-                let columns: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
-                written.note_needs(self.params, Privileges::UPDATE, &columns);
-                let set = written.set_of_pair(set)?;
-                let binder = Binder::new(&scope, self.params, "WHERE");
-                let condition = update.selection.as_ref();
-                let condition = condition.map(|w| binder.condition(w)).transpose()?;
-                let condition = condition.map(|e| written.lower_pair(e)).transpose()?;
-                Some(ConflictUpdate {
-                    set,
-                    condition,
-                    existing: Vec::new(),
-                    policies: Vec::new(),
-                })
-            }
-        };
-        let table = &written.renamed();
-        if on.conflict_target.is_none() && update.is_some() {
-            return Err(Error::new(
-                "42601",
-                "ON CONFLICT DO UPDATE requires inference specification or constraint name",
-            )
-            .hint("For example, ON CONFLICT (column_name)."));
-        }
-        let arbiters = arbiters(table, on.conflict_target.as_ref())?;
-        if on.conflict_target.is_some() {
-            let keys = arbiters.iter().flat_map(|at| &table.indexes[*at].keys);
-            for key in keys.filter(|k| !k.is_expression()) {
-                written.note_key(self.params, key.column);
-            }
-        }
-        Ok(Conflict { arbiters, update })
     }
 
     fn insert_row(
@@ -281,7 +221,7 @@ impl Planner<'_> {
         feed: &FeedPlanner<'_>,
     ) -> Result<InsertSource> {
         let query = one_row(supplied.iter().map(|s| s.value.clone()))?;
-        let (query, given) = feed(&query)?;
+        let (query, given) = feed.feed(&query)?;
         let scope = Scope::default();
         let binder = Binder::new(&scope, self.params, "VALUES");
         for row in &mut rows {
@@ -331,7 +271,7 @@ impl Planner<'_> {
         // A literal without a type takes that of the column it goes to, which a direct plan does not
         // know. But only a direct plan locks rows here.
         let untyped = match has_untyped_literal(q) {
-            true => match feed(q) {
+            true => match feed.feed(q) {
                 Err(e) if is_left_to_tree(&e) => None,
                 planned => Some(planned?),
             },
@@ -346,7 +286,7 @@ impl Planner<'_> {
         let given = match direct {
             Ok((plan, output)) => (Ok(plan), output.columns),
             Err(e) if is_left_to_tree(&e) => {
-                let (query, columns) = feed(q)?;
+                let (query, columns) = feed.feed(q)?;
                 (Err(query), columns)
             }
             Err(e) => return Err(e),
@@ -433,12 +373,12 @@ pub(super) struct Target {
 
 impl Target {
     /// The subscripts behind a column, by its place in the list.
-    fn path(&self, place: usize) -> &[ast::AccessExpr] {
+    pub fn path(&self, place: usize) -> &[ast::AccessExpr] {
         self.paths.get(place).map_or(&[], Vec::as_slice)
     }
 
     /// Gives a column its value, or parts of it one after the other.
-    fn assign(
+    pub fn assign(
         &self,
         binder: &Binder<'_>,
         given: &mut Vec<(usize, Expr)>,

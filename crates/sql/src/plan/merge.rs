@@ -11,8 +11,8 @@ use sqlparser::ast::{
     MergeInsertKind, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, With,
 };
 
-use super::assign::Given;
-use super::dml::{is_default, refuse_always};
+use super::assign::{self, Field, Given};
+use super::dml::{is_default, no_default_of_part, refuse_always};
 use super::insert::{Target, target_columns, target_paths};
 use super::supply::{Change, FeedPlanner, ROW_ID, SuppliedWrite, TARGET_SCHEMA, is_left_to_tree};
 use super::{Planner, RowRules};
@@ -45,14 +45,17 @@ pub enum Part {
     WhenNotMatched,
     Update,
     Values,
+    /// Of RETURNING, of another write.
+    Returning,
 }
 
 impl Part {
-    const ALL: [Part; 4] = [
+    const ALL: [Part; 5] = [
         Part::WhenMatched,
         Part::WhenNotMatched,
         Part::Update,
         Part::Values,
+        Part::Returning,
     ];
 
     /// The call that it stands in for the analysis; its schema is [`TARGET_SCHEMA`].
@@ -62,6 +65,7 @@ impl Part {
             Part::WhenNotMatched => "when_not_matched",
             Part::Update => "update",
             Part::Values => "values",
+            Part::Returning => "returning",
         }
     }
 
@@ -75,6 +79,7 @@ impl Part {
             Part::WhenMatched | Part::WhenNotMatched => "MERGE WHEN conditions",
             Part::Update => "UPDATE",
             Part::Values => "VALUES",
+            Part::Returning => "RETURNING",
         }
     }
 
@@ -95,18 +100,29 @@ struct Merged<'m> {
 }
 
 /// The new value of a column.
-enum Value {
+enum Value<'a> {
     Direct(Expr),
     /// What the query computes, by its place among the items.
+    Item(usize),
+    /// A field of a record that the query computes.
+    Field(usize, Field<'a>),
+    /// Parts that are given values, one after the other.
+    Parts(Vec<(Vec<ast::AccessExpr>, PartValue)>),
+}
+
+/// The value of a part of a column.
+enum PartValue {
+    Bound(Typed),
     Item(usize),
 }
 
 /// An action whose values are not settled.
-enum Action {
+enum Action<'a> {
     Nothing,
-    Update(Vec<(usize, Value)>),
+    Update(Vec<(usize, Value<'a>)>),
     Delete,
-    Insert(Vec<(usize, Value)>),
+    /// The values by their places in the list of columns.
+    Insert(Target, Vec<(usize, Value<'a>)>),
 }
 
 impl Planner<'_> {
@@ -133,7 +149,7 @@ impl Planner<'_> {
         for (at, clause) in m.clauses.iter().enumerate() {
             actions.push(self.action(&mut merged, at + 1, &clause.action)?);
         }
-        let (query, given) = feed(&query_of(m, with, &table, &alias, &merged.items)?)?;
+        let (query, given) = feed.feed(&query_of(m, with, &table, &alias, &merged.items)?)?;
         let items: Vec<&ast::Expr> = merged.items.iter().map(|(_, _, value)| value).collect();
         let settled = Settled {
             table: &table,
@@ -144,9 +160,10 @@ impl Planner<'_> {
             Ok(match action {
                 Action::Nothing => MergeAction::Nothing,
                 Action::Delete => MergeAction::Delete,
-                Action::Update(set) => MergeAction::Update(settled.values(self, set)?),
-                Action::Insert(values) => {
-                    MergeAction::Insert(self.full_row(&table, settled.values(self, values)?)?)
+                Action::Update(set) => MergeAction::Update(settled.set(self, set)?),
+                Action::Insert(target, values) => {
+                    let given = settled.row(self, &target, values)?;
+                    MergeAction::Insert(self.full_row(&table, given)?)
                 }
             })
         });
@@ -158,7 +175,7 @@ impl Planner<'_> {
             change,
             rules,
             returning: None,
-            numbers: Vec::new(),
+            queried: None,
             policies: None,
             views: Vec::new(),
         })
@@ -181,12 +198,12 @@ impl Planner<'_> {
         Err(Error::new("0A000", message).detail(detail))
     }
 
-    fn action(
+    fn action<'a>(
         &self,
         merged: &mut Merged<'_>,
         number: usize,
-        action: &ast::MergeAction,
-    ) -> Result<Action> {
+        action: &'a ast::MergeAction,
+    ) -> Result<Action<'a>> {
         if parse::merge::is_nothing(action) {
             return Ok(Action::Nothing);
         }
@@ -196,29 +213,51 @@ impl Planner<'_> {
                 needs.relation(merged.table.oid, Privileges::DELETE);
                 Ok(Action::Delete)
             }
-            ast::MergeAction::Update(update) => {
-                let assigned = self.assigned(merged.table, &update.assignments)?;
-                self.note_assigned(merged.table, &assigned);
-                let mut set = Vec::new();
-                for (at, value) in assigned.columns {
-                    let value = match value {
-                        Given::Value(value) => value,
-                        Given::Parts(_) => {
-                            return Err(Error::unsupported("SET of an element in MERGE"));
-                        }
-                        Given::OfRow(..) => {
-                            return Err(Error::unsupported("SET (columns) = (SELECT ..) in MERGE"));
-                        }
-                    };
-                    set.push((
-                        at,
-                        self.merged_value(merged, number, Part::Update, at, *value)?,
-                    ));
-                }
-                Ok(Action::Update(set))
-            }
+            ast::MergeAction::Update(update) => self.change(merged, number, &update.assignments),
             ast::MergeAction::Insert(insert) => self.insertion(merged, number, insert),
         }
+    }
+
+    fn change<'a>(
+        &self,
+        merged: &mut Merged<'_>,
+        number: usize,
+        list: &'a [ast::Assignment],
+    ) -> Result<Action<'a>> {
+        let assigned = self.assigned(merged.table, list)?;
+        self.note_assigned(merged.table, &assigned);
+        let mut records = Vec::new();
+        for of in &assigned.queries {
+            records.push((merged.items.len(), *of));
+            let record = assign::as_record(of.0)?;
+            merged.items.push((number, Part::Update, record));
+        }
+        let mut set = Vec::new();
+        for (at, given) in assigned.columns {
+            let value = match given {
+                Given::Value(value) => {
+                    self.merged_value(merged, number, Part::Update, at, *value)?
+                }
+                Given::Parts(parts) => {
+                    refuse_always(&merged.table.columns[at])?;
+                    let part = |part: assign::Part| {
+                        if is_default(&part.value) {
+                            return Err(no_default_of_part(merged.table.columns[at].ty()));
+                        }
+                        let of = (number, Part::Update);
+                        Ok((part.path, self.part_value(merged, of, part.value)?))
+                    };
+                    Value::Parts(parts.into_iter().map(part).collect::<Result<_>>()?)
+                }
+                Given::OfRow(query, column) => {
+                    refuse_always(&merged.table.columns[at])?;
+                    let (record, of) = records[query];
+                    Value::Field(record, Field { of, at: column })
+                }
+            };
+            set.push((at, value));
+        }
+        Ok(Action::Update(set))
     }
 
     fn insertion(
@@ -226,11 +265,17 @@ impl Planner<'_> {
         merged: &mut Merged<'_>,
         number: usize,
         insert: &MergeInsertExpr,
-    ) -> Result<Action> {
+    ) -> Result<Action<'static>> {
         let needs = &self.params.needs;
         needs.relation(merged.table.oid, Privileges::INSERT);
         if parse::merge::is_defaults(insert) {
-            return Ok(Action::Insert(Vec::new()));
+            let target = Target {
+                columns: Vec::new(),
+                paths: Vec::new(),
+                implicit: true,
+                overriding: None,
+            };
+            return Ok(Action::Insert(target, Vec::new()));
         }
         let MergeInsertKind::Values(values) = &insert.kind else {
             return Err(Error::unsupported("INSERT ROW"));
@@ -245,9 +290,6 @@ impl Planner<'_> {
             implicit: columns.is_empty(),
             overriding,
         };
-        if target.paths.iter().any(|path| !path.is_empty()) {
-            return Err(Error::unsupported("INSERT of an element in MERGE"));
-        }
         target.check_count(row.content.len()).map_err(|e| {
             let extra = row.content.get(target.columns.len());
             e.placed(extra.and_then(Place::of_expr))
@@ -255,15 +297,26 @@ impl Planner<'_> {
         let mut given = Vec::new();
         let columns = target.columns.iter().take(row.content.len()).copied();
         needs.inserted(merged.table.oid, columns);
-        for (value, &at) in row.content.iter().zip(&target.columns) {
+        for (place, (value, &at)) in row.content.iter().zip(&target.columns).enumerate() {
             let c = &merged.table.columns[at];
+            let path = target.path(place);
+            if is_default(value) && !path.is_empty() {
+                return Err(no_default_of_part(c.ty()));
+            }
             let value = match is_default(value) || target.is_overridden(c)? {
                 true => Value::Direct(self.default(c)?),
-                false => self.merged_value(merged, number, Part::Values, at, value.clone())?,
+                false if path.is_empty() => {
+                    self.merged_value(merged, number, Part::Values, at, value.clone())?
+                }
+                false => {
+                    let of = (number, Part::Values);
+                    let part = self.part_value(merged, of, value.clone())?;
+                    Value::Parts(vec![(path.to_vec(), part)])
+                }
             };
-            given.push((at, value));
+            given.push((place, value));
         }
-        Ok(Action::Insert(given))
+        Ok(Action::Insert(target, given))
     }
 
     /// The value of a column: what names nothing is computed by the write, so that literals take
@@ -275,7 +328,7 @@ impl Planner<'_> {
         part: Part,
         at: usize,
         value: ast::Expr,
-    ) -> Result<Value> {
+    ) -> Result<Value<'static>> {
         let c = &merged.table.columns[at];
         if is_default(&value) {
             return Ok(Value::Direct(self.default(c)?));
@@ -290,13 +343,36 @@ impl Planner<'_> {
             .and_then(|bound| binder.assign(bound, c.ty(), c.typmod, &c.name));
         match direct {
             Ok(value) => Ok(Value::Direct(value.expr)),
-            Err(e) if is_left_to_tree(&e) || matches!(e.sqlstate(), "42703" | "42P01") => {
+            Err(e) if is_computed(&e) => {
                 merged.items.push((number, part, value));
                 Ok(Value::Item(merged.items.len() - 1))
             }
             Err(e) => Err(e.in_expr(&value)),
         }
     }
+
+    /// The value of a part of a column, as [`Self::merged_value`].
+    fn part_value(
+        &self,
+        merged: &mut Merged<'_>,
+        (number, part): (usize, Part),
+        value: ast::Expr,
+    ) -> Result<PartValue> {
+        let scope = Scope::default();
+        match Binder::new(&scope, self.params, part.clause()).expr(&value) {
+            Ok(bound) => Ok(PartValue::Bound(bound)),
+            Err(e) if is_computed(&e) => {
+                merged.items.push((number, part, value));
+                Ok(PartValue::Item(merged.items.len() - 1))
+            }
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// Whether an error says that the query must compute a value.
+fn is_computed(e: &Error) -> bool {
+    is_left_to_tree(e) || matches!(e.sqlstate(), "42703" | "42P01")
 }
 
 /// What the query gives, once it is planned.
@@ -307,28 +383,87 @@ struct Settled<'s> {
 }
 
 impl Settled<'_> {
-    fn values(
+    /// What the query gives for an item.
+    fn given(&self, item: usize) -> Typed {
+        let desc = &self.given[item + 2];
+        Typed {
+            expr: Expr::Column(self.table.columns.len() + item + 2),
+            ty: desc.ty,
+            typmod: desc.typmod,
+            collation: desc.collation,
+        }
+    }
+
+    fn part(&self, value: PartValue) -> Typed {
+        match value {
+            PartValue::Bound(value) => value,
+            PartValue::Item(item) => self.given(item),
+        }
+    }
+
+    /// The columns of a SET list, and their values.
+    fn set(
         &self,
         planner: &Planner<'_>,
-        values: Vec<(usize, Value)>,
+        values: Vec<(usize, Value<'_>)>,
     ) -> Result<Vec<(usize, Expr)>> {
         let scope = Scope::default();
         let binder = Binder::new(&scope, planner.params, "MERGE");
-        let value = |(at, value): (usize, Value)| match value {
-            Value::Direct(e) => Ok((at, e)),
-            Value::Item(item) => {
-                let (c, desc) = (&self.table.columns[at], &self.given[item + 2]);
-                let value = Typed {
-                    expr: Expr::Column(self.table.columns.len() + item + 2),
-                    ty: desc.ty,
-                    typmod: desc.typmod,
-                    collation: desc.collation,
-                };
-                let assigned = binder.assign(value, c.ty(), c.typmod, &c.name);
-                Ok((at, assigned.map_err(|e| e.in_expr(self.items[item]))?.expr))
-            }
+        let value = |(at, value): (usize, Value<'_>)| {
+            let c = &self.table.columns[at];
+            let value = match value {
+                Value::Direct(e) => return Ok((at, e)),
+                Value::Item(item) => binder
+                    .assign(self.given(item), c.ty(), c.typmod, &c.name)
+                    .map_err(|e| e.in_expr(self.items[item]))?,
+                Value::Field(record, field) => field.assigned(&binder, &self.given(record), c)?,
+                Value::Parts(parts) => {
+                    let mut column = Typed {
+                        expr: Expr::Column(at),
+                        ty: c.ty(),
+                        typmod: c.typmod,
+                        collation: Default::default(),
+                    };
+                    for (path, value) in parts {
+                        column = binder.assign_part(column, &path, self.part(value), &c.name)?;
+                    }
+                    column
+                }
+            };
+            Ok((at, value.expr))
         };
         values.into_iter().map(value).collect()
+    }
+
+    /// The columns of a new row that are given values.
+    fn row(
+        &self,
+        planner: &Planner<'_>,
+        target: &Target,
+        values: Vec<(usize, Value<'_>)>,
+    ) -> Result<Vec<(usize, Expr)>> {
+        let scope = Scope::default();
+        let binder = Binder::new(&scope, planner.params, "MERGE");
+        let mut given = Vec::new();
+        for (place, value) in values {
+            let at = target.columns[place];
+            let c = (place, &self.table.columns[at]);
+            match value {
+                Value::Direct(e) => given.push((at, e)),
+                Value::Item(item) => target
+                    .assign(&binder, &mut given, c, self.given(item))
+                    .map_err(|e| e.in_expr(self.items[item]))?,
+                Value::Field(..) => {
+                    return Err(Error::internal("a field in the VALUES of a MERGE"));
+                }
+                Value::Parts(parts) => {
+                    for (_, value) in parts {
+                        target.assign(&binder, &mut given, c, self.part(value))?;
+                    }
+                }
+            }
+        }
+        Ok(given)
     }
 }
 
@@ -518,7 +653,7 @@ fn case(conditions: Vec<(ast::Expr, ast::Expr)>, otherwise: Option<ast::Expr>) -
 }
 
 /// An expression of an action, for the analysis.
-fn call(part: Part, e: &ast::Expr) -> Result<ast::Expr> {
+pub fn call(part: Part, e: &ast::Expr) -> Result<ast::Expr> {
     let template = format!("\"{TARGET_SCHEMA}\".\"{}\"(1)", part.call());
     let mut call = parse::expression(&template)?;
     if let ast::Expr::Function(f) = &mut call

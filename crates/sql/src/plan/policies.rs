@@ -11,7 +11,7 @@ use sqlparser::ast::{self, Ident, SelectItem, SetExpr, TableAlias, TableFactor, 
 
 use super::supply::{Feed, is_left_to_tree};
 use super::through::Written;
-use super::{InsertPlan, SuppliedWrite};
+use super::{ConflictUpdate, InsertPlan, SuppliedWrite};
 use crate::bind::needs::Text;
 use crate::bind::{Binder, ParamTypes, Scope, ScopeColumn, names};
 use crate::dict::policy::{Policy, PolicyFor, Which};
@@ -280,21 +280,34 @@ pub fn secure_merge(core: &Core, params: &ParamTypes, plan: &mut SuppliedWrite) 
 }
 
 impl InsertPlan {
-    /// The queries by which its rows are judged.
-    pub fn policy_queries(&self) -> Vec<Feed> {
-        let update = self.conflict.iter().filter_map(|c| c.update.as_ref());
-        let update = update.flat_map(|u| u.existing.iter().chain(&u.policies));
-        let all = self.rules.policies.iter().chain(update);
-        all.flat_map(PolicyCheck::queries).cloned().collect()
+    /// The queries that it runs for single rows: those by which they are judged, and those of ON
+    /// CONFLICT.
+    pub fn queries_of_rows(&self) -> Vec<Feed> {
+        let updates = || self.conflict.iter().filter_map(|c| c.update.as_ref());
+        let judged = updates().flat_map(|u| u.existing.iter().chain(&u.policies));
+        let judged = self.rules.policies.iter().chain(judged);
+        let met = updates().flat_map(ConflictUpdate::queries);
+        let met = met.map(|over| &over.plan);
+        judged
+            .flat_map(PolicyCheck::queries)
+            .chain(met)
+            .cloned()
+            .collect()
     }
 }
 
 impl SuppliedWrite {
-    /// The queries by which its rows are judged.
-    pub fn policy_queries(&self) -> Vec<Feed> {
+    /// The queries that it runs for single rows: those by which they are judged, and those of
+    /// RETURNING.
+    pub fn queries_of_rows(&self) -> Vec<Feed> {
         let merged = self.policies.iter().flat_map(|p| p.all());
-        let all = self.rules.policies.iter().chain(merged);
-        all.flat_map(PolicyCheck::queries).cloned().collect()
+        let judged = self.rules.policies.iter().chain(merged);
+        let returned = self.queried.iter().map(|over| &over.plan);
+        judged
+            .flat_map(PolicyCheck::queries)
+            .chain(returned)
+            .cloned()
+            .collect()
     }
 }
 

@@ -114,12 +114,12 @@ fn taken_apart(write: &ast::Statement, name: &str) -> Result<Option<(ast::Statem
         }
         _ => return Ok(None),
     };
-    let Some(items) = returning.as_mut().filter(|items| has_subquery(items)) else {
+    let Some(items) = returning.as_mut().filter(|items| has_query(*items)) else {
         return Ok(None);
     };
+    // Their queries are run for each row, with what it was joined with.
     if several {
-        let what = "subqueries in RETURNING of several tables";
-        return Err(Error::unsupported(what));
+        return Ok(None);
     }
     let (_, mut query) = template(name)?;
     let SetExpr::Select(select) = &mut *query.body else {
@@ -181,7 +181,20 @@ fn last(name: &ast::ObjectName) -> Option<Ident> {
     name.0.last().and_then(|part| part.as_ident()).cloned()
 }
 
-fn has_subquery(items: &Vec<SelectItem>) -> bool {
+/// Whether a write has queries that are run for each of its rows, which see the items of its WITH
+/// as the rest of it does: in DO UPDATE, or in RETURNING of several tables.
+pub fn has_queries_of_rows(statement: &SetExpr) -> bool {
+    let in_items = |items: &Option<Vec<SelectItem>>| items.as_ref().is_some_and(has_query);
+    match statement {
+        SetExpr::Insert(ast::Statement::Insert(i)) => i.on.as_ref().is_some_and(has_query),
+        SetExpr::Update(ast::Statement::Update(u)) => u.from.is_some() && in_items(&u.returning),
+        SetExpr::Delete(ast::Statement::Delete(d)) => d.using.is_some() && in_items(&d.returning),
+        _ => false,
+    }
+}
+
+/// Whether a query stands in a part of a statement.
+pub fn has_query(part: &impl Visit) -> bool {
     struct Finder;
     impl Visitor for Finder {
         type Break = ();
@@ -190,5 +203,5 @@ fn has_subquery(items: &Vec<SelectItem>) -> bool {
             ControlFlow::Break(())
         }
     }
-    items.visit(&mut Finder).is_break()
+    part.visit(&mut Finder).is_break()
 }

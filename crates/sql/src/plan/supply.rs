@@ -7,20 +7,20 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use block::value::DatumRef;
 use sqlparser::ast::{
     self, Delete, FromTable, Ident, Query, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
     TableAlias, TableFactor, TableWithJoins, Update, UpdateTableFromKind, With,
 };
 
-use super::assign::{self, Given, Part};
+use super::assign::{self, Field, Given, Part};
 use super::dml::{is_default, no_default_of_part, refuse_always};
 use super::merge::MergeAction;
 use super::policies::{MergePolicies, delete_reads, update_reads};
+use super::returned::{Extra, Star, star_mark};
 use super::through::Written;
 use super::{Output, Planner, RowRules};
 use crate::api::ColumnDesc;
-use crate::bind::{Binder, Scope, ScopeColumn, Typed, names};
+use crate::bind::{Binder, ParamTypes, Scope, ScopeColumn, Typed, names};
 use crate::dict::acl::Privileges;
 use crate::dict::policy::PolicyFor;
 use crate::dict::trigger::Op;
@@ -29,7 +29,10 @@ use crate::error::{Error, Result};
 use crate::exec::returning::Returning;
 use crate::expr::Expr;
 use crate::parse::{self, Command};
+use crate::query::analyze::over::Row;
 use crate::query::analyze::policy::Use;
+use crate::query::{self, Beside, OverRow, Reader, WithItem};
+use crate::session::Core;
 
 /// A query whose rows feed a write.
 pub type Feed = Arc<crate::query::Plan>;
@@ -40,8 +43,36 @@ pub const TARGET_SCHEMA: &str = "braid$target";
 /// Name of that column, after all others.
 pub const ROW_ID: &str = "braid$row";
 
-/// Plans a query that feeds another step.
-pub type FeedPlanner<'g> = dyn Fn(&Query) -> Result<(Feed, Vec<ColumnDesc>)> + 'g;
+/// The star of all that FROM brings beside the target. No user can have a table of that name.
+pub const BESIDE: &str = "braid$beside";
+
+/// Plans queries that feed another step of a statement.
+pub struct FeedPlanner<'g> {
+    pub core: &'g Core,
+    pub params: &'g ParamTypes,
+    pub items: &'g [WithItem],
+}
+
+impl FeedPlanner<'_> {
+    /// One whose rows the step takes.
+    pub fn feed(&self, q: &Query) -> Result<(Feed, Vec<ColumnDesc>)> {
+        let plan = query::plan(self.core, q, self.params, Reader::Step, self.items)?;
+        let columns = plan.columns.clone();
+        Ok((Arc::new(plan), columns))
+    }
+
+    /// One that feeds a write, and the names of what it gives beside the target.
+    fn feed_beside(&self, q: &Query) -> Result<(Feed, Vec<Beside>)> {
+        let reader = Reader::Step;
+        let (plan, beside) = query::plan_beside(self.core, q, self.params, reader, self.items)?;
+        Ok((Arc::new(plan), beside))
+    }
+
+    /// One that the step runs for each of its own rows.
+    pub fn over(&self, q: &Query, row: Row<'_>) -> Result<OverRow> {
+        query::plan_over(self.core, q, self.params, row, self.items)
+    }
+}
 
 /// An UPDATE, DELETE or MERGE of rows that a query finds.
 pub struct SuppliedWrite {
@@ -53,8 +84,9 @@ pub struct SuppliedWrite {
     pub rules: RowRules,
     /// Over the new row, or the deleted one, and what the query gives.
     pub returning: Option<Returning>,
-    /// Places in what the query gives of the numbers of rows of which there may be one only.
-    pub numbers: Vec<usize>,
+    /// What of RETURNING has queries, over the row and what the query gives. Its values follow
+    /// these.
+    pub queried: Option<OverRow>,
     /// Of a MERGE: what row-level security asks of the rows.
     pub policies: Option<Box<MergePolicies>>,
     /// Those that it is written through.
@@ -79,37 +111,33 @@ impl SuppliedWrite {
             Change::Merge(_) => "MERGE",
         }
     }
+}
 
-    /// Refuses the second row of a query in the SET list.
-    pub fn refuse_second(&self, given: &[DatumRef<'_>]) -> Result<()> {
-        let second = |at: &usize| matches!(given[*at], DatumRef::Int8(number) if number > 1);
-        if self.numbers.iter().any(second) {
-            return Err(Error::new(
-                "21000",
-                "more than one row returned by a subquery used as an expression",
-            ));
-        }
-        Ok(())
-    }
+/// The planned query.
+pub(super) struct Fed {
+    pub query: Feed,
+    pub columns: Vec<ColumnDesc>,
+    /// The names of its last columns, those that FROM brings, if RETURNING has queries.
+    pub beside: Vec<Beside>,
 }
 
 /// The query as it is put together.
-struct Supply<'a> {
-    written: Written,
+pub(super) struct Supply<'a> {
+    pub(super) written: Written,
     /// What the statement sees of it.
-    table: Arc<Table>,
-    alias: String,
+    pub(super) table: Arc<Table>,
+    pub(super) alias: String,
     /// What is done with the rows.
     used: Use,
-    scope: Scope,
+    pub(super) scope: Scope,
     /// What it gives after the row id.
     items: Vec<ast::Expr>,
-    /// The widths of the rows that queries of the SET list give, which it gives after that.
-    rows: Vec<usize>,
+    /// RETURNING has queries, which see all that FROM brings.
+    pub(super) queried: bool,
     /// The stars of RETURNING that bring columns of FROM, one table's or all.
-    stars: Vec<Star>,
+    pub(super) stars: Vec<Star>,
     with: Option<With>,
-    from: Vec<TableWithJoins>,
+    pub(super) from: Vec<TableWithJoins>,
     /// The columns that FROM brings beside the target's, as far as they can be told.
     beside: Vec<String>,
     selection: Option<&'a ast::Expr>,
@@ -167,22 +195,29 @@ impl Planner<'_> {
         let written = &supply.written;
         written.note_needs(self.params, Privileges::UPDATE, &columns);
         written.targets(Op::Update, &columns)?;
-        for (number, (query, columns)) in assigned.queries.iter().enumerate() {
-            let item = assign::in_from(query, number, *columns)?;
-            supply.from.push(item);
+        let mut records = Vec::new();
+        for of in &assigned.queries {
+            records.push((supply.item(assign::as_record(of.0)?), *of));
         }
-        supply.rows = assigned.queries.iter().map(|(_, width)| *width).collect();
         for (at, value) in assigned.columns {
-            values.push((at, self.supplied_value(&mut supply, at, value)?));
+            let value = match value {
+                Given::OfRow(number, column) => {
+                    refuse_always(&supply.table.columns[at])?;
+                    let (record, of) = records[number];
+                    Value::OfRow(record, Field { of, at: column })
+                }
+                value => self.supplied_value(&mut supply, at, value)?,
+            };
+            values.push((at, value));
         }
         let extras = supply.extras(u.returning.as_deref())?;
-        let (query, given) = supply.plan(feed)?;
-        let rows = supply.places_of_rows(&given)?;
+        let fed = supply.plan(feed)?;
+        let given = &fed.columns;
         let binder = Binder::new(&supply.scope, self.params, "UPDATE");
         let mut set = Vec::new();
         for (at, value) in values {
             let c = &supply.table.columns[at];
-            let place = match value {
+            let value = match value {
                 Value::Direct(e) => {
                     set.push((at, e));
                     continue;
@@ -195,39 +230,43 @@ impl Planner<'_> {
                         collation: Default::default(),
                     };
                     for (path, item) in parts {
-                        let value = place_of_given(&given, width, item + 1);
+                        let value = place_of_given(given, width, item + 1);
                         column = binder.assign_part(column, &path, value, &c.name)?;
                     }
                     set.push((at, column.expr));
                     continue;
                 }
-                Value::Item(item) => item + 1,
-                Value::OfRow(number, column) => rows[number] + 1 + column,
+                Value::Item(item) => place_of_given(given, width, item + 1),
+                Value::OfRow(record, field) => {
+                    let record = place_of_given(given, width, record + 1);
+                    set.push((at, field.assigned(&binder, &record, c)?.expr));
+                    continue;
+                }
             };
-            let value = place_of_given(&given, width, place);
             let value = binder.assign(value, c.ty(), c.typmod, &c.name)?;
             set.push((at, value.expr));
         }
         let set = supply.written.set(Op::Update, set)?;
         self.supplied(
             supply,
-            query,
-            &given,
+            fed,
             extras,
             Change::Update(set),
-            u.returning.as_deref(),
+            (u.returning.as_deref(), feed),
         )
     }
 
     /// How a column gets its value: computed from the old row, if that is all it takes.
-    fn supplied_value(&self, supply: &mut Supply<'_>, at: usize, given: Given) -> Result<Value> {
+    fn supplied_value(
+        &self,
+        supply: &mut Supply<'_>,
+        at: usize,
+        given: Given,
+    ) -> Result<Value<'static>> {
         let is_left = |e: &Error| is_left_to_tree(e) || matches!(e.sqlstate(), "42703" | "42P01");
         let (table, scope) = (&supply.table, &supply.scope);
         match given {
-            Given::OfRow(number, column) => {
-                refuse_always(&table.columns[at])?;
-                Ok(Value::OfRow(number, column))
-            }
+            Given::OfRow(..) => Err(Error::internal("a row of the SET list that is no record")),
             Given::Value(value) => match self
                 .assignment(table, scope, at, &value)
                 .and_then(|e| supply.written.lower(e.clone()).map(|_| e))
@@ -292,14 +331,13 @@ impl Planner<'_> {
         let written = &supply.written;
         written.note_needs(self.params, Privileges::DELETE, &[]);
         let extras = supply.extras(d.returning.as_deref())?;
-        let (query, given) = supply.plan(feed)?;
+        let fed = supply.plan(feed)?;
         self.supplied(
             supply,
-            query,
-            &given,
+            fed,
             extras,
             Change::Delete,
-            d.returning.as_deref(),
+            (d.returning.as_deref(), feed),
         )
     }
 
@@ -320,7 +358,7 @@ impl Planner<'_> {
             written,
             used,
             items: Vec::new(),
-            rows: Vec::new(),
+            queried: false,
             stars: Vec::new(),
             with,
             from,
@@ -332,14 +370,13 @@ impl Planner<'_> {
     fn supplied(
         &self,
         mut supply: Supply<'_>,
-        query: Feed,
-        given: &[ColumnDesc],
+        fed: Fed,
         extras: Vec<Extra>,
         change: Change,
-        returning: Option<&[SelectItem]>,
+        returning: (Option<&[SelectItem]>, &FeedPlanner<'_>),
     ) -> Result<(SuppliedWrite, Option<Output>)> {
         let width = supply.table.columns.len();
-        let numbers = supply.places_of_rows(given)?;
+        let given = &fed.columns;
         for extra in extras {
             let desc = &given[extra.item + 1];
             supply.scope.columns.push(ScopeColumn {
@@ -354,16 +391,12 @@ impl Planner<'_> {
                 hidden: false,
             });
         }
-        let alias = supply.alias.clone();
-        if !supply.written.is_view() {
-            supply.scope.add_system(&alias, width + given.len(), false);
-        }
-        let output = returning.map(|items| self.returned(&supply, given, items));
+        let (items, feed) = returning;
+        let returned = items.map(|items| self.returned(&mut supply, &fed, items, feed));
+        let (output, queried) = returned.transpose()?.unzip();
+        let queried = queried.flatten();
         let written = &supply.written;
-        let output = output
-            .transpose()?
-            .map(|o| o.lowered(written))
-            .transpose()?;
+        let output = output.map(|o| o.lowered(written)).transpose()?;
         let table = written.table();
         let rules = match (&change, written.is_instead()) {
             (Change::Update(set), false) => {
@@ -374,14 +407,15 @@ impl Planner<'_> {
             (Change::Update(_), true) => written.rules(RowRules::default())?,
             _ => RowRules::default(),
         };
-        let width = table.columns.len() + given.len();
+        let values = queried.as_ref().map_or(0, |over| over.plan.columns.len());
+        let width = table.columns.len() + given.len() + values;
         let plan = SuppliedWrite {
             table: table.clone(),
-            query,
+            query: fed.query,
             change,
             rules,
             returning: output.as_ref().map(|o| o.of_rows(width)),
-            numbers,
+            queried,
             policies: None,
             views: written.views(),
         };
@@ -390,109 +424,25 @@ impl Planner<'_> {
 }
 
 /// The new value of a column.
-enum Value {
+enum Value<'a> {
     /// Over the old row.
     Direct(Expr),
     /// What the query gives, by its place after the row id.
     Item(usize),
     /// Parts that are given, one after the other, what the query gives at those places.
     Parts(Vec<(Vec<ast::AccessExpr>, usize)>),
-    /// As of [`Given::OfRow`].
-    OfRow(usize, usize),
-}
-
-/// A star of RETURNING.
-struct Star {
-    item: SelectItem,
-    /// It begins with the target's columns.
-    of_all: bool,
-}
-
-/// What the query calls the column before those of a star.
-fn star_mark(number: usize) -> String {
-    format!("braid$star{number}")
-}
-
-impl Planner<'_> {
-    /// What RETURNING gives, the columns that its stars bring from FROM included.
-    fn returned(
-        &self,
-        supply: &Supply<'_>,
-        given: &[ColumnDesc],
-        items: &[SelectItem],
-    ) -> Result<Output> {
-        let mut all = Output {
-            columns: Vec::new(),
-            exprs: Vec::new(),
-        };
-        let width = supply.table.columns.len();
-        let own = supply.written.scope();
-        let mut number = 0;
-        for item in items {
-            let Some(star) = supply.star(item) else {
-                all.append(self.projection(&supply.scope, std::slice::from_ref(item))?);
-                continue;
-            };
-            let mark = |n: usize| given.iter().position(|d| d.name == star_mark(n));
-            let begin = mark(number)
-                .ok_or_else(|| Error::internal("a star of RETURNING that the query has not"))?;
-            let end = mark(number + 1).unwrap_or(given.len());
-            number += 1;
-            let mut skipped = 1;
-            if star.of_all {
-                all.append(self.projection(&own, std::slice::from_ref(item))?);
-                // The target's columns in the query, and its row id.
-                skipped += supply.table.live_columns().count() + 1;
-            }
-            for (at, desc) in given.iter().enumerate().take(end).skip(begin + skipped) {
-                let value = Typed {
-                    expr: Expr::Column(width + at),
-                    ty: desc.ty,
-                    typmod: desc.typmod,
-                    collation: desc.collation,
-                };
-                let origin = (desc.table_oid != 0).then_some((desc.table_oid, desc.attnum));
-                all.push(desc.name.clone(), value, origin);
-            }
-        }
-        Ok(all)
-    }
-}
-
-/// A column of another table that RETURNING names, and its place among what the query gives.
-struct Extra {
-    table: String,
-    name: String,
-    item: usize,
+    /// A field of the record that the query gives at a place.
+    OfRow(usize, Field<'a>),
 }
 
 impl Supply<'_> {
-    /// An item of RETURNING as a star that brings columns of FROM.
-    fn star(&self, item: &SelectItem) -> Option<Star> {
-        let of_all = match item {
-            SelectItem::Wildcard(_) => true,
-            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
-                let table = names::parts(name).ok().and_then(|mut parts| parts.pop());
-                if table.as_deref() == Some(&self.alias) {
-                    return None;
-                }
-                false
-            }
-            _ => return None,
-        };
-        (!self.from.is_empty()).then(|| Star {
-            item: item.clone(),
-            of_all,
-        })
-    }
-
-    fn item(&mut self, e: ast::Expr) -> usize {
+    pub(super) fn item(&mut self, e: ast::Expr) -> usize {
         self.items.push(e);
         self.items.len() - 1
     }
 
     /// Refuses the name of a column of the target alone that is one of FROM's as well.
-    fn unambiguous(&self, e: &ast::Expr) -> Result<()> {
+    pub(super) fn unambiguous(&self, e: &ast::Expr) -> Result<()> {
         let ambiguous = ast::visit_expressions(e, |e| match e {
             ast::Expr::Identifier(i) => {
                 let name = names::ident(i);
@@ -513,63 +463,8 @@ impl Supply<'_> {
         }
     }
 
-    /// What RETURNING names that is not the target's.
-    fn extras(&mut self, returning: Option<&[SelectItem]>) -> Result<Vec<Extra>> {
-        let mut extras = Vec::new();
-        let items = returning.unwrap_or_default();
-        self.stars = items.iter().filter_map(|item| self.star(item)).collect();
-        if !self.stars.is_empty() && !self.rows.is_empty() {
-            let what = "RETURNING * of several tables beside SET (columns) = (SELECT ..)";
-            return Err(Error::unsupported(what));
-        }
-        let mut named: Vec<ast::Expr> = Vec::new();
-        let _ = ast::visit_expressions(&items.to_vec(), |e| {
-            if matches!(
-                e,
-                ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_)
-            ) {
-                named.push(e.clone());
-            }
-            ControlFlow::<()>::Continue(())
-        });
-        for e in named {
-            self.unambiguous(&e)?;
-            let (table, name) = match &e {
-                ast::Expr::CompoundIdentifier(path) => match path.as_slice() {
-                    [table, name] => (names::ident(table), names::ident(name)),
-                    _ => continue,
-                },
-                ast::Expr::Identifier(name) => (String::new(), names::ident(name)),
-                _ => continue,
-            };
-            let has = self.table.column(&name).is_some() || names::is_system_column(&name);
-            let own = table == self.alias || table.is_empty() && has;
-            let known = |x: &Extra| x.table == table && x.name == name;
-            if !own && !extras.iter().any(known) {
-                let item = self.item(e);
-                extras.push(Extra { table, name, item });
-            }
-        }
-        Ok(extras)
-    }
-
-    /// Where the rows of the SET list's queries begin, with their numbers, in what the query gives.
-    fn places_of_rows(&self, given: &[ColumnDesc]) -> Result<Vec<usize>> {
-        let numbers = |at: &usize| given[*at].name == assign::ROW_NUMBER;
-        let places: Vec<usize> = (1 + self.items.len()..given.len())
-            .filter(numbers)
-            .collect();
-        let ends = places.iter().skip(1).copied().chain([given.len()]);
-        for ((place, end), width) in places.iter().zip(ends).zip(&self.rows) {
-            if end - place - 1 != *width {
-                return Err(assign::other_count());
-            }
-        }
-        Ok(places)
-    }
-
     /// Puts the query together and plans it.
-    fn plan(&self, feed: &FeedPlanner<'_>) -> Result<(Feed, Vec<ColumnDesc>)> {
+    fn plan(&self, feed: &FeedPlanner<'_>) -> Result<Fed> {
         let quoted = |name: &str| Ident::with_quote('"', name);
         let mut query = empty_query()?;
         let SetExpr::Select(select) = &mut *query.body else {
@@ -580,19 +475,18 @@ impl Supply<'_> {
         select.projection = std::iter::once(ast::Expr::CompoundIdentifier(row_id))
             .chain(self.items.iter().cloned())
             .map(SelectItem::UnnamedExpr)
-            .chain((0..self.rows.len()).map(|number| {
-                let name = vec![quoted(&assign::alias_of(number))].into();
-                SelectItem::QualifiedWildcard(
-                    SelectItemQualifiedWildcardKind::ObjectName(name),
-                    Default::default(),
-                )
-            }))
             .chain(self.stars.iter().enumerate().flat_map(|(number, star)| {
                 let mark = SelectItem::ExprWithAlias {
                     expr: mark.clone(),
                     alias: quoted(&star_mark(number)),
                 };
                 [mark, star.item.clone()]
+            }))
+            .chain(self.queried.then(|| {
+                SelectItem::QualifiedWildcard(
+                    SelectItemQualifiedWildcardKind::ObjectName(vec![quoted(BESIDE)].into()),
+                    Default::default(),
+                )
             }))
             .collect();
         let Some(TableWithJoins {
@@ -616,7 +510,13 @@ impl Supply<'_> {
         select.from.extend(self.from.iter().cloned());
         select.selection = self.selection.cloned();
         query.with = self.with.clone();
-        feed(&query)
+        let (query, beside) = feed.feed_beside(&query)?;
+        let columns = query.columns.clone();
+        Ok(Fed {
+            query,
+            columns,
+            beside,
+        })
     }
 }
 

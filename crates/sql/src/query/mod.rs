@@ -25,6 +25,9 @@ pub mod run;
 pub mod vector;
 pub mod window;
 
-pub use analyze::{Reader, WithItem, items_in_order, not_at_top, plan, plan_item, writes};
+pub use analyze::{
+    Beside, OverRow, Reader, WithItem, items_in_order, not_at_top, plan, plan_beside, plan_item,
+    plan_over, writes,
+};
 pub use plan::Plan;
 pub use run::Run;

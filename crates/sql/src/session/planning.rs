@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::parse::mentioned;
 use crate::parse::utility::TableLock;
 use crate::place::Place;
-use crate::plan::supply::{self, Feed};
+use crate::plan::supply::{self, FeedPlanner};
 use crate::plan::with::{Item, Part, WithPlan};
 use crate::plan::{
     InsertPlan, InsertSource, Output, Planner, SelectPlan, SuppliedWrite, merged, policies,
@@ -43,9 +43,10 @@ pub(crate) fn plan_sql(
         statement = ast::Statement::Query(Box::new(query));
     }
     if let ast::Statement::Query(q) = &mut statement
+        && let apart = returning::has_queries_of_rows(&q.body)
         && let Some(with) = q
             .with
-            .take_if(|with| with.cte_tables.iter().any(query::writes))
+            .take_if(|with| apart || with.cte_tables.iter().any(query::writes))
     {
         let unfolded = returning::unfold_items(&with)?;
         let with = unfolded.unwrap_or(with);
@@ -157,11 +158,15 @@ fn plan_part(
         params,
         items,
     };
-    let feed = |q: &ast::Query| feed(core, q, params, items);
+    let feed = FeedPlanner {
+        core,
+        params,
+        items,
+    };
     let supplied = |(plan, output): (SuppliedWrite, Option<Output>)| {
         let mut tables = written_tables(&plan.table);
         add_tables(&plan.query.tables, &mut tables);
-        let queries = plan.policy_queries();
+        let queries = plan.queries_of_rows();
         queries
             .iter()
             .for_each(|q| add_tables(&q.tables, &mut tables));
@@ -204,7 +209,7 @@ fn plan_part(
             let (mut plan, output) = planner.insert(&i, with, &feed)?;
             policies::secure_insert(core, params, &mut plan, &i)?;
             let mut tables = written_tables(&plan.table);
-            let queries = plan.policy_queries();
+            let queries = plan.queries_of_rows();
             queries
                 .iter()
                 .for_each(|q| add_tables(&q.tables, &mut tables));
@@ -258,18 +263,6 @@ fn undirected(
     Ok((Kind::Tree(Arc::new(plan)), Some(columns), tables))
 }
 
-/// Plans a query whose rows feed another step.
-fn feed(
-    core: &Core,
-    q: &ast::Query,
-    params: &ParamTypes,
-    items: &[WithItem],
-) -> Result<(Feed, Vec<ColumnDesc>)> {
-    let plan = query::plan(core, q, params, Reader::Step, items)?;
-    let columns = plan.columns.clone();
-    Ok((Arc::new(plan), columns))
-}
-
 /// The table that is written, with its lock; none of a view whose triggers do the write.
 fn written_tables(table: &Arc<Table>) -> Tables {
     match table.view {
@@ -320,7 +313,7 @@ pub(super) fn views_of(kind: &Kind) -> Vec<Arc<View>> {
     let mut add = |some: &[Arc<View>]| views.extend_from_slice(some);
     let insert = |plan: &InsertPlan, add: &mut dyn FnMut(&[Arc<View>])| {
         add(&plan.views);
-        add(&policies::views_of(&plan.policy_queries()));
+        add(&policies::views_of(&plan.queries_of_rows()));
         if let InsertSource::Fed(query, _) = &plan.source {
             add(&query.views);
         }
@@ -328,7 +321,7 @@ pub(super) fn views_of(kind: &Kind) -> Vec<Arc<View>> {
     let supplied = |plan: &SuppliedWrite, add: &mut dyn FnMut(&[Arc<View>])| {
         add(&plan.views);
         add(&plan.query.views);
-        add(&policies::views_of(&plan.policy_queries()));
+        add(&policies::views_of(&plan.queries_of_rows()));
     };
     match kind {
         Kind::Tree(plan) => add(&plan.views),

@@ -37,7 +37,7 @@ impl Clause<'_> {
 }
 
 /// The alias of the table that is written, in this level or the one around it.
-fn target_in(scope: &Scope<'_>) -> Option<String> {
+pub(super) fn target_in(scope: &Scope<'_>) -> Option<String> {
     let levels = [Some(scope), scope.parent];
     let mut columns = levels.into_iter().flatten().flat_map(|s| &s.columns);
     let id = columns.find(|c| c.name == supply::ROW_ID);

@@ -14,6 +14,7 @@ mod joins;
 mod json;
 mod keys;
 mod merge;
+pub mod over;
 pub mod policy;
 mod records;
 mod recursion;
@@ -50,6 +51,7 @@ use crate::parse::utility::TableLock;
 use crate::session::Core;
 use scope::{File, Scope};
 
+pub use over::{Beside, OverRow, plan_over};
 pub use with::{WithItem, items_in_order, not_at_top, plan_item, writes};
 
 /// Who takes a query's rows.
@@ -70,6 +72,18 @@ pub fn plan(
     reader: Reader,
     items: &[WithItem],
 ) -> Result<Plan> {
+    plan_beside(core, q, params, reader, items).map(|(plan, _)| plan)
+}
+
+/// As [`plan`]; of a query that feeds a write also the names of the columns that it gives for the
+/// star of [`crate::plan::supply::BESIDE`].
+pub fn plan_beside(
+    core: &Core,
+    q: &ast::Query,
+    params: &ParamTypes,
+    reader: Reader,
+    items: &[WithItem],
+) -> Result<(Plan, Vec<Beside>)> {
     let dict = core.dict();
     let analyzer = Analyzer::new(&dict, params);
     let file = File::new(None);
@@ -78,7 +92,8 @@ pub fn plan(
     if reader != Reader::Step {
         analyzer.settle(&mut level)?;
     }
-    super::optimize::plan(core, analyzer, &file, level)
+    let beside = analyzer.beside.take();
+    Ok((super::optimize::plan(core, analyzer, &file, level)?, beside))
 }
 
 /// What the analysis of one statement works with, and gathers.
@@ -93,6 +108,8 @@ pub struct Analyzer<'a> {
     notes: RefCell<Option<view::Notes>>,
     /// How many views are around what is being analysed.
     nested: Cell<usize>,
+    /// What a write's query has from FROM, if that was asked for.
+    beside: RefCell<Vec<Beside>>,
     /// Calls of aggregates whose arguments are being bound, to see which level they are of.
     calls: RefCell<Vec<home::Call>>,
 }
@@ -108,6 +125,7 @@ impl<'a> Analyzer<'a> {
             views: RefCell::default(),
             notes: RefCell::default(),
             nested: Cell::default(),
+            beside: RefCell::default(),
             calls: RefCell::default(),
         }
     }

@@ -24,6 +24,7 @@ use crate::parse::stars;
 use crate::plan::lockable::check_lockable;
 use crate::plan::path::conjuncts;
 use crate::plan::returning::is_over_written;
+use crate::plan::supply;
 use crate::plan::{SortKey, column_name, position, within_parentheses};
 use crate::types::SqlType;
 
@@ -393,6 +394,19 @@ impl Analyzer<'_> {
                 options,
             ) if is_plain_star(options) => {
                 let table = names::Qualified::new(name)?.name;
+                if table == supply::BESIDE {
+                    let target = super::merge::target_in(clause.scope);
+                    let own = |c: &&super::scope::Column| Some(&c.table) != target.as_ref();
+                    for c in clause.scope.columns.iter().filter(own) {
+                        self.beside.borrow_mut().push(super::Beside {
+                            table: c.table.clone(),
+                            name: c.name.clone(),
+                            merged: c.merged,
+                        });
+                        push(c.name.clone(), c.value.clone());
+                    }
+                    return Ok(());
+                }
                 self.star_of(&table, (name, options), clause, &mut push)?;
             }
             other => return Err(Error::unsupported(format!("select item {other}"))),

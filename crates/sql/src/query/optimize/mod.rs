@@ -204,38 +204,52 @@ fn changing_shared(
     }
 }
 
-/// Subqueries that may give something else each time, by themselves or by those in them.
+/// Subqueries that may give something else each time, by themselves or by those in them. As in
+/// PostgreSQL, one that takes nothing from around it is computed once, also if its functions would
+/// give something else the next time.
 fn volatile_subqueries(
     all: &[Option<tree::Subquery>],
     changing: &HashSet<usize>,
 ) -> HashSet<usize> {
-    let mut volatile = HashSet::new();
-    loop {
-        let before = volatile.len();
-        for (number, subquery) in all.iter().enumerate() {
-            let Some(s) = subquery else { continue };
-            let mut found = false;
-            uses::each_expr(&s.level, &mut |e| {
-                found |= e.is_volatile();
-                e.visit(&mut |e| {
-                    if let Expr::Subquery { number, .. } = e {
-                        found |= volatile.contains(number);
-                    }
-                });
+    let reads_changing = closed_over(all, &|s| {
+        let mut shared = HashSet::new();
+        uses::shared_in(&s.level, &mut shared);
+        !shared.is_disjoint(changing)
+    });
+    // One that locks rows does so once, as far as nothing that it depends on changes: what it locks
+    // first decides what is locked.
+    let mut volatile = closed_over(all, &|s| {
+        let mut found = false;
+        uses::each_expr(&s.level, &mut |e| found |= e.is_volatile());
+        found
+    });
+    volatile.retain(|number| all[*number].as_ref().is_some_and(|s| !s.inputs.is_empty()));
+    volatile.extend(reads_changing);
+    volatile
+}
+
+/// The subqueries of which something holds, and those that have such a one in them.
+fn closed_over(
+    all: &[Option<tree::Subquery>],
+    holds: &dyn Fn(&tree::Subquery) -> bool,
+) -> HashSet<usize> {
+    let mut found = HashSet::new();
+    // What a subquery has in it comes before it.
+    for (number, subquery) in all.iter().enumerate() {
+        let Some(s) = subquery else { continue };
+        let mut within = false;
+        uses::each_expr(&s.level, &mut |e| {
+            e.visit(&mut |e| {
+                if let Expr::Subquery { number, .. } = e {
+                    within |= found.contains(number);
+                }
             });
-            let mut shared = HashSet::new();
-            uses::shared_in(&s.level, &mut shared);
-            found |= !shared.is_disjoint(changing);
-            // One that locks rows does so once, as far as nothing that it depends on changes: what
-            // it locks first decides what is locked.
-            if found {
-                volatile.insert(number);
-            }
-        }
-        if volatile.len() == before {
-            return volatile;
+        });
+        if within || holds(s) {
+            found.insert(number);
         }
     }
+    found
 }
 
 fn plan_subquery(around: &Around<'_>, s: tree::Subquery, volatile: bool) -> Result<plan::Subquery> {

@@ -16,6 +16,7 @@ use crate::exec::sort::Spool;
 use crate::exec::supply::MAX_RESTARTS;
 use crate::expr::{Val, missing_parameter};
 use crate::query::Plan;
+use crate::query::plan::Register;
 use crate::session::Core;
 use crate::views::Context;
 
@@ -84,6 +85,14 @@ impl Run {
             running: Running::new(plan, params, snapshot, measured),
             opened: false,
         })
+    }
+
+    /// Begins again, with other values in registers that it only reads.
+    pub fn again(&mut self, inputs: impl IntoIterator<Item = (Register, Datum)>) {
+        for (register, value) in inputs {
+            self.frame.set(register, value);
+        }
+        self.opened = false;
     }
 
     /// What the whole run reads by.
