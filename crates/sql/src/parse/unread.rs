@@ -128,7 +128,9 @@ fn anywhere(words: &[String]) -> Option<String> {
             let operator = pair[1].chars().all(|c| "+-*/<>=~!@#%^&|`?".contains(c));
             pair[0] == "using" && operator
         });
+    let outer = words.windows(3).any(|w| w == ["(", "+", ")"]);
     match () {
+        () if outer => Some("the operator (+) of outer joins".to_string()),
         () if variadic => Some("VARIADIC".to_string()),
         () if using => Some("ORDER BY of an operator with USING".to_string()),
         () => None,
