@@ -40,6 +40,7 @@ pub mod setting;
 mod similar_part;
 mod split;
 pub mod stars;
+pub mod storage;
 mod strings;
 mod table;
 pub mod targets;
@@ -389,6 +390,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     table::write_out(&mut tokens);
     forms::write_out(&mut tokens)?;
     merge::write_out(&mut tokens)?;
+    storage::write_out(&mut tokens)?;
     constraints::write_out(&mut tokens)?;
     targets::write_out(&mut tokens);
     variadic::write_out(&mut tokens);
