@@ -34,6 +34,7 @@ mod overriding;
 pub mod policy;
 mod reserved;
 pub mod role;
+pub mod search;
 mod rows;
 mod select_into;
 pub mod setting;
