@@ -11,8 +11,7 @@ use super::{Core, name_of, no_relation};
 use crate::bind::names::{self, Qualified};
 use crate::dict::{Action, Dict, ForeignKey, Index, OnCommit, Table};
 use crate::error::{Error, Result};
-use crate::exec::foreign;
-use crate::expr::cast::{CastContext, castable};
+use crate::exec::{foreign, meeting::Pair};
 use crate::parse::constraints::Clauses;
 use crate::parse::utility::TableLock;
 
@@ -317,15 +316,8 @@ pub(super) fn check_types(
 ) -> Result<()> {
     for (&c, &p) in columns.iter().zip(parent_columns) {
         let (c, p) = (&child.columns[c], &parent.columns[p]);
-        if foreign::comparable(c.ty(), p.ty()) {
+        if Pair::new(c.ty(), p.ty()).is_some() {
             continue;
-        }
-        if castable(c.ty(), p.ty()) == Some(CastContext::Implicit) {
-            return Err(Error::unsupported(format!(
-                "a foreign key from {} to {}",
-                c.ty().name(),
-                p.ty().name()
-            )));
         }
         let message = format!("foreign key constraint \"{name}\" cannot be implemented");
         return Err(Error::new("42804", message).detail(format!(

@@ -24,7 +24,7 @@ mod grant;
 mod identity;
 mod index;
 pub mod index_class;
-mod index_expression;
+pub mod index_expression;
 mod index_function;
 mod like;
 pub mod matview;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use block::value::{Datum, DatumRef};
 
 use super::events::{Event, What, values};
-use super::foreign::same_key;
+use super::foreign_rows::same_key;
 use super::told::{self, hides_key, of_table};
 use crate::dict::{Index, Table};
 use crate::error::{Error, Result};

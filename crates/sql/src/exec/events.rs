@@ -283,7 +283,7 @@ pub fn updated(
     new: &[DatumRef<'_>],
 ) -> Result<()> {
     for key in &table.foreign_keys {
-        if matters(key, new) && !super::foreign::same_key(table, &key.columns, old, new) {
+        if matters(key, new) && !super::foreign_rows::same_key(table, &key.columns, old, new) {
             core.events.queue(Event {
                 table: table.oid,
                 constraint: key.oid,
@@ -293,7 +293,7 @@ pub fn updated(
     }
     for (child, key) in core.referencing(table.oid) {
         let parts = &key.parent_columns;
-        if has_nulls(old, parts) || super::foreign::same_key(table, parts, old, new) {
+        if has_nulls(old, parts) || super::foreign_rows::same_key(table, parts, old, new) {
             continue;
         }
         core.events.queue(Event {

@@ -7,15 +7,17 @@
 //! Under REPEATABLE READ the referenced row is looked up by the transaction's snapshot, as in
 //! PostgreSQL, and an action on a row that the snapshot does not see is 40001.
 
-use std::ops::Bound;
 use std::sync::Arc;
 
 use block::RowId;
-use block::value::{Datum, DatumRef};
-use engine::{AskedAhead, IndexColumn, Isolation, LockOutcome, LockWait, RowLock, Snapshot};
+use block::value::Datum;
+use engine::{Isolation, LockOutcome, LockWait, RowLock, Snapshot};
 
 use super::checks::check_row;
 use super::events::{self, Cause, Event, What};
+use super::foreign_rows::{
+    key_bytes, lock_referenced, pairs, referenced, referenced_values, references, referencing, rows,
+};
 use super::row::decode;
 use super::told::{hides_rows, shows, write_error};
 use super::triggers::{self, Before};
@@ -29,7 +31,6 @@ use crate::parse::utility::TableLock;
 use crate::pgtype;
 use crate::plan::Planner;
 use crate::session::Core;
-use crate::types::SqlType;
 
 /// Fires the events of the statement, and those that they cause.
 pub fn fire(core: &mut Core) -> Result<()> {
@@ -107,7 +108,10 @@ fn check_referencing(
 ) -> Result<()> {
     let parent = parent_of(core, key)?;
     let mixed = values.iter().any(Datum::is_null);
-    if !mixed && lock_referenced(core, &parent, key, values)? {
+    if !mixed
+        && let Some(wanted) = referenced_values(core, (child, &parent), key, values)?
+        && lock_referenced(core, &parent, key, &wanted)?
+    {
         return Ok(());
     }
     // The row may be gone, or have another key, by now.
@@ -188,182 +192,6 @@ fn shown(core: &Core, table: &Table, columns: &[usize], values: &[Datum]) -> Str
     format!("Key ({})=({})", names.join(", "), texts.join(", "))
 }
 
-/// A value of the referencing column as one of the referenced; `None` if that type has no such
-/// value.
-fn converted(value: &Datum, to: SqlType) -> Option<Datum> {
-    let number = match value {
-        Datum::Int2(n) => i64::from(*n),
-        Datum::Int4(n) => i64::from(*n),
-        Datum::Int8(n) => *n,
-        other => return Some(other.clone()),
-    };
-    match to {
-        SqlType::Int2 => i16::try_from(number).ok().map(Datum::Int2),
-        SqlType::Int4 => i32::try_from(number).ok().map(Datum::Int4),
-        SqlType::Int8 => Some(Datum::Int8(number)),
-        _ => Some(value.clone()),
-    }
-}
-
-/// Whether values of the two types are stored alike, so that one can be looked up among the others.
-pub fn comparable(child: SqlType, parent: SqlType) -> bool {
-    use SqlType::{Int2, Int4, Int8, Text, Varchar};
-    child == parent
-        || matches!((child, parent), (Int2 | Int4 | Int8, Int2 | Int4 | Int8))
-        || matches!((child, parent), (Text | Varchar, Text | Varchar))
-}
-
-/// The referenced row that the snapshot sees, by the unique index.
-pub fn referenced(
-    core: &mut Core,
-    parent: &Table,
-    key: &ForeignKey,
-    values: &[Datum],
-    snapshot: &Snapshot,
-    row: &mut Vec<u8>,
-) -> Result<Option<RowId>> {
-    let at = parent.indexes.iter().position(|i| i.oid == key.index);
-    let at = at.ok_or_else(|| Error::internal("the index of a referenced key is gone"))?;
-    let mut wanted = Vec::with_capacity(values.len());
-    for k in &parent.indexes[at].keys {
-        let place = key.parent_columns.iter().position(|c| *c == k.column);
-        let place = place.ok_or_else(|| Error::internal("a referenced key has another index"))?;
-        match converted(&values[place], parent.columns[k.column].ty()) {
-            Some(value) => wanted.push(value),
-            None => return Ok(None),
-        }
-    }
-    let ahead = AskedAhead::default();
-    let found = core
-        .engine
-        .get_unique(parent.engine(), at, &wanted, snapshot, &ahead, row);
-    Ok(found?)
-}
-
-/// Locks the referenced row; false if there is none.
-fn lock_referenced(
-    core: &mut Core,
-    parent: &Table,
-    key: &ForeignKey,
-    values: &[Datum],
-) -> Result<bool> {
-    let (mut row, mut newest) = (Vec::new(), Vec::new());
-    loop {
-        let snapshot = match core.engine.isolation() {
-            Some(Isolation::RepeatableRead) => core.engine.snapshot()?,
-            _ => core.engine.newest_snapshot()?,
-        };
-        let Some(rid) = referenced(core, parent, key, values, &snapshot, &mut row)? else {
-            return Ok(false);
-        };
-        let how = (RowLock::KeyShare, LockWait::Wait);
-        match core
-            .engine
-            .lock_row(parent.engine(), rid, &snapshot, how, &mut newest)?
-        {
-            LockOutcome::Locked => return Ok(true),
-            // What it is now is looked up by its key.
-            LockOutcome::Changed | LockOutcome::Gone | LockOutcome::Skipped => {}
-        }
-        wait::check_cancel().map_err(|_| crate::session::cancelled())?;
-    }
-}
-
-/// The bytes that keys have in common exactly if they are equal, as in an index.
-fn key_bytes<'d>(
-    table: &Table,
-    columns: &[usize],
-    value: impl Fn(usize) -> DatumRef<'d>,
-) -> Vec<u8> {
-    let order = IndexColumn {
-        column: 0,
-        descending: false,
-        nulls_first: false,
-    }
-    .order();
-    let mut bytes = Vec::with_capacity(16);
-    for (at, &column) in columns.iter().enumerate() {
-        block::key::push_column(&mut bytes, table.engine().columns[column], order, value(at));
-    }
-    bytes
-}
-
-/// Whether two versions of a row have the same key.
-pub fn same_key(table: &Table, columns: &[usize], a: &[DatumRef<'_>], b: &[DatumRef<'_>]) -> bool {
-    key_bytes(table, columns, |at| a[columns[at]]) == key_bytes(table, columns, |at| b[columns[at]])
-}
-
-/// The rows of a table that have these values in these columns, `most` of them at most. `None` of
-/// the values fits the columns' types: then there is none.
-fn rows(
-    core: &mut Core,
-    table: &Arc<Table>,
-    columns: &[usize],
-    values: &[Datum],
-    snapshot: &Snapshot,
-    most: usize,
-) -> Result<Vec<RowId>> {
-    let mut own = Vec::with_capacity(values.len());
-    for (&column, value) in columns.iter().zip(values) {
-        match converted(value, table.columns[column].ty()) {
-            Some(value) => own.push(value),
-            None => return Ok(Vec::new()),
-        }
-    }
-    let def = table.engine().clone();
-    let mut found = Vec::new();
-    let leads = |i: &crate::dict::Index| {
-        let first: Vec<usize> = i
-            .keys
-            .iter()
-            .take(columns.len())
-            .map(|k| k.column)
-            .collect();
-        i.is_valid()
-            && i.predicate.is_none()
-            && first.len() == columns.len()
-            && columns.iter().all(|c| first.contains(c))
-    };
-    // A snapshot of now is above the SCN of any index that others can see.
-    if let Some(at) = table.indexes.iter().position(leads) {
-        let keys = table.indexes[at].keys.iter().take(columns.len());
-        let place = |k: &crate::dict::IndexKey| columns.iter().position(|c| *c == k.column);
-        let low: Vec<Datum> = keys.filter_map(place).map(|p| own[p].clone()).collect();
-        let (from, to) = (Bound::Included(&low[..]), Bound::Included(&low[..]));
-        let mut scan = core.engine.index_range(&def, at, from, to, false)?;
-        let mut row = Vec::new();
-        while let Some(rid) = scan.next(&mut core.engine, snapshot, &mut row)? {
-            found.push(rid);
-            if found.len() == most {
-                break;
-            }
-        }
-        return Ok(found);
-    }
-    let wanted = key_bytes(table, columns, |at| own[at].borrow());
-    let mut scan = core.engine.scan(&def);
-    let mut failed = None;
-    loop {
-        wait::check_cancel().map_err(|_| crate::session::cancelled())?;
-        let more = scan.next_block(&mut core.engine, snapshot, &mut |rid, bytes| {
-            let mut row = Vec::new();
-            match decode(bytes, &def, def.columns.len(), &mut row) {
-                Ok(()) if key_bytes(table, columns, |at| row[columns[at]]) == wanted => {
-                    found.push(rid);
-                }
-                Ok(()) => {}
-                Err(e) => failed = Some(e),
-            }
-        })?;
-        if let Some(e) = failed {
-            return Err(e);
-        }
-        if !more || found.len() >= most {
-            return Ok(found);
-        }
-    }
-}
-
 /// The referenced table has lost a key: by a deletion, or for a new one.
 fn lost(
     core: &mut Core,
@@ -381,19 +209,20 @@ fn lost(
     let Some((child, key)) = found(core, event) else {
         return Ok(());
     };
+    let parent = parent_of(core, &key)?;
+    let tables = (&child, &*parent);
     let snapshot = core.engine.newest_snapshot()?;
     if matches!(action, Action::NoAction | Action::Restrict) {
-        if rows(core, &child, &key.columns, old, &snapshot, 1)?.is_empty() {
+        if referencing(core, tables, &key, old, &snapshot, 1)?.is_empty() {
             return Ok(());
         }
-        let parent = parent_of(core, &key)?;
         // Another row may have the key by now.
         if action == Action::NoAction && lock_referenced(core, &parent, &key, old)? {
             return Ok(());
         }
         return Err(still_referenced(core, (&child, &parent), &key, old));
     }
-    let found = rows(core, &child, &key.columns, old, &snapshot, usize::MAX)?;
+    let found = referencing(core, tables, &key, old, &snapshot, usize::MAX)?;
     let columns = match new {
         None if !key.set_on_delete.is_empty() => &key.set_on_delete,
         _ => &key.columns,
@@ -401,20 +230,19 @@ fn lost(
     let set = match action {
         Action::Cascade => match new {
             None => None,
-            Some(new) => Some(cascaded(&child, &key, new)?),
+            Some(new) => Some(cascaded(core, tables, &key, new)?),
         },
         Action::SetNull => Some(vec![Datum::Null; columns.len()]),
         _ => Some(defaults(core, &child, columns)?),
     };
     let set = set.as_deref().map(|values| (&columns[..], values));
     for rid in &found {
-        write(core, &child, &key, (*rid, old), &snapshot, set)?;
+        write(core, tables, &key, (*rid, old), &snapshot, set)?;
     }
     // The default may be the very key that is gone: such a row's key has not changed.
     if action == Action::SetDefault && !found.is_empty() {
-        let parent = parent_of(core, &key)?;
         let snapshot = core.engine.newest_snapshot()?;
-        if !rows(core, &child, &key.columns, old, &snapshot, 1)?.is_empty()
+        if !referencing(core, tables, &key, old, &snapshot, 1)?.is_empty()
             && !lock_referenced(core, &parent, &key, old)?
         {
             return Err(still_referenced(core, (&child, &parent), &key, old));
@@ -424,17 +252,17 @@ fn lost(
 }
 
 /// The new key of a referenced row as values of the columns that reference it.
-fn cascaded(child: &Table, key: &ForeignKey, new: &[Datum]) -> Result<Vec<Datum>> {
-    let convert = |(&column, value): (&usize, &Datum)| {
-        let c = &child.columns[column];
-        let value = converted(value, c.ty())
-            .ok_or_else(|| Error::new("22003", format!("{} out of range", c.ty().name())))?;
-        match c.typmod >= 0 {
-            true => pgtype::apply_typmod(c.ty(), c.typmod, value, false),
-            false => Ok(value),
-        }
-    };
-    key.columns.iter().zip(new).map(convert).collect()
+fn cascaded(
+    core: &Core,
+    (child, parent): (&Arc<Table>, &Table),
+    key: &ForeignKey,
+    new: &[Datum],
+) -> Result<Vec<Datum>> {
+    let pairs = pairs(child, parent, key)?;
+    let columns = pairs.iter().zip(&key.columns).zip(new);
+    columns
+        .map(|((pair, &c), value)| pair.assigned(value, child.columns[c].typmod, &core.io))
+        .collect()
 }
 
 fn defaults(core: &mut Core, child: &Table, columns: &[usize]) -> Result<Vec<Datum>> {
@@ -451,7 +279,7 @@ fn defaults(core: &mut Core, child: &Table, columns: &[usize]) -> Result<Vec<Dat
 /// Deletes a row that references, or sets these columns of it, if it still has that key.
 fn write(
     core: &mut Core,
-    child: &Arc<Table>,
+    (child, parent): (&Arc<Table>, &Table),
     key: &ForeignKey,
     (rid, old): (RowId, &[Datum]),
     snapshot: &Snapshot,
@@ -487,13 +315,8 @@ fn write(
     }
     let mut row = Vec::with_capacity(def.columns.len());
     decode(&stored, &def, def.columns.len(), &mut row)?;
-    let mut own = Vec::with_capacity(old.len());
-    for (&column, value) in key.columns.iter().zip(old) {
-        own.extend(converted(value, child.columns[column].ty()));
-    }
-    let wanted = key_bytes(child, &key.columns, |at| own[at].borrow());
-    if own.len() < old.len() || key_bytes(child, &key.columns, |at| row[key.columns[at]]) != wanted
-    {
+    let pairs = pairs(child, parent, key)?;
+    if !references(&pairs, key, &row, old, &core.io)? {
         return Ok(());
     }
     let Some((to_set, values)) = set else {
@@ -566,7 +389,17 @@ pub fn validate(
             }
             let values = events::values(&row, &key.columns);
             let mixed = values.iter().any(Datum::is_null);
-            if mixed || referenced(core, parent, key, &values, &snapshot, &mut found)?.is_none() {
+            let wanted = match mixed {
+                true => None,
+                false => referenced_values(core, (child, parent), key, &values)?,
+            };
+            let is_there = match wanted {
+                None => false,
+                Some(wanted) => {
+                    referenced(core, parent, key, &wanted, &snapshot, &mut found)?.is_some()
+                }
+            };
+            if !is_there {
                 return Err(not_present(core, child, parent, key, &values));
             }
             last = Some(this);

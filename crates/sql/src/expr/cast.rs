@@ -277,6 +277,12 @@ impl Cast {
                 Err(_) => return Err(Error::new("22003", "\"char\" out of range")),
             },
             (v, Oid | Reg(_)) if matches!(self.from, Reg(_)) => Val::Own(v.to_datum()),
+            // The same 32 bits, with a sign and without.
+            (DatumRef::Int4(n), Oid | Reg(_)) => Val::int8((n as u32).into()),
+            (DatumRef::Int2(n), Oid | Reg(_)) => Val::int8((i32::from(n) as u32).into()),
+            (DatumRef::Int8(n), Int4) if matches!(self.from, Oid | Reg(_)) => {
+                Val::int4(n as u32 as i32)
+            }
             (v, Reg(_)) => number_to(v, Oid)?,
             (v, Int4 | Int8) if matches!(self.from, Reg(_)) => number_to(v, self.to)?,
             (DatumRef::Text(t), Jsonb) => Val::Own(pgtype::json::jsonb_in(t)?),

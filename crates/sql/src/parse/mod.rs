@@ -34,6 +34,7 @@ mod overriding;
 pub mod policy;
 mod reserved;
 pub mod role;
+mod routine;
 pub mod search;
 mod rows;
 mod select_into;
@@ -70,7 +71,9 @@ pub use arbiters::Arbiter;
 pub use locking::KEY_LOCK;
 pub use overriding::Overriding;
 
-pub use copy::{CopyColumns, CopyFormat, CopyHeader, CopyOptions, CopySpec, CopyWhat};
+pub use copy::{
+    CopyColumns, CopyCondition, CopyFormat, CopyHeader, CopyOptions, CopySpec, CopyWhat,
+};
 pub use split::split;
 pub use utility::Utility;
 
@@ -231,6 +234,20 @@ pub fn expression(text: &str) -> Result<ast::Expr> {
     let dialect = Postgres;
     let mut parser = parser(&dialect, tokenized(&dialect, text)?);
     let mut e = parser.parse_expr().map_err(|e| syntax_error(e, text))?;
+    regroup(&mut e)?;
+    Ok(e)
+}
+
+/// Parses an expression on its own, behind which nothing stands.
+pub fn whole_expression(text: &str) -> Result<ast::Expr> {
+    let dialect = Postgres;
+    let mut parser = parser(&dialect, tokenized(&dialect, text)?);
+    let mut e = parser.parse_expr().map_err(|e| syntax_error(e, text))?;
+    let rest = parser.peek_token();
+    if rest.token != Token::EOF {
+        let position = tokens::offset(text, rest.span.start);
+        return Err(near(&rest.token.to_string(), text, position));
+    }
     regroup(&mut e)?;
     Ok(e)
 }
