@@ -556,7 +556,11 @@ fn column_definitions(tokens: &mut Vec<TokenWithSpan>, open: usize, close: usize
             let list = list.collect::<Vec<_>>().join(" ");
             tokens.drain(at..=last);
             insert(tokens, at, [Token::RParen]);
-            insert(tokens, begin, [name(format!("{DEFINED}{list}")), Token::LParen]);
+            insert(
+                tokens,
+                begin,
+                [name(format!("{DEFINED}{list}")), Token::LParen],
+            );
             // The list has gone, and a name and two parentheses have come.
             end = end + 3 - (last + 1 - at);
             at += 2;

@@ -66,13 +66,11 @@ impl Marks {
             return Ok(None);
         };
         let text = written.value.strip_prefix(MARKS);
-        let text = text.ok_or_else(|| {
-            Error::new("42601", "syntax error at or near \"FROM\"")
-        })?;
+        let text = text.ok_or_else(|| Error::new("42601", "syntax error at or near \"FROM\""))?;
         let marks = serde_json::from_str(text);
-        marks.map(Some).map_err(|e| {
-            Error::internal(format!("SEARCH and CYCLE that cannot be read: {e}"))
-        })
+        marks
+            .map(Some)
+            .map_err(|e| Error::internal(format!("SEARCH and CYCLE that cannot be read: {e}")))
     }
 
     fn in_words(&self) -> String {

@@ -3,15 +3,15 @@
 use block::value::{Datum, DatumRef};
 use engine::Snapshot;
 
-use super::nested;
 use super::cursors::Again;
+use super::nested;
 use super::statement::{Kind, Portal, Run};
-use crate::ddl::Values;
 use super::timeout::Timer;
 use super::transaction::State;
 use super::utility;
 use super::{Core, SqlSession};
 use crate::api::{Completion, RowSink, Tag};
+use crate::ddl::Values;
 use crate::error::{Error, Result};
 use crate::exec::foreign;
 use crate::exec::select::{SelectRun, run_point};

@@ -195,7 +195,9 @@ impl Statement {
 
 /// Whether all tables that a statement writes, or locks rows of, are temporary.
 pub(super) fn writes_temporary(tables: &Tables, dict: &Dict) -> bool {
-    let mut written = tables.iter().filter(|(_, lock)| *lock > TableLock::AccessShare);
+    let mut written = tables
+        .iter()
+        .filter(|(_, lock)| *lock > TableLock::AccessShare);
     let first = written.next();
     let is_temporary = |(table, _): &(Arc<Table>, TableLock)| dict.is_temporary(table.schema);
     first.is_some_and(is_temporary) && written.all(is_temporary)

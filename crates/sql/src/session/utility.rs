@@ -6,12 +6,12 @@ use block::value::Datum;
 use sqlparser::ast;
 
 use super::statement::{Portal, Run, Statement};
-use crate::ddl::Values;
 use super::{Core, SqlSession};
 use crate::api::{ColumnDesc, Completion, RowSink, Tag};
 use crate::bind::names::Qualified;
 use crate::bind::{Binder, ParamTypes, Scope, TypeNames, parts};
 use crate::copy;
+use crate::ddl::Values;
 use crate::dict::acl::Privileges;
 use crate::dict::membership::CHECKPOINT;
 use crate::dict::{Relation, Table};
@@ -580,18 +580,16 @@ impl SqlSession {
         };
         let made = crate::ddl::create_as_query(&mut self.core, c, &query, given)?;
         // PostgreSQL says so of EXECUTE alone.
-        Ok(match parse::create_as::is_without_data(c) && !c.if_not_exists {
-            true => Tag::Rows("SELECT", 0),
-            false => made,
-        })
+        Ok(
+            match parse::create_as::is_without_data(c) && !c.if_not_exists {
+                true => Tag::Rows("SELECT", 0),
+                false => made,
+            },
+        )
     }
 
     /// The values that EXECUTE gives the parameters of a prepared statement.
-    fn execute_values(
-        &mut self,
-        name: &str,
-        args: &[sqlparser::ast::Expr],
-    ) -> Result<Vec<Datum>> {
+    fn execute_values(&mut self, name: &str, args: &[sqlparser::ast::Expr]) -> Result<Vec<Datum>> {
         let statement = self.core.prepared.get(name)?.clone();
         let statement: Arc<Statement> = self.of_types_now(name, statement)?;
         let types = statement.params();

@@ -23,9 +23,9 @@ use crate::dict::{self, Source, Table};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::{CmpOp, Expr};
-use crate::place::Place;
 use crate::parse::forms;
 use crate::parse::utility::TableLock;
+use crate::place::Place;
 use crate::plan::supply;
 use crate::plan::through::{self, Target};
 use crate::types::SqlType;
@@ -690,7 +690,8 @@ pub fn rename(found: &mut Names, alias: &TableAlias) -> Result<()> {
     }
     for (column, given) in found.columns.iter_mut().zip(&alias.columns) {
         if given.data_type.is_some() {
-            let message = "a column definition list is only allowed for functions returning \"record\"";
+            let message =
+                "a column definition list is only allowed for functions returning \"record\"";
             return Err(Error::new("42601", message).placed(Place::of_span(given.name.span)));
         }
         column.name = names::ident(&given.name);

@@ -29,9 +29,8 @@ pub(super) fn refuse(cte: &ast::Cte) -> Result<()> {
 /// Refuses sides of the UNION that are no SELECT.
 pub(super) fn check_sides(left: &SetExpr, right: &SetExpr) -> Result<()> {
     let wrong = |state, side: &str| {
-        let message = format!(
-            "with a SEARCH or CYCLE clause, the {side} side of the UNION must be a SELECT"
-        );
+        let message =
+            format!("with a SEARCH or CYCLE clause, the {side} side of the UNION must be a SELECT");
         Err(Error::new(state, message))
     };
     if is_operation(left) {
@@ -151,7 +150,11 @@ impl<'m> Marked<'m> {
             Error::new("0A000", message)
         };
         let hides = |cte: &ast::Cte| names::ident(&cte.alias.name) == name;
-        if query.with.iter().any(|with| with.cte_tables.iter().any(hides)) {
+        if query
+            .with
+            .iter()
+            .any(|with| with.cte_tables.iter().any(hides))
+        {
             return Err(missing());
         }
         let select = select_of(&mut query).ok_or_else(missing)?;
@@ -267,9 +270,8 @@ fn check_names(marks: &Marks, columns: &[String]) -> Result<()> {
         checked.map_err(|e| e.placed(cycle.place()))?;
     }
     if let (Some(search), Some(cycle)) = (&marks.search, &marks.cycle) {
-        let with = |column: &str| {
-            format!("search sequence column name and cycle {column} column name")
-        };
+        let with =
+            |column: &str| format!("search sequence column name and cycle {column} column name");
         let checked = same(&with("mark"), &search.sequence, &cycle.mark)
             .and_then(|()| same(&with("path"), &search.sequence, &cycle.path));
         checked.map_err(|e| e.placed(search.place()))?;
@@ -306,7 +308,10 @@ fn selected(
     );
     let mut outer = query_of(&text)?;
     let select = select_of(&mut outer);
-    match select.and_then(|s| s.from.first_mut()).map(|t| &mut t.relation) {
+    match select
+        .and_then(|s| s.from.first_mut())
+        .map(|t| &mut t.relation)
+    {
         Some(TableFactor::Derived { subquery, .. }) => **subquery = query,
         _ => return Err(unexpected()),
     }

@@ -125,9 +125,11 @@ fn defined(call: &ast::Function) -> Result<(&ast::Function, Option<TableAlias>)>
     };
     let relation = select.from.into_iter().next().map(|item| item.relation);
     match relation {
-        Some(
-            ast::TableFactor::Table { alias, .. } | ast::TableFactor::Function { alias, .. },
-        ) if alias.is_some() => Ok((inner, alias)),
+        Some(ast::TableFactor::Table { alias, .. } | ast::TableFactor::Function { alias, .. })
+            if alias.is_some() =>
+        {
+            Ok((inner, alias))
+        }
         _ => Err(unexpected()),
     }
 }
