@@ -7,15 +7,13 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::tokens::keyword;
-use super::{arbiters, current_of, identity, search, similar_part};
+use super::{arbiters, current_of, exclude, identity, search, similar_part};
 use crate::bind::parts;
 use crate::error::{Error, Result};
 use crate::views::keywords::{Class, class};
 
 /// The first item of GROUP BY DISTINCT.
-const DISTINCT_SETS: &str = "$\u{1}distinct";
-/// Begins the first partition key of a window whose frame leaves rows out.
-const EXCLUDE: &str = "$\u{1}exclude ";
+pub(super) const DISTINCT_SETS: &str = "$\u{1}distinct";
 /// Begins the last column of USING, and gives the join a name.
 const JOIN_NAME: &str = "\u{1}as ";
 /// The table of a SELECT without a list.
@@ -37,7 +35,7 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
             Keyword::CONFLICT => arbiters::write_out(tokens, at),
             Keyword::WHERE => current_of::in_words(tokens, at),
             Keyword::GROUP => group_by(tokens, at),
-            Keyword::EXCLUDE => exclusion(tokens, at),
+            Keyword::EXCLUDE => exclude::exclusion(tokens, at),
             Keyword::USING => using(tokens, at)?,
             Keyword::SELECT => empty_list(tokens, at),
             Keyword::FETCH => fetched(tokens, at),
@@ -214,7 +212,7 @@ pub(super) fn word(tokens: &[TokenWithSpan], at: usize) -> String {
     }
 }
 
-fn is(tokens: &[TokenWithSpan], at: usize, token: &Token) -> bool {
+pub(super) fn is(tokens: &[TokenWithSpan], at: usize, token: &Token) -> bool {
     tokens.get(at).is_some_and(|t| t.token == *token)
 }
 
@@ -291,7 +289,7 @@ pub fn distinct_sets(items: &[Expr]) -> (bool, &[Expr]) {
     }
 }
 
-fn placeholder(e: &Expr) -> Option<&str> {
+pub(super) fn placeholder(e: &Expr) -> Option<&str> {
     match e {
         Expr::Value(v) => match &v.value {
             ast::Value::Placeholder(text) => Some(text),
@@ -299,50 +297,6 @@ fn placeholder(e: &Expr) -> Option<&str> {
         },
         _ => None,
     }
-}
-
-/// `EXCLUDE ..` at the end of a window's frame.
-fn exclusion(tokens: &mut Vec<TokenWithSpan>, at: usize) {
-    let what = match (word(tokens, at + 1).as_str(), word(tokens, at + 2).as_str()) {
-        ("current", "row") => "current row",
-        ("group", "") => "group",
-        ("ties", "") => "ties",
-        ("no", "others") => "no others",
-        _ => return,
-    };
-    let end = at + 1 + what.split(' ').count();
-    let Some(open) = opening(tokens, at).filter(|_| is(tokens, end, &Token::RParen)) else {
-        return;
-    };
-    tokens.drain(at..end);
-    let marker = Token::Placeholder(format!("{EXCLUDE}{what}"));
-    let mut from = open + 1;
-    let begins = [
-        Keyword::PARTITION,
-        Keyword::ORDER,
-        Keyword::ROWS,
-        Keyword::RANGE,
-        Keyword::GROUPS,
-    ];
-    // The name of another window.
-    if !begins.contains(&keyword(tokens.get(from))) {
-        from += 1;
-    }
-    if keyword(tokens.get(from)) == Keyword::PARTITION {
-        insert(tokens, from + 2, [marker, Token::Comma]);
-    } else {
-        let words = [Token::make_keyword("PARTITION"), Token::make_keyword("BY")];
-        insert(tokens, from, words.into_iter().chain([marker]));
-    }
-}
-
-/// What a frame leaves out, and the keys of the partition.
-pub fn excluded(partition: &[Expr]) -> (Option<&str>, &[Expr]) {
-    let marked = partition.split_first().and_then(|(first, rest)| {
-        let what = placeholder(first)?.strip_prefix(EXCLUDE)?;
-        Some((Some(what), rest))
-    });
-    marked.unwrap_or((None, partition))
 }
 
 /// `ORDER BY a USING >`, and `JOIN .. USING (a) AS x`.

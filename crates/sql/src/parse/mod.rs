@@ -14,6 +14,7 @@ pub mod cursor;
 pub mod define;
 mod dialect;
 pub mod domain;
+pub mod exclude;
 pub mod explain;
 pub mod extension;
 pub mod forms;

@@ -259,3 +259,29 @@ impl Reader<'_> {
         (!parts.is_empty()).then(|| parts.join(" "))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::in_words;
+    use crate::parse::{Command, statement};
+
+    #[test]
+    fn a_text_has_what_was_written() {
+        let written = "WITH RECURSIVE s(n, \"A\") AS (SELECT 1, 2) SEARCH DEPTH FIRST BY n, \"A\" SET q \
+                       CYCLE n SET c TO 'it''s' DEFAULT 'b' USING p SELECT * FROM s";
+        let Ok(Command::Sql(read)) = statement(written) else {
+            panic!("it is not read");
+        };
+        assert_eq!(in_words(&read.to_string()).unwrap(), written);
+    }
+
+    #[test]
+    fn what_begins_like_a_clause_is_none() {
+        for sql in [
+            "SELECT search, cycle FROM (SELECT 1) cycle",
+            "WITH x AS (SELECT 1) SELECT depth FROM search",
+        ] {
+            assert!(matches!(statement(sql), Ok(Command::Sql(_))), "{sql}");
+        }
+    }
+}

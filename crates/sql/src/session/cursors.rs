@@ -229,7 +229,23 @@ impl Cursors {
             _ => return Err(simple()),
         };
         let reads = |a: &&TableAccess| a.table.oid == table;
-        if plan.aggregate.is_some() || !plan.source.accesses().iter().any(reads) {
+        let referenced = |message: &str| {
+            let table = format!("table \"{called}\"");
+            state(format!("cursor \"{name}\" {message} FOR UPDATE/SHARE reference to {table}"))
+        };
+        let accesses = plan.source.accesses();
+        let locked = plan.locks.iter().filter(|l| accesses.get(l.place).is_some_and(|a| reads(&a)));
+        match (plan.locks.is_empty(), locked.count()) {
+            (true, _) | (false, 1) => {}
+            (false, 0) => return Err(referenced("does not have a")),
+            (false, _) => {
+                return Err(state(format!(
+                    "cursor \"{name}\" has multiple FOR UPDATE/SHARE references to table \"{called}\""
+                )));
+            }
+        }
+        let is_scan = accesses.len() == 1 && plan.order.is_empty() || !plan.locks.is_empty();
+        if plan.aggregate.is_some() || !is_scan || !accesses.iter().any(reads) {
             return Err(simple());
         }
         if cursor.declared.hold || open.passed.is_some() {

@@ -7,6 +7,7 @@ use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableAlias, TableFactor
 
 use super::Analyzer;
 use super::expression::Clause;
+use super::merge;
 use super::joins::{
     THERE, check_full, common, kind_of, name_join, one_of, registers_of, row_id_of, whole_row,
 };
@@ -44,7 +45,15 @@ impl Analyzer<'_> {
     ) -> Result<Vec<From>> {
         let mut items = Vec::with_capacity(list.len());
         for item in list {
-            let (item, names) = self.joined(item, scope, known, false)?;
+            let (item, names) = match merge::own_target(scope) {
+                None => self.joined(item, scope, known, false)?,
+                // LATERAL does not reach what a write changes.
+                Some(target) => {
+                    let mut seen = scope.without(&target);
+                    seen.refused = scope.named(&target);
+                    self.joined(item, &seen, known, false)?
+                }
+            };
             scope.add(names)?;
             items.push(item);
         }
@@ -271,7 +280,8 @@ impl Analyzer<'_> {
                 && args.settings.is_none() =>
             {
                 let alias = alias.as_ref();
-                self.function(name, &args.args, *with_ordinality, alias, scope, known)
+                let item = self.function(name, &args.args, *with_ordinality, alias, scope, known)?;
+                Ok(with_row(item, nullable))
             }
             TableFactor::Function {
                 name,
@@ -279,7 +289,11 @@ impl Analyzer<'_> {
                 with_ordinality,
                 alias,
                 ..
-            } => self.function(name, args, *with_ordinality, alias.as_ref(), scope, known),
+            } => {
+                let alias = alias.as_ref();
+                let item = self.function(name, args, *with_ordinality, alias, scope, known)?;
+                Ok(with_row(item, nullable))
+            }
             TableFactor::UNNEST {
                 alias,
                 array_exprs,
@@ -742,4 +756,13 @@ fn is_costly(e: &Expr) -> bool {
         subquery |= matches!(e, Expr::Subquery { .. });
     });
     e.is_volatile() || subquery || parts > 8
+}
+
+/// The rows of a function that has several columns can be named whole, unless an outer join may
+/// lack them.
+fn with_row((from, mut found): Item, nullable: bool) -> Item {
+    if found.rows.is_empty() && !found.columns.iter().any(|c| c.whole) {
+        found.rows.extend(whole_row(&found, nullable));
+    }
+    (from, found)
 }
