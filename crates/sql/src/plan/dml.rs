@@ -433,7 +433,10 @@ fn generated(table: &Table, scope: &Scope, params: &ParamTypes) -> Result<Vec<Ge
 /// Refuses the row of a cursor as one of a view.
 pub(super) fn refuse_current_of(written: &Written, selection: Option<&ast::Expr>) -> Result<()> {
     match written.is_view() && parse::current_of::is_in(selection) {
-        true => Err(Error::new("0A000", "WHERE CURRENT OF on a view is not implemented")),
+        true => Err(Error::new(
+            "0A000",
+            "WHERE CURRENT OF on a view is not implemented",
+        )),
         false => Ok(()),
     }
 }

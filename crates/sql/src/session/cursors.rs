@@ -231,10 +231,15 @@ impl Cursors {
         let reads = |a: &&TableAccess| a.table.oid == table;
         let referenced = |message: &str| {
             let table = format!("table \"{called}\"");
-            state(format!("cursor \"{name}\" {message} FOR UPDATE/SHARE reference to {table}"))
+            state(format!(
+                "cursor \"{name}\" {message} FOR UPDATE/SHARE reference to {table}"
+            ))
         };
         let accesses = plan.source.accesses();
-        let locked = plan.locks.iter().filter(|l| accesses.get(l.place).is_some_and(|a| reads(&a)));
+        let locked = plan
+            .locks
+            .iter()
+            .filter(|l| accesses.get(l.place).is_some_and(|a| reads(&a)));
         match (plan.locks.is_empty(), locked.count()) {
             (true, _) | (false, 1) => {}
             (false, 0) => return Err(referenced("does not have a")),

@@ -7,10 +7,10 @@ use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableAlias, TableFactor
 
 use super::Analyzer;
 use super::expression::Clause;
-use super::merge;
 use super::joins::{
     THERE, check_full, common, kind_of, name_join, one_of, registers_of, row_id_of, whole_row,
 };
+use super::merge;
 use super::policy::{Registers, Use};
 use super::scope::{Column, Names, Scope};
 use super::system::SystemColumn;
@@ -280,7 +280,8 @@ impl Analyzer<'_> {
                 && args.settings.is_none() =>
             {
                 let alias = alias.as_ref();
-                let item = self.function(name, &args.args, *with_ordinality, alias, scope, known)?;
+                let item =
+                    self.function(name, &args.args, *with_ordinality, alias, scope, known)?;
                 Ok(with_row(item, nullable))
             }
             TableFactor::Function {

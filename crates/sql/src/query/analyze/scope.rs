@@ -223,13 +223,20 @@ impl<'s> Scope<'s> {
             if let Some(t) = scope.refuses(table, name) {
                 let message = format!("invalid reference to FROM-clause entry for table \"{t}\"");
                 let error = Error::new("42P10", message);
-                if scope.refused.columns.iter().any(|c| c.name == supply::ROW_ID) {
+                if scope
+                    .refused
+                    .columns
+                    .iter()
+                    .any(|c| c.name == supply::ROW_ID)
+                {
                     return Err(error.hint(format!(
                         "There is an entry for table \"{t}\", but it cannot be referenced from \
                          this part of the query."
                     )));
                 }
-                return Err(error.detail("The combining JOIN type must be INNER or LEFT for a LATERAL reference."));
+                return Err(error.detail(
+                    "The combining JOIN type must be INNER or LEFT for a LATERAL reference.",
+                ));
             }
             if let Some(t) = table
                 && scope.tables.iter().any(|known| known == t)
