@@ -54,7 +54,41 @@ pub fn defines(text: &str) -> bool {
         at += 2;
     }
     at += usize::from(is(at, "editionable") || is(at, "noneditionable"));
-    is(at, "trigger") && has_body(tokens.get(at + 2..).unwrap_or_default())
+    let behind = tokens.get(at + 2..).unwrap_or_default();
+    if is(at, "trigger") {
+        return has_body(behind);
+    }
+    let procedure = is(at, "procedure");
+    (procedure || is(at, "function")) && is_routine(behind, procedure)
+}
+
+/// Whether what stands behind the name of a procedure or a function comes to a body without quotes.
+fn is_routine(mut tokens: &[TokenWithSpan], procedure: bool) -> bool {
+    if tokens.first().is_some_and(|t| t.token == Token::Period) {
+        tokens = tokens.get(2..).unwrap_or_default();
+    }
+    let mut depth = 0;
+    for (at, token) in tokens.iter().enumerate() {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            _ if depth > 0 => {}
+            _ => {
+                let is = |wanted: &str| is_word(Some(token), wanted);
+                let begins_body =
+                    |t: &TokenWithSpan| matches!(t.token, Token::Word(_) | Token::ShiftLeft);
+                return match procedure {
+                    true => {
+                        is("is")
+                            || is("authid")
+                            || is("as") && tokens.get(at + 1).is_some_and(begins_body)
+                    }
+                    false => is("return"),
+                };
+            }
+        }
+    }
+    false
 }
 
 fn is_word(token: Option<&TokenWithSpan>, wanted: &str) -> bool {
@@ -194,6 +228,28 @@ mod tests {
             "create trigger t after insert on x for each row",
             "create table t (a int); begin",
             "create",
+        ] {
+            assert!(!defines(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn routines_with_bodies_are_told_from_those_in_quotes() {
+        for body in [
+            "create procedure p is begin null; end;",
+            "create or replace procedure s.p (a in number, b number := f(1)) as x int; begin null; end;",
+            "create editionable procedure p authid definer is begin null; end",
+            "create function f (a number) return number is begin return 1; end;",
+            "create function f return number deterministic as begin return 1; end;",
+        ] {
+            assert!(defines(body), "{body}");
+        }
+        for other in [
+            "create procedure p() language sql as $$ select 1; $$",
+            "create procedure p() as 'begin null; end' language plpgsql",
+            "create function f() returns int as $$ begin return 1; end $$ language plpgsql",
+            "create function f(a int) returns int return a + 1",
+            "create procedure p",
         ] {
             assert!(!defines(other), "{other}");
         }
