@@ -306,6 +306,11 @@ impl ParamTypes {
         self.types.borrow_mut()[i] = Some(ty);
     }
 
+    /// Takes over the types that another has found out.
+    pub fn follow(&self, other: &ParamTypes) {
+        self.types.replace(other.types.borrow().clone());
+    }
+
     /// How many parameters have been met.
     pub fn count(&self) -> usize {
         self.types.borrow().len()

@@ -112,6 +112,9 @@ impl CopyIn {
                 _ => Ok(None),
             })?
             .ok_or_else(|| names::no_relation(name))?;
+        if !core.dict().is_temporary(table.schema) {
+            core.refuse_if_read_only("COPY FROM")?;
+        }
         if spec.options.freeze && !core.is_own_segment(&table) {
             return Err(Error::new(
                 "55000",
