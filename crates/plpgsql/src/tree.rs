@@ -28,7 +28,14 @@ pub struct Declaration {
     pub line: u32,
     pub name: String,
     pub what: Declared,
+    /// The names of what Oracle's bodies ask of a cursor: see [`CURSOR_ATTRIBUTES`]. Of what is no
+    /// cursor there are none.
+    pub attributes: Vec<String>,
 }
+
+/// What stands behind the percent sign where a cursor, or `SQL`, is asked for what has become of
+/// it. A piece of SQL has the whole as one name in quotes: `"c%found"`.
+pub const CURSOR_ATTRIBUTES: [&str; 4] = ["found", "notfound", "isopen", "rowcount"];
 
 #[derive(Clone, Debug)]
 pub enum Declared {
@@ -99,6 +106,16 @@ pub enum Condition {
     /// A condition's name, `others` too.
     Name(String),
     State(String),
+    /// An exception that the body declares, by its number in the body.
+    Own {
+        name: String,
+        id: u32,
+    },
+    /// Errors with one of Oracle's numbers, for which a name was declared.
+    Number {
+        name: String,
+        number: i32,
+    },
 }
 
 #[derive(Clone, Debug)]

@@ -411,14 +411,18 @@ impl<'r> Session<'r> {
     fn run_piece(&mut self, piece: &str, output: &mut Output) -> sql::Result<Option<Box<CopyIn>>> {
         let prepared = self.sql.prepare_simple(piece);
         let (statement, mut portal) = self.checked(prepared)?;
+        let formats = match self.sql.gives_binary(&portal) {
+            true => Formats::Binary,
+            false => Formats::Text,
+        };
         if let Some(columns) = statement.columns() {
             let encoding = self.sql.client_encoding();
             let described =
-                backend::row_description(&mut output.buffer, columns, &Formats::Text, encoding);
+                backend::row_description(&mut output.buffer, columns, &formats, encoding);
             self.checked(described)?;
         }
         let columns = statement.columns().unwrap_or(&[]);
-        let mut sink = ResultSink::new(output, columns, &Formats::Text, self.sql.io_settings());
+        let mut sink = ResultSink::new(output, columns, &formats, self.sql.io_settings());
         let completion = self.sql.execute(&mut portal, 0, &mut sink)?;
         if sink.is_copying() {
             output.buffer.extend_from_slice(backend::COPY_DONE);

@@ -20,6 +20,7 @@ mod database;
 mod ddl;
 pub mod dict;
 mod error;
+mod error_numbers;
 mod exec;
 mod explain;
 mod expr;

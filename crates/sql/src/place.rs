@@ -47,6 +47,12 @@ impl Place {
         }
     }
 
+    /// At the operator behind an operand.
+    pub fn of_operator_after(operand: &ast::Expr) -> Option<Place> {
+        let end = operand.span().end;
+        (end.line > 0).then_some(Place::OperatorAfter(end))
+    }
+
     /// Of a query that stands in parentheses.
     pub fn of_subquery(query: &ast::Query) -> Option<Place> {
         let start = query.span().start;
@@ -55,10 +61,7 @@ impl Place {
 
     /// Of an error about a whole expression, whose operands are as they should be.
     pub fn of_node(e: &ast::Expr) -> Option<Place> {
-        let after = |operand: &ast::Expr| {
-            let end = operand.span().end;
-            (end.line > 0).then_some(Place::OperatorAfter(end))
-        };
+        let after = Place::of_operator_after;
         match e {
             ast::Expr::BinaryOp { left, .. } => after(left),
             ast::Expr::IsDistinctFrom(left, _) | ast::Expr::IsNotDistinctFrom(left, _) => {

@@ -149,6 +149,10 @@ impl Parser<'_> {
         }
         if !self.is_range() {
             let query = self.sql(&[], &["loop"])?;
+            if let ([target], true) = (targets.as_slice(), self.oracle) {
+                let name = target.path.join(".");
+                return self.for_own_record(label, (name, targets), query);
+            }
             let body = self.loop_body(label.as_deref())?;
             return Ok(What::ForRows {
                 label,
@@ -171,6 +175,11 @@ impl Parser<'_> {
         let from = self.sql(&[".."], &[])?;
         self.expect_sign("..")?;
         let to = self.sql(&[], &["by", "loop"])?;
+        // Oracle's goes from the second bound down to the first.
+        let (from, to) = match self.oracle && reverse {
+            true => (to, from),
+            false => (from, to),
+        };
         let step: Option<Sql> = match self.accept("by") {
             true => Some(self.sql(&[], &["loop"])?),
             false => None,

@@ -22,10 +22,18 @@ impl Parser<'_> {
     pub(super) fn bound_cursor(&mut self) -> Result<BoundCursor, Error> {
         let scroll = self.scroll()?;
         self.expect("cursor")?;
+        self.bound_query(scroll)
+    }
+
+    /// The arguments and the query of a cursor.
+    pub(super) fn bound_query(&mut self, scroll: Option<bool>) -> Result<BoundCursor, Error> {
         let mut arguments = Vec::new();
         if self.accept_sign("(") {
             loop {
                 let name = self.name()?;
+                if self.oracle {
+                    self.accept("in");
+                }
                 arguments.push((name, self.type_name(&[",", ")"], &[])?));
                 if self.accept_sign(")") {
                     break;
@@ -105,6 +113,7 @@ impl Parser<'_> {
             return Err(self.error("0A000", message.to_string()));
         }
         let cursor = self.path()?;
+        self.refuse_bulk()?;
         self.expect("into")?;
         let into = self.behind_into()?;
         self.expect_sign(";")?;

@@ -11,7 +11,7 @@ use crate::Error;
 use crate::lex::{self, Kind, Token};
 use crate::tree::{Block, Condition, Declaration, Declared, Handler, TypeName};
 
-pub use oracle::rows_renamed;
+pub use oracle::{numbered_parameters, rows_renamed};
 
 /// A body, parsed.
 #[derive(Clone, Debug)]
@@ -46,6 +46,8 @@ fn whole(text: &str, oracle: bool) -> Result<Body, Error> {
         pieces: 0,
         cases: 0,
         cursors: Vec::new(),
+        exceptions: Vec::new(),
+        exceptions_ever: 0,
         depth: 0,
     };
     // Options of the compiler, which are given as words of their own.
@@ -81,6 +83,9 @@ pub(super) struct Parser<'b> {
     cases: usize,
     /// The names of variables that are in sight, and whether each is a cursor with its query.
     cursors: Vec<(String, bool)>,
+    /// The exceptions in sight that the body declares, and how many it has declared.
+    exceptions: Vec<oracle::Exception>,
+    exceptions_ever: u32,
     depth: usize,
 }
 
@@ -232,11 +237,14 @@ impl<'b> Parser<'b> {
     /// A block; with `declares` its declarations come without the word DECLARE.
     fn block(&mut self, label: Option<String>, declares: bool) -> Result<Block, Error> {
         let line = self.line();
-        let in_sight = self.cursors.len();
+        let in_sight = (self.cursors.len(), self.exceptions.len());
         let mut declarations = Vec::new();
         let mut declares = declares;
         while std::mem::take(&mut declares) || self.accept("declare") {
             while !self.is("begin") && !self.is("declare") {
+                if self.oracle && self.oracle_declaration()? {
+                    continue;
+                }
                 let declaration = self.declaration()?;
                 let same = |d: &&Declaration| d.name == declaration.name;
                 if declarations.iter().find(same).is_some() {
@@ -261,7 +269,8 @@ impl<'b> Parser<'b> {
         };
         self.expect("end")?;
         self.end_label(label.as_deref())?;
-        self.cursors.truncate(in_sight);
+        self.cursors.truncate(in_sight.0);
+        self.exceptions.truncate(in_sight.1);
         Ok(Block {
             line,
             label,
@@ -297,10 +306,7 @@ impl<'b> Parser<'b> {
     fn condition(&mut self) -> Result<Condition, Error> {
         if !self.accept("sqlstate") {
             let name = self.name()?;
-            return Ok(match self.oracle {
-                true => oracle::condition(name),
-                false => Condition::Name(name),
-            });
+            return Ok(self.condition_named(name));
         }
         let Some(state) = self.string() else {
             return Err(self.unexpected());
@@ -314,19 +320,35 @@ impl<'b> Parser<'b> {
     }
 
     fn declaration(&mut self) -> Result<Declaration, Error> {
+        let mut declaration = self.plain_declaration()?;
+        if self.oracle && oracle::is_cursor(&declaration.what) {
+            declaration.attributes = oracle::attributes(&declaration.name);
+        }
+        Ok(declaration)
+    }
+
+    fn plain_declaration(&mut self) -> Result<Declaration, Error> {
         let line = self.line();
+        let made = |name, what| Declaration {
+            line,
+            name,
+            what,
+            attributes: Vec::new(),
+        };
+        if let Some((name, cursor)) = self.oracle_cursor()? {
+            return Ok(made(name, Declared::Cursor(cursor)));
+        }
         let name = self.name()?;
         if self.accept("alias") {
             self.expect("for")?;
             let path = self.path()?;
             self.expect_sign(";")?;
-            let what = Declared::Alias(path);
-            return Ok(Declaration { line, name, what });
+            return Ok(made(name, Declared::Alias(path)));
         }
         let scrolls = self.is("scroll") || self.is("no");
         if self.is("cursor") || scrolls && self.ahead(1).is_some_and(|t| !t.is_sign(";")) {
-            let what = Declared::Cursor(self.bound_cursor()?);
-            return Ok(Declaration { line, name, what });
+            let cursor = self.bound_cursor()?;
+            return Ok(made(name, Declared::Cursor(cursor)));
         }
         let constant = self.accept("constant");
         let ty = self.type_name(&[":=", "=", ";"], &["not", "default", "collate"])?;
@@ -355,7 +377,7 @@ impl<'b> Parser<'b> {
             not_null,
             default,
         };
-        Ok(Declaration { line, name, what })
+        Ok(made(name, what))
     }
 
     /// The type of a variable, up to one of these signs or words.
@@ -367,6 +389,10 @@ impl<'b> Parser<'b> {
             if percent && let Some(what @ ("type" | "rowtype")) = what.as_deref() {
                 let ty = match what {
                     "type" => TypeName::Of(path),
+                    // The fields are those of the row that is fetched into it.
+                    _ if self.oracle && self.is_cursor(&path) => {
+                        TypeName::Plain("record".to_string())
+                    }
                     _ => TypeName::RowOf(path),
                 };
                 self.at += 2;

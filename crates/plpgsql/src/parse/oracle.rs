@@ -6,11 +6,18 @@
 //! - Conditions have Oracle's names.
 //! - `:NEW` and `:OLD` are NEW and OLD.
 //! - `RAISE_APPLICATION_ERROR(number, message)` is an error with that number.
+//! - `CURSOR c IS query`; `c%FOUND` and its kin, also of `SQL`.
+//! - `e EXCEPTION`, `PRAGMA EXCEPTION_INIT`, `RAISE e`, `WHEN e`.
+//! - The record of a loop over a query is the loop's own.
+//! - `p(1);` and `p;` are CALLs; `DBMS_LOCK.SLEEP` and `DBMS_SESSION.SLEEP` wait.
 
 use super::Parser;
 use crate::Error;
-use crate::lex::{self, Token};
-use crate::tree::{Condition, Level, Raise, Raised, What};
+use crate::lex::{self, Kind, Token};
+use crate::tree::{
+    Block, BoundCursor, CURSOR_ATTRIBUTES, Condition, Declaration, Declared, Level, Raise, Raised,
+    RowsOf, Sql, Target, TypeName, What,
+};
 
 /// Oracle's names of conditions, and PL/pgSQL's.
 const CONDITIONS: [(&str, &str); 6] = [
@@ -22,9 +29,34 @@ const CONDITIONS: [(&str, &str); 6] = [
     ("timeout_on_resource", "lock_not_available"),
 ];
 
-pub(super) fn condition(name: String) -> Condition {
-    let known = CONDITIONS.iter().find(|(oracle, _)| *oracle == name);
-    Condition::Name(known.map_or(name, |(_, ours)| ours.to_string()))
+/// An exception that a body declares.
+pub(super) struct Exception {
+    name: String,
+    id: u32,
+    /// Oracle's number of the errors that it stands for, if it was said.
+    number: Option<i32>,
+}
+
+/// Whether a variable is a cursor.
+pub(super) fn is_cursor(what: &Declared) -> bool {
+    match what {
+        Declared::Cursor(_) => true,
+        Declared::Variable { ty, .. } => match ty {
+            TypeName::Plain(text) => {
+                let text = text.to_lowercase();
+                text == "sys_refcursor" || text == "refcursor"
+            }
+            TypeName::Of(_) | TypeName::RowOf(_) => false,
+        },
+        Declared::Alias(_) => false,
+    }
+}
+
+/// The names of what a cursor is asked for.
+pub(super) fn attributes(cursor: &str) -> Vec<String> {
+    let each = CURSOR_ATTRIBUTES.iter();
+    each.map(|attribute| format!("{cursor}%{attribute}"))
+        .collect()
 }
 
 /// The bytes at which colons stand right before a word, with that word.
@@ -68,6 +100,39 @@ pub fn rows_renamed(text: &str, new: &str, old: &str) -> Result<String, Error> {
     Ok(renamed)
 }
 
+/// What a cursor, or `SQL`, is asked for, if such words come first: the name, and the last word.
+fn attribute_of(tokens: &[Token]) -> Option<(String, &Token)> {
+    let [cursor, percent, attribute, ..] = tokens else {
+        return None;
+    };
+    let name = cursor.name()?;
+    let asked = attribute.name()?;
+    let close = cursor.end == percent.start && percent.end == attribute.start;
+    let known = CURSOR_ATTRIBUTES.contains(&asked);
+    (close && percent.is_sign("%") && known).then(|| (format!("{name}%{asked}"), attribute))
+}
+
+/// A text that is executed, with `$1`, `$2` for the names or numbers of parameters behind colons, in
+/// the order in which they stand.
+pub fn numbered_parameters(text: &str) -> Result<String, Error> {
+    let tokens = lex::tokens(text)?;
+    let (mut numbered, mut end, mut number) = (String::new(), 0, 0);
+    for pair in tokens.windows(2) {
+        let [colon, name] = pair else { continue };
+        let sign = &text[colon.start..colon.end];
+        let is_colon = colon.is_sign(sign) && sign.ends_with(':') && sign != "::";
+        let is_name = name.name().is_some() || name.kind == Kind::Number;
+        if is_colon && is_name && colon.end == name.start {
+            number += 1;
+            numbered.push_str(&text[end..colon.end - 1]);
+            numbered.push_str(&format!("${number}"));
+            end = name.end;
+        }
+    }
+    numbered.push_str(&text[end..]);
+    Ok(numbered)
+}
+
 impl Parser<'_> {
     /// A statement that only Oracle's blocks have.
     pub(super) fn oracle_statement(&mut self) -> Result<Option<What>, Error> {
@@ -76,6 +141,18 @@ impl Parser<'_> {
         if word(0, "execute") && word(1, "immediate") {
             self.at += 2;
             return self.execute().map(Some);
+        }
+        if (word(0, "dbms_lock") || word(0, "dbms_session")) && word(2, "sleep") && sign(3, "(") {
+            self.at += 4;
+            return self.sleep().map(Some);
+        }
+        if word(0, "rollback") && word(1, "to") || word(0, "savepoint") && !sign(1, "(") {
+            return Err(self.unsupported("savepoints within a body: use a block with EXCEPTION"));
+        }
+        for refused in ["forall", "goto"] {
+            if word(0, refused) && !sign(1, "(") {
+                return Err(self.unsupported(&refused.to_uppercase()));
+            }
         }
         if word(0, "raise_application_error") && sign(1, "(") {
             self.at += 2;
@@ -101,6 +178,219 @@ impl Parser<'_> {
             options: Vec::new(),
         })))
     }
+    /// What a name means behind WHEN and RAISE.
+    pub(super) fn condition_named(&self, name: String) -> Condition {
+        if !self.oracle {
+            return Condition::Name(name);
+        }
+        if let Some(own) = self.exceptions.iter().rev().find(|e| e.name == name) {
+            let id = own.id;
+            return match own.number {
+                Some(number) => Condition::Number { name, number },
+                None => Condition::Own { name, id },
+            };
+        }
+        let known = CONDITIONS.iter().find(|(oracle, _)| *oracle == name);
+        Condition::Name(known.map_or(name, |(_, ours)| ours.to_string()))
+    }
+
+    pub(super) fn is_cursor(&self, path: &[String]) -> bool {
+        let [name] = path else { return false };
+        let known = self.cursors.iter().rev().find(|(n, _)| n == name);
+        known.is_some_and(|(_, is_cursor)| *is_cursor)
+    }
+
+    /// Takes a declaration that makes no variable: of an exception, or a pragma. False: it is none.
+    pub(super) fn oracle_declaration(&mut self) -> Result<bool, Error> {
+        let word = |n: usize, w: &str| self.ahead(n).is_some_and(|t| t.is_word(w));
+        let name = |n: usize| self.ahead(n).and_then(Token::name).is_some();
+        if word(1, "exception") && self.ahead(2).is_some_and(|t| t.is_sign(";")) {
+            let name = self.name()?;
+            self.at += 2;
+            self.exceptions_ever += 1;
+            self.exceptions.push(Exception {
+                name,
+                id: self.exceptions_ever,
+                number: None,
+            });
+            return Ok(true);
+        }
+        if word(0, "pragma") && word(1, "exception_init") {
+            self.at += 2;
+            self.exception_init()?;
+            return Ok(true);
+        }
+        if (word(0, "type") || word(0, "subtype")) && name(1) && word(2, "is") {
+            return Err(self.unsupported("types that a body declares"));
+        }
+        if (word(0, "procedure") || word(0, "function")) && name(1) {
+            return Err(self.unsupported("procedures and functions within a body"));
+        }
+        if word(0, "pragma") && name(1) {
+            self.at += 1;
+            let pragma = self.name()?;
+            return Err(self.unsupported(&format!("PRAGMA {}", pragma.to_uppercase())));
+        }
+        Ok(false)
+    }
+
+    /// Behind the words PRAGMA EXCEPTION_INIT.
+    fn exception_init(&mut self) -> Result<(), Error> {
+        self.expect_sign("(")?;
+        let at = self.at;
+        let name = self.name()?;
+        self.expect_sign(",")?;
+        let negative = self.accept_sign("-");
+        let number = self.peek().filter(|t| t.kind == Kind::Number);
+        let number = number.and_then(|t| self.text[t.start..t.end].parse::<i32>().ok());
+        let Some(number) = number else {
+            return Err(self.unexpected());
+        };
+        self.at += 1;
+        let known = self.exceptions.iter_mut().rev().find(|e| e.name == name);
+        let Some(known) = known else {
+            self.at = at;
+            return Err(self.syntax("no exception of this name is declared before the pragma,"));
+        };
+        known.number = Some(if negative { -number } else { number });
+        self.expect_sign(")")?;
+        self.expect_sign(";")
+    }
+
+    /// The declaration of a cursor with the word CURSOR before its name.
+    pub(super) fn oracle_cursor(&mut self) -> Result<Option<(String, BoundCursor)>, Error> {
+        let behind = self.ahead(2);
+        let is_one = self.oracle
+            && self.is("cursor")
+            && self.ahead(1).and_then(Token::name).is_some()
+            && behind.is_some_and(|t| t.is_word("is") || t.is_word("return") || t.is_sign("("));
+        if !is_one {
+            return Ok(None);
+        }
+        self.at += 1;
+        let name = self.name()?;
+        if self.is("return") {
+            return Err(self.unsupported("RETURN of a cursor"));
+        }
+        let cursor = self.bound_query(None)?;
+        Ok(Some((name, cursor)))
+    }
+
+    /// The text of tokens, in which what a cursor is asked for is one name in quotes.
+    pub(super) fn with_attributes(&self, from: usize, to: usize) -> String {
+        let tokens = &self.tokens[from..to];
+        let (mut text, mut end) = (String::new(), tokens.first().map_or(0, |t| t.start));
+        let mut at = 0;
+        while let Some(first) = tokens.get(at) {
+            text.push_str(&self.text[end..first.start]);
+            let asked = attribute_of(&tokens[at..]);
+            let last = match &asked {
+                Some((name, last)) => {
+                    text.push_str(&format!("\"{}\"", name.replace('"', "\"\"")));
+                    at += 2;
+                    *last
+                }
+                None => {
+                    text.push_str(&self.text[first.start..first.end]);
+                    first
+                }
+            };
+            end = last.end;
+            at += 1;
+        }
+        text
+    }
+
+    pub(super) fn refuse_bulk(&self) -> Result<(), Error> {
+        let collects = self.ahead(1).is_some_and(|t| t.is_word("collect"));
+        match self.oracle && self.is("bulk") && collects {
+            true => Err(self.unsupported("BULK COLLECT")),
+            false => Ok(()),
+        }
+    }
+
+    /// A loop over the rows of a query, whose record is the loop's own.
+    pub(super) fn for_own_record(
+        &mut self,
+        label: Option<String>,
+        (name, targets): (String, Vec<Target>),
+        query: Sql,
+    ) -> Result<What, Error> {
+        let line = self.line();
+        let in_sight = self.cursors.len();
+        self.cursors.push((name.clone(), false));
+        let body = self.loop_body(label.as_deref())?;
+        self.cursors.truncate(in_sight);
+        let over = What::ForRows {
+            label,
+            targets,
+            rows: RowsOf::Query(query),
+            body,
+        };
+        let record = Declared::Variable {
+            ty: TypeName::Plain("record".to_string()),
+            constant: false,
+            not_null: false,
+            default: None,
+        };
+        Ok(What::Block(Block {
+            line,
+            label: None,
+            declarations: vec![Declaration {
+                line,
+                name,
+                what: record,
+                attributes: Vec::new(),
+            }],
+            body: vec![crate::tree::Statement { line, what: over }],
+            handlers: None,
+        }))
+    }
+
+    /// Whether a procedure's name comes next, with its arguments or without.
+    pub(super) fn is_call(&self) -> bool {
+        const OTHERS: [&str; 9] = [
+            "select",
+            "values",
+            "with",
+            "insert",
+            "update",
+            "delete",
+            "vacuum",
+            "analyze",
+            "checkpoint",
+        ];
+        if OTHERS.iter().any(|word| self.is(word)) {
+            return false;
+        }
+        let mut n = 1;
+        while self.ahead(n).is_some_and(|t| t.is_sign("."))
+            && self.ahead(n + 1).and_then(Token::name).is_some()
+        {
+            n += 2;
+        }
+        self.ahead(n)
+            .is_some_and(|t| t.is_sign("(") || t.is_sign(";"))
+    }
+
+    /// A procedure's name with its arguments, as a CALL.
+    pub(super) fn a_call(&mut self) -> Result<What, Error> {
+        let mut sql = self.sql(&[";"], &[])?;
+        self.expect_sign(";")?;
+        let arguments = if sql.text.ends_with(')') { "" } else { "()" };
+        sql.text = format!("CALL {}{arguments}", sql.text);
+        Ok(What::Execute { sql, into: None })
+    }
+
+    /// Behind the parenthesis of DBMS_LOCK.SLEEP: so many seconds.
+    fn sleep(&mut self) -> Result<What, Error> {
+        let mut seconds = self.sql(&[")"], &[])?;
+        self.expect_sign(")")?;
+        self.expect_sign(";")?;
+        seconds.text = format!("pg_catalog.pg_sleep({})", seconds.text);
+        Ok(What::Perform(seconds))
+    }
+
     /// Behind the parenthesis of RAISE_APPLICATION_ERROR. Its third argument says whether errors
     /// that led to this one are told too, which they are in the context of each error.
     fn numbered_error(&mut self) -> Result<What, Error> {

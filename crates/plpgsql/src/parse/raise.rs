@@ -40,7 +40,13 @@ impl Parser<'_> {
         } else if self.is("sqlstate") {
             Raised::Condition(self.condition()?)
         } else {
-            Raised::Condition(Condition::Name(self.name()?))
+            Raised::Condition(match self.oracle {
+                true => {
+                    let name = self.name()?;
+                    self.condition_named(name)
+                }
+                false => Condition::Name(self.name()?),
+            })
         };
         if self.accept("using") {
             options = self.raise_options()?;

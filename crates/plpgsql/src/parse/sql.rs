@@ -49,7 +49,13 @@ impl Parser<'_> {
     fn text_between(&self, from: usize, to: usize) -> Option<String> {
         let first = self.tokens.get(from)?;
         let last = self.tokens.get(to.checked_sub(1)?)?;
-        (from < to).then(|| self.text[first.start..last.end].to_string())
+        if from >= to {
+            return None;
+        }
+        match self.oracle {
+            true => Some(self.with_attributes(from, to)),
+            false => Some(self.text[first.start..last.end].to_string()),
+        }
     }
 
     /// A piece of SQL of its own.
@@ -123,6 +129,9 @@ impl Parser<'_> {
                 depth += 1;
             } else if token.is_sign(")") {
                 depth = depth.saturating_sub(1);
+            }
+            if self.oracle {
+                self.refuse_bulk()?;
             }
             let is_into = token.is_word("into") && !self.is_behind_insert(from);
             if !is_into {

@@ -115,6 +115,9 @@ impl Parser<'_> {
                 if word.is_empty() || word == "elsif" || word == "else" || word == "end" {
                     return Err(self.unexpected());
                 }
+                if self.oracle && self.is_call() {
+                    return self.a_call();
+                }
                 let (sql, mut into) = self.sql_statement()?;
                 if self.oracle
                     && let Some(into) = &mut into

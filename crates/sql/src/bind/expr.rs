@@ -220,6 +220,12 @@ impl Binder<'_> {
         }
     }
 
+    /// The condition of a WHERE, whatever the clause is that the binder is for.
+    pub fn where_condition(&self, e: &ast::Expr) -> Result<Expr> {
+        self.boolean(self.expr(e)?, "WHERE")
+            .map_err(|error| error.in_expr(e))
+    }
+
     pub fn condition(&self, e: &ast::Expr) -> Result<Expr> {
         self.boolean(self.expr(e)?, self.clause)
             .map_err(|error| error.in_expr(e))

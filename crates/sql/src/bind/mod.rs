@@ -18,6 +18,7 @@ pub mod names;
 pub mod needs;
 mod operator_call;
 mod oracle;
+mod oracle_call;
 mod overlaps;
 pub mod parts;
 mod predicate;
@@ -303,6 +304,11 @@ impl ParamTypes {
 
     fn set(&self, i: usize, ty: SqlType) {
         self.types.borrow_mut()[i] = Some(ty);
+    }
+
+    /// Takes over the types that another has found out.
+    pub fn follow(&self, other: &ParamTypes) {
+        self.types.replace(other.types.borrow().clone());
     }
 
     /// How many parameters have been met.

@@ -6,9 +6,9 @@ use block::value::{Datum, DatumRef};
 use charset::Encoding;
 use wait::longop::{LongOp, Target as About};
 
-use super::binary;
 use super::lines::{Fields, Lines, NullRules};
 use super::output::{chosen_columns, flags};
+use super::{binary, filter};
 use crate::api::Tag;
 use crate::bind::{ParamTypes, names};
 use crate::dict::trigger::Op;
@@ -58,6 +58,8 @@ struct Input {
     nulls: NullRules,
     /// Values of columns that are not in the data.
     defaults: Vec<(usize, Expr)>,
+    /// WHERE: rows of which it is not true are left out.
+    condition: Option<Expr>,
     rules: RowRules,
     fields: Fields,
     /// Memory of the last row, without values.
@@ -110,6 +112,9 @@ impl CopyIn {
                 _ => Ok(None),
             })?
             .ok_or_else(|| names::no_relation(name))?;
+        if !core.dict().is_temporary(table.schema) {
+            core.refuse_if_read_only("COPY FROM")?;
+        }
         if spec.options.freeze && !core.is_own_segment(&table) {
             return Err(Error::new(
                 "55000",
@@ -145,6 +150,9 @@ impl CopyIn {
                 "FORCE_NOT_NULL",
             )?,
         };
+        let condition = spec.condition.as_ref();
+        let condition = condition.map(|c| filter::bind(&dict, &table, c));
+        let condition = condition.transpose()?;
         triggers::statement(core, &table, Cause::of(Op::Insert), true)?;
         Ok(CopyIn {
             lines: Lines::new(o),
@@ -160,6 +168,7 @@ impl CopyIn {
                 targets,
                 nulls,
                 defaults,
+                condition,
                 rules,
                 fields: Fields::default(),
                 values: Vec::new(),
@@ -274,7 +283,7 @@ impl CopyIn {
 }
 
 impl Input {
-    /// Reads a line, checks the row, and gives it to the engine; false if a trigger leaves it out.
+    /// Reads a line, checks the row, and gives it to the engine; false if it is left out.
     fn row(
         &mut self,
         core: &mut Core,
@@ -350,7 +359,7 @@ impl Input {
     }
 
     /// Checks a row of which the columns of the data are read, and gives it to the engine; false if
-    /// a trigger leaves it out.
+    /// the condition or a trigger leaves it out.
     fn store<'v>(
         &'v self,
         core: &mut Core,
@@ -366,6 +375,16 @@ impl Input {
         let mut made = Vec::new();
         let mut refs = recycle(refs);
         refs.extend(values.iter().map(Val::get));
+        if let Some(condition) = &self.condition {
+            let env = Env {
+                row: &refs,
+                params: &[],
+            };
+            let met = condition.test(&env, core);
+            if met.map_err(|e| self.placed(e, line, number))? != Some(true) {
+                return Ok((false, recycle(refs)));
+            }
+        }
         match triggers::before_row(core, &self.table, Cause::of(Op::Insert), None, Some(&refs))
             .map_err(|e| self.placed(e, line, number))?
         {

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use block::value::Datum;
 use sqlparser::ast::{self, CreateTable, Query, SetExpr, TableObject};
 
 use super::table;
@@ -14,16 +15,28 @@ use crate::parse::{self, Command};
 use crate::session::{Core, Keep, Kind};
 use crate::types::SqlType;
 
-pub fn create(core: &mut Core, c: &CreateTable, query: &Query) -> Result<Tag> {
+/// The parameters of a definition: their types and values.
+#[derive(Clone, Copy, Default)]
+pub struct Values<'v> {
+    pub types: &'v [SqlType],
+    pub values: &'v [Datum],
+}
+
+pub fn create(core: &mut Core, c: &CreateTable, query: &Query, given: Values<'_>) -> Result<Tag> {
     if !c.constraints.is_empty() {
         return Err(Error::unsupported("CREATE TABLE AS with constraints"));
     }
-    if has_parameters(query) {
-        return Err(Error::unsupported("CREATE TABLE AS with parameters"));
+    if parse::create_as::executed(query).is_some() {
+        return Err(Error::unsupported("CREATE TABLE AS EXECUTE in a function"));
+    }
+    if given.types.is_empty() && has_parameters(query) {
+        let what = "CREATE TABLE AS with parameters in a function";
+        return Err(Error::unsupported(what));
     }
     // The tables that are read are locked before the new name is claimed.
     let read = ast::Statement::Query(Box::new(query.clone()));
-    let mut columns = core.analyse_part(&read, true)?.1.unwrap_or_default();
+    let analysed = core.analyse_part(&read, given.types, true)?;
+    let mut columns = analysed.1.unwrap_or_default();
     if c.columns.len() > columns.len() {
         return Err(Error::new("42601", "too many column names were specified"));
     }
@@ -44,16 +57,16 @@ pub fn create(core: &mut Core, c: &CreateTable, query: &Query) -> Result<Tag> {
     }
     // Who may read was asked above. The rows are put there by who has made the table, whatever
     // default privileges leave to its owner.
-    let (kind, ..) = core.analyse_part(&insertion(c, query)?, false)?;
+    let (kind, ..) = core.analyse_part(&insertion(c, query)?, given.types, false)?;
     let rows = match kind {
         Kind::Insert(plan) => {
             let snapshot = core.engine.snapshot()?;
-            let rows = dml::insert(&plan, core, &[], snapshot, &mut Keep::default())?;
+            let rows = dml::insert(&plan, core, given.values, snapshot, &mut Keep::default())?;
             core.database.changes.add(plan.table.oid, rows);
             rows
         }
         // Its WITH has parts that write.
-        Kind::With(plan) => with::run(&plan, core, &[], &mut Keep::default())?,
+        Kind::With(plan) => with::run(&plan, core, given.values, &mut Keep::default())?,
         _ => return Err(Error::internal("an INSERT that is none")),
     };
     Ok(Tag::Rows("SELECT", rows))

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::DataType;
+use sqlparser::ast::{DataType, ObjectName, ObjectNamePart};
 
 use super::Core;
 use super::dependence::drop_dependents;
@@ -95,6 +95,7 @@ pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
     let made = Arc::new(made);
     core.define(Object::Function(made.clone()))?;
     pl::check(core, &made)?;
+    pl::check_end(&made, &made.name)?;
     Ok(Tag::Plain(match new.procedure {
         true => "CREATE PROCEDURE",
         false => "CREATE FUNCTION",
@@ -151,8 +152,54 @@ fn arguments(core: &mut Core, new: &CreateFunction) -> Result<Vec<Argument>> {
 
 /// A type of values, which stays until the transaction ends.
 fn locked_type(core: &mut Core, ty: &DataType) -> Result<SqlType> {
+    if let DataType::Custom(name, modifiers) = ty
+        && let [asked] = modifiers.as_slice()
+        && asked.starts_with('%')
+    {
+        return type_of_column(core, name, asked);
+    }
     refuse_standing(ty)?;
     super::table::column_type(core, ty).map(|(ty, _)| ty)
+}
+
+/// The type that a column has now, which `table.column%TYPE` means.
+fn type_of_column(core: &mut Core, name: &ObjectName, asked: &str) -> Result<SqlType> {
+    if asked != "%type" {
+        return Err(Error::unsupported("parameters and results of %ROWTYPE"));
+    }
+    let mut path = Vec::with_capacity(name.0.len());
+    for part in &name.0 {
+        match part {
+            ObjectNamePart::Identifier(part) => path.push(names::ident(part)),
+            ObjectNamePart::Function(_) => return Err(Error::unsupported("this name of a type")),
+        }
+    }
+    let (schema, table, column) = match path.as_slice() {
+        [table, column] => (None, table, column),
+        [schema, table, column] => (Some(schema.clone()), table, column),
+        _ => {
+            let message = format!("improper %TYPE reference (too few dotted names): {name}");
+            return Err(Error::new("42601", message));
+        }
+    };
+    let relation = Qualified {
+        schema,
+        name: table.clone(),
+    };
+    let found = core.locked_table(&relation, TableLock::AccessShare)?;
+    let found = found.ok_or_else(|| names::no_relation(&relation))?;
+    let at = found.column(column).ok_or_else(|| {
+        let message = format!("column \"{column}\" of relation \"{table}\" does not exist");
+        Error::new("42703", message)
+    })?;
+    let ty = found.columns[at].ty();
+    let message = format!(
+        "type reference {}%TYPE converted to {}",
+        path.join("."),
+        ty.name()
+    );
+    core.notice("NOTICE", "00000", message);
+    Ok(ty)
 }
 
 /// The same, of a parameter.

@@ -108,7 +108,7 @@ fn refuse_parameters(params: ParamTypes) -> Result<()> {
 }
 
 /// Refuses queries and windows; the binder refuses aggregates.
-pub(super) fn refuse_parts(e: &Syntax, clause: &str) -> Result<()> {
+pub fn refuse_parts(e: &Syntax, clause: &str) -> Result<()> {
     let found = ast::visit_expressions(e, |e| {
         use std::ops::ControlFlow::{Break, Continue};
         match e {

@@ -55,7 +55,7 @@ pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
         return Err(Error::new("0A000", message));
     }
     let read = ast::Statement::Query(v.query.clone());
-    let mut columns = core.analyse_part(&read, true)?.1.unwrap_or_default();
+    let mut columns = core.analyse_part(&read, &[], true)?.1.unwrap_or_default();
     if v.columns.len() > columns.len() {
         return Err(Error::new("42601", "too many column names were specified"));
     }
@@ -107,7 +107,7 @@ pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
 /// Inserts the rows of a query; returns how many.
 fn fill(core: &mut Core, table: &Arc<Table>, query: &ast::Statement) -> Result<u64> {
     let row: Vec<Expr> = (0..table.columns.len()).map(Expr::Column).collect();
-    let source = match core.analyse_part(query, true)?.0 {
+    let source = match core.analyse_part(query, &[], true)?.0 {
         Kind::Select(plan) => InsertSource::Query(plan, row),
         Kind::Tree(plan) => InsertSource::Fed(plan, vec![row]),
         _ => return Err(Error::internal("the query of a materialized view is none")),
@@ -277,7 +277,7 @@ fn insert_left(core: &mut Core, table: &Table, mut new: NewRows) -> Result<u64> 
 /// The rows that the query gives now. Two that are the same and have no NULL are refused: they
 /// could not both be in the unique index.
 fn computed(core: &mut Core, table: &Arc<Table>) -> Result<NewRows> {
-    let Kind::Tree(plan) = core.analyse_part(&query_of(table)?, true)?.0 else {
+    let Kind::Tree(plan) = core.analyse_part(&query_of(table)?, &[], true)?.0 else {
         return Err(Error::internal("the query of a materialized view is none"));
     };
     let mut new = NewRows {

@@ -12,6 +12,7 @@ pub mod alter_function;
 pub mod analyze;
 pub mod comment;
 pub mod composite;
+mod constraint;
 mod create_as;
 pub mod dependence;
 mod distribution;
@@ -24,7 +25,7 @@ mod grant;
 mod identity;
 mod index;
 pub mod index_class;
-mod index_expression;
+pub mod index_expression;
 mod index_function;
 mod like;
 pub mod matview;
@@ -40,6 +41,7 @@ pub mod schema;
 pub mod security;
 pub mod sequence;
 pub mod setting;
+mod storage;
 pub mod table;
 pub mod trigger;
 mod trigger_body;
@@ -53,13 +55,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use sqlparser::ast::{self, ObjectType};
 
+pub use create_as::{Values, create as create_as_query, has_parameters};
+
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::dict::depend::Address;
 use crate::dict::path::TEMPORARY;
 use crate::dict::{Relation, Table};
 use crate::error::{Error, Result};
-use crate::parse::utility::TableLock;
+use crate::parse::{self, utility::TableLock};
+
 use crate::session::{Core, SqlSession};
 
 /// The names of an index's columns.
@@ -69,24 +74,40 @@ pub fn index_columns(table: &Table, index: &crate::dict::Index) -> Vec<String> {
 
 impl SqlSession {
     /// Runs a statement of the data definition language.
-    pub(crate) fn run_ddl(&mut self, statement: &ast::Statement, text: &str) -> Result<Tag> {
+    pub(crate) fn run_ddl(
+        &mut self,
+        statement: &ast::Statement,
+        text: &str,
+        given: Values<'_>,
+    ) -> Result<Tag> {
+        if let ast::Statement::CreateTable(c) = statement
+            && let Some(query) = &c.query
+            && let Some((name, args)) = parse::create_as::executed(query)
+        {
+            return self.create_as_execute(c, &name, &args);
+        }
         if let ast::Statement::CreateIndex(c) = statement
             && c.concurrently
         {
             self.refuse_in_block("CREATE INDEX CONCURRENTLY")?;
             return self.create_index_concurrently(c);
         }
-        self.core.run_ddl(statement, text)
+        self.core.run_ddl(statement, text, given)
     }
 }
 
 impl Core {
     /// The same, in whatever transaction there is.
-    pub(crate) fn run_ddl(&mut self, statement: &ast::Statement, text: &str) -> Result<Tag> {
+    pub(crate) fn run_ddl(
+        &mut self,
+        statement: &ast::Statement,
+        text: &str,
+        given: Values<'_>,
+    ) -> Result<Tag> {
         let core = self;
         match statement {
             ast::Statement::CreateTable(c) => match &c.query {
-                Some(query) => create_as::create(core, c, query),
+                Some(query) => create_as::create(core, c, query, given),
                 None => table::create(core, c),
             },
             ast::Statement::CreateIndex(c) if c.concurrently => {

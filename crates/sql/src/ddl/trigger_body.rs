@@ -39,7 +39,7 @@ pub fn define(
     let made = Arc::new(made);
     core.define(Object::Function(made.clone()))?;
     pl::check(core, &made)?;
-    check_end(&made, trigger)?;
+    pl::check_end(&made, trigger)?;
     Ok(made.oid)
 }
 
@@ -99,18 +99,6 @@ fn free_name(core: &mut Core, schema: u32, wanted: &str) -> Result<String> {
             return Ok(name);
         }
         number += 1;
-    }
-}
-
-/// The name behind the END of a body is the trigger's.
-fn check_end(function: &Arc<Function>, trigger: &str) -> Result<()> {
-    let end = pl::end_name(function)?;
-    match end {
-        Some(end) if end != trigger => {
-            let message = format!("end label \"{end}\" differs from block's label \"{trigger}\"");
-            Err(Error::new("42601", message).in_statement(&function.body))
-        }
-        _ => Ok(()),
     }
 }
 

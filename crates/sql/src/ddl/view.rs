@@ -28,7 +28,7 @@ pub fn create(core: &mut Core, v: &ast::CreateView, text: &str) -> Result<Tag> {
     refuse_unknown(v)?;
     let options = view_options::checked(&options_of(&v.options)?)?;
     // The tables that are read are locked before the new name is claimed.
-    core.analyse_part(&ast::Statement::Query(v.query.clone()), false)?;
+    core.analyse_part(&ast::Statement::Query(v.query.clone()), &[], false)?;
     let name = name_of(&v.name)?;
     let temporary = v.temporary || reads_temporary(core, &v.query)?;
     if temporary && !v.temporary {

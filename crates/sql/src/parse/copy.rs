@@ -1,5 +1,6 @@
 //! The COPY statement: `COPY t [(columns)] FROM STDIN | TO STDOUT [[WITH] options]`, new and old option syntax.
 
+use sqlparser::ast;
 use sqlparser::tokenizer::Token;
 
 use super::tokens::Words;
@@ -65,6 +66,17 @@ pub struct CopySpec {
     pub what: CopyWhat,
     pub from_stdin: bool,
     pub options: CopyOptions,
+    /// WHERE of COPY FROM.
+    pub condition: Option<CopyCondition>,
+}
+
+/// Which rows of its data a COPY FROM takes.
+#[derive(Clone, Debug)]
+pub struct CopyCondition {
+    pub syntax: ast::Expr,
+    /// The condition as it is written, and how many characters of the statement come before it.
+    pub text: String,
+    pub from: u32,
 }
 
 /// A format as it is named.
@@ -137,12 +149,34 @@ pub fn parse(w: &mut Words<'_>) -> Result<CopySpec> {
     if binary {
         once(&mut given.format, Format::Binary)?;
     }
+    let condition = condition(w, from_stdin)?;
     let options = given.finish(from_stdin)?;
     Ok(CopySpec {
         what,
         from_stdin,
         options,
+        condition,
     })
+}
+
+/// WHERE, which ends the statement.
+fn condition(w: &mut Words<'_>, from_stdin: bool) -> Result<Option<CopyCondition>> {
+    let position = w.position();
+    if !w.accept("where") {
+        return Ok(None);
+    }
+    if !from_stdin {
+        let message = "WHERE clause not allowed with COPY TO";
+        return Err(Error::new("42601", message).at(position));
+    }
+    let from = w.position() - 1;
+    let text = w.rest().trim_end_matches(';').trim_end();
+    let syntax = super::whole_expression(text).map_err(|e| e.moved(from))?;
+    Ok(Some(CopyCondition {
+        syntax,
+        text: text.to_string(),
+        from,
+    }))
 }
 
 fn options(w: &mut Words<'_>) -> Result<Given> {
@@ -151,6 +185,9 @@ fn options(w: &mut Words<'_>) -> Result<Given> {
     let listed = w.accept_token(&Token::LParen);
     while !w.at_end() {
         if listed && w.accept_token(&Token::RParen) {
+            return Ok(given);
+        }
+        if !listed && w.precedes("where") {
             return Ok(given);
         }
         option(w, &mut given, listed)?;
@@ -219,7 +256,13 @@ fn option(w: &mut Words<'_>, given: &mut Given, listed: bool) -> Result<()> {
         let encoding = found.ok_or_else(|| Error::new("22023", message))?;
         once(&mut given.encoding, encoding)?;
     } else {
-        return Err(w.unexpected());
+        return Err(match w.word().filter(|_| listed) {
+            Some(name) => {
+                let message = format!("option \"{name}\" not recognized");
+                Error::new("42601", message).at(w.position())
+            }
+            None => w.unexpected(),
+        });
     }
     Ok(())
 }

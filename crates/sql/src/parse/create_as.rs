@@ -2,11 +2,16 @@
 //! taken out of the tokens before it reads the statement, and kept in the tree. That there are to
 //! be no rows is said by a field that is SQLite's, which nothing else sets in our dialect.
 
-use sqlparser::ast::{ColumnDef, CreateTable, DataType, Ident, Statement};
+use sqlparser::ast::{
+    ColumnDef, CreateTable, DataType, Expr, FunctionArg, FunctionArgExpr, Ident, Query, SetExpr,
+    Statement, TableFactor,
+};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::forms::insert;
 use super::tokens::keyword;
+use crate::bind::names;
 
 /// What was taken out.
 pub struct Taken {
@@ -55,10 +60,65 @@ pub fn take(tokens: &mut Vec<TokenWithSpan>) -> Option<Taken> {
         return None;
     }
     let without_data = without_data(tokens);
+    if keyword(tokens.get(at + 1)) == Keyword::EXECUTE {
+        execute(tokens, at + 1);
+    }
     Some(Taken {
         columns,
         without_data,
     })
+}
+
+/// The schema of the function that stands for a prepared statement. No user can write it.
+const EXECUTED: &str = "\u{1}execute";
+
+/// `EXECUTE name (..)` as the rows of a function.
+fn execute(tokens: &mut Vec<TokenWithSpan>, at: usize) {
+    let has_values = matches!(tokens.get(at + 2).map(|t| &t.token), Some(Token::LParen));
+    if !matches!(tokens.get(at + 1).map(|t| &t.token), Some(Token::Word(_))) {
+        return;
+    }
+    if !has_values {
+        insert(tokens, at + 2, [Token::LParen, Token::RParen]);
+    }
+    let words = [
+        Token::make_keyword("SELECT"),
+        Token::Mul,
+        Token::make_keyword("FROM"),
+        Token::make_word(EXECUTED, Some('"')),
+        Token::Period,
+    ];
+    tokens.remove(at);
+    insert(tokens, at, words);
+}
+
+/// The prepared statement that a CREATE TABLE AS executes, and the values it gives it.
+pub fn executed(query: &Query) -> Option<(String, Vec<Expr>)> {
+    let SetExpr::Select(select) = &*query.body else {
+        return None;
+    };
+    let [from] = select.from.as_slice() else {
+        return None;
+    };
+    let TableFactor::Table {
+        name,
+        args: Some(args),
+        ..
+    } = &from.relation
+    else {
+        return None;
+    };
+    let mut parts = names::parts(name).ok()?;
+    let (statement, schema) = (parts.pop()?, parts.pop()?);
+    if schema != EXECUTED {
+        return None;
+    }
+    let value = |arg: &FunctionArg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Some(e.clone()),
+        _ => None,
+    };
+    let values = args.args.iter().map(value).collect::<Option<_>>()?;
+    Some((statement, values))
 }
 
 /// Takes `WITH [NO] DATA` off the end; true if there is a NO.

@@ -35,6 +35,20 @@ pub fn in_words(tokens: &mut Vec<TokenWithSpan>, at: usize) {
     tokens.splice(at + 1..at + 4, call);
 }
 
+/// Whether a condition is `CURRENT OF`, written out.
+pub fn is_in(selection: Option<&Expr>) -> bool {
+    let Some(Expr::BinaryOp { right, .. }) = selection else {
+        return false;
+    };
+    match &**right {
+        Expr::Function(call) => matches!(
+            call.name.0.as_slice(),
+            [ast::ObjectNamePart::Identifier(name)] if name.value == CURRENT_OF
+        ),
+        _ => false,
+    }
+}
+
 /// Writes the condition out where it can be.
 pub fn write_out(statement: &mut Statement) -> Result<()> {
     let (target, selection) = match statement {

@@ -32,18 +32,21 @@ pub enum Scroll {
 pub struct CursorOptions {
     pub scroll: Scroll,
     pub insensitive: bool,
+    /// FETCH by the simple protocol gives values in binary form.
+    pub binary: bool,
     pub hold: bool,
 }
 
 pub fn declare(w: &mut Words<'_>) -> Result<Utility> {
     w.bump();
     let name = w.name()?;
-    let (mut scroll, mut insensitive, mut asensitive) = (Scroll::Unsaid, false, false);
+    let (mut scroll, mut binary) = (Scroll::Unsaid, false);
+    let (mut insensitive, mut asensitive) = (false, false);
     loop {
-        if w.accept("binary") {
-            return Err(Error::unsupported("BINARY cursors"));
-        }
-        let said = if w.accept("insensitive") {
+        let said = if w.accept("binary") {
+            binary = true;
+            Scroll::Unsaid
+        } else if w.accept("insensitive") {
             insensitive = true;
             Scroll::Unsaid
         } else if w.accept("asensitive") {
@@ -77,6 +80,7 @@ pub fn declare(w: &mut Words<'_>) -> Result<Utility> {
         options: CursorOptions {
             scroll,
             insensitive,
+            binary,
             hold,
         },
         text: w.rest().to_string(),

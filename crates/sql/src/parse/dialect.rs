@@ -26,6 +26,10 @@ impl Dialect for Postgres {
     fn dialect(&self) -> TypeId {
         BASE.dialect()
     }
+    /// Where SEARCH and CYCLE are kept: [`super::search`].
+    fn supports_from_first_insert(&self) -> bool {
+        true
+    }
     fn supports_named_fn_args_with_expr_name(&self) -> bool {
         false
     }

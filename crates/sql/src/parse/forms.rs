@@ -7,21 +7,22 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::tokens::keyword;
-use super::{arbiters, current_of, identity, similar_part};
+use super::{arbiters, current_of, exclude, identity, search, similar_part};
 use crate::bind::parts;
 use crate::error::{Error, Result};
 use crate::views::keywords::{Class, class};
 
 /// The first item of GROUP BY DISTINCT.
-const DISTINCT_SETS: &str = "$\u{1}distinct";
-/// Begins the first partition key of a window whose frame leaves rows out.
-const EXCLUDE: &str = "$\u{1}exclude ";
+pub(super) const DISTINCT_SETS: &str = "$\u{1}distinct";
 /// Begins the last column of USING, and gives the join a name.
 const JOIN_NAME: &str = "\u{1}as ";
 /// The table of a SELECT without a list.
 const NOTHING: &str = "\u{1}nothing";
 /// The call around the count of FETCH FIRST (..) ROWS WITH TIES.
 const TIES: &str = "\u{1}ties";
+
+/// Begins the name of a call around one that has a column definition list in ROWS FROM.
+const DEFINED: &str = "\u{1}defined ";
 
 /// What ROWS FROM of several functions calls.
 pub const ROWS_FROM: &str = "\u{1}rows from";
@@ -34,14 +35,14 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
             Keyword::CONFLICT => arbiters::write_out(tokens, at),
             Keyword::WHERE => current_of::in_words(tokens, at),
             Keyword::GROUP => group_by(tokens, at),
-            Keyword::EXCLUDE => exclusion(tokens, at),
+            Keyword::EXCLUDE => exclude::exclusion(tokens, at),
             Keyword::USING => using(tokens, at)?,
             Keyword::SELECT => empty_list(tokens, at),
             Keyword::FETCH => fetched(tokens, at),
             Keyword::ROWS => rows_from(tokens, at)?,
             Keyword::PRECEDING | Keyword::FOLLOWING => at += cast_distance(tokens, at),
             Keyword::INTERVAL => interval_digits(tokens, at),
-            Keyword::SEARCH | Keyword::CYCLE => refuse_search(tokens, at)?,
+            Keyword::SEARCH | Keyword::CYCLE => search::write_out(tokens, at),
             Keyword::ARRAY => array_type(tokens, at),
             Keyword::SUBSTRING => similar_part::write_out(tokens, at),
             Keyword::DROP => {
@@ -211,7 +212,7 @@ pub(super) fn word(tokens: &[TokenWithSpan], at: usize) -> String {
     }
 }
 
-fn is(tokens: &[TokenWithSpan], at: usize, token: &Token) -> bool {
+pub(super) fn is(tokens: &[TokenWithSpan], at: usize, token: &Token) -> bool {
     tokens.get(at).is_some_and(|t| t.token == *token)
 }
 
@@ -229,7 +230,7 @@ pub(super) fn insert(
     tokens.splice(at..at, new);
 }
 
-fn name(text: String) -> Token {
+pub(super) fn name(text: String) -> Token {
     Token::make_word(&text, Some('"'))
 }
 
@@ -288,7 +289,7 @@ pub fn distinct_sets(items: &[Expr]) -> (bool, &[Expr]) {
     }
 }
 
-fn placeholder(e: &Expr) -> Option<&str> {
+pub(super) fn placeholder(e: &Expr) -> Option<&str> {
     match e {
         Expr::Value(v) => match &v.value {
             ast::Value::Placeholder(text) => Some(text),
@@ -296,50 +297,6 @@ fn placeholder(e: &Expr) -> Option<&str> {
         },
         _ => None,
     }
-}
-
-/// `EXCLUDE ..` at the end of a window's frame.
-fn exclusion(tokens: &mut Vec<TokenWithSpan>, at: usize) {
-    let what = match (word(tokens, at + 1).as_str(), word(tokens, at + 2).as_str()) {
-        ("current", "row") => "current row",
-        ("group", "") => "group",
-        ("ties", "") => "ties",
-        ("no", "others") => "no others",
-        _ => return,
-    };
-    let end = at + 1 + what.split(' ').count();
-    let Some(open) = opening(tokens, at).filter(|_| is(tokens, end, &Token::RParen)) else {
-        return;
-    };
-    tokens.drain(at..end);
-    let marker = Token::Placeholder(format!("{EXCLUDE}{what}"));
-    let mut from = open + 1;
-    let begins = [
-        Keyword::PARTITION,
-        Keyword::ORDER,
-        Keyword::ROWS,
-        Keyword::RANGE,
-        Keyword::GROUPS,
-    ];
-    // The name of another window.
-    if !begins.contains(&keyword(tokens.get(from))) {
-        from += 1;
-    }
-    if keyword(tokens.get(from)) == Keyword::PARTITION {
-        insert(tokens, from + 2, [marker, Token::Comma]);
-    } else {
-        let words = [Token::make_keyword("PARTITION"), Token::make_keyword("BY")];
-        insert(tokens, from, words.into_iter().chain([marker]));
-    }
-}
-
-/// What a frame leaves out, and the keys of the partition.
-pub fn excluded(partition: &[Expr]) -> (Option<&str>, &[Expr]) {
-    let marked = partition.split_first().and_then(|(first, rest)| {
-        let what = placeholder(first)?.strip_prefix(EXCLUDE)?;
-        Some((Some(what), rest))
-    });
-    marked.unwrap_or((None, partition))
 }
 
 /// `ORDER BY a USING >`, and `JOIN .. USING (a) AS x`.
@@ -523,11 +480,8 @@ fn rows_from(tokens: &mut Vec<TokenWithSpan>, at: usize) -> Result<()> {
             tokens.drain(at..at + 3);
             Ok(())
         }
-        Some(_) if (at..close).any(|at| keyword(tokens.get(at)) == Keyword::AS) => {
-            let what = "ROWS FROM of several functions with a column definition list";
-            Err(Error::unsupported(what))
-        }
         Some(_) => {
+            column_definitions(tokens, at + 3, close);
             let called = Token::make_word(ROWS_FROM, Some('"'));
             let span = tokens[at].span;
             tokens.splice(at..at + 2, [TokenWithSpan::new(called, span)]);
@@ -537,24 +491,41 @@ fn rows_from(tokens: &mut Vec<TokenWithSpan>, at: usize) -> Result<()> {
     }
 }
 
-/// SEARCH and CYCLE behind a WITH query.
-fn refuse_search(tokens: &[TokenWithSpan], at: usize) -> Result<()> {
-    let behind_query = at > 0 && is(tokens, at - 1, &Token::RParen);
-    let order = word(tokens, at + 1);
-    let search = matches!(order.as_str(), "depth" | "breadth") && word(tokens, at + 2) == "first";
-    let set = |t: &TokenWithSpan| matches!(&t.token, Token::Word(w) if w.keyword == Keyword::SET);
-    let with = tokens[..at]
-        .iter()
-        .any(|t| keyword(Some(t)) == Keyword::RECURSIVE);
-    match keyword(tokens.get(at)) {
-        Keyword::SEARCH if behind_query && search => {
-            Err(Error::unsupported("SEARCH of a recursive query"))
+/// `f(..) AS (a int, ..)` between parentheses of ROWS FROM: a call that is named after the columns.
+fn column_definitions(tokens: &mut Vec<TokenWithSpan>, open: usize, close: usize) {
+    let mut at = open;
+    let mut end = close;
+    let mut begin = open;
+    while at < end {
+        match tokens[at].token {
+            Token::LParen => at = closing(tokens, at).unwrap_or(end),
+            Token::Comma => begin = at + 1,
+            _ => {}
         }
-        Keyword::CYCLE if with && behind_query && tokens[at..].iter().any(set) => {
-            Err(Error::unsupported("CYCLE of a recursive query"))
+        if keyword(tokens.get(at)) == Keyword::AS
+            && is(tokens, at + 1, &Token::LParen)
+            && let Some(last) = closing(tokens, at + 1)
+        {
+            let list = tokens[at + 2..last].iter().map(|t| t.token.to_string());
+            let list = list.collect::<Vec<_>>().join(" ");
+            tokens.drain(at..=last);
+            insert(tokens, at, [Token::RParen]);
+            insert(
+                tokens,
+                begin,
+                [name(format!("{DEFINED}{list}")), Token::LParen],
+            );
+            // The list has gone, and a name and two parentheses have come.
+            end = end + 3 - (last + 1 - at);
+            at += 2;
         }
-        _ => Ok(()),
+        at += 1;
     }
+}
+
+/// The columns that a call in ROWS FROM is declared to give, as they are written.
+pub fn defined_columns(name: &str) -> Option<&str> {
+    name.strip_prefix(DEFINED)
 }
 
 #[cfg(test)]

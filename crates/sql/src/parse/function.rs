@@ -6,6 +6,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
 use super::dialect::Postgres;
+use super::routine;
 use super::setting::{self, SettingClause};
 use super::tokens::Words;
 use crate::bind::names::{self, Qualified};
@@ -105,10 +106,22 @@ pub struct FunctionName {
 pub fn create(w: &mut Words<'_>) -> Result<Option<CreateFunction>> {
     let begin = w.mark();
     let or_replace = w.accept("or replace");
+    let editionable = w.mark();
+    let has_edition = w.accept("editionable") || w.accept("noneditionable");
     let procedure = w.accept("procedure");
+    if !procedure && w.precedes("package") {
+        return Err(Error::unsupported("packages"));
+    }
     if !procedure && !w.accept("function") {
         w.back_to(begin);
         return Ok(None);
+    }
+    if let Some(made) = routine::create(w, or_replace, procedure)? {
+        return Ok(Some(made));
+    }
+    if has_edition {
+        w.back_to(editionable);
+        return Err(w.unexpected());
     }
     let name = w.relation()?;
     w.expect_token(&Token::LParen)?;
@@ -323,24 +336,33 @@ pub fn data_type(w: &mut Words<'_>) -> Result<DataType> {
     let mut parser = reader(&dialect, rest)?;
     let syntax = |e| super::syntax_error(e, rest);
     let ty = parser.parse_data_type().map_err(syntax)?;
+    let ty = of_column(&mut parser, ty);
     // The words of the type are those that the parser has taken.
-    let left = remaining(&parser);
-    while w.left() > left {
+    let taken = parser.index();
+    let tokens = parser.into_tokens().into_iter().take(taken);
+    for _ in tokens.filter(|t| !matches!(t.token, Token::Whitespace(_))) {
         w.bump();
     }
     Ok(ty)
 }
 
-/// How many words a parser has left.
-fn remaining(parser: &Parser<'_>) -> usize {
-    let mut n = 0;
-    while !matches!(
-        parser.peek_nth_token(n).token,
-        Token::EOF | Token::SemiColon
-    ) {
-        n += 1;
+/// The type of a column, `table.column%TYPE`, or of rows, `table%ROWTYPE`: the name with that as its
+/// only modifier.
+fn of_column(parser: &mut Parser<'_>, ty: DataType) -> DataType {
+    let DataType::Custom(name, modifiers) = &ty else {
+        return ty;
+    };
+    let word = match &parser.peek_nth_token_ref(1).token {
+        Token::Word(w) if w.quote_style.is_none() => w.value.to_lowercase(),
+        _ => return ty,
+    };
+    let asks = parser.peek_token_ref().token == Token::Mod && modifiers.is_empty();
+    if !asks || word != "type" && word != "rowtype" {
+        return ty;
     }
-    n
+    parser.next_token();
+    parser.next_token();
+    DataType::Custom(name.clone(), vec![format!("%{word}")])
 }
 
 fn reader<'d>(dialect: &'d Postgres, text: &str) -> Result<Parser<'d>> {
@@ -349,7 +371,7 @@ fn reader<'d>(dialect: &'d Postgres, text: &str) -> Result<Parser<'d>> {
 }
 
 /// The parameters of a function, as they stand in its parentheses.
-fn parameters(text: &str) -> Result<Vec<Parameter>> {
+pub(super) fn parameters(text: &str) -> Result<Vec<Parameter>> {
     let dialect = Postgres;
     let mut parser = reader(&dialect, text)?;
     let mut list = Vec::new();
@@ -375,8 +397,9 @@ fn parameter(parser: &mut Parser<'_>, text: &str) -> Result<Parameter> {
     // A type alone, or a name and a type.
     let alone = parser.maybe_parse(|p| {
         let ty = p.parse_data_type()?;
+        let ty = of_column(p, ty);
         match p.peek_token().token {
-            Token::EOF | Token::Comma | Token::Eq => Ok(ty),
+            Token::EOF | Token::Comma | Token::Eq | Token::Assignment => Ok(ty),
             Token::Word(w) if w.keyword == Keyword::DEFAULT => Ok(ty),
             _ => p.expected_ref("the end of the parameter", p.peek_token_ref()),
         }
@@ -386,10 +409,14 @@ fn parameter(parser: &mut Parser<'_>, text: &str) -> Result<Parameter> {
         None => {
             let name = names::ident(&parser.parse_identifier().map_err(syntax)?);
             mode = mode.or_else(|| self::mode(parser));
-            (name, parser.parse_data_type().map_err(syntax)?)
+            let ty = parser.parse_data_type().map_err(syntax)?;
+            (name, of_column(parser, ty))
         }
     };
-    let default = match parser.parse_keyword(Keyword::DEFAULT) || parser.consume_token(&Token::Eq) {
+    let has_default = parser.parse_keyword(Keyword::DEFAULT)
+        || parser.consume_token(&Token::Eq)
+        || parser.consume_token(&Token::Assignment);
+    let default = match has_default {
         true => Some(parser.parse_expr().map_err(syntax)?.to_string()),
         false => None,
     };
@@ -421,9 +448,22 @@ fn mode(parser: &mut Parser<'_>) -> Option<Mode> {
     let word = parser.peek_token().token;
     if mode == Mode::In && matches!(word, Token::Word(w) if w.value.eq_ignore_ascii_case("out")) {
         parser.next_token();
+        nocopy(parser);
         return Some(Mode::InOut);
     }
+    if mode == Mode::Out || mode == Mode::InOut {
+        nocopy(parser);
+    }
     Some(mode)
+}
+
+/// Takes Oracle's NOCOPY, which says that the value need not be copied; a type stands behind it.
+fn nocopy(parser: &mut Parser<'_>) {
+    let is_one = matches!(&parser.peek_token_ref().token, Token::Word(w)
+        if w.quote_style.is_none() && w.value.eq_ignore_ascii_case("nocopy"));
+    if is_one && matches!(parser.peek_nth_token_ref(1).token, Token::Word(_)) {
+        parser.next_token();
+    }
 }
 
 /// After the words DROP FUNCTION.

@@ -14,6 +14,7 @@ pub mod cursor;
 pub mod define;
 mod dialect;
 pub mod domain;
+pub mod exclude;
 pub mod explain;
 pub mod extension;
 pub mod forms;
@@ -24,6 +25,7 @@ mod inheritance;
 mod joins;
 pub mod kill;
 pub mod like;
+mod listagg;
 pub mod literals;
 mod locking;
 pub mod maintenance;
@@ -34,12 +36,15 @@ mod overriding;
 pub mod policy;
 mod reserved;
 pub mod role;
+mod routine;
 mod rows;
+pub mod search;
 mod select_into;
 pub mod setting;
 mod similar_part;
 mod split;
 pub mod stars;
+pub mod storage;
 mod strings;
 mod table;
 pub mod targets;
@@ -69,7 +74,9 @@ pub use arbiters::Arbiter;
 pub use locking::KEY_LOCK;
 pub use overriding::Overriding;
 
-pub use copy::{CopyColumns, CopyFormat, CopyHeader, CopyOptions, CopySpec, CopyWhat};
+pub use copy::{
+    CopyColumns, CopyCondition, CopyFormat, CopyHeader, CopyOptions, CopySpec, CopyWhat,
+};
 pub use split::split;
 pub use utility::Utility;
 
@@ -234,6 +241,20 @@ pub fn expression(text: &str) -> Result<ast::Expr> {
     Ok(e)
 }
 
+/// Parses an expression on its own, behind which nothing stands.
+pub fn whole_expression(text: &str) -> Result<ast::Expr> {
+    let dialect = Postgres;
+    let mut parser = parser(&dialect, tokenized(&dialect, text)?);
+    let mut e = parser.parse_expr().map_err(|e| syntax_error(e, text))?;
+    let rest = parser.peek_token();
+    if rest.token != Token::EOF {
+        let position = tokens::offset(text, rest.span.start);
+        return Err(near(&rest.token.to_string(), text, position));
+    }
+    regroup(&mut e)?;
+    Ok(e)
+}
+
 /// Parses the name of a type on its own.
 pub fn data_type(text: &str) -> Result<ast::DataType> {
     let dialect = Postgres;
@@ -259,6 +280,7 @@ pub fn data_type(text: &str) -> Result<ast::DataType> {
 fn regroup<V: ast::VisitMut>(tree: &mut V) -> Result<()> {
     let visited = ast::visit_expressions_mut(tree, |e| {
         settle(e);
+        listagg::write_out(e);
         let simpler = arrays::as_list(e).and_then(|list| match list {
             Some(list) => Ok(Some(list)),
             None => rows::by_column(e),
@@ -373,6 +395,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     table::write_out(&mut tokens);
     forms::write_out(&mut tokens)?;
     merge::write_out(&mut tokens)?;
+    storage::write_out(&mut tokens)?;
     constraints::write_out(&mut tokens)?;
     targets::write_out(&mut tokens);
     variadic::write_out(&mut tokens);

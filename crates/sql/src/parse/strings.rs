@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{Ident, Select, SelectItem, Statement, TableFactor, VisitMut, VisitorMut};
-use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
 
 use super::{near, tokens};
 use crate::error::{Error, Result};
@@ -75,16 +75,25 @@ fn append(string: &mut Token, more: Token) -> Result<()> {
     };
     match string {
         Token::SingleQuotedString(s) => s.push_str(&more),
-        // It has been read as if it stood alone, without its escapes.
-        Token::EscapedStringLiteral(_) | Token::UnicodeStringLiteral(_) if more.contains('\\') => {
-            return Err(Error::unsupported(
-                "escapes in the continuation of a string",
-            ));
-        }
-        Token::EscapedStringLiteral(s) | Token::UnicodeStringLiteral(s) => s.push_str(&more),
+        Token::EscapedStringLiteral(s) => s.push_str(&unescaped("E", &more)?),
+        Token::UnicodeStringLiteral(s) => s.push_str(&unescaped("U&", &more)?),
         _ => return Err(Error::internal("what is no string goes on")),
     }
     Ok(())
+}
+
+/// The value of a part that was read as if it stood alone, without its escapes.
+fn unescaped(kind: &str, part: &str) -> Result<String> {
+    if !part.contains('\\') {
+        return Ok(part.to_string());
+    }
+    let text = format!("{kind}'{}'", part.replace('\'', "''"));
+    let tokens = Tokenizer::new(&super::dialect(), &text).tokenize();
+    let tokens = tokens.map_err(|e| Error::new("42601", e.message))?;
+    match tokens.into_iter().next() {
+        Some(Token::EscapedStringLiteral(s) | Token::UnicodeStringLiteral(s)) => Ok(s),
+        _ => Err(Error::internal("a part of a string that is none")),
+    }
 }
 
 /// Refuses strings as names of columns and tables in a query.

@@ -18,6 +18,7 @@ use super::maintenance::{
     vacuum_options,
 };
 use super::role::{self, RoleName, RoleOption};
+use super::routine;
 use super::setting::SettingClause;
 use super::tokens::Words;
 use super::transaction::{self, Mode, modes};
@@ -393,6 +394,11 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
                     None => return Ok(None),
                 }
             }
+        }
+        "exec" => {
+            w.bump();
+            let text = routine::exec(&mut w)?;
+            Utility::Block { text }
         }
         "do" => {
             w.bump();

@@ -6,7 +6,6 @@ use ::block::value::Datum;
 use plpgsql::tree::{Block, Declaration, Declared, Handler, Statement, TypeName};
 
 use super::body::Code;
-use super::condition;
 use super::control::Flow;
 use super::cursor::Bound;
 use super::returns::Returns;
@@ -39,8 +38,13 @@ pub struct Interpreter<'b, 'c> {
     /// The slot of FOUND.
     found: usize,
     pub row_count: u64,
-    /// The errors whose handlers run, the innermost last.
-    pub caught: Vec<Error>,
+    /// The errors whose handlers run, the innermost last, and which exception of the body's own each
+    /// is.
+    pub caught: Vec<(Error, Option<u32>)>,
+    /// Of a body in Oracle's words: the slot of the first name that tells of the last statement.
+    pub told: Option<usize>,
+    /// The exception of the body's own that is on its way to a handler.
+    pub raised: Option<u32>,
     /// It may not write, as it is said not to be volatile.
     pub read_only: bool,
     pub columns_first: bool,
@@ -117,6 +121,8 @@ impl<'b, 'c> Interpreter<'b, 'c> {
             found: 0,
             row_count: 0,
             caught: Vec::new(),
+            told: None,
+            raised: None,
             read_only: false,
             columns_first: code.oracle,
             cursors: Vec::new(),
@@ -130,6 +136,9 @@ impl<'b, 'c> Interpreter<'b, 'c> {
         let Some(body) = &code.body else {
             return Err(Error::internal("a body of another language"));
         };
+        if code.oracle {
+            self.push_told();
+        }
         let ran = self.block(&body.block).and_then(|flow| match flow {
             Flow::Return => self.result(),
             _ if self.fired.is_none() && self.returns.may_fall_off() => self.result(),
@@ -203,6 +212,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
     fn guarded(&mut self, body: &'b [Statement], handlers: &'b [Handler]) -> Result<Flow<'b>> {
         let (slots, levels, at) = (self.slots.len(), self.levels.len(), self.at);
         let level = self.core.open_level()?;
+        self.raised = None;
         self.core.pl.guarded += 1;
         let ran = self.statements(body);
         self.core.pl.guarded -= 1;
@@ -214,10 +224,12 @@ impl<'b, 'c> Interpreter<'b, 'c> {
             Err(e) => e,
         };
         self.core.undo_level(&level)?;
-        let takes = |h: &&Handler| condition::any_of(&h.conditions, error.sqlstate());
+        let own = self.raised;
+        let takes = |h: &&Handler| self.takes(&h.conditions, &error, own);
         let Some(handler) = handlers.iter().find(takes) else {
             return Err(error);
         };
+        self.raised = None;
         let told = error.in_context(self.context());
         self.at = at;
         self.slots.truncate(slots);
@@ -232,8 +244,14 @@ impl<'b, 'c> Interpreter<'b, 'c> {
             let scalar = Scalar::new(SqlType::Text, -1, Datum::Text(text));
             self.slots.push(Slot::Scalar(scalar));
         }
+        if self.code.oracle {
+            let number = Datum::Int4(self.sqlcode(&told, own));
+            names.push(("sqlcode", self.slots.len()));
+            self.slots
+                .push(Slot::Scalar(Scalar::new(SqlType::Int4, -1, number)));
+        }
         self.levels.push(Level { label: None, names });
-        self.caught.push(told);
+        self.caught.push((told, own));
         let done = self.statements(&handler.body);
         self.caught.pop();
         done
@@ -249,7 +267,11 @@ impl<'b, 'c> Interpreter<'b, 'c> {
                     return Err(Error::new("42704", message));
                 }
             },
-            Declared::Cursor(cursor) => return self.declare_cursor(name, cursor),
+            Declared::Cursor(cursor) => {
+                self.declare_cursor(name, cursor)?;
+                self.push_attributes(&declaration.attributes);
+                return Ok(());
+            }
             Declared::Variable {
                 ty,
                 constant,
@@ -293,6 +315,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
         if let Some(level) = self.levels.last_mut() {
             level.names.push((name, slot));
         }
+        self.push_attributes(&declaration.attributes);
         Ok(())
     }
 

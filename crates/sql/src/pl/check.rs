@@ -19,6 +19,7 @@ pub fn check(code: &Code, function: Option<&Function>) -> Result<()> {
     };
     let mut check = Check {
         function,
+        oracle: code.oracle,
         names: vec![vec![("found".to_string(), false)]],
         around: Vec::new(),
     };
@@ -51,6 +52,7 @@ fn names_of(function: &Function) -> Vec<(String, bool)> {
 
 /// A body on its way through.
 struct Check<'f> {
+    oracle: bool,
     /// The function whose body it is; none of DO.
     function: Option<&'f Function>,
     /// The names of each level around, and whether each is a constant.
@@ -112,8 +114,10 @@ impl Check<'_> {
         self.all(&block.body)?;
         for handler in block.handlers.iter().flatten() {
             super::condition::check(&handler.conditions)?;
-            let told = ["sqlstate", "sqlerrm"];
-            self.names.push(told.map(|n| (n.to_string(), true)).into());
+            let told = ["sqlstate", "sqlerrm", "sqlcode"];
+            let told = &told[..if self.oracle { told.len() } else { 2 }];
+            self.names
+                .push(told.iter().map(|n| (n.to_string(), true)).collect());
             self.all(&handler.body)?;
             self.names.pop();
         }

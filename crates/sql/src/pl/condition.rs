@@ -47,12 +47,9 @@ pub fn check(conditions: &[Condition]) -> Result<()> {
     Ok(())
 }
 
-/// Whether one of the conditions takes an error.
-pub fn any_of(conditions: &[Condition], sqlstate: &str) -> bool {
-    conditions.iter().any(|c| takes(c, sqlstate))
-}
-
-fn takes(condition: &Condition, sqlstate: &str) -> bool {
+/// Whether a condition takes the errors of a SQLSTATE. Those that a body in Oracle's words declares
+/// are looked at by [`super::oracle`].
+pub fn takes(condition: &Condition, sqlstate: &str) -> bool {
     // A class takes all that are of it.
     let is = |wanted: &str| {
         wanted == sqlstate || wanted.ends_with("000") && wanted[..2] == sqlstate[..2]
@@ -62,6 +59,7 @@ fn takes(condition: &Condition, sqlstate: &str) -> bool {
         Condition::Name(name) if name == "others" => !matches!(sqlstate, "57014" | "P0004"),
         Condition::Name(name) => states(name).iter().any(|state| is(state)),
         Condition::State(state) => is(state),
+        Condition::Own { .. } | Condition::Number { .. } => false,
     }
 }
 

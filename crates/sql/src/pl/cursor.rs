@@ -12,6 +12,7 @@ use plpgsql::tree::{BoundCursor, Direction as Way, Opened, RowsOf, Sql, Statemen
 
 use super::block::Interpreter;
 use super::control::{Flow, ends_loop};
+use super::oracle::Asked;
 use super::piece::{As, How, plan_text};
 use super::seen::{Found, Level};
 use super::value::{Record, Scalar, Shape, Slot};
@@ -139,8 +140,9 @@ impl<'b> Interpreter<'b, '_> {
                 }
             }
         };
-        self.open_by_name(slot, &target.path.join("."), cursor)
-            .map(drop)
+        self.open_by_name(slot, &target.path.join("."), cursor)?;
+        self.tell_cursor(&target.path, Asked::OPENED);
+        Ok(())
     }
 
     fn query_of(&mut self, rows: &RowsOf) -> Result<(Arc<Nested>, Vec<Datum>)> {
@@ -293,6 +295,7 @@ impl<'b> Interpreter<'b, '_> {
         let found = row.is_some();
         self.assign_row(&into.targets, &shape, row)?;
         self.set_found(found);
+        self.tell_fetched(cursor, found);
         Ok(())
     }
 
@@ -313,7 +316,9 @@ impl<'b> Interpreter<'b, '_> {
 
     pub fn close(&mut self, cursor: &[String]) -> Result<()> {
         let name = self.cursor_name(cursor)?;
-        self.core.cursors.close(&name)
+        self.core.cursors.close(&name)?;
+        self.tell_cursor(cursor, Asked::default());
+        Ok(())
     }
 
     /// A loop over the rows of a cursor, which is open while it goes.
@@ -333,6 +338,7 @@ impl<'b> Interpreter<'b, '_> {
             .ok_or_else(|| wrong("cursor FOR loop must use a bound cursor variable".to_string()))?;
         let cursor = self.bound_query(bound, path, arguments)?;
         let name = self.open_by_name(slot, &path.join("."), cursor)?;
+        self.tell_cursor(path, Asked::OPENED);
         let (row, levels) = (self.slots.len(), self.levels.len());
         self.slots.push(Slot::Record(Record::default()));
         self.levels.push(Level {
@@ -347,6 +353,7 @@ impl<'b> Interpreter<'b, '_> {
                 break;
             };
             found = true;
+            self.tell_fetched(path, true);
             self.assign_record(row, &shape, Some(values))?;
             let flow = self.statements(body)?;
             if let Some(flow) = ends_loop(flow, label) {
@@ -360,6 +367,7 @@ impl<'b> Interpreter<'b, '_> {
         if self.core.cursors.is_open(&name) {
             self.core.cursors.close(&name)?;
         }
+        self.tell_cursor(path, Asked::default());
         self.set_found(found);
         Ok(after)
     }

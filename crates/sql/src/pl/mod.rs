@@ -18,6 +18,7 @@ mod control;
 mod cursor;
 mod into;
 mod language_sql;
+mod oracle;
 mod piece;
 mod raise;
 mod returns;
@@ -135,10 +136,16 @@ pub fn check(core: &mut Core, function: &Arc<Function>) -> Result<()> {
     }
 }
 
-/// The name behind the END of a body in Oracle's words.
-pub fn end_name(function: &Arc<Function>) -> Result<Option<String>> {
+/// Refuses a body in Oracle's words that ends with another name than that of what it is made for.
+pub fn check_end(function: &Arc<Function>, name: &str) -> Result<()> {
     let code = Code::new(function)?;
-    Ok(code.body.and_then(|body| body.end_name))
+    match code.body.and_then(|body| body.end_name) {
+        Some(end) if end != name => {
+            let message = format!("end label \"{end}\" differs from block's label \"{name}\"");
+            Err(Error::new("42601", message).in_statement(&function.body))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn code(core: &mut Core, function: &Arc<Function>) -> Result<Arc<Code>> {

@@ -35,7 +35,9 @@ impl Interpreter<'_, '_> {
             Raised::Again => {
                 let message =
                     "RAISE without parameters cannot be used outside an exception handler";
-                let caught = self.caught.last().map(Error::again);
+                let caught = self.caught.last();
+                self.raised = caught.and_then(|(_, own)| *own);
+                let caught = caught.map(|(error, _)| error.again());
                 return Err(caught.unwrap_or_else(|| Error::new("0Z002", message)));
             }
             Raised::Format { format, arguments } => {
@@ -57,6 +59,10 @@ impl Interpreter<'_, '_> {
             Raised::Condition(Condition::State(state)) => {
                 said.state = Some(state.clone());
                 said.message = Some(state.clone());
+            }
+            Raised::Condition(Condition::Own { name, id }) => return Err(self.raise_own(name, *id)),
+            Raised::Condition(Condition::Number { name, number }) => {
+                return Err(super::oracle::raise_number(name, *number));
             }
             Raised::Options => {}
         }

@@ -159,6 +159,7 @@ impl<'b> Interpreter<'b, '_> {
         self.row_count = count;
         if counts {
             self.set_found(count > 0);
+            self.tell_rows(count);
         }
         Ok(())
     }
@@ -189,6 +190,7 @@ impl<'b> Interpreter<'b, '_> {
         }
         let row = keep.rows.into_iter().next();
         if into.strict && row.is_none() {
+            self.tell_rows(0);
             return Err(Error::new("P0002", "query returned no rows"));
         }
         let found = row.is_some();
@@ -201,10 +203,13 @@ impl<'b> Interpreter<'b, '_> {
 
     /// A text as a statement, with its parameters.
     pub fn dynamic(&mut self, text: &Sql, using: &[Sql]) -> Result<(Nested, Vec<Datum>)> {
-        let Some(statement) = self.text(text)? else {
+        let Some(mut statement) = self.text(text)? else {
             let message = "query string argument of EXECUTE is null";
             return Err(Error::new("22004", message));
         };
+        if self.code.oracle && !using.is_empty() {
+            statement = super::oracle::numbered(statement)?;
+        }
         let (mut values, mut types) = (Vec::new(), Vec::new());
         for sql in using {
             let (value, ty) = self.typed_value(sql)?;
@@ -240,6 +245,9 @@ impl<'b> Interpreter<'b, '_> {
                 self.run_for_row(&nested, &params, (into, true), &shape)?
             }
         };
+        if nested.is_query() || nested.writing_command().is_some() {
+            self.tell_rows(self.row_count);
+        }
         Ok(())
     }
 
@@ -291,7 +299,7 @@ impl<'b> Interpreter<'b, '_> {
                 _ => (Datum::Text(self.context()), SqlType::Text),
             });
         }
-        let Some(error) = self.caught.last() else {
+        let Some((error, _)) = self.caught.last() else {
             let message = "GET STACKED DIAGNOSTICS cannot be used outside an exception handler";
             return Err(Error::new("0Z002", message));
         };

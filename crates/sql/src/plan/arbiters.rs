@@ -11,14 +11,18 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::parse::Arbiter;
 
-/// Positions in the table's list of indexes.
-pub fn arbiters(dict: &Dict, table: &Table, target: Option<&ConflictTarget>) -> Result<Vec<usize>> {
+/// Positions in the table's list of indexes. `alias` is what the statement calls the table.
+pub fn arbiters(
+    dict: &Dict,
+    (table, alias): (&Table, &str),
+    target: Option<&ConflictTarget>,
+) -> Result<Vec<usize>> {
     let decides = |i: &Index| i.unique && i.is_valid();
     let unique = || (0..table.indexes.len()).filter(|&i| decides(&table.indexes[i]));
     let found: Vec<usize> = match target {
         None => unique().collect(),
         Some(ConflictTarget::Columns(parts)) => {
-            let wanted = Wanted::read(dict, table, parts)?;
+            let wanted = Wanted::read(dict, (table, alias), parts)?;
             unique()
                 .filter(|i| wanted.fits(&table.indexes[*i]))
                 .collect()
@@ -61,9 +65,9 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn read(dict: &Dict, table: &Table, parts: &[Ident]) -> Result<Wanted> {
+    fn read(dict: &Dict, (table, alias): (&Table, &str), parts: &[Ident]) -> Result<Wanted> {
         let params = ParamTypes::none(dict);
-        let scope = Scope::of_table(table, &table.name);
+        let scope = Scope::of_table(table, alias);
         let mut wanted = Wanted::default();
         for part in parts {
             match Arbiter::of(part) {

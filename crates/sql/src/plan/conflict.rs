@@ -108,7 +108,11 @@ impl Planner<'_> {
             )
             .hint("For example, ON CONFLICT (column_name)."));
         }
-        let arbiters = arbiters(self.dict, table, on.conflict_target.as_ref())?;
+        let arbiters = arbiters(
+            self.dict,
+            (table, &written.alias),
+            on.conflict_target.as_ref(),
+        )?;
         if on.conflict_target.is_some() {
             let keys = arbiters.iter().flat_map(|at| &table.indexes[*at].keys);
             for key in keys.filter(|k| !k.is_expression()) {

@@ -246,6 +246,7 @@ impl Planner<'_> {
             return Err(Error::unsupported("UPDATE ... FROM"));
         }
         let written = self.written_table(&u.table, Op::Update)?;
+        refuse_current_of(&written, u.selection.as_ref())?;
         let (table, scope) = (written.table(), written.scope());
         self.params
             .needs
@@ -351,6 +352,7 @@ impl Planner<'_> {
             return Err(Error::unsupported("DELETE from several tables"));
         };
         let written = self.written_table(from, Op::Delete)?;
+        refuse_current_of(&written, d.selection.as_ref())?;
         let needs = &self.params.needs;
         needs.relation(written.shown.oid, Privileges::DELETE);
         written.note_needs(self.params, Privileges::DELETE, &[]);
@@ -426,6 +428,17 @@ fn generated(table: &Table, scope: &Scope, params: &ParamTypes) -> Result<Vec<Ge
         all.push(Generated { column, value, of });
     }
     Ok(all)
+}
+
+/// Refuses the row of a cursor as one of a view.
+pub(super) fn refuse_current_of(written: &Written, selection: Option<&ast::Expr>) -> Result<()> {
+    match written.is_view() && parse::current_of::is_in(selection) {
+        true => Err(Error::new(
+            "0A000",
+            "WHERE CURRENT OF on a view is not implemented",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Rows of a table from which on it is worth it that a query finds those to be written.

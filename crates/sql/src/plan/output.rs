@@ -260,6 +260,10 @@ fn named(e: &ast::Expr) -> (String, bool) {
             Ok(q) => (q.name, true),
             Err(_) => ("?column?".to_string(), false),
         },
+        ast::Expr::QualifiedWildcard(name, _) => match names::parts(name) {
+            Ok(parts) => (parts.into_iter().next_back().unwrap_or_default(), true),
+            Err(_) => ("?column?".to_string(), false),
+        },
         ast::Expr::Nested(e) => named(e),
         ast::Expr::Collate { expr, .. } => named(expr),
         ast::Expr::Cast {

@@ -13,7 +13,7 @@ use sqlparser::ast::{
 };
 
 use super::assign::{self, Field, Given, Part};
-use super::dml::{is_default, no_default_of_part, refuse_always};
+use super::dml::{is_default, no_default_of_part, refuse_always, refuse_current_of};
 use super::merge::MergeAction;
 use super::policies::{MergePolicies, delete_reads, update_reads};
 use super::returned::{Extra, Star, star_mark};
@@ -350,6 +350,7 @@ impl Planner<'_> {
         selection: Option<&'a ast::Expr>,
     ) -> Result<Supply<'a>> {
         let written = self.written_table(target, op)?;
+        refuse_current_of(&written, selection)?;
         let beside = super::merged::from_names(&from, with.as_ref(), self.items, self.dict)?;
         Ok(Supply {
             scope: written.scope(),

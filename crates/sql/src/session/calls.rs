@@ -366,7 +366,7 @@ impl Core {
         if !unchecked {
             self.check_sequence(&sequence, Privileges::USAGE.and(Privileges::UPDATE))?;
         }
-        self.refuse_if_read_only("nextval()")?;
+        self.refuse_drawing(&sequence, "nextval()")?;
         let value = self
             .engine
             .sequence_next(&sequence.engine())
@@ -374,6 +374,14 @@ impl Core {
         self.drawn.insert(sequence.oid, value);
         self.last_drawn = Some(sequence.oid);
         Ok(value)
+    }
+
+    /// Refuses to change a sequence in a read-only transaction, unless it is temporary.
+    fn refuse_drawing(&self, sequence: &Sequence, command: &str) -> Result<()> {
+        match self.dict().is_temporary(sequence.schema) {
+            true => Ok(()),
+            false => self.refuse_if_read_only(command),
+        }
     }
 
     fn current_value(&mut self, name: &SequenceName<'_>) -> Result<i64> {
@@ -416,7 +424,7 @@ impl Core {
     fn set_value(&mut self, args: &[Val<'_>]) -> Result<i64> {
         let sequence = self.locked_sequence(&SequenceName::new(args)?)?;
         self.check_sequence(&sequence, Privileges::UPDATE)?;
-        self.refuse_if_read_only("setval()")?;
+        self.refuse_drawing(&sequence, "setval()")?;
         let value = integer(args, 1)?;
         let called = match args.get(2).map(Val::get) {
             Some(DatumRef::Bool(b)) => b,

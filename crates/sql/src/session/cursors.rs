@@ -5,20 +5,24 @@
 //!
 //! A cursor runs its query as far as it is asked to. One declared with SCROLL keeps the rows that
 //! it has passed, in memory up to `work_mem` and beyond that in a temporary file, and moves among
-//! them; others move forward only, and keep nothing.
+//! them. Others keep nothing. Where PostgreSQL lets them move back all the same, the query is run
+//! again with its snapshot, and from then on they keep their rows, too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use block::RowId;
 use block::value::{Datum, DatumRef};
+use engine::{HeldSnapshot, Snapshot};
 
+use super::backward::is_scanned;
 use super::opened::{Opened, ToOpen};
 use super::statement::{Portal, Run};
 use super::{Core, Kind, SqlSession};
 use crate::api::{ColumnDesc, Completion, RowSink, Tag};
 use crate::error::{Error, Result};
 use crate::exec::sort::{Rows, Spool, read_row, write_row};
+use crate::parse::Utility;
 use crate::parse::cursor::{CursorOptions, Direction, Scroll};
 use crate::plan::TableAccess;
 use crate::query::run::store::{self, RowStore};
@@ -33,6 +37,7 @@ pub struct Declared {
     pub text: Arc<str>,
     pub hold: bool,
     pub scroll: bool,
+    pub binary: bool,
     /// When it was declared, in microseconds from 2000.
     pub since: i64,
 }
@@ -124,6 +129,14 @@ struct Open {
     /// How many rows there are, once that is known.
     total: Option<u64>,
     failed: bool,
+    /// Set if a declared query may be run again to move back.
+    again: Option<Again>,
+}
+
+/// The snapshot that a declared query reads, and what keeps it for another run.
+pub(super) struct Again {
+    pub snapshot: Snapshot,
+    pub hold: HeldSnapshot,
 }
 
 #[derive(Default)]
@@ -216,7 +229,28 @@ impl Cursors {
             _ => return Err(simple()),
         };
         let reads = |a: &&TableAccess| a.table.oid == table;
-        if plan.aggregate.is_some() || !plan.source.accesses().iter().any(reads) {
+        let referenced = |message: &str| {
+            let table = format!("table \"{called}\"");
+            state(format!(
+                "cursor \"{name}\" {message} FOR UPDATE/SHARE reference to {table}"
+            ))
+        };
+        let accesses = plan.source.accesses();
+        let locked = plan
+            .locks
+            .iter()
+            .filter(|l| accesses.get(l.place).is_some_and(|a| reads(&a)));
+        match (plan.locks.is_empty(), locked.count()) {
+            (true, _) | (false, 1) => {}
+            (false, 0) => return Err(referenced("does not have a")),
+            (false, _) => {
+                return Err(state(format!(
+                    "cursor \"{name}\" has multiple FOR UPDATE/SHARE references to table \"{called}\""
+                )));
+            }
+        }
+        let is_scan = accesses.len() == 1 && plan.order.is_empty() || !plan.locks.is_empty();
+        if plan.aggregate.is_some() || !is_scan || !accesses.iter().any(reads) {
             return Err(simple());
         }
         if cursor.declared.hold || open.passed.is_some() {
@@ -423,6 +457,8 @@ impl SqlSession {
         }
         self.core.cursors.check_new(name)?;
         let scroll = options.scroll == Scroll::Yes;
+        let scans = options.scroll == Scroll::Unsaid && is_scanned(&statement.kind);
+        let mut again = None;
         let mut portal = Portal::new(&statement, Vec::new());
         if options.hold {
             // A held cursor outlives its transaction's snapshot: its rows are made now.
@@ -431,26 +467,40 @@ impl SqlSession {
             portal.run = Run::Rows(kept.finish()?, Tag::Rows("FETCH", 0));
         } else {
             // Its snapshot is this moment's: the execution begins, and sends no row.
-            self.begin_portal(&mut portal)?;
+            again = self.begin_portal(&mut portal, scans)?;
         }
+        let keeps = scroll || scans && options.hold;
         let cursor = Cursor {
             declared: Declared {
                 text: declaration.clone(),
                 hold: options.hold,
-                scroll,
+                scroll: scroll || scans,
+                binary: options.binary,
                 since: self.core.statement_start,
             },
             mark: portal.mark,
             open: Some(Open {
                 source: Source::Declared(Box::new(portal)),
-                passed: scroll.then(|| RowStore::new(&self.core)),
+                passed: keeps.then(|| RowStore::new(&self.core)),
                 at: 0,
                 total: None,
                 failed: false,
+                again,
             }),
         };
         self.core.cursors.list.insert(name.to_string(), cursor);
         Ok(Tag::Plain("DECLARE CURSOR"))
+    }
+
+    /// Whether the rows that a statement gives are those of a BINARY cursor.
+    pub fn gives_binary(&self, portal: &Portal) -> bool {
+        match &portal.statement.kind {
+            Kind::Utility(Utility::Fetch { cursor, .. }) => {
+                let cursor = self.core.cursors.list.get(cursor);
+                cursor.is_some_and(|c| c.declared.binary)
+            }
+            _ => false,
+        }
     }
 
     /// The rows of FETCH; those that MOVE, which discards them, passes.
@@ -483,6 +533,7 @@ impl Core {
             text,
             hold: false,
             scroll: cursor.scroll != Some(false),
+            binary: false,
             since: self.statement_start,
         };
         let (opened, is_whole) = self.begin_opened(cursor)?;
@@ -496,6 +547,7 @@ impl Core {
                 at: 0,
                 total: None,
                 failed: false,
+                again: None,
             }),
         };
         self.cursors.list.insert(name.to_string(), cursor);
@@ -522,11 +574,7 @@ fn move_open<R: Runner>(
     if open.failed {
         return Err(cannot_run(name));
     }
-    if open.passed.is_none()
-        && goes_back(direction, open.at)
-        && let Source::Opened(opened) = &mut open.source
-        && r.core().begin_again(opened)?
-    {
+    if open.passed.is_none() && goes_back(direction, open.at) && begin_again(r, open)? {
         open.passed = Some(RowStore::new(r.core()));
         open.total = None;
         reach(r, open, open.at)?;
@@ -534,6 +582,18 @@ fn move_open<R: Runner>(
     match open.passed.is_some() {
         true => scroll(r, open, direction),
         false => advance(r, open, direction, discard),
+    }
+}
+
+/// Runs the query of a cursor from its first row again; false if that is not for it.
+fn begin_again<R: Runner>(r: &mut R, open: &mut Open) -> Result<bool> {
+    match (&mut open.source, open.again.take()) {
+        (Source::Opened(opened), _) => r.core().begin_again(opened),
+        (Source::Declared(portal), Some(again)) => {
+            r.core().restart_portal(portal, again)?;
+            Ok(true)
+        }
+        (Source::Declared(_), None) => Ok(false),
     }
 }
 

@@ -1,5 +1,6 @@
 //! A client's session as the server drives it: parse, bind, execute, sync.
 
+mod backward;
 mod calls;
 mod constraints;
 mod core;

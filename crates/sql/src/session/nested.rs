@@ -20,10 +20,11 @@ use super::names_read::NamesRead;
 use super::permissions::{Asked, Permitted};
 use super::planning::{plan_sql, views_of};
 use super::resolve::{PlannedWith, Tries, is_final};
-use super::statement::{Kind, Statistics, Tables, statistics};
+use super::statement::{Kind, Statistics, Tables, statistics, writes_temporary};
 use crate::api::{ColumnDesc, RowSink};
 use crate::bind::ParamTypes;
 use crate::bind::needs::Noted;
+use crate::ddl::Values;
 use crate::dict::trigger::Op;
 use crate::dict::{Dict, Function, Table, View};
 use crate::error::{Error, Result};
@@ -214,6 +215,7 @@ impl Core {
             permitted: &nested.permitted,
         })?;
         match nested.writing_command() {
+            Some(_) if writes_temporary(&nested.tables, &self.dict()) => Ok(()),
             Some(command) => self.refuse_if_read_only(command),
             None => Ok(()),
         }
@@ -283,7 +285,7 @@ impl Core {
     fn run_other(&mut self, nested: &Nested) -> Result<()> {
         match &nested.kind {
             Kind::Ddl(statement) => {
-                let ran = self.run_ddl(statement, &nested.text);
+                let ran = self.run_ddl(statement, &nested.text, Values::default());
                 ran.map(drop).map_err(|e| e.located(&nested.text))
             }
             Kind::Utility(utility) => self.run_nested_utility(utility),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use block::value::{Datum, DatumRef};
 use engine::{HeldSnapshot, Snapshot};
 
+use super::cursors::Again;
 use super::nested::Nested;
 use super::statement::{Portal, Run};
 use super::{Core, Kind};
@@ -102,13 +103,25 @@ impl Core {
 
     fn started(&mut self, opened: &Opened, snapshot: Snapshot) -> Result<Run> {
         let nested = opened.nested.clone();
-        match &nested.kind {
+        self.start_query(&nested.kind, &opened.params, snapshot)
+    }
+
+    /// Begins the query of a cursor that a client has declared again, with its snapshot.
+    pub(super) fn restart_portal(&mut self, portal: &mut Portal, again: Again) -> Result<()> {
+        let statement = portal.statement.clone();
+        portal.run = self.start_query(&statement.kind, &portal.params, again.snapshot)?;
+        portal.hold = Some(again.hold);
+        Ok(())
+    }
+
+    fn start_query(&mut self, kind: &Kind, params: &[Datum], snapshot: Snapshot) -> Result<Run> {
+        match kind {
             Kind::Select(plan) => {
-                let run = SelectRun::start(plan, self, &opened.params, snapshot)?;
+                let run = SelectRun::start(plan, self, params, snapshot)?;
                 Ok(Run::Select(Box::new(run)))
             }
             Kind::Tree(plan) => {
-                let run = query::Run::start(plan, self, &opened.params, snapshot)?;
+                let run = query::Run::start(plan, self, params, snapshot)?;
                 Ok(Run::Tree(Box::new(run)))
             }
             _ => Err(Error::internal("a cursor of what is no query")),

@@ -247,8 +247,26 @@ fn plan_part(
             policies::secure_merge(core, params, &mut plan)?;
             supplied((plan, None))
         }
-        other => (Kind::Ddl(Box::new(other)), None, Vec::new()),
+        other => {
+            note_parameters(core, &other, params)?;
+            (Kind::Ddl(Box::new(other)), None, Vec::new())
+        }
     })
+}
+
+/// Finds out the types of the parameters of a CREATE TABLE AS.
+fn note_parameters(core: &Core, statement: &ast::Statement, params: &ParamTypes) -> Result<()> {
+    if let ast::Statement::CreateTable(c) = statement
+        && let Some(query) = &c.query
+        && !params.sight.has_variables()
+        && crate::ddl::has_parameters(query)
+    {
+        let types = ParamTypes::of(&[], &core.dict());
+        types.follow(params);
+        plan_sql(core, ast::Statement::Query(query.clone()), &types)?;
+        params.follow(&types);
+    }
+    Ok(())
 }
 
 /// A query that is no direct plan.

@@ -350,11 +350,16 @@ impl Core {
     /// Plans a statement that is a part of another one and has no parameters, under its tables'
     /// locks. `is_run`: it is run, and not only looked at, so that the role must have the
     /// privileges.
-    pub fn analyse_part(&mut self, statement: &ast::Statement, is_run: bool) -> Result<Planned> {
+    pub fn analyse_part(
+        &mut self,
+        statement: &ast::Statement,
+        types: &[SqlType],
+        is_run: bool,
+    ) -> Result<Planned> {
         let mut tries = Tries::new(self);
         loop {
             let version = self.refreshed_version()?;
-            let params = ParamTypes::none(&self.dict());
+            let params = ParamTypes::of(types, &self.dict());
             match plan_sql(self, statement.clone(), &params) {
                 Ok(planned) => {
                     let views = views_of(&planned.0);

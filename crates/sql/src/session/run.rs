@@ -3,6 +3,7 @@
 use block::value::{Datum, DatumRef};
 use engine::Snapshot;
 
+use super::cursors::Again;
 use super::nested;
 use super::statement::{Kind, Portal, Run};
 use super::timeout::Timer;
@@ -10,6 +11,7 @@ use super::transaction::State;
 use super::utility;
 use super::{Core, SqlSession};
 use crate::api::{Completion, RowSink, Tag};
+use crate::ddl::Values;
 use crate::error::{Error, Result};
 use crate::exec::foreign;
 use crate::exec::select::{SelectRun, run_point};
@@ -183,7 +185,11 @@ impl SqlSession {
                 |core, params, sink| written(&statement.kind, core, params, sink),
             ),
             Kind::Ddl(statement) => {
-                let ran = self.run_ddl(statement, portal.statement.text());
+                let given = Values {
+                    types: portal.statement.params(),
+                    values: &portal.params,
+                };
+                let ran = self.run_ddl(statement, portal.statement.text(), given);
                 let tag = ran.map_err(|e| e.located(portal.statement.text()))?;
                 self.end_of_statement();
                 portal.run = Run::Done;
@@ -244,6 +250,7 @@ impl SqlSession {
     /// Refuses a statement that writes, or locks rows, if the transaction is read-only.
     fn refuse_writes(&self, statement: &super::Statement) -> Result<()> {
         match statement.writing_command() {
+            Some(_) if statement.writes_temporary(&self.core.dict()) => Ok(()),
             Some(command) => self.core.refuse_if_read_only(command),
             None => Ok(()),
         }
@@ -373,8 +380,13 @@ impl SqlSession {
         self.core.engine.end_statement();
     }
 
-    /// Begins the execution of a query without sending a row: a cursor's snapshot is that of its declaration.
-    pub(super) fn begin_portal(&mut self, portal: &mut Portal) -> Result<()> {
+    /// Begins the execution of a query without sending a row: a cursor's snapshot is that of its
+    /// declaration. `twice`: it is registered once more, for another run of the query.
+    pub(super) fn begin_portal(
+        &mut self,
+        portal: &mut Portal,
+        twice: bool,
+    ) -> Result<Option<Again>> {
         portal.mark = self.core.mark;
         self.make_current(portal)?;
         let statement = portal.statement.clone();
@@ -388,7 +400,7 @@ impl SqlSession {
             self.end_of_statement();
             let tag = Tag::Rows("SELECT", rows.count());
             portal.run = Run::Rows(rows, tag);
-            return Ok(());
+            return Ok(None);
         }
         let snapshot = self.core.engine.snapshot()?;
         portal.run = match &statement.kind {
@@ -399,7 +411,15 @@ impl SqlSession {
             }
             _ => return Err(Error::internal("a cursor of what is no query")),
         };
-        self.suspend(portal)
+        let again = match twice {
+            true => Some(Again {
+                snapshot,
+                hold: self.core.engine.hold_snapshot(&snapshot)?,
+            }),
+            false => None,
+        };
+        self.suspend(portal)?;
+        Ok(again)
     }
 
     pub(super) fn resume_rows(

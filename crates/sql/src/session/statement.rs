@@ -165,6 +165,12 @@ impl Statement {
         writing_command(&self.kind)
     }
 
+    /// Whether all that it writes, or locks rows of, is temporary, which a read-only transaction may
+    /// write.
+    pub(super) fn writes_temporary(&self, dict: &Dict) -> bool {
+        writes_temporary(&self.tables, dict)
+    }
+
     /// Whether the statement only ends, or returns within, a transaction: allowed after an error.
     pub(crate) fn is_transaction_exit(&self) -> bool {
         matches!(&self.kind, Kind::Utility(u) if super::resolve::ends_transaction(u))
@@ -185,6 +191,16 @@ impl Statement {
                 )
         )
     }
+}
+
+/// Whether all tables that a statement writes, or locks rows of, are temporary.
+pub(super) fn writes_temporary(tables: &Tables, dict: &Dict) -> bool {
+    let mut written = tables
+        .iter()
+        .filter(|(_, lock)| *lock > TableLock::AccessShare);
+    let first = written.next();
+    let is_temporary = |(table, _): &(Arc<Table>, TableLock)| dict.is_temporary(table.schema);
+    first.is_some_and(is_temporary) && written.all(is_temporary)
 }
 
 /// The command, if it writes or locks rows.

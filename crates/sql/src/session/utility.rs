@@ -11,6 +11,7 @@ use crate::api::{ColumnDesc, Completion, RowSink, Tag};
 use crate::bind::names::Qualified;
 use crate::bind::{Binder, ParamTypes, Scope, TypeNames, parts};
 use crate::copy;
+use crate::ddl::Values;
 use crate::dict::acl::Privileges;
 use crate::dict::membership::CHECKPOINT;
 use crate::dict::{Relation, Table};
@@ -109,7 +110,6 @@ impl SqlSession {
             }
             Utility::Copy(spec) if spec.from_stdin => {
                 self.ensure_transaction()?;
-                self.core.refuse_if_read_only("COPY FROM")?;
                 portal.run = Run::Done;
                 return Ok(Completion::CopyIn(Box::new(copy::CopyIn::begin(
                     &mut self.core,
@@ -416,7 +416,9 @@ impl Core {
         let done = commands
             .iter()
             .try_for_each(|(_, command, text)| match command {
-                Command::Sql(statement) => self.run_ddl(statement, text).map(drop),
+                Command::Sql(statement) => {
+                    self.run_ddl(statement, text, Values::default()).map(drop)
+                }
                 Command::Utility(u) => self.run_nested_utility(u),
                 Command::Empty => Ok(()),
             });
@@ -465,7 +467,7 @@ impl Core {
                 with_data,
             } => matview::refresh(core, name, *concurrently, *with_data),
             Definition::RecursiveView(text) => match parse::statement(text)? {
-                Command::Sql(statement) => core.run_ddl(&statement, text),
+                Command::Sql(statement) => core.run_ddl(&statement, text, Values::default()),
                 _ => Err(Error::internal("a CREATE VIEW that is none")),
             },
             Definition::Reindex(what) => {
@@ -556,14 +558,38 @@ impl SqlSession {
         Ok(Tag::Plain("PREPARE"))
     }
 
-    fn execute_prepared(
+    /// CREATE TABLE AS EXECUTE.
+    pub(crate) fn create_as_execute(
         &mut self,
-        portal: &mut Portal,
+        c: &sqlparser::ast::CreateTable,
         name: &str,
         args: &[sqlparser::ast::Expr],
-        max_rows: usize,
-        sink: &mut dyn RowSink,
-    ) -> Result<Completion> {
+    ) -> Result<Tag> {
+        let values = self.execute_values(name, args)?;
+        let statement = self.prepared_to_bind(name)?;
+        let query = match parse::statement(statement.text())? {
+            Command::Sql(statement) => match *statement {
+                sqlparser::ast::Statement::Query(query) => query,
+                _ => return Err(Error::new("42809", "prepared statement is not a SELECT")),
+            },
+            _ => return Err(Error::new("42809", "prepared statement is not a SELECT")),
+        };
+        let given = Values {
+            types: statement.params(),
+            values: &values,
+        };
+        let made = crate::ddl::create_as_query(&mut self.core, c, &query, given)?;
+        // PostgreSQL says so of EXECUTE alone.
+        Ok(
+            match parse::create_as::is_without_data(c) && !c.if_not_exists {
+                true => Tag::Rows("SELECT", 0),
+                false => made,
+            },
+        )
+    }
+
+    /// The values that EXECUTE gives the parameters of a prepared statement.
+    fn execute_values(&mut self, name: &str, args: &[sqlparser::ast::Expr]) -> Result<Vec<Datum>> {
         let statement = self.core.prepared.get(name)?.clone();
         let statement: Arc<Statement> = self.of_types_now(name, statement)?;
         let types = statement.params();
@@ -598,6 +624,18 @@ impl SqlSession {
             })?;
             values.push(bound.expr.eval(&Env::EMPTY, &mut self.core)?.into_datum());
         }
+        Ok(values)
+    }
+
+    fn execute_prepared(
+        &mut self,
+        portal: &mut Portal,
+        name: &str,
+        args: &[sqlparser::ast::Expr],
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<Completion> {
+        let values = self.execute_values(name, args)?;
         let statement = self.prepared_to_bind(name)?;
         *portal = Portal::new(&self.with_arrays(&statement, &values)?, values);
         self.execute(portal, max_rows, sink)

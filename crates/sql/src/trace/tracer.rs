@@ -13,6 +13,7 @@ use super::cursors::Cursors;
 use super::file::TraceFile;
 use super::{SqlId, Traceable};
 use crate::error::Error;
+use crate::error_numbers;
 use crate::explain::TracedStep;
 use crate::pgtype::{IoSettings, text_out};
 use crate::session::Statement;
@@ -300,7 +301,8 @@ impl Tracer {
     /// Writes an error of a call, or of a text that is no statement.
     pub fn error(&mut self, statement: Option<&Arc<Statement>>, text: &str, user: u32, e: &Error) {
         let tim = wait::timestamp_ns() / 1000;
-        let err = number_of(e.sqlstate());
+        // The comment before it has the SQLSTATE.
+        let err = u64::from(error_numbers::of_state(e.sqlstate()));
         let cursor = statement
             .and_then(|s| self.cursors.find(s))
             .map(|c| c.number);
@@ -439,49 +441,9 @@ fn bind(ty: SqlType, value: &Datum, io: &IoSettings) -> Bind {
     }
 }
 
-/// Errors that have a number of the field's own, by their SQLSTATE.
-const NUMBERS: [(&str, u64); 16] = [
-    ("22003", 1426),
-    ("22012", 1476),
-    ("22P02", 1722),
-    ("23502", 1400),
-    ("23505", 1),
-    ("23514", 2290),
-    ("25006", 1456),
-    ("40001", 8177),
-    ("40P01", 60),
-    ("42501", 1031),
-    ("42601", 900),
-    ("42703", 904),
-    ("42P01", 942),
-    ("55P03", 54),
-    ("57014", 1013),
-    ("72000", 1555),
-];
-/// The first number of those that applications give to errors of their own.
-const OTHER_NUMBER: u64 = 20_000;
-
-/// The error's number, of 16 bits, as readers expect it. The comment before it has the SQLSTATE.
-fn number_of(sqlstate: &str) -> u64 {
-    let known = NUMBERS.iter().find(|(state, _)| *state == sqlstate);
-    known.map_or(OTHER_NUMBER, |(_, number)| *number)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn errors_have_numbers_of_sixteen_bits() {
-        assert_eq!(number_of("42P01"), 942);
-        assert_eq!(number_of("XX000"), OTHER_NUMBER);
-        assert!(
-            NUMBERS
-                .iter()
-                .all(|(state, n)| state.len() == 5 && *n <= u16::MAX.into())
-        );
-        assert!(NUMBERS.is_sorted());
-    }
 
     #[test]
     fn a_value_cannot_forge_a_record() {

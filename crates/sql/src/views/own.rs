@@ -67,7 +67,7 @@ fn cursors(core: &Core) -> Rows {
             text(name),
             text(&*declared.text),
             bool(declared.hold),
-            bool(false),
+            bool(declared.binary),
             bool(declared.scroll),
             Datum::TimestampTz(declared.since),
         ]

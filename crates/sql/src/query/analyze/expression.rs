@@ -15,6 +15,7 @@ use super::with::Known;
 use crate::bind::{self, Binder, Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+use crate::place::Place;
 use crate::plan::supply;
 use crate::query::aggregate;
 
@@ -270,7 +271,8 @@ impl bind::Groups for Clause<'_> {
                     Some(row) => row,
                     None => vec![self.binder().expr(expr)?],
                 };
-                self.in_subquery(&left, subquery, *negated).map(Some)
+                let place = Place::of_operator_after(expr);
+                self.in_subquery(&left, subquery, *negated, place).map(Some)
             }
             ast::Expr::AnyOp {
                 left,

@@ -3,13 +3,16 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableAlias, TableFactor, TableWithJoins};
+use sqlparser::ast::{
+    self, JoinConstraint, JoinOperator, Spanned, TableAlias, TableFactor, TableWithJoins,
+};
 
 use super::Analyzer;
 use super::expression::Clause;
 use super::joins::{
     THERE, check_full, common, kind_of, name_join, one_of, registers_of, row_id_of, whole_row,
 };
+use super::merge;
 use super::policy::{Registers, Use};
 use super::scope::{Column, Names, Scope};
 use super::system::SystemColumn;
@@ -25,6 +28,7 @@ use crate::expr::cast::CastContext;
 use crate::expr::{CmpOp, Expr};
 use crate::parse::forms;
 use crate::parse::utility::TableLock;
+use crate::place::Place;
 use crate::plan::supply;
 use crate::plan::through::{self, Target};
 use crate::types::SqlType;
@@ -43,7 +47,15 @@ impl Analyzer<'_> {
     ) -> Result<Vec<From>> {
         let mut items = Vec::with_capacity(list.len());
         for item in list {
-            let (item, names) = self.joined(item, scope, known, false)?;
+            let (item, names) = match merge::own_target(scope) {
+                None => self.joined(item, scope, known, false)?,
+                // LATERAL does not reach what a write changes.
+                Some(target) => {
+                    let mut seen = scope.without(&target);
+                    seen.refused = scope.named(&target);
+                    self.joined(item, &seen, known, false)?
+                }
+            };
             scope.add(names)?;
             items.push(item);
         }
@@ -270,7 +282,9 @@ impl Analyzer<'_> {
                 && args.settings.is_none() =>
             {
                 let alias = alias.as_ref();
-                self.function(name, &args.args, *with_ordinality, alias, scope, known)
+                let item =
+                    self.function(name, &args.args, *with_ordinality, alias, scope, known)?;
+                Ok(with_row(item, nullable))
             }
             TableFactor::Function {
                 name,
@@ -278,7 +292,11 @@ impl Analyzer<'_> {
                 with_ordinality,
                 alias,
                 ..
-            } => self.function(name, args, *with_ordinality, alias.as_ref(), scope, known),
+            } => {
+                let alias = alias.as_ref();
+                let item = self.function(name, args, *with_ordinality, alias, scope, known)?;
+                Ok(with_row(item, nullable))
+            }
             TableFactor::UNNEST {
                 alias,
                 array_exprs,
@@ -555,21 +573,18 @@ impl Analyzer<'_> {
         known: &Known<'_>,
         nullable: bool,
     ) -> Result<Item> {
-        if alias.is_none() {
-            let what = match &*q.body {
-                ast::SetExpr::Values(_) => "VALUES",
-                _ => "subquery",
-            };
-            return Err(
-                Error::new("42601", format!("{what} in FROM must have an alias")).hint(format!(
-                    "For example, FROM ({}) [AS] foo.",
-                    match what {
-                        "VALUES" => "VALUES ...",
-                        _ => "SELECT ...",
-                    }
-                )),
-            );
-        }
+        let unnamed;
+        let alias = match alias {
+            Some(alias) => alias,
+            None if matches!(&*q.body, ast::SetExpr::Values(_)) => {
+                return Err(Error::new("42601", "VALUES in FROM must have an alias")
+                    .hint("For example, FROM (VALUES ...) [AS] foo."));
+            }
+            None => {
+                unnamed = unnamed_alias(q);
+                &unnamed
+            }
+        };
         let outside = scope.beside();
         let around = match lateral {
             true => scope,
@@ -577,7 +592,7 @@ impl Analyzer<'_> {
         };
         let mut level = self.query(q, around, known)?;
         self.settle(&mut level)?;
-        self.level_in_from(level, (alias, false), scope, nullable)
+        self.level_in_from(level, (Some(alias), false), scope, nullable)
     }
 
     /// A subquery as an item of FROM: part of the level around it, if it only joins and filters,
@@ -671,6 +686,22 @@ impl Analyzer<'_> {
     }
 }
 
+/// The alias of a subquery that has none, which PostgreSQL 15 refuses, and Oracle and later versions
+/// of PostgreSQL take: a name that no other has, of where the subquery stands, and that nobody
+/// writes.
+fn unnamed_alias(q: &ast::Query) -> TableAlias {
+    let start = q.span().start;
+    TableAlias {
+        explicit: true,
+        name: ast::Ident::with_quote(
+            '"',
+            format!("unnamed subquery {}.{}", start.line, start.column),
+        ),
+        columns: Vec::new(),
+        at: None,
+    }
+}
+
 /// Gives an item its alias, and its columns theirs.
 pub fn rename(found: &mut Names, alias: &TableAlias) -> Result<()> {
     if alias.at.is_some() {
@@ -689,7 +720,9 @@ pub fn rename(found: &mut Names, alias: &TableAlias) -> Result<()> {
     }
     for (column, given) in found.columns.iter_mut().zip(&alias.columns) {
         if given.data_type.is_some() {
-            return Err(Error::unsupported("a column definition list"));
+            let message =
+                "a column definition list is only allowed for functions returning \"record\"";
+            return Err(Error::new("42601", message).placed(Place::of_span(given.name.span)));
         }
         column.name = names::ident(&given.name);
     }
@@ -739,4 +772,13 @@ fn is_costly(e: &Expr) -> bool {
         subquery |= matches!(e, Expr::Subquery { .. });
     });
     e.is_volatile() || subquery || parts > 8
+}
+
+/// The rows of a function that has several columns can be named whole, unless an outer join may
+/// lack them.
+fn with_row((from, mut found): Item, nullable: bool) -> Item {
+    if found.rows.is_empty() && !found.columns.iter().any(|c| c.whole) {
+        found.rows.extend(whole_row(&found, nullable));
+    }
+    (from, found)
 }

@@ -575,6 +575,13 @@ impl Keys {
         })
     }
 
+    /// Whether every grouping set has a column.
+    fn is_in_all_sets(&self, column: Register) -> bool {
+        let written = Expr::Column(column);
+        let has = |set: &Vec<usize>| set.iter().any(|at| self.keys[*at].written == written);
+        !self.sets.is_empty() && self.sets.iter().all(has)
+    }
+
     fn replace_keys(&self, e: &mut Expr) {
         e.replace(&mut |e| self.of(e).map(|at| Expr::Column(self.keys[at].register)));
     }
@@ -598,9 +605,7 @@ impl Keys {
                 return Some(Expr::Column(*register));
             }
             let follows = scope.keys.iter().any(|(key, columns)| {
-                columns.contains(r)
-                    && self.sets.len() == 1
-                    && key.iter().all(|k| self.of(&Expr::Column(*k)).is_some())
+                columns.contains(r) && key.iter().all(|k| self.is_in_all_sets(*k))
             });
             if !follows {
                 failed.get_or_insert(*r);

@@ -102,6 +102,7 @@ pub(super) fn name_join(alias: &str, merged: usize, both: &mut Names) -> Result<
         ));
     }
     both.tables.push(alias.to_string());
+    both.rows.push((alias.to_string(), Expr::Const(THERE)));
     let named = both.columns[..merged].iter().map(|c| Column {
         table: alias.to_string(),
         merged: true,

@@ -36,6 +36,12 @@ impl Clause<'_> {
     }
 }
 
+/// The alias of the table that is written, in this level.
+pub(super) fn own_target(scope: &Scope<'_>) -> Option<String> {
+    let id = scope.columns.iter().find(|c| c.name == supply::ROW_ID);
+    id.map(|c| c.table.clone())
+}
+
 /// The alias of the table that is written, in this level or the one around it.
 pub(super) fn target_in(scope: &Scope<'_>) -> Option<String> {
     let levels = [Some(scope), scope.parent];

@@ -13,6 +13,7 @@ mod hypothetical;
 mod joins;
 mod json;
 mod keys;
+mod marks;
 mod merge;
 pub mod over;
 pub mod policy;

@@ -7,6 +7,7 @@ use super::scope::Row;
 use crate::bind::{self, Typed, is_written_row, names};
 use crate::error::{Error, Result};
 use crate::expr::{CmpOp, Expr};
+use crate::parse::stars;
 use crate::types::SqlType;
 
 impl Clause<'_> {
@@ -60,6 +61,23 @@ impl Clause<'_> {
     /// The values of a row that is written out; `None`: it is none.
     pub(super) fn row_of(&self, e: &ast::Expr) -> Result<Option<Vec<Typed>>> {
         self.binder().row_values(e)
+    }
+
+    /// The values of a row of VALUES, in which a star stands for all fields.
+    pub(super) fn row_values(&self, list: &[ast::Expr]) -> Result<Vec<Typed>> {
+        let binder = self.binder();
+        let mut values = Vec::with_capacity(list.len());
+        for e in list {
+            let row = match e {
+                ast::Expr::QualifiedWildcard(..) => Some(binder.expr(e)?),
+                e => stars::row_of(e).map(|row| binder.expr(&row)).transpose()?,
+            };
+            match row {
+                Some(row) => values.extend(binder.fields_of(&row)?),
+                None => values.push(binder.expr(e)?),
+            }
+        }
+        Ok(values)
     }
 
     pub(super) fn row_in(

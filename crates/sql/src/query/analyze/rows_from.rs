@@ -10,6 +10,7 @@ use super::with::Known;
 use crate::bind::{Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+use crate::parse::{self, Command, forms};
 use crate::types::SqlType;
 
 impl Analyzer<'_> {
@@ -30,11 +31,13 @@ impl Analyzer<'_> {
             else {
                 return Err(Error::unsupported(format!("{function} in ROWS FROM")));
             };
+            let (call, defined) = defined(call)?;
             let (from, names) = match &call.args {
                 FunctionArguments::List(list)
                     if list.duplicate_treatment.is_none() && list.clauses.is_empty() =>
                 {
-                    self.function(&call.name, &list.args, false, None, scope, known)?
+                    let alias = defined.as_ref();
+                    self.function(&call.name, &list.args, false, alias, scope, known)?
                 }
                 _ => return Err(Error::unsupported(format!("{call} in ROWS FROM"))),
             };
@@ -91,5 +94,42 @@ impl Analyzer<'_> {
             kind: RelationKind::Zip { parts, ordinality },
         };
         Ok((From::Relation(relation), found))
+    }
+}
+
+/// A call, and the columns that it is declared to give, if it is.
+fn defined(call: &ast::Function) -> Result<(&ast::Function, Option<TableAlias>)> {
+    let name = names::parts(&call.name)?.pop().unwrap_or_default();
+    let Some(columns) = forms::defined_columns(&name) else {
+        return Ok((call, None));
+    };
+    let unexpected = || Error::internal("a column definition list that is none");
+    let FunctionArguments::List(list) = &call.args else {
+        return Err(unexpected());
+    };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(ast::Expr::Function(inner)))] =
+        list.args.as_slice()
+    else {
+        return Err(unexpected());
+    };
+    let called = names::parts(&inner.name)?.pop().unwrap_or_default();
+    let text = format!("SELECT 1 FROM f() AS {} ({columns})", names::quote(&called));
+    let Command::Sql(statement) = parse::statement(&text)? else {
+        return Err(unexpected());
+    };
+    let ast::Statement::Query(query) = *statement else {
+        return Err(unexpected());
+    };
+    let ast::SetExpr::Select(select) = *query.body else {
+        return Err(unexpected());
+    };
+    let relation = select.from.into_iter().next().map(|item| item.relation);
+    match relation {
+        Some(ast::TableFactor::Table { alias, .. } | ast::TableFactor::Function { alias, .. })
+            if alias.is_some() =>
+        {
+            Ok((inner, alias))
+        }
+        _ => Err(unexpected()),
     }
 }

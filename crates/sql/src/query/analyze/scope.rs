@@ -7,6 +7,7 @@ use super::group::Groups;
 use crate::bind::{Typed, names, similar};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+use crate::plan::supply;
 use crate::query::plan::Register;
 use crate::types::SqlType;
 
@@ -176,6 +177,16 @@ impl<'s> Scope<'s> {
         }
     }
 
+    /// The names of a table of it.
+    pub fn named(&self, table: &str) -> Names {
+        let columns = self.columns.iter().filter(|c| c.table == table);
+        Names {
+            columns: columns.cloned().collect(),
+            tables: vec![table.to_string()],
+            ..Names::default()
+        }
+    }
+
     /// How many levels are around it.
     pub fn depth(&self) -> usize {
         self.parent.map_or(0, |parent| parent.depth() + 1)
@@ -210,11 +221,22 @@ impl<'s> Scope<'s> {
                 return Ok((column, scope.depth()));
             }
             if let Some(t) = scope.refuses(table, name) {
-                return Err(Error::new(
-                    "42P10",
-                    format!("invalid reference to FROM-clause entry for table \"{t}\""),
-                )
-                .detail("The combining JOIN type must be INNER or LEFT for a LATERAL reference."));
+                let message = format!("invalid reference to FROM-clause entry for table \"{t}\"");
+                let error = Error::new("42P10", message);
+                if scope
+                    .refused
+                    .columns
+                    .iter()
+                    .any(|c| c.name == supply::ROW_ID)
+                {
+                    return Err(error.hint(format!(
+                        "There is an entry for table \"{t}\", but it cannot be referenced from \
+                         this part of the query."
+                    )));
+                }
+                return Err(error.detail(
+                    "The combining JOIN type must be INNER or LEFT for a LATERAL reference.",
+                ));
             }
             if let Some(t) = table
                 && scope.tables.iter().any(|known| known == t)

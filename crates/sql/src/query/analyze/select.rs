@@ -141,6 +141,11 @@ impl Analyzer<'_> {
                 None => Expr::Const(block::value::Datum::Int8(1)),
             });
             level.with_ties = fetch.with_ties;
+            let is_null = matches!(&level.limit, Some(Expr::Const(block::value::Datum::Null)));
+            if fetch.with_ties && is_null {
+                let message = "row count cannot be null in FETCH FIRST ... WITH TIES clause";
+                return Err(Error::new("2201W", message));
+            }
             if fetch.with_ties && level.order.is_empty() {
                 return Err(Error::new(
                     "42601",
@@ -588,6 +593,9 @@ fn refuse_foreign(q: &Query) -> Result<()> {
 
 /// Refuses clauses of SELECT that PostgreSQL does not have, or that are not supported.
 fn refuse_foreign_clauses(s: &ast::Select) -> Result<()> {
+    if !s.connect_by.is_empty() {
+        return Err(Error::unsupported("CONNECT BY").hint("Use WITH RECURSIVE."));
+    }
     let foreign = !s.optimizer_hints.is_empty()
         || s.select_modifiers.is_some()
         || s.top.is_some()

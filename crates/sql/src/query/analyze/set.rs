@@ -53,18 +53,18 @@ impl Analyzer<'_> {
         let outside = values_scope(scope);
         let clause = Clause::new(self, &outside, known, "VALUES");
         let binder = clause.binder();
-        let width = values.rows.first().map_or(0, |r| r.content.len());
         let mut rows: Vec<Vec<Typed>> = Vec::with_capacity(values.rows.len());
         for row in &values.rows {
-            if row.content.len() != width {
+            let row = clause.row_values(&row.content)?;
+            if rows.first().is_some_and(|first| first.len() != row.len()) {
                 return Err(Error::new(
                     "42601",
                     "VALUES lists must all be the same length",
                 ));
             }
-            let row = row.content.iter().map(|e| binder.expr(e));
-            rows.push(row.collect::<Result<_>>()?);
+            rows.push(row);
         }
+        let width = rows.first().map_or(0, Vec::len);
         let mut outputs = Vec::new();
         let into = scope.file.registers(width);
         for (at, register) in into.iter().enumerate() {

@@ -11,6 +11,7 @@ use crate::collate::{self, Derived};
 use crate::error::{Error, Result};
 use crate::expr::{CmpOp, Expr};
 use crate::parse::{self, Command};
+use crate::place::Place;
 use crate::query::plan::Hashed;
 use crate::types::SqlType;
 
@@ -95,8 +96,9 @@ impl Clause<'_> {
         left: &[Typed],
         q: &ast::Query,
         negated: bool,
+        place: Option<Place>,
     ) -> Result<Typed> {
-        let found = self.compared(left, &BinaryOperator::Eq, q, false)?;
+        let found = self.compared(left, &BinaryOperator::Eq, q, (false, place))?;
         Ok(not_if(negated, found))
     }
 
@@ -131,14 +133,12 @@ impl Clause<'_> {
         let Some(q) = subquery_in(right) else {
             return self.binder().in_array(left, op, right, all).map(Some);
         };
-        let left = match left {
-            ast::Expr::Tuple(list) => list
-                .iter()
-                .map(|e| self.binder().expr(e))
-                .collect::<Result<Vec<_>>>()?,
-            e => vec![self.binder().expr(e)?],
+        let place = Place::of_operator_after(left);
+        let left = match self.row_of(left)? {
+            Some(row) => row,
+            None => vec![self.binder().expr(left)?],
         };
-        self.compared(&left, op, q, all).map(Some)
+        self.compared(&left, op, q, (all, place)).map(Some)
     }
 
     fn compared(
@@ -146,7 +146,7 @@ impl Clause<'_> {
         left: &[Typed],
         op: &BinaryOperator,
         q: &ast::Query,
-        all: bool,
+        (all, place): (bool, Option<Place>),
     ) -> Result<Typed> {
         let Some(op) = bind::comparison(op) else {
             return Err(Error::unsupported(format!("{op} ANY or ALL of a subquery")));
@@ -160,7 +160,8 @@ impl Clause<'_> {
                         true => "subquery has too few columns",
                         false => "subquery has too many columns",
                     },
-                ));
+                )
+                .placed(place));
             }
             let binder = self.binder();
             let mut tests = Vec::new();

@@ -13,7 +13,7 @@ use crate::collate;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
-use crate::parse::forms;
+use crate::parse::exclude;
 use crate::plan::SortKey;
 use crate::query::aggregate;
 use crate::query::window::{self, Bound, Exclude, Units, WindowCall, WindowFrame, WindowFunction};
@@ -125,6 +125,14 @@ impl Clause<'_> {
             .collect::<Result<Vec<_>>>()?;
         let types: Vec<SqlType> = args.iter().map(|a| a.ty).collect();
         let Some(found) = window::find(name, &types) else {
+            let mut plain = f.clone();
+            plain.over = None;
+            if binder.expr(&ast::Expr::Function(plain)).is_ok() {
+                let message = format!(
+                    "OVER specified, but {name} is not a window function nor an aggregate function"
+                );
+                return Err(Error::new("42809", message));
+            }
             let types: Vec<&str> = types.iter().map(|t| t.name()).collect();
             return Err(Error::new(
                 "42883",
@@ -178,7 +186,7 @@ impl Clause<'_> {
                 format!("cannot {what} window \"{}\"", names::ident(name)),
             ))
         };
-        let (excluded, partition) = forms::excluded(&spec.partition_by);
+        let (excluded, partition) = exclude::excluded(&spec.partition_by);
         if !partition.is_empty() {
             return error("override PARTITION BY clause of");
         }
@@ -205,7 +213,7 @@ impl Clause<'_> {
 
     fn bounds(&self, spec: &WindowSpec) -> Result<Bounds> {
         let binder = self.binder();
-        let (excluded, partition) = forms::excluded(&spec.partition_by);
+        let (excluded, partition) = exclude::excluded(&spec.partition_by);
         let exclude = match excluded {
             None | Some("no others") => Exclude::Nothing,
             Some("current row") => Exclude::CurrentRow,

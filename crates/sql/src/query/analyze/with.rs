@@ -11,6 +11,7 @@ use sqlparser::ast::{
 
 use super::from::rename;
 use super::joins::whole_row;
+use super::marks::{self, Marked};
 use super::recursion;
 use super::scope::{Column, Names, Scope};
 use super::tree::{From, Level, Output, Recursive, Relation, RelationKind, Shared};
@@ -22,6 +23,7 @@ use crate::bind::names;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
+use crate::parse::search::Marks;
 use crate::parse::{self, Command};
 use crate::place::Place;
 use crate::query::optimize::uses::each_expr;
@@ -56,6 +58,8 @@ enum How {
         outputs: Vec<Output>,
         /// Named within its own recursive part.
         last_round: bool,
+        /// How many of the columns, the last ones, no star has there.
+        added: usize,
         /// As of [`crate::query::plan::SharedScan`].
         of_statement: bool,
     },
@@ -74,6 +78,7 @@ impl<'k> Known<'k> {
                     number,
                     outputs: columns.clone(),
                     last_round: false,
+                    added: 0,
                     of_statement: true,
                 },
             },
@@ -129,9 +134,6 @@ impl Analyzer<'_> {
             if known.queries.iter().any(|q| q.name == name) {
                 return Err(twice(cte));
             }
-            if cte.from.is_some() {
-                return Err(Error::unsupported("this form of WITH"));
-            }
             if writes(cte) {
                 return Err(not_at_top(cte));
             }
@@ -165,6 +167,7 @@ impl Analyzer<'_> {
                         number,
                         outputs,
                         last_round: false,
+                        added: 0,
                         of_statement: false,
                     }
                 }
@@ -210,6 +213,7 @@ impl Analyzer<'_> {
                 number,
                 outputs,
                 last_round,
+                added,
                 of_statement,
             } => {
                 let registers = scope.file.registers(outputs.len());
@@ -224,8 +228,11 @@ impl Analyzer<'_> {
                     merged: false,
                     whole: false,
                 });
+                let mut columns: Vec<Column> = columns.collect();
+                let system = columns.split_off(columns.len() - added);
                 let mut names = Names {
-                    columns: columns.collect(),
+                    columns,
+                    system,
                     tables: vec![query.name.clone()],
                     ..Names::default()
                 };
@@ -269,6 +276,7 @@ impl Analyzer<'_> {
         known: &Known<'_>,
         scope: &Scope<'_>,
     ) -> Result<Made> {
+        marks::refuse(cte)?;
         let subqueries = self.subqueries.borrow().len();
         let file = inner_file(scope);
         let inside = Scope::new(Some(scope), &file);
@@ -327,9 +335,26 @@ impl Analyzer<'_> {
         let inside = Scope::new(Some(scope), &file);
         let mut with = Known::inside(known);
         let shared = self.with_clause(q, &mut with, &inside)?;
-        let mut first = self.operand(left, &inside, &with)?;
+        let marks = Marks::of(cte)?;
+        let marked = match &marks {
+            None => None,
+            Some(marks) => {
+                marks::check_sides(left, right)?;
+                let level = self.probed(|| self.operand(left, &inside, &with))?;
+                let columns = renamed(&level.outputs, &cte.alias, name)?;
+                Some(Marked::new(marks, &columns, self.params)?)
+            }
+        };
+        let mut first = match &marked {
+            None => self.operand(left, &inside, &with)?,
+            Some(marked) => {
+                let rewritten = marked.first(left)?;
+                self.unnoted(|| self.operand(&rewritten, &inside, &with))?
+            }
+        };
         self.settle(&mut first)?;
         let outputs = renamed(&first.outputs, &cte.alias, name)?;
+        let added = marked.as_ref().map_or(0, Marked::added);
         let number = {
             let mut all = self.shared.borrow_mut();
             all.push(None);
@@ -342,15 +367,24 @@ impl Analyzer<'_> {
                 number,
                 outputs: outputs.clone(),
                 last_round: true,
+                added,
                 of_statement: false,
             },
         });
-        let again = self.operand(right, &inside, &within)?;
-        if again.outputs.len() != first.outputs.len() {
+        let mut again = match &marked {
+            None => self.operand(right, &inside, &within)?,
+            Some(_) => self.probed(|| self.operand(right, &inside, &within))?,
+        };
+        if again.outputs.len() != first.outputs.len() - added {
             return Err(Error::new(
                 "42601",
                 "each UNION query must have the same number of columns",
             ));
+        }
+        if let Some(marked) = &marked {
+            self.same_types(&first, &again, name)?;
+            let rewritten = marked.again(name, right, &again.outputs, &outputs)?;
+            again = self.unnoted(|| self.operand(&rewritten, &inside, &within))?;
         }
         let columns = self.same_types(&first, &again, name)?;
         first.shared.extend(shared);
@@ -501,8 +535,8 @@ pub fn items_in_order(with: &ast::With) -> Result<Vec<&ast::Cte>> {
         {
             return Err(twice(cte));
         }
-        if cte.from.is_some() {
-            return Err(Error::unsupported("this form of WITH"));
+        if writes(cte) {
+            marks::refuse(cte)?;
         }
         if writes(cte) && with.recursive && recursion::names_it(&cte.query, &name)? {
             let message =
@@ -524,6 +558,7 @@ pub fn plan_item(
 ) -> Result<Plan> {
     let name = names::ident(&cte.alias.name);
     if !(recursive && recursion::names_it(&cte.query, &name)?) {
+        marks::refuse(cte)?;
         return super::plan(core, &cte.query, params, Reader::Client, items);
     }
     let mut query = every_row_of(&name)?;
