@@ -121,16 +121,16 @@ def copies(conn):
             pass
     assert conn.execute("select count(*) from c").fetchone() == (1000,)
     with conn.cursor() as cursor:
-        with cursor.copy("copy c from stdin (format csv) where a > 2000 and b is null") as copy:
+        with cursor.copy("copy c from stdin (format csv) where id > 2000 and t is null") as copy:
             copy.write("2000,\n2001,\n2002,x\n")
         assert cursor.rowcount == 1
         try:
-            with cursor.copy("copy c from stdin where 1 / (a - 5) = 1") as copy:
+            with cursor.copy("copy c from stdin where 1 / (id - 5) = 1") as copy:
                 copy.write("4\tx\n5\ty\n")
             raise AssertionError("a row was divided by zero")
         except errors.DivisionByZero as e:
             assert e.diag.context == 'COPY c, line 2: "5\ty"', e.diag.context
-    assert conn.execute("delete from c where a > 1000 returning a").fetchall() == [(2001,)]
+    assert conn.execute("delete from c where id > 1000 returning id").fetchall() == [(2001,)]
 
 
 def cancels(conn):

@@ -21,6 +21,7 @@ use wait::Event;
 
 use crate::database::Database;
 use crate::dict::Table;
+use crate::dict::view::boolean;
 use crate::error::{Error, Result};
 use crate::session::{SqlSession, temporary};
 
@@ -176,7 +177,7 @@ impl Rounds {
                 continue;
             }
             let rows = stats.map_or(0.0, |s| s.rows);
-            if counted as f64 > threshold(database, rows) {
+            if is_wanted(table) && counted as f64 > threshold(database, table, rows) {
                 match analyze(database, table, bell) {
                     // What changes from now on counts for the next time.
                     Ok(()) => drop(self.seen.remove(&table.oid)),
@@ -189,14 +190,26 @@ impl Rounds {
     }
 }
 
+/// A storage parameter of a table.
+fn parameter<'t>(table: &'t Table, name: &str) -> Option<&'t str> {
+    let found = table.options.iter().find(|(known, _)| known == name);
+    found.map(|(_, value)| value.as_str())
+}
+
+/// Whether a table is to be analyzed without being asked to.
+fn is_wanted(table: &Table) -> bool {
+    parameter(table, "autovacuum_enabled").and_then(boolean) != Some(false)
+}
+
 /// Changed rows from which on a table of so many rows is analyzed.
-fn threshold(database: &Database, rows: f64) -> f64 {
+fn threshold(database: &Database, table: &Table, rows: f64) -> f64 {
     let params = database.params();
-    let factor: f64 = params
-        .text("autovacuum_analyze_scale_factor")
-        .parse()
-        .unwrap_or(0.0);
-    params.int("autovacuum_analyze_threshold") as f64 + factor * rows
+    let number = |name: &str| {
+        let of_table = parameter(table, name).map(str::to_string);
+        let value = of_table.unwrap_or_else(|| params.text(name));
+        value.parse::<f64>().unwrap_or(0.0)
+    };
+    number("autovacuum_analyze_threshold") + number("autovacuum_analyze_scale_factor") * rows
 }
 
 fn analyze(database: &Arc<Database>, table: &Table, bell: &Bell) -> Result<()> {

@@ -14,6 +14,7 @@ use super::foreign::{self, NewKey};
 use super::generated;
 use super::index::{self, NewIndex};
 use super::retype;
+use super::storage;
 use super::table::refuse_system_name;
 use super::{Core, already_exists, name_of, no_relation, skipping, using_index};
 use crate::api::Tag;
@@ -28,6 +29,7 @@ use crate::parse::constraints;
 use crate::parse::define::Change;
 use crate::parse::forms::no_expression;
 use crate::parse::role::RoleName;
+use crate::parse::storage::{StorageChange, WHOLE_TABLE};
 use crate::parse::{self, utility::TableLock};
 use crate::pgtype::{self, IoSettings};
 use crate::plan::Planner;
@@ -87,6 +89,9 @@ fn changes_type(operation: &AlterTableOperation) -> bool {
 fn of_any_relation(operations: &[AlterTableOperation]) -> Option<Change> {
     match operations {
         [AlterTableOperation::OwnerTo { new_owner }] => Some(Change::Owner(owner_named(new_owner))),
+        [operation] if let Some(StorageChange::Options { given, reset }) = stored(operation) => {
+            Some(Change::Options { given, reset })
+        }
         [
             AlterTableOperation::RenameTable {
                 table_name: RenameTableNameKind::To(to) | RenameTableNameKind::As(to),
@@ -96,11 +101,23 @@ fn of_any_relation(operations: &[AlterTableOperation]) -> Option<Change> {
     }
 }
 
+/// The change of how things are stored that an operation stands for.
+pub(super) fn stored(operation: &AlterTableOperation) -> Option<StorageChange> {
+    match operation {
+        AlterTableOperation::AlterColumn {
+            op: AlterColumnOperation::SetDefault { value },
+            ..
+        } => StorageChange::of_default(value),
+        _ => None,
+    }
+}
+
 /// Refuses what a materialized view cannot be changed by.
 fn refuse_materialized(table: &Table, operations: &[AlterTableOperation]) -> Result<()> {
     use AlterTableOperation::{OwnerTo, RenameColumn, RenameTable};
     let kept = |o: &AlterTableOperation| {
         matches!(o, OwnerTo { .. } | RenameColumn { .. } | RenameTable { .. })
+            || stored(o).is_some()
     };
     let Some(refused) = operations.iter().find(|o| !kept(o)) else {
         return Ok(());
@@ -212,6 +229,17 @@ fn apply(core: &mut Core, table: &Table, operation: &AlterTableOperation) -> Res
                 return Err(already_exists(&to));
             }
             next.name = to;
+        }
+        AlterTableOperation::RenameConstraint { old_name, new_name } => {
+            let names = (names::ident(old_name), names::ident(new_name));
+            super::constraint::rename(core, &mut next, &names.0, names.1)?;
+        }
+        AlterTableOperation::AlterColumn { column_name, .. }
+            if column_name.value == WHOLE_TABLE =>
+        {
+            if let Some(StorageChange::Options { given, reset }) = stored(operation) {
+                storage::change(storage::Of::Table, &mut next.options, &given, reset)?;
+            }
         }
         AlterTableOperation::AlterColumn { column_name, op } => {
             alter_column(core, &mut next, &names::ident(column_name), op)?
@@ -758,9 +786,19 @@ fn alter_column(
     name: &str,
     op: &AlterColumnOperation,
 ) -> Result<()> {
-    let at = table
-        .column(name)
-        .ok_or_else(|| no_column(name, &table.name))?;
+    let at = table.column(name).ok_or_else(|| match op {
+        AlterColumnOperation::SetDefault { value }
+            if names::is_system_column(name) && StorageChange::of_default(value).is_some() =>
+        {
+            Error::new("0A000", format!("cannot alter system column \"{name}\""))
+        }
+        _ => no_column(name, &table.name),
+    })?;
+    if let AlterColumnOperation::SetDefault { value } = op
+        && let Some(change) = StorageChange::of_default(value)
+    {
+        return storage::change_column(core, table, at, &change);
+    }
     generated::refuse_change(table, at, op)?;
     if let AlterColumnOperation::SetDefault { value } = op
         && let Some(change) = parse::identity::change_of(value)?

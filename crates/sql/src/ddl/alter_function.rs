@@ -39,7 +39,10 @@ pub fn alter(core: &mut Core, kind: Routine, name: &FunctionName, change: &Chang
             })?;
         }
         Change::Attributes(a) => attributes(core, &mut next, a)?,
-        Change::RenameColumn(..) | Change::Logged(_) | Change::OfView(_) => {
+        Change::RenameColumn(..)
+        | Change::Logged(_)
+        | Change::OfView(_)
+        | Change::Options { .. } => {
             return Err(Error::internal("a change that no function has"));
         }
     }

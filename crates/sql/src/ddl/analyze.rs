@@ -14,7 +14,7 @@ use engine::TableDef;
 use super::Core;
 use super::distribution::{Cell, Sample, of_column};
 use crate::autoanalyze::BLOCKS_PER_REST;
-use crate::dict::{Object, Stats, Table};
+use crate::dict::{Column, Object, Stats, Table};
 use crate::error::Result;
 use crate::exec::row::decode;
 use crate::parse::utility::TableLock;
@@ -39,13 +39,11 @@ pub fn table(
     let chosen = chosen(&table, columns)?;
     let changed = core.database.changes.of(oid);
     let analyzed = crate::session::now_micros();
-    let target = core.settings.statistics_target();
-    let found = sampled(core, &table, target * ROWS_PER_ENTRY, rest)?;
-    let sample = Sample {
-        rows: found.rows.len() as f64,
-        of: found.total,
-        target,
-    };
+    let default = core.settings.statistics_target();
+    let target = |c: &Column| c.storing.statistics.map_or(default, usize::from);
+    let live = table.live_columns().map(|(_, c)| target(c));
+    let most = live.max().unwrap_or(default).max(1);
+    let found = sampled(core, &table, most * ROWS_PER_ENTRY, rest)?;
     let before = core.dict().stats(oid).cloned();
     let kept = |at: usize| before.as_ref().and_then(|s| s.column(at).cloned());
     let mut stats = Vec::with_capacity(table.columns.len());
@@ -55,7 +53,17 @@ pub fn table(
         stats.push(match chosen[at] {
             // Of an empty table nothing is found out.
             true if found.rows.is_empty() => None,
-            true => Some(of_column(column.ty(), cells, sample)),
+            true if target(column) == 0 => None,
+            true => {
+                let sample = Sample {
+                    rows: found.rows.len() as f64,
+                    of: found.total,
+                    target: target(column),
+                };
+                let mut found = of_column(column.ty(), cells, sample);
+                found.distinct = column.storing.distinct().unwrap_or(found.distinct);
+                Some(found)
+            }
             false => kept(at),
         });
     }

@@ -10,7 +10,7 @@ use super::dependence::drop_dependents;
 use super::index_expression::Predicate;
 use super::{
     Core, already_exists, index_class, index_expression, missing, name_of, no_relation, skipping,
-    wrong_kind,
+    storage, wrong_kind,
 };
 use crate::api::Tag;
 use crate::bind::names::Qualified;
@@ -24,6 +24,7 @@ use crate::exec::row::decode;
 use crate::exec::told;
 use crate::parse::constraints::Clauses;
 use crate::parse::utility::TableLock;
+use crate::parse::view::Given;
 use crate::types::SqlType;
 
 /// PostgreSQL's limit.
@@ -43,6 +44,7 @@ pub struct NewIndex {
     pub deferrable: bool,
     pub initially_deferred: bool,
     pub nulls_not_distinct: bool,
+    pub options: Vec<(String, String)>,
 }
 
 /// PRIMARY KEY or UNIQUE as a statement has it.
@@ -54,6 +56,7 @@ pub struct NewKey {
     pub initially_deferred: bool,
     pub nulls_not_distinct: bool,
     pub included: Vec<usize>,
+    pub options: Vec<(String, String)>,
 }
 
 impl NewKey {
@@ -107,11 +110,13 @@ impl NewKey {
             initially_deferred,
             nulls_not_distinct: false,
             included: Vec::new(),
+            options: Vec::new(),
         })
     }
 
     fn with(mut self, table: &Table, clauses: &Clauses) -> Result<NewKey> {
         self.nulls_not_distinct = clauses.nulls_not_distinct;
+        self.options = storage::checked(storage::Of::Index, &clauses.options)?;
         for name in &clauses.include {
             self.included.push(key_column(table, name)?);
         }
@@ -162,6 +167,7 @@ impl NewIndex {
             deferrable: key.deferrable,
             initially_deferred: key.initially_deferred,
             nulls_not_distinct: key.nulls_not_distinct,
+            options: key.options,
         }
     }
 
@@ -290,7 +296,30 @@ fn described(dict: &Dict, table: &Table, c: &CreateIndex) -> Result<NewIndex> {
         initially_deferred: false,
         // PostgreSQL notes it of any index; it means something of a unique one.
         nulls_not_distinct: c.nulls_distinct == Some(false),
+        options: storage::checked(storage::Of::Index, &parameters(&c.with)?)?,
     })
+}
+
+/// The parameters of WITH, each of which is read as a comparison.
+fn parameters(with: &[ast::Expr]) -> Result<Vec<Given>> {
+    let one = |e: &ast::Expr| match e {
+        ast::Expr::BinaryOp {
+            left,
+            op: ast::BinaryOperator::Eq,
+            right,
+        } => match (&**left, &**right) {
+            (ast::Expr::Identifier(name), ast::Expr::Value(v)) => match &v.value {
+                ast::Value::SingleQuotedString(s) => Some((name.value.clone(), Some(s.clone()))),
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    };
+    let unread = |e| Error::unsupported(format!("the parameter {e} of an index"));
+    with.iter()
+        .map(|e| one(e).ok_or_else(|| unread(e)))
+        .collect()
 }
 
 fn no_column(name: &str) -> Error {
@@ -539,6 +568,7 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
         deferrable: new.deferrable,
         initially_deferred: new.initially_deferred,
         nulls_not_distinct: new.nulls_not_distinct,
+        options: new.options,
         segment: object.0,
         header: 0,
         // It knows all versions, unless it is filled with the rows that there are at a moment.

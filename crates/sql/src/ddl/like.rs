@@ -80,7 +80,7 @@ fn parts(dict: &Dict, table: &Table, included: Included) -> Result<CreateTable> 
     }
     if included.has("indexes") {
         let keys = table.indexes.iter().filter(|i| i.constraint != 0);
-        lines.extend(keys.filter_map(|i| describe::constraint(dict, i.constraint, false)));
+        lines.extend(keys.map(|i| describe::key_constraint(table, i, true)));
     }
     let text = format!("CREATE TABLE x ({})", lines.join(", "));
     let unexpected = || Error::internal("a table's definition that is none");
@@ -141,9 +141,13 @@ fn sequence_of(dict: &Dict, c: &Column, identity: Identity) -> Result<String> {
 }
 
 impl Left {
-    /// Makes the indexes that serve no constraint, and the comments.
+    /// Makes the indexes that serve no constraint, and the comments, and says how columns are
+    /// stored.
     pub fn make(&self, core: &mut Core, oid: u32) -> Result<()> {
         for like in &self.0 {
+            if like.included.has("storage") {
+                like.storage(core, oid)?;
+            }
             let made = match like.included.has("indexes") {
                 true => like.indexes(core, oid)?,
                 false => Vec::new(),
@@ -192,6 +196,17 @@ impl Like {
             );
         }
         Ok(made)
+    }
+
+    /// Gives the columns the storage that those of the other table have.
+    fn storage(&self, core: &mut Core, oid: u32) -> Result<()> {
+        let mut next = Table::clone(&*now(core, oid)?);
+        for (_, c) in self.table.live_columns() {
+            if let Some(at) = next.column(&c.name) {
+                next.columns[at].storing.storage = c.storing.storage;
+            }
+        }
+        core.define(Object::Table(Arc::new(next.finish()?)))
     }
 
     /// Copies the comments on what was copied.

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::{Core, already_exists, no_relation, skipping};
+use super::{Core, already_exists, no_relation, skipping, storage};
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::dict::{Object, Relation, Sequence, Table, View};
 use crate::error::{Error, Result};
 use crate::parse::define::{Change, Kind, ViewChange};
+use crate::parse::storage::StorageChange;
 use crate::parse::utility::{SequenceOption, TableLock};
+use crate::parse::view::Given;
 
 pub fn alter(
     core: &mut Core,
@@ -68,6 +70,7 @@ pub fn alter(
         },
         Change::Schema(to) => set_schema(core, &found, to)?,
         Change::Logged(logged) => set_logged(core, &found, name, *logged)?,
+        Change::Options { given, reset } => set_options(core, &found, given, *reset)?,
         Change::Attributes(_) => return Err(Error::internal("a change that no relation has")),
         Change::OfView(change) => {
             let Relation::View(view) = &found else {
@@ -104,6 +107,12 @@ pub fn alter_view(core: &mut Core, name: &Qualified, a: &ast::AlterTable) -> Res
                 new_column_name,
             } => Change::RenameColumn(names::ident(old_column_name), names::ident(new_column_name)),
             Operation::OwnerTo { new_owner } => Change::Owner(super::alter::owner_named(new_owner)),
+            operation
+                if let Some(StorageChange::Options { given, reset }) =
+                    super::alter::stored(operation) =>
+            {
+                Change::Options { given, reset }
+            }
             Operation::AlterColumn {
                 column_name,
                 op: AlterColumnOperation::SetDefault { value },
@@ -122,6 +131,30 @@ pub fn alter_view(core: &mut Core, name: &Qualified, a: &ast::AlterTable) -> Res
         alter(core, "ALTER TABLE", Kind::View, name, false, &change)?;
     }
     Ok(tag)
+}
+
+/// SET or RESET of storage parameters.
+fn set_options(core: &mut Core, found: &Relation, given: &[Given], reset: bool) -> Result<()> {
+    let mut next = match found {
+        Relation::Table(table) | Relation::Index(table, _) => Table::clone(table),
+        Relation::View(view) => return super::view_options::alter(core, view, given, reset),
+        Relation::Sequence(sequence) => {
+            let action = if reset { "RESET" } else { "SET" };
+            let name = &sequence.name;
+            let message =
+                format!("ALTER action {action} cannot be performed on relation \"{name}\"");
+            let detail = "This operation is not supported for sequences.";
+            return Err(Error::new("42809", message).detail(detail));
+        }
+    };
+    match found {
+        Relation::Index(_, at) => {
+            let options = &mut next.indexes[*at].options;
+            storage::change(storage::Of::Index, options, given, reset)?;
+        }
+        _ => storage::change(storage::Of::Table, &mut next.options, given, reset)?,
+    }
+    core.define(Object::Table(Arc::new(next.finish()?)))
 }
 
 fn word(kind: Kind) -> &'static str {

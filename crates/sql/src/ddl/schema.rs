@@ -121,6 +121,7 @@ pub fn alter(core: &mut Core, name: &str, change: &Change) -> Result<Tag> {
         }
         Change::RenameColumn(..)
         | Change::OfView(_)
+        | Change::Options { .. }
         | Change::Schema(_)
         | Change::Logged(_)
         | Change::Attributes(_) => {

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use block::{Dba, ObjectId};
 use sqlparser::ast::{
-    self, ColumnOption, CreateTable, CreateTableOptions, GeneratedAs, SqlOption, TableConstraint,
-    Truncate, TruncateIdentityOption,
+    self, ColumnOption, CreateTable, CreateTableOptions, GeneratedAs, TableConstraint, Truncate,
+    TruncateIdentityOption,
 };
 
 use super::dependence::drop_dependents;
 use super::foreign::{self, NewKey};
 use super::generated;
 use super::index::{self, NewIndex};
+use super::storage;
 use super::{Core, already_exists, name_of, no_relation, sequence};
 use crate::api::Tag;
 use crate::bind::{Binder, ParamTypes, Scope, TypeNames, collation, names, parts};
@@ -19,12 +20,15 @@ use crate::collate::Collation;
 use crate::dict::acl::{Kind, Privileges};
 use crate::dict::depend::Address;
 use crate::dict::trigger::Op;
-use crate::dict::{Check, Column, Dict, Identity, Object, OnCommit, Relation, Sequence, Table};
+use crate::dict::{
+    Check, Column, Dict, Identity, Object, OnCommit, Relation, Sequence, Storing, Table,
+};
 use crate::error::{Error, Result};
 use crate::exec::events::Cause;
 use crate::exec::triggers;
 use crate::parse::constraints;
 use crate::parse::utility::TableLock;
+use crate::parse::view::options_of;
 use crate::types::{SqlType, storage_type};
 
 /// PostgreSQL's limit.
@@ -152,20 +156,9 @@ fn refuse_unknown(c: &CreateTable) -> Result<()> {
     Ok(())
 }
 
-/// WITH (...): fillfactor and what else PostgreSQL has there only tune its storage; they are kept to be shown.
+/// WITH (...): fillfactor and what else tunes the storage; they are kept to be shown.
 fn storage_options(options: &CreateTableOptions) -> Result<Vec<(String, String)>> {
-    let CreateTableOptions::With(list) = options else {
-        return Ok(Vec::new());
-    };
-    list.iter()
-        .map(|o| match o {
-            SqlOption::KeyValue { key, value } => Ok((names::ident(key), value.to_string())),
-            other => Err(Error::new(
-                "22023",
-                format!("unrecognized parameter \"{other}\""),
-            )),
-        })
-        .collect()
+    storage::checked(storage::Of::Table, &options_of(options)?)
 }
 
 /// Refuses the names of the columns that every table has.
@@ -349,6 +342,7 @@ pub fn column(
     let mut column = Column {
         missing: None,
         collation: None,
+        storing: Storing::default(),
         name,
         type_oid: ty.oid(),
         known: Some(ty),

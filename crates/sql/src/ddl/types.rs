@@ -244,6 +244,7 @@ pub(super) fn change(core: &mut Core, next: &mut UserType, change: &Change) -> R
         Change::RenameColumn(..)
         | Change::Logged(_)
         | Change::OfView(_)
+        | Change::Options { .. }
         | Change::Attributes(_) => {
             return Err(Error::internal("a change that no type has"));
         }

@@ -50,7 +50,7 @@ pub use domain::{Domain, DomainConstraint};
 pub use foreign::{Action, ForeignKey};
 pub use function::Function;
 pub use object::{
-    Check, Column, Identity, Index, IndexKey, Object, OnCommit, Sequence, Stage, Table,
+    Check, Column, Identity, Index, IndexKey, Object, OnCommit, Sequence, Stage, Storing, Table,
 };
 pub use path::{NameRef, Schema};
 pub use statistics::{ColumnStats, Stats};

@@ -149,6 +149,31 @@ pub struct Column {
     /// Object id of its collation, if that is not the default one.
     #[serde(default)]
     pub collation: Option<u32>,
+    #[serde(default)]
+    pub storing: Storing,
+}
+
+/// What ALTER COLUMN says of how a column is stored, and looked at by ANALYZE.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Storing {
+    /// SET STATISTICS; `None`: as `default_statistics_target` says.
+    #[serde(default)]
+    pub statistics: Option<u16>,
+    /// SET STORAGE, as its letter, if it is another than the type's. It is kept to be shown.
+    #[serde(default)]
+    pub storage: Option<char>,
+    /// `n_distinct` and its kin.
+    #[serde(default)]
+    pub options: Vec<(String, String)>,
+}
+
+impl Storing {
+    /// How many values ANALYZE is to find.
+    pub fn distinct(&self) -> Option<f64> {
+        let mut options = self.options.iter();
+        let (_, value) = options.find(|(name, _)| name == "n_distinct")?;
+        value.parse().ok().filter(|n| *n != 0.0)
+    }
 }
 
 /// What becomes of a temporary table at each commit.
@@ -207,6 +232,9 @@ pub struct Index {
     /// Operator classes of the key's columns, if one is not the default, which is empty.
     #[serde(default)]
     pub classes: Vec<String>,
+    /// WITH (fillfactor = ..) and other storage parameters, kept to be shown.
+    #[serde(default)]
+    pub options: Vec<(String, String)>,
     /// Expressions and condition, bound by [`Table::finish`].
     #[serde(skip)]
     pub bound: Option<Arc<IndexKeys>>,
@@ -290,9 +318,10 @@ impl IndexKey {
 }
 
 impl Column {
-    /// Gives the column another type.
+    /// Gives the column another type, and that type's storage.
     pub fn retype(&mut self, ty: SqlType, typmod: i32) {
         (self.type_oid, self.known, self.typmod) = (ty.oid(), Some(ty), typmod);
+        self.storing.storage = None;
     }
 
     /// The collation of its values.

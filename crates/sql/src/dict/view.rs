@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::comments::Comment;
 use super::role::FIRST_SUPERUSER;
 use super::trigger::Trigger;
-use super::{Column, OnCommit, Table, path};
+use super::{Column, OnCommit, Storing, Table, path};
 use crate::types::SqlType;
 
 /// The schema under which a view's text names its relations. No user can have one of that name.
@@ -176,6 +176,7 @@ impl View {
             dropped: false,
             missing: None,
             collation: None,
+            storing: Storing::default(),
         };
         Table {
             oid: self.oid,

@@ -13,7 +13,9 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::forms::{closing, insert, opening, word};
+use super::storage;
 use super::tokens::keyword;
+use super::view::Given;
 use crate::bind::names;
 use crate::error::{Error, Result};
 use crate::place::Place;
@@ -30,6 +32,8 @@ pub struct Clauses {
     pub nulls_not_distinct: bool,
     /// Columns of ON DELETE SET NULL or SET DEFAULT.
     pub set: Vec<String>,
+    /// Parameters of a key's index.
+    pub options: Vec<Given>,
 }
 
 impl Clauses {
@@ -96,9 +100,9 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
             .is_some_and(|b| is(tokens, b, &Token::Period));
         match keyword(tokens.get(at)) {
             _ if follows_name => {}
-            Keyword::UNIQUE => key(tokens, at, at + 1),
+            Keyword::UNIQUE => key(tokens, at, at + 1)?,
             Keyword::PRIMARY if keyword(tokens.get(at + 1)) == Keyword::KEY => {
-                key(tokens, at, at + 2);
+                key(tokens, at, at + 2)?;
             }
             Keyword::ON => columns_set(tokens, at)?,
             _ => {}
@@ -145,7 +149,7 @@ fn names_at(tokens: &mut Vec<TokenWithSpan>, open: usize) -> Option<Vec<String>>
 }
 
 /// A key, which begins at `first` and whose first words end before `at`.
-fn key(tokens: &mut Vec<TokenWithSpan>, first: usize, mut at: usize) {
+fn key(tokens: &mut Vec<TokenWithSpan>, first: usize, mut at: usize) -> Result<()> {
     let mut taken = Clauses::default();
     let nulls = match (word(tokens, at).as_str(), word(tokens, at + 1).as_str()) {
         ("nulls", "distinct") => Some((2, false)),
@@ -155,7 +159,7 @@ fn key(tokens: &mut Vec<TokenWithSpan>, first: usize, mut at: usize) {
     let columns = at + nulls.map_or(0, |(words, _)| words);
     if is(tokens, columns, &Token::LParen) {
         let Some(close) = closing(tokens, columns) else {
-            return;
+            return Ok(());
         };
         at = close + 1;
         if word(tokens, at) == "include"
@@ -164,6 +168,7 @@ fn key(tokens: &mut Vec<TokenWithSpan>, first: usize, mut at: usize) {
             tokens.remove(at);
             taken.include = names;
         }
+        taken.options = of_index(tokens, at)?;
         if let Some(text) = taken.text() {
             let comment = [
                 Token::make_keyword("COMMENT"),
@@ -171,13 +176,28 @@ fn key(tokens: &mut Vec<TokenWithSpan>, first: usize, mut at: usize) {
             ];
             insert(tokens, at, comment);
         }
-        return;
+        return Ok(());
     }
     if let Some((words, not_distinct)) = nulls {
         tokens.drain(at..at + words);
         taken.nulls_not_distinct = not_distinct;
     }
+    taken.options = of_index(tokens, at)?;
     before_column_constraint(tokens, first, &taken);
+    Ok(())
+}
+
+/// WITH and USING INDEX TABLESPACE behind a key.
+fn of_index(tokens: &mut Vec<TokenWithSpan>, at: usize) -> Result<Vec<Given>> {
+    let options = storage::take_with(tokens, at).unwrap_or_default();
+    if word(tokens, at) == "using"
+        && word(tokens, at + 1) == "index"
+        && word(tokens, at + 2) == "tablespace"
+    {
+        storage::tablespace(tokens, at + 2)?;
+        tokens.drain(at..at + 2);
+    }
+    Ok(options)
 }
 
 /// Puts what was taken before the constraint of a column that begins at `first`, or before its

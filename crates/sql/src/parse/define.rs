@@ -7,6 +7,7 @@ use super::extension::{self, ExtensionStatement};
 use super::function::{self, Attributes, CreateFunction, FunctionName, Routine};
 use super::policy::{self, PolicyStatement};
 use super::role::{RoleName, role_name};
+use super::storage;
 use super::tokens::Words;
 use super::trigger::{self, CreateTrigger};
 use super::types::{self, TypeDefinition};
@@ -109,6 +110,11 @@ pub enum Change {
     /// Of a function.
     Attributes(Box<Attributes>),
     OfView(ViewChange),
+    /// SET and RESET of storage parameters.
+    Options {
+        given: Vec<Given>,
+        reset: bool,
+    },
 }
 
 /// What ALTER VIEW changes that only views have.
@@ -510,6 +516,19 @@ fn change(w: &mut Words<'_>, kind: Kind) -> Result<Option<Change>> {
             column,
             Some(text),
         ))));
+    }
+    if matches!(kind, Kind::Index | Kind::MaterializedView) {
+        if w.accept("set tablespace") {
+            storage::known_tablespace(&w.name()?)?;
+            let given = Vec::new();
+            return Ok(Some(Change::Options { given, reset: true }));
+        }
+        let reset = w.precedes("reset");
+        if (w.accept("set") || w.accept("reset")) && w.peek() == Some(&Token::LParen) {
+            let given = view::options(w)?;
+            return Ok(Some(Change::Options { given, reset }));
+        }
+        w.back_to(begin);
     }
     if kind == Kind::View && w.accept("set") {
         return Ok(Some(Change::OfView(ViewChange::SetOptions(view::options(

@@ -25,6 +25,7 @@ mod inheritance;
 mod joins;
 pub mod kill;
 pub mod like;
+mod listagg;
 pub mod literals;
 mod locking;
 pub mod maintenance;
@@ -43,6 +44,7 @@ pub mod setting;
 mod similar_part;
 mod split;
 pub mod stars;
+pub mod storage;
 mod strings;
 mod table;
 pub mod targets;
@@ -278,6 +280,7 @@ pub fn data_type(text: &str) -> Result<ast::DataType> {
 fn regroup<V: ast::VisitMut>(tree: &mut V) -> Result<()> {
     let visited = ast::visit_expressions_mut(tree, |e| {
         settle(e);
+        listagg::write_out(e);
         let simpler = arrays::as_list(e).and_then(|list| match list {
             Some(list) => Ok(Some(list)),
             None => rows::by_column(e),
@@ -392,6 +395,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     table::write_out(&mut tokens);
     forms::write_out(&mut tokens)?;
     merge::write_out(&mut tokens)?;
+    storage::write_out(&mut tokens)?;
     constraints::write_out(&mut tokens)?;
     targets::write_out(&mut tokens);
     variadic::write_out(&mut tokens);

@@ -7,31 +7,46 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::error::Error;
 
-/// Kinds of objects that there are none of.
+/// Kinds of objects: those that there are none of, and those of which not every statement is read.
+/// Of two that begin alike the longer one comes first.
 const KINDS: &[&str] = &[
     "access method",
     "aggregate",
+    "bitmap index",
     "cast",
     "collation",
     "conversion",
+    "database link",
+    "database",
     "domain",
     "event trigger",
     "extension",
-    "foreign",
+    "foreign data wrapper",
+    "foreign table",
     "function",
+    "index",
     "language",
+    "large object",
     "materialized view",
+    "operator class",
+    "operator family",
     "operator",
     "policy",
+    "procedural language",
     "procedure",
     "publication",
     "recursive view",
     "routine",
     "rule",
+    "sequence",
     "server",
     "statistics",
     "subscription",
-    "text search",
+    "tablespace",
+    "text search configuration",
+    "text search dictionary",
+    "text search parser",
+    "text search template",
     "transform",
     "trigger",
     "type",
@@ -39,8 +54,41 @@ const KINDS: &[&str] = &[
     "view",
 ];
 
+/// Kinds whose CREATE, ALTER and DROP are read: what is no such statement is wrong.
+const READ: &[&str] = &["index", "sequence"];
+
+/// What ALTER INDEX and ALTER SEQUENCE may do that is not read.
+const OTHER_CHANGES: &[&str] = &[
+    "all in tablespace",
+    "attach partition",
+    "depends on extension",
+    "set logged",
+    "set statistics",
+    "set unlogged",
+];
+
+/// Statements of other words.
+const STATEMENTS: &[&str] = &[
+    "import foreign schema",
+    "security label",
+    "load",
+    "set xml option",
+];
+
+/// Functions of XML that have a grammar of their own.
+const XML: &[&str] = &[
+    "xmlelement",
+    "xmlexists",
+    "xmlforest",
+    "xmlparse",
+    "xmlpi",
+    "xmlroot",
+    "xmlserialize",
+];
+
 /// What ALTER TABLE may do that is not read.
 const CHANGES: &[&str] = &[
+    "all in tablespace",
     "attach partition",
     "cluster on",
     "detach partition",
@@ -68,8 +116,17 @@ pub fn construct(tokens: &[TokenWithSpan]) -> Option<Error> {
             Some("ALTER DEFAULT PRIVILEGES".to_string())
         }
         "alter" if begins(&words[1..], "table") => changed(&words),
-        "alter" | "drop" => kind(&words[1..]).map(|kind| format!("{first} {kind}")),
-        _ => None,
+        "alter" if kind(&words[1..]).is_some_and(|kind| READ.contains(&kind)) => {
+            let found = OTHER_CHANGES.iter().find(|change| has(&words, change));
+            found.map(|change| format!("alter {} {change}", words[1]))
+        }
+        "alter" | "drop" => kind(&words[1..])
+            .filter(|kind| !READ.contains(kind))
+            .map(|kind| format!("{first} {kind}")),
+        _ => STATEMENTS
+            .iter()
+            .find(|statement| begins(&words, statement))
+            .map(|statement| statement.to_string()),
     };
     let what = what.or_else(|| anywhere(&words));
     what.map(|what| Error::unsupported(what.to_uppercase()))
@@ -100,20 +157,56 @@ fn kind(words: &[String]) -> Option<&'static str> {
 }
 
 fn created(words: &[String]) -> Option<String> {
-    let skipped = ["create", "or", "replace", "trusted", "constraint"];
+    let skipped = [
+        "create",
+        "or",
+        "replace",
+        "trusted",
+        "procedural",
+        "constraint",
+        "default",
+    ];
     let at = words.iter().position(|w| !skipped.contains(&w.as_str()))?;
     let rest = &words[at..];
+    let kind = kind(rest).filter(|kind| !READ.contains(kind));
     let what = match () {
-        () if kind(rest).is_some() => return kind(rest).map(|kind| format!("CREATE {kind}")),
+        () if kind.is_some() => return kind.map(|kind| format!("CREATE {kind}")),
+        () if begins(rest, "unlogged sequence") => "CREATE UNLOGGED SEQUENCE",
         () if has(rest, "partition by") => "partitioned tables",
-        () if has(rest, "exclude using") => "EXCLUDE constraints",
+        () if excludes(rest) => "EXCLUDE constraints",
+        () if compresses(rest) => "COMPRESSION of a column",
+        () if has(rest, "organization index") => "ORGANIZATION INDEX",
+        () if is_typed(rest) => "typed tables",
         () if has(rest, "as execute") => "CREATE TABLE AS EXECUTE",
         () => return None,
     };
     Some(what.to_string())
 }
 
+/// Whether there is an EXCLUDE constraint.
+fn excludes(words: &[String]) -> bool {
+    has(words, "exclude using") || has(words, "exclude (")
+}
+
+/// Whether a column names how it is compressed.
+fn compresses(words: &[String]) -> bool {
+    ["pglz", "lz4", "default"]
+        .iter()
+        .any(|method| has(words, &format!("compression {method}")))
+}
+
+/// Whether it is a table OF a type.
+fn is_typed(words: &[String]) -> bool {
+    let table = words.iter().position(|w| w == "table");
+    let of = words.iter().position(|w| w == "of");
+    let open = words.iter().position(|w| w == "(").unwrap_or(words.len());
+    table.is_some() && of.is_some_and(|of| of < open)
+}
+
 fn changed(words: &[String]) -> Option<String> {
+    if excludes(words) {
+        return Some("EXCLUDE constraints".to_string());
+    }
     let found = CHANGES.iter().find(|change| has(words, change))?;
     Some(format!("ALTER TABLE {found}"))
 }
@@ -128,8 +221,16 @@ fn anywhere(words: &[String]) -> Option<String> {
             let operator = pair[1].chars().all(|c| "+-*/<>=~!@#%^&|`?".contains(c));
             pair[0] == "using" && operator
         });
+    let outer = words.windows(3).any(|w| w == ["(", "+", ")"]);
+    let is_xml = |pair: &[String]| XML.contains(&pair[0].as_str()) && pair[1] == "(";
+    let xml = words.windows(2).find(|pair| is_xml(pair));
     match () {
+        () if outer => Some("the operator (+) of outer joins".to_string()),
         () if variadic => Some("VARIADIC".to_string()),
+        () if xml.is_some() => xml.map(|pair| pair[0].clone()),
+        () if has(words, "is document") || has(words, "is not document") => {
+            Some("IS DOCUMENT".to_string())
+        }
         () if using => Some("ORDER BY of an operator with USING".to_string()),
         () => None,
     }
@@ -152,6 +253,25 @@ mod tests {
                 "ALTER TABLE ATTACH PARTITION",
             ),
             ("create table t as execute q", "CREATE TABLE AS EXECUTE"),
+            ("create tablespace s location '/x'", "CREATE TABLESPACE"),
+            ("create database d locale 'x'", "CREATE DATABASE"),
+            (
+                "create table t (a int, exclude (a with =))",
+                "EXCLUDE CONSTRAINTS",
+            ),
+            ("create table t of u", "TYPED TABLES"),
+            ("create bitmap index i on t (a)", "CREATE BITMAP INDEX"),
+            (
+                "create text search parser p (start = a)",
+                "CREATE TEXT SEARCH PARSER",
+            ),
+            ("drop foreign data wrapper w", "DROP FOREIGN DATA WRAPPER"),
+            (
+                "import foreign schema s from server r into t",
+                "IMPORT FOREIGN SCHEMA",
+            ),
+            ("security label on table t is null", "SECURITY LABEL"),
+            ("select xmlparse(document 'x')", "XMLPARSE"),
         ] {
             let error = statement(sql).expect_err(sql);
             assert_eq!(error.sqlstate(), "0A000", "{sql}: {error}");
@@ -167,6 +287,9 @@ mod tests {
             "delete t from where a = 1",
             "insert into t values (1) on conflict (a) do",
             "alter table t drp column a",
+            "create index on (a)",
+            "alter index i",
+            "create table t (a int of)",
         ] {
             let error = statement(sql).expect_err(sql);
             assert_eq!(error.sqlstate(), "42601", "{sql}: {error}");

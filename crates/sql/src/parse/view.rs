@@ -113,7 +113,7 @@ fn given(tokens: &[TokenWithSpan]) -> Option<Given> {
     Some((name, value))
 }
 
-fn plain(token: &TokenWithSpan) -> String {
+pub(super) fn plain(token: &TokenWithSpan) -> String {
     match &token.token {
         Token::Word(w) if w.quote_style.is_none() => w.value.to_lowercase(),
         Token::Word(w) => w.value.clone(),
@@ -238,6 +238,10 @@ pub fn options(w: &mut Words<'_>) -> Result<Vec<Given>> {
                 Some(Token::Word(word)) => word.value,
                 Some(Token::SingleQuotedString(s)) => s,
                 Some(Token::Number(n, _)) => n,
+                Some(Token::Minus) => match w.bump() {
+                    Some(Token::Number(n, _)) => format!("-{n}"),
+                    _ => return Err(w.unexpected()),
+                },
                 _ => return Err(w.unexpected()),
             }),
             false => None,

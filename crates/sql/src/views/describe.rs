@@ -70,12 +70,26 @@ pub fn index(
     let include = include(table, index);
     let condition = super::definition::predicate(table, index, pretty);
     let condition = condition.map_or(String::new(), |c| format!(" WHERE {c}"));
+    let with = parameters(&index.options);
     format!(
-        "CREATE {unique}INDEX {} ON {schema}{} USING btree ({}){include}{nulls}{condition}",
+        "CREATE {unique}INDEX {} ON {schema}{} USING btree ({}){include}{nulls}{with}{condition}",
         quote(&index.name),
         quote(&table.name),
         keys.join(", ")
     )
+}
+
+/// WITH and an index's storage parameters; empty, if it has none.
+fn parameters(options: &[(String, String)]) -> String {
+    let shown = options.iter().map(|(name, value)| {
+        let value = value.replace('\'', "''");
+        format!("{}='{value}'", quote(name))
+    });
+    let shown: Vec<String> = shown.collect();
+    match shown.is_empty() {
+        true => String::new(),
+        false => format!(" WITH ({})", shown.join(", ")),
+    }
 }
 
 /// INCLUDE with an index's columns; empty, if it has none.
@@ -102,8 +116,9 @@ fn key_text(table: &Table, index: &Index, at: usize, pretty: bool) -> String {
     }
 }
 
-/// PRIMARY KEY or UNIQUE, as the index behind it has its columns.
-pub fn key_constraint(table: &Table, index: &Index) -> String {
+/// PRIMARY KEY or UNIQUE, as the index behind it has its columns; with the parameters of the index,
+/// if they are wanted.
+pub fn key_constraint(table: &Table, index: &Index, with_parameters: bool) -> String {
     let columns: Vec<String> = index
         .keys
         .iter()
@@ -116,6 +131,9 @@ pub fn key_constraint(table: &Table, index: &Index) -> String {
         (false, false) => "UNIQUE",
     };
     let mut text = format!("{kind} ({}){}", columns.join(", "), include(table, index));
+    if with_parameters {
+        text.push_str(&parameters(&index.options));
+    }
     if index.deferrable {
         text.push_str(" DEFERRABLE");
     }
@@ -133,7 +151,7 @@ pub fn constraint(dict: &Dict, oid: u32, pretty: bool) -> Option<String> {
             .indexes
             .iter()
             .find(|i| i.constraint != 0 && i.constraint == oid)
-            .map(|i| key_constraint(t, i));
+            .map(|i| key_constraint(t, i, false));
         let key = key.or_else(|| {
             let key = t.foreign_keys.iter().find(|k| k.oid == oid)?;
             let parent = dict.table_by_oid(key.parent)?;

@@ -59,6 +59,7 @@ pub use describe::DATABASE;
 pub use keywords::needs_quotes;
 pub use numbers::view_oid;
 pub use sequence::{SEQUENCE, row as sequence_row};
+pub(crate) use types::storage;
 pub use user_functions::is_visible as is_function_visible;
 
 use std::sync::Arc;

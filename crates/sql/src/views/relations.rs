@@ -183,6 +183,7 @@ fn classes(cx: &Context) -> Result<Rows> {
                 kind: "i",
                 columns: i.keys.len() + i.included.len(),
                 persistence: persistence(cx, t.schema, t.unlogged),
+                options: options(&i.options),
                 ..plain()
             };
             rows.push(class.row());
@@ -387,8 +388,11 @@ impl Attribute<'_> {
     }
 }
 
-/// The place of `attcollation`.
+/// The places of `attstorage`, `attcollation`, `attstattarget` and `attoptions`.
+const STORAGE: usize = 10;
 const COLLATION: usize = 20;
+const STATISTICS: usize = 21;
+const OPTIONS: usize = 23;
 
 /// A domain has the modifier, and its column none.
 fn catalog_typmod(c: &crate::dict::Column) -> i32 {
@@ -422,6 +426,13 @@ fn attributes(cx: &Context) -> Result<Rows> {
             if let Some(collation) = c.collation {
                 row[COLLATION] = oid(collation);
             }
+            if let Some(letter) = c.storing.storage {
+                row[STORAGE] = text(letter.to_string());
+            }
+            if let Some(target) = c.storing.statistics {
+                row[STATISTICS] = int4(i32::from(target));
+            }
+            row[OPTIONS] = options(&c.storing.options);
             rows.push(row);
         }
         for i in &t.indexes {

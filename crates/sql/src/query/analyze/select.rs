@@ -596,6 +596,9 @@ fn refuse_foreign(q: &Query) -> Result<()> {
 
 /// Refuses clauses of SELECT that PostgreSQL does not have, or that are not supported.
 fn refuse_foreign_clauses(s: &ast::Select) -> Result<()> {
+    if !s.connect_by.is_empty() {
+        return Err(Error::unsupported("CONNECT BY").hint("Use WITH RECURSIVE."));
+    }
     let foreign = !s.optimizer_hints.is_empty()
         || s.select_modifiers.is_some()
         || s.top.is_some()
