@@ -177,7 +177,6 @@ fn created(words: &[String]) -> Option<String> {
         () if compresses(rest) => "COMPRESSION of a column",
         () if has(rest, "organization index") => "ORGANIZATION INDEX",
         () if is_typed(rest) => "typed tables",
-        () if has(rest, "as execute") => "CREATE TABLE AS EXECUTE",
         () => return None,
     };
     Some(what.to_string())
@@ -252,7 +251,6 @@ mod tests {
                 "alter table t attach partition p for values in (1)",
                 "ALTER TABLE ATTACH PARTITION",
             ),
-            ("create table t as execute q", "CREATE TABLE AS EXECUTE"),
             ("create tablespace s location '/x'", "CREATE TABLESPACE"),
             ("create database d locale 'x'", "CREATE DATABASE"),
             (
