@@ -78,12 +78,11 @@ def client(url, statements, rows, seed, stopping, found):
 
 
 def longest(clients, begin, end):
-    """The longest time between two ends of one client's statements that was going on between two moments, in ms."""
+    """The longest that one client waited for a statement between two moments, in ms."""
     worst = 0.0
     for ends in clients:
         for a, b in zip(ends, ends[1:]):
-            if b > begin and a < end:
-                worst = max(worst, b - a)
+            worst = max(worst, min(b, end) - max(a, begin))
     return worst * 1000
 
 
