@@ -133,7 +133,7 @@ def run(args, cluster, wanted):
         stopping.set()
     clients, errors = [], []
     for found, count in queues:
-        got = [found.get() for _ in range(count)]
+        got = [found.get(timeout=60) for _ in range(count)]
         clients.append([ends for ends, _ in got])
         errors += [e for _, own in got for e in own]
     for p in processes:
@@ -148,7 +148,7 @@ def run(args, cluster, wanted):
             "took": (ended - began) * 1000,
             "before": [longest(own, began - args.pause, began) for own in clients],
             "during": [longest(own, began, ended + 0.2) for own in clients],
-            "rate": rate(everyone, began, ended) / before if ended - began > 0.5 else None,
+            "rate": rate(everyone, began, ended) / before if ended - began > 0.5 and before > 0 else None,
         }
     return rows, errors
 

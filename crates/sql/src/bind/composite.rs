@@ -50,10 +50,11 @@ pub fn record(fields: Vec<(String, Typed)>) -> Result<Typed> {
             let message = format!("a field of type {}", value.ty.name());
             return Err(Error::unsupported(message));
         }
+        // Records of fields that differ in their modifiers only are of one type, as in PostgreSQL.
         known.push(Field {
             name,
             ty: value.ty,
-            typmod: value.typmod,
+            typmod: -1,
         });
         args.push(value.expr);
     }

@@ -18,6 +18,7 @@ use sqlparser::ast;
 use super::sight::{Variable, Variables};
 use super::user_call::Called;
 use super::{Binder, ParamTypes, Scope, Typed};
+use crate::collate;
 use crate::dict::Function;
 use crate::dict::function::{Language, Volatility};
 use crate::error::Result;
@@ -190,8 +191,12 @@ impl Binder<'_> {
     /// A call as the expression that its function is; `None`: it stays a call.
     pub(super) fn inlined(&self, called: &Called) -> Option<Typed> {
         let function = &called.function;
-        let inlining = self.params.sight.inlining.in_text_of(function.oid)?;
+        let is_null = |e: &Expr| matches!(e, Expr::Const(Datum::Null));
+        if function.strict && called.args.iter().any(is_null) {
+            return None;
+        }
         let text = expression_of(function)?;
+        let inlining = self.params.sight.inlining.in_text_of(function.oid)?;
         let mut own = self.seeing_arguments(function);
         own.sight.inlining = inlining;
         let value = self.text_of(function, &text, &own)?;
@@ -208,8 +213,14 @@ impl Binder<'_> {
                 uses[*n] += 1;
             }
         });
+        // What is not used may fail all the same.
+        let fits = |uses: usize, arg: &Expr| match uses {
+            0 => matches!(arg, Expr::Const(_) | Expr::Column(_) | Expr::Param(_)),
+            1 => true,
+            _ => is_cheap(arg),
+        };
         let mut each = uses.iter().zip(&called.args);
-        if !each.all(|(uses, arg)| *uses <= 1 || is_cheap(arg)) {
+        if !each.all(|(uses, arg)| fits(*uses, arg)) {
             return None;
         }
         let mut value = value;
@@ -218,6 +229,10 @@ impl Binder<'_> {
             _ => None,
         });
         self.params.note_called(&own);
+        // The names of schemas in the text, as if the caller had written them.
+        for schema in own.needs.noted().schemas {
+            self.params.needs.schema(schema);
+        }
         Some(Typed::new(value, function.result_type()))
     }
 
@@ -226,7 +241,7 @@ impl Binder<'_> {
         let scope = Scope::default();
         let binder = Binder::new(&scope, own, self.clause);
         let result = function.result_type();
-        let bound = binder.expr(text).ok()?;
+        let bound = collate::apart(|| binder.expr(text)).ok()?;
         let value = binder.coerce(bound, result, -1, CastContext::Assignment);
         let value = value.ok()?.expr;
         let mut asks = false;

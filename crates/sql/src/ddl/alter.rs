@@ -79,11 +79,15 @@ pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
     Ok(tag)
 }
 
-/// The lock that an operation needs, PostgreSQL's. Who reads goes on while a foreign key is added or
-/// a trigger turned on or off, and who writes, too, while rows are looked at for a constraint that
-/// new ones meet already.
+/// The lock that an operation needs, PostgreSQL's. Who reads goes on while a foreign key is added
+/// or a trigger turned on or off, and who writes, too, while parameters change, or rows are looked
+/// at for a constraint that new ones meet already.
 fn lock_for(operation: &AlterTableOperation) -> TableLock {
     use AlterTableOperation as Op;
+    match stored(operation) {
+        Some(StorageChange::Storage(_)) | None => {}
+        Some(_) => return TableLock::ShareUpdateExclusive,
+    }
     match operation {
         Op::AddConstraint {
             constraint: TableConstraint::ForeignKey(_),
@@ -412,8 +416,8 @@ fn add_check(
 }
 
 /// VALIDATE CONSTRAINT of a check; false if the table has none of the name. Others write meanwhile:
-/// who adds a check waits for those that write without it, so that all rows but those of before meet
-/// it already.
+/// who adds a check waits for those that write without it, so that all rows but those of before
+/// meet it already.
 fn validate_check(core: &mut Core, table: &mut Table, name: &str) -> Result<bool> {
     let Some(at) = table.checks.iter().position(|c| c.name == name) else {
         return Ok(false);
@@ -527,8 +531,9 @@ fn is_checked_not_null(core: &Core, table: &Table, column: usize) -> Result<bool
     Ok(false)
 }
 
-/// Rows there are do not get the new column: they are shorter, and have there what the definition says they have: the value of the default as
-/// it is now. Only a default that is another for each row is written to each.
+/// The rows that there are do not get the new column: they are shorter, and the definition says
+/// what they have there, the value of the default as it is now. Only a default that is another for
+/// each row is written to each.
 fn add_column(
     core: &mut Core,
     mut table: Table,

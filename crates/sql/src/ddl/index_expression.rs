@@ -1,8 +1,8 @@
 //! What CREATE INDEX takes as an expression or as a condition, and the text that is kept of it.
 //!
-//! Only what is immutable may be a key: the engine computes keys without a session, again and again,
-//! and on every instance. So of a function that a user made its text is kept, as it is when the
-//! index is made ([`super::index_function`]).
+//! Only what is immutable may be a key: the engine computes keys without a session, again and
+//! again, and on every instance. So of a function that a user made its text is kept, as it is when
+//! the index is made ([`super::index_function`]).
 
 use block::value::Datum;
 use sqlparser::ast::{self, Expr as Syntax};
@@ -11,10 +11,11 @@ use super::index_function;
 use crate::bind::{ParamTypes, Scope, names};
 use crate::dict::computed::{EXPRESSIONS, PREDICATES, bind_expression, bind_predicate};
 use crate::dict::function::Volatility;
-use crate::dict::{Dict, IndexExpression, Table};
+use crate::dict::{Dict, Index, IndexExpression, Table};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::expr::func::Func;
+use crate::expr::func::{Func, PureFunc};
+use crate::parse;
 use crate::types::{SqlType, storage_type};
 use crate::views::procedures::{self, Immutable};
 
@@ -87,6 +88,18 @@ pub fn predicate(dict: &Dict, table: &Table, e: &Syntax) -> Result<Predicate> {
     Ok(Predicate { text, inlined })
 }
 
+/// The texts of functions as they are now, for the columns that the table has now.
+pub fn renew(dict: &Dict, table: &Table, index: &mut Index) -> Result<()> {
+    for e in index.expressions.iter_mut().filter(|e| e.inlined.is_some()) {
+        let (now, _) = expression(dict, table, &parse::expression(&e.text)?)?;
+        e.inlined = now.inlined;
+    }
+    if let (Some(text), Some(_)) = (&index.predicate, &index.inlined) {
+        index.inlined = predicate(dict, table, &parse::expression(text)?)?.inlined;
+    }
+    Ok(())
+}
+
 fn not_immutable(what: &str) -> Error {
     let message = format!("functions in {what} must be marked IMMUTABLE");
     Error::new("42P17", message)
@@ -149,7 +162,11 @@ pub(super) fn is_immutable(dict: &Dict, table: &Table, e: &Syntax, bound: &Expr)
     immutable && is_bound_immutable(dict, table, bound)
 }
 
-fn is_bound_immutable(dict: &Dict, table: &Table, bound: &Expr) -> bool {
+pub(super) fn is_bound_immutable(dict: &Dict, table: &Table, bound: &Expr) -> bool {
+    let zoned_column = |at: usize| {
+        let ty = table.columns[at].ty();
+        ty.element().unwrap_or(ty) == SqlType::TimestampTz
+    };
     let of_user = |oid: u32| {
         let function = dict.function_by_oid(oid);
         function.is_some_and(|f| f.volatility == Volatility::Immutable)
@@ -162,15 +179,19 @@ fn is_bound_immutable(dict: &Dict, table: &Table, bound: &Expr) -> bool {
             immutable &= of_user(f.oid) && args.iter().all(|a| is_bound_immutable(dict, table, a));
             Some(Expr::Const(Datum::Null))
         }
+        // The time of a zone that is named is the same in every session.
+        Expr::Call(Func::Pure(PureFunc::AtZone), args) => match args.as_slice() {
+            [Expr::Const(_), Expr::Column(at)] if zoned_column(*at) => {
+                Some(Expr::Const(Datum::Null))
+            }
+            _ => None,
+        },
         _ => None,
     });
     // What is made of a time with time zone depends on the session's zone, unless it is compared.
     let (mut zoned, mut made) = (false, false);
     rest.visit(&mut |e| match e {
-        Expr::Column(at) => {
-            let ty = table.columns[*at].ty();
-            zoned |= ty.element().unwrap_or(ty) == SqlType::TimestampTz;
-        }
+        Expr::Column(at) => zoned |= zoned_column(*at),
         Expr::Call(func, _) => {
             immutable &= func.is_immutable();
             made = true;

@@ -1,25 +1,27 @@
 //! Functions of users in the expressions and conditions of indexes: the texts of the functions are
 //! put in the place of their calls, and kept with the index.
 //!
-//! The engine computes keys without a session, so it cannot run a function; and a key must stay what
-//! it is for ever, so another text that the function gets later must not reach it. A statement that
-//! calls the function looks for the text of now (`bind::inline`): while the function is what it was,
-//! that is the index's, and afterwards the index serves no such statement any more.
+//! The engine computes keys without a session, so it cannot run a function; and a key must stay
+//! what it is for ever, so another text that the function gets later must not reach it. A statement
+//! that calls the function looks for the text of now (`bind::inline`): while the function is what
+//! it was, that is the index's, and afterwards the index serves no such statement any more.
+//!
+//! **Invariant.** The texts are immutable themselves, whatever is said of their functions: keys are
+//! computed with no settings, and statements with those of their session.
 
 use sqlparser::ast::{self, Expr as Syntax};
 
-use super::index_expression::refuse_parts;
+use super::index_expression::{is_bound_immutable, refuse_parts};
 use crate::bind::inline::{argument, expression_of, is_strict};
 use crate::bind::{Binder, ParamTypes, Scope, Typed, names};
 use crate::dict::function::Mode;
 use crate::dict::{Dict, Function, Table};
 use crate::error::{Error, Result};
-use crate::expr::{Expr, Func};
 use crate::parse;
 use crate::types::SqlType;
 
-/// Functions within functions.
-const MAX_DEPTH: usize = 16;
+/// Calls that become texts, those within texts too.
+const MAX_CALLS: usize = 256;
 /// Of the whole.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
@@ -30,22 +32,31 @@ pub fn inlined(dict: &Dict, table: &Table, e: &Syntax, clause: &'static str) -> 
     let params = ParamTypes::none(dict).keeping_calls();
     let scope = Scope::of_table(table, &table.name);
     let binder = Binder::new(&scope, &params, clause);
-    expand(&binder, &mut e, 0)?;
+    let mut left = MAX_CALLS;
+    expand(&binder, &mut e, &mut left)?;
     refuse_parts(&e, clause)?;
     let bare = ParamTypes::default();
-    let bound = Binder::new(&scope, &bare, clause).expr(&e)?;
-    refuse_session(&bound.expr)?;
-    Ok(e.to_string())
+    let bound = Binder::new(&scope, &bare, clause).expr(&e);
+    let bound = bound.map_err(|e| match e.sqlstate() {
+        "42704" => Error::unsupported(format!("a function in {clause} with types of users")),
+        _ => e,
+    })?;
+    match is_bound_immutable(dict, table, &bound.expr) {
+        true => Ok(e.to_string()),
+        false => Err(Error::unsupported(format!(
+            "a function in {clause} whose text depends on the session"
+        ))),
+    }
 }
 
 /// Puts texts in the place of calls, the innermost first.
-fn expand(binder: &Binder<'_>, e: &mut Syntax, depth: usize) -> Result<()> {
+fn expand(binder: &Binder<'_>, e: &mut Syntax, left: &mut usize) -> Result<()> {
     let visited = ast::visit_expressions_mut(e, |e| {
         use std::ops::ControlFlow::{Break, Continue};
         let Syntax::Function(call) = e else {
             return Continue(());
         };
-        match text_of_call(binder, call, depth) {
+        match text_of_call(binder, call, left) {
             Ok(None) => Continue(()),
             Ok(Some(text)) => {
                 *e = text;
@@ -61,7 +72,12 @@ fn expand(binder: &Binder<'_>, e: &mut Syntax, depth: usize) -> Result<()> {
 }
 
 /// What a call stands for; `None`: no function of users is meant.
-fn text_of_call(binder: &Binder<'_>, call: &ast::Function, depth: usize) -> Result<Option<Syntax>> {
+fn text_of_call(
+    binder: &Binder<'_>,
+    call: &ast::Function,
+    left: &mut usize,
+) -> Result<Option<Syntax>> {
+    wait::check_cancel().map_err(|_| crate::session::cancelled())?;
     let Some(function) = binder.function_meant(call)? else {
         return Ok(None);
     };
@@ -77,10 +93,10 @@ fn text_of_call(binder: &Binder<'_>, call: &ast::Function, depth: usize) -> Resu
             "a call of function {name} in {clause} with named or VARIADIC arguments"
         ))
     })?;
-    if depth >= MAX_DEPTH {
-        let what = format!("function {name} in {clause}, with so many functions within it");
-        return Err(Error::unsupported(what));
-    }
+    *left = left.checked_sub(1).ok_or_else(|| {
+        let what = format!("more than {MAX_CALLS} calls of functions of users in {clause}");
+        Error::unsupported(what)
+    })?;
     let mut values = Vec::with_capacity(args.len());
     for (arg, wanted) in args.into_iter().zip(&function.arguments) {
         let given = binder.expr(&arg)?;
@@ -91,13 +107,21 @@ fn text_of_call(binder: &Binder<'_>, call: &ast::Function, depth: usize) -> Resu
         false => text,
     };
     put_arguments(&mut text, &function, &values);
-    expand(binder, &mut text, depth + 1)?;
-    if text.to_string().len() > MAX_TEXT_BYTES {
-        let message = format!("{clause} with the texts of their functions are too long");
-        return Err(Error::new("54001", message));
-    }
+    check_length(&text, clause)?;
+    expand(binder, &mut text, left)?;
+    check_length(&text, clause)?;
     let given = binder.expr(&text)?;
     converted(nested(text), &given, function.result_type()).map(Some)
+}
+
+fn check_length(text: &Syntax, clause: &str) -> Result<()> {
+    match text.to_string().len() <= MAX_TEXT_BYTES {
+        true => Ok(()),
+        false => {
+            let message = format!("{clause} with the texts of their functions are too long");
+            Err(Error::new("54001", message))
+        }
+    }
 }
 
 /// The arguments of a call that gives each one by its place, with the defaults of the rest. `None`:
@@ -174,30 +198,12 @@ fn converted(e: Syntax, given: &Typed, to: SqlType) -> Result<Syntax> {
     if given.ty == to {
         return Ok(nested(e));
     }
-    parse::expression(&format!("CAST({e} AS {})", to.name()))
-}
-
-/// Refuses what asks the session, which a function that is said to be immutable may do all the same.
-fn refuse_session(e: &Expr) -> Result<()> {
-    let mut asks = false;
-    e.visit(&mut |e| {
-        asks |= match e {
-            Expr::Call(func, _) => matches!(func, Func::Session(_) | Func::User(_)),
-            Expr::Cast(cast, _) => [cast.from, cast.to].iter().any(is_name),
-            Expr::Param(_) | Expr::Subquery { .. } => true,
-            _ => false,
-        }
-    });
-    match asks {
-        true => Err(Error::unsupported(
-            "a function that asks the session in an index",
-        )),
-        false => Ok(()),
-    }
-}
-
-/// Whether values are names of objects.
-fn is_name(ty: &SqlType) -> bool {
-    let is_reg = |ty| matches!(ty, SqlType::Reg(_));
-    is_reg(ty.element().unwrap_or(*ty))
+    let ty = match to.element().unwrap_or(to) {
+        // By its name in the standard it would have one character.
+        SqlType::Char => "bpchar",
+        SqlType::Bit => return Err(Error::unsupported("a function of type bit in an index")),
+        element => element.name(),
+    };
+    let array = if to.element().is_some() { "[]" } else { "" };
+    parse::expression(&format!("CAST({e} AS {ty}{array})"))
 }

@@ -10,7 +10,7 @@ use crate::bind::names::{self, Qualified};
 use crate::dict::{Object, Relation, Sequence, Table, View};
 use crate::error::{Error, Result};
 use crate::parse::define::{Change, Kind, ViewChange};
-use crate::parse::storage::StorageChange;
+use crate::parse::storage::{StorageChange, WHOLE_TABLE};
 use crate::parse::utility::{SequenceOption, TableLock};
 use crate::parse::view::Given;
 
@@ -107,11 +107,17 @@ pub fn alter_view(core: &mut Core, name: &Qualified, a: &ast::AlterTable) -> Res
                 new_column_name,
             } => Change::RenameColumn(names::ident(old_column_name), names::ident(new_column_name)),
             Operation::OwnerTo { new_owner } => Change::Owner(super::alter::owner_named(new_owner)),
-            operation
-                if let Some(StorageChange::Options { given, reset }) =
-                    super::alter::stored(operation) =>
+            Operation::AlterColumn { column_name, .. }
+                if let Some(change) = super::alter::stored(operation) =>
             {
-                Change::Options { given, reset }
+                match change {
+                    StorageChange::Options { given, reset }
+                        if names::ident(column_name) == WHOLE_TABLE =>
+                    {
+                        Change::Options { given, reset }
+                    }
+                    change => return Err(not_of_views(name, &change)),
+                }
             }
             Operation::AlterColumn {
                 column_name,
@@ -131,6 +137,20 @@ pub fn alter_view(core: &mut Core, name: &Qualified, a: &ast::AlterTable) -> Res
         alter(core, "ALTER TABLE", Kind::View, name, false, &change)?;
     }
     Ok(tag)
+}
+
+fn not_of_views(name: &Qualified, change: &StorageChange) -> Error {
+    let action = match change {
+        StorageChange::Statistics(_) => "SET STATISTICS",
+        StorageChange::Storage(_) => "SET STORAGE",
+        StorageChange::Options { reset: true, .. } => "RESET",
+        StorageChange::Options { .. } | StorageChange::Nothing => "SET",
+    };
+    let message = format!(
+        "ALTER action ALTER COLUMN ... {action} cannot be performed on relation \"{}\"",
+        name.name
+    );
+    Error::new("42809", message).detail("This operation is not supported for views.")
 }
 
 /// SET or RESET of storage parameters.

@@ -14,6 +14,7 @@ use sqlparser::ast;
 
 use super::alter::{no_values, null_values};
 use super::index::duplicate_in_build;
+use super::index_expression;
 use super::table::{check_defaults, column_type, drop_segments};
 use crate::bind::{Binder, ParamTypes, Scope, Typed};
 use crate::dict::computed::IndexKeys;
@@ -249,8 +250,11 @@ fn rewrite(
     for column in &mut next.columns {
         column.missing = None;
     }
-    let indexes = std::mem::take(&mut next.indexes);
+    let mut indexes = std::mem::take(&mut next.indexes);
     let mut next = next.finish()?;
+    for index in &mut indexes {
+        index_expression::renew(&core.dict(), &next, index)?;
+    }
     let rules = rules(core, &next)?;
     convert(core, (table, &next), at, value, &rules)?;
     let def: Arc<TableDef> = next.engine().clone();

@@ -1,5 +1,5 @@
-//! Storage parameters of tables, indexes and columns: what there are, and what they may be. They are
-//! kept to be shown; ANALYZE and the thread that runs it heed what is theirs.
+//! Storage parameters of tables, indexes and columns: what there are, and what they may be. They
+//! are kept to be shown; ANALYZE and the thread that runs it heed what is theirs.
 
 use super::Core;
 use crate::dict::Table;

@@ -1,5 +1,5 @@
-//! The rows of the two tables of a foreign key: the one that is referenced, by its unique index, and
-//! those that reference it, by an index if there is one.
+//! The rows of the two tables of a foreign key: the one that is referenced, by its unique index,
+//! and those that reference it, by an index if there is one.
 
 use std::ops::Bound;
 use std::sync::Arc;

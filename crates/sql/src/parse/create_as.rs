@@ -9,7 +9,7 @@ use sqlparser::ast::{
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::forms::insert;
+use super::forms::{closing, insert};
 use super::tokens::keyword;
 use crate::bind::names;
 
@@ -74,8 +74,15 @@ const EXECUTED: &str = "\u{1}execute";
 
 /// `EXECUTE name (..)` as the rows of a function.
 fn execute(tokens: &mut Vec<TokenWithSpan>, at: usize) {
-    let has_values = matches!(tokens.get(at + 2).map(|t| &t.token), Some(Token::LParen));
-    if !matches!(tokens.get(at + 1).map(|t| &t.token), Some(Token::Word(_))) {
+    let token = |at: usize| tokens.get(at).map(|t| &t.token);
+    let has_values = token(at + 2) == Some(&Token::LParen);
+    // What has more than values behind the name is an error of syntax, as is an empty list.
+    let end = match has_values {
+        true => closing(tokens, at + 2).filter(|close| *close > at + 3),
+        false => Some(at + 1),
+    };
+    let is_last = |end| matches!(token(end + 1), None | Some(Token::SemiColon | Token::EOF));
+    if !matches!(token(at + 1), Some(Token::Word(_))) || !end.is_some_and(is_last) {
         return;
     }
     if !has_values {

@@ -1,6 +1,6 @@
 //! SEARCH and CYCLE behind a WITH query, which sqlparser does not read: they are taken out of the
-//! tokens, and kept in the tree as the name after FROM that Hive has there. No user can write that
-//! name, because it begins with the character 1.
+//! tokens, and kept in the tree as the name after FROM that Hive has there. It begins with the
+//! character 1, which no name of a user's has that is not made for it.
 
 use serde::{Deserialize, Serialize};
 use sqlparser::ast::Cte;

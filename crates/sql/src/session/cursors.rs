@@ -7,8 +7,14 @@
 //! it has passed, in memory up to `work_mem` and beyond that in a temporary file, and moves among
 //! them. Others keep nothing. Where PostgreSQL lets them move back all the same, the query is run
 //! again with its snapshot, and from then on they keep their rows, too.
+//!
+//! **Invariant.** A cursor never gives a row for another that it has given before: a query that is
+//! run again must give the rows that were passed once more, in their order. It need not: functions
+//! may be volatile, and a scan meets the old version of a row that was changed meanwhile elsewhere.
+//! Then the cursor does not move back.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
 use block::RowId;
@@ -131,6 +137,36 @@ struct Open {
     failed: bool,
     /// Set if a declared query may be run again to move back.
     again: Option<Again>,
+    /// What the rows are known by that a cursor has passed whose query may be run again.
+    given: Given,
+}
+
+impl Open {
+    fn may_begin_again(&self) -> bool {
+        match &self.source {
+            Source::Declared(_) => self.again.is_some(),
+            Source::Opened(opened) => opened.may_begin_again(),
+        }
+    }
+}
+
+/// Rows as a number and a hash of them in their order.
+#[derive(Clone, Default)]
+struct Given {
+    rows: u64,
+    hasher: DefaultHasher,
+}
+
+impl Given {
+    fn add(&mut self, row: &[u8]) {
+        self.rows += 1;
+        self.hasher.write_usize(row.len());
+        self.hasher.write(row);
+    }
+
+    fn is(&self, other: &Given) -> bool {
+        self.rows == other.rows && self.hasher.finish() == other.hasher.finish()
+    }
 }
 
 /// The snapshot that a declared query reads, and what keeps it for another run.
@@ -414,11 +450,19 @@ struct Counting<'c> {
     /// The number of the first row that is shown.
     from: u64,
     shown: &'c mut Spool,
+    /// Where the rows are noted if their query may be run again.
+    given: Option<&'c mut Given>,
+    bytes: Vec<u8>,
 }
 
 impl RowSink for Counting<'_> {
     fn row(&mut self, row: &[DatumRef<'_>]) -> Result<()> {
         self.passed += 1;
+        if let Some(given) = &mut self.given {
+            self.bytes.clear();
+            write_row(row, &mut self.bytes);
+            given.add(&self.bytes);
+        }
         match self.passed >= self.from {
             true => self.shown.row(row),
             false => Ok(()),
@@ -486,6 +530,7 @@ impl SqlSession {
                 total: None,
                 failed: false,
                 again,
+                given: Given::default(),
             }),
         };
         self.core.cursors.list.insert(name.to_string(), cursor);
@@ -548,6 +593,7 @@ impl Core {
                 total: None,
                 failed: false,
                 again: None,
+                given: Given::default(),
             }),
         };
         self.cursors.list.insert(name.to_string(), cursor);
@@ -575,14 +621,31 @@ fn move_open<R: Runner>(
         return Err(cannot_run(name));
     }
     if open.passed.is_none() && goes_back(direction, open.at) && begin_again(r, open)? {
-        open.passed = Some(RowStore::new(r.core()));
-        open.total = None;
-        reach(r, open, open.at)?;
+        pass_again(r, open)?;
     }
     match open.passed.is_some() {
         true => scroll(r, open, direction),
         false => advance(r, open, direction, discard),
     }
+}
+
+/// Passes the rows again that a cursor has passed, and keeps them; an error if they are others.
+fn pass_again<R: Runner>(r: &mut R, open: &mut Open) -> Result<()> {
+    open.passed = Some(RowStore::new(r.core()));
+    open.total = None;
+    reach(r, open, open.given.rows)?;
+    let passed = (open.passed.as_ref())
+        .ok_or_else(|| Error::internal("a cursor that keeps no rows goes back"))?;
+    let (mut again, mut place) = (Given::default(), store::Cursor::default());
+    while again.rows < open.given.rows
+        && let Some(row) = passed.next_bytes(&mut place)?
+    {
+        again.add(row);
+    }
+    if !again.is(&open.given) {
+        return Err(forward_only().detail("The rows that it has passed, or their order, changed."));
+    }
+    reach(r, open, open.at).map(|_| ())
 }
 
 /// Runs the query of a cursor from its first row again; false if that is not for it.
@@ -681,10 +744,13 @@ fn advance<R: Runner>(
         open.at = total + 1;
         return shown.finish();
     }
+    let notes = open.may_begin_again();
     let mut counting = Counting {
         passed: at,
         from,
         shown: &mut shown,
+        given: notes.then_some(&mut open.given),
+        bytes: Vec::new(),
     };
     let most = match to {
         u64::MAX => 0,

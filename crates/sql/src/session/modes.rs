@@ -4,6 +4,7 @@
 //! `transaction_deferrable`), so SET, `set_config` and SET TRANSACTION come here alike.
 
 use super::core::Core;
+use super::statement::{Tables, writes_temporary};
 use crate::error::{Error, Result};
 use crate::parse::transaction::{IsolationLevel, Mode};
 
@@ -148,6 +149,20 @@ impl Core {
         modes.set(default);
         self.settings.set_modes(modes);
         Ok(())
+    }
+
+    /// Refuses a command that writes, or locks rows, if the transaction may not. It may do so to
+    /// temporary tables.
+    pub(super) fn refuse_writes(&self, command: Option<&str>, tables: &Tables) -> Result<()> {
+        match command {
+            Some(command) if self.settings.modes().read_only => {
+                match writes_temporary(tables, &self.dict()) {
+                    true => Ok(()),
+                    false => self.refuse_if_read_only(command),
+                }
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses a command that writes if the transaction may not.

@@ -20,7 +20,7 @@ use super::names_read::NamesRead;
 use super::permissions::{Asked, Permitted};
 use super::planning::{plan_sql, views_of};
 use super::resolve::{PlannedWith, Tries, is_final};
-use super::statement::{Kind, Statistics, Tables, statistics, writes_temporary};
+use super::statement::{Kind, Statistics, Tables, statistics};
 use crate::api::{ColumnDesc, RowSink};
 use crate::bind::ParamTypes;
 use crate::bind::needs::Noted;
@@ -214,11 +214,7 @@ impl Core {
             tables: &nested.tables,
             permitted: &nested.permitted,
         })?;
-        match nested.writing_command() {
-            Some(_) if writes_temporary(&nested.tables, &self.dict()) => Ok(()),
-            Some(command) => self.refuse_if_read_only(command),
-            None => Ok(()),
-        }
+        self.refuse_writes(nested.writing_command(), &nested.tables)
     }
 
     /// Runs a nested statement that is current: to its end, or, of a query that locks nothing, up

@@ -44,6 +44,12 @@ impl Opened {
     pub fn columns(&self) -> Option<&[ColumnDesc]> {
         self.nested.columns.as_deref()
     }
+
+    /// Whether the query may be run again with its snapshot, so that the cursor moves back.
+    pub fn may_begin_again(&self) -> bool {
+        let is_read = self.nested.writing_command().is_none();
+        self.snapshot.is_some() && self.scroll != Some(false) && is_read
+    }
 }
 
 impl Core {
@@ -131,12 +137,9 @@ impl Core {
     /// Begins a query again from its first row, with the same snapshot; false if that is not for
     /// it.
     pub(super) fn begin_again(&mut self, opened: &mut Opened) -> Result<bool> {
-        let Some(snapshot) = opened.snapshot else {
+        let Some(snapshot) = opened.snapshot.filter(|_| opened.may_begin_again()) else {
             return Ok(false);
         };
-        if opened.scroll == Some(false) || opened.nested.writing_command().is_some() {
-            return Ok(false);
-        }
         opened.run = self.started(opened, snapshot)?;
         Ok(true)
     }

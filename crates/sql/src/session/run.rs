@@ -249,11 +249,8 @@ impl SqlSession {
 
     /// Refuses a statement that writes, or locks rows, if the transaction is read-only.
     fn refuse_writes(&self, statement: &super::Statement) -> Result<()> {
-        match statement.writing_command() {
-            Some(_) if statement.writes_temporary(&self.core.dict()) => Ok(()),
-            Some(command) => self.core.refuse_if_read_only(command),
-            None => Ok(()),
-        }
+        let command = statement.writing_command();
+        self.core.refuse_writes(command, &statement.tables)
     }
 
     fn begin_select(

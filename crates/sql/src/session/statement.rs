@@ -165,12 +165,6 @@ impl Statement {
         writing_command(&self.kind)
     }
 
-    /// Whether all that it writes, or locks rows of, is temporary, which a read-only transaction may
-    /// write.
-    pub(super) fn writes_temporary(&self, dict: &Dict) -> bool {
-        writes_temporary(&self.tables, dict)
-    }
-
     /// Whether the statement only ends, or returns within, a transaction: allowed after an error.
     pub(crate) fn is_transaction_exit(&self) -> bool {
         matches!(&self.kind, Kind::Utility(u) if super::resolve::ends_transaction(u))

@@ -53,7 +53,52 @@ fn is_operation(side: &SetExpr) -> bool {
     }
 }
 
+/// How deep queries with such clauses may stand within each other: each is analysed twice, and what
+/// is within it as often again.
+const MAX_NESTED: usize = 5;
+
+/// How many queries with such clauses stand within each other in a query.
+fn nested(query: &ast::Query) -> usize {
+    struct Depth {
+        now: usize,
+        most: usize,
+    }
+    impl ast::Visitor for Depth {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, query: &ast::Query) -> std::ops::ControlFlow<()> {
+            self.now += usize::from(has_marks(query));
+            self.most = self.most.max(self.now);
+            std::ops::ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, query: &ast::Query) -> std::ops::ControlFlow<()> {
+            self.now -= usize::from(has_marks(query));
+            std::ops::ControlFlow::Continue(())
+        }
+    }
+    let mut depth = Depth { now: 0, most: 0 };
+    let _ = ast::Visit::visit(query, &mut depth);
+    depth.most
+}
+
+fn has_marks(query: &ast::Query) -> bool {
+    let ctes = query.with.iter().flat_map(|with| &with.cte_tables);
+    ctes.into_iter().any(|cte| cte.from.is_some())
+}
+
 impl Analyzer<'_> {
+    /// Refuses SEARCH and CYCLE of a query that has them in it too deep.
+    pub(super) fn check_marks_depth(&self, query: &ast::Query) -> Result<()> {
+        match nested(query) < MAX_NESTED {
+            true => Ok(()),
+            false => Err(Error::new(
+                "54001",
+                format!("SEARCH and CYCLE within each other more than {MAX_NESTED} deep"),
+            )),
+        }
+    }
+
     /// Does something with the tree of a part that is analysed again afterwards.
     pub(super) fn probed<T>(&self, probe: impl FnOnce() -> Result<T>) -> Result<T> {
         let subqueries = self.subqueries.borrow().len();
@@ -219,7 +264,13 @@ fn check_values(marks: &Marks, params: &ParamTypes) -> Result<()> {
     let (value, default) = values(cycle);
     let mut types = Vec::new();
     for text in [value, default] {
-        let bound = parse::expression(text).and_then(|e| binder.expr(&e));
+        let bound = parse::expression(text).and_then(|e| match is_constant(&e) {
+            true => binder.expr(&e),
+            false => Err(Error::new(
+                "42601",
+                format!("syntax error at or near \"{text}\""),
+            )),
+        });
         types.push(bound.map_err(Error::without_place)?.ty);
     }
     match bind::chosen_type(&types, "CYCLE")? {
@@ -228,6 +279,15 @@ fn check_values(marks: &Marks, params: &ParamTypes) -> Result<()> {
             "could not identify an equality operator for type json",
         )),
         _ => Ok(()),
+    }
+}
+
+/// Whether an expression is what PostgreSQL's grammar has as a constant.
+fn is_constant(e: &ast::Expr) -> bool {
+    match e {
+        ast::Expr::Value(v) => !matches!(v.value, ast::Value::Placeholder(_)),
+        ast::Expr::TypedString(_) | ast::Expr::Interval(_) => true,
+        _ => false,
     }
 }
 

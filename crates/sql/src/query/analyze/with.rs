@@ -340,6 +340,7 @@ impl Analyzer<'_> {
             None => None,
             Some(marks) => {
                 marks::check_sides(left, right)?;
+                self.check_marks_depth(&cte.query)?;
                 let level = self.probed(|| self.operand(left, &inside, &with))?;
                 let columns = renamed(&level.outputs, &cte.alias, name)?;
                 Some(Marked::new(marks, &columns, self.params)?)
