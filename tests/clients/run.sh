@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Connects real clients to a braid that this script starts, each with its first queries.
+# Connects real clients to two instances that this script starts, most with their first queries.
 #
 #     tests/clients/run.sh [psql|python|orms|node|go|java ...]      (default: all)
 #
@@ -14,29 +14,50 @@ braid=${BRAID:-$(ls -t "$target"/release/braid "$target"/debug/braid 2>/dev/null
 [ -x "$braid" ] || { echo "no braid: build it, or name it in BRAID" >&2; exit 2; }
 mkdir -p "$cache"
 work=$(mktemp -d)
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-"$braid" instance --data "$work/data" --port "$port" --buffer-cache 64MB \
-    --set superuser=tester >"$work/log" 2>&1 &
-instance=$!
-trap 'kill "$instance" 2>/dev/null; wait "$instance" 2>/dev/null; rm -rf "$work"' EXIT
+# The first of two free ports in a row: instance 2 listens on the one behind that of instance 1.
+port=$(python3 - <<'PORTS'
+import socket
+while True:
+    with socket.socket() as one, socket.socket() as two:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+        try:
+            two.bind(("127.0.0.1", port + 1))
+        except (OSError, OverflowError):
+            continue
+        print(port)
+        break
+PORTS
+)
+start() {
+    "$braid" instance --data "$work/data" --port "$port" --instance "$1" --buffer-cache 64MB \
+        --set superuser=tester >"$work/log$1" 2>&1 &
+    started+=($!)
+}
+started=()
+trap 'kill "${started[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$work"' EXIT
 
-export PGHOST=127.0.0.1 PGPORT=$port PGUSER=tester PGDATABASE=braid
+export PGHOST=127.0.0.1 PGPORT=$port PGPORT2=$((port + 1)) PGUSER=tester PGDATABASE=braid
 export BRAID_AUTHORITY=$work/data/tls/authority.pem
 # psql ends with 2 until the database is open.
-opened() { psql -XAtqc 'select 1' >/dev/null 2>&1; }
-for attempt in $(seq 300); do
-    opened && break
-    kill -0 "$instance" || { cat "$work/log" >&2; exit 1; }
-    # Waiting for another program's port: there is nothing to be woken by.
-    sleep 0.1
+opened() { psql -XAtqc 'select 1' -p "$1" >/dev/null 2>&1; }
+for instance in 1 2; do
+    start "$instance"
+    at=$((port + instance - 1))
+    for attempt in $(seq 300); do
+        opened "$at" && break
+        kill -0 "${started[-1]}" || { cat "$work/log$instance" >&2; exit 1; }
+        # Waiting for another program's port: there is nothing to be woken by.
+        sleep 0.1
+    done
+    opened "$at" || { echo "instance $instance did not open after $attempt attempts" >&2; cat "$work/log$instance" >&2; exit 1; }
 done
-opened || { echo "braid did not open after $attempt attempts" >&2; cat "$work/log" >&2; exit 1; }
 
 failed=()
 run() {
     local name=$1
     shift
-    if timeout 60 "$@" >"$work/out" 2>&1; then
+    if timeout 120 "$@" >"$work/out" 2>&1; then
         echo "ok      $name"
     else
         echo "FAILED  $name"
@@ -87,7 +108,9 @@ run_java() {
     mkdir -p "$cache/java"
     cp -r "$here/java/." "$cache/java/"
     (cd "$cache/java" && mvn -q -B -Dmaven.repo.local="$cache/m2" compile dependency:build-classpath -Dmdep.outputFile=classpath)
-    run "pgjdbc and Hibernate" java -cp "$cache/java/target/classes:$(cat "$cache/java/classpath")" clients.Main
+    for client in jdbc hibernate flyway liquibase; do
+        run "$client" java -cp "$cache/java/target/classes:$(cat "$cache/java/classpath")" clients.Main "$client"
+    done
 }
 
 [ $# -gt 0 ] || set -- psql python orms node go java

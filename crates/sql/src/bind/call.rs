@@ -24,7 +24,7 @@ fn standard(schema: &str, name: &str) -> bool {
 }
 
 /// A parameter of type void is what the driver for Java makes of `?` in `{? = call f()}`: no argument, as in PostgreSQL.
-fn without_out_parameters(mut args: Vec<Typed>) -> Vec<Typed> {
+pub(super) fn without_out_parameters(mut args: Vec<Typed>) -> Vec<Typed> {
     args.retain(|a| a.ty != SqlType::Void || !matches!(a.expr, Expr::Param(_)));
     args
 }

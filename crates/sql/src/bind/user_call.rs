@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
-use super::call::conversion_cost;
+use super::call::{conversion_cost, without_out_parameters};
 use super::{Binder, ParamTypes, Scope, Typed, names};
 use crate::dict::Function;
 use crate::dict::function::{Mode, Volatility};
@@ -152,7 +152,10 @@ impl Binder<'_> {
             return Ok(None);
         }
         Self::refuse_variadic(f)?;
-        let given = self.given(f)?;
+        let mut given = self.given(f)?;
+        if !procedure {
+            given.placed = without_out_parameters(given.placed);
+        }
         let builtin = match procedure {
             true => None,
             false => self.builtin_cost(name, &given),

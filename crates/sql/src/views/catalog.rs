@@ -5,7 +5,7 @@ use block::value::Datum;
 use super::Source::Here;
 use super::describe::{self, DATABASE, OWNER, PG_CATALOG};
 use super::value::{NULL, bool, float4s, int4, int8, oid, optional, quoted_array, text, texts};
-use super::{Context, Rows, VirtualTable};
+use super::{Context, Rows, VirtualTable, sequence};
 use crate::bind::names::quote;
 use crate::collate::Collation;
 use crate::dict::acl::{Kind, Privileges};
@@ -635,18 +635,10 @@ impl Context {
     }
 }
 
-/// The last value that an instance has drawn or put into its cache: Oracle's `SEQ$.HIGHWATER`.
+/// The last value of a sequence, as far as the role may know it.
 fn last_value(cx: &Context, s: &crate::dict::Sequence) -> Result<Datum> {
-    let any = Privileges::USAGE.and(Privileges::SELECT);
-    let role = cx.authority.role;
-    let held = cx.dict.privileges(role, Kind::Sequence, s.oid, s.role, any);
-    if held.is_empty() {
-        return Ok(NULL);
+    match sequence::may_know(cx, s) {
+        true => sequence::last_value(cx, s),
+        false => Ok(NULL),
     }
-    let (_, state) = cx.database.engine().sequence_state(&s.engine())?;
-    Ok(match state {
-        state if state.exhausted => int8(state.mark),
-        state if state.draw == 0 => NULL,
-        state => int8(state.mark.wrapping_sub(s.increment)),
-    })
 }

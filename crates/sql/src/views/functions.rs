@@ -211,6 +211,14 @@ pub const ALL: &[Function] = &[
         Ok(Datum::Null)
     }),
     strict("pg_get_serial_sequence", (2, 2), Text, serial_sequence),
+    strict("pg_sequence_last_value", (1, 1), Int8, |cx, a| {
+        super::sequence::last_value_of(cx, relation_argument(cx, &a[0])?)
+    }),
+    strict("oidvectortypes", (1, 1), Text, |cx, a| {
+        let numbers = string(&a[0]).split_whitespace();
+        let names = numbers.map(|n| type_called(cx, n.parse().unwrap_or(0), -1));
+        Ok(text(names.collect::<Vec<_>>().join(", ")))
+    }),
     strict("pg_partition_ancestors", (1, 1), Oid, |_, a| {
         Ok(Datum::Int8(oid(&a[0]).into()))
     }),
@@ -447,11 +455,14 @@ fn format_type(cx: &Context, a: &[Datum]) -> Result<Datum> {
     } else {
         integer(&a[1]) as i32
     };
-    Ok(text(
-        describe::type_name(oid(&a[0]), typmod)
-            .or_else(|| cx.dict.user_type_name(oid(&a[0])))
-            .unwrap_or_else(|| "???".to_string()),
-    ))
+    Ok(text(type_called(cx, oid(&a[0]), typmod)))
+}
+
+/// A type by its number, as SQL writes it.
+fn type_called(cx: &Context, number: u32, typmod: i32) -> String {
+    describe::type_name(number, typmod)
+        .or_else(|| cx.dict.user_type_name(number))
+        .unwrap_or_else(|| "???".to_string())
 }
 
 /// The heap or index blocks of a relation; zero for what has none.
