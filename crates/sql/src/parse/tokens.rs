@@ -40,11 +40,6 @@ impl<'s> Words<'s> {
         self.at >= self.tokens.len()
     }
 
-    /// How many tokens are left.
-    pub fn left(&self) -> usize {
-        self.tokens.len() - self.at
-    }
-
     /// Whether one token is left.
     pub fn is_last(&self) -> bool {
         self.at + 1 == self.tokens.len()
