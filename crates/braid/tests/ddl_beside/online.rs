@@ -256,3 +256,74 @@ fn a_build_outlives_the_instance_of_writers() {
     drop((client, dying));
     pair.verify();
 }
+
+/// A constraint is validated, in a transaction that stays open, while clients of both instances
+/// read and write the table, one of them since before; no statement waits.
+#[test]
+fn validation_stops_nobody() {
+    let pair = Pair::up("online-validate");
+    let mut client = pair.connect(1);
+    client.run(
+        "create table p (id int primary key); insert into p values (1), (2);
+         create table c (id int primary key, p int, k int);
+         insert into c select g, 1 + g % 2, g from generate_series(1, 1000) g;
+         alter table c add constraint c_k check (k > 0) not valid;
+         alter table c add constraint c_p foreign key (p) references p not valid",
+    );
+    let mut others = [pair.connect(1), pair.connect(2)];
+    for (n, other) in others.iter_mut().enumerate() {
+        other.run("set lock_timeout = '20s'");
+        other.run(&format!("begin; update c set k = k + 1 where id = {n} + 1"));
+    }
+    let mut definer = pair.connect(1);
+    definer.run("set lock_timeout = '20s'; begin");
+    definer.run("alter table c validate constraint c_k");
+    definer.run("alter table c validate constraint c_p");
+    for (n, other) in others.iter_mut().enumerate() {
+        other.run("commit");
+        other.run(&format!("insert into c values ({n} + 2000, 2, 7)"));
+        other.run(&format!("insert into p values ({n} + 10)"));
+        other.run("update p set id = id where id = 1; select count(*) from c, p");
+        for refused in [
+            "insert into c values (-1, 1, 0)",
+            "insert into c values (-1, 3, 1)",
+        ] {
+            let failure = other.simple(refused).failure.map(|f| f.sqlstate);
+            assert!(matches!(failure.as_deref(), Some("23514" | "23503")));
+        }
+    }
+    definer.run("commit");
+    let validated =
+        "select count(*) from pg_constraint where convalidated and conname ~ '^c_[kp]$'";
+    for other in &mut others {
+        assert_eq!(other.run(validated).text(), "2");
+    }
+    drop((client, definer, others));
+    pair.verify();
+}
+
+/// Rows that an instance wrote before it knew of a check are there when the check is validated:
+/// adding the check waits for their transaction.
+#[test]
+fn a_check_knows_the_rows_of_those_who_did_not_know_it() {
+    let pair = Pair::up("online-check");
+    let mut client = pair.connect(1);
+    client.run("create table c (k int)");
+    let mut other = pair.connect(2);
+    other.run("begin; insert into c values (-1)");
+    std::thread::scope(|scope| {
+        let mut definer = pair.connect(1);
+        let added = scope.spawn(move || {
+            definer.run("alter table c add constraint c_k check (k > 0) not valid");
+            definer.simple("alter table c validate constraint c_k")
+        });
+        pair.until_one_waits(&mut client, "alter table");
+        other.run("commit");
+        let answer = added.join().expect("the session of the definition");
+        assert_eq!(answer.failure.map(|f| f.sqlstate).as_deref(), Some("23514"));
+    });
+    other.run("delete from c");
+    client.run("alter table c validate constraint c_k");
+    drop((client, other));
+    pair.verify();
+}

@@ -112,8 +112,8 @@ fn attribute_of(tokens: &[Token]) -> Option<(String, &Token)> {
     (close && percent.is_sign("%") && known).then(|| (format!("{name}%{asked}"), attribute))
 }
 
-/// A text that is executed, with `$1`, `$2` for the names or numbers of parameters behind colons, in
-/// the order in which they stand.
+/// A text that is executed, with `$1`, `$2` for the names or numbers of parameters behind colons,
+/// in the order in which they stand.
 pub fn numbered_parameters(text: &str) -> Result<String, Error> {
     let tokens = lex::tokens(text)?;
     let (mut numbered, mut end, mut number) = (String::new(), 0, 0);

@@ -66,6 +66,9 @@ impl Binder<'_> {
         {
             return Ok(found);
         }
+        if let Some(found) = self.oracle_call(&name, f)? {
+            return Ok(found);
+        }
         if name
             .schema
             .as_deref()

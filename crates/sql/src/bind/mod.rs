@@ -18,6 +18,7 @@ pub mod names;
 pub mod needs;
 mod operator_call;
 mod oracle;
+mod oracle_call;
 mod overlaps;
 pub mod parts;
 mod predicate;

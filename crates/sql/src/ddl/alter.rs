@@ -23,6 +23,7 @@ use crate::dict::depend::Address;
 use crate::dict::{Check, Index, Object, Relation, Sequence, Table};
 use crate::error::{Error, Result};
 use crate::exec::row::decode;
+use crate::exec::told::of_table;
 use crate::expr::domain::DomainCheck;
 use crate::expr::{Env, Expr};
 use crate::parse::constraints;
@@ -34,11 +35,14 @@ use crate::parse::{self, utility::TableLock};
 use crate::pgtype::{self, IoSettings};
 use crate::plan::Planner;
 use crate::plan::dml::no_column;
+use crate::plan::path::conjuncts;
 
 pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
     let tag = Tag::Plain("ALTER TABLE");
     let name = name_of(&a.name)?;
-    let Some(mut table) = core.own_table(&name, TableLock::AccessExclusive)? else {
+    let lock = a.operations.iter().map(lock_for).max();
+    let lock = lock.unwrap_or(TableLock::AccessExclusive);
+    let Some(mut table) = core.own_table(&name, lock)? else {
         if a.if_exists {
             skipping(core, "relation", &name);
             return Ok(tag);
@@ -73,6 +77,25 @@ pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
             .ok_or_else(|| names::no_relation(&name))?;
     }
     Ok(tag)
+}
+
+/// The lock that an operation needs, PostgreSQL's. Who reads goes on while a foreign key is added or
+/// a trigger turned on or off, and who writes, too, while rows are looked at for a constraint that
+/// new ones meet already.
+fn lock_for(operation: &AlterTableOperation) -> TableLock {
+    use AlterTableOperation as Op;
+    match operation {
+        Op::AddConstraint {
+            constraint: TableConstraint::ForeignKey(_),
+            ..
+        }
+        | Op::EnableTrigger { .. }
+        | Op::EnableAlwaysTrigger { .. }
+        | Op::EnableReplicaTrigger { .. }
+        | Op::DisableTrigger { .. } => TableLock::ShareRowExclusive,
+        Op::ValidateConstraint { .. } => TableLock::ShareUpdateExclusive,
+        _ => TableLock::AccessExclusive,
+    }
 }
 
 fn changes_type(operation: &AlterTableOperation) -> bool {
@@ -164,15 +187,23 @@ fn apply(core: &mut Core, table: &Table, operation: &AlterTableOperation) -> Res
             let new = NewKey::of_table(&next, f, true)?;
             foreign::add(core, &mut next, new, true)?;
         }
+        AlterTableOperation::AddConstraint {
+            constraint: TableConstraint::Check(c),
+            not_valid: true,
+        } => {
+            let name = c.name.as_ref().map(names::ident);
+            add_check(core, &mut next, name, &c.expr, false)?;
+        }
+        AlterTableOperation::AddConstraint {
+            constraint,
+            not_valid: true,
+        } => return Err(never_not_valid(constraint)),
         AlterTableOperation::ValidateConstraint { name } => {
             let name = names::ident(name);
-            if !foreign::validate(core, &mut next, &name)? {
-                let known = next.checks.iter().any(|c| c.name == name);
-                return match known {
-                    // No check is ever added without.
-                    true => Ok(None),
-                    false => Err(no_constraint(&next, &name)),
-                };
+            if !validate_check(core, &mut next, &name)?
+                && !foreign::validate(core, &mut next, &name)?
+            {
+                return Err(not_to_validate(&next, &name));
             }
         }
         AlterTableOperation::AddColumn {
@@ -317,7 +348,8 @@ fn add_constraint(core: &mut Core, table: &mut Table, constraint: &TableConstrai
             set_not_null(core, table, &columns)
         }
         TableConstraint::Check(c) => {
-            add_check(core, table, c.name.as_ref().map(names::ident), &c.expr)
+            let name = c.name.as_ref().map(names::ident);
+            add_check(core, table, name, &c.expr, true)
         }
         TableConstraint::ForeignKey(f) => {
             let new = NewKey::of_table(table, f, false)?;
@@ -357,6 +389,7 @@ fn add_check(
     table: &mut Table,
     name: Option<String>,
     expr: &ast::Expr,
+    validated: bool,
 ) -> Result<()> {
     let base = name.unwrap_or_else(|| super::check_name(table, expr));
     if table.checks.iter().any(|k| k.name == base)
@@ -373,14 +406,66 @@ fn add_check(
     let params = ParamTypes::none(&core.dict());
     let scope = Scope::of_table(table, &table.name);
     let condition = Binder::new(&scope, &params, "CHECK").condition(expr)?;
-    if violates(core, table, &condition, Some(false))? {
-        return Err(no_values(table, &base));
+    if validated && violates(core, table, &condition, Some(false))? {
+        return Err(no_values(core, table, &base));
     }
     table.checks.push(Check {
         name: base,
         text: expr.to_string(),
+        unvalidated: !validated,
     });
     Ok(())
+}
+
+/// VALIDATE CONSTRAINT of a check; false if the table has none of the name. Others write meanwhile:
+/// who adds a check waits for those that write without it, so that all rows but those of before meet
+/// it already.
+fn validate_check(core: &mut Core, table: &mut Table, name: &str) -> Result<bool> {
+    let Some(at) = table.checks.iter().position(|c| c.name == name) else {
+        return Ok(false);
+    };
+    if table.checks[at].unvalidated {
+        let condition = condition_of(core, table, &table.checks[at])?;
+        if violates(core, table, &condition, Some(false))? {
+            return Err(no_values(core, table, name));
+        }
+        table.checks[at].unvalidated = false;
+    }
+    Ok(true)
+}
+
+fn condition_of(core: &Core, table: &Table, check: &Check) -> Result<Expr> {
+    let params = ParamTypes::none(&core.dict());
+    let scope = Scope::of_table(table, &table.name);
+    let binder = Binder::new(&scope, &params, "CHECK");
+    binder.condition(&parse::expression(&check.text)?)
+}
+
+/// The error of NOT VALID where an index makes the constraint.
+fn never_not_valid(constraint: &TableConstraint) -> Error {
+    let word = match constraint {
+        TableConstraint::PrimaryKey(_) | TableConstraint::PrimaryKeyUsingIndex(_) => "PRIMARY KEY",
+        TableConstraint::Unique(_) | TableConstraint::UniqueUsingIndex(_) => "UNIQUE",
+        other => return Error::unsupported(format!("constraint {other} NOT VALID")),
+    };
+    let message = format!("{word} constraints cannot be marked NOT VALID");
+    Error::new("0A000", message)
+}
+
+/// Why VALIDATE CONSTRAINT has nothing to look at.
+fn not_to_validate(table: &Table, name: &str) -> Error {
+    let is_key = table
+        .indexes
+        .iter()
+        .any(|i| i.constraint != 0 && i.name == name);
+    let message = match is_key {
+        true => format!(
+            "constraint \"{name}\" of relation \"{}\" is not a foreign key or check constraint",
+            table.name
+        ),
+        false => return no_constraint(table, name),
+    };
+    Error::new("42809", message)
 }
 
 /// Whether the condition has that truth for any row there is.
@@ -420,7 +505,7 @@ pub(super) fn violates(
 }
 
 fn require_not_null(core: &mut Core, table: &Table, column: usize) -> Result<()> {
-    if table.columns[column].not_null {
+    if table.columns[column].not_null || is_checked_not_null(core, table, column)? {
         return Ok(());
     }
     let is_null = Expr::IsNull {
@@ -428,9 +513,24 @@ fn require_not_null(core: &mut Core, table: &Table, column: usize) -> Result<()>
         negated: false,
     };
     match violates(core, table, &is_null, Some(true))? {
-        true => Err(null_values(table, column)),
+        true => Err(null_values(core, table, column)),
         false => Ok(()),
     }
+}
+
+/// Whether a check says already that a column is not NULL, so that no row has to be looked at.
+fn is_checked_not_null(core: &Core, table: &Table, column: usize) -> Result<bool> {
+    let wanted = Expr::IsNull {
+        expr: Box::new(Expr::Column(column)),
+        negated: true,
+    };
+    for check in table.checks.iter().filter(|c| !c.unvalidated) {
+        let condition = condition_of(core, table, check)?;
+        if conjuncts(Some(condition)).contains(&wanted) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Rows there are do not get the new column: they are shorter, and have there what the definition says they have: the value of the default as
@@ -483,7 +583,7 @@ fn add_column(
             add_key(core, &mut table, key)?;
         }
         match &option.option {
-            ast::ColumnOption::Check(c) => add_check(core, &mut table, name, &c.expr)?,
+            ast::ColumnOption::Check(c) => add_check(core, &mut table, name, &c.expr, true)?,
             ast::ColumnOption::ForeignKey(f) => {
                 let new = NewKey::of_column(name, at, f, clauses);
                 foreign::add(core, &mut table, new, true)?;
@@ -528,7 +628,7 @@ fn fill_column(core: &mut Core, table: &mut Table, at: usize) -> Result<()> {
         return Ok(());
     }
     if c.not_null && violates(core, table, &any, Some(true))? {
-        return Err(null_values(table, at));
+        return Err(null_values(core, table, at));
     }
     Ok(())
 }
@@ -557,7 +657,7 @@ fn write_column(core: &mut Core, table: &Table, at: usize, default: &Expr) -> Re
             };
             let value = default.eval(&env, core)?.into_datum();
             if value.is_null() && table.columns[at].not_null {
-                return Err(null_values(&table, at));
+                return Err(null_values(core, &table, at));
             }
             values[at] = value.borrow();
             core.engine.update(def, *rid, &values, None)?;
@@ -566,23 +666,21 @@ fn write_column(core: &mut Core, table: &Table, at: usize, default: &Expr) -> Re
 }
 
 /// Rows do not meet a check.
-pub(super) fn no_values(table: &Table, check: &str) -> Error {
+pub(super) fn no_values(core: &Core, table: &Table, check: &str) -> Error {
     let message = format!(
         "check constraint \"{check}\" of relation \"{}\" is violated by some row",
         table.name
     );
-    Error::new("23514", message)
+    of_table(Error::new("23514", message), table, core).constraint(check)
 }
 
-pub(super) fn null_values(table: &Table, at: usize) -> Error {
+pub(super) fn null_values(core: &Core, table: &Table, at: usize) -> Error {
     let name = &table.columns[at].name;
-    Error::new(
-        "23502",
-        format!(
-            "column \"{name}\" of relation \"{}\" contains null values",
-            table.name
-        ),
-    )
+    let message = format!(
+        "column \"{name}\" of relation \"{}\" contains null values",
+        table.name
+    );
+    of_table(Error::new("23502", message), table, core).column(name)
 }
 
 fn drop_constraint(

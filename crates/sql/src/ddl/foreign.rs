@@ -331,14 +331,15 @@ pub(super) fn check_types(
     Ok(())
 }
 
-/// VALIDATE CONSTRAINT; false if the table has no foreign key of the name.
+/// VALIDATE CONSTRAINT; false if the table has no foreign key of the name. Others write to both
+/// tables meanwhile, and check each what they write.
 pub fn validate(core: &mut Core, table: &mut Table, name: &str) -> Result<bool> {
     let Some(at) = table.foreign_keys.iter().position(|k| k.name == name) else {
         return Ok(false);
     };
     let key = table.foreign_keys[at].clone();
     if !key.validated {
-        core.lock_table(key.parent, TableLock::ShareRowExclusive, false)?;
+        core.lock_table(key.parent, TableLock::RowShare, false)?;
         let parent = core.dict().table_by_oid(key.parent).cloned();
         let parent = parent.ok_or_else(|| Error::internal("a referenced table is gone"))?;
         let child = Arc::new(table.clone().finish()?);

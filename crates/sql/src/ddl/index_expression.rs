@@ -34,7 +34,8 @@ pub fn expression(dict: &Dict, table: &Table, e: &Syntax) -> Result<(IndexExpres
         let planned = bind_expression(&scope, &params, &text);
         planned.is_ok_and(|planned| is_immutable(dict, table, e, &planned.expr))
     };
-    if !is_immutable(dict, table, e, &bound.expr) && !(calls && as_planned()) {
+    let immutable = is_immutable(dict, table, e, &bound.expr) || calls && as_planned();
+    if !immutable {
         return Err(not_immutable("index expression"));
     }
     let inlined = match calls {
@@ -75,7 +76,8 @@ pub fn predicate(dict: &Dict, table: &Table, e: &Syntax) -> Result<Predicate> {
         let planned = bind_predicate(&scope, &params, &text);
         planned.is_ok_and(|planned| is_immutable(dict, table, e, &planned))
     };
-    if !is_immutable(dict, table, e, &bound) && !(calls && as_planned()) {
+    let immutable = is_immutable(dict, table, e, &bound) || calls && as_planned();
+    if !immutable {
         return Err(not_immutable("index predicate"));
     }
     let inlined = match calls {

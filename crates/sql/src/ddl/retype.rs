@@ -322,11 +322,19 @@ fn check(core: &mut Core, table: &Table, rules: &RowRules, row: &[DatumRef<'_>])
         domain.check(row[*column], core)?;
     }
     if let Some(null) = rules.not_null.iter().find(|c| row[**c].is_null()) {
-        return Err(null_values(table, *null));
+        return Err(null_values(core, table, *null));
     }
     for (name, condition) in &rules.checks {
+        // Rows of before are not looked at for it.
+        if table
+            .checks
+            .iter()
+            .any(|c| c.unvalidated && c.name == *name)
+        {
+            continue;
+        }
         if condition.test(&Env { row, params: &[] }, core)? == Some(false) {
-            return Err(no_values(table, name));
+            return Err(no_values(core, table, name));
         }
     }
     Ok(())

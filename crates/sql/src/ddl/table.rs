@@ -248,6 +248,7 @@ impl<'a> Draft<'a> {
         self.table.checks.push(Check {
             name,
             text: e.to_string(),
+            unvalidated: false,
         });
     }
 

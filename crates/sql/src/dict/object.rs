@@ -196,6 +196,9 @@ pub struct Check {
     pub name: String,
     /// SQL text of the condition.
     pub text: String,
+    /// It was added as NOT VALID, and the rows of then have not been looked at.
+    #[serde(default)]
+    pub unvalidated: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -356,8 +356,8 @@ fn write(
     events::updated(core, child, &columns, &row, &new)
 }
 
-/// Checks the rows that there are, when a foreign key is added. Nobody changes either table
-/// meanwhile.
+/// Checks the rows that there are, as of one moment. Nobody changes either table meanwhile, or all
+/// who do check what they write.
 pub fn validate(
     core: &mut Core,
     child: &Arc<Table>,

@@ -9,6 +9,7 @@ use super::composite::RowFunc;
 use super::json::JsonFunc;
 use super::made::{self, MadeFunc};
 use super::matches::{self, MatchFunc};
+use super::oracle::OracleFunc;
 use super::ranges::RangeFunc;
 use super::routines::{self, Routine};
 use super::sizes::{self, SizeFunc};
@@ -146,6 +147,7 @@ pub enum PureFunc {
     Spread(Spread, SqlType),
     /// What regular expressions find.
     Match(MatchFunc),
+    Oracle(OracleFunc),
     Format,
     ToChar,
     /// Times made of their fields, bins and buckets.
@@ -395,6 +397,9 @@ impl PureFunc {
         let values = &values[..args.len()];
         if let PureFunc::Bytes(func) = self {
             return bytes::call(func, values);
+        }
+        if let PureFunc::Oracle(func) = self {
+            return super::oracle::call(func, values);
         }
         if let PureFunc::Collated(func) = self {
             return collated::call(func, values);

@@ -33,6 +33,7 @@ pub mod matches;
 pub(crate) mod md5;
 pub mod moments;
 pub mod number;
+pub mod oracle;
 mod overlaps;
 pub mod ranges;
 pub mod regex;

@@ -362,6 +362,7 @@ pub const PARAMS: &[Param] = &[
     ignored("random_page_cost", COST, "4"),
     ignored("seq_page_cost", COST, "1"),
     ignored_guarded("session_replication_role", Kind::Word(&["origin", "replica", "local"]), "origin"),
+    ignored("statistics_level", Kind::Word(&["basic", "typical", "all"]), "typical"),
     ignored("synchronize_seqscans", Kind::Bool, "on"),
     ignored("synchronous_commit", Kind::Word(&["on", "off", "local", "remote_write", "remote_apply"]), "on"),
     ignored("temp_buffers", count(100, 1 << 30), "1024"),

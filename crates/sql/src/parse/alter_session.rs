@@ -1,4 +1,4 @@
-//! `ALTER SESSION SET name = value`, and `ALTER SESSION SET EVENTS`, of which event 10046 is there.
+//! `ALTER SESSION SET name = value`, also by Oracle's names `CURRENT_SCHEMA` and `TIME_ZONE`, and `ALTER SESSION SET EVENTS`, of which event 10046 is there.
 
 use super::tokens::Words;
 use super::utility::{self, Utility};
@@ -14,7 +14,22 @@ pub fn parse(w: &mut Words<'_>) -> Result<Utility> {
         return Err(w.unexpected());
     }
     match utility::set(w)? {
-        set @ Utility::Set { local: false, .. } => Ok(set),
+        Utility::Set {
+            name,
+            values,
+            local: false,
+        } => {
+            let name = match name.as_str() {
+                "current_schema" => "search_path".to_string(),
+                "time_zone" => "timezone".to_string(),
+                _ => name,
+            };
+            Ok(Utility::Set {
+                name,
+                values,
+                local: false,
+            })
+        }
         _ => Err(Error::unsupported(
             "ALTER SESSION but for parameters and event 10046",
         )),

@@ -6,140 +6,89 @@
 //! to a line that has nothing but `/`, or to the end of the message. So does a CREATE TRIGGER that has
 //! a body where PostgreSQL has EXECUTE FUNCTION.
 
-use sqlparser::keywords::Keyword;
-use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use super::split;
 
-use super::dialect::Postgres;
-use super::tokens;
+/// What a text is made of, as far as it matters here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Piece<'s> {
+    /// A word without quotes, or a number.
+    Word(&'s str),
+    /// A name in quotes.
+    Name,
+    /// A string, in quotes of any form.
+    Text,
+    Sign(u8),
+}
+
+impl Piece<'_> {
+    fn is(self, wanted: &str) -> bool {
+        matches!(self, Piece::Word(word) if word.eq_ignore_ascii_case(wanted))
+    }
+}
+
+/// Goes over a text piece by piece, and no farther than it is asked: of a message of many
+/// statements each is looked at.
+struct Pieces<'s> {
+    text: &'s str,
+    at: usize,
+}
+
+impl<'s> Iterator for Pieces<'s> {
+    type Item = Piece<'s>;
+
+    fn next(&mut self) -> Option<Piece<'s>> {
+        self.at = split::blanks_end(self.text, self.at);
+        let (bytes, from) = (self.text.as_bytes(), self.at);
+        let first = *bytes.get(from)?;
+        if split::is_word(first) {
+            let rest = &bytes[from..];
+            let length = rest.iter().position(|b| !split::is_word(*b));
+            let end = from + length.unwrap_or(rest.len());
+            // What stands before a string, as E and U&, is no word of its own here.
+            self.at = end;
+            return Some(Piece::Word(&self.text[from..end]));
+        }
+        self.at = split::token_end(self.text, from);
+        Some(match first {
+            b'"' => Piece::Name,
+            b'\'' => Piece::Text,
+            b'$' if self.at > from + 1 => Piece::Text,
+            sign => Piece::Sign(sign),
+        })
+    }
+}
+
+fn pieces(text: &str) -> Pieces<'_> {
+    Pieces { text, at: 0 }
+}
 
 /// Whether a block begins a text.
 pub fn begins(text: &str) -> bool {
-    let word = first_word(text);
-    let is = |wanted: &str| word.eq_ignore_ascii_case(wanted);
-    if !is("begin") && !is("declare") && !text.trim_start().starts_with("<<") {
-        return false;
+    let mut pieces = pieces(text);
+    let mut first = pieces.next();
+    if first == Some(Piece::Sign(b'<')) {
+        // The label: its name, and the signs around it.
+        first = pieces.nth(4 - 1);
+        if first == Some(Piece::Sign(b'>')) {
+            first = pieces.next();
+        }
     }
-    // What a tokenizer takes for the end of a string may be elsewhere in PL, but not so near.
-    let found = Tokenizer::new(&Postgres, text).tokenize_with_location();
-    let mut tokens = found.unwrap_or_default();
-    tokens.retain(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF));
-    let mut at = 0;
-    if tokens.first().is_some_and(|t| t.token == Token::ShiftLeft) {
-        at = 3;
-    }
-    let word = |n: usize| tokens::keyword(tokens.get(at + n));
-    match word(0) {
-        Keyword::BEGIN => !is_transaction(&tokens[at..]),
-        Keyword::DECLARE => {
-            !is_cursor(&tokens[at..])
-                && tokens
-                    .iter()
-                    .any(|t| tokens::keyword(Some(t)) == Keyword::BEGIN)
+    match first {
+        Some(word) if word.is("begin") => !pieces.next().is_none_or(begins_transaction),
+        Some(word) if word.is("declare") => {
+            // The name; a cursor says so behind it.
+            pieces.next();
+            let options = ["binary", "asensitive", "insensitive", "no", "scroll"];
+            let behind = pieces.find(|piece| !options.iter().any(|word| piece.is(word)));
+            let is_cursor = behind.is_none_or(|piece| piece.is("cursor"));
+            !is_cursor && (behind.is_some_and(|p| p.is("begin")) || pieces.any(|p| p.is("begin")))
         }
         _ => false,
     }
 }
 
-/// Whether a definition with a body in Oracle's form begins a text.
-pub fn defines(text: &str) -> bool {
-    if !first_word(text).eq_ignore_ascii_case("create") {
-        return false;
-    }
-    let found = Tokenizer::new(&Postgres, text).tokenize_with_location();
-    let mut tokens = found.unwrap_or_default();
-    tokens.retain(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF));
-    let is = |n: usize, wanted: &str| is_word(tokens.get(n), wanted);
-    let mut at = 1;
-    if is(at, "or") && is(at + 1, "replace") {
-        at += 2;
-    }
-    at += usize::from(is(at, "editionable") || is(at, "noneditionable"));
-    let behind = tokens.get(at + 2..).unwrap_or_default();
-    if is(at, "trigger") {
-        return has_body(behind);
-    }
-    let procedure = is(at, "procedure");
-    (procedure || is(at, "function")) && is_routine(behind, procedure)
-}
-
-/// Whether what stands behind the name of a procedure or a function comes to a body without quotes.
-fn is_routine(mut tokens: &[TokenWithSpan], procedure: bool) -> bool {
-    if tokens.first().is_some_and(|t| t.token == Token::Period) {
-        tokens = tokens.get(2..).unwrap_or_default();
-    }
-    let mut depth = 0;
-    for (at, token) in tokens.iter().enumerate() {
-        match token.token {
-            Token::LParen => depth += 1,
-            Token::RParen => depth -= 1,
-            _ if depth > 0 => {}
-            _ => {
-                let is = |wanted: &str| is_word(Some(token), wanted);
-                let begins_body =
-                    |t: &TokenWithSpan| matches!(t.token, Token::Word(_) | Token::ShiftLeft);
-                return match procedure {
-                    true => {
-                        is("is")
-                            || is("authid")
-                            || is("as") && tokens.get(at + 1).is_some_and(begins_body)
-                    }
-                    false => is("return"),
-                };
-            }
-        }
-    }
-    false
-}
-
-fn is_word(token: Option<&TokenWithSpan>, wanted: &str) -> bool {
-    match token.map(|t| &t.token) {
-        Some(Token::Word(w)) => w.quote_style.is_none() && w.value.eq_ignore_ascii_case(wanted),
-        _ => false,
-    }
-}
-
-/// Whether what stands behind a trigger's name comes to a body. A table or a column may have the
-/// name that begins one.
-fn has_body(tokens: &[TokenWithSpan]) -> bool {
-    let mut before: Option<&TokenWithSpan> = None;
-    for (at, token) in tokens.iter().enumerate() {
-        let is = |wanted: &str| is_word(Some(token), wanted);
-        let follows = ["of", "on"].iter().any(|w| is_word(before, w))
-            || before.is_some_and(|b| matches!(b.token, Token::Comma | Token::Period));
-        let next = tokens.get(at + 1);
-        match token.token {
-            Token::SemiColon => return false,
-            Token::ShiftLeft => return true,
-            _ if is("execute") && (is_word(next, "function") || is_word(next, "procedure")) => {
-                return false;
-            }
-            _ if !follows && (is("begin") || is("declare")) => return true,
-            _ => before = Some(token),
-        }
-    }
-    false
-}
-
-/// The first word behind blanks and comments; comments within each other are not followed.
-fn first_word(text: &str) -> &str {
-    let mut rest = text.trim_start();
-    loop {
-        let behind = match (rest.strip_prefix("--"), rest.strip_prefix("/*")) {
-            (Some(comment), _) => comment.split_once('\n'),
-            (None, Some(comment)) => comment.split_once("*/"),
-            (None, None) => break,
-        };
-        rest = behind.map_or("", |(_, rest)| rest.trim_start());
-    }
-    let end = rest.find(|c: char| !c.is_ascii_alphabetic());
-    &rest[..end.unwrap_or(rest.len())]
-}
-
-/// Whether what begins with BEGIN begins a transaction.
-fn is_transaction(tokens: &[TokenWithSpan]) -> bool {
-    let Some(second) = tokens.get(1) else {
-        return true;
-    };
+/// Whether what stands behind BEGIN says that this begins a transaction.
+fn begins_transaction(second: Piece<'_>) -> bool {
     let modes = [
         "work",
         "transaction",
@@ -148,22 +97,72 @@ fn is_transaction(tokens: &[TokenWithSpan]) -> bool {
         "not",
         "deferrable",
     ];
-    match &second.token {
-        Token::SemiColon => true,
-        Token::Word(w) => modes.iter().any(|mode| w.value.eq_ignore_ascii_case(mode)),
-        _ => false,
+    second == Piece::Sign(b';') || modes.iter().any(|mode| second.is(mode))
+}
+
+/// Whether a definition with a body in Oracle's form begins a text.
+pub fn defines(text: &str) -> bool {
+    let mut pieces = pieces(text);
+    if !pieces.next().is_some_and(|piece| piece.is("create")) {
+        return false;
+    }
+    let passed = ["or", "replace", "editionable", "noneditionable"];
+    let kind = pieces.find(|piece| !passed.iter().any(|word| piece.is(word)));
+    let is = |wanted: &str| kind.is_some_and(|kind| kind.is(wanted));
+    let (trigger, procedure) = (is("trigger"), is("procedure"));
+    // The name.
+    if !trigger && !procedure && !is("function") || pieces.next().is_none() {
+        return false;
+    }
+    match trigger {
+        true => has_body(pieces),
+        false => is_routine(pieces, procedure),
     }
 }
 
-/// Whether what begins with DECLARE is a cursor.
-fn is_cursor(tokens: &[TokenWithSpan]) -> bool {
-    let options = ["binary", "asensitive", "insensitive", "no", "scroll"];
-    let words = tokens.iter().skip(2).map(|t| match &t.token {
-        Token::Word(w) => w.value.to_lowercase(),
-        _ => String::new(),
-    });
-    let mut behind = words.skip_while(|word| options.contains(&word.as_str()));
-    behind.next().is_some_and(|word| word == "cursor")
+/// Whether what stands behind the name of a procedure or a function comes to a body without quotes.
+fn is_routine(mut pieces: Pieces<'_>, procedure: bool) -> bool {
+    let mut depth = 0;
+    while let Some(piece) = pieces.next() {
+        match piece {
+            Piece::Sign(b'(') => depth += 1,
+            Piece::Sign(b')') => depth -= 1,
+            _ if depth > 0 => {}
+            // The name has a schema before it.
+            Piece::Sign(b'.') => {
+                pieces.next();
+            }
+            _ if procedure => {
+                let begins_body = |p: Piece<'_>| !matches!(p, Piece::Text | Piece::Sign(b';'));
+                return piece.is("is")
+                    || piece.is("authid")
+                    || piece.is("as") && pieces.next().is_some_and(begins_body);
+            }
+            _ => return piece.is("return"),
+        }
+    }
+    false
+}
+
+/// Whether what stands behind a trigger's name comes to a body. A table or a column may have the
+/// name that begins one.
+fn has_body(pieces: Pieces<'_>) -> bool {
+    let mut before = Piece::Name;
+    for piece in pieces {
+        let follows = before.is("of")
+            || before.is("on")
+            || matches!(before, Piece::Sign(b',') | Piece::Sign(b'.'));
+        match piece {
+            Piece::Sign(b';') => return false,
+            Piece::Sign(b'<') if before == piece => return true,
+            _ if before.is("execute") && (piece.is("function") || piece.is("procedure")) => {
+                return false;
+            }
+            _ if !follows && (piece.is("begin") || piece.is("declare")) => return true,
+            _ => before = piece,
+        }
+    }
+    false
 }
 
 /// How many bytes of a text, which a block begins, are the block's, and where what follows begins.

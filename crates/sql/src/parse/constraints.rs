@@ -141,7 +141,7 @@ fn names_at(tokens: &mut Vec<TokenWithSpan>, open: usize) -> Option<Vec<String>>
         }
     }
     // Of a list that ends in a comma the last name is missing.
-    if (close - open) % 2 != 0 || names.is_empty() {
+    if !(close - open).is_multiple_of(2) || names.is_empty() {
         return None;
     }
     tokens.drain(open..=close);

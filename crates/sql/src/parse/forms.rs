@@ -565,18 +565,6 @@ mod tests {
     fn what_is_written_twice_or_is_not_there_is_an_error() {
         for (sql, state) in [
             ("select a from t order by a using =", "42809"),
-            (
-                "select * from rows from (f(1) as (a int), g(2)) as x",
-                "0A000",
-            ),
-            (
-                "with recursive x(n) as (select 1) search depth first by n set s select 1",
-                "0A000",
-            ),
-            (
-                "with recursive x(n) as (select 1) cycle n set c using p select 1",
-                "0A000",
-            ),
             ("(select 1 order by 1) order by 1", "42601"),
             ("(select 1 limit 1) limit 2", "42601"),
             (

@@ -26,6 +26,7 @@ mod inheritance;
 mod joins;
 pub mod kill;
 pub mod like;
+mod listagg;
 pub mod literals;
 mod locking;
 pub mod maintenance;
@@ -281,6 +282,7 @@ pub fn data_type(text: &str) -> Result<ast::DataType> {
 fn regroup<V: ast::VisitMut>(tree: &mut V) -> Result<()> {
     let visited = ast::visit_expressions_mut(tree, |e| {
         settle(e);
+        listagg::write_out(e);
         let simpler = arrays::as_list(e).and_then(|list| match list {
             Some(list) => Ok(Some(list)),
             None => rows::by_column(e),

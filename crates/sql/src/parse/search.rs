@@ -252,7 +252,12 @@ impl Reader<'_> {
             if matches!(token, Token::SemiColon | Token::EOF | Token::Comma) {
                 return None;
             }
-            parts.push(token.to_string());
+            parts.push(match token {
+                Token::SingleQuotedString(s) | Token::EscapedStringLiteral(s) => {
+                    format!("'{}'", s.replace('\'', "''"))
+                }
+                token => token.to_string(),
+            });
             self.at += 1;
         }
         self.at += 1;
@@ -267,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_text_has_what_was_written() {
-        let written = "WITH RECURSIVE s(n, \"A\") AS (SELECT 1, 2) SEARCH DEPTH FIRST BY n, \"A\" SET q \
+        let written = "WITH RECURSIVE s (n, \"A\") AS (SELECT 1, 2) SEARCH DEPTH FIRST BY n, \"A\" SET q \
                        CYCLE n SET c TO 'it''s' DEFAULT 'b' USING p SELECT * FROM s";
         let Ok(Command::Sql(read)) = statement(written) else {
             panic!("it is not read");

@@ -41,6 +41,21 @@ pub fn split(sql: &str) -> Vec<&str> {
     pieces
 }
 
+/// Where blanks and comments end that begin at a byte.
+pub(super) fn blanks_end(sql: &str, from: usize) -> usize {
+    let bytes = sql.as_bytes();
+    let mut at = from;
+    while let Some(byte) = bytes.get(at) {
+        at = match byte {
+            b'-' if bytes[at..].starts_with(b"--") => line_end(bytes, at),
+            b'/' if bytes[at..].starts_with(b"/*") => comment_end(bytes, at),
+            byte if byte.is_ascii_whitespace() => at + 1,
+            _ => break,
+        };
+    }
+    at
+}
+
 fn line_end(bytes: &[u8], from: usize) -> usize {
     bytes[from..]
         .iter()
@@ -66,7 +81,7 @@ fn comment_end(bytes: &[u8], from: usize) -> usize {
 }
 
 /// The end of whatever begins here: a quoted thing as a whole, otherwise one byte.
-fn token_end(sql: &str, at: usize) -> usize {
+pub(super) fn token_end(sql: &str, at: usize) -> usize {
     let bytes = sql.as_bytes();
     match bytes[at] {
         b'\'' => {
@@ -81,7 +96,7 @@ fn token_end(sql: &str, at: usize) -> usize {
     }
 }
 
-fn is_word(b: u8) -> bool {
+pub(super) fn is_word(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80
 }
 

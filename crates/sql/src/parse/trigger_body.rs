@@ -6,6 +6,7 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{self, Expr, Ident};
+use sqlparser::tokenizer::Token;
 
 use super::tokens::Words;
 use crate::bind::names;
@@ -36,9 +37,7 @@ pub fn body(w: &mut Words<'_>, rows: &RowNames) -> Result<Option<String>> {
             ));
         }
         return w.string().map(Some);
-    } else if w.precedes("declare") || w.precedes("begin") {
-        w.rest()
-    } else if w.peek() == Some(&sqlparser::tokenizer::Token::ShiftLeft) {
+    } else if w.precedes("declare") || w.precedes("begin") || w.peek() == Some(&Token::ShiftLeft) {
         w.rest()
     } else if w.precedes("call") {
         return Err(Error::unsupported("CALL as the body of a trigger"));

@@ -177,7 +177,6 @@ fn created(words: &[String]) -> Option<String> {
         () if compresses(rest) => "COMPRESSION of a column",
         () if has(rest, "organization index") => "ORGANIZATION INDEX",
         () if is_typed(rest) => "typed tables",
-        () if has(rest, "as execute") => "CREATE TABLE AS EXECUTE",
         () => return None,
     };
     Some(what.to_string())
@@ -221,9 +220,11 @@ fn anywhere(words: &[String]) -> Option<String> {
             let operator = pair[1].chars().all(|c| "+-*/<>=~!@#%^&|`?".contains(c));
             pair[0] == "using" && operator
         });
+    let outer = words.windows(3).any(|w| w == ["(", "+", ")"]);
     let is_xml = |pair: &[String]| XML.contains(&pair[0].as_str()) && pair[1] == "(";
     let xml = words.windows(2).find(|pair| is_xml(pair));
     match () {
+        () if outer => Some("the operator (+) of outer joins".to_string()),
         () if variadic => Some("VARIADIC".to_string()),
         () if xml.is_some() => xml.map(|pair| pair[0].clone()),
         () if has(words, "is document") || has(words, "is not document") => {
@@ -250,7 +251,6 @@ mod tests {
                 "alter table t attach partition p for values in (1)",
                 "ALTER TABLE ATTACH PARTITION",
             ),
-            ("create table t as execute q", "CREATE TABLE AS EXECUTE"),
             ("create tablespace s location '/x'", "CREATE TABLESPACE"),
             ("create database d locale 'x'", "CREATE DATABASE"),
             (

@@ -114,7 +114,7 @@ pub enum Utility {
         discard: bool,
     },
     Close(Option<String>),
-    Copy(CopySpec),
+    Copy(Box<CopySpec>),
     Vacuum {
         tables: Vec<Analyzed>,
         analyze: bool,
@@ -289,7 +289,7 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
         }
         "copy" => {
             w.bump();
-            Utility::Copy(copy::parse(&mut w)?)
+            Utility::Copy(Box::new(copy::parse(&mut w)?))
         }
         "vacuum" => {
             w.bump();

@@ -35,7 +35,7 @@ pub struct Conflict {
 #[derive(Debug)]
 pub struct ConflictUpdate {
     /// Also over what `given` gives.
-    pub set: Vec<(usize, Expr)>,
+    pub set: Set,
     /// Gives one row of the values with subqueries.
     pub given: Option<OverRow>,
     pub condition: Option<Condition>,
@@ -62,6 +62,9 @@ impl ConflictUpdate {
         self.given.iter().chain(condition)
     }
 }
+
+/// Columns and their new values.
+pub type Set = Vec<(usize, Expr)>;
 
 /// The new value of a column.
 enum Value<'a> {
@@ -130,7 +133,7 @@ impl Planner<'_> {
         scope: &Scope,
         list: &[ast::Assignment],
         feed: &FeedPlanner<'_>,
-    ) -> Result<(Vec<(usize, Expr)>, Option<OverRow>)> {
+    ) -> Result<(Set, Option<OverRow>)> {
         let table = &written.shown;
         let assigned = self.assigned(table, list)?;
         self.note_assigned(table, &assigned);
@@ -194,7 +197,7 @@ impl Planner<'_> {
         values: Vec<(usize, Value<'_>)>,
         items: &[ast::Expr],
         over: Option<&OverRow>,
-    ) -> Result<Vec<(usize, Expr)>> {
+    ) -> Result<Set> {
         let table = &written.shown;
         let empty = Scope::default();
         let binder = Binder::new(&empty, self.params, "UPDATE");

@@ -239,7 +239,7 @@ impl Cursors {
         let locked = plan
             .locks
             .iter()
-            .filter(|l| accesses.get(l.place).is_some_and(|a| reads(&a)));
+            .filter(|l| accesses.get(l.place).is_some_and(reads));
         match (plan.locks.is_empty(), locked.count()) {
             (true, _) | (false, 1) => {}
             (false, 0) => return Err(referenced("does not have a")),

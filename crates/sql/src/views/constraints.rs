@@ -10,8 +10,8 @@ use super::{Context, Rows, VirtualTable};
 use crate::ddl::index_class;
 use crate::dict::depend::Address;
 use crate::dict::{
-    Function, Index, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_PROC, PG_TRIGGER, PG_TYPE, Sequence,
-    Stage, Table,
+    Check, Function, Index, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_PROC, PG_TRIGGER, PG_TYPE,
+    Sequence, Stage, Table,
 };
 use crate::error::{Error, Result};
 use crate::types::SqlType::{
@@ -163,7 +163,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
                t: &Table,
                index: u32,
                (columns, when): (Datum, (bool, bool)),
-               text_: Option<&str>| {
+               check: Option<&Check>| {
         vec![
             oid(number),
             text(name),
@@ -171,7 +171,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
             text(kind),
             bool(when.0),
             bool(when.1),
-            bool(true),
+            bool(check.is_none_or(|c| !c.unvalidated)),
             oid(t.oid),
             oid(0),
             oid(index),
@@ -186,7 +186,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
             columns,
             NULL,
             NULL,
-            optional(text_),
+            optional(check.map(|c| c.text.as_str())),
         ]
     };
     let mut rows = Rows::new();
@@ -214,7 +214,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
                 t,
                 0,
                 (columns_of(t, &c.text)?, (false, false)),
-                Some(&c.text),
+                Some(c),
             ));
         }
     }

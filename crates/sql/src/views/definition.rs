@@ -7,7 +7,7 @@ use sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator, Value};
 
 use crate::bind::names::{self, quote};
 use crate::bind::{TypeNames, parts};
-use crate::dict::{Index, Table};
+use crate::dict::{Check, Index, Table};
 use crate::parse;
 use crate::types::SqlType;
 
@@ -44,9 +44,13 @@ pub fn predicate(table: &Table, index: &Index, pretty: bool) -> Option<String> {
     text.map(|text| condition(table, text, pretty))
 }
 
-/// The condition of a check.
-pub fn check(table: &Table, text: &str, pretty: bool) -> String {
-    format!("CHECK ({})", condition(table, text, pretty))
+/// The definition of a check.
+pub fn check(table: &Table, check: &Check, pretty: bool) -> String {
+    let not_valid = if check.unvalidated { " NOT VALID" } else { "" };
+    format!(
+        "CHECK ({}){not_valid}",
+        condition(table, &check.text, pretty)
+    )
 }
 
 /// An expression over the columns of a table.

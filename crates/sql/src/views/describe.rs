@@ -161,8 +161,7 @@ pub fn constraint(dict: &Dict, oid: u32, pretty: bool) -> Option<String> {
         key.or_else(|| {
             (0..t.checks.len())
                 .find(|at| check_oid(t.oid, *at) == oid)
-                .map(|at| &t.checks[at].text)
-                .map(|text| super::definition::check(t, text, pretty))
+                .map(|at| super::definition::check(t, &t.checks[at], pretty))
         })
     };
     // A check has its number by that of its table, which for great ones is that of several.

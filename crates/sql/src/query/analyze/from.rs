@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableAlias, TableFactor, TableWithJoins};
+use sqlparser::ast::{
+    self, JoinConstraint, JoinOperator, Spanned, TableAlias, TableFactor, TableWithJoins,
+};
 
 use super::Analyzer;
 use super::expression::Clause;
@@ -571,21 +573,18 @@ impl Analyzer<'_> {
         known: &Known<'_>,
         nullable: bool,
     ) -> Result<Item> {
-        if alias.is_none() {
-            let what = match &*q.body {
-                ast::SetExpr::Values(_) => "VALUES",
-                _ => "subquery",
-            };
-            return Err(
-                Error::new("42601", format!("{what} in FROM must have an alias")).hint(format!(
-                    "For example, FROM ({}) [AS] foo.",
-                    match what {
-                        "VALUES" => "VALUES ...",
-                        _ => "SELECT ...",
-                    }
-                )),
-            );
-        }
+        let unnamed;
+        let alias = match alias {
+            Some(alias) => alias,
+            None if matches!(&*q.body, ast::SetExpr::Values(_)) => {
+                return Err(Error::new("42601", "VALUES in FROM must have an alias")
+                    .hint("For example, FROM (VALUES ...) [AS] foo."));
+            }
+            None => {
+                unnamed = unnamed_alias(q);
+                &unnamed
+            }
+        };
         let outside = scope.beside();
         let around = match lateral {
             true => scope,
@@ -593,7 +592,7 @@ impl Analyzer<'_> {
         };
         let mut level = self.query(q, around, known)?;
         self.settle(&mut level)?;
-        self.level_in_from(level, (alias, false), scope, nullable)
+        self.level_in_from(level, (Some(alias), false), scope, nullable)
     }
 
     /// A subquery as an item of FROM: part of the level around it, if it only joins and filters,
@@ -684,6 +683,22 @@ impl Analyzer<'_> {
             },
         };
         Ok((From::Relation(relation), found))
+    }
+}
+
+/// The alias of a subquery that has none, which PostgreSQL 15 refuses, and Oracle and later versions
+/// of PostgreSQL take: a name that no other has, of where the subquery stands, and that nobody
+/// writes.
+fn unnamed_alias(q: &ast::Query) -> TableAlias {
+    let start = q.span().start;
+    TableAlias {
+        explicit: true,
+        name: ast::Ident::with_quote(
+            '"',
+            format!("unnamed subquery {}.{}", start.line, start.column),
+        ),
+        columns: Vec::new(),
+        at: None,
     }
 }
 

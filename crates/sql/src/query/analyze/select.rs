@@ -141,8 +141,11 @@ impl Analyzer<'_> {
                 None => Expr::Const(block::value::Datum::Int8(1)),
             });
             level.with_ties = fetch.with_ties;
-            let is_null = matches!(&level.limit, Some(Expr::Const(block::value::Datum::Null)));
-            if fetch.with_ties && is_null {
+            let is_null = |e: &ast::Expr| match within_parentheses(e) {
+                ast::Expr::Value(v) => v.value == ast::Value::Null,
+                _ => false,
+            };
+            if fetch.with_ties && fetch.quantity.as_ref().is_some_and(is_null) {
                 let message = "row count cannot be null in FETCH FIRST ... WITH TIES clause";
                 return Err(Error::new("2201W", message));
             }
@@ -593,6 +596,9 @@ fn refuse_foreign(q: &Query) -> Result<()> {
 
 /// Refuses clauses of SELECT that PostgreSQL does not have, or that are not supported.
 fn refuse_foreign_clauses(s: &ast::Select) -> Result<()> {
+    if !s.connect_by.is_empty() {
+        return Err(Error::unsupported("CONNECT BY").hint("Use WITH RECURSIVE."));
+    }
     let foreign = !s.optimizer_hints.is_empty()
         || s.select_modifiers.is_some()
         || s.top.is_some()
