@@ -269,6 +269,12 @@ fn apply(core: &mut Core, table: &Table, operation: &AlterTableOperation) -> Res
             let names = (names::ident(old_name), names::ident(new_name));
             super::constraint::rename(core, &mut next, &names.0, names.1)?;
         }
+        AlterTableOperation::AlterColumn {
+            column_name,
+            op: AlterColumnOperation::SetDefault { value },
+        } if let Some(change) = parse::alter_constraint::change_of(value) => {
+            super::constraint::alter(&mut next, &names::ident(column_name), change)?;
+        }
         AlterTableOperation::AlterColumn { column_name, .. }
             if column_name.value == WHOLE_TABLE =>
         {
@@ -724,7 +730,7 @@ fn drop_constraint(
     Err(no_constraint(&table, name))
 }
 
-fn no_constraint(table: &Table, name: &str) -> Error {
+pub(super) fn no_constraint(table: &Table, name: &str) -> Error {
     Error::new(
         "42704",
         format!(

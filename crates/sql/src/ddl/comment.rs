@@ -62,7 +62,7 @@ pub fn set(core: &mut Core, on: &Commented, text: Option<&str>) -> Result<Tag> {
             core.define(Object::Schema(Arc::new(next)))?;
         }
         Commented::Type(name) => super::types::comment(core, name, text)?,
-        Commented::Function(name) => super::function::comment(core, name, text)?,
+        Commented::Function(kind, name) => super::function::comment(core, *kind, name, text)?,
         Commented::Trigger(name, table) => on_trigger(core, name, table, text)?,
         Commented::Policy(name, table) => super::policy::comment(core, name, table, text)?,
         Commented::Role(name) => {

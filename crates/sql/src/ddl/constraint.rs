@@ -1,5 +1,6 @@
-//! ALTER TABLE .. RENAME CONSTRAINT.
+//! ALTER TABLE .. RENAME CONSTRAINT and ALTER CONSTRAINT.
 
+use super::alter::no_constraint;
 use super::{Core, already_exists};
 use crate::dict::{CommentOn, Table};
 use crate::error::{Error, Result};
@@ -56,4 +57,20 @@ pub fn rename(core: &mut Core, table: &mut Table, from: &str, to: String) -> Res
         }
     }
     Ok(())
+}
+
+/// Says whether a foreign key is deferrable, and initially deferred.
+pub fn alter(table: &mut Table, name: &str, (deferrable, deferred): (bool, bool)) -> Result<()> {
+    if let Some(key) = table.foreign_keys.iter_mut().find(|k| k.name == name) {
+        (key.deferrable, key.initially_deferred) = (deferrable, deferred);
+        return Ok(());
+    }
+    if !table.constraint_names().any(|known| known == name) {
+        return Err(no_constraint(table, name));
+    }
+    let message = format!(
+        "constraint \"{name}\" of relation \"{}\" is not a foreign key constraint",
+        table.name
+    );
+    Err(Error::new("42809", message))
 }

@@ -417,10 +417,20 @@ pub fn drop(
 }
 
 /// COMMENT ON FUNCTION.
-pub fn comment(core: &mut Core, name: &FunctionName, text: Option<&str>) -> Result<()> {
+pub fn comment(
+    core: &mut Core,
+    kind: Routine,
+    name: &FunctionName,
+    text: Option<&str>,
+) -> Result<()> {
     let found = core.locked_function(name)?;
-    let kind = Routine::Function;
-    let mut next = Function::clone(&*found.map_or_else(|| Err(missing(core, kind, name)?), Ok)?);
+    let found = found.map_or_else(|| Err(missing(core, kind, name)?), Ok)?;
+    if !kind.fits(found.procedure) {
+        let message = format!("{} is not a {}", found.signature(), kind.word());
+        return Err(Error::new("42809", message));
+    }
+    core.check_owner(found.owner, format!("{} {}", kind.word(), found.name))?;
+    let mut next = Function::clone(&*found);
     next.comment = text.map(str::to_string);
     core.define(Object::Function(Arc::new(next)))
 }

@@ -62,6 +62,15 @@ pub fn alter(
                 next.owner = core.new_owner(to, table.owner, table.schema, &what)?;
                 core.define(Object::Table(Arc::new(next.finish()?)))?;
             }
+            Relation::Index(table, at) => {
+                let index = table.indexes[*at].name.clone();
+                let what = format!("index {index}");
+                let to = core.new_owner(to, table.owner, table.schema, &what)?;
+                if to != table.owner {
+                    let message = format!("cannot change owner of index \"{index}\"");
+                    core.notice("WARNING", "42809", message);
+                }
+            }
             _ => {
                 return Err(Error::unsupported(format!(
                     "{command} OWNER TO of this relation"

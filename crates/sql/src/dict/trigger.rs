@@ -109,8 +109,9 @@ impl Trigger {
         }
     }
 
-    /// What `pg_get_triggerdef` says.
-    pub fn definition(&self, dict: &Dict, table: &Table) -> String {
+    /// What `pg_get_triggerdef` says; if it is to be pretty, with the schema of the table only where
+    /// the path does not lead to it.
+    pub fn definition(&self, dict: &Dict, table: &Table, pretty: bool) -> String {
         let ops: Vec<String> = self
             .ops
             .iter()
@@ -140,7 +141,10 @@ impl Trigger {
             quote(&self.name),
             self.timing(),
             ops.join(" OR "),
-            dict.full_name(table.schema, &table.name),
+            match pretty {
+                true => dict.shown(table.schema, &table.name),
+                false => dict.full_name(table.schema, &table.name),
+            },
             self.characteristics(dict),
             self.referencing(),
             if self.row { "ROW" } else { "STATEMENT" },
@@ -163,7 +167,7 @@ impl Trigger {
             return String::new();
         };
         let from = match dict.table_by_oid(constraint.from) {
-            Some(from) => format!(" FROM {}", dict.full_name(from.schema, &from.name)),
+            Some(from) => format!(" FROM {}", dict.shown(from.schema, &from.name)),
             None => String::new(),
         };
         let not = if constraint.deferrable { "" } else { "NOT " };

@@ -145,7 +145,7 @@ pub enum Commented {
     Schema(String),
     Role(String),
     Type(Qualified),
-    Function(FunctionName),
+    Function(Routine, FunctionName),
     Trigger(String, Qualified),
     Policy(String, Qualified),
 }
@@ -569,6 +569,10 @@ pub fn comment(w: &mut Words<'_>) -> Result<Definition> {
     } else if w.accept("constraint") {
         let name = w.name()?;
         w.expect("on")?;
+        // A table may have the name.
+        if w.precedes("domain") && !w.precedes("domain is") {
+            return Err(Error::unsupported("COMMENT ON CONSTRAINT of a domain"));
+        }
         Commented::Constraint(name, w.relation()?)
     } else if w.accept("schema") {
         Commented::Schema(w.name()?)
@@ -576,8 +580,8 @@ pub fn comment(w: &mut Words<'_>) -> Result<Definition> {
         Commented::Role(w.name()?)
     } else if w.accept("type") || w.accept("domain") {
         Commented::Type(w.relation()?)
-    } else if w.accept("function") || w.accept("routine") {
-        Commented::Function(function::function_name(w)?)
+    } else if let Some(kind) = function::kind(w) {
+        Commented::Function(kind, function::function_name(w)?)
     } else if w.accept("trigger") {
         let name = w.name()?;
         w.expect("on")?;

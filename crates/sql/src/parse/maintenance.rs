@@ -1,4 +1,4 @@
-//! VACUUM, ANALYZE's list, LOCK TABLE, and the statements on sequences.
+//! The tables of VACUUM and ANALYZE, LOCK TABLE, and the statements on sequences.
 
 use sqlparser::ast;
 use sqlparser::parser::Parser;
@@ -9,55 +9,6 @@ use super::tokens::Words;
 use super::utility::{SequenceOption, TableLock, Utility};
 use crate::bind::names::Qualified;
 use crate::error::Result;
-
-/// The options of VACUUM and ANALYZE that have an effect here.
-#[derive(Default)]
-pub struct VacuumOptions {
-    analyze: bool,
-    full: bool,
-}
-
-/// Options in parentheses, if there are some; those without an effect here are skipped.
-pub fn vacuum_options(w: &mut Words<'_>) -> Result<VacuumOptions> {
-    let mut options = VacuumOptions::default();
-    if !w.accept_token(&Token::LParen) {
-        return Ok(options);
-    }
-    let text = w.parenthesized()?.to_lowercase();
-    for option in text.split(',') {
-        let mut words = option.split_whitespace();
-        let (name, value) = (words.next(), words.next());
-        let on = matches!(value, None | Some("true" | "on" | "1"));
-        match name {
-            Some("analyze" | "analyse") => options.analyze = on,
-            Some("full") => options.full = on,
-            _ => {}
-        }
-    }
-    Ok(options)
-}
-
-pub fn vacuum(w: &mut Words<'_>) -> Result<Utility> {
-    w.bump();
-    let VacuumOptions {
-        mut analyze,
-        mut full,
-    } = vacuum_options(w)?;
-    loop {
-        if w.accept("analyze") || w.accept("analyse") {
-            analyze = true;
-        } else if w.accept("full") {
-            full = true;
-        } else if !(w.accept("freeze") || w.accept("verbose")) {
-            break;
-        }
-    }
-    Ok(Utility::Vacuum {
-        tables: table_list(w)?,
-        analyze,
-        full,
-    })
-}
 
 /// A table of ANALYZE, and the columns that it is for: all, if none is named.
 #[derive(Clone, Debug, PartialEq)]

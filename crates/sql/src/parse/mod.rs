@@ -1,6 +1,7 @@
 //! Text to syntax: cutting a message into statements, the SQL grammar (sqlparser's), and the utility statements whose
 //! PostgreSQL forms sqlparser does not read.
 
+pub mod alter_constraint;
 pub mod alter_session;
 mod arbiters;
 pub mod arrays;
@@ -56,6 +57,7 @@ pub mod types;
 mod unlogged;
 mod unread;
 pub mod utility;
+mod vacuum;
 pub mod variadic;
 pub mod view;
 mod zone;
@@ -395,6 +397,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     table::write_out(&mut tokens);
     forms::write_out(&mut tokens)?;
     merge::write_out(&mut tokens)?;
+    alter_constraint::write_out(&mut tokens)?;
     storage::write_out(&mut tokens)?;
     constraints::write_out(&mut tokens)?;
     targets::write_out(&mut tokens);

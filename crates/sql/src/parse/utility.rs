@@ -13,15 +13,13 @@ use super::explain::{ExplainOption, explain};
 use super::function;
 use super::grant::{self, Security};
 use super::kill::{self, SessionName};
-use super::maintenance::{
-    Analyzed, accept_sequence, alter_sequence, create_sequence, lock_table, table_list, vacuum,
-    vacuum_options,
-};
+use super::maintenance::{Analyzed, accept_sequence, alter_sequence, create_sequence, lock_table};
 use super::role::{self, RoleName, RoleOption};
 use super::routine;
 use super::setting::SettingClause;
 use super::tokens::Words;
 use super::transaction::{self, Mode, modes};
+use super::vacuum;
 use super::zone;
 use crate::bind::names::Qualified;
 use crate::error::{Error, Result};
@@ -121,9 +119,12 @@ pub enum Utility {
         tables: Vec<Analyzed>,
         analyze: bool,
         full: bool,
+        /// Tables whose locks others have are left out.
+        skip_locked: bool,
     },
     Analyze {
         tables: Vec<Analyzed>,
+        skip_locked: bool,
     },
     Checkpoint,
     LockTable {
@@ -290,14 +291,13 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
             w.bump();
             Utility::Copy(Box::new(copy::parse(&mut w)?))
         }
-        "vacuum" => vacuum(&mut w)?,
+        "vacuum" => {
+            w.bump();
+            vacuum::vacuum(&mut w)?
+        }
         "analyze" | "analyse" => {
             w.bump();
-            vacuum_options(&mut w)?;
-            w.accept("verbose");
-            Utility::Analyze {
-                tables: table_list(&mut w)?,
-            }
+            vacuum::analyze(&mut w)?
         }
         "checkpoint" => {
             w.bump();

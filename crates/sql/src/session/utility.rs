@@ -252,8 +252,12 @@ impl SqlSession {
                 tables,
                 analyze,
                 full,
-            } => self.vacuum(tables, *analyze, *full)?,
-            Utility::Analyze { tables } => self.analyze(tables)?,
+                skip_locked,
+            } => self.vacuum(tables, *analyze, *full, *skip_locked)?,
+            Utility::Analyze {
+                tables,
+                skip_locked,
+            } => self.analyze(tables, *skip_locked)?,
             Utility::Checkpoint => {
                 let dict = self.core.dict();
                 if !dict.has_rights_of(self.core.roles.current, CHECKPOINT) {
@@ -641,7 +645,13 @@ impl SqlSession {
         self.execute(portal, max_rows, sink)
     }
 
-    fn vacuum(&mut self, tables: &[Analyzed], analyze: bool, full: bool) -> Result<Tag> {
+    fn vacuum(
+        &mut self,
+        tables: &[Analyzed],
+        analyze: bool,
+        full: bool,
+        skip_locked: bool,
+    ) -> Result<Tag> {
         if !analyze && tables.iter().any(|t| !t.columns.is_empty()) {
             return Err(Error::new(
                 "0A000",
@@ -651,6 +661,7 @@ impl SqlSession {
         self.refuse_in_block("VACUUM")?;
         self.ensure_transaction()?;
         self.existing(tables)?;
+        self.skip_others(tables, "vacuum");
         let mode = match full {
             true => TableLock::AccessExclusive,
             false => TableLock::ShareUpdateExclusive,
@@ -658,6 +669,7 @@ impl SqlSession {
         // Whoever meets old versions purges them, and so does smon. What is left of VACUUM is its
         // lock, which waits for other maintenance; it is given back before the next table's.
         let own = self.own_of(self.chosen(tables), "vacuum");
+        let own = self.unlocked(own, mode, skip_locked, "vacuum")?;
         for (table, _) in &own {
             let before = self.core.engine.savepoint()?;
             self.core.lock_table(table.oid, mode, false)?;
@@ -682,9 +694,51 @@ impl SqlSession {
         }
     }
 
+    /// Says of each view, index and sequence that it is left out.
+    fn skip_others(&mut self, tables: &[Analyzed], what: &str) {
+        let dict = self.core.dict();
+        for t in tables.iter().filter(|t| dict.table(&t.table).is_none()) {
+            let message = format!(
+                "skipping \"{}\" --- cannot {what} non-tables or special system tables",
+                t.table.name
+            );
+            self.core.notice("WARNING", "01000", message);
+        }
+    }
+
+    /// The tables whose locks nobody else has, if others are to be left out.
+    fn unlocked(
+        &mut self,
+        tables: Vec<(Arc<Table>, Vec<String>)>,
+        mode: TableLock,
+        skip_locked: bool,
+        what: &str,
+    ) -> Result<Vec<(Arc<Table>, Vec<String>)>> {
+        if !skip_locked {
+            return Ok(tables);
+        }
+        let mut free = Vec::with_capacity(tables.len());
+        for table in tables {
+            let before = self.core.engine.savepoint()?;
+            match self.core.lock_table(table.0.oid, mode, true) {
+                Ok(()) => free.push(table),
+                Err(e) if e.sqlstate() == "55P03" => {
+                    let name = &table.0.name;
+                    let message = format!("skipping {what} of \"{name}\" --- lock not available");
+                    self.core.notice("WARNING", "55P03", message);
+                }
+                Err(e) => return Err(e),
+            }
+            if what == "vacuum" {
+                self.core.engine.rollback_to(&before)?;
+            }
+        }
+        Ok(free)
+    }
+
     fn existing(&self, tables: &[Analyzed]) -> Result<()> {
         let dict = self.core.dict();
-        match tables.iter().find(|t| dict.table(&t.table).is_none()) {
+        match tables.iter().find(|t| dict.relation(&t.table).is_none()) {
             None => Ok(()),
             Some(missing) => Err(crate::bind::names::no_relation(&missing.table)),
         }
@@ -712,10 +766,13 @@ impl SqlSession {
         tables
     }
 
-    fn analyze(&mut self, tables: &[Analyzed]) -> Result<Tag> {
+    fn analyze(&mut self, tables: &[Analyzed], skip_locked: bool) -> Result<Tag> {
         self.ensure_transaction()?;
         self.existing(tables)?;
+        self.skip_others(tables, "analyze");
         let own = self.own_of(self.chosen(tables), "analyze");
+        let lock = TableLock::ShareUpdateExclusive;
+        let own = self.unlocked(own, lock, skip_locked, "analyze")?;
         self.analyze_own(&own, !tables.is_empty())?;
         self.end_of_statement();
         Ok(Tag::Plain("ANALYZE"))

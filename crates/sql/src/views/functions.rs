@@ -134,7 +134,9 @@ pub const ALL: &[Function] = &[
     }),
     strict("acldefault", (2, 2), SqlType::TEXTS, super::acl::default),
     strict("pg_get_triggerdef", (1, 2), Text, |cx, a| {
-        Ok(optional(super::triggers::definition(&cx.dict, oid(&a[0]))))
+        let pretty = a.get(1) == Some(&Datum::Bool(true));
+        let found = super::triggers::definition(&cx.dict, oid(&a[0]), pretty);
+        Ok(optional(found))
     }),
     strict("pg_relation_is_updatable", (2, 2), Int4, |cx, a| {
         let triggers = a[1] == Datum::Bool(true);

@@ -23,10 +23,10 @@ fn bits(trigger: &Trigger) -> u16 {
 }
 
 /// What `pg_get_triggerdef` says.
-pub fn definition(dict: &Dict, number: u32) -> Option<String> {
+pub fn definition(dict: &Dict, number: u32, pretty: bool) -> Option<String> {
     let table = dict.relation_of_trigger(number)?;
     let found = table.triggers.iter().find(|t| t.oid == number)?;
-    Some(found.definition(dict, &table))
+    Some(found.definition(dict, &table, pretty))
 }
 
 /// The rows of `pg_trigger`.
