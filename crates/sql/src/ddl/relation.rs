@@ -9,6 +9,7 @@ use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::dict::{Object, Relation, Sequence, Table, View};
 use crate::error::{Error, Result};
+use crate::parse::alter_constraint;
 use crate::parse::define::{Change, Kind, ViewChange};
 use crate::parse::storage::{StorageChange, WHOLE_TABLE};
 use crate::parse::utility::{SequenceOption, TableLock};
@@ -131,7 +132,9 @@ pub fn alter_view(core: &mut Core, name: &Qualified, a: &ast::AlterTable) -> Res
             Operation::AlterColumn {
                 column_name,
                 op: AlterColumnOperation::SetDefault { value },
-            } => default(names::ident(column_name), Some(value.to_string())),
+            } if alter_constraint::change_of(value).is_none() => {
+                default(names::ident(column_name), Some(value.to_string()))
+            }
             Operation::AlterColumn {
                 column_name,
                 op: AlterColumnOperation::DropDefault,
