@@ -103,7 +103,10 @@ impl Binder<'_> {
         let value = self.expr(value)?.expr;
         let mut subquery = false;
         value.visit(&mut |e| subquery |= matches!(e, Expr::Subquery { .. }));
-        match value.is_volatile() || subquery {
+        if subquery {
+            return Err(Error::unsupported("DECODE of a subquery"));
+        }
+        match value.is_volatile() {
             true => Err(Error::unsupported("DECODE of a volatile value")),
             false => Ok(()),
         }

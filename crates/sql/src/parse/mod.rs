@@ -196,12 +196,12 @@ fn grammar(sql: &str) -> Result<Command> {
 fn settle_queries(statement: &mut ast::Statement) -> Result<()> {
     #[derive(Default)]
     struct Queries {
-        unnamed: usize,
+        unnamed: unnamed::Unnamed,
     }
     impl ast::VisitorMut for Queries {
         type Break = Error;
         fn pre_visit_table_factor(&mut self, t: &mut ast::TableFactor) -> ControlFlow<Error> {
-            unnamed::name(t, &mut self.unnamed);
+            self.unnamed.look_at(t);
             ControlFlow::Continue(())
         }
         fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Error> {
@@ -214,9 +214,13 @@ fn settle_queries(statement: &mut ast::Statement) -> Result<()> {
             }
         }
     }
-    match ast::VisitMut::visit(statement, &mut Queries::default()) {
+    let mut queries = Queries::default();
+    match ast::VisitMut::visit(statement, &mut queries) {
         ControlFlow::Break(e) => Err(e),
-        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Continue(()) => {
+            queries.unnamed.name_all(statement);
+            Ok(())
+        }
     }
 }
 
