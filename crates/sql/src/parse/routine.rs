@@ -75,8 +75,8 @@ fn begins_body(w: &mut Words<'_>) -> bool {
     found
 }
 
-/// Whether RETURN and a type come next, which something of Oracle's form follows. In PostgreSQL's an
-/// expression stands behind RETURN.
+/// Whether RETURN and a type come next, which something of Oracle's form follows. In PostgreSQL's
+/// form an expression stands behind RETURN.
 fn returns_type(w: &mut Words<'_>) -> bool {
     let begin = w.mark();
     let has_type = w.accept("return") && function::data_type(w).is_ok();

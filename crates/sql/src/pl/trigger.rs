@@ -107,7 +107,7 @@ fn slots(core: &mut Core, on: &Occasion<'_>, shape: &Arc<Shape>, language: Langu
     slots
 }
 
-/// What only Oracle's bodies are told: what has fired the trigger, and the columns that are updated.
+/// What only Oracle's bodies are told: what has fired the trigger, and which columns are updated.
 fn oracle_values(on: &Occasion<'_>) -> [(SqlType, Datum); ORACLES] {
     let is = |op: Op| (SqlType::Bool, Datum::Bool(on.op == op));
     let updated = on.columns.iter().filter_map(|at| on.table.columns.get(*at));
