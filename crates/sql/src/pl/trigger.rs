@@ -61,17 +61,16 @@ fn record(shape: &Arc<Shape>, is_row: bool, values: Option<Vec<Datum>>) -> Slot 
     Slot::Record(record)
 }
 
-/// An array of texts whose places count from a number.
+/// An array of texts whose places count from a number; NULL if there are none.
 fn texts(list: &[Datum], lower: i32) -> Datum {
+    if list.is_empty() {
+        return Datum::Null;
+    }
     let places = Dimension {
         length: list.len() as i32,
         lower,
     };
-    let places = match list.is_empty() {
-        true => &[][..],
-        false => &[places],
-    };
-    let array = Element::of(SqlType::Text).and_then(|e| array::make(e, places, list).ok());
+    let array = Element::of(SqlType::Text).and_then(|e| array::make(e, &[places], list).ok());
     array.map_or(Datum::Null, Datum::Array)
 }
 
