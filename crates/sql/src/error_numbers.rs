@@ -31,10 +31,14 @@ const NUMBERS: [(&str, u16); 22] = [
 /// The first number of those that applications give to errors of their own.
 const OTHER_NUMBER: u16 = 20_000;
 
+fn known(sqlstate: &str) -> Option<u16> {
+    let known = NUMBERS.iter().find(|(state, _)| *state == sqlstate);
+    known.map(|(_, number)| *number)
+}
+
 /// The number of a SQLSTATE, or [`OTHER_NUMBER`].
 pub fn of_state(sqlstate: &str) -> u16 {
-    let known = NUMBERS.iter().find(|(state, _)| *state == sqlstate);
-    known.map_or(OTHER_NUMBER, |(_, number)| *number)
+    known(sqlstate).unwrap_or(OTHER_NUMBER)
 }
 
 /// The SQLSTATE that has a number.
@@ -50,17 +54,22 @@ pub fn state_of(number: i32) -> Option<&'static str> {
 /// `SQLCODE` of `NO_DATA_FOUND`, the only one that is positive.
 const NO_DATA: i32 = 100;
 
-/// What `SQLCODE` is of an error: of one with an application's own number this number.
-pub fn sqlcode(error: &Error) -> i32 {
-    match error.sqlstate() {
-        "P0002" => NO_DATA,
+/// The number of an error, if it has one: of one with an application's own number this number.
+pub fn number(error: &Error) -> Option<i32> {
+    let number = match error.sqlstate() {
+        "P0002" => return Some(NO_DATA),
         "P0001" => {
             let said = error.message().strip_prefix("ORA-");
-            let number = said.and_then(|said| said.split(':').next()?.parse::<u16>().ok());
-            -i32::from(number.unwrap_or(OTHER_NUMBER))
+            said.and_then(|said| said.split(':').next()?.parse::<u16>().ok())
         }
-        state => -i32::from(of_state(state)),
-    }
+        state => known(state),
+    };
+    number.map(|n| -i32::from(n))
+}
+
+/// What `SQLCODE` is of an error.
+pub fn sqlcode(error: &Error) -> i32 {
+    number(error).unwrap_or(-i32::from(OTHER_NUMBER))
 }
 
 #[cfg(test)]
@@ -83,6 +92,9 @@ mod tests {
         let error = |state: &'static str, message: &str| Error::new(state, message);
         assert_eq!(sqlcode(&error("P0001", "ORA-20001: no")), -20_001);
         assert_eq!(sqlcode(&error("P0001", "no")), -20_000);
+        assert_eq!(number(&error("P0001", "no")), None);
+        assert_eq!(number(&error("22007", "no date")), None);
+        assert_eq!(number(&error("P0001", "ORA-20000: no")), Some(-20_000));
         assert_eq!(sqlcode(&error("P0002", "query returned no rows")), 100);
         assert_eq!(sqlcode(&error("23505", "duplicate")), -1);
     }

@@ -59,19 +59,45 @@ pub(super) fn attributes(cursor: &str) -> Vec<String> {
         .collect()
 }
 
-/// The bytes at which colons stand right before a word, with that word.
+/// The bytes at which colons stand right before a name, or a number, that is no bound of an array's
+/// slice, with that name or number.
 fn colons(text: &str) -> Result<Vec<(usize, Token)>, Error> {
     let tokens = lex::tokens(text)?;
     let mut found = Vec::new();
-    for pair in tokens.windows(2) {
-        let [before, word] = pair else { continue };
-        let sign = &text[before.start..before.end];
-        let is_colon = before.is_sign(sign) && sign.ends_with(':') && sign != "::";
-        if is_colon && before.end == word.start && word.name().is_some() {
-            found.push((before.end - 1, word.clone()));
+    // Of the brackets and parentheses around: whether it is one in which a slice may stand.
+    let mut around = Vec::new();
+    for (at, token) in tokens.iter().enumerate() {
+        let sign = &text[token.start..token.end];
+        if !token.is_sign(sign) {
+            continue;
+        }
+        let before = at.checked_sub(1).map(|at| &tokens[at]);
+        match sign {
+            "[" => around.push(before.is_some_and(|t| is_operand(t) && !t.is_word("array"))),
+            "(" => around.push(false),
+            "]" | ")" => {
+                around.pop();
+            }
+            _ => {}
+        }
+        let bounds = sign == ":"
+            && around.last() == Some(&true)
+            && before.is_some_and(|t| is_operand(t) || t.is_sign("["));
+        let is_colon = sign.ends_with(':') && sign != "::" && !bounds;
+        if let Some(next) = tokens.get(at + 1)
+            && is_colon
+            && token.end == next.start
+            && (next.name().is_some() || next.kind == Kind::Number)
+        {
+            found.push((token.end - 1, next.clone()));
         }
     }
     Ok(found)
+}
+
+/// Whether a token may end an expression.
+fn is_operand(token: &Token) -> bool {
+    !matches!(token.kind, Kind::Sign(_)) || token.is_sign(")") || token.is_sign("]")
 }
 
 /// The text with a blank for each colon of `:NEW` and `:OLD`: all else stays where it stood.
@@ -115,19 +141,11 @@ fn attribute_of(tokens: &[Token]) -> Option<(String, &Token)> {
 /// A text that is executed, with `$1`, `$2` for the names or numbers of parameters behind colons,
 /// in the order in which they stand.
 pub fn numbered_parameters(text: &str) -> Result<String, Error> {
-    let tokens = lex::tokens(text)?;
-    let (mut numbered, mut end, mut number) = (String::new(), 0, 0);
-    for pair in tokens.windows(2) {
-        let [colon, name] = pair else { continue };
-        let sign = &text[colon.start..colon.end];
-        let is_colon = colon.is_sign(sign) && sign.ends_with(':') && sign != "::";
-        let is_name = name.name().is_some() || name.kind == Kind::Number;
-        if is_colon && is_name && colon.end == name.start {
-            number += 1;
-            numbered.push_str(&text[end..colon.end - 1]);
-            numbered.push_str(&format!("${number}"));
-            end = name.end;
-        }
+    let (mut numbered, mut end) = (String::new(), 0);
+    for ((colon, name), number) in colons(text)?.into_iter().zip(1..) {
+        numbered.push_str(&text[end..colon]);
+        numbered.push_str(&format!("${number}"));
+        end = name.end;
     }
     numbered.push_str(&text[end..]);
     Ok(numbered)
@@ -422,6 +440,20 @@ mod tests {
         let text = ":n.a := :o.a; n := ':n'; :\"O\".b := 1;";
         let renamed = ":new.a := :old.a; n := ':n'; :\"O\".b := 1;";
         assert_eq!(rows_renamed(text, "n", "o").as_deref(), Ok(renamed));
+    }
+
+    #[test]
+    fn colons_between_the_bounds_of_slices_stay() {
+        let text = "x := (array[1,2,3])[1:2] || a[1:new] || a[:old] || a[:new.x + :new.i];";
+        assert_eq!(
+            without_colons(text).as_deref(),
+            Ok("x := (array[1,2,3])[1:2] || a[1:new] || a[:old] || a[:new.x +  new.i];")
+        );
+        let text = "select a[1:2], b[x:y], array[:x, :2], a[f(:3)], (:4)[:5] from t where c=:c";
+        assert_eq!(
+            numbered_parameters(text).as_deref(),
+            Ok("select a[1:2], b[x:y], array[$1, $2], a[f($3)], ($4)[:5] from t where c=$5")
+        );
     }
 
     #[test]

@@ -58,7 +58,10 @@ impl Binder<'_> {
         let found = match (name.name.as_str(), args.as_slice()) {
             ("nvl", [_, _]) => self.call("coalesce", bound()?)?,
             ("nvl2", [value, other, null]) => self.expr(&nvl2(value, other, null))?,
-            ("decode", [value, _, _, ..]) => self.expr(&decode(value, &args[1..])?)?,
+            ("decode", [value, _, _, ..]) => {
+                self.check_decoded(value)?;
+                self.expr(&decode(value, &args[1..]))?
+            }
             ("lnnvl", [condition]) => {
                 let condition = Box::new(ast::Expr::Nested(Box::new((*condition).clone())));
                 self.expr(&ast::Expr::IsNotTrue(condition))?
@@ -85,6 +88,28 @@ impl Binder<'_> {
             _ => return Ok(None),
         };
         Ok(Some(found))
+    }
+
+    /// Refuses what DECODE cannot look at in each of its branches.
+    fn check_decoded(&self, value: &ast::Expr) -> Result<()> {
+        // One DECODE in each branch of another would grow without bounds.
+        let nested = ast::visit_expressions(value, |e| match e {
+            ast::Expr::Function(f) if is_decode(f) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        });
+        if nested.is_break() {
+            return Err(Error::unsupported("DECODE of what another DECODE gives"));
+        }
+        let value = self.expr(value)?.expr;
+        let mut subquery = false;
+        value.visit(&mut |e| subquery |= matches!(e, Expr::Subquery { .. }));
+        if subquery {
+            return Err(Error::unsupported("DECODE of a subquery"));
+        }
+        match value.is_volatile() {
+            true => Err(Error::unsupported("DECODE of a volatile value")),
+            false => Ok(()),
+        }
     }
 
     fn explicit(&self, value: Typed, ty: SqlType) -> Result<Typed> {
@@ -214,20 +239,16 @@ fn nvl2(value: &ast::Expr, other: &ast::Expr, null: &ast::Expr) -> ast::Expr {
     )
 }
 
-/// `decode(value, search, result, .., default)` as a CASE, in which NULL is NULL.
-fn decode(value: &ast::Expr, rest: &[&ast::Expr]) -> Result<ast::Expr> {
-    // The value stands in each branch: one DECODE in that of another would grow without bounds.
-    let nested = ast::visit_expressions(value, |e| match e {
-        ast::Expr::Function(f)
-            if Qualified::new(&f.name).is_ok_and(|name| name.name == "decode") =>
-        {
-            ControlFlow::Break(())
-        }
-        _ => ControlFlow::Continue(()),
-    });
-    if nested.is_break() {
-        return Err(Error::unsupported("DECODE of what another DECODE gives"));
-    }
+/// Whether a call is one of Oracle's DECODE; PostgreSQL's has two arguments.
+fn is_decode(f: &ast::Function) -> bool {
+    let name = Qualified::new(&f.name);
+    let is_one = name.is_ok_and(|name| name.schema.is_none() && name.name == "decode");
+    is_one && given(f).is_some_and(|args| args.len() > 2)
+}
+
+/// `decode(value, search, result, .., default)` as a CASE, in which NULL is NULL. The value stands
+/// in each branch.
+fn decode(value: &ast::Expr, rest: &[&ast::Expr]) -> ast::Expr {
     let nested = |e: &ast::Expr| Box::new(ast::Expr::Nested(Box::new(e.clone())));
     let (mut branches, mut otherwise) = (Vec::new(), None);
     for pair in rest.chunks(2) {
@@ -240,7 +261,7 @@ fn decode(value: &ast::Expr, rest: &[&ast::Expr]) -> Result<ast::Expr> {
             _ => {}
         }
     }
-    Ok(case(branches, otherwise))
+    case(branches, otherwise)
 }
 
 fn case(branches: Vec<(ast::Expr, ast::Expr)>, otherwise: Option<ast::Expr>) -> ast::Expr {

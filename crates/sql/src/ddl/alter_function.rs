@@ -22,6 +22,7 @@ pub fn alter(core: &mut Core, kind: Routine, name: &FunctionName, change: &Chang
     }
     let what = format!("{} {}", kind.word(), function.name);
     core.check_owner(function.owner, what)?;
+    super::trigger_body::refuse_body(core, &function)?;
     let mut next = Function::clone(&function);
     match change {
         Change::Rename(to) => next.name.clone_from(to),

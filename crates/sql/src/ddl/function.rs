@@ -82,20 +82,20 @@ pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
         settings,
         cost: new.cost.unwrap_or(100.0),
         body: new.body.clone(),
-        trigger_of: old.as_ref().and_then(|f| f.trigger_of),
+        trigger_of: None,
         comment: old.as_ref().and_then(|f| f.comment.clone()),
     };
     match &old {
         Some(old) => {
             core.check_owner(old.owner, format!("function {}", old.name))?;
+            super::trigger_body::refuse_body(core, old)?;
             check_replacement(old, &made)?;
         }
         None => core.give_defaults(acl::Kind::Function, oid, owner, schema)?,
     }
     let made = Arc::new(made);
     core.define(Object::Function(made.clone()))?;
-    pl::check(core, &made)?;
-    pl::check_end(&made, &made.name)?;
+    pl::check(core, &made, &made.name)?;
     Ok(Tag::Plain(match new.procedure {
         true => "CREATE PROCEDURE",
         false => "CREATE FUNCTION",

@@ -213,6 +213,7 @@ fn named_function(core: &Core, name: &Qualified) -> Result<Arc<Function>> {
         let message = format!("function {} must return type trigger", name.name);
         return Err(Error::new("42P17", message));
     }
+    trigger_body::refuse_body(core, &function)?;
     Ok(function)
 }
 

@@ -29,18 +29,28 @@ pub fn define(
 ) -> Result<u32> {
     let old = before.and_then(|t| part_of(core, t));
     let made = match old {
-        Some(old) => Function {
-            body: body.to_string(),
-            ..Function::clone(&old)
-        },
+        Some(old) => {
+            check_replacer(core, table, &old)?;
+            Function {
+                body: body.to_string(),
+                owner: core.owner()?,
+                ..Function::clone(&old)
+            }
+        }
         None => new_function(core, table, trigger, body)?,
     };
     core.lock_table(made.oid, TableLock::AccessExclusive, false)?;
     let made = Arc::new(made);
     core.define(Object::Function(made.clone()))?;
-    pl::check(core, &made)?;
-    pl::check_end(&made, trigger)?;
+    pl::check(core, &made, trigger)?;
     Ok(made.oid)
+}
+
+/// Refuses a new body from a role that has neither the rights of the function's owner nor those of
+/// the table's. TRIGGER on the table is enough for a trigger of one's own.
+fn check_replacer(core: &Core, table: &Table, old: &Function) -> Result<()> {
+    let of_table = core.check_owner(table.owner, format!("table {}", table.name));
+    of_table.or_else(|_| core.check_owner(old.owner, format!("function {}", old.name)))
 }
 
 fn new_function(core: &mut Core, table: &Table, trigger: &str, body: &str) -> Result<Function> {
@@ -117,25 +127,36 @@ pub fn undefine(core: &mut Core, trigger: &Trigger) -> Result<()> {
     core.undefine(function.oid.into())
 }
 
+/// The trigger whose body a function is, as messages call it.
+fn trigger_with(core: &Core, function: &Function) -> Option<String> {
+    let relation = core.dict().with_triggers(function.trigger_of?)?;
+    let mut triggers = relation.triggers.iter();
+    let trigger = triggers.find(|g| g.function == function.oid)?;
+    let word = match relation.view.is_some() {
+        true => "view",
+        false => "table",
+    };
+    let name = quote(&trigger.name);
+    Some(format!("trigger {name} on {word} {}", relation.name))
+}
+
+/// Refuses another use of a function that is the body of a trigger than as this: by another
+/// trigger, or as something that ALTER FUNCTION and CREATE OR REPLACE FUNCTION change.
+pub fn refuse_body(core: &Core, function: &Function) -> Result<()> {
+    if function.trigger_of.is_none() {
+        return Ok(());
+    }
+    let (name, trigger) = (function.signature(), trigger_with(core, function));
+    let trigger = trigger.unwrap_or_else(|| "a trigger".to_string());
+    let message = format!("function {name} is the body of {trigger}");
+    Err(Error::new("42809", message).hint("CREATE OR REPLACE TRIGGER gives the trigger another."))
+}
+
 /// Refuses to drop a function that is the body of a trigger.
 pub fn refuse_part(core: &Core, function: &Function) -> Result<()> {
-    let Some(table) = function.trigger_of else {
+    let Some(trigger) = trigger_with(core, function) else {
         return Ok(());
     };
-    let dict = core.dict();
-    let relation = dict.with_triggers(table);
-    let trigger = relation.as_ref().and_then(|t| {
-        let mut triggers = t.triggers.iter();
-        Some((triggers.find(|g| g.function == function.oid)?, t))
-    });
-    let Some((trigger, relation)) = trigger else {
-        return Ok(());
-    };
-    let trigger = format!(
-        "trigger {} on table {}",
-        quote(&trigger.name),
-        relation.name
-    );
     let message = format!(
         "cannot drop function {} because {trigger} requires it",
         function.signature()

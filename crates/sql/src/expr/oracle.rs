@@ -75,22 +75,52 @@ pub fn call(func: OracleFunc, values: &[Val<'_>]) -> Result<Val<'static>> {
 /// The character, from 1, at which a part begins for the so manyth time; 0: it does not. From a
 /// negative character on, which counts from the end, it is looked for backwards.
 fn instr(text: &str, part: &str, from: i32, which: i32) -> i32 {
-    let begins = text.char_indices().map(|(at, _)| at);
-    let mut found: Box<dyn Iterator<Item = (usize, usize)>> = match from {
-        0 => return 0,
-        1.. => Box::new(begins.enumerate().skip(from as usize - 1)),
-        _ => {
-            let places: Vec<(usize, usize)> = begins.enumerate().collect();
-            let skipped = from.unsigned_abs() as usize - 1;
-            Box::new(places.into_iter().rev().skip(skipped))
+    let skipped = from.unsigned_abs().saturating_sub(1) as usize;
+    let others = which.unsigned_abs() as usize - 1;
+    let begin = match from {
+        0 => None,
+        1.. => text.char_indices().nth(skipped),
+        _ => text.char_indices().nth_back(skipped),
+    };
+    let Some((begin, _)) = begin else { return 0 };
+    let found = match from > 0 {
+        true => places(text, part).filter(|at| *at >= begin).nth(others),
+        false => {
+            let before: Vec<usize> = places(text, part).take_while(|at| *at <= begin).collect();
+            before.into_iter().nth_back(others)
         }
     };
-    let is_here = |(_, at): &(usize, usize)| text[*at..].starts_with(part);
-    let nth = found
-        .by_ref()
-        .filter(is_here)
-        .nth(which.unsigned_abs() as usize - 1);
-    nth.map_or(0, |(place, _)| place as i32 + 1)
+    found.map_or(0, |at| text[..at].chars().count() as i32 + 1)
+}
+
+/// The bytes at which a part begins in a text, which may overlap. It takes time in proportion to
+/// both lengths together (Knuth, Morris and Pratt).
+fn places<'t>(text: &'t str, part: &'t str) -> impl Iterator<Item = usize> + 't {
+    let part = part.as_bytes();
+    // For each beginning of the part: how much of its end is a beginning too.
+    let mut borders = vec![0; part.len()];
+    let mut same = 0;
+    for at in 1..part.len() {
+        same = lengthened(part, &borders, same, part[at]);
+        borders[at] = same;
+    }
+    let mut same = 0;
+    text.bytes().enumerate().filter_map(move |(at, byte)| {
+        same = lengthened(part, &borders, same, byte);
+        if same < part.len() {
+            return None;
+        }
+        same = borders[same - 1];
+        Some(at + 1 - part.len())
+    })
+}
+
+/// How long a beginning of the part ends with a byte, before which one of `same` bytes ends.
+fn lengthened(part: &[u8], borders: &[usize], mut same: usize, byte: u8) -> usize {
+    while same > 0 && part[same] != byte {
+        same = borders[same - 1];
+    }
+    same + usize::from(part[same] == byte)
 }
 
 /// A date or time moved to another day, at the same time of the day.
@@ -166,6 +196,10 @@ mod tests {
         assert_eq!(instr("abcabc", "b", -3, 1), 2);
         assert_eq!(instr("aaaa", "aa", 1, 3), 3);
         assert_eq!(instr("äöü", "ü", 1, 1), 3);
+        assert_eq!(instr("aaaa", "aa", -1, 3), 1);
+        assert_eq!(instr("aabaab aabaaab", "aabaaab", 1, 1), 8);
+        assert_eq!(instr("äüäü", "äü", -2, 1), 3);
+        assert_eq!(instr("", "a", 1, 1), 0);
         assert_eq!(instr("abc", "b", 0, 1), 0);
         assert_eq!(instr("abc", "b", 9, 1), 0);
         assert_eq!(instr("abc", "b", -9, 1), 0);

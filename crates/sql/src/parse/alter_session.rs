@@ -1,4 +1,5 @@
-//! `ALTER SESSION SET name = value`, also by Oracle's names `CURRENT_SCHEMA` and `TIME_ZONE`, and `ALTER SESSION SET EVENTS`, of which event 10046 is there.
+//! `ALTER SESSION SET name = value`, also by Oracle's names `CURRENT_SCHEMA` and `TIME_ZONE`, and
+//! `ALTER SESSION SET EVENTS`, of which event 10046 is there.
 
 use super::tokens::Words;
 use super::utility::{self, Utility};

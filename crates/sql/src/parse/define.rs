@@ -510,8 +510,9 @@ fn change(w: &mut Words<'_>, kind: Kind) -> Result<Option<Change>> {
             return Ok(Some(Change::OfView(ViewChange::Default(column, None))));
         }
         w.expect("set default")?;
+        let before = w.position() - 1;
         let text = w.rest().trim_end_matches(';').trim_end().to_string();
-        super::expression(&text)?;
+        super::whole_expression(&text).map_err(|e| e.moved(before))?;
         return Ok(Some(Change::OfView(ViewChange::Default(
             column,
             Some(text),

@@ -114,7 +114,7 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
 /// An expression up to the next clause, as SQL text.
 fn expression(w: &mut Words<'_>) -> Result<String> {
     const CLAUSES: [&str; 5] = ["constraint", "not null", "null", "check", "collate"];
-    let begin = w.mark();
+    let (begin, before) = (w.mark(), w.position() - 1);
     let rest = w.rest();
     w.back_to(begin);
     let mut depth = 0usize;
@@ -133,7 +133,8 @@ fn expression(w: &mut Words<'_>) -> Result<String> {
     let after = w.rest().len();
     w.back_to(here);
     let text = rest[..rest.len() - after].trim().trim_end_matches(';');
-    Ok(super::expression(text)?.to_string())
+    let e = super::whole_expression(text).map_err(|e| e.moved(before))?;
+    Ok(e.to_string())
 }
 
 fn constraint(w: &mut Words<'_>) -> Result<NewConstraint> {
@@ -147,8 +148,9 @@ fn constraint(w: &mut Words<'_>) -> Result<NewConstraint> {
         NewRule::Null
     } else if w.accept("check") {
         w.expect_token(&Token::LParen)?;
-        let text = w.parenthesized()?;
-        NewRule::Check(super::expression(text)?.to_string())
+        let before = w.position() - 1;
+        let e = super::whole_expression(w.parenthesized()?).map_err(|e| e.moved(before))?;
+        NewRule::Check(e.to_string())
     } else {
         return Err(refused(w));
     };

@@ -346,8 +346,8 @@ pub fn data_type(w: &mut Words<'_>) -> Result<DataType> {
     Ok(ty)
 }
 
-/// The type of a column, `table.column%TYPE`, or of rows, `table%ROWTYPE`: the name with that as its
-/// only modifier.
+/// The type of a column, `table.column%TYPE`, or of rows, `table%ROWTYPE`: the name with that as
+/// its only modifier.
 fn of_column(parser: &mut Parser<'_>, ty: DataType) -> DataType {
     let DataType::Custom(name, modifiers) = &ty else {
         return ty;
@@ -408,7 +408,13 @@ fn parameter(parser: &mut Parser<'_>, text: &str) -> Result<Parameter> {
         Some(ty) => (String::new(), ty),
         None => {
             let name = names::ident(&parser.parse_identifier().map_err(syntax)?);
-            mode = mode.or_else(|| self::mode(parser));
+            if mode.is_none() {
+                mode = self::mode(parser);
+                let is_output = mode.is_some_and(Mode::is_output);
+                if is_output {
+                    nocopy(parser);
+                }
+            }
             let ty = parser.parse_data_type().map_err(syntax)?;
             (name, of_column(parser, ty))
         }
@@ -448,16 +454,13 @@ fn mode(parser: &mut Parser<'_>) -> Option<Mode> {
     let word = parser.peek_token().token;
     if mode == Mode::In && matches!(word, Token::Word(w) if w.value.eq_ignore_ascii_case("out")) {
         parser.next_token();
-        nocopy(parser);
         return Some(Mode::InOut);
-    }
-    if mode == Mode::Out || mode == Mode::InOut {
-        nocopy(parser);
     }
     Some(mode)
 }
 
-/// Takes Oracle's NOCOPY, which says that the value need not be copied; a type stands behind it.
+/// Takes Oracle's NOCOPY, which says that the value need not be copied. It stands between a mode
+/// that stands behind the name, and a type.
 fn nocopy(parser: &mut Parser<'_>) {
     let is_one = matches!(&parser.peek_token_ref().token, Token::Word(w)
         if w.quote_style.is_none() && w.value.eq_ignore_ascii_case("nocopy"));

@@ -55,6 +55,7 @@ pub mod trigger;
 mod trigger_body;
 pub mod types;
 mod unlogged;
+mod unnamed;
 mod unread;
 pub mod utility;
 mod vacuum;
@@ -110,7 +111,7 @@ pub(crate) fn byte_of(sql: &str, place: sqlparser::tokenizer::Location) -> usize
 
 /// Parses one statement.
 pub fn statement(sql: &str) -> Result<Command> {
-    if block::begins(sql) {
+    if block::begins(sql, &mut block::Searched::default()) {
         let (end, next) = block::end(sql);
         if !sql[next..].trim().is_empty() {
             return Err(near("/", sql, end));
@@ -192,11 +193,19 @@ fn grammar(sql: &str) -> Result<Command> {
     Ok(Command::Sql(Box::new(statement)))
 }
 
-/// Each query's `FETCH FIRST` becomes a LIMIT, its lists are not too long, and it has no INTO.
+/// Each query's `FETCH FIRST` becomes a LIMIT, its lists are not too long, it has no INTO, and the
+/// subqueries in its FROM have aliases.
 fn settle_queries(statement: &mut ast::Statement) -> Result<()> {
-    struct Queries;
+    #[derive(Default)]
+    struct Queries {
+        unnamed: unnamed::Unnamed,
+    }
     impl ast::VisitorMut for Queries {
         type Break = Error;
+        fn pre_visit_table_factor(&mut self, t: &mut ast::TableFactor) -> ControlFlow<Error> {
+            self.unnamed.look_at(t);
+            ControlFlow::Continue(())
+        }
         fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Error> {
             let settled = clauses::merge(query)
                 .and_then(|()| check_width(&query.body))
@@ -207,9 +216,13 @@ fn settle_queries(statement: &mut ast::Statement) -> Result<()> {
             }
         }
     }
-    match ast::VisitMut::visit(statement, &mut Queries) {
+    let mut queries = Queries::default();
+    match ast::VisitMut::visit(statement, &mut queries) {
         ControlFlow::Break(e) => Err(e),
-        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Continue(()) => {
+            queries.unnamed.name_all(statement);
+            Ok(())
+        }
     }
 }
 
@@ -236,24 +249,25 @@ fn check_width(mut body: &ast::SetExpr) -> Result<()> {
 
 /// Parses an expression on its own, such as a stored default.
 pub fn expression(text: &str) -> Result<ast::Expr> {
+    first_expression(text).map(|(e, _)| e)
+}
+
+/// The expression that begins a text, and what stands behind it.
+fn first_expression(text: &str) -> Result<(ast::Expr, TokenWithSpan)> {
     let dialect = Postgres;
     let mut parser = parser(&dialect, tokenized(&dialect, text)?);
     let mut e = parser.parse_expr().map_err(|e| syntax_error(e, text))?;
     regroup(&mut e)?;
-    Ok(e)
+    Ok((e, parser.peek_token()))
 }
 
 /// Parses an expression on its own, behind which nothing stands.
 pub fn whole_expression(text: &str) -> Result<ast::Expr> {
-    let dialect = Postgres;
-    let mut parser = parser(&dialect, tokenized(&dialect, text)?);
-    let mut e = parser.parse_expr().map_err(|e| syntax_error(e, text))?;
-    let rest = parser.peek_token();
+    let (e, rest) = first_expression(text)?;
     if rest.token != Token::EOF {
         let position = tokens::offset(text, rest.span.start);
         return Err(near(&rest.token.to_string(), text, position));
     }
-    regroup(&mut e)?;
     Ok(e)
 }
 

@@ -3,6 +3,7 @@
 
 use sqlparser::tokenizer::Token;
 
+use super::block::{CLAUSES, TESTS};
 use super::function::{self, CreateFunction};
 use super::tokens::Words;
 use crate::dict::function::Volatility;
@@ -20,8 +21,10 @@ pub fn create(
         true => w.parenthesized()?,
         false => "",
     };
-    let returns = !procedure && w.precedes("return");
-    let is_one = returns || procedure && begins_body(w);
+    let is_one = match procedure {
+        true => begins_body(w),
+        false => returns_type(w),
+    };
     if !is_one {
         w.back_to(begin);
         return Ok(None);
@@ -72,6 +75,20 @@ fn begins_body(w: &mut Words<'_>) -> bool {
     found
 }
 
+/// Whether RETURN and a type come next, which something of Oracle's form follows. In PostgreSQL's
+/// form an expression stands behind RETURN.
+fn returns_type(w: &mut Words<'_>) -> bool {
+    let begin = w.mark();
+    let has_type = w.accept("return") && function::data_type(w).is_ok();
+    let has_word = w.accept("is") || w.accept("as");
+    let found = match has_word {
+        true => !TESTS.iter().any(|word| w.precedes(word)),
+        false => CLAUSES.iter().any(|word| w.precedes(word)),
+    };
+    w.back_to(begin);
+    has_type && found
+}
+
 fn clause(w: &mut Words<'_>, made: &mut CreateFunction) -> Result<()> {
     if w.accept("authid") {
         made.security_definer = w.accept("definer");
@@ -104,5 +121,6 @@ pub fn exec(w: &mut Words<'_>) -> Result<String> {
         return Err(w.unexpected());
     }
     let call = w.rest().trim_end_matches(';');
-    Ok(format!("begin {call}; end;"))
+    // A comment may end the line.
+    Ok(format!("begin {call}\n; end;"))
 }

@@ -1,17 +1,24 @@
-//! Cutting the text of a Query message at its semicolons, without parsing it: quotes, dollar quotes and comments are
-//! all that can hide one, and the blocks of [`super::block`], which have some of their own.
+//! Cutting the text of a Query message at its semicolons, without parsing it: quotes, dollar quotes
+//! and comments are all that can hide one, and the blocks of [`super::block`], which have some of
+//! their own.
 
 use super::block;
 
-/// The statements of a text, without their semicolons; pieces with nothing but blanks and comments are left out.
+/// The statements of a text, without their semicolons; pieces with nothing but blanks and comments
+/// are left out.
 pub fn split(sql: &str) -> Vec<&str> {
     let bytes = sql.as_bytes();
     let mut pieces = Vec::new();
     let (mut start, mut at, mut meaningful) = (0, 0, false);
+    let mut searched = block::Searched::default();
     while at < bytes.len() {
-        let begins = !meaningful && matches!(bytes[at], b'b' | b'B' | b'd' | b'D' | b'<');
-        let creates = !meaningful && matches!(bytes[at], b'c' | b'C');
-        if begins && block::begins(&sql[at..]) || creates && block::defines(&sql[at..]) {
+        let is_block = !meaningful
+            && match bytes[at] {
+                b'b' | b'B' | b'd' | b'D' | b'<' => block::begins(&sql[at..], &mut searched),
+                b'c' | b'C' => block::defines(&sql[at..]),
+                _ => false,
+            };
+        if is_block {
             let (end, next) = block::end(&sql[at..]);
             pieces.push(sql[start..at + end].trim());
             (start, at) = (at + next, at + next);
@@ -157,5 +164,29 @@ mod tests {
         assert_eq!(split("/* ; /* ; */ ; */ ;"), Vec::<&str>::new());
         assert_eq!(split("select \";\", $1;"), ["select \";\", $1"]);
         assert!(split("").is_empty() && split(" ; ;").is_empty());
+    }
+
+    #[test]
+    fn what_begins_like_a_body_leaves_what_follows() {
+        for first in [
+            "create trigger t before insert on x when (new.a << 1 > 2) execute function f()",
+            "create procedure p() as E'begin null; end' language plpgsql",
+            "create function f(a int, out b int) return a + 1",
+            "declare c cursor for select 1",
+        ] {
+            assert_eq!(split(&format!("{first}; select 2;")), [first, "select 2"]);
+        }
+    }
+
+    #[test]
+    fn beginnings_without_an_end_are_not_searched_to_the_end_of_the_message_each() {
+        // A search to the end for each statement would take minutes.
+        for first in [
+            "declare a b;",
+            "create function f(;",
+            "create procedure p(;",
+        ] {
+            assert_eq!(split(&first.repeat(30_000)).len(), 30_000);
+        }
     }
 }

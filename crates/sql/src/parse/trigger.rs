@@ -118,8 +118,9 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<CreateTrigger>> {
     let mut when = None;
     if w.accept("when") {
         w.expect_token(&Token::LParen)?;
-        let text = w.parenthesized()?;
-        when = Some(trigger_body::condition(text, &named.rows)?);
+        let before = w.position() - 1;
+        let condition = trigger_body::condition(w.parenthesized()?, &named.rows);
+        when = Some(condition.map_err(|e| e.moved(before))?);
     }
     let body = match is_constraint {
         true => None,

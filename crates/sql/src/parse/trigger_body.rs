@@ -36,7 +36,8 @@ pub fn body(w: &mut Words<'_>, rows: &RowNames) -> Result<Option<String>> {
                 "the body of a trigger in another language than plsql",
             ));
         }
-        return w.string().map(Some);
+        let text = w.string()?;
+        return renamed(&text, rows).map(Some);
     } else if w.precedes("declare") || w.precedes("begin") || w.peek() == Some(&Token::ShiftLeft) {
         w.rest()
     } else if w.precedes("call") {
@@ -44,14 +45,18 @@ pub fn body(w: &mut Words<'_>, rows: &RowNames) -> Result<Option<String>> {
     } else {
         return Ok(None);
     };
-    let renamed = plpgsql::rows_renamed(text, &rows.new, &rows.old);
+    renamed(text, rows).map(Some)
+}
+
+/// A body with NEW and OLD for the names that the rows have in it.
+fn renamed(text: &str, rows: &RowNames) -> Result<String> {
     let syntax = |e: plpgsql::Error| Error::new(e.sqlstate, e.message).in_statement(text);
-    renamed.map(Some).map_err(syntax)
+    plpgsql::rows_renamed(text, &rows.new, &rows.old).map_err(syntax)
 }
 
 /// A condition in which the rows have these names, with NEW and OLD for them.
 pub fn condition(text: &str, rows: &RowNames) -> Result<String> {
-    let mut e = super::expression(text)?;
+    let mut e = super::whole_expression(text)?;
     let _ = ast::visit_expressions_mut(&mut e, |e| {
         if let Expr::CompoundIdentifier(path) = e
             && let Some(row) = path.first_mut()

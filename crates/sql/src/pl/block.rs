@@ -38,8 +38,8 @@ pub struct Interpreter<'b, 'c> {
     /// The slot of FOUND.
     found: usize,
     pub row_count: u64,
-    /// The errors whose handlers run, the innermost last, and which exception of the body's own each
-    /// is.
+    /// The errors whose handlers run, the innermost last, and which exception of the body's own
+    /// each is.
     pub caught: Vec<(Error, Option<u32>)>,
     /// Of a body in Oracle's words: the slot of the first name that tells of the last statement.
     pub told: Option<usize>,

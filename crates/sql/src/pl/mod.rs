@@ -127,18 +127,14 @@ fn sees(function: &Function) -> Sees {
     }
 }
 
-/// Looks a new function's body over.
-pub fn check(core: &mut Core, function: &Arc<Function>) -> Result<()> {
+/// Looks a new function's body over. In Oracle's words it may end with the name of what it is made
+/// for.
+pub fn check(core: &mut Core, function: &Arc<Function>, name: &str) -> Result<()> {
     let code = Code::new(function)?;
     match function.language {
-        Language::PlPgSql | Language::PlSql => check::check(&code, Some(function)),
-        Language::Sql => language_sql::check(core, &code, function),
+        Language::PlPgSql | Language::PlSql => check::check(&code, Some(function))?,
+        Language::Sql => language_sql::check(core, &code, function)?,
     }
-}
-
-/// Refuses a body in Oracle's words that ends with another name than that of what it is made for.
-pub fn check_end(function: &Arc<Function>, name: &str) -> Result<()> {
-    let code = Code::new(function)?;
     match code.body.and_then(|body| body.end_name) {
         Some(end) if end != name => {
             let message = format!("end label \"{end}\" differs from block's label \"{name}\"");

@@ -154,8 +154,8 @@ impl<'b> Interpreter<'b, '_> {
         conditions.iter().any(|c| match c {
             Condition::Own { id, .. } => own == Some(*id),
             Condition::Number { number, .. } => {
-                let code = error_numbers::sqlcode(error);
-                code == *number || error_numbers::state_of(*number) == Some(error.sqlstate())
+                error_numbers::number(error) == Some(*number)
+                    || error_numbers::state_of(*number) == Some(error.sqlstate())
             }
             Condition::Name(_) | Condition::State(_) => condition::takes(c, error.sqlstate()),
         })

@@ -220,7 +220,7 @@ pub fn plan_text(
     let command = parse::statement(&text).map_err(outside)?;
     let statement = match command {
         Command::Sql(mut statement) => {
-            rewrite::in_statement(&mut statement, levels, slots);
+            rewrite::in_statement(&mut statement, levels, slots)?;
             statement
         }
         Command::Utility(utility) => {

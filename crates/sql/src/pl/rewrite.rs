@@ -9,14 +9,22 @@ use super::seen::{Found, Level, find};
 use super::trigger::UPDATED;
 use super::value::Slot;
 use crate::bind::names;
+use crate::error::{Error, Result};
 use crate::parse::current_of::CURRENT_OF;
 use crate::types::SqlType;
 
 /// Writes the fields of records out where a list of VALUES has them all, and has WHERE CURRENT OF
 /// ask a cursor's variable for the name. What is no record, or has no fields yet, is left to the
 /// analysis.
-pub fn in_statement(statement: &mut ast::Statement, levels: &[Level<'_>], slots: &[Slot]) {
-    let _ = statement.visit(&mut Rewrite { levels, slots });
+pub fn in_statement(
+    statement: &mut ast::Statement,
+    levels: &[Level<'_>],
+    slots: &[Slot],
+) -> Result<()> {
+    match statement.visit(&mut Rewrite { levels, slots }) {
+        ControlFlow::Break(e) => Err(e),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }
 
 struct Rewrite<'s, 'b> {
@@ -25,9 +33,9 @@ struct Rewrite<'s, 'b> {
 }
 
 impl VisitorMut for Rewrite<'_, '_> {
-    type Break = ();
+    type Break = Error;
 
-    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Error> {
         if let SetExpr::Values(values) = &mut *query.body {
             for row in &mut values.rows {
                 if row
@@ -43,7 +51,7 @@ impl VisitorMut for Rewrite<'_, '_> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, e: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, e: &mut Expr) -> ControlFlow<Error> {
         if let Expr::Function(call) = e
             && let [ast::ObjectNamePart::Identifier(name)] = call.name.0.as_slice()
             && name.value == CURRENT_OF
@@ -53,8 +61,10 @@ impl VisitorMut for Rewrite<'_, '_> {
         {
             self.name_cursor(cursor);
         }
-        if let Some(asked) = self.asked_column(e) {
-            *e = asked;
+        match self.asked_column(e) {
+            Ok(Some(asked)) => *e = asked,
+            Ok(None) => {}
+            Err(error) => return ControlFlow::Break(error),
         }
         ControlFlow::Continue(())
     }
@@ -85,30 +95,31 @@ impl Rewrite<'_, '_> {
     }
 
     /// `UPDATING(column)` as a look at the columns that the UPDATE gives values to.
-    fn asked_column(&self, e: &Expr) -> Option<Expr> {
-        let Expr::Function(call) = e else { return None };
+    fn asked_column(&self, e: &Expr) -> Result<Option<Expr>> {
+        let Expr::Function(call) = e else {
+            return Ok(None);
+        };
         let [ast::ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else {
-            return None;
+            return Ok(None);
         };
         let ast::FunctionArguments::List(list) = &call.args else {
-            return None;
+            return Ok(None);
         };
         let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(column))] = list.args.as_slice()
         else {
-            return None;
+            return Ok(None);
         };
-        if names::ident(name) != "updating" {
-            return None;
-        }
         let is_record = |slot: usize| matches!(self.slots[slot], Slot::Record(_));
-        find(self.levels, &is_record, &[UPDATED.to_string()])?;
+        let is_one = names::ident(name) == "updating"
+            && find(self.levels, &is_record, &[UPDATED.to_string()]).is_some();
+        if !is_one {
+            return Ok(None);
+        }
         let text = format!(
             "pg_catalog.array_position(\"{UPDATED}\", pg_catalog.upper({column})) IS NOT NULL"
         );
-        crate::parse::expression(&text)
-            .map(Box::new)
-            .map(Expr::Nested)
-            .ok()
+        let looked = crate::parse::expression(&text).map_err(|e| e.in_statement(&text))?;
+        Ok(Some(Expr::Nested(Box::new(looked))))
     }
 
     fn spread(&self, e: Expr) -> Vec<Expr> {

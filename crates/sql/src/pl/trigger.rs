@@ -61,8 +61,21 @@ fn record(shape: &Arc<Shape>, is_row: bool, values: Option<Vec<Datum>>) -> Slot 
     Slot::Record(record)
 }
 
+/// An array of texts whose places count from a number; NULL if there are none.
+fn texts(list: &[Datum], lower: i32) -> Datum {
+    if list.is_empty() {
+        return Datum::Null;
+    }
+    let places = Dimension {
+        length: list.len() as i32,
+        lower,
+    };
+    let array = Element::of(SqlType::Text).and_then(|e| array::make(e, &[places], list).ok());
+    array.map_or(Datum::Null, Datum::Array)
+}
+
 /// The slots that a trigger's names lead to: first FOUND, then NEW and OLD.
-fn slots(core: &mut Core, on: &Occasion<'_>, shape: &Arc<Shape>) -> Vec<Slot> {
+fn slots(core: &mut Core, on: &Occasion<'_>, shape: &Arc<Shape>, language: Language) -> Vec<Slot> {
     let found = Scalar::new(SqlType::Bool, -1, Datum::Bool(false));
     let row = on.trigger.row;
     let mut slots = vec![
@@ -73,29 +86,6 @@ fn slots(core: &mut Core, on: &Occasion<'_>, shape: &Arc<Shape>) -> Vec<Slot> {
     let schema = core.dict().schema_name(on.table.schema).to_string();
     let text = |s: &str| Datum::Text(s.to_string());
     let arguments: Vec<Datum> = on.trigger.arguments.iter().map(|a| text(a)).collect();
-    // It counts from 0.
-    let places = Dimension {
-        length: arguments.len() as i32,
-        lower: 0,
-    };
-    let places = match arguments.is_empty() {
-        true => &[][..],
-        false => &[places],
-    };
-    let list = Element::of(SqlType::Text);
-    let list = list.and_then(|e| array::make(e, places, &arguments).ok());
-    let is = |op: Op| (SqlType::Bool, Datum::Bool(on.op == op));
-    let updated = on.columns.iter().filter_map(|at| on.table.columns.get(*at));
-    let updated: Vec<Datum> = updated.map(|c| text(&c.name.to_uppercase())).collect();
-    let all = Dimension {
-        length: updated.len() as i32,
-        lower: 1,
-    };
-    let all = match updated.is_empty() {
-        true => &[][..],
-        false => &[all],
-    };
-    let updated = Element::of(SqlType::Text).and_then(|e| array::make(e, all, &updated).ok());
     let values = [
         (SqlType::Name, text(&on.trigger.name)),
         (SqlType::Text, text(on.trigger.timing())),
@@ -106,14 +96,28 @@ fn slots(core: &mut Core, on: &Occasion<'_>, shape: &Arc<Shape>) -> Vec<Slot> {
         (SqlType::Name, text(&on.table.name)),
         (SqlType::Name, text(&schema)),
         (SqlType::Int4, Datum::Int4(arguments.len() as i32)),
-        (SqlType::TEXTS, list.map_or(Datum::Null, Datum::Array)),
+        (SqlType::TEXTS, texts(&arguments, 0)),
+    ];
+    let scalar = |(ty, value)| Slot::Scalar(Scalar::new(ty, -1, value));
+    slots.extend(values.map(scalar));
+    if language == Language::PlSql {
+        slots.extend(oracle_values(on).map(scalar));
+    }
+    slots
+}
+
+/// What only Oracle's bodies are told: what has fired the trigger, and which columns are updated.
+fn oracle_values(on: &Occasion<'_>) -> [(SqlType, Datum); ORACLES] {
+    let is = |op: Op| (SqlType::Bool, Datum::Bool(on.op == op));
+    let updated = on.columns.iter().filter_map(|at| on.table.columns.get(*at));
+    let updated = updated.map(|c| Datum::Text(c.name.to_uppercase()));
+    let updated: Vec<Datum> = updated.collect();
+    [
         is(Op::Insert),
         is(Op::Update),
         is(Op::Delete),
-        (SqlType::TEXTS, updated.map_or(Datum::Null, Datum::Array)),
-    ];
-    slots.extend(values.map(|(ty, v)| Slot::Scalar(Scalar::new(ty, -1, v))));
-    slots
+        (SqlType::TEXTS, texts(&updated, 1)),
+    ]
 }
 
 /// The columns that an UPDATE gives values to, in capitals: what `UPDATING('column')` looks in. No
@@ -159,7 +163,7 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
     let function: Arc<Function> = function.ok_or_else(missing)?;
     let code = super::code(core, &function)?;
     let shape = core.shape_of(on.table);
-    let slots = slots(core, on, &shape);
+    let slots = slots(core, on, &shape, function.language);
     let seen = core.events.transitions.seen_by(on.trigger, on.table, on.op);
     core.pl.triggers += 1;
     let row = core.within_function(&function, engine::Sees::Now, |core| {

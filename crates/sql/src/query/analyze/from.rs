@@ -3,9 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use sqlparser::ast::{
-    self, JoinConstraint, JoinOperator, Spanned, TableAlias, TableFactor, TableWithJoins,
-};
+use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableAlias, TableFactor, TableWithJoins};
 
 use super::Analyzer;
 use super::expression::Clause;
@@ -573,17 +571,10 @@ impl Analyzer<'_> {
         known: &Known<'_>,
         nullable: bool,
     ) -> Result<Item> {
-        let unnamed;
-        let alias = match alias {
-            Some(alias) => alias,
-            None if matches!(&*q.body, ast::SetExpr::Values(_)) => {
-                return Err(Error::new("42601", "VALUES in FROM must have an alias")
-                    .hint("For example, FROM (VALUES ...) [AS] foo."));
-            }
-            None => {
-                unnamed = unnamed_alias(q);
-                &unnamed
-            }
+        // A subquery that is no list of VALUES got an alias when it was read.
+        let Some(alias) = alias else {
+            return Err(Error::new("42601", "VALUES in FROM must have an alias")
+                .hint("For example, FROM (VALUES ...) [AS] foo."));
         };
         let outside = scope.beside();
         let around = match lateral {
@@ -683,22 +674,6 @@ impl Analyzer<'_> {
             },
         };
         Ok((From::Relation(relation), found))
-    }
-}
-
-/// The alias of a subquery that has none, which PostgreSQL 15 refuses, and Oracle and later versions
-/// of PostgreSQL take: a name that no other has, of where the subquery stands, and that nobody
-/// writes.
-fn unnamed_alias(q: &ast::Query) -> TableAlias {
-    let start = q.span().start;
-    TableAlias {
-        explicit: true,
-        name: ast::Ident::with_quote(
-            '"',
-            format!("unnamed subquery {}.{}", start.line, start.column),
-        ),
-        columns: Vec::new(),
-        at: None,
     }
 }
 
