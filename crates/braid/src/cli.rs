@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
+use serde::{Deserialize, Serialize};
 
 pub use labs::{
     BatchIsolationArgs, Lab, LabArgs, LabCommand, LmsStarvationArgs, LogoutStormArgs, NetCheckArgs,
@@ -315,7 +316,7 @@ Examples:
   braid service remove orders --data /db";
 
 /// The directory of the database.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Serialize, Deserialize)]
 pub struct DataArgs {
     /// Database directory
     #[arg(long, value_name = "DIR", default_value = DEFAULT_DATA)]
@@ -323,7 +324,7 @@ pub struct DataArgs {
 }
 
 /// The settings of an instance. A flag overrides ALTER SYSTEM SET, which overrides braid.toml.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Serialize, Deserialize)]
 pub struct SettingArgs {
     #[command(flatten)]
     pub data: DataArgs,
@@ -512,6 +513,25 @@ impl SettingArgs {
         }
         flags
     }
+
+    /// These settings where `own` says nothing else. The directory is this one's.
+    pub fn with(&self, own: &SettingArgs) -> SettingArgs {
+        let own = own.clone();
+        let base = self.clone();
+        SettingArgs {
+            data: base.data,
+            config: own.config.or(base.config),
+            listen: own.listen.or(base.listen),
+            port: own.port.or(base.port),
+            interconnect_address: own.interconnect_address.or(base.interconnect_address),
+            interconnect_port: own.interconnect_port.or(base.interconnect_port),
+            peers: own.peers.or(base.peers),
+            buffer_cache: own.buffer_cache.or(base.buffer_cache),
+            redo_mirror: own.redo_mirror.or(base.redo_mirror),
+            // Of a parameter that is given twice, the last value holds.
+            set: [base.set, own.set].concat(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -551,5 +571,40 @@ mod tests {
             panic!()
         };
         assert_eq!(instance.settings.as_flags(), up.settings.as_flags());
+    }
+
+    #[test]
+    fn an_instances_own_settings_go_before_the_guards() {
+        let settings = |line: &[&str]| match Cli::parse_from(line).command {
+            Command::Up(up) => up.settings,
+            Command::Start(start) => start.settings,
+            _ => panic!("neither up nor start: {line:?}"),
+        };
+        let guard = [
+            "braid", "up", "--data", "/db", "--port", "7000", "--set", "a=1",
+        ];
+        let own = [
+            "braid",
+            "start",
+            "2",
+            "--buffer-cache",
+            "1GB",
+            "--set",
+            "a=2",
+        ];
+        let both = settings(&guard).with(&settings(&own));
+        let wanted = [
+            "--data",
+            "/db",
+            "--port",
+            "7000",
+            "--buffer-cache",
+            "1GB",
+            "--set",
+            "a=1",
+            "--set",
+            "a=2",
+        ];
+        assert_eq!(both.as_flags(), wanted.map(OsString::from));
     }
 }
