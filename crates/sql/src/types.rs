@@ -1,5 +1,6 @@
 //! SQL types as clients see them: PostgreSQL's OIDs, names, lengths and type modifiers, and how each is stored.
 
+pub mod call_types;
 pub mod composite;
 pub mod domains;
 pub mod enums;

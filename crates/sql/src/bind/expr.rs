@@ -294,10 +294,15 @@ impl Binder<'_> {
         found.or_else(|e| self.pseudo_column(path, e))
     }
 
+    fn is_schema(&self, name: &str) -> bool {
+        let known = (self.params.names.dict()).and_then(|dict| dict.schema(name));
+        known.is_some() || name == "public" || name == "pg_catalog"
+    }
+
     fn column_of(&self, names: &[String]) -> Result<Typed> {
         let (table, name) = match names {
             [table, name] => (table, name),
-            [schema, table, name] if schema == "public" || schema == "pg_catalog" => (table, name),
+            [schema, table, name] if self.is_schema(schema) => (table, name),
             _ => return Err(Error::unsupported(format!("name {}", names.join(".")))),
         };
         let c = self.scope.resolve(Some(table), name)?;

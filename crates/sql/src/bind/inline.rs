@@ -123,7 +123,11 @@ pub fn expression_of(function: &Function) -> Option<ast::Expr> {
     let is_plain = function.language == Language::Sql
         && !function.procedure
         && !function.security_definer
-        && function.settings.is_empty();
+        && function.settings.is_empty()
+        && !function
+            .arguments
+            .iter()
+            .any(|a| matches!(a.ty().base(), SqlType::Composite(_)));
     if !is_value || !is_plain {
         return None;
     }

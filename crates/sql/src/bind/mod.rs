@@ -16,11 +16,13 @@ pub mod inline;
 mod json;
 pub mod names;
 pub mod needs;
+mod open_call;
 mod operator_call;
 mod oracle;
 mod oracle_call;
 mod overlaps;
 pub mod parts;
+pub mod pinned_type;
 mod predicate;
 pub mod probe;
 mod ranges;
@@ -224,9 +226,13 @@ pub struct ParamTypes {
     pub needs: needs::Needs,
 }
 
-/// Where types that users made are looked up; nowhere, without a dictionary.
+/// Where types that users made are looked up. Without a dictionary only those are found that a text
+/// has by their numbers ([`pinned_type`]).
 #[derive(Clone, Default)]
-pub struct TypeNames(Option<Dict>);
+pub struct TypeNames {
+    dict: Option<Dict>,
+    columns: Vec<SqlType>,
+}
 
 impl std::fmt::Debug for TypeNames {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -236,11 +242,14 @@ impl std::fmt::Debug for TypeNames {
 
 impl TypeNames {
     pub fn of(dict: &Dict) -> TypeNames {
-        TypeNames(Some(dict.clone()))
+        TypeNames {
+            dict: Some(dict.clone()),
+            columns: Vec::new(),
+        }
     }
 
     pub fn dict(&self) -> Option<&Dict> {
-        self.0.as_ref()
+        self.dict.as_ref()
     }
 }
 

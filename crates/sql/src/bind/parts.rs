@@ -6,7 +6,7 @@ use sqlparser::ast::{
     Value,
 };
 
-use super::{TypeNames, Typed, names, oracle};
+use super::{TypeNames, Typed, names, oracle, pinned_type};
 use crate::dict;
 use crate::error::{Error, Result};
 use crate::pgtype::bits::{Bits, binary_digits, hexadecimal_digits};
@@ -80,6 +80,10 @@ fn known_type(ty: &DataType, types: &TypeNames) -> Result<(SqlType, i32)> {
         DataType::Regclass => (SqlType::Reg(Reg::Class), -1),
         DataType::Custom(name, modifiers) => {
             let name = names::Qualified::new(name)?;
+            if let Some(oid) = pinned_type::number(&name.name) {
+                let ty = types.pinned(oid).ok_or_else(|| no_type(&name, types))?;
+                return Ok((ty, ty.domain_typmod()));
+            }
             let schema = name.schema.as_deref();
             match schema.is_none_or(|s| s == "pg_catalog") {
                 true => custom(&name.name, modifiers)

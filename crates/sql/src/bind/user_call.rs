@@ -6,19 +6,25 @@ use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::call::{conversion_cost, without_out_parameters};
 use super::{Binder, ParamTypes, Scope, Typed, names};
-use crate::dict::Function;
+use super::{common_type, open_call};
 use crate::dict::function::{Mode, Volatility};
+use crate::dict::open_type::OpenType;
+use crate::dict::{Dict, Function};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::{UserFunc, overloads};
 use crate::expr::{Expr, Func};
 use crate::parse;
+use crate::parse::variadic::VARIADIC;
 use crate::types::SqlType;
+use crate::types::call_types::CallTypes;
 
 /// The arguments of a call: those by place, then those by name.
 struct Given {
     placed: Vec<Typed>,
     named: Vec<(String, Typed)>,
+    /// The last of those by place is VARIADIC: an array of the last arguments.
+    whole: bool,
 }
 
 /// A function that could be meant: what each of its arguments is given (the number of a given one),
@@ -37,6 +43,8 @@ struct Candidate {
 struct Wanted {
     name: String,
     ty: SqlType,
+    /// The call settles the type.
+    open: Option<OpenType>,
     default: Option<String>,
     input: bool,
 }
@@ -46,6 +54,7 @@ fn wanted(function: &Function, procedure: bool) -> Vec<Wanted> {
     let inputs = function.arguments.iter().map(|a| Wanted {
         name: a.name.clone(),
         ty: a.ty(),
+        open: OpenType::of(a.type_oid),
         default: a.default.clone(),
         input: true,
     });
@@ -61,6 +70,7 @@ fn wanted(function: &Function, procedure: bool) -> Vec<Wanted> {
             false => Some(Wanted {
                 name: p.name.clone(),
                 ty: p.ty(),
+                open: None,
                 default: None,
                 input: false,
             }),
@@ -68,10 +78,16 @@ fn wanted(function: &Function, procedure: bool) -> Vec<Wanted> {
     each.collect()
 }
 
+/// What an argument costs whose type the call settles: any other that fits is nearer.
+const OPEN_COST: usize = 10;
+
 /// A call whose function is known.
 pub struct Called {
+    /// With the types that the call has settled.
     pub function: Arc<Function>,
     pub args: Vec<Expr>,
+    /// The types, if the function leaves some open.
+    pub types: Option<CallTypes>,
 }
 
 impl Given {
@@ -100,7 +116,7 @@ impl Binder<'_> {
         };
         match self.inlined(&called) {
             Some(value) => Ok(Some(value)),
-            None => value_of(called).map(Some),
+            None => self.value_of_call(called).map(Some),
         }
     }
 
@@ -151,7 +167,6 @@ impl Binder<'_> {
         if functions.is_empty() {
             return Ok(None);
         }
-        Self::refuse_variadic(f)?;
         let mut given = self.given(f)?;
         if !procedure {
             given.placed = without_out_parameters(given.placed);
@@ -209,6 +224,7 @@ impl Binder<'_> {
         let mut given = Given {
             placed: Vec::new(),
             named: Vec::new(),
+            whole: false,
         };
         let list = match &f.args {
             FunctionArguments::None => return Ok(given),
@@ -237,6 +253,14 @@ impl Binder<'_> {
                     name,
                     arg: FunctionArgExpr::Expr(e),
                     ..
+                } if name.value == VARIADIC && given.named.is_empty() => {
+                    given.placed.push(self.expr(e)?);
+                    given.whole = true;
+                }
+                FunctionArg::Named {
+                    name,
+                    arg: FunctionArgExpr::Expr(e),
+                    ..
                 } => given.named.push((names::ident(name), self.expr(e)?)),
                 _ => return Err(refused()),
             }
@@ -246,7 +270,8 @@ impl Binder<'_> {
 
     /// What the best built-in function of the name costs.
     fn builtin_cost(&self, name: &names::Qualified, given: &Given) -> Option<usize> {
-        if name.schema.as_deref().is_some_and(|s| s != "pg_catalog") || !given.named.is_empty() {
+        let is_plain = given.named.is_empty() && !given.whole;
+        if name.schema.as_deref().is_some_and(|s| s != "pg_catalog") || !is_plain {
             return None;
         }
         let signatures = overloads(&name.name);
@@ -269,27 +294,49 @@ impl Binder<'_> {
         }
         self.params.sight.note(function);
         let all: Vec<&Typed> = given.all().collect();
-        let mut args = Vec::with_capacity(function.arguments.len());
+        let mut values = Vec::with_capacity(function.arguments.len());
         for (at, (wanted, taken)) in chosen.wanted.iter().zip(&chosen.taken).enumerate() {
             // What only goes out is named by the caller, and not computed.
             if !wanted.input {
                 continue;
             }
-            let value = match (taken, chosen.spread) {
+            values.push(match (taken, chosen.spread) {
                 (_, Some(from)) if at + 1 == chosen.wanted.len() => {
-                    let values = all[from..].iter().copied().cloned().collect();
-                    self.array_of_values(values, wanted.ty.base())?
+                    let values: Vec<Typed> = all[from..].iter().copied().cloned().collect();
+                    let array = match wanted.open {
+                        None => wanted.ty.base(),
+                        Some(_) => array_over(&values)?,
+                    };
+                    self.array_of_values(values, array)?
                 }
                 (Some(n), _) => all[*n].clone(),
                 (None, _) => self.default_of(wanted.default.as_deref())?,
-            };
-            let value = self.coerce(value, wanted.ty, -1, CastContext::Implicit)?;
+            });
+        }
+        let types = match function.is_open() {
+            true => Some(open_call::settle(function, &values)?),
+            false => None,
+        };
+        let function = match types {
+            Some(types) => Arc::new(function.settled(types)),
+            None => function.clone(),
+        };
+        let mut args = Vec::with_capacity(values.len());
+        for (value, argument) in values.into_iter().zip(&function.arguments) {
+            let value = self.coerce(value, argument.ty(), -1, CastContext::Implicit)?;
             args.push(value.expr);
         }
         Ok(Called {
-            function: function.clone(),
+            function,
             args,
+            types,
         })
+    }
+
+    fn value_of_call(&self, called: Called) -> Result<Typed> {
+        let without = || Error::internal("a function without a dictionary");
+        let dict = self.params.sight.dict().ok_or_else(without)?;
+        value_of(called, dict)
     }
 
     fn default_of(&self, text: Option<&str>) -> Result<Typed> {
@@ -303,23 +350,42 @@ impl Binder<'_> {
     }
 }
 
+/// The type of the array that values become which a call gives one by one.
+fn array_over(values: &[Typed]) -> Result<SqlType> {
+    let types: Vec<SqlType> = values.iter().map(|v| v.ty).collect();
+    let element = common_type(&types, "VARIADIC")?;
+    let none = || Error::unsupported(format!("arrays of {}", element.name()));
+    element.array().ok_or_else(none)
+}
+
 /// A call as one value.
-pub fn value_of(called: Called) -> Result<Typed> {
-    let Called { function, args } = called;
+pub fn value_of(called: Called, dict: &Dict) -> Result<Typed> {
+    let Called {
+        function,
+        args,
+        types,
+    } = called;
     if function.returns_set {
         let message = "set-valued function called in context that cannot accept a set";
         return Err(Error::new("0A000", message));
     }
-    if function.gives_rows() {
-        let what = format!("the row that {} gives as a value", function.name);
-        return Err(Error::unsupported(what));
-    }
+    let row = match function.gives_rows() {
+        true => Some(function.row_type(dict).ok_or_else(|| {
+            let what = format!("the row that {} gives as a value", function.name);
+            Error::unsupported(what)
+        })?),
+        false => None,
+    };
     let func = Func::User(UserFunc {
         oid: function.oid,
         volatile: function.volatility == Volatility::Volatile,
         strict: function.strict,
+        types,
     });
-    let result = function.result_type().base();
+    let result = match row {
+        Some(row) => SqlType::Composite(row),
+        None => function.result_type().base(),
+    };
     Ok(Typed::new(Expr::Call(func, args), result))
 }
 
@@ -329,6 +395,9 @@ fn candidate(function: Arc<Function>, given: &Given, procedure: bool) -> Option<
     let mut taken: Vec<Option<usize>> = vec![None; count];
     let all: Vec<&Typed> = given.all().collect();
     let spread = spread(&function, given);
+    if given.whole && !(is_variadic(&function) && given.placed.len() == count) {
+        return None;
+    }
     if given.placed.len() > count && spread.is_none() {
         return None;
     }
@@ -347,19 +416,46 @@ fn candidate(function: Arc<Function>, given: &Given, procedure: bool) -> Option<
         match (taken, spread) {
             (Some(_), _) if !argument.input => {}
             (_, Some(from)) if at + 1 == count => {
-                let element = argument.ty.base().element()?;
                 for value in &all[from..] {
-                    cost += conversion_cost(value.ty, element.base())?;
+                    cost += match argument.open {
+                        Some(_) => OPEN_COST,
+                        None => conversion_cost(value.ty, argument.ty.base().element()?.base())?,
+                    };
                 }
+            }
+            (Some(n), _) if argument.open.is_some() => {
+                let ty = all[*n].ty;
+                let fits = argument.open.and_then(|open| open.element_of(ty)).is_some();
+                if ty != SqlType::Unknown && !fits {
+                    return None;
+                }
+                cost += OPEN_COST;
             }
             (Some(n), _) => {
                 let ty = argument.ty;
+                // A row of one named type is none of another, and a record may be one of any.
+                if let (SqlType::Composite(from), SqlType::Composite(to)) = (all[*n].ty, ty.base())
+                    && from != to
+                {
+                    if !from.is_record() {
+                        return None;
+                    }
+                    cost += 1;
+                    continue;
+                }
                 // Of a domain and its base type the latter is nearer.
                 cost += conversion_cost(all[*n].ty, ty.base())? + usize::from(ty.is_domain());
             }
             (None, _) if argument.default.is_some() => defaults += 1,
             (None, _) => return None,
         }
+    }
+    let settled = taken.iter().enumerate().filter_map(|(at, taken)| {
+        let open = wanted.get(at)?.open?;
+        Some((open, all[(*taken)?].ty))
+    });
+    if !open_call::is_one(settled) {
+        return None;
     }
     Some(Candidate {
         function,
@@ -373,10 +469,14 @@ fn candidate(function: Arc<Function>, given: &Given, procedure: bool) -> Option<
 
 /// Where the arguments begin that a VARIADIC one takes, each as an element.
 fn spread(function: &Function, given: &Given) -> Option<usize> {
-    let is_variadic = function.parameters.iter().any(|p| p.mode == Mode::Variadic);
     let from = function.arguments.len().checked_sub(1)?;
-    let whole = is_variadic && given.named.is_empty() && given.placed.len() > from;
-    whole.then_some(from)
+    let one_by_one = is_variadic(function) && !given.whole;
+    let spreads = one_by_one && given.named.is_empty() && given.placed.len() > from;
+    spreads.then_some(from)
+}
+
+fn is_variadic(function: &Function) -> bool {
+    function.parameters.iter().any(|p| p.mode == Mode::Variadic)
 }
 
 /// Of several candidates for literals without a type, those that take a string.

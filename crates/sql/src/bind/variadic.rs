@@ -3,7 +3,7 @@
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::coerce::fold;
-use super::{Binder, Typed, element_of, names};
+use super::{Binder, Typed, element_of};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::PureFunc;
@@ -105,16 +105,5 @@ impl Binder<'_> {
             call,
             if text { SqlType::Text } else { json },
         )))
-    }
-
-    /// Refuses VARIADIC where a call takes none.
-    pub(super) fn refuse_variadic(f: &ast::Function) -> Result<()> {
-        match variadic(f) {
-            Some(_) => {
-                let name = names::Qualified::new(&f.name)?;
-                Err(Error::unsupported(format!("VARIADIC in a call of {name}")))
-            }
-            None => Ok(()),
-        }
     }
 }

@@ -141,11 +141,15 @@ fn lock_of(what: Address) -> Option<u32> {
 
 fn restricted(dict: &Dict, roots: &[Address], found: &[Found]) -> Error {
     let line = |f: &Found| {
-        format!(
-            "{} depends on {}",
-            dict.describe(f.what),
-            dict.describe(f.on)
-        )
+        let on = match (f.what, f.on) {
+            // A function depends on the type of the table's rows.
+            (Address::Function(_), Address::Table(oid)) => match dict.table_by_oid(oid) {
+                Some(t) => format!("type {}", dict.shown(t.schema, &t.name)),
+                None => dict.describe(f.on),
+            },
+            _ => dict.describe(f.on),
+        };
+        format!("{} depends on {on}", dict.describe(f.what))
     };
     let message = match roots {
         [root] => format!(

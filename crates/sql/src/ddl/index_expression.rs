@@ -8,7 +8,7 @@ use block::value::Datum;
 use sqlparser::ast::{self, Expr as Syntax};
 
 use super::index_function;
-use crate::bind::{ParamTypes, Scope, names};
+use crate::bind::{ParamTypes, Scope, names, pinned_type};
 use crate::dict::computed::{EXPRESSIONS, PREDICATES, bind_expression, bind_predicate};
 use crate::dict::function::Volatility;
 use crate::dict::{Dict, Index, IndexExpression, Table};
@@ -39,10 +39,7 @@ pub fn expression(dict: &Dict, table: &Table, e: &Syntax) -> Result<(IndexExpres
     if !immutable {
         return Err(not_immutable("index expression"));
     }
-    let inlined = match calls {
-        true => Some(index_function::inlined(dict, table, e, EXPRESSIONS)?),
-        false => None,
-    };
+    let inlined = standing(dict, table, e, calls, EXPRESSIONS)?;
     let name = match crate::plan::column_name(e) {
         name if name == "?column?" => "expr".to_string(),
         name => name,
@@ -55,8 +52,8 @@ pub fn expression(dict: &Dict, table: &Table, e: &Syntax) -> Result<(IndexExpres
     Ok((expression, bound.ty))
 }
 
-/// The condition of a partial index, and the same with the texts of functions of users, if it calls
-/// any.
+/// The condition of a partial index, and the same with the texts of functions and with numbers for
+/// the types of users, if it has any.
 pub struct Predicate {
     pub text: String,
     pub inlined: Option<String>,
@@ -81,11 +78,24 @@ pub fn predicate(dict: &Dict, table: &Table, e: &Syntax) -> Result<Predicate> {
     if !immutable {
         return Err(not_immutable("index predicate"));
     }
-    let inlined = match calls {
-        true => Some(index_function::inlined(dict, table, e, PREDICATES)?),
-        false => None,
-    };
+    let inlined = standing(dict, table, e, calls, PREDICATES)?;
     Ok(Predicate { text, inlined })
+}
+
+/// The text that needs no dictionary, if that is another one. `calls`: of functions of users.
+fn standing(
+    dict: &Dict,
+    table: &Table,
+    e: &Syntax,
+    calls: bool,
+    clause: &'static str,
+) -> Result<Option<String>> {
+    if calls {
+        return index_function::inlined(dict, table, e, clause).map(Some);
+    }
+    let mut e = e.clone();
+    let has_types = pinned_type::pin(&mut e, dict, table)?;
+    Ok(has_types.then(|| e.to_string()))
 }
 
 /// The texts of functions as they are now, for the columns that the table has now.
@@ -189,26 +199,30 @@ pub(super) fn is_bound_immutable(dict: &Dict, table: &Table, bound: &Expr) -> bo
         _ => None,
     });
     // What is made of a time with time zone depends on the session's zone, unless it is compared.
-    let (mut zoned, mut made) = (false, false);
+    let of_zoned = |e: &Expr| {
+        let mut zoned = false;
+        e.visit(&mut |e| zoned |= matches!(e, Expr::Column(at) if zoned_column(*at)));
+        zoned
+    };
     rest.visit(&mut |e| match e {
-        Expr::Column(at) => zoned |= zoned_column(*at),
         Expr::Call(func, _) => {
             immutable &= func.is_immutable();
-            made = true;
+            let compares = matches!(func, Func::Pure(PureFunc::Greatest | PureFunc::Least));
+            immutable &= compares || !of_zoned(e);
         }
-        Expr::Arith(..) => made = true,
+        Expr::Arith(..) => immutable &= !of_zoned(e),
         Expr::Cast(cast, _) => {
             immutable &= keeps(cast.from, cast.to);
-            made |= cast.from == SqlType::TimestampTz;
+            immutable &= cast.from != SqlType::TimestampTz || !of_zoned(e);
         }
         Expr::Subquery { .. } | Expr::Param(_) => immutable = false,
         _ => {}
     });
-    immutable && !(zoned && made)
+    immutable
 }
 
-/// Whether a conversion is the same in every session: dates and times as texts depend on settings,
-/// as do the names of objects.
+/// Whether a conversion is the same in every session and for ever: dates and times as texts depend
+/// on settings, and the names of objects and the labels of enums can change.
 fn keeps(from: SqlType, to: SqlType) -> bool {
     let element = |t: SqlType| t.element().unwrap_or(t);
     let (from, to) = (element(from), element(to));
@@ -220,6 +234,8 @@ fn keeps(from: SqlType, to: SqlType) -> bool {
                 | SqlType::TimestampTz
                 | SqlType::Interval
                 | SqlType::Reg(_)
+                | SqlType::Enum(_)
+                | SqlType::Composite(_)
         )
     };
     let zoned = |t: SqlType| t == SqlType::TimestampTz;

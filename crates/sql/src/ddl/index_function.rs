@@ -13,7 +13,7 @@ use sqlparser::ast::{self, Expr as Syntax};
 
 use super::index_expression::{is_bound_immutable, refuse_parts};
 use crate::bind::inline::{argument, expression_of, is_strict};
-use crate::bind::{Binder, ParamTypes, Scope, Typed, names};
+use crate::bind::{Binder, ParamTypes, Scope, Typed, names, pinned_type};
 use crate::dict::function::Mode;
 use crate::dict::{Dict, Function, Table};
 use crate::error::{Error, Result};
@@ -35,12 +35,9 @@ pub fn inlined(dict: &Dict, table: &Table, e: &Syntax, clause: &'static str) -> 
     let mut left = MAX_CALLS;
     expand(&binder, &mut e, &mut left)?;
     refuse_parts(&e, clause)?;
-    let bare = ParamTypes::default();
-    let bound = Binder::new(&scope, &bare, clause).expr(&e);
-    let bound = bound.map_err(|e| match e.sqlstate() {
-        "42704" => Error::unsupported(format!("a function in {clause} with types of users")),
-        _ => e,
-    })?;
+    pinned_type::pin(&mut e, dict, table)?;
+    let bare = ParamTypes::of_columns(table);
+    let bound = Binder::new(&scope, &bare, clause).expr(&e)?;
     match is_bound_immutable(dict, table, &bound.expr) {
         true => Ok(e.to_string()),
         false => Err(Error::unsupported(format!(

@@ -26,7 +26,7 @@ pub struct IndexExpression {
     /// Its SQL text.
     pub text: String,
     /// With the texts of functions that users made in the place of their calls, as they were when
-    /// the index was made; `None`: it calls none.
+    /// the index was made, and with numbers for the types of users; `None`: it has neither.
     #[serde(default)]
     pub inlined: Option<String>,
     /// What the index has as the name of its column: `lower`, `expr`.
@@ -49,7 +49,7 @@ impl IndexKeys {
         if index.expressions.is_empty() && index.predicate.is_none() {
             return Ok(None);
         }
-        let params = ParamTypes::default();
+        let params = ParamTypes::of_columns(table);
         let scope = Scope::of_table(table, &table.name);
         let mut expressions = index.expressions.iter();
         let mut keys = Vec::with_capacity(index.keys.len());

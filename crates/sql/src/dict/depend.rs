@@ -164,9 +164,17 @@ impl Dict {
         each.collect()
     }
 
-    /// Functions whose result is the row type of a table.
+    /// Functions with the row type of a table as result, or of a parameter.
     fn giving_rows_of(&self, table: u32) -> Vec<Dependent> {
-        let functions = self.functions().filter(|f| f.row_of == Some(table));
+        let row_types = self.table_by_oid(table).map_or([0; 2], |t| t.row_type);
+        let has = |oid: u32| oid != 0 && row_types.contains(&oid);
+        let takes = |f: &super::Function| {
+            let arguments = f.arguments.iter().map(|a| a.type_oid);
+            let mut all = arguments.chain(f.parameters.iter().map(|p| p.type_oid));
+            all.any(has) || has(f.result)
+        };
+        let functions = self.functions();
+        let functions = functions.filter(|f| f.row_of == Some(table) || takes(f));
         let each = functions.map(|f| Dependent {
             what: Address::Function(f.oid),
             auto: false,

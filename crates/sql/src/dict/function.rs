@@ -10,9 +10,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::object::kind;
+use super::open_type::OpenType;
 use super::role::FIRST_SUPERUSER;
 use super::{Dict, Object, path};
 use crate::types::SqlType;
+use crate::types::call_types::CallTypes;
+use crate::types::composite::{self, CompositeType};
 
 /// The number of the type `trigger`, which is no type of values.
 pub const TRIGGER: u32 = 2279;
@@ -232,7 +235,53 @@ impl Function {
 
     /// Whether what it gives are rows of columns, not values.
     pub fn gives_rows(&self) -> bool {
-        self.result == RECORD || self.row_of.is_some()
+        let is_row = matches!(self.known_result, Some(SqlType::Composite(_)));
+        self.result == RECORD || self.row_of.is_some() || is_row
+    }
+
+    /// The type of the rows that it gives. `None`: it gives values, or rows whose columns each call
+    /// defines.
+    pub fn row_type(&self, dict: &Dict) -> Option<CompositeType> {
+        if let Some(oid) = self.row_of {
+            return Some(dict.row_state(dict.table_by_oid(oid)?));
+        }
+        if let Some(SqlType::Composite(row)) = self.known_result {
+            return Some(row);
+        }
+        let field = |(name, ty, _): Field| composite::Field {
+            name,
+            ty: ty.base(),
+            typmod: -1,
+        };
+        let fields = self.columns(dict)?.into_iter().map(field);
+        Some(CompositeType::of_fields(fields.collect()))
+    }
+
+    /// Whether each call settles some of its types.
+    pub fn is_open(&self) -> bool {
+        let mut arguments = self.arguments.iter();
+        arguments.any(|a| OpenType::of(a.type_oid).is_some())
+    }
+
+    /// The same for a call that has settled its types.
+    pub fn settled(&self, types: CallTypes) -> Function {
+        let mut next = self.clone();
+        let mut types = types.types().iter().copied();
+        for a in &mut next.arguments {
+            a.known = types.next();
+        }
+        let result = types.next();
+        if OpenType::of_result(self.result).is_some() {
+            next.known_result = result;
+        }
+        let mut arguments = next.arguments.iter();
+        for p in &mut next.parameters {
+            p.known = match p.mode.is_input() {
+                true => arguments.next().and_then(|a| a.known),
+                false => types.next(),
+            };
+        }
+        next
     }
 
     /// The columns of the rows that it gives. `None`: it gives values, or rows whose columns each
@@ -242,6 +291,10 @@ impl Function {
             let columns = dict.table_by_oid(oid)?.live_columns();
             let field = |(_, c): (usize, &super::Column)| (c.name.clone(), c.ty(), c.typmod);
             return Some(columns.map(field).collect());
+        }
+        if let Some(SqlType::Composite(row)) = self.known_result {
+            let field = |f: &composite::Field| (f.name.clone(), f.ty, f.typmod);
+            return Some(row.fields()?.iter().map(field).collect());
         }
         let (mut fields, mut number) = (Vec::new(), 0);
         for output in self.outputs() {
@@ -265,7 +318,11 @@ impl Function {
 
     /// With the types of its arguments, as messages and contexts show it.
     pub fn signature(&self) -> String {
-        let types: Vec<&str> = self.arguments.iter().map(|a| a.ty().name()).collect();
+        let name = |a: &Argument| match OpenType::of(a.type_oid) {
+            Some(open) => open.name(),
+            None => a.ty().name(),
+        };
+        let types: Vec<&str> = self.arguments.iter().map(name).collect();
         format!("{}({})", self.name, types.join(","))
     }
 }

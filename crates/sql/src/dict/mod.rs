@@ -32,6 +32,7 @@ mod map;
 mod maps;
 pub mod membership;
 mod object;
+pub mod open_type;
 pub mod path;
 pub mod policy;
 pub mod role;

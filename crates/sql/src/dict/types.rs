@@ -168,13 +168,16 @@ impl Dict {
 
     /// Gives columns the newest state of their types, after these changes.
     pub(super) fn retype(&mut self, changes: &[Change]) {
-        if self.maps.types.is_empty() {
+        let is_table =
+            |c: &Change| matches!(c.entry.as_ref().map(|e| &e.object), Some(Object::Table(_)));
+        if self.maps.types.is_empty() && !changes.iter().any(is_table) {
             return;
         }
         let mut touched: HashSet<u32> = HashSet::new();
         for change in changes {
             match change.entry.as_ref().map(|e| &e.object) {
                 Some(Object::Type(t)) => touched.extend([t.oid, t.array_oid]),
+                Some(Object::Table(t)) if t.row_type[0] != 0 => touched.extend(t.row_type),
                 // The names of its types are others.
                 Some(Object::Schema(s)) => {
                     let own = self.user_types().filter(|t| t.schema == s.oid);

@@ -19,6 +19,7 @@ use super::words::{self, WordFunc};
 use super::{Env, Expr, Val, arith, number, text};
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
+use crate::types::call_types::CallTypes;
 use crate::types::ranges::RangeOf;
 use crate::types::{Reg, SqlType};
 
@@ -66,6 +67,8 @@ pub struct UserFunc {
     pub oid: u32,
     pub volatile: bool,
     pub strict: bool,
+    /// The types that the call has settled, if the function leaves some open.
+    pub types: Option<CallTypes>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -288,7 +288,7 @@ pub const PARAMS: &[Param] = &[
 
     ignored("array_nulls", Kind::Bool, "on"),
     ignored("backslash_quote", Kind::Word(&["safe_encoding", "on", "off"]), "safe_encoding"),
-    ignored("check_function_bodies", Kind::Bool, "on"),
+    session("check_function_bodies", Kind::Bool, "on", "Whether the body of a function is checked when it is created; off in dumps, whose functions come before what they use."),
     ignored_guarded("commit_delay", count(0, 100_000), "0"),
     ignored("cpu_index_tuple_cost", COST, "0.005"),
     ignored("cpu_operator_cost", COST, "0.0025"),

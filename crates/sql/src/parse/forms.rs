@@ -31,6 +31,7 @@ pub const ROWS_FROM: &str = "\u{1}rows from";
 pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
     let mut at = 0;
     while at < tokens.len() {
+        attribute(tokens, at);
         match keyword(tokens.get(at)) {
             Keyword::CONFLICT => arbiters::write_out(tokens, at),
             Keyword::WHERE => current_of::in_words(tokens, at),
@@ -58,6 +59,25 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
         at += 1;
     }
     Ok(())
+}
+
+/// Behind a point every word is a name, `t.user` too.
+fn attribute(tokens: &mut [TokenWithSpan], at: usize) {
+    let is = |at: usize, token: &Token| tokens.get(at).is_some_and(|t| t.token == *token);
+    let is_behind_point = at.checked_sub(1).is_some_and(|b| is(b, &Token::Period));
+    if !is_behind_point || is(at + 1, &Token::LParen) {
+        return;
+    }
+    if let Some(Token::Word(w)) = tokens.get_mut(at).map(|t| &mut t.token)
+        && w.quote_style.is_none()
+        && matches!(
+            class(&w.value),
+            Some(Class::Reserved | Class::FunctionOrType)
+        )
+    {
+        let name = w.value.to_lowercase();
+        tokens[at].token = Token::make_word(&name, Some('"'));
+    }
 }
 
 /// `row.*::type`: the cast of a whole row, `row::type`.

@@ -88,7 +88,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
                 true => args.next().unwrap_or(Datum::Null),
                 false => Datum::Null,
             };
-            running.slots.push(Slot::Scalar(Scalar::new(ty, -1, value)));
+            running.slots.push(Slot::of_parameter(ty, value));
             if mode.is_output() {
                 running.returns.outputs.push(slot);
             }

@@ -35,7 +35,7 @@ use block::Interpreter;
 pub(crate) use body::Code;
 pub use trigger::{Occasion, check_when, fire, is_wanted};
 
-use ::block::value::Datum;
+use ::block::value::{Datum, DatumRef};
 use engine::Sees;
 
 use crate::dict::Function;
@@ -47,6 +47,7 @@ use crate::expr::Expr;
 use crate::plan::call::CallPlan;
 use crate::session::Core;
 use crate::types::SqlType;
+use crate::types::call_types::CallTypes;
 use value::Shape;
 
 /// How much of its stack a session may use for calls within calls. A session's thread has more
@@ -58,7 +59,10 @@ const MAX_DEPTH: usize = 2000;
 /// What a session keeps of bodies.
 #[derive(Default)]
 pub struct Known {
-    codes: HashMap<u32, Arc<Code>>,
+    /// By object id, and number of the types that a call has settled.
+    codes: HashMap<(u32, usize), Arc<Code>>,
+    /// Functions with the types that calls have settled, each with what it was made of.
+    settled: HashMap<(u32, usize), (Arc<Function>, Arc<Function>)>,
     types: HashMap<String, (SqlType, i32)>,
     shapes: HashMap<u32, Arc<Shape>>,
     casts: HashMap<(SqlType, SqlType, i32), Arc<Expr>>,
@@ -81,14 +85,22 @@ pub struct Known {
 const MAX_CODES: usize = 1000;
 
 /// Calls a function of users.
-pub fn call(core: &mut Core, oid: u32, args: Vec<Datum>) -> Result<Datum> {
+pub fn call(
+    core: &mut Core,
+    oid: u32,
+    types: Option<CallTypes>,
+    args: Vec<Datum>,
+) -> Result<Datum> {
     let function = core.dict().function_by_oid(oid).cloned();
     let missing = || Error::new("42883", format!("function with OID {oid} does not exist"));
     let function = function.ok_or_else(missing)?;
     if core.dict().acl(oid).is_some() {
         core.check_execute(&function)?;
     }
-    let code = code(core, &function)?;
+    let (function, code) = settled(core, function, types)?;
+    if function.gives_rows() {
+        return row(core, &code, &function, args);
+    }
     core.within_function(&function, sees(&function), |core| match function.language {
         Language::PlPgSql | Language::PlSql => {
             let mut running = Interpreter::of_function(core, &code, &function, args)?;
@@ -101,22 +113,78 @@ pub fn call(core: &mut Core, oid: u32, args: Vec<Datum>) -> Result<Datum> {
 /// Calls a function that gives rows, or several values; gives them as rows of these columns.
 pub fn rows(
     core: &mut Core,
-    oid: u32,
+    (oid, types): (u32, Option<CallTypes>),
     args: Vec<Datum>,
     columns: &[(SqlType, i32)],
 ) -> Result<Rows> {
     let function = core.dict().function_by_oid(oid).cloned();
     let missing = || Error::new("42883", format!("function with OID {oid} does not exist"));
     let function = function.ok_or_else(missing)?;
-    let code = code(core, &function)?;
-    core.within_function(&function, sees(&function), |core| match function.language {
+    let (function, code) = settled(core, function, types)?;
+    rows_of(core, &code, &function, args, columns)
+}
+
+fn rows_of(
+    core: &mut Core,
+    code: &Code,
+    function: &Arc<Function>,
+    args: Vec<Datum>,
+    columns: &[(SqlType, i32)],
+) -> Result<Rows> {
+    core.within_function(function, sees(function), |core| match function.language {
         Language::PlPgSql | Language::PlSql => {
-            let mut running = Interpreter::of_function(core, &code, &function, args)?;
+            let mut running = Interpreter::of_function(core, code, function, args)?;
             running.returns.columns = Some(columns.to_vec());
             running.run_for_rows()
         }
-        Language::Sql => language_sql::rows(core, &code, &function, args, columns),
+        Language::Sql => language_sql::rows(core, code, function, args, columns),
     })
+}
+
+/// The row that a function gives, as a value. A row that is not there is NULL.
+fn row(core: &mut Core, code: &Code, function: &Arc<Function>, args: Vec<Datum>) -> Result<Datum> {
+    let dict = core.dict();
+    let columns = function.columns(&dict).zip(function.row_type(&dict));
+    let unknown = || Error::internal("a row of columns that are not known as a value");
+    let (columns, row) = columns.ok_or_else(unknown)?;
+    let columns: Vec<(SqlType, i32)> = columns.iter().map(|(_, ty, m)| (*ty, *m)).collect();
+    let mut rows = rows_of(core, code, function, args, &columns)?;
+    let Some(values) = rows.next_row()? else {
+        return Ok(Datum::Null);
+    };
+    if function.outputs().next().is_none() && values.iter().all(Datum::is_null) {
+        return Ok(Datum::Null);
+    }
+    let values: Vec<DatumRef<'_>> = values.iter().map(Datum::borrow).collect();
+    crate::pgtype::composite::make(row, &values)
+}
+
+/// The function as a call of it has settled its types, and its body.
+fn settled(
+    core: &mut Core,
+    function: Arc<Function>,
+    types: Option<CallTypes>,
+) -> Result<(Arc<Function>, Arc<Code>)> {
+    let Some(types) = types else {
+        let code = code(core, &function, 0)?;
+        return Ok((function, code));
+    };
+    let key = (function.oid, types.number());
+    let known = core.pl.settled.get(&key);
+    let known = known.filter(|(of, _)| Arc::ptr_eq(of, &function));
+    let made = match known {
+        Some((_, made)) => made.clone(),
+        None => {
+            let made = Arc::new(function.settled(types));
+            if core.pl.settled.len() >= MAX_CODES {
+                core.pl.settled.clear();
+            }
+            core.pl.settled.insert(key, (function, made.clone()));
+            made
+        }
+    };
+    let code = code(core, &made, types.number())?;
+    Ok((made, code))
 }
 
 /// What the statements of a function see.
@@ -144,8 +212,8 @@ pub fn check(core: &mut Core, function: &Arc<Function>, name: &str) -> Result<()
     }
 }
 
-fn code(core: &mut Core, function: &Arc<Function>) -> Result<Arc<Code>> {
-    if let Some(known) = core.pl.codes.get(&function.oid)
+fn code(core: &mut Core, function: &Arc<Function>, types: usize) -> Result<Arc<Code>> {
+    if let Some(known) = core.pl.codes.get(&(function.oid, types))
         && known.is_of(function)
     {
         return Ok(known.clone());
@@ -154,7 +222,7 @@ fn code(core: &mut Core, function: &Arc<Function>) -> Result<Arc<Code>> {
     if core.pl.codes.len() >= MAX_CODES {
         core.pl.codes.clear();
     }
-    core.pl.codes.insert(function.oid, code.clone());
+    core.pl.codes.insert((function.oid, types), code.clone());
     Ok(code)
 }
 
@@ -166,7 +234,7 @@ impl Core {
         let function = function.ok_or_else(missing)?;
         let args = plan.args.iter().map(|e| piece::eval(e, params, self));
         let args = args.collect::<Result<Vec<_>>>()?;
-        let code = code(self, &function)?;
+        let code = code(self, &function, 0)?;
         let columns: Vec<(SqlType, i32)> = function.outputs().map(|p| (p.ty(), -1)).collect();
         self.deeper(|core| {
             core.as_defined(&function, |core| {

@@ -65,7 +65,7 @@ impl<'b> Interpreter<'b, '_> {
         self.returns.rows = Some(Spool::new(self.core));
         self.run()?;
         if !self.returns.set && !self.returns.outputs.is_empty() {
-            let row = self.output_row();
+            let row = self.output_row()?;
             self.give(&row)?;
         }
         match self.returns.rows.take() {
@@ -74,10 +74,16 @@ impl<'b> Interpreter<'b, '_> {
         }
     }
 
-    fn output_row(&self) -> Vec<Datum> {
+    fn output_row(&self) -> Result<Vec<Datum>> {
+        // The only output, if that is a row, is the row that is given.
+        if let [slot] = self.returns.outputs.as_slice()
+            && let Slot::Record(record) = &self.slots[*slot]
+        {
+            return Ok(record.values.clone());
+        }
         let value = |slot: &usize| match &self.slots[*slot] {
-            Slot::Scalar(s) => s.value.clone(),
-            Slot::Record(_) => Datum::Null,
+            Slot::Scalar(s) => Ok(s.value.clone()),
+            Slot::Record(r) => r.row(),
         };
         self.returns.outputs.iter().map(value).collect()
     }
@@ -122,7 +128,7 @@ impl<'b> Interpreter<'b, '_> {
 
     pub fn return_next(&mut self, value: Option<&'b Sql>) -> Result<()> {
         let row = match value {
-            None => self.output_row(),
+            None => self.output_row()?,
             Some(value) => {
                 let columns = self.returns.columns.as_deref().unwrap_or_default();
                 match (columns, self.returns.ty) {
@@ -145,13 +151,22 @@ impl<'b> Interpreter<'b, '_> {
     fn row_of_expression(&mut self, value: &Sql, wrong: &str) -> Result<Vec<Datum>> {
         let text = value.text.trim();
         let Some(slot) = self.record_called(text) else {
-            return match text.eq_ignore_ascii_case("null") {
-                true => Ok(vec![
-                    Datum::Null;
-                    self.returns.columns.as_ref().map_or(0, Vec::len)
-                ]),
-                false => Err(Error::unsupported("a row that is no variable as a result")),
+            let width = self.returns.columns.as_ref().map_or(0, Vec::len);
+            if text.eq_ignore_ascii_case("null") {
+                return Ok(vec![Datum::Null; width]);
+            }
+            let (given, ty) = self.typed_value(value)?;
+            if !matches!(ty, SqlType::Composite(_)) {
+                let message =
+                    "cannot return non-composite value from function returning composite type";
+                return Err(Error::new("42804", message));
+            }
+            let (shape, row) = super::into::taken_apart(given, ty)?;
+            let Some(row) = row else {
+                return Ok(vec![Datum::Null; width]);
             };
+            self.fits_columns(&shape, wrong)?;
+            return self.checked(row);
         };
         let Slot::Record(record) = &self.slots[slot] else {
             return Err(Error::internal("a record that is none"));

@@ -161,7 +161,7 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
     let function = core.dict().function_by_oid(on.trigger.function).cloned();
     let missing = || Error::internal("the function of a trigger is gone");
     let function: Arc<Function> = function.ok_or_else(missing)?;
-    let code = super::code(core, &function)?;
+    let code = super::code(core, &function, 0)?;
     let shape = core.shape_of(on.table);
     let slots = slots(core, on, &shape, function.language);
     let seen = core.events.transitions.seen_by(on.trigger, on.table, on.op);

@@ -91,6 +91,27 @@ pub enum Slot {
     Record(Record),
 }
 
+impl Slot {
+    /// Of a parameter, with what it is given.
+    pub fn of_parameter(ty: SqlType, value: Datum) -> Slot {
+        let SqlType::Composite(row) = ty.base() else {
+            return Slot::Scalar(Scalar::new(ty, -1, value));
+        };
+        let Some(shape) = Shape::of_type(row) else {
+            return Slot::Record(Record::default());
+        };
+        let mut record = Record::of_shape(Arc::new(shape));
+        record.fixed = !row.is_record();
+        if let Datum::Composite(row) = &value {
+            let values = row.borrow().values().map(|v| v.to_datum());
+            for (own, given) in record.values.iter_mut().zip(values) {
+                *own = given;
+            }
+        }
+        Slot::Record(record)
+    }
+}
+
 #[derive(Debug)]
 pub struct Scalar {
     pub ty: SqlType,

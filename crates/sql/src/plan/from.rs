@@ -234,7 +234,8 @@ impl Planner<'_> {
         let none = Scope::default();
         let binder = Binder::new(&none, self.params, "FROM");
         let bound = binder.expr(&call_of(name, args))?;
-        if bound.ty == SqlType::Unknown {
+        // A row as a value has columns here.
+        if matches!(bound.ty, SqlType::Unknown | SqlType::Composite(_)) {
             return Err(Error::unsupported(format!("function {name} in FROM")));
         }
         let function = names::Qualified::new(name)?.name;

@@ -18,6 +18,7 @@ use crate::expr::Expr;
 use crate::plan::locking::Wanted;
 use crate::plan::{SortKey, TableAccess};
 use crate::types::SqlType;
+use crate::types::call_types::CallTypes;
 use crate::views::VirtualTable;
 use crate::views::lookup::Lookup;
 
@@ -198,6 +199,8 @@ pub enum SeriesOf {
 /// A function of users as a relation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UserSeries {
+    /// The types that the call has settled, if the function leaves some open.
+    pub types: Option<CallTypes>,
     pub oid: u32,
     pub set: bool,
     pub strict: bool,

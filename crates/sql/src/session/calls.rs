@@ -27,7 +27,7 @@ impl Calls for Core {
     }
 
     fn user(&mut self, function: crate::expr::func::UserFunc, args: Vec<Datum>) -> Result<Datum> {
-        crate::pl::call(self, function.oid, args)
+        crate::pl::call(self, function.oid, function.types, args)
     }
 
     fn io(&self) -> &IoSettings {

@@ -155,7 +155,7 @@ impl<'c> Clause<'c> {
         {
             return match called.function.returns_set {
                 true => self.user_values(called).map(Some),
-                false => bind::value_of(called).map(Some),
+                false => bind::value_of(called, self.analyzer.dict).map(Some),
             };
         }
         let name = q.name.as_str();

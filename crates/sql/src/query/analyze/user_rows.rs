@@ -8,7 +8,7 @@ use super::from::{Item, rename};
 use super::records::{defined, without_types};
 use super::scope::{Column, Names, Scope};
 use super::tree::{From, Relation, RelationKind, Series};
-use crate::bind::{Called, Typed, names};
+use crate::bind::{self, Called, Typed, names};
 use crate::dict::Function;
 use crate::dict::function::{Field, RECORD};
 use crate::error::{Error, Result};
@@ -16,10 +16,13 @@ use crate::expr::Expr;
 use crate::parse::utility::TableLock;
 use crate::query::plan::{SeriesOf, UserSeries};
 use crate::types::SqlType;
+use crate::types::call_types::CallTypes;
+use crate::types::composite::CompositeType;
 
-fn series_of(function: &Function) -> SeriesOf {
+fn series_of(function: &Function, types: Option<CallTypes>) -> SeriesOf {
     SeriesOf::User(UserSeries {
         oid: function.oid,
+        types,
         set: function.returns_set,
         strict: function.strict,
         rows: match function.returns_set {
@@ -37,7 +40,11 @@ impl Analyzer<'_> {
         alias: Option<&TableAlias>,
         scope: &Scope<'_>,
     ) -> Result<Item> {
-        let Called { function, args } = called;
+        let Called {
+            function,
+            args,
+            types,
+        } = called;
         let table = alias.map_or(function.name.clone(), |a| names::ident(&a.name));
         let fields = self.fields_of(&function, &table, alias)?;
         let mut found = Names {
@@ -74,7 +81,7 @@ impl Analyzer<'_> {
             registers.push(first);
         }
         let series = Series {
-            of: series_of(&function),
+            of: series_of(&function, types),
             args,
             ty: fields.first().map_or(SqlType::Int4, |f| f.1.base()),
             into: first,
@@ -139,23 +146,63 @@ impl Analyzer<'_> {
 }
 
 impl Clause<'_> {
+    /// The type of the rows that a function gives as values, and its fields.
+    fn rows_as_values(&self, function: &Function) -> Result<(CompositeType, Vec<Field>)> {
+        let dict = self.analyzer.dict;
+        let known = function.row_type(dict).zip(function.columns(dict));
+        known.ok_or_else(|| {
+            let what = format!("the rows that {} gives as values", function.name);
+            Error::unsupported(what)
+        })
+    }
+
     /// A call in an expression of a function that gives several values.
     pub(super) fn user_values(&self, called: Called) -> Result<Typed> {
-        let Called { function, args } = called;
-        if function.gives_rows() {
-            let what = format!("the rows that {} gives as values", function.name);
-            return Err(Error::unsupported(what));
-        }
+        let Called {
+            function,
+            args,
+            types,
+        } = called;
+        let row = match function.gives_rows() {
+            true => Some(self.rows_as_values(&function)?),
+            false => None,
+        };
         let Some(series) = self.series else {
             return Err(Error::new(
                 "0A000",
                 format!("set-returning functions are not allowed in {}", self.name),
             ));
         };
+        if let Some((row, fields)) = row {
+            let columns: Vec<(SqlType, i32)> = fields.iter().map(|f| (f.1, f.2)).collect();
+            let mut registers = fields.iter().map(|_| self.scope.file.register());
+            let into = registers.next();
+            let into = into.unwrap_or_else(|| self.scope.file.register());
+            let more: Vec<_> = registers.collect();
+            let each = [into].into_iter().chain(more.iter().copied());
+            let values: Vec<Expr> = each.take(columns.len()).map(Expr::Column).collect();
+            // Where the function has given less rows than another beside it, there is none.
+            let is_there = self.scope.file.register();
+            series.borrow_mut().push(Series {
+                of: series_of(&function, types),
+                args,
+                ty: columns.first().map_or(SqlType::Int4, |(ty, _)| ty.base()),
+                into,
+                more,
+                columns,
+                ordinality: Some(is_there),
+            });
+            let mut value = bind::row_of(row, values);
+            value.expr = Expr::Case {
+                branches: vec![(Expr::Column(is_there), value.expr)],
+                otherwise: None,
+            };
+            return Ok(value);
+        }
         let declared = function.result_type();
         let ty = declared.base();
         let made = Series {
-            of: series_of(&function),
+            of: series_of(&function, types),
             args,
             ty,
             into: self.scope.file.register(),

@@ -160,9 +160,18 @@ impl ComputeRun {
     fn step(&mut self, core: &Core, frame: &mut Frame) -> Result<bool> {
         let mut any = false;
         for (counter, series) in self.series.iter_mut().zip(&self.plan.series) {
-            let value = counter.next(core)?;
-            any |= value.is_some();
-            frame.set(series.into, value.unwrap_or(Datum::Null));
+            let row = counter.next_row(core)?;
+            any |= row.is_some();
+            if let Some(register) = series.ordinality {
+                let is_there = row.as_ref().map(|_| Datum::Bool(true));
+                frame.set(register, is_there.unwrap_or(Datum::Null));
+            }
+            let (value, more) = row.unwrap_or_default();
+            frame.set(series.into, value);
+            let more = more.into_iter().chain(std::iter::repeat(Datum::Null));
+            for (register, value) in series.more.iter().zip(more) {
+                frame.set(*register, value);
+            }
         }
         Ok(any)
     }

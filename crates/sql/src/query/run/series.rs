@@ -142,7 +142,7 @@ impl Counter {
     }
 
     /// The next row: the value of its first column, and those of the others.
-    fn next_row(&mut self, core: &Core) -> Result<Option<(Datum, Vec<Datum>)>> {
+    pub fn next_row(&mut self, core: &Core) -> Result<Option<(Datum, Vec<Datum>)>> {
         match self {
             Counter::Pairs(left) => Ok(left.pop().map(|(key, value)| (key, vec![value]))),
             Counter::Rows(rows) => Ok(rows.next_row()?.map(|row| {
@@ -248,7 +248,7 @@ fn user_rows(
             false => Counter::Rows(vec![vec![Datum::Null; plan.columns.len()]].into()),
         });
     }
-    let rows = crate::pl::rows(core, user.oid, args, &plan.columns)?;
+    let rows = crate::pl::rows(core, (user.oid, user.types), args, &plan.columns)?;
     Ok(Counter::Rows(rows))
 }
 
