@@ -154,6 +154,7 @@ impl Rounds {
         database.refresh()?;
         let dict = database.dict();
         database.changes.keep(|t| dict.table_by_oid(t).is_some());
+        database.usage.keep(|t| dict.table_by_oid(t).is_some());
         self.seen.retain(|t, _| dict.table_by_oid(*t).is_some());
         let mut first = Ok(());
         // Temporary tables are their sessions' own, also to analyze.
@@ -172,6 +173,7 @@ impl Rounds {
                 // Somebody has analyzed it since the last round: what was counted by then says
                 // nothing. What came since may be younger than the analysis, and stays.
                 database.changes.analyzed(table.oid, known);
+                database.usage.analyzed(table.oid, table.segment);
                 self.seen
                     .insert(table.oid, (analyzed, counted.saturating_sub(known)));
                 continue;

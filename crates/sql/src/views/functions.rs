@@ -1,6 +1,9 @@
 //! Functions over the catalogs. Arguments are integers (of eight bytes), texts and booleans; a
 //! function that PostgreSQL declares strict is not called with NULL.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use block::value::Datum;
 use charset::Encoding;
 
@@ -27,7 +30,7 @@ pub struct Function {
     pub call: fn(&Context, &[Datum]) -> Result<Datum>,
 }
 
-const fn strict(
+pub(super) const fn strict(
     name: &'static str,
     args: (usize, usize),
     returns: SqlType,
@@ -42,7 +45,7 @@ const fn strict(
     }
 }
 
-const fn lax(
+pub(super) const fn lax(
     name: &'static str,
     args: (usize, usize),
     returns: SqlType,
@@ -61,7 +64,7 @@ fn visible(_: &Context, _: &[Datum]) -> Result<Datum> {
     Ok(Datum::Bool(true))
 }
 
-pub const ALL: &[Function] = &[
+const OVER_CATALOGS: &[Function] = &[
     strict(
         "pg_stat_statements_reset",
         (0, 0),
@@ -387,12 +390,28 @@ fn facet(a: &[Datum], of: fn(Facets) -> Option<i32>) -> Result<Datum> {
     Ok(of(facets_of(a)).map_or(Datum::Null, Datum::Int4))
 }
 
-/// A function and its place in [`ALL`].
+/// All functions over the catalogs and the statistics; plans have their places.
+static ALL: LazyLock<Vec<&'static Function>> = LazyLock::new(|| {
+    let lists = [OVER_CATALOGS, super::pg_stat::functions::ALL];
+    lists.into_iter().flatten().collect()
+});
+
+/// A function and its place among all.
 pub fn find(name: &str) -> Option<(usize, &'static Function)> {
-    ALL.iter().enumerate().find(|(_, f)| f.name == name)
+    static PLACES: LazyLock<HashMap<&str, usize>> = LazyLock::new(|| {
+        let places = ALL.iter().enumerate();
+        places.map(|(at, f)| (f.name, at)).collect()
+    });
+    let at = *PLACES.get(name)?;
+    Some((at, ALL[at]))
 }
 
-fn integer(d: &Datum) -> i64 {
+/// The function at a place.
+pub fn at(place: usize) -> Option<&'static Function> {
+    ALL.get(place).copied()
+}
+
+pub(super) fn integer(d: &Datum) -> i64 {
     match d {
         Datum::Int8(n) => *n,
         Datum::Int4(n) => (*n).into(),
@@ -401,11 +420,11 @@ fn integer(d: &Datum) -> i64 {
     }
 }
 
-fn oid(d: &Datum) -> u32 {
+pub(super) fn oid(d: &Datum) -> u32 {
     u32::try_from(integer(d)).unwrap_or(0)
 }
 
-fn string(d: &Datum) -> &str {
+pub(super) fn string(d: &Datum) -> &str {
     match d {
         Datum::Text(s) => s,
         _ => "",
