@@ -170,7 +170,8 @@ const OVER_CATALOGS: &[Function] = &[
     }),
     strict("pg_get_function_arguments", (1, 1), Text, |cx, a| {
         let own = user_functions::arguments(&cx.dict, oid(&a[0]), true);
-        Ok(optional(own.or_else(|| procedures::arguments(oid(&a[0])))))
+        let found = own.or_else(|| procedures::arguments(oid(&a[0]), true));
+        Ok(optional(found))
     }),
     strict(
         "pg_get_function_identity_arguments",
@@ -178,7 +179,8 @@ const OVER_CATALOGS: &[Function] = &[
         Text,
         |cx, a| {
             let own = user_functions::arguments(&cx.dict, oid(&a[0]), false);
-            Ok(optional(own.or_else(|| procedures::arguments(oid(&a[0])))))
+            let found = own.or_else(|| procedures::arguments(oid(&a[0]), false));
+            Ok(optional(found))
         },
     ),
     // No body is kept as parsed.
@@ -392,7 +394,11 @@ fn facet(a: &[Datum], of: fn(Facets) -> Option<i32>) -> Result<Datum> {
 
 /// All functions over the catalogs and the statistics; plans have their places.
 static ALL: LazyLock<Vec<&'static Function>> = LazyLock::new(|| {
-    let lists = [OVER_CATALOGS, super::pg_stat::functions::ALL];
+    let lists = [
+        OVER_CATALOGS,
+        super::inspect::ALL,
+        super::pg_stat::functions::ALL,
+    ];
     lists.into_iter().flatten().collect()
 });
 
@@ -404,6 +410,12 @@ pub fn find(name: &str) -> Option<(usize, &'static Function)> {
     });
     let at = *PLACES.get(name)?;
     Some((at, ALL[at]))
+}
+
+/// The names of all.
+#[cfg(test)]
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|f| f.name)
 }
 
 /// The function at a place.
@@ -528,7 +540,7 @@ fn indexes_size(cx: &Context, number: u32) -> Result<i64> {
     t.indexes.iter().map(|i| heap_size(cx, i.oid)).sum()
 }
 
-fn database_size(cx: &Context, _: &[Datum]) -> Result<Datum> {
+pub(super) fn database_size(cx: &Context, _: &[Datum]) -> Result<Datum> {
     let mut size = 0;
     for t in cx.dict.tables() {
         size += heap_size(cx, t.oid)? + indexes_size(cx, t.oid)?;

@@ -27,6 +27,7 @@ mod empty;
 mod everywhere;
 pub mod functions;
 mod granted;
+mod inspect;
 mod instance;
 pub mod keywords;
 mod longops;
@@ -34,6 +35,7 @@ pub mod lookup;
 mod mastering;
 mod numbers;
 pub mod objects;
+mod offers;
 mod own;
 mod pg_stat;
 mod policies;
@@ -248,7 +250,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 31] = [
+    let lists: [&'static [VirtualTable]; 32] = [
         activity::VIEWS,
         summary::VIEWS,
         backends::VIEWS,
@@ -280,6 +282,7 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         &dba::SEQUENCES,
         &dba::COLUMNS,
         &*usage::VIEWS,
+        offers::VIEWS,
     ];
     let lists = lists.into_iter().chain(standard::VIEWS);
     lists.chain(pg_stat::VIEWS).flatten()

@@ -4,6 +4,7 @@
 //! A column for which Braid has nothing says what PostgreSQL's says of what never happened: zero or
 //! NULL. `docs/operating.md` lists them.
 
+mod absent;
 mod database;
 pub mod functions;
 mod progress;
@@ -11,4 +12,9 @@ mod tables;
 
 use super::VirtualTable;
 
-pub const VIEWS: [&[VirtualTable]; 3] = [tables::VIEWS, database::VIEWS, progress::VIEWS];
+pub const VIEWS: [&[VirtualTable]; 4] = [
+    tables::VIEWS,
+    database::VIEWS,
+    progress::VIEWS,
+    absent::VIEWS,
+];
