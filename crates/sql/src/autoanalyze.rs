@@ -173,7 +173,6 @@ impl Rounds {
                 // Somebody has analyzed it since the last round: what was counted by then says
                 // nothing. What came since may be younger than the analysis, and stays.
                 database.changes.analyzed(table.oid, known);
-                database.usage.analyzed(table.oid, table.segment);
                 self.seen
                     .insert(table.oid, (analyzed, counted.saturating_sub(known)));
                 continue;

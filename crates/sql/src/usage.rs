@@ -143,8 +143,11 @@ struct State {
     groups: [Base; Group::ALL.len()],
     /// Of each object what it had counted when it was reset.
     objects: HashMap<u32, [u64; STATS]>,
-    /// By table: rows inserted less rows deleted when it was last analyzed.
-    analyzed: HashMap<u32, i64>,
+    /// By table: when it was last analyzed, as far as this instance knows, and rows inserted less
+    /// rows deleted by then.
+    analyzed: HashMap<u32, (i64, i64)>,
+    /// When the instance was started, in microseconds from 2000.
+    started: i64,
 }
 
 /// The counts of an object of this instance.
@@ -166,7 +169,10 @@ pub struct Usage(Mutex<State>);
 impl Usage {
     /// Counts from nothing, at a time in microseconds from 2000.
     pub fn since(started: i64) -> Usage {
-        let mut state = State::default();
+        let mut state = State {
+            started,
+            ..State::default()
+        };
         state.groups.iter_mut().for_each(|base| base.at = started);
         Usage(Mutex::new(state))
     }
@@ -217,19 +223,29 @@ impl Usage {
             .extend(rows.map(|row| (row.object, row.values)));
     }
 
-    /// A table was analyzed: what it has in rows was counted then.
-    pub fn analyzed(&self, table: u32, segment: u32) {
+    /// The table with this segment was analyzed here, at a time in microseconds from 2000.
+    pub fn analyzed(&self, table: u32, segment: u32, at: i64) {
         let net = segment::rows()
             .into_iter()
             .find(|row| row.object == segment);
         let net = net.map_or(0, |row| net_rows(&row.values));
-        self.0.lock().analyzed.insert(table, net);
+        self.0.lock().analyzed.insert(table, (at, net));
     }
 
     /// The rows that this instance has inserted into a table less those that it has deleted, since
-    /// the table was analyzed. `net` is their number since the start of the instance.
-    pub fn new_rows(&self, table: u32, net: i64) -> i64 {
-        net - self.0.lock().analyzed.get(&table).copied().unwrap_or(0)
+    /// the table was last analyzed at `analyzed`, if it was. `net` is their number since the start
+    /// of the instance. Of an analysis by another instance it is heard here.
+    pub fn new_rows(&self, table: u32, analyzed: Option<i64>, net: i64) -> i64 {
+        let Some(at) = analyzed else { return net };
+        let mut state = self.0.lock();
+        let before = match state.analyzed.get(&table) {
+            Some((known, before)) if *known == at => *before,
+            // All that this instance has counted came after the analysis.
+            None if at < state.started => return net,
+            _ => net,
+        };
+        state.analyzed.insert(table, (at, before));
+        net.saturating_sub(before)
     }
 
     /// Forgets tables that are no more.
@@ -355,8 +371,13 @@ mod tests {
             usage.of_objects()[&OBJECT].of(SegmentStat::RowsInserted)
         };
         assert_eq!(count(3), 3);
-        usage.analyzed(1, OBJECT);
-        assert_eq!(usage.new_rows(1, 4), 1);
+        usage.analyzed(1, OBJECT, 9);
+        assert_eq!(usage.new_rows(1, None, 4), 4);
+        assert_eq!(usage.new_rows(1, Some(9), 4), 1);
+        // Another instance has analyzed it.
+        assert_eq!(usage.new_rows(1, Some(10), 4), 0);
+        assert_eq!(usage.new_rows(1, Some(10), 6), 2);
+        assert_eq!(usage.new_rows(2, Some(3), 6), 6);
         usage.reset_objects(&[OBJECT]);
         assert_eq!(count(2), 2);
         usage.reset_group(Group::Database);
@@ -364,6 +385,6 @@ mod tests {
         assert!(usage.of_group(Group::Database).0 > 5);
         assert_eq!(usage.of_group(Group::Redo).0, 5);
         usage.keep(|_| false);
-        assert_eq!(usage.new_rows(1, 4), 4);
+        assert_eq!(usage.new_rows(1, Some(4), 4), 4);
     }
 }

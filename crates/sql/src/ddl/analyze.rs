@@ -85,7 +85,7 @@ pub fn table(
         by_itself: done[1],
     };
     core.define(Object::Stats(Arc::new(stats)))?;
-    core.database.usage.analyzed(oid, table.segment);
+    core.database.usage.analyzed(oid, table.segment, analyzed);
     if columns.is_empty() {
         core.database.changes.analyzed(oid, changed);
     }

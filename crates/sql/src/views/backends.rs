@@ -21,7 +21,7 @@ use crate::dict::PG_CLASS;
 use crate::dict::membership::READ_ALL_STATS;
 use crate::error::Result;
 use crate::session::NOBODY;
-use crate::types::SqlType::{Bool, Inet, Int2, Int4, Int8, Name, Numeric, Oid, Text, TimestampTz};
+use crate::types::SqlType::{Bool, Inet, Int2, Int4, Int8, Name, Numeric, Oid, Text, TimestampTz, Xid};
 
 pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
@@ -46,7 +46,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("wait_event", Text),
             ("state", Text),
             ("backend_xid", Int8),
-            ("backend_xmin", Int8),
+            ("backend_xmin", Xid),
             ("query_id", Int8),
             ("query", Text),
             ("backend_type", Text),

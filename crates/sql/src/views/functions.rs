@@ -511,7 +511,7 @@ fn total_size(cx: &Context, a: &[Datum]) -> Result<Datum> {
 }
 
 /// A relation by number or name.
-fn relation_argument(cx: &Context, d: &Datum) -> Result<u32> {
+pub(super) fn relation_argument(cx: &Context, d: &Datum) -> Result<u32> {
     match d {
         Datum::Text(s) if s.parse::<u32>().is_err() => objects::find(&cx.dict, Class, s),
         other => Ok(oid(other)),

@@ -6,7 +6,7 @@ use block::LogPos;
 use block::value::Datum;
 
 use super::Context;
-use super::functions::{Function, integer, lax, oid, strict, string};
+use super::functions::{Function, integer, lax, oid, relation_argument, strict, string};
 use super::value::{int4, int8};
 use crate::dict::{Index, Table};
 use crate::error::{Error, Result};
@@ -51,6 +51,8 @@ pub const ALL: &[Function] = &[
     }),
     lax("txid_current_if_assigned", (0, 0), Int8, transaction),
     lax("pg_current_xact_id_if_assigned", (0, 0), Int8, transaction),
+    // Numbers of transactions are never used again, so that none grows old.
+    strict("mxid_age", (1, 1), Int4, |_, _| Ok(Datum::Int4(0))),
     strict("pg_conf_load_time", (0, 0), TimestampTz, |cx, _| {
         Ok(Datum::TimestampTz(cx.database.started_micros()))
     }),
@@ -60,7 +62,7 @@ pub const ALL: &[Function] = &[
     strict("pg_collation_actual_version", (1, 1), Text, null),
     strict("pg_database_collation_actual_version", (1, 1), Text, null),
     strict("pg_relation_filenode", (1, 1), Oid, |cx, a| {
-        let number = oid(&a[0]);
+        let number = relation_argument(cx, &a[0])?;
         Ok(match has_segment(cx, number) {
             true => int8(number),
             false => Datum::Null,
@@ -82,7 +84,7 @@ pub const ALL: &[Function] = &[
         (1, 1),
         Reg(Class),
         |cx, a| {
-            let table = cx.dict.table_by_oid(oid(&a[0]));
+            let table = cx.dict.table_by_oid(relation_argument(cx, &a[0])?);
             let primary = table.and_then(|t| t.indexes.iter().find(|i| i.primary));
             Ok(primary.map_or(Datum::Null, |i| int8(i.oid)))
         },
@@ -102,10 +104,12 @@ pub const ALL: &[Function] = &[
             "clusterable" | "bitmap_scan" => Some(false),
             _ => None,
         };
-        Ok(known(index(cx, oid(&a[0])).and(of_index)))
+        let number = relation_argument(cx, &a[0])?;
+        Ok(known(index(cx, number).and(of_index)))
     }),
     strict("pg_index_column_has_property", (3, 3), Bool, |cx, a| {
-        Ok(known(column_property(cx, a)))
+        let number = relation_argument(cx, &a[0])?;
+        Ok(known(column_property(cx, number, a)))
     }),
     lax("pg_column_compression", (1, 1), Text, null),
 ];
@@ -190,8 +194,8 @@ fn tablespace_size(cx: &Context, a: &[Datum]) -> Result<Datum> {
 }
 
 /// What a column of an index has; nothing is known of other columns and properties.
-fn column_property(cx: &Context, a: &[Datum]) -> Option<bool> {
-    let (_, index) = index(cx, oid(&a[0]))?;
+fn column_property(cx: &Context, number: u32, a: &[Datum]) -> Option<bool> {
+    let (_, index) = index(cx, number)?;
     let at = usize::try_from(integer(&a[1])).ok()?.checked_sub(1)?;
     let key = index.keys.get(at);
     let included = key.is_none() && at < index.keys.len() + index.included.len();

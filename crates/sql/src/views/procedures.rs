@@ -95,6 +95,10 @@ impl Procedure {
         if let (Some(last), true) = (numbers.last_mut(), self.variadic != 0) {
             *last = self.variadic;
         }
+        if self.variadic == built_in::ANY {
+            // Some take pairs only.
+            numbers.push(built_in::ANY);
+        }
         let types = numbers.into_iter().map(built_in::type_of);
         let Some(types) = types.collect::<Option<Vec<SqlType>>>() else {
             return false;

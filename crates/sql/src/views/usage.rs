@@ -97,7 +97,10 @@ fn objects_rows(cx: &Context) -> Result<Rows> {
         let object = t.engine().object;
         let net = counted.get(&object.0).map_or(0, |c: &ObjectCounts| c.net);
         let changed = i64::try_from(database.changes.of(t.oid)).unwrap_or(i64::MAX);
-        let new_rows = database.usage.new_rows(t.oid, net);
+        let new_rows =
+            database
+                .usage
+                .new_rows(t.oid, cx.dict.stats(t.oid).map(|s| s.analyzed), net);
         add(t.oid, object, Some([changed, new_rows]));
         for (of, i) in t.engine().indexes.iter().zip(&t.indexes) {
             add(i.oid, of.object, None);

@@ -69,7 +69,7 @@ fn moved(v: &[DatumRef<'_>], [at, by]: [usize; 2], way: ArithOp) -> Result<Datum
 
 /// The position of a number, which is rounded.
 fn of_number(n: block::numeric::NumericRef<'_>) -> Result<Datum> {
-    let out_of_range = || Error::new("22003", "pg_lsn out of range");
+    let out_of_range = || Error::new("22023", "pg_lsn out of range");
     let Some(exact) = n.to_bigdecimal() else {
         let what = if n.is_nan() { "NaN" } else { "infinity" };
         let message = format!("cannot convert {what} to pg_lsn");

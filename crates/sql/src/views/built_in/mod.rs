@@ -184,11 +184,14 @@ fn lines<T>(file: &'static str, read: impl Fn(Fields<'static>) -> Option<T>) -> 
     file.lines().map(line).collect()
 }
 
+/// The type "any".
+pub const ANY: u32 = 2276;
+
 /// Whether a type of a catalog's row stands for many: `anyelement` and its kin, `record`, "any".
 pub fn is_polymorphic(number: u32) -> bool {
     matches!(
         number,
-        2276 | 2277 | 2283 | 2776 | 3500 | 3831 | 4537 | 4538 | 5077..=5080 | 2249
+        ANY | 2277 | 2283 | 2776 | 3500 | 3831 | 4537 | 4538 | 5077..=5080 | 2249
     )
 }
 
@@ -198,8 +201,7 @@ pub fn type_of(number: u32) -> Option<SqlType> {
     match number {
         // anyelement, anynonarray, anycompatible, anycompatiblenonarray; anyenum, whose values are
         // compared as the positions of their labels.
-        // "any" is the 2276th.
-        2276 | 2283 | 2776 | 5077 | 5079 | 3500 => Some(Int4),
+        ANY | 2283 | 2776 | 5077 | 5079 | 3500 => Some(Int4),
         // anyarray, anycompatiblearray
         2277 | 5078 => Some(SqlType::INT4S),
         RECORD => Some(SqlType::Composite(CompositeType::any())),
