@@ -11,6 +11,7 @@ mod days;
 pub mod domain;
 mod element;
 mod enums;
+mod extension_operator;
 mod expr;
 pub mod inline;
 mod json;
@@ -50,7 +51,7 @@ pub use coerce::{chosen_type, common_type, null_if_type};
 pub use composite::{field_name, is_written_row, record, row_constructor, row_of};
 pub use expr::comparison;
 pub use json::check_comparable;
-pub use user_call::{Called, value_of};
+pub use user_call::{Called, linked_func, value_of};
 
 /// An expression with the type the binder found for it.
 #[derive(Clone, Debug)]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::acl::{Acl, DefaultPrivileges};
 use super::comments::Comment;
 use super::computed::{IndexExpression, IndexKeys};
+use super::extension::Extension;
 use super::function::Function;
 use super::path::{self, Schema};
 use super::policy::Policy;
@@ -36,6 +37,7 @@ pub enum Object {
     Type(Arc<UserType>),
     Acl(Arc<Acl>),
     DefaultPrivileges(Arc<DefaultPrivileges>),
+    Extension(Arc<Extension>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -52,6 +54,7 @@ pub(super) enum Stored {
     Type(UserType),
     Acl(Acl),
     DefaultPrivileges(DefaultPrivileges),
+    Extension(Extension),
 }
 
 /// The owner of what was made before there were roles.
@@ -528,6 +531,7 @@ pub mod kind {
     pub const TYPE: i16 = 9;
     pub const ACL: i16 = 20;
     pub const DEFAULT_PRIVILEGES: i16 = 21;
+    pub const EXTENSION: i16 = 30;
     /// No definition, but which were changed: see [`crate::dict::log`].
     pub const CHANGES: i16 = 100;
 }
@@ -546,6 +550,7 @@ impl Object {
             Object::Type(_) => kind::TYPE,
             Object::Acl(_) => kind::ACL,
             Object::DefaultPrivileges(_) => kind::DEFAULT_PRIVILEGES,
+            Object::Extension(_) => kind::EXTENSION,
         }
     }
 
@@ -562,6 +567,7 @@ impl Object {
             Object::Type(t) => t.oid.into(),
             Object::Acl(a) => a.oid.into(),
             Object::DefaultPrivileges(d) => d.oid.into(),
+            Object::Extension(e) => e.oid.into(),
         }
     }
 
@@ -574,6 +580,7 @@ impl Object {
             Object::View(v) => Some(v.owner),
             Object::Function(f) => Some(f.owner),
             Object::Type(t) => Some(t.owner),
+            Object::Extension(e) => Some(e.owner),
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => None,
             Object::Acl(_) | Object::DefaultPrivileges(_) => None,
         }
@@ -588,7 +595,7 @@ impl Object {
             Object::Sequence(s) => vec![s.engine().object.0],
             Object::Stats(_) | Object::Role(_) | Object::Door(_) | Object::Schema(_) => Vec::new(),
             Object::Function(_) | Object::Type(_) | Object::View(_) => Vec::new(),
-            Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
+            Object::Acl(_) | Object::DefaultPrivileges(_) | Object::Extension(_) => Vec::new(),
         };
         all.into_iter().map(ObjectId).collect()
     }
@@ -607,6 +614,7 @@ impl Object {
             (Object::Type(a), Object::Type(b)) => Arc::ptr_eq(a, b),
             (Object::Acl(a), Object::Acl(b)) => Arc::ptr_eq(a, b),
             (Object::DefaultPrivileges(a), Object::DefaultPrivileges(b)) => Arc::ptr_eq(a, b),
+            (Object::Extension(a), Object::Extension(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
     }
@@ -621,7 +629,7 @@ impl Object {
             Object::View(v) => vec![&v.name],
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => Vec::new(),
             Object::Schema(_) | Object::Function(_) | Object::Type(_) => Vec::new(),
-            Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
+            Object::Acl(_) | Object::DefaultPrivileges(_) | Object::Extension(_) => Vec::new(),
         }
     }
 
@@ -634,7 +642,7 @@ impl Object {
             Object::Type(t) => t.schema,
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => 0,
             Object::Schema(_) | Object::Function(_) => 0,
-            Object::Acl(_) | Object::DefaultPrivileges(_) => 0,
+            Object::Acl(_) | Object::DefaultPrivileges(_) | Object::Extension(_) => 0,
         }
     }
 
@@ -651,6 +659,7 @@ impl Object {
             Object::Type(t) => Stored::Type(UserType::clone(t)),
             Object::Acl(a) => Stored::Acl(Acl::clone(a)),
             Object::DefaultPrivileges(d) => Stored::DefaultPrivileges(DefaultPrivileges::clone(d)),
+            Object::Extension(e) => Stored::Extension(Extension::clone(e)),
         };
         let bytes = serde_json::to_vec(&stored)
             .map_err(|e| Error::internal(format!("encoding a definition: {e}")))?;
@@ -701,6 +710,7 @@ impl Stored {
             Stored::Type(t) => Object::Type(Arc::new(t)),
             Stored::Acl(a) => Object::Acl(Arc::new(a)),
             Stored::DefaultPrivileges(d) => Object::DefaultPrivileges(Arc::new(d)),
+            Stored::Extension(e) => Object::Extension(Arc::new(e)),
             Stored::Function(f) => {
                 let known = f.retyped(types);
                 Object::Function(Arc::new(known.unwrap_or(f)))

@@ -27,6 +27,7 @@ mod from_char;
 pub mod func;
 pub mod json;
 mod libm;
+pub mod linked;
 pub mod like;
 mod made;
 pub mod matches;

@@ -95,6 +95,8 @@ pub fn call(core: &mut Core, oid: u32, args: Vec<Datum>) -> Result<Datum> {
             running.run()
         }
         Language::Sql => language_sql::call(core, &code, &function, args),
+        // The binder makes an expression of a call.
+        Language::C => Err(in_c(&function)),
     })
 }
 
@@ -116,7 +118,12 @@ pub fn rows(
             running.run_for_rows()
         }
         Language::Sql => language_sql::rows(core, &code, &function, args, columns),
+        Language::C => Err(in_c(&function)),
     })
+}
+
+fn in_c(function: &Function) -> Error {
+    Error::unsupported(format!("the body of function {} in C", function.name))
 }
 
 /// What the statements of a function see.
@@ -134,6 +141,7 @@ pub fn check(core: &mut Core, function: &Arc<Function>, name: &str) -> Result<()
     match function.language {
         Language::PlPgSql | Language::PlSql => check::check(&code, Some(function))?,
         Language::Sql => language_sql::check(core, &code, function)?,
+        Language::C => drop(crate::bind::linked_func(function)?),
     }
     match code.body.and_then(|body| body.end_name) {
         Some(end) if end != name => {
@@ -181,6 +189,7 @@ impl Core {
                         Language::Sql => {
                             language_sql::rows(core, &code, &function, args, &columns)?
                         }
+                        Language::C => return Err(in_c(&function)),
                     };
                     match columns.is_empty() {
                         true => Ok(None),

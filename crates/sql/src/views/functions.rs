@@ -10,7 +10,7 @@ use super::standard::facets::Facets;
 use super::value::{optional, text, texts};
 use super::{objects, privileges, procedures, updatable, user_functions};
 use crate::dict::{
-    PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_POLICY, PG_PROC, PG_TRIGGER, PG_TYPE, Relation,
+    PG_CLASS, PG_CONSTRAINT, PG_EXTENSION, PG_NAMESPACE, PG_POLICY, PG_PROC, PG_TRIGGER, PG_TYPE, Relation,
 };
 use crate::error::{Error, Result};
 use crate::types::Reg::{
@@ -239,6 +239,7 @@ pub const ALL: &[Function] = &[
                 return Ok(optional(comment));
             }
             Some("pg_policy") => Some(PG_POLICY),
+            Some("pg_extension") => Some(PG_EXTENSION),
             // Nothing of the other kinds has a comment.
             Some(_) => return Ok(Datum::Null),
         };

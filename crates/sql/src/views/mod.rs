@@ -23,6 +23,7 @@ pub mod definition;
 pub mod describe;
 mod domains;
 mod empty;
+pub mod extensions;
 mod everywhere;
 pub mod functions;
 mod granted;
@@ -240,7 +241,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 30] = [
+    let lists: [&'static [VirtualTable]; 31] = [
         activity::VIEWS,
         summary::VIEWS,
         backends::VIEWS,
@@ -255,6 +256,7 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         services::VIEWS,
         segments::VIEWS,
         catalog::VIEWS,
+        extensions::VIEWS,
         built_in::VIEWS,
         roles::VIEWS,
         relations::VIEWS,
