@@ -43,7 +43,8 @@ use crate::dict::function::{Language, Volatility};
 use crate::error::{Error, Result};
 use crate::exec::sort::Rows;
 use crate::exec::transitions::TransitionTable;
-use crate::expr::Expr;
+use crate::expr::func::Calls;
+use crate::expr::{Expr, Val};
 use crate::plan::call::CallPlan;
 use crate::session::Core;
 use crate::types::SqlType;
@@ -95,8 +96,10 @@ pub fn call(core: &mut Core, oid: u32, args: Vec<Datum>) -> Result<Datum> {
             running.run()
         }
         Language::Sql => language_sql::call(core, &code, &function, args),
-        // The binder makes an expression of a call.
-        Language::C => Err(in_c(&function)),
+        Language::C => {
+            let values: Vec<Val<'_>> = args.into_iter().map(Val::Own).collect();
+            crate::bind::linked_func(&function)?.call(&values, core.io())
+        }
     })
 }
 
