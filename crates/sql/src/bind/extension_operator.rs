@@ -28,7 +28,11 @@ fn functions_of(dict: &Dict, schema: Option<&str>, symbol: &str) -> Vec<Arc<Func
             continue;
         }
         let named = dict.functions_named(Some(own), operator.function);
-        found.extend(named.into_iter().filter(|f| f.extension == Some(extension.oid)));
+        found.extend(
+            named
+                .into_iter()
+                .filter(|f| f.extension == Some(extension.oid)),
+        );
     }
     found
 }

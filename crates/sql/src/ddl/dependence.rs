@@ -202,9 +202,7 @@ pub fn drop_one(core: &mut Core, what: Address) -> Result<()> {
         Address::View(oid)
         | Address::Function(oid)
         | Address::Extension(oid)
-        | Address::Cast(oid) => {
-            core.undefine(oid.into())
-        }
+        | Address::Cast(oid) => core.undefine(oid.into()),
         Address::Sequence(oid) => super::sequence::drop_one(core, oid),
         Address::Default(oid, at) => {
             let Some(table) = dict.table_by_oid(oid) else {

@@ -205,7 +205,10 @@ fn alter(core: &mut Core, name: &str, change: &ExtensionChange) -> Result<()> {
 fn move_to(core: &mut Core, extension: &Extension, schema: u32) -> Result<()> {
     let movable = extensions::find(&extension.name).is_some_and(|e| e.relocatable);
     if !movable {
-        let message = format!("extension \"{}\" does not support SET SCHEMA", extension.name);
+        let message = format!(
+            "extension \"{}\" does not support SET SCHEMA",
+            extension.name
+        );
         return Err(Error::new("0A000", message));
     }
     let dict = core.dict();

@@ -61,10 +61,7 @@ pub(super) fn create_of(
             core.database.engine().allocate_object_id()?.0,
             core.owner()?,
         ),
-        (None, Some(making)) => (
-            core.database.engine().allocate_object_id()?.0,
-            making.owner,
-        ),
+        (None, Some(making)) => (core.database.engine().allocate_object_id()?.0, making.owner),
     };
     core.lock_table(oid, TableLock::AccessExclusive, false)?;
     check_leakproof(core, new.leakproof)?;

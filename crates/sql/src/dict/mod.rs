@@ -44,8 +44,8 @@ pub mod types;
 pub mod view;
 
 pub use comments::{
-    Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_EXTENSION, PG_NAMESPACE, PG_POLICY,
-    PG_PROC, PG_TRIGGER, PG_TYPE,
+    Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_EXTENSION, PG_NAMESPACE,
+    PG_POLICY, PG_PROC, PG_TRIGGER, PG_TYPE,
 };
 pub use computed::IndexExpression;
 pub use domain::{Domain, DomainConstraint};
@@ -360,7 +360,10 @@ impl Dict {
             Object::View(v) => Some(Relation::View(v.clone())),
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => None,
             Object::Schema(_) | Object::Function(_) | Object::Type(_) => None,
-            Object::Cast(_) | Object::Extension(_) | Object::Acl(_) | Object::DefaultPrivileges(_) => None,
+            Object::Cast(_)
+            | Object::Extension(_)
+            | Object::Acl(_)
+            | Object::DefaultPrivileges(_) => None,
         }
     }
 

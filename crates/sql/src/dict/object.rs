@@ -601,7 +601,10 @@ impl Object {
             Object::Sequence(s) => vec![s.engine().object.0],
             Object::Stats(_) | Object::Role(_) | Object::Door(_) | Object::Schema(_) => Vec::new(),
             Object::Function(_) | Object::Type(_) | Object::View(_) => Vec::new(),
-            Object::Cast(_) | Object::Extension(_) | Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
+            Object::Cast(_)
+            | Object::Extension(_)
+            | Object::Acl(_)
+            | Object::DefaultPrivileges(_) => Vec::new(),
         };
         all.into_iter().map(ObjectId).collect()
     }
@@ -636,7 +639,10 @@ impl Object {
             Object::View(v) => vec![&v.name],
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => Vec::new(),
             Object::Schema(_) | Object::Function(_) | Object::Type(_) => Vec::new(),
-            Object::Cast(_) | Object::Extension(_) | Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
+            Object::Cast(_)
+            | Object::Extension(_)
+            | Object::Acl(_)
+            | Object::DefaultPrivileges(_) => Vec::new(),
         }
     }
 
@@ -649,7 +655,10 @@ impl Object {
             Object::Type(t) => t.schema,
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => 0,
             Object::Schema(_) | Object::Function(_) => 0,
-            Object::Cast(_) | Object::Extension(_) | Object::Acl(_) | Object::DefaultPrivileges(_) => 0,
+            Object::Cast(_)
+            | Object::Extension(_)
+            | Object::Acl(_)
+            | Object::DefaultPrivileges(_) => 0,
         }
     }
 

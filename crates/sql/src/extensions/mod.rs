@@ -100,7 +100,11 @@ const OPERATORS: &[Operator] = &[
     operator("<<->", "pg_trgm", "word_similarity_dist_op"),
     operator("<->>", "pg_trgm", "word_similarity_dist_commutator_op"),
     operator("<<<->", "pg_trgm", "strict_word_similarity_dist_op"),
-    operator("<->>>", "pg_trgm", "strict_word_similarity_dist_commutator_op"),
+    operator(
+        "<->>>",
+        "pg_trgm",
+        "strict_word_similarity_dist_commutator_op",
+    ),
 ];
 
 /// The operators of a symbol, of any extension.

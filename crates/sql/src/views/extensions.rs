@@ -61,7 +61,14 @@ pub fn rows(cx: &Context) -> Rows {
             NULL,
         ]
     };
-    let mut rows = vec![row(PLPGSQL, "plpgsql", OWNER, PG_CATALOG, false, PLPGSQL_VERSION)];
+    let mut rows = vec![row(
+        PLPGSQL,
+        "plpgsql",
+        OWNER,
+        PG_CATALOG,
+        false,
+        PLPGSQL_VERSION,
+    )];
     rows.extend(cx.dict.extensions().map(|e| {
         let moves = extensions::find(&e.name).is_some_and(|e| e.relocatable);
         row(e.oid, &e.name, e.owner, e.schema, moves, &e.version)

@@ -10,7 +10,8 @@ use super::standard::facets::Facets;
 use super::value::{optional, text, texts};
 use super::{objects, privileges, procedures, updatable, user_functions};
 use crate::dict::{
-    PG_CLASS, PG_CONSTRAINT, PG_EXTENSION, PG_NAMESPACE, PG_POLICY, PG_PROC, PG_TRIGGER, PG_TYPE, Relation,
+    PG_CLASS, PG_CONSTRAINT, PG_EXTENSION, PG_NAMESPACE, PG_POLICY, PG_PROC, PG_TRIGGER, PG_TYPE,
+    Relation,
 };
 use crate::error::{Error, Result};
 use crate::types::Reg::{

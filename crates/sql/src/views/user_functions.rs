@@ -191,7 +191,11 @@ pub fn definition(dict: &Dict, number: u32) -> Option<String> {
     if f.leakproof {
         options.push_str(" LEAKPROOF");
     }
-    let usual = if f.language == Language::C { 1.0 } else { 100.0 };
+    let usual = if f.language == Language::C {
+        1.0
+    } else {
+        100.0
+    };
     if f.cost != usual {
         options.push_str(&format!(" COST {}", f.cost));
     }

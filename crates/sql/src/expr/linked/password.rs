@@ -55,7 +55,10 @@ pub fn crypt(password: &str, salt: &str) -> Result<String> {
     }
     if let Some(rest) = salt.strip_prefix("$1$") {
         let digits = rest.split('$').next().unwrap_or_default();
-        return Ok(md5_crypt(password.as_bytes(), prefix(digits, MD5_SALT_DIGITS)));
+        return Ok(md5_crypt(
+            password.as_bytes(),
+            prefix(digits, MD5_SALT_DIGITS),
+        ));
     }
     match is_of_des(salt) {
         true => Err(refused_des()),
@@ -223,7 +226,14 @@ mod tests {
         let salt = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.";
         let made = crypt("U*U", salt).expect("the salt is one");
         assert_eq!(made, format!("{salt}E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"));
-        for wrong in ["", "a", "$2a$", "$2a$99$CCCCCCCCCCCCCCCCCCCCC.", "$2a$05$C", "$9$"] {
+        for wrong in [
+            "",
+            "a",
+            "$2a$",
+            "$2a$99$CCCCCCCCCCCCCCCCCCCCC.",
+            "$2a$05$C",
+            "$9$",
+        ] {
             assert_eq!(crypt("x", wrong).err().map(|e| e.sqlstate()), Some("22023"));
         }
     }

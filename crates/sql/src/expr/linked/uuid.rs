@@ -85,7 +85,9 @@ fn of_time() -> Result<Uuid> {
         });
     }
     let Some(node) = node.as_mut() else {
-        return Err(crate::error::Error::internal("an identifier without its node"));
+        return Err(crate::error::Error::internal(
+            "an identifier without its node",
+        ));
     };
     // Two of one tick, or of a clock that was set back, are still in their order.
     node.last = now.max(node.last + 1);
