@@ -24,6 +24,7 @@ mod error_numbers;
 mod exec;
 mod explain;
 mod expr;
+mod extensions;
 mod notify;
 mod orders;
 pub mod params;

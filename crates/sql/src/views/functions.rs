@@ -13,7 +13,8 @@ use super::standard::facets::Facets;
 use super::value::{optional, text, texts};
 use super::{objects, privileges, procedures, updatable, user_functions};
 use crate::dict::{
-    PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_POLICY, PG_PROC, PG_TRIGGER, PG_TYPE, Relation,
+    PG_CLASS, PG_CONSTRAINT, PG_EXTENSION, PG_NAMESPACE, PG_POLICY, PG_PROC, PG_TRIGGER, PG_TYPE,
+    Relation,
 };
 use crate::error::{Error, Result};
 use crate::types::Reg::{
@@ -244,6 +245,7 @@ const OVER_CATALOGS: &[Function] = &[
                 return Ok(optional(comment));
             }
             Some("pg_policy") => Some(PG_POLICY),
+            Some("pg_extension") => Some(PG_EXTENSION),
             // Nothing of the other kinds has a comment.
             Some(_) => return Ok(Datum::Null),
         };
@@ -513,7 +515,9 @@ fn total_size(cx: &Context, a: &[Datum]) -> Result<Datum> {
 /// A relation by number or name.
 pub(super) fn relation_argument(cx: &Context, d: &Datum) -> Result<u32> {
     match d {
-        Datum::Text(s) if s.parse::<u32>().is_err() => objects::find(&cx.dict, Class, s),
+        Datum::Text(s) if s.parse::<u32>().is_err() => {
+            objects::find(&cx.dict, &cx.database_name, Class, s)
+        }
         other => Ok(oid(other)),
     }
 }
@@ -551,6 +555,6 @@ pub(super) fn database_size(cx: &Context, _: &[Datum]) -> Result<Datum> {
 /// As PostgreSQL rounds it: up to 10,240 of a unit before the next.
 /// The object of a name, NULL if there is none.
 fn to_reg(cx: &Context, kind: Kind, a: &[Datum]) -> Result<Datum> {
-    let found = objects::find_if_any(&cx.dict, kind, string(&a[0]))?;
+    let found = objects::find_if_any(&cx.dict, &cx.database_name, kind, string(&a[0]))?;
     Ok(found.map_or(Datum::Null, |number| Datum::Int8(number.into())))
 }

@@ -25,6 +25,7 @@ pub mod describe;
 mod domains;
 mod empty;
 mod everywhere;
+pub mod extensions;
 pub mod functions;
 mod granted;
 mod inspect;
@@ -35,7 +36,6 @@ pub mod lookup;
 mod mastering;
 mod numbers;
 pub mod objects;
-mod offers;
 mod own;
 mod pg_stat;
 mod policies;
@@ -59,6 +59,7 @@ mod updatable;
 mod usage;
 mod user_functions;
 mod viewdef;
+mod zones;
 
 pub use describe::DATABASE;
 pub use keywords::needs_quotes;
@@ -250,7 +251,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 32] = [
+    let lists: [&'static [VirtualTable]; 33] = [
         activity::VIEWS,
         summary::VIEWS,
         backends::VIEWS,
@@ -265,6 +266,7 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         services::VIEWS,
         segments::VIEWS,
         catalog::VIEWS,
+        extensions::VIEWS,
         built_in::VIEWS,
         roles::VIEWS,
         relations::VIEWS,
@@ -282,7 +284,7 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         &dba::SEQUENCES,
         &dba::COLUMNS,
         &*usage::VIEWS,
-        offers::VIEWS,
+        zones::VIEWS,
     ];
     let lists = lists.into_iter().chain(standard::VIEWS);
     lists.chain(pg_stat::VIEWS).flatten()
