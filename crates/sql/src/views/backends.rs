@@ -21,7 +21,9 @@ use crate::dict::PG_CLASS;
 use crate::dict::membership::READ_ALL_STATS;
 use crate::error::Result;
 use crate::session::NOBODY;
-use crate::types::SqlType::{Bool, Inet, Int2, Int4, Int8, Name, Numeric, Oid, Text, TimestampTz, Xid};
+use crate::types::SqlType::{
+    Bool, Inet, Int2, Int4, Int8, Name, Numeric, Oid, Text, TimestampTz, Xid,
+};
 
 pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {

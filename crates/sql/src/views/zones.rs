@@ -11,19 +11,17 @@ use super::{Context, Rows, VirtualTable};
 use crate::error::Result;
 use crate::types::SqlType::{self, Bool, Text};
 
-pub const VIEWS: &[VirtualTable] = &[
-    VirtualTable {
-        schema: "pg_catalog",
-        name: "pg_timezone_names",
-        columns: &[
-            ("name", Text),
-            ("abbrev", Text),
-            ("utc_offset", SqlType::Interval),
-            ("is_dst", Bool),
-        ],
-        rows: Here(zones),
-    },
-];
+pub const VIEWS: &[VirtualTable] = &[VirtualTable {
+    schema: "pg_catalog",
+    name: "pg_timezone_names",
+    columns: &[
+        ("name", Text),
+        ("abbrev", Text),
+        ("utc_offset", SqlType::Interval),
+        ("is_dst", Bool),
+    ],
+    rows: Here(zones),
+}];
 
 /// The zones of the IANA database as they are now.
 fn zones(_: &Context) -> Result<Rows> {
