@@ -27,10 +27,12 @@ pub mod depend;
 pub mod domain;
 mod foreign;
 pub mod function;
+pub mod inverted;
 pub mod log;
 mod map;
 mod maps;
 pub mod membership;
+mod method;
 mod object;
 pub mod path;
 pub mod policy;
@@ -49,6 +51,7 @@ pub use computed::IndexExpression;
 pub use domain::{Domain, DomainConstraint};
 pub use foreign::{Action, ForeignKey};
 pub use function::Function;
+pub use method::Method;
 pub use object::{
     Check, Column, Identity, Index, IndexKey, Object, OnCommit, Sequence, Stage, Storing, Table,
 };
