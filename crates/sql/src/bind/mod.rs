@@ -30,6 +30,7 @@ pub mod similar;
 mod simplify;
 mod temporal;
 mod user_call;
+mod user_cast;
 mod variadic;
 
 use std::cell::RefCell;

@@ -258,13 +258,24 @@ fn parameters(core: &mut Core, new: &CreateFunction) -> Result<Vec<Parameter>> {
             let message = "only input parameters can have default values";
             return Err(Error::new("42P13", message));
         }
-        let ty = parameter_type(core, &parameter.ty)?;
+        let ty = match mode.is_input() || new.procedure {
+            true => parameter_type(core, &parameter.ty)?,
+            false => locked_type(core, &parameter.ty)?,
+        };
         list.push(Parameter {
             mode: *mode,
             name: name.clone(),
             type_oid: ty.oid(),
             known: Some(ty),
         });
+    }
+    // The rows of a table as the only result have no name of their own.
+    let mut outputs = new.parameters.iter().zip(&list);
+    let mut outputs = outputs.by_ref().filter(|(_, p)| p.mode.is_output());
+    if let (Some((written, one)), None) = (outputs.next(), outputs.next())
+        && let SqlType::Composite(_) = one.ty()
+    {
+        return Err(refused(&written.ty));
     }
     match list.iter().all(|p| p.mode == Mode::In) {
         true => Ok(Vec::new()),

@@ -37,6 +37,7 @@ pub enum Address {
     Trigger(u32, u32),
     /// Of a table, by its own object id.
     Policy(u32, u32),
+    Cast(u32),
 }
 
 impl Address {
@@ -49,6 +50,7 @@ impl Address {
             | Address::Schema(oid)
             | Address::Function(oid)
             | Address::Type(oid)
+            | Address::Cast(oid)
             | Address::Index(_, oid)
             | Address::Trigger(_, oid)
             | Address::Policy(_, oid)
@@ -81,6 +83,7 @@ impl Dict {
                 found.extend(self.constrained_from(oid));
                 found.extend(self.trigger_bodies(oid, None));
                 found.extend(self.giving_rows_of(oid));
+                found.extend(self.definitions_with_rows(oid));
                 found
             }
             Address::View(oid) => {
@@ -101,12 +104,17 @@ impl Dict {
             Address::Index(table, oid) => self.foreign_keys(table, &|k| k.index == oid),
             Address::Sequence(oid) => self.drawing(oid),
             Address::Schema(oid) => self.members(oid),
-            Address::Function(oid) => self.callers(oid),
+            Address::Function(oid) => {
+                let mut found = self.callers(oid);
+                found.extend(self.casts_needing(&[oid]));
+                found
+            }
             Address::Type(oid) => self.of_type(oid),
             Address::Default(..)
             | Address::Attribute(..)
             | Address::ForeignKey(..)
             | Address::Check(..)
+            | Address::Cast(_)
             | Address::Policy(..) => Vec::new(),
             Address::Trigger(oid, trigger) => self.trigger_bodies(oid, Some(trigger)),
         };
@@ -171,6 +179,31 @@ impl Dict {
             what: Address::Function(f.oid),
             auto: false,
         });
+        each.collect()
+    }
+
+    /// Casts of the type of a table's rows, and functions that have parameters of it.
+    fn definitions_with_rows(&self, table: u32) -> Vec<Dependent> {
+        let numbers = self.table_by_oid(table).map(|t| t.row_type);
+        let numbers = numbers.unwrap_or_default();
+        let mut found = self.casts_needing(&numbers);
+        let all = self.of_type_numbers(&numbers);
+        let functions = all.iter().filter_map(|o| match o {
+            Object::Function(f) => Some(Address::Function(f.oid)),
+            _ => None,
+        });
+        found.extend(functions.map(|what| Dependent { what, auto: false }));
+        found
+    }
+
+    /// Casts from or to one of these types, or by one of these functions.
+    fn casts_needing(&self, oids: &[u32]) -> Vec<Dependent> {
+        let all = self.of_type_numbers(oids);
+        let casts = all.iter().filter_map(|o| match o {
+            Object::Cast(c) => Some(Address::Cast(c.oid)),
+            _ => None,
+        });
+        let each = casts.map(|what| Dependent { what, auto: false });
         each.collect()
     }
 
@@ -362,6 +395,7 @@ impl Dict {
             Object::View(v) if has(v) => Some(Address::View(v.oid)),
             Object::Function(f) => Some(Address::Function(f.oid)),
             Object::Type(t) if t.domain.is_some() => Some(Address::Type(t.oid)),
+            Object::Cast(c) => Some(Address::Cast(c.oid)),
             _ => None,
         });
         let all = columns.chain(attributes).chain(others);
@@ -437,6 +471,14 @@ impl Dict {
                 Some(t) => format!("type {}", self.shown_type(t)),
                 None => format!("type {oid}"),
             },
+            Address::Cast(oid) => {
+                let cast = self.cast_by_oid(oid);
+                let name = |oid: u32| self.type_of(oid).map_or("???", |ty| ty.name());
+                cast.map_or_else(
+                    || format!("cast {oid}"),
+                    |c| format!("cast from {} to {}", name(c.source), name(c.target)),
+                )
+            }
             Address::Column(oid, at) => column(oid, at),
             Address::Attribute(oid, at) => match self.user_type_by_oid(oid) {
                 Some(t) => crate::ddl::composite::described(t, at, &self.shown_type(t)),

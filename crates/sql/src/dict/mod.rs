@@ -19,6 +19,7 @@
 
 pub mod acl;
 mod callers;
+pub mod cast;
 pub mod check;
 mod comments;
 pub mod composite;
@@ -360,7 +361,7 @@ impl Dict {
             Object::View(v) => Some(Relation::View(v.clone())),
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => None,
             Object::Schema(_) | Object::Function(_) | Object::Type(_) => None,
-            Object::Acl(_) | Object::DefaultPrivileges(_) => None,
+            Object::Cast(_) | Object::Acl(_) | Object::DefaultPrivileges(_) => None,
         }
     }
 

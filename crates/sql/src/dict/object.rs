@@ -8,6 +8,7 @@ use engine::{ComputedKey, IndexColumn, IndexDef, IndexRules, IndexStage, Inverte
 use serde::{Deserialize, Serialize};
 
 use super::acl::{Acl, DefaultPrivileges};
+use super::cast::Cast;
 use super::comments::Comment;
 use super::computed::{IndexExpression, IndexKeys};
 use super::function::Function;
@@ -36,6 +37,7 @@ pub enum Object {
     View(Arc<View>),
     Function(Arc<Function>),
     Type(Arc<UserType>),
+    Cast(Arc<Cast>),
     Acl(Arc<Acl>),
     DefaultPrivileges(Arc<DefaultPrivileges>),
 }
@@ -52,6 +54,7 @@ pub(super) enum Stored {
     View(View),
     Function(Function),
     Type(UserType),
+    Cast(Cast),
     Acl(Acl),
     DefaultPrivileges(DefaultPrivileges),
 }
@@ -556,6 +559,7 @@ pub mod kind {
     pub const VIEW: i16 = 7;
     pub const FUNCTION: i16 = 8;
     pub const TYPE: i16 = 9;
+    pub const CAST: i16 = 11;
     pub const ACL: i16 = 20;
     pub const DEFAULT_PRIVILEGES: i16 = 21;
     /// No definition, but which were changed: see [`crate::dict::log`].
@@ -574,6 +578,7 @@ impl Object {
             Object::View(_) => kind::VIEW,
             Object::Function(_) => kind::FUNCTION,
             Object::Type(_) => kind::TYPE,
+            Object::Cast(_) => kind::CAST,
             Object::Acl(_) => kind::ACL,
             Object::DefaultPrivileges(_) => kind::DEFAULT_PRIVILEGES,
         }
@@ -590,6 +595,7 @@ impl Object {
             Object::View(v) => v.oid.into(),
             Object::Function(f) => f.oid.into(),
             Object::Type(t) => t.oid.into(),
+            Object::Cast(c) => c.oid.into(),
             Object::Acl(a) => a.oid.into(),
             Object::DefaultPrivileges(d) => d.oid.into(),
         }
@@ -605,7 +611,7 @@ impl Object {
             Object::Function(f) => Some(f.owner),
             Object::Type(t) => Some(t.owner),
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => None,
-            Object::Acl(_) | Object::DefaultPrivileges(_) => None,
+            Object::Cast(_) | Object::Acl(_) | Object::DefaultPrivileges(_) => None,
         }
     }
 
@@ -618,7 +624,7 @@ impl Object {
             Object::Sequence(s) => vec![s.engine().object.0],
             Object::Stats(_) | Object::Role(_) | Object::Door(_) | Object::Schema(_) => Vec::new(),
             Object::Function(_) | Object::Type(_) | Object::View(_) => Vec::new(),
-            Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
+            Object::Cast(_) | Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
         };
         all.into_iter().map(ObjectId).collect()
     }
@@ -635,6 +641,7 @@ impl Object {
             (Object::View(a), Object::View(b)) => Arc::ptr_eq(a, b),
             (Object::Function(a), Object::Function(b)) => Arc::ptr_eq(a, b),
             (Object::Type(a), Object::Type(b)) => Arc::ptr_eq(a, b),
+            (Object::Cast(a), Object::Cast(b)) => Arc::ptr_eq(a, b),
             (Object::Acl(a), Object::Acl(b)) => Arc::ptr_eq(a, b),
             (Object::DefaultPrivileges(a), Object::DefaultPrivileges(b)) => Arc::ptr_eq(a, b),
             _ => false,
@@ -651,7 +658,7 @@ impl Object {
             Object::View(v) => vec![&v.name],
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => Vec::new(),
             Object::Schema(_) | Object::Function(_) | Object::Type(_) => Vec::new(),
-            Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
+            Object::Cast(_) | Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
         }
     }
 
@@ -664,7 +671,7 @@ impl Object {
             Object::Type(t) => t.schema,
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => 0,
             Object::Schema(_) | Object::Function(_) => 0,
-            Object::Acl(_) | Object::DefaultPrivileges(_) => 0,
+            Object::Cast(_) | Object::Acl(_) | Object::DefaultPrivileges(_) => 0,
         }
     }
 
@@ -679,6 +686,7 @@ impl Object {
             Object::View(v) => Stored::View(View::clone(v)),
             Object::Function(f) => Stored::Function(Function::clone(f)),
             Object::Type(t) => Stored::Type(UserType::clone(t)),
+            Object::Cast(c) => Stored::Cast(Cast::clone(c)),
             Object::Acl(a) => Stored::Acl(Acl::clone(a)),
             Object::DefaultPrivileges(d) => Stored::DefaultPrivileges(DefaultPrivileges::clone(d)),
         };
@@ -729,6 +737,7 @@ impl Stored {
                 Object::View(Arc::new(v))
             }
             Stored::Type(t) => Object::Type(Arc::new(t)),
+            Stored::Cast(c) => Object::Cast(Arc::new(c)),
             Stored::Acl(a) => Object::Acl(Arc::new(a)),
             Stored::DefaultPrivileges(d) => Object::DefaultPrivileges(Arc::new(d)),
             Stored::Function(f) => {

@@ -175,6 +175,12 @@ impl Dict {
         for change in changes {
             match change.entry.as_ref().map(|e| &e.object) {
                 Some(Object::Type(t)) => touched.extend([t.oid, t.array_oid]),
+                Some(Object::Table(t)) => {
+                    let mut numbers = t.row_type.iter();
+                    if numbers.any(|oid| self.maps.needing(*oid).next().is_some()) {
+                        touched.extend(t.row_type);
+                    }
+                }
                 // The names of its types are others.
                 Some(Object::Schema(s)) => {
                     let own = self.user_types().filter(|t| t.schema == s.oid);

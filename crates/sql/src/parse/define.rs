@@ -2,6 +2,7 @@
 
 use sqlparser::tokenizer::Token;
 
+use super::cast::{self, CastStatement};
 use super::domain::{self, DomainStatement};
 use super::extension::{self, ExtensionStatement};
 use super::function::{self, Attributes, CreateFunction, FunctionName, Routine};
@@ -73,6 +74,7 @@ pub enum Definition {
         to: String,
     },
     Policy(PolicyStatement),
+    Cast(CastStatement),
     Extension(ExtensionStatement),
     DropFunction {
         kind: Routine,
@@ -179,6 +181,7 @@ impl Definition {
             Definition::RenameTrigger { .. } => "ALTER TRIGGER",
             Definition::Policy(statement) => statement.command(),
             Definition::Extension(statement) => statement.command(),
+            Definition::Cast(statement) => statement.command(),
             Definition::AlterFunction { kind, .. } => kind.alter_command(),
             Definition::DropFunction { kind, .. } => kind.drop_command(),
         }
@@ -201,6 +204,9 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
     }
     if let Some(made) = extension::create(w)? {
         return Ok(Some(Definition::Extension(made)));
+    }
+    if let Some(made) = cast::create(w)? {
+        return Ok(Some(Definition::Cast(made)));
     }
     if let Some(made) = domain::create(w)? {
         return Ok(Some(made));
@@ -288,6 +294,9 @@ pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
     }
     if let Some(gone) = extension::drop(w)? {
         return Ok(Some(Definition::Extension(gone)));
+    }
+    if let Some(gone) = cast::drop(w)? {
+        return Ok(Some(Definition::Cast(gone)));
     }
     let Some(kind) = function::kind(w) else {
         return domain::drop(w);

@@ -499,6 +499,7 @@ impl Core {
             Definition::RenameTrigger { name, table, to } => trigger::rename(core, name, table, to),
             Definition::Policy(statement) => crate::ddl::policy::run(core, statement),
             Definition::Extension(statement) => crate::ddl::extension::run(core, statement),
+            Definition::Cast(statement) => crate::ddl::cast::run(core, statement),
             Definition::DropFunction {
                 kind,
                 names,

@@ -482,7 +482,9 @@ fn total_size(cx: &Context, a: &[Datum]) -> Result<Datum> {
 /// A relation by number or name.
 fn relation_argument(cx: &Context, d: &Datum) -> Result<u32> {
     match d {
-        Datum::Text(s) if s.parse::<u32>().is_err() => objects::find(&cx.dict, Class, s),
+        Datum::Text(s) if s.parse::<u32>().is_err() => {
+            objects::find(&cx.dict, &cx.database_name, Class, s)
+        }
         other => Ok(oid(other)),
     }
 }
@@ -520,6 +522,6 @@ fn database_size(cx: &Context, _: &[Datum]) -> Result<Datum> {
 /// As PostgreSQL rounds it: up to 10,240 of a unit before the next.
 /// The object of a name, NULL if there is none.
 fn to_reg(cx: &Context, kind: Kind, a: &[Datum]) -> Result<Datum> {
-    let found = objects::find_if_any(&cx.dict, kind, string(&a[0]))?;
+    let found = objects::find_if_any(&cx.dict, &cx.database_name, kind, string(&a[0]))?;
     Ok(found.map_or(Datum::Null, |number| Datum::Int8(number.into())))
 }

@@ -54,7 +54,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("castcontext", InternalChar),
             ("castmethod", InternalChar),
         ],
-        rows: Here(|_| Ok(casts::rows())),
+        rows: Here(|cx| Ok(casts::rows(&cx.dict))),
     },
     VirtualTable {
         schema: "pg_catalog",
