@@ -15,6 +15,7 @@ use block::index::{ROW_ID_LEN, split_key};
 use block::value::DatumRef;
 use std::ops::Range;
 use txn::Place;
+use wait::segment::{self, SegmentStat};
 
 use crate::table::{RowKey, RowKeys};
 
@@ -258,6 +259,8 @@ impl Session {
         let rows: Vec<&[u8]> = bulk.rows.iter().collect();
         bulk.row_ids.clear();
         heap.insert_many(&mut self.txn, &rows, &mut bulk.row_ids)?;
+        let placed = bulk.row_ids.len() as u64;
+        segment::count(table.object.0, &[(SegmentStat::RowsInserted, placed)]);
         let each = table.indexes.iter().zip(&mut bulk.indexes);
         for (_, keys) in each.filter(|(index, _)| index.is_written()) {
             keys.place(&bulk.row_ids);

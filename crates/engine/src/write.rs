@@ -13,6 +13,7 @@ use block::value::DatumRef;
 use block::{RowId, TxnId, ids::StampKind};
 use std::sync::Arc;
 use txn::{Isolation, Place, RowLock, Snapshot, TxnState};
+use wait::segment::{self, SegmentStat};
 
 /// The outcome of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +52,7 @@ impl Session {
         let mut body = Vec::with_capacity(64);
         block::row::encode(row, &mut body);
         let rid = heap.insert(&mut self.txn, &body)?;
+        segment::count(table.object.0, &[(SegmentStat::RowsInserted, 1)]);
         for index in table.written() {
             let keys = index.keys_of(table, row)?;
             keys.each(|key| self.insert_entry(table, &heap, index, &key, rid))?;
@@ -240,6 +242,7 @@ impl Session {
         if outcome != WriteOutcome::Done {
             return Ok(outcome);
         }
+        segment::count(table.object.0, &[(SegmentStat::RowsUpdated, 1)]);
         for index in table.written() {
             let (lost, gained) = index.changed_keys(table, &old, row)?;
             lost.each(|key| self.mark_entry(table, &heap, index, &key, rid))?;
@@ -264,6 +267,7 @@ impl Session {
         if outcome != WriteOutcome::Done {
             return Ok(outcome);
         }
+        segment::count(table.object.0, &[(SegmentStat::RowsDeleted, 1)]);
         let values = decode(table, &old)?;
         for index in table.written() {
             let keys = index.keys_of(table, &values)?;

@@ -11,6 +11,7 @@ use super::acl::{Acl, DefaultPrivileges};
 use super::cast::Cast;
 use super::comments::Comment;
 use super::computed::{IndexExpression, IndexKeys};
+use super::extension::Extension;
 use super::function::Function;
 use super::inverted::Inverted;
 use super::method::Method;
@@ -40,6 +41,7 @@ pub enum Object {
     Cast(Arc<Cast>),
     Acl(Arc<Acl>),
     DefaultPrivileges(Arc<DefaultPrivileges>),
+    Extension(Arc<Extension>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -57,6 +59,7 @@ pub(super) enum Stored {
     Cast(Cast),
     Acl(Acl),
     DefaultPrivileges(DefaultPrivileges),
+    Extension(Extension),
 }
 
 /// The owner of what was made before there were roles.
@@ -562,6 +565,7 @@ pub mod kind {
     pub const CAST: i16 = 11;
     pub const ACL: i16 = 20;
     pub const DEFAULT_PRIVILEGES: i16 = 21;
+    pub const EXTENSION: i16 = 30;
     /// No definition, but which were changed: see [`crate::dict::log`].
     pub const CHANGES: i16 = 100;
 }
@@ -581,6 +585,7 @@ impl Object {
             Object::Cast(_) => kind::CAST,
             Object::Acl(_) => kind::ACL,
             Object::DefaultPrivileges(_) => kind::DEFAULT_PRIVILEGES,
+            Object::Extension(_) => kind::EXTENSION,
         }
     }
 
@@ -598,6 +603,7 @@ impl Object {
             Object::Cast(c) => c.oid.into(),
             Object::Acl(a) => a.oid.into(),
             Object::DefaultPrivileges(d) => d.oid.into(),
+            Object::Extension(e) => e.oid.into(),
         }
     }
 
@@ -610,6 +616,7 @@ impl Object {
             Object::View(v) => Some(v.owner),
             Object::Function(f) => Some(f.owner),
             Object::Type(t) => Some(t.owner),
+            Object::Extension(e) => Some(e.owner),
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => None,
             Object::Cast(_) | Object::Acl(_) | Object::DefaultPrivileges(_) => None,
         }
@@ -624,7 +631,10 @@ impl Object {
             Object::Sequence(s) => vec![s.engine().object.0],
             Object::Stats(_) | Object::Role(_) | Object::Door(_) | Object::Schema(_) => Vec::new(),
             Object::Function(_) | Object::Type(_) | Object::View(_) => Vec::new(),
-            Object::Cast(_) | Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
+            Object::Cast(_)
+            | Object::Extension(_)
+            | Object::Acl(_)
+            | Object::DefaultPrivileges(_) => Vec::new(),
         };
         all.into_iter().map(ObjectId).collect()
     }
@@ -644,6 +654,7 @@ impl Object {
             (Object::Cast(a), Object::Cast(b)) => Arc::ptr_eq(a, b),
             (Object::Acl(a), Object::Acl(b)) => Arc::ptr_eq(a, b),
             (Object::DefaultPrivileges(a), Object::DefaultPrivileges(b)) => Arc::ptr_eq(a, b),
+            (Object::Extension(a), Object::Extension(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
     }
@@ -658,7 +669,10 @@ impl Object {
             Object::View(v) => vec![&v.name],
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => Vec::new(),
             Object::Schema(_) | Object::Function(_) | Object::Type(_) => Vec::new(),
-            Object::Cast(_) | Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
+            Object::Cast(_)
+            | Object::Extension(_)
+            | Object::Acl(_)
+            | Object::DefaultPrivileges(_) => Vec::new(),
         }
     }
 
@@ -671,7 +685,10 @@ impl Object {
             Object::Type(t) => t.schema,
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => 0,
             Object::Schema(_) | Object::Function(_) => 0,
-            Object::Cast(_) | Object::Acl(_) | Object::DefaultPrivileges(_) => 0,
+            Object::Cast(_)
+            | Object::Extension(_)
+            | Object::Acl(_)
+            | Object::DefaultPrivileges(_) => 0,
         }
     }
 
@@ -689,6 +706,7 @@ impl Object {
             Object::Cast(c) => Stored::Cast(Cast::clone(c)),
             Object::Acl(a) => Stored::Acl(Acl::clone(a)),
             Object::DefaultPrivileges(d) => Stored::DefaultPrivileges(DefaultPrivileges::clone(d)),
+            Object::Extension(e) => Stored::Extension(Extension::clone(e)),
         };
         let bytes = serde_json::to_vec(&stored)
             .map_err(|e| Error::internal(format!("encoding a definition: {e}")))?;
@@ -740,6 +758,7 @@ impl Stored {
             Stored::Cast(c) => Object::Cast(Arc::new(c)),
             Stored::Acl(a) => Object::Acl(Arc::new(a)),
             Stored::DefaultPrivileges(d) => Object::DefaultPrivileges(Arc::new(d)),
+            Stored::Extension(e) => Object::Extension(Arc::new(e)),
             Stored::Function(f) => {
                 let known = f.retyped(types);
                 Object::Function(Arc::new(known.unwrap_or(f)))

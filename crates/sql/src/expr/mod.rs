@@ -28,6 +28,7 @@ pub mod func;
 pub mod json;
 mod libm;
 pub mod like;
+pub mod linked;
 mod made;
 pub mod matches;
 pub(crate) mod md5;

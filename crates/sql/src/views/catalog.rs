@@ -561,23 +561,9 @@ pub const VIEWS: &[VirtualTable] = &[
             ("extconfig", SqlType::OIDS),
             ("extcondition", SqlType::TEXTS),
         ],
-        rows: Here(|_| {
-            Ok(vec![vec![
-                oid(PLPGSQL_EXTENSION),
-                text("plpgsql"),
-                oid(OWNER),
-                oid(PG_CATALOG),
-                bool(false),
-                text("1.0"),
-                NULL,
-                NULL,
-            ]])
-        }),
+        rows: Here(|cx| Ok(super::extensions::rows(cx))),
     },
 ];
-
-/// The number that PostgreSQL gives the extension `plpgsql`.
-const PLPGSQL_EXTENSION: u32 = 13_559;
 
 fn column_stats(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();

@@ -326,6 +326,7 @@ fn dependencies(cx: &Context) -> Result<Rows> {
         }
     }
     rows.extend(cx.dict.functions().filter_map(|f| trigger_body(cx, f)));
+    rows.extend(super::extensions::dependencies(cx));
     rows.extend(stopping(cx));
     Ok(rows)
 }
