@@ -7,10 +7,11 @@ use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 use super::call::without_out_parameters;
 use super::{Binder, ParamTypes, Scope, Typed, names};
 use crate::dict::Function;
-use crate::dict::function::{Mode, Volatility};
+use crate::dict::function::{Language, Mode, Volatility};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::{UserFunc, overloads};
+use crate::expr::linked::{self, LinkedFunc};
 use crate::expr::{Expr, Func};
 use crate::parse;
 use crate::types::SqlType;
@@ -369,13 +370,26 @@ pub fn value_of(called: Called) -> Result<Typed> {
         let what = format!("the row that {} gives as a value", function.name);
         return Err(Error::unsupported(what));
     }
-    let func = Func::User(UserFunc {
-        oid: function.oid,
-        volatile: function.volatility == Volatility::Volatile,
-        strict: function.strict,
-    });
+    let func = match function.language {
+        Language::C => Func::Linked(linked_func(&function)?),
+        _ => Func::User(UserFunc {
+            oid: function.oid,
+            volatile: function.volatility == Volatility::Volatile,
+            strict: function.strict,
+        }),
+    };
     let result = function.result_type().base();
     Ok(Typed::new(Expr::Call(func, args), result))
+}
+
+/// A function in C as an expression calls it.
+pub fn linked_func(function: &Function) -> Result<LinkedFunc> {
+    let missing = || Error::internal(format!("no function in C is called {}", function.body));
+    Ok(LinkedFunc {
+        entry: linked::find(&function.body).ok_or_else(missing)?,
+        volatility: function.volatility,
+        strict: function.strict,
+    })
 }
 
 /// Where the arguments begin that a VARIADIC one takes, each as an element.

@@ -33,6 +33,7 @@ pub enum Address {
     /// A table's check, by its place.
     Check(u32, usize),
     Function(u32),
+    Extension(u32),
     /// Of a table, by its own object id.
     Trigger(u32, u32),
     /// Of a table, by its own object id.
@@ -49,6 +50,7 @@ impl Address {
             | Address::Sequence(oid)
             | Address::Schema(oid)
             | Address::Function(oid)
+            | Address::Extension(oid)
             | Address::Type(oid)
             | Address::Cast(oid)
             | Address::Index(_, oid)
@@ -110,6 +112,7 @@ impl Dict {
                 found
             }
             Address::Type(oid) => self.of_type(oid),
+            Address::Extension(oid) => self.extension_members(oid),
             Address::Default(..)
             | Address::Attribute(..)
             | Address::ForeignKey(..)
@@ -419,6 +422,10 @@ impl Dict {
         let all = self.maps.needing(schema).filter_map(|o| match o {
             Object::Table(t) => Some((Address::Table(t.oid), false)),
             Object::View(v) => Some((Address::View(v.oid), false)),
+            Object::Extension(e) => Some((Address::Extension(e.oid), false)),
+            // What an extension has made is found by it.
+            Object::Type(t) if t.extension.is_some() => None,
+            Object::Function(f) if f.extension.is_some() => None,
             Object::Type(t) => Some((Address::Type(t.oid), false)),
             // A sequence that goes with its table is not told of.
             Object::Sequence(s) => Some((Address::Sequence(s.oid), s.owner.is_some())),
@@ -467,6 +474,10 @@ impl Dict {
                 None => format!("sequence {oid}"),
             },
             Address::Schema(oid) => format!("schema {}", quote(self.schema_name(oid))),
+            Address::Extension(oid) => match self.extension_by_oid(oid) {
+                Some(e) => format!("extension {}", e.name),
+                None => format!("extension {oid}"),
+            },
             Address::Type(oid) => match self.user_type_by_oid(oid) {
                 Some(t) => format!("type {}", self.shown_type(t)),
                 None => format!("type {oid}"),

@@ -258,15 +258,17 @@ impl Object {
                 let types = f.arguments.iter().map(|a| a.type_oid);
                 let types = types.chain(f.parameters.iter().map(|p| p.type_oid));
                 let types = types.chain([f.result]).filter(|oid| is_made(*oid));
-                types.chain([f.schema]).collect()
+                types.chain([f.schema]).chain(f.extension).collect()
             }
             // The types of its attributes, or the one below it.
             Object::Type(t) => {
                 let attributes = t.composite.iter().flat_map(|c| &c.attributes);
                 let types = attributes.map(|a| a.type_oid);
                 let types = types.chain(t.domain.iter().map(|d| d.base));
-                types.filter(|oid| is_made(*oid)).collect()
+                let types = types.filter(|oid| is_made(*oid));
+                types.chain(t.extension).collect()
             }
+            Object::Extension(e) => vec![e.schema],
             Object::Cast(c) => {
                 let types = [c.source, c.target].into_iter();
                 let types = types.filter(|oid| is_made(*oid));

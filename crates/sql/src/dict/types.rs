@@ -36,6 +36,9 @@ pub struct UserType {
     pub domain: Option<Domain>,
     #[serde(default)]
     pub composite: Option<Composite>,
+    /// The extension that has made it.
+    #[serde(default)]
+    pub extension: Option<u32>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

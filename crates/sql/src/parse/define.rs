@@ -150,6 +150,7 @@ pub enum Commented {
     Function(Routine, FunctionName),
     Trigger(String, Qualified),
     Policy(String, Qualified),
+    Extension(String),
 }
 
 impl Definition {
@@ -413,6 +414,9 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
     if let Some(changed) = policy::alter(w)? {
         return Ok(Some(Definition::Policy(changed)));
     }
+    if let Some(changed) = extension::alter(w)? {
+        return Ok(Some(Definition::Extension(changed)));
+    }
     if let Some(changed) = domain::alter(w)? {
         return Ok(Some(changed));
     }
@@ -600,6 +604,8 @@ pub fn comment(w: &mut Words<'_>) -> Result<Definition> {
         let name = w.name()?;
         w.expect("on")?;
         Commented::Policy(name, w.relation()?)
+    } else if w.accept("extension") {
+        Commented::Extension(w.name()?)
     } else {
         let kind = w.word().unwrap_or_default().to_uppercase();
         return Err(Error::unsupported(format!("COMMENT ON {kind}")));

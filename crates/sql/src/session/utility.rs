@@ -793,7 +793,7 @@ impl SqlSession {
             let shown = format!("autovacuum: ANALYZE {name}");
             self.core.show_sql(&shown.into());
         }
-        crate::ddl::analyze::table(&mut self.core, oid, &[], rest)
+        crate::ddl::analyze::table(&mut self.core, oid, &[], Some(rest))
     }
 
     /// Analyzes tables. Those that the statement names are locked first.
@@ -813,7 +813,7 @@ impl SqlSession {
             }
         }
         for (oid, (_, columns)) in chosen.into_iter().zip(tables) {
-            crate::ddl::analyze::table(&mut self.core, oid, columns, &mut || Ok(()))?;
+            crate::ddl::analyze::table(&mut self.core, oid, columns, None)?;
         }
         Ok(())
     }
