@@ -19,7 +19,7 @@ use wait::session::cancellable;
 /// Blocks read ahead at a time.
 const READ_AHEAD: u32 = 64;
 /// Entries of an index between two checks of whether the statement is cancelled.
-const CANCEL_STEPS: u32 = 64;
+pub(crate) const CANCEL_STEPS: u32 = 64;
 
 /// A scan of all rows of a table, a block at a time. Several scans can divide a table's blocks
 /// among themselves ([`HeapScan::split`]).
@@ -280,7 +280,7 @@ impl HeapScan {
 
 /// Runs a part of a walk through an index, and notes what it took if that is wanted. `f` returns
 /// how many entries it met.
-fn timed<R>(
+pub(crate) fn timed<R>(
     times: Option<&mut IndexTimes>,
     f: impl FnOnce() -> Result<R>,
     entries: impl FnOnce(&R) -> u64,
@@ -342,8 +342,8 @@ impl Drop for IndexScan {
 
 /// The rows of an index's next entries, whose blocks have been asked for.
 #[derive(Default)]
-struct EntriesAhead {
-    blocks: AskedAhead,
+pub(crate) struct EntriesAhead {
+    pub blocks: AskedAhead,
     /// The number of entries that are still covered.
     left: usize,
     /// The number that was covered the last time: none for the first row, which may be all that is
@@ -353,7 +353,7 @@ struct EntriesAhead {
 
 impl EntriesAhead {
     /// Called for each entry. `next` are the rows of the entry and of those that follow it.
-    fn step(
+    pub fn step(
         &mut self,
         heap: &Heap,
         snapshot: &Snapshot,
@@ -638,7 +638,7 @@ impl Session {
     }
 }
 
-fn copy(bytes: &[u8], row: &mut Vec<u8>) {
+pub(crate) fn copy(bytes: &[u8], row: &mut Vec<u8>) {
     row.clear();
     row.extend_from_slice(bytes);
 }

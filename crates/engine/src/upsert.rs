@@ -99,13 +99,14 @@ impl Session {
             if !index.is_written() {
                 continue;
             }
+            if !arbiters.contains(&at) {
+                let keys = index.keys_of(table, row)?;
+                keys.each(|key| self.insert_entry(table, &heap, index, &key, rid))?;
+                continue;
+            }
             let Some(key) = index.key_of(table, row)? else {
                 continue;
             };
-            if !arbiters.contains(&at) {
-                self.insert_entry(table, &heap, index, &key, rid)?;
-                continue;
-            }
             match self.try_entry(table, &heap, index, &key, rid) {
                 Ok(None) => {}
                 Ok(Some((holder, place))) => return Ok(Attempt::Undecided(holder, place)),

@@ -54,9 +54,8 @@ impl Session {
         let rid = heap.insert(&mut self.txn, &body)?;
         segment::count(table.object.0, &[(SegmentStat::RowsInserted, 1)]);
         for index in table.written() {
-            if let Some(key) = index.key_of(table, row)? {
-                self.insert_entry(table, &heap, index, &key, rid)?;
-            }
+            let keys = index.keys_of(table, row)?;
+            keys.each(|key| self.insert_entry(table, &heap, index, &key, rid))?;
         }
         Ok(rid)
     }
@@ -245,17 +244,9 @@ impl Session {
         }
         segment::count(table.object.0, &[(SegmentStat::RowsUpdated, 1)]);
         for index in table.written() {
-            let before = index.key_of_stored(table, &old)?;
-            let after = index.key_of(table, row)?;
-            if before.as_ref().map(|k| &k.bytes) == after.as_ref().map(|k| &k.bytes) {
-                continue;
-            }
-            if let Some(before) = before {
-                self.mark_entry(table, &heap, index, &before, rid)?;
-            }
-            if let Some(after) = after {
-                self.insert_entry(table, &heap, index, &after, rid)?;
-            }
+            let (lost, gained) = index.changed_keys(table, &old, row)?;
+            lost.each(|key| self.mark_entry(table, &heap, index, &key, rid))?;
+            gained.each(|key| self.insert_entry(table, &heap, index, &key, rid))?;
         }
         Ok(WriteOutcome::Done)
     }
@@ -279,9 +270,8 @@ impl Session {
         segment::count(table.object.0, &[(SegmentStat::RowsDeleted, 1)]);
         let values = decode(table, &old)?;
         for index in table.written() {
-            if let Some(key) = index.key_of(table, &values)? {
-                self.mark_entry(table, &heap, index, &key, rid)?;
-            }
+            let keys = index.keys_of(table, &values)?;
+            keys.each(|key| self.mark_entry(table, &heap, index, &key, rid))?;
         }
         Ok(WriteOutcome::Done)
     }

@@ -9,7 +9,7 @@ use super::{Context, Rows, VirtualTable, sequence};
 use crate::bind::names::quote;
 use crate::collate::Collation;
 use crate::dict::acl::{Kind, Privileges};
-use crate::dict::{PG_AUTHID, PG_NAMESPACE};
+use crate::dict::{Method, PG_AUTHID, PG_NAMESPACE};
 use crate::error::Result;
 use crate::types::Reg::Proc;
 use crate::types::SqlType::{
@@ -176,7 +176,9 @@ pub const VIEWS: &[VirtualTable] = &[
         rows: Here(|_| {
             Ok(vec![
                 vec![oid(describe::HEAP_AM), text("heap"), oid(3), text("t")],
-                vec![oid(describe::BTREE_AM), text("btree"), oid(330), text("i")],
+                index_method(Method::Btree, 330),
+                index_method(Method::Hash, 331),
+                index_method(Method::Gin, 333),
             ])
         }),
     },
@@ -619,6 +621,16 @@ impl Context {
         };
         !held.is_empty() || alone()
     }
+}
+
+/// A row of `pg_am`; `handler` is the number of the method's function.
+fn index_method(method: Method, handler: u32) -> Vec<Datum> {
+    vec![
+        oid(method.oid()),
+        text(method.name()),
+        oid(handler),
+        text("i"),
+    ]
 }
 
 /// The last value of a sequence, as far as the role may know it.
