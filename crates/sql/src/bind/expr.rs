@@ -294,15 +294,24 @@ impl Binder<'_> {
         found.or_else(|e| self.pseudo_column(path, e))
     }
 
-    fn is_schema(&self, name: &str) -> bool {
-        let known = (self.params.names.dict()).and_then(|dict| dict.schema(name));
-        known.is_some() || name == "public" || name == "pg_catalog"
+    /// Whether the table in sight that has a column may stand behind a schema's name: it is of the
+    /// schema, or not defined yet.
+    fn is_schema_of(&self, schema: &str, table: &str, column: &str) -> bool {
+        let Some(dict) = self.params.sight.dict() else {
+            return true;
+        };
+        let found = self.scope.resolve(Some(table), column);
+        let found = found.ok().and_then(|c| dict.table_by_oid(c.table_oid));
+        match (found, dict.schema(schema)) {
+            (Some(table), of) => of == Some(table.schema),
+            (None, of) => of.is_some() || schema == "pg_catalog",
+        }
     }
 
     fn column_of(&self, names: &[String]) -> Result<Typed> {
         let (table, name) = match names {
             [table, name] => (table, name),
-            [schema, table, name] if self.is_schema(schema) => (table, name),
+            [schema, table, name] if self.is_schema_of(schema, table, name) => (table, name),
             _ => return Err(Error::unsupported(format!("name {}", names.join(".")))),
         };
         let c = self.scope.resolve(Some(table), name)?;
@@ -331,6 +340,9 @@ impl Binder<'_> {
         match op {
             BinaryOperator::And | BinaryOperator::Or => return self.logic(left, op, right),
             BinaryOperator::PGCustomBinaryOperator(path) => {
+                if let Some(found) = self.qualified_operator(left, path, right)? {
+                    return Ok(found);
+                }
                 return self.binary(left, &custom_operator(path)?, right);
             }
             BinaryOperator::Overlaps => return self.overlaps(left, right),
@@ -358,6 +370,9 @@ impl Binder<'_> {
             return self.compare(cmp, l, r);
         }
         let symbol = op.to_string();
+        if let Some(found) = self.extension_operator(None, &symbol, &l, &r)? {
+            return Ok(found);
+        }
         if let Some(found) = self.range_operator(&symbol, &l, &r)? {
             return Ok(found);
         }

@@ -10,6 +10,7 @@ use sqlparser::ast::{DataType, ObjectName, ObjectNamePart};
 
 use super::Core;
 use super::dependence::drop_dependents;
+use super::extension::Making;
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::bind::{TypeNames, parts};
@@ -28,7 +29,16 @@ use crate::types::SqlType;
 const MAX_ARGUMENTS: usize = 100;
 
 pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
-    let language = language(new.language.as_deref())?;
+    create_of(core, new, None)
+}
+
+/// CREATE FUNCTION, in the script of an extension too.
+pub(super) fn create_of(
+    core: &mut Core,
+    new: &CreateFunction,
+    making: Option<&Making>,
+) -> Result<Tag> {
+    let language = language(new.language.as_deref(), making.is_some())?;
     let arguments = arguments(core, new)?;
     let parameters = parameters(core, new)?;
     let (result, row_of) = result(core, new, &parameters)?;
@@ -47,12 +57,13 @@ pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
         );
         return Err(Error::new("42723", message));
     }
-    let (oid, owner) = match &old {
-        Some(old) => (old.oid, old.owner),
-        None => (
+    let (oid, owner) = match (&old, making) {
+        (Some(old), _) => (old.oid, old.owner),
+        (None, None) => (
             core.database.engine().allocate_object_id()?.0,
             core.owner()?,
         ),
+        (None, Some(making)) => (core.database.engine().allocate_object_id()?.0, making.owner),
     };
     core.lock_table(oid, TableLock::AccessExclusive, false)?;
     check_leakproof(core, new.leakproof)?;
@@ -82,10 +93,17 @@ pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
         leakproof: new.leakproof,
         security_definer: new.security_definer,
         settings,
-        cost: new.cost.unwrap_or(100.0),
+        cost: new.cost.unwrap_or(match language {
+            Language::C => 1.0,
+            _ => 100.0,
+        }),
         body: new.body.clone(),
         trigger_of: None,
         comment: old.as_ref().and_then(|f| f.comment.clone()),
+        extension: match making {
+            Some(making) => Some(making.oid),
+            None => old.as_ref().and_then(|f| f.extension),
+        },
     };
     match &old {
         Some(old) => {
@@ -114,8 +132,10 @@ pub(super) fn check_leakproof(core: &Core, leakproof: bool) -> Result<()> {
     }
 }
 
-fn language(name: Option<&str>) -> Result<Language> {
+/// `linked`: in the script of an extension, whose functions the program may compute.
+fn language(name: Option<&str>, linked: bool) -> Result<Language> {
     match name {
+        Some("c") if linked => Ok(Language::C),
         Some("plpgsql") => Ok(Language::PlPgSql),
         Some("plsql") => Ok(Language::PlSql),
         Some("sql") => Ok(Language::Sql),
@@ -276,13 +296,28 @@ fn parameters(core: &mut Core, new: &CreateFunction) -> Result<Vec<Parameter>> {
             let message = "only input parameters can have default values";
             return Err(Error::new("42P13", message));
         }
+<<<<<<< HEAD
         let (type_oid, known) = parameter_type(core, new, &parameter.ty)?;
+=======
+        let ty = match mode.is_input() || new.procedure {
+            true => parameter_type(core, &parameter.ty)?,
+            false => locked_type(core, &parameter.ty)?,
+        };
+>>>>>>> 5e9f0e898cf41ad5fe48dcb77c7143a5d6722eb3
         list.push(Parameter {
             mode: *mode,
             name: name.clone(),
             type_oid,
             known,
         });
+    }
+    // The rows of a table as the only result have no name of their own.
+    let mut outputs = new.parameters.iter().zip(&list);
+    let mut outputs = outputs.by_ref().filter(|(_, p)| p.mode.is_output());
+    if let (Some((written, one)), None) = (outputs.next(), outputs.next())
+        && let SqlType::Composite(_) = one.ty()
+    {
+        return Err(refused(&written.ty));
     }
     match list.iter().all(|p| p.mode == Mode::In) {
         true => Ok(Vec::new()),
@@ -446,6 +481,8 @@ pub fn drop(
                 let what = format!("{} {}", kind.word(), function.name);
                 core.check_owner(function.owner, what)?;
                 super::trigger_body::refuse_part(core, &function)?;
+                let member = Address::Function(function.oid);
+                super::extension::refuse_member(core, function.extension, member)?;
                 gone.push(function.oid);
             }
             None if if_exists => {

@@ -7,6 +7,7 @@
 use block::value::Datum;
 use sqlparser::ast::{self, Expr as Syntax};
 
+use super::alter::unqualified;
 use super::index_function;
 use crate::bind::{ParamTypes, Scope, names, pinned_type};
 use crate::dict::computed::{EXPRESSIONS, PREDICATES, bind_expression, bind_predicate};
@@ -27,6 +28,7 @@ pub fn expression(dict: &Dict, table: &Table, e: &Syntax) -> Result<(IndexExpres
     let scope = Scope::of_table(table, &table.name);
     let bound = bind_expression(&scope, &params, &text)?;
     let calls = !params.sight.called().is_empty();
+    refuse_casts(&params)?;
     refuse_parameters(params)?;
     storage_type(bound.ty)?;
     // PostgreSQL looks at what the texts of functions say, too.
@@ -45,7 +47,7 @@ pub fn expression(dict: &Dict, table: &Table, e: &Syntax) -> Result<(IndexExpres
         name => name,
     };
     let expression = IndexExpression {
-        text,
+        text: unqualified(e).to_string(),
         inlined,
         name,
     };
@@ -68,6 +70,7 @@ pub fn predicate(dict: &Dict, table: &Table, e: &Syntax) -> Result<Predicate> {
     let scope = Scope::of_table(table, &table.name);
     let bound = bind_predicate(&scope, &params, &text)?;
     let calls = !params.sight.called().is_empty();
+    refuse_casts(&params)?;
     refuse_parameters(params)?;
     let as_planned = || {
         let params = ParamTypes::none(dict);
@@ -78,7 +81,15 @@ pub fn predicate(dict: &Dict, table: &Table, e: &Syntax) -> Result<Predicate> {
     if !immutable {
         return Err(not_immutable("index predicate"));
     }
+<<<<<<< HEAD
     let inlined = standing(dict, table, e, calls, PREDICATES)?;
+=======
+    let inlined = match calls {
+        true => Some(index_function::inlined(dict, table, e, PREDICATES)?),
+        false => None,
+    };
+    let text = unqualified(e).to_string();
+>>>>>>> 5e9f0e898cf41ad5fe48dcb77c7143a5d6722eb3
     Ok(Predicate { text, inlined })
 }
 
@@ -108,6 +119,14 @@ pub fn renew(dict: &Dict, table: &Table, index: &mut Index) -> Result<()> {
         index.inlined = predicate(dict, table, &parse::expression(text)?)?.inlined;
     }
     Ok(())
+}
+
+/// Keys are computed without a dictionary, which has the casts of users.
+fn refuse_casts(params: &ParamTypes) -> Result<()> {
+    match params.sight.uses_casts() {
+        true => Err(Error::unsupported("casts of users in an index")),
+        false => Ok(()),
+    }
 }
 
 fn not_immutable(what: &str) -> Error {

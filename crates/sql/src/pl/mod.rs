@@ -43,7 +43,8 @@ use crate::dict::function::{Language, Volatility};
 use crate::error::{Error, Result};
 use crate::exec::sort::Rows;
 use crate::exec::transitions::TransitionTable;
-use crate::expr::Expr;
+use crate::expr::func::Calls;
+use crate::expr::{Expr, Val};
 use crate::plan::call::CallPlan;
 use crate::session::Core;
 use crate::types::SqlType;
@@ -107,6 +108,10 @@ pub fn call(
             running.run()
         }
         Language::Sql => language_sql::call(core, &code, &function, args),
+        Language::C => {
+            let values: Vec<Val<'_>> = args.into_iter().map(Val::Own).collect();
+            crate::bind::linked_func(&function)?.call(&values, core.io())
+        }
     })
 }
 
@@ -137,6 +142,7 @@ fn rows_of(
             running.returns.columns = Some(columns.to_vec());
             running.run_for_rows()
         }
+<<<<<<< HEAD
         Language::Sql => language_sql::rows(core, code, function, args, columns),
     })
 }
@@ -185,6 +191,15 @@ fn settled(
     };
     let code = code(core, &made, types.number())?;
     Ok((made, code))
+=======
+        Language::Sql => language_sql::rows(core, &code, &function, args, columns),
+        Language::C => Err(in_c(&function)),
+    })
+}
+
+fn in_c(function: &Function) -> Error {
+    Error::unsupported(format!("the body of function {} in C", function.name))
+>>>>>>> 5e9f0e898cf41ad5fe48dcb77c7143a5d6722eb3
 }
 
 /// What the statements of a function see.
@@ -202,6 +217,7 @@ pub fn check(core: &mut Core, function: &Arc<Function>, name: &str) -> Result<()
     match function.language {
         Language::PlPgSql | Language::PlSql => check::check(&code, Some(function))?,
         Language::Sql => language_sql::check(core, &code, function)?,
+        Language::C => drop(crate::bind::linked_func(function)?),
     }
     match code.body.and_then(|body| body.end_name) {
         Some(end) if end != name => {
@@ -249,6 +265,7 @@ impl Core {
                         Language::Sql => {
                             language_sql::rows(core, &code, &function, args, &columns)?
                         }
+                        Language::C => return Err(in_c(&function)),
                     };
                     match columns.is_empty() {
                         true => Ok(None),
