@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 use txn::{Isolation, Snapshot};
-use wait::longop::{LongOp, Target};
+use wait::longop::{Counted, LongOp, Target};
 use wait::session::cancellable;
 
 /// Blocks read ahead at a time.
@@ -268,6 +268,8 @@ pub struct IndexScan {
     scratch: Vec<u8>,
     /// Entries met. After every so many, a long walk checks whether it is still wanted.
     steps: u32,
+    /// For those who ask how far it is.
+    walked: Counted,
     ahead: EntriesAhead,
 }
 
@@ -334,6 +336,7 @@ impl IndexScan {
             |found| u64::from(found.is_some()),
         )? {
             self.steps = self.steps.wrapping_add(1);
+            self.walked.step();
             if self.steps.is_multiple_of(CANCEL_STEPS) {
                 wait::check_cancel().map_err(txn::Error::from)?;
             }
@@ -387,6 +390,7 @@ impl Engine {
             cursor,
             scratch: Vec::new(),
             steps: 0,
+            walked: Counted::new("Index Scan", Target::Object(def.object.0), 0, "Entries"),
             ahead: EntriesAhead::default(),
         })
     }
