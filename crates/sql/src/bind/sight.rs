@@ -1,7 +1,7 @@
 //! What names in a statement may mean besides columns: functions that users have defined, and
 //! variables of the body that the statement stands in.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,6 +40,8 @@ pub struct Sight {
     called: RefCell<Vec<Arc<Function>>>,
     /// The domains that values were made of.
     domains: RefCell<Vec<SqlType>>,
+    /// Whether a cast of a user's converts something.
+    casts: Cell<bool>,
     /// Which calls become the expressions that their functions are.
     pub(super) inlining: Inlining,
 }
@@ -73,6 +75,15 @@ impl Sight {
         if !domains.iter().any(|known| known.is_state(ty)) {
             domains.push(ty);
         }
+    }
+
+    pub(super) fn note_cast(&self) {
+        self.casts.set(true);
+    }
+
+    /// Whether casts of users were found to be meant so far.
+    pub fn uses_casts(&self) -> bool {
+        self.casts.get()
     }
 
     /// The states of domains that values were made of so far.
@@ -120,6 +131,9 @@ impl ParamTypes {
     pub fn note_called(&self, part: &ParamTypes) {
         for function in part.sight.called() {
             self.sight.note(&function);
+        }
+        if part.sight.uses_casts() {
+            self.sight.note_cast();
         }
         for domain in part.sight.domains() {
             self.sight.note_domain(domain);
