@@ -10,6 +10,7 @@ use sqlparser::ast;
 
 use super::Core;
 use super::dependence::drop_dependents;
+use crate::bind::numbered;
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::dict::acl::{Kind, Privileges};
@@ -82,13 +83,14 @@ fn exists(name: &str) -> Error {
 }
 
 fn check_name(name: &str) -> Result<()> {
-    if name.starts_with("pg_") {
-        return Err(
-            Error::new("42939", format!("unacceptable schema name \"{name}\""))
-                .detail("The prefix \"pg_\" is reserved for system schemas."),
-        );
+    match ["pg_", numbered::PREFIX].iter().find(|p| name.starts_with(*p)) {
+        None => Ok(()),
+        Some(prefix) => {
+            let detail = format!("The prefix \"{prefix}\" is reserved for system schemas.");
+            let message = format!("unacceptable schema name \"{name}\"");
+            Err(Error::new("42939", message).detail(detail))
+        }
     }
-    Ok(())
 }
 
 pub fn alter(core: &mut Core, name: &str, change: &Change) -> Result<Tag> {

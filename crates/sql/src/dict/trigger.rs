@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Dict, Table};
 use crate::bind::names::quote;
+use crate::bind::numbered;
 use crate::exec::events::Cause;
 
 /// What is done to rows, or to a whole table.
@@ -118,7 +119,7 @@ impl Trigger {
             .map(|op| self.operation(*op, table))
             .collect();
         let when = match &self.when {
-            Some(when) => format!(" WHEN (({when}))"),
+            Some(when) => format!(" WHEN (({}))", numbered::shown_now(dict, when)),
             None => String::new(),
         };
         let arguments = self.arguments.iter();

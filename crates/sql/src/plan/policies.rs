@@ -134,7 +134,7 @@ impl<'m> Maker<'m> {
         let written = Expression::of(text)?;
         let (scope, params) = (
             self.scope(policy, &written.alias),
-            self.params.of_definition(),
+            self.params.of_stored(),
         );
         let bound = Binder::new(&scope, &params, CLAUSE).condition(&written.expression);
         match bound {

@@ -7,6 +7,7 @@ use super::value::{
     NULL, bool, int2, int2s, int2vector, int4, int8, oid, oidvector, optional, text,
 };
 use super::{Context, Rows, VirtualTable};
+use crate::bind::numbered::{self, Shown};
 use crate::ddl::index_class;
 use crate::dict::depend::Address;
 use crate::dict::{
@@ -146,8 +147,8 @@ fn indexes(cx: &Context) -> Result<Rows> {
                     .iter()
                     .map(|k| usize::from(k.descending) | usize::from(k.nulls_first) << 1),
             ),
-            optional(definition::expressions(t, i).as_deref()),
-            optional(definition::predicate(t, i, false).as_deref()),
+            optional(definition::expressions(Shown::AsNow(&cx.dict), t, i).as_deref()),
+            optional(definition::predicate(Shown::AsNow(&cx.dict), t, i, false).as_deref()),
         ]
     };
     Ok(cx
@@ -164,6 +165,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
                index: u32,
                (columns, when): (Datum, (bool, bool)),
                check: Option<&Check>| {
+        let shown = check.map(|c| numbered::shown_now(&cx.dict, &c.text));
         vec![
             oid(number),
             text(name),
@@ -186,7 +188,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
             columns,
             NULL,
             NULL,
-            optional(check.map(|c| c.text.as_str())),
+            optional(shown.as_deref()),
         ]
     };
     let mut rows = Rows::new();

@@ -53,7 +53,7 @@ mod triggers;
 mod types;
 mod updatable;
 mod user_functions;
-mod viewdef;
+pub mod viewdef;
 
 pub use describe::DATABASE;
 pub use keywords::needs_quotes;
