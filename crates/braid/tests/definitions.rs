@@ -30,15 +30,17 @@ fn what_definitions_call_is_renamed_on_another_instance() {
          create table public.t (a int check (ok(a)), m mood default 'glad'::mood)",
     )
     .expect("a table");
-    let insert = two.prepare("insert into t (a) values ($1)").expect("prepared");
+    let insert = two
+        .prepare("insert into t (a) values ($1)")
+        .expect("prepared");
     let refused = |c: &mut Client, a: i32| {
         let e = c.execute(&insert, &[&a]).expect_err("a check");
         assert_eq!(code(&e), "23514");
     };
-    let definition = "select pg_get_constraintdef(oid) from pg_constraint where conname = 't_a_check'";
-    let mut shown = |c: &mut Client| -> String {
-        c.query_one(definition, &[]).expect("a definition").get(0)
-    };
+    let definition =
+        "select pg_get_constraintdef(oid) from pg_constraint where conname = 't_a_check'";
+    let shown =
+        |c: &mut Client| -> String { c.query_one(definition, &[]).expect("a definition").get(0) };
     two.execute(&insert, &[&1]).expect("a row");
     refused(&mut two, -1);
     assert_eq!(shown(&mut two), "CHECK (app.ok(a))");
@@ -47,14 +49,19 @@ fn what_definitions_call_is_renamed_on_another_instance() {
     two.execute(&insert, &[&2]).expect("a row");
     refused(&mut two, -2);
     assert_eq!(shown(&mut two), "CHECK (app.fine(a))");
-    one.batch_execute("alter function fine(int) set schema public").expect("a schema");
+    one.batch_execute("alter function fine(int) set schema public")
+        .expect("a schema");
     two.execute(&insert, &[&3]).expect("a row");
     refused(&mut two, -3);
     assert_eq!(shown(&mut two), "CHECK (fine(a))");
-    let e = one.batch_execute("drop function public.fine(int)").expect_err("a dependent");
+    let e = one
+        .batch_execute("drop function public.fine(int)")
+        .expect_err("a dependent");
     assert_eq!(code(&e), "2BP01");
-    two.batch_execute("alter table t drop constraint t_a_check").expect("no check");
-    one.batch_execute("drop function public.fine(int)").expect("nothing depends");
+    two.batch_execute("alter table t drop constraint t_a_check")
+        .expect("no check");
+    one.batch_execute("drop function public.fine(int)")
+        .expect("nothing depends");
     two.execute(&insert, &[&-4]).expect("a row");
 }
 

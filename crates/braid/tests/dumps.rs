@@ -124,7 +124,7 @@ fn definitions_that_call_functions_are_restored() {
         create trigger t_touch before insert on t for each row
             when (ok(new.a)) execute function touch();
         create policy seen on t using (ok(a));
-        create view v as select x.next, x.mood
+        create view v as select x.next, x.m
             from (select next(t.a), t.m::text::mood from t where ok(t.a)) x;
         create materialized view mv as select next(a) as n from t;
         insert into t (a, p) values (1, 1)";
@@ -147,7 +147,10 @@ fn definitions_that_call_functions_are_restored() {
          insert into public.t (id, a) values (2, 2);
          insert into public.t (a) values (-1)",
     );
-    let refused = refused.expect_err("a check").code().map(|c| c.code().to_string());
+    let refused = refused
+        .expect_err("a check")
+        .code()
+        .map(|c| c.code().to_string());
     assert_eq!(refused.as_deref(), Some("23514"));
 }
 

@@ -120,7 +120,10 @@ impl<N: Names> ast::VisitorMut for Visit<'_, N> {
     }
 
     fn pre_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<Self::Break> {
-        select.projection.iter_mut().for_each(|item| self.0.item(item));
+        select
+            .projection
+            .iter_mut()
+            .for_each(|item| self.0.item(item));
         ControlFlow::Continue(())
     }
 
@@ -232,7 +235,9 @@ impl Names for OfExpression<'_> {
         let ty = DataType::Custom(name.clone(), Vec::new());
         if let Ok((found, _)) = parts::data_type(&ty, types)
             && SqlType::from_oid(found.oid()).is_none()
-            && types.dict().is_some_and(|d| d.type_of(found.oid()).is_some())
+            && types
+                .dict()
+                .is_some_and(|d| d.type_of(found.oid()).is_some())
             && let Ok(written) = Qualified::new(name)
             && written.number().is_none()
         {
@@ -245,11 +250,7 @@ impl Names for OfExpression<'_> {
 
 /// The text of an expression without queries, with the numbers of what it names of users by its
 /// names, and these numbers; `None`: it names nothing so.
-pub fn of_expression(
-    dict: &Dict,
-    scope: &Scope,
-    text: &str,
-) -> Result<Option<(String, Vec<u32>)>> {
+pub fn of_expression(dict: &Dict, scope: &Scope, text: &str) -> Result<Option<(String, Vec<u32>)>> {
     let mut e = parse::expression(text)?;
     let params = ParamTypes::none(dict).keeping_calls();
     let mut names = OfExpression {
@@ -319,7 +320,10 @@ impl Shown<'_> {
         let (shown, is_array) = match dict.table_of_row_type(number) {
             Some(t) => {
                 let is_visible = || dict.is_visible(t.schema, &t.name);
-                (self.name(t.schema, &t.name, is_visible), number != t.row_type[0])
+                (
+                    self.name(t.schema, &t.name, is_visible),
+                    number != t.row_type[0],
+                )
             }
             None => {
                 let t = dict.user_type_by_oid(number)?;

@@ -59,8 +59,7 @@ fn collect(dict: &Dict, roots: &[Address]) -> Vec<Found> {
     }
     // A default goes with the table or the column that has it.
     let gone = |f: &Found, all: &[Found]| match f.what {
-        Address::Trigger(table, _)
-        | Address::Policy(table, _) => {
+        Address::Trigger(table, _) | Address::Policy(table, _) => {
             let whole = [Address::Table(table), Address::View(table)];
             let goes = |a: &Address| whole.contains(a);
             roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
@@ -164,8 +163,12 @@ pub fn drop_dependents(core: &mut Core, roots: &[Address], cascade: bool) -> Res
     for (table, at) in checks {
         drop_one(core, Address::Check(table, at))?;
     }
-    let others = found.iter().filter(|f| !matches!(f.what, Address::Check(..)));
-    others.map(|f| f.what).try_for_each(|what| drop_one(core, what))
+    let others = found
+        .iter()
+        .filter(|f| !matches!(f.what, Address::Check(..)));
+    others
+        .map(|f| f.what)
+        .try_for_each(|what| drop_one(core, what))
 }
 
 fn lock_of(what: Address) -> Option<u32> {

@@ -99,7 +99,11 @@ fn quoted(name: &str) -> String {
 }
 
 fn column(dict: &Dict, table: &Table, c: &Column, included: Included) -> Result<String> {
-    let mut text = format!("{} {}", quoted(&c.name), numbered::type_text(c.declared(), c.typmod));
+    let mut text = format!(
+        "{} {}",
+        quoted(&c.name),
+        numbered::type_text(c.declared(), c.typmod)
+    );
     if c.not_null {
         text.push_str(" NOT NULL");
     }

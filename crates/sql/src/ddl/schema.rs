@@ -10,9 +10,9 @@ use sqlparser::ast;
 
 use super::Core;
 use super::dependence::drop_dependents;
-use crate::bind::numbered;
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
+use crate::bind::numbered;
 use crate::dict::acl::{Kind, Privileges};
 use crate::dict::depend::Address;
 use crate::dict::path::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, TEMPORARY};
@@ -83,7 +83,10 @@ fn exists(name: &str) -> Error {
 }
 
 fn check_name(name: &str) -> Result<()> {
-    match ["pg_", numbered::PREFIX].iter().find(|p| name.starts_with(*p)) {
+    match ["pg_", numbered::PREFIX]
+        .iter()
+        .find(|p| name.starts_with(*p))
+    {
         None => Ok(()),
         Some(prefix) => {
             let detail = format!("The prefix \"{prefix}\" is reserved for system schemas.");

@@ -6,9 +6,9 @@ use sqlparser::ast::{self, SequenceOptions, UnaryOperator, Value};
 
 use super::dependence::drop_dependents;
 use super::{Core, already_exists, no_relation, skipping};
-use crate::bind::numbered::{self, Shown};
 use crate::api::Tag;
 use crate::bind::names::Qualified;
+use crate::bind::numbered::{self, Shown};
 use crate::bind::{TypeNames, names, parts};
 use crate::dict::acl::Kind;
 use crate::dict::depend::Address;

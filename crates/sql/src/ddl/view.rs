@@ -291,7 +291,10 @@ pub(super) fn pinned_between(
     for name in notes.names {
         let (from, to) = bytes(text, name.place.start, name.place.end);
         // Only where it stands as it was read.
-        if !text.get(from..to).is_some_and(|t| t.to_lowercase().contains(&name.name.to_lowercase())) {
+        if !text
+            .get(from..to)
+            .is_some_and(|t| t.to_lowercase().contains(&name.name.to_lowercase()))
+        {
             return Err(Error::unsupported("this query in a view"));
         }
         edits.insert(from, (to, name.text()));

@@ -25,7 +25,9 @@ impl Dict {
         found.extend(self.calling_by_name(function));
         let run_by = |relation: u32, triggers: &[Trigger]| -> Vec<Address> {
             let triggers = triggers.iter().filter(|g| g.function == function.oid);
-            triggers.map(|g| Address::Trigger(relation, g.oid)).collect()
+            triggers
+                .map(|g| Address::Trigger(relation, g.oid))
+                .collect()
         };
         for object in self.maps.needing(function.oid) {
             let triggers = match object {
@@ -33,7 +35,11 @@ impl Dict {
                 Object::View(v) => run_by(v.oid, &v.triggers),
                 _ => Vec::new(),
             };
-            found.extend(triggers.into_iter().map(|what| Dependent { what, auto: false }));
+            found.extend(
+                triggers
+                    .into_iter()
+                    .map(|what| Dependent { what, auto: false }),
+            );
         }
         found
     }

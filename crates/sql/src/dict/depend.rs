@@ -371,13 +371,13 @@ impl Dict {
             Object::Function(f) => Some(Address::Function(f.oid)),
             Object::Type(t) => {
                 let base = t.domain.as_ref().map(|d| d.base);
-                base.filter(|base| numbers.contains(base)).map(|_| Address::Type(t.oid))
+                base.filter(|base| numbers.contains(base))
+                    .map(|_| Address::Type(t.oid))
             }
             _ => None,
         });
         let all = columns.chain(attributes).chain(others);
-        let mut found: Vec<Dependent> =
-            all.map(|what| Dependent { what, auto: false }).collect();
+        let mut found: Vec<Dependent> = all.map(|what| Dependent { what, auto: false }).collect();
         for naming in numbers.iter().flat_map(|number| self.naming(*number)) {
             if !found.contains(&naming) {
                 found.push(naming);
@@ -443,7 +443,9 @@ impl Dict {
             let name = self.table_by_oid(oid).and_then(|t| t.columns.get(at));
             let name = name.map(|c| &c.name);
             let of_view = || Some(&self.view_by_oid(oid)?.columns.get(at)?.name);
-            let name = name.or_else(of_view).map_or(String::new(), |name| quote(name));
+            let name = name
+                .or_else(of_view)
+                .map_or(String::new(), |name| quote(name));
             format!("column {name} of {}", table(oid))
         };
         match what {

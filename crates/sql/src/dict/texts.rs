@@ -2,6 +2,7 @@
 //! ([`crate::bind::numbered`]).
 
 use super::depend::{Address, Dependent};
+use super::object::kind;
 use super::trigger::Trigger;
 use super::{Dict, Object, Table, View};
 use crate::bind::numbered;
@@ -14,7 +15,9 @@ impl Object {
             Object::View(v) => v.texts(),
             Object::Function(f) => {
                 let defaults = f.arguments.iter().filter_map(|a| a.default.as_deref());
-                defaults.map(|text| (Address::Function(f.oid), text)).collect()
+                defaults
+                    .map(|text| (Address::Function(f.oid), text))
+                    .collect()
             }
             Object::Type(t) => {
                 let Some(domain) = &t.domain else {
@@ -24,7 +27,9 @@ impl Object {
                 let default = default.map(|text| (Address::Type(t.oid), text.as_str()));
                 let check = |c: &'_ super::DomainConstraint| Address::DomainCheck(t.oid, c.oid);
                 let checks = domain.checks.iter();
-                default.chain(checks.map(|c| (check(c), c.text.as_str()))).collect()
+                default
+                    .chain(checks.map(|c| (check(c), c.text.as_str())))
+                    .collect()
             }
             Object::Sequence(_) | Object::Stats(_) | Object::Role(_) | Object::Door(_) => {
                 Vec::new()
@@ -36,13 +41,17 @@ impl Object {
     /// The functions and types of users that its texts name by number.
     pub(super) fn named_by_number(&self) -> Vec<u32> {
         let texts = self.texts();
-        let numbers = texts.iter().flat_map(|(_, text)| numbered::numbers_in(text));
+        let numbers = texts
+            .iter()
+            .flat_map(|(_, text)| numbered::numbers_in(text));
         numbers.collect()
     }
 }
 
 fn conditions(relation: u32, triggers: &[Trigger]) -> impl Iterator<Item = (Address, &str)> {
-    let conditions = triggers.iter().filter_map(|g| Some((g.oid, g.when.as_deref()?)));
+    let conditions = triggers
+        .iter()
+        .filter_map(|g| Some((g.oid, g.when.as_deref()?)));
     conditions.map(move |(oid, text)| (Address::Trigger(relation, oid), text))
 }
 
@@ -70,7 +79,9 @@ impl Table {
         let made = self.materialized.iter();
         let made = made.map(|m| (Address::Table(oid), m.query.as_str()));
         let all = defaults.chain(checks).chain(indexes).chain(policies);
-        all.chain(conditions(oid, &self.triggers)).chain(made).collect()
+        all.chain(conditions(oid, &self.triggers))
+            .chain(made)
+            .collect()
     }
 }
 
@@ -79,13 +90,30 @@ impl View {
         let oid = self.oid;
         let query = std::iter::once((Address::View(oid), self.query.as_str()));
         let columns = self.columns.iter().enumerate();
-        let defaults = columns
-            .filter_map(|(at, c)| Some((Address::Default(oid, at), c.default.as_deref()?)));
-        query.chain(defaults).chain(conditions(oid, &self.triggers)).collect()
+        let defaults =
+            columns.filter_map(|(at, c)| Some((Address::Default(oid, at), c.default.as_deref()?)));
+        query
+            .chain(defaults)
+            .chain(conditions(oid, &self.triggers))
+            .collect()
     }
 }
 
 impl Dict {
+    /// All that names functions or types of users by number in its texts, with these numbers.
+    pub fn named_by_texts(&self) -> Vec<(Address, u32)> {
+        let kinds = [kind::TABLE, kind::VIEW, kind::FUNCTION, kind::TYPE];
+        let objects = kinds.into_iter().flat_map(|kind| self.maps.of_kind(kind));
+        let mut found = Vec::new();
+        for (what, text) in objects.flat_map(Object::texts) {
+            let mut numbers: Vec<u32> = numbered::numbers_in(text).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            found.extend(numbers.into_iter().map(|number| (what, number)));
+        }
+        found
+    }
+
     /// What names a function or a type of users by number in its text.
     pub(super) fn naming(&self, number: u32) -> Vec<Dependent> {
         let mut found: Vec<Dependent> = Vec::new();

@@ -323,7 +323,10 @@ impl<'t> Writer<'t> {
 
     /// A cast as it was written.
     fn written_cast(&self, e: &Expr, to: &DataType) -> String {
-        let types = self.how.dict().map_or_else(TypeNames::default, TypeNames::of);
+        let types = self
+            .how
+            .dict()
+            .map_or_else(TypeNames::default, TypeNames::of);
         let Ok((ty, typmod)) = parts::data_type(to, &types) else {
             return self.cast(e, &to.to_string());
         };
@@ -411,8 +414,8 @@ impl<'t> Writer<'t> {
         Some(match (schema.as_deref(), name.as_str()) {
             (
                 None,
-                "coalesce" | "greatest" | "least" | "nullif" | "current_timestamp"
-                | "current_time" | "localtime" | "localtimestamp",
+                "coalesce" | "greatest" | "least" | "nullif" | "current_timestamp" | "current_time"
+                | "localtime" | "localtimestamp",
             ) => {
                 format!("{}({args})", name.to_uppercase())
             }

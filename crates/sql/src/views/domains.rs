@@ -19,7 +19,11 @@ fn base(dict: &Dict, domain: &Domain) -> SqlType {
 /// A domain's default as PostgreSQL writes it out.
 pub fn default(dict: &Dict, domain: &Domain) -> Option<String> {
     let text = domain.default.as_ref()?;
-    Some(definition::default(Shown::AsNow(dict), text, base(dict, domain).base()))
+    Some(definition::default(
+        Shown::AsNow(dict),
+        text,
+        base(dict, domain).base(),
+    ))
 }
 
 /// The rows of `pg_constraint`.
@@ -52,7 +56,8 @@ pub fn constraint(dict: &Dict, oid: u32, pretty: bool) -> Option<String> {
     all(dict).find_map(|(_, domain)| {
         let found = domain.checks.iter().find(|c| c.oid == oid)?;
         let base = base(dict, domain).base();
-        let condition = definition::condition_of_value(Shown::AsNow(dict), base, &found.text, pretty);
+        let condition =
+            definition::condition_of_value(Shown::AsNow(dict), base, &found.text, pretty);
         let not_valid = if found.validated { "" } else { " NOT VALID" };
         Some(format!("CHECK ({condition}){not_valid}"))
     })

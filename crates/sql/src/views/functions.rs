@@ -424,7 +424,14 @@ fn index_def(cx: &Context, a: &[Datum]) -> Result<Datum> {
             false => Some(cx.dict.schema_name(t.schema)),
         };
         let column = usize::try_from(column).unwrap_or(0);
-        Some(describe::index(Shown::AsNow(&cx.dict), schema, t, i, column, pretty))
+        Some(describe::index(
+            Shown::AsNow(&cx.dict),
+            schema,
+            t,
+            i,
+            column,
+            pretty,
+        ))
     });
     Ok(found.map_or(Datum::Null, Datum::Text))
 }

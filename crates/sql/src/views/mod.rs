@@ -40,6 +40,7 @@ pub mod procedures;
 mod relations;
 mod remote;
 mod roles;
+mod rules;
 mod schema;
 mod segments;
 mod sequence;
@@ -240,7 +241,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 30] = [
+    let lists: [&'static [VirtualTable]; 31] = [
         activity::VIEWS,
         summary::VIEWS,
         backends::VIEWS,
@@ -264,6 +265,7 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         empty::VIEWS,
         own::VIEWS,
         policies::VIEWS,
+        rules::VIEWS,
         granted::VIEWS,
         dba::VIEWS,
         &dba::OBJECTS,

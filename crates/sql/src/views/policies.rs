@@ -115,7 +115,11 @@ fn expression(dict: &Dict, table: &Table, policy: &Policy, kept: &str) -> Result
     };
     let std::ops::ControlFlow::Continue(()) =
         ast::VisitMut::visit(&mut written.expression, &mut own);
-    Ok(definition::of_table(Shown::AsNow(dict), table, &written.expression))
+    Ok(definition::of_table(
+        Shown::AsNow(dict),
+        table,
+        &written.expression,
+    ))
 }
 
 /// Gives the columns of the policy's own table their names of now, without the table's name where

@@ -6,8 +6,8 @@ use super::definition;
 use super::describe;
 use super::procedures;
 use super::value::{NULL, bool, int2, oid, oids, oidvector, text, texts};
-use crate::bind::numbered::{self, Shown};
 use crate::bind::names::quote;
+use crate::bind::numbered::{self, Shown};
 use crate::dict::function::{Function, Language, Mode, RECORD, TRIGGER, Volatility};
 use crate::dict::{Dict, path};
 use crate::error::{Error, Result};
@@ -138,7 +138,11 @@ pub fn argument_default(dict: &Dict, number: u32, at: usize) -> Option<String> {
     };
     let argument = f.arguments.get(input)?;
     let text = argument.default.as_ref()?;
-    Some(definition::default(Shown::AsNow(dict), text, argument.ty().base()))
+    Some(definition::default(
+        Shown::AsNow(dict),
+        text,
+        argument.ty().base(),
+    ))
 }
 
 /// What `pg_get_function_result` says; of a procedure nothing.
