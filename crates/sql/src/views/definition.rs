@@ -88,6 +88,19 @@ pub fn condition_of_value(how: Shown<'_>, base: SqlType, text: &str, pretty: boo
     }
 }
 
+/// The condition of a trigger, over rows of its table.
+pub fn condition_of_rows(how: Shown<'_>, table: &Table, text: &str, pretty: bool) -> String {
+    let writer = Writer {
+        how,
+        of: Of::Rows(table),
+        pretty,
+    };
+    match parsed(how, text) {
+        Ok(e) => writer.top(&e),
+        Err(_) => text.to_string(),
+    }
+}
+
 /// The default of a type.
 pub fn default(how: Shown<'_>, text: &str, ty: SqlType) -> String {
     let writer = Writer {
@@ -105,6 +118,8 @@ pub fn default(how: Shown<'_>, text: &str, ty: SqlType) -> String {
 #[derive(Clone, Copy)]
 enum Of<'t> {
     Columns(&'t Table),
+    /// Columns of the rows `new` and `old` of a table.
+    Rows(&'t Table),
     /// The value of a domain over that type.
     Value(SqlType),
 }
@@ -141,9 +156,13 @@ impl<'t> Writer<'t> {
                 names::ident(name).to_uppercase()
             }
             Expr::Identifier(name) => match self.of {
-                Of::Columns(_) => quote(&names::ident(name)),
+                Of::Columns(_) | Of::Rows(_) => quote(&names::ident(name)),
                 Of::Value(_) => names::ident(name).to_uppercase(),
             },
+            Expr::CompoundIdentifier(path) if matches!(self.of, Of::Rows(_)) => {
+                let path: Vec<String> = path.iter().map(|n| quote(&names::ident(n))).collect();
+                path.join(".")
+            }
             Expr::CompoundIdentifier(path) => path
                 .last()
                 .map_or(String::new(), |n| quote(&names::ident(n))),
@@ -170,6 +189,14 @@ impl<'t> Writer<'t> {
                     false => s,
                 };
                 format!("({} AND {})", bare(low), bare(high))
+            }
+            Expr::IsDistinctFrom(l, r) => {
+                let (l, r) = self.operands(l, r);
+                format!("({l} IS DISTINCT FROM {r})")
+            }
+            Expr::IsNotDistinctFrom(l, r) => {
+                let (l, r) = self.operands(l, r);
+                format!("(NOT ({l} IS DISTINCT FROM {r}))")
             }
             Expr::InList {
                 expr,
@@ -369,7 +396,7 @@ impl<'t> Writer<'t> {
             _ => return None,
         };
         match self.of {
-            Of::Columns(table) => {
+            Of::Columns(table) | Of::Rows(table) => {
                 let at = table.column(&names::ident(name))?;
                 Some(table.columns[at].ty())
             }
@@ -471,6 +498,8 @@ fn has_parentheses(e: &Expr) -> bool {
         | Expr::IsNotTrue(_)
         | Expr::IsFalse(_)
         | Expr::IsNotFalse(_)
+        | Expr::IsDistinctFrom(..)
+        | Expr::IsNotDistinctFrom(..)
         | Expr::InList { .. } => true,
         Expr::Between { negated, .. } => !negated,
         Expr::Like { escape_char, .. } => escape_char.is_none(),
