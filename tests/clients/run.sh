@@ -101,7 +101,7 @@ run_node() {
 run_go() {
     has go || return 0
     (cd "$here/go" && GOMODCACHE="$cache/go" go build -modcacherw -o "$cache/go-clients" .)
-    run "pgx and lib/pq" "$cache/go-clients"
+    run "pgx, lib/pq, GORM and golang-migrate" "$cache/go-clients"
 }
 run_java() {
     has java mvn || return 0

@@ -1,15 +1,16 @@
 //! Commands and flags.
 
 mod labs;
+mod settings;
 
-use std::ffi::OsString;
 use std::fmt::Display;
-use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
+
+pub use settings::{DataArgs, SettingArgs};
 
 pub use labs::{
     BatchIsolationArgs, Lab, LabArgs, LabCommand, LmsStarvationArgs, LogoutStormArgs, NetCheckArgs,
@@ -314,51 +315,6 @@ Examples:
   braid service list --data /db --json
   braid service remove orders --data /db";
 
-/// The directory of the database.
-#[derive(Args, Clone)]
-pub struct DataArgs {
-    /// Database directory
-    #[arg(long, value_name = "DIR", default_value = DEFAULT_DATA)]
-    pub data: PathBuf,
-}
-
-/// The settings of an instance. A flag overrides ALTER SYSTEM SET, which overrides braid.toml.
-#[derive(Args, Clone)]
-pub struct SettingArgs {
-    #[command(flatten)]
-    pub data: DataArgs,
-    /// Parameter file [default: DIR/braid.toml]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Address to listen on for clients; any other than loopback needs --set
-    /// trusted_clients=NETWORKS
-    #[arg(long, value_name = "ADDRESS")]
-    pub listen: Option<IpAddr>,
-    /// Port of the first instance; each further one has the next [default: 5500 + instance]
-    #[arg(long, value_parser = number(0..=u16::MAX))]
-    pub port: Option<u16>,
-    /// Address at which the other instances reach this one [default: loopback]; any other needs
-    /// braid certificates
-    #[arg(long, value_name = "ADDRESS")]
-    pub interconnect_address: Option<IpAddr>,
-    /// Port of the first instance for the others; each further one has the next [default: 6500 +
-    /// instance; any free one if --port is given]
-    #[arg(long, value_parser = number(0..=u16::MAX))]
-    pub interconnect_port: Option<u16>,
-    /// Addresses of other instances, used instead of those in the control file
-    #[arg(long, value_name = "K=ADDRESS:PORT,...")]
-    pub peers: Option<String>,
-    /// Memory for buffered blocks, such as 512MB or 4GB
-    #[arg(long, value_name = "SIZE")]
-    pub buffer_cache: Option<String>,
-    /// Directory for a second member of each redo file
-    #[arg(long, value_name = "DIR")]
-    pub redo_mirror: Option<PathBuf>,
-    /// Any other parameter; may be repeated
-    #[arg(long = "set", value_name = "NAME=VALUE")]
-    pub set: Vec<String>,
-}
-
 #[derive(Args)]
 pub struct UpArgs {
     #[command(flatten)]
@@ -484,36 +440,6 @@ pub struct VerifyArgs {
     pub redo_mirror: Option<PathBuf>,
 }
 
-impl SettingArgs {
-    /// These settings as flags of an `instance` command.
-    pub fn as_flags(&self) -> Vec<OsString> {
-        let mut flags: Vec<OsString> = vec!["--data".into(), self.data.data.clone().into()];
-        let mut add = |flag: &str, value: Option<OsString>| {
-            if let Some(value) = value {
-                flags.extend([flag.into(), value]);
-            }
-        };
-        add("--config", self.config.clone().map(Into::into));
-        add("--listen", self.listen.map(|a| a.to_string().into()));
-        add("--port", self.port.map(|p| p.to_string().into()));
-        add(
-            "--interconnect-port",
-            self.interconnect_port.map(|p| p.to_string().into()),
-        );
-        add(
-            "--interconnect-address",
-            self.interconnect_address.map(|a| a.to_string().into()),
-        );
-        add("--peers", self.peers.clone().map(Into::into));
-        add("--buffer-cache", self.buffer_cache.clone().map(Into::into));
-        add("--redo-mirror", self.redo_mirror.clone().map(Into::into));
-        for setting in &self.set {
-            add("--set", Some(setting.into()));
-        }
-        flags
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -522,34 +448,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn settings_survive_being_passed_on() {
-        let line = [
-            "braid",
-            "up",
-            "--data",
-            "/db",
-            "--buffer-cache",
-            "1GB",
-            "--set",
-            "redo_files=3",
-            "--listen",
-            "127.0.0.1",
-            "--interconnect-address",
-            "127.0.0.2",
-        ];
-        let Command::Up(up) = Cli::parse_from(line).command else {
-            panic!()
-        };
-        let again = ["braid", "instance"]
-            .map(OsString::from)
-            .into_iter()
-            .chain(up.settings.as_flags());
-        let Command::Instance(instance) = Cli::parse_from(again).command else {
-            panic!()
-        };
-        assert_eq!(instance.settings.as_flags(), up.settings.as_flags());
     }
 }

@@ -23,8 +23,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use engine::cluster::Evictions;
 
 use crate::Failure;
-use crate::cli::UpArgs;
-use crate::control::{GuardFile, take_requests};
+use crate::cli::{SettingArgs, UpArgs};
+use crate::control::{GuardFile, StartRequest, take_requests};
 use crate::instance::{leave_terminal, say_how_to_stop};
 use crate::placement::Placement;
 use crate::report::{self, Origin, Report, Unreadable};
@@ -67,6 +67,9 @@ struct Guard<'a> {
     placement: Option<Placement>,
     /// Children whose parameters let the guard choose their CPUs.
     placed: BTreeSet<u16>,
+    /// The settings given when a person last asked for an instance. It has them, and after that
+    /// those of this guard, whenever it starts again.
+    own: BTreeMap<u16, SettingArgs>,
 }
 
 /// The troubles of an instance since a person asked for it.
@@ -166,6 +169,7 @@ fn guard(args: &UpArgs) -> Result<Outcome, Failure> {
         have_said_why: BTreeSet::new(),
         placement: placement(),
         placed: BTreeSet::new(),
+        own: BTreeMap::new(),
     };
     let all: Vec<u16> = (1..=args.instances).collect();
     let result = guard.guard(&all, dir);
@@ -226,11 +230,8 @@ impl Guard<'_> {
                 }
                 Happened::Ended(k, end) => self.after_end(k, end, &evictions)?,
                 Happened::Nothing => {
-                    for k in take_requests(dir) {
-                        if !self.children.contains_key(&k) {
-                            self.troubles.remove(&k);
-                            self.start_again(k, &evictions)?;
-                        }
+                    for request in take_requests(dir) {
+                        self.requested(request, &evictions)?;
                     }
                     while let Some(k) = self.next_due().filter(|(_, at)| *at <= Instant::now()) {
                         self.start_again(k.0, &evictions)?;
@@ -288,6 +289,23 @@ impl Guard<'_> {
             .min_by_key(|(_, at)| *at)
     }
 
+    /// A person asks for an instance. If it runs already, there is nothing to do.
+    fn requested(&mut self, request: StartRequest, evictions: &Evictions) -> Result<(), Failure> {
+        let k = request.instance;
+        if self.children.contains_key(&k) {
+            return Ok(());
+        }
+        match request.own {
+            Ok(own) => self.own.insert(k, own),
+            Err(Failure(why)) => {
+                tracing::error!("instance {k} is not started: {why}");
+                return Ok(());
+            }
+        };
+        self.troubles.remove(&k);
+        self.start_again(k, evictions)
+    }
+
     fn start_again(&mut self, k: u16, evictions: &Evictions) -> Result<(), Failure> {
         if let Some(trouble) = self.troubles.get_mut(&k) {
             trouble.due = None;
@@ -302,10 +320,20 @@ impl Guard<'_> {
         Ok(())
     }
 
+    /// The settings that an instance is started with.
+    fn settings(&self, k: u16) -> SettingArgs {
+        let of_guard = &self.args.settings;
+        match self.own.get(&k) {
+            Some(own) => of_guard.with(own),
+            None => of_guard.clone(),
+        }
+    }
+
     /// Starts an instance. Only this thread does that, because an instance ends with the thread
     /// that started it.
     fn spawn(&mut self, k: u16) -> Result<(), Failure> {
-        let mut child = up::instance_command(&self.args.settings, k)?
+        let settings = self.settings(k);
+        let mut child = up::instance_command(&settings, k)?
             .args(["--parent", &std::process::id().to_string()])
             .stdout(Stdio::piped())
             // Ctrl-C is for the guard, which stops the instances one after the other.
@@ -320,7 +348,7 @@ impl Guard<'_> {
         self.have_said_why.remove(&k);
         // Parameters may have been changed since the last start. If they are wrong, the instance
         // says so.
-        let is_placed = settings::parameters(&self.args.settings, k)
+        let is_placed = settings::parameters(&settings, k)
             .is_ok_and(|params| settings::leaves_cpus_to_guard(&params));
         match is_placed {
             true => self.placed.insert(k),

@@ -62,7 +62,9 @@ pub fn start(args: &StartArgs) -> Result<ExitCode, Failure> {
         let command = instance_command(&args.settings, k)?;
         return in_background(command, dir, Origin::Instance(k));
     }
-    request_start(dir, k)?;
+    // What is wrong with the settings is said here, not in the instance's log.
+    settings::parameters(&args.settings, k)?;
+    request_start(dir, k, &args.settings)?;
     say!("braid: the guard has been asked to start instance {k}");
     wait_until_open(dir, k)
 }

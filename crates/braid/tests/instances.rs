@@ -150,7 +150,11 @@ fn two_instances_start_stop_come_back_and_are_guarded() {
     one.execute("insert into t values (3, 30)", &[])
         .expect("insert");
     let before = number(&pair.status()[1], "incarnation");
-    let output = braid(&["start", "2", "--data", &data]);
+    let own = ["--set", "work_mem=5MB", "--set", "no_such=1"];
+    let output = braid(&[&["start", "2", "--data", &data], &own[..]].concat());
+    assert!(said(&output).contains("no_such"), "{}", said(&output));
+    assert_eq!(pair.states(), ["open", "stopped"]);
+    let output = braid(&[&["start", "2", "--data", &data], &own[..2]].concat());
     assert!(output.status.success(), "{}\n{}", said(&output), pair.log());
     let all = pair.status();
     assert_eq!(number(&all[1], "incarnation"), before + 1);
@@ -181,6 +185,13 @@ fn two_instances_start_stop_come_back_and_are_guarded() {
     drop(one);
     let (mut one, mut two) = (client(port), client(port + 1));
     assert_eq!((sum(&mut one), sum(&mut two)), (61, 61));
+    // It has the settings that it was asked for with.
+    let work_mem = |c: &mut postgres::Client| -> String {
+        let row = c.query_one("show work_mem", &[]).expect("show");
+        row.get(0)
+    };
+    assert_ne!(work_mem(&mut one), "5MB");
+    assert_eq!(work_mem(&mut two), "5MB");
     drop((one, two));
 
     let output = braid(&["down", "--data", &data]);

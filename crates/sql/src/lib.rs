@@ -24,6 +24,7 @@ mod error_numbers;
 mod exec;
 mod explain;
 mod expr;
+mod extensions;
 mod notify;
 mod orders;
 pub mod params;
@@ -42,6 +43,7 @@ mod snapshots;
 mod statements;
 mod trace;
 pub mod types;
+mod usage;
 mod views;
 
 /// The stack that a session's thread needs. It is only address space until it is used; deep

@@ -74,6 +74,8 @@ pub enum SqlType {
     TimeTz,
     /// An integer of a hundredth.
     Money,
+    /// A position in the log, as an integer in the order of positions ([`crate::pgtype::lsn`]).
+    PgLsn,
     /// A path into documents, kept as the text that PostgreSQL writes.
     JsonPath,
     Range(RangeOf),
@@ -164,7 +166,7 @@ impl Element {
 
 impl SqlType {
     /// All but arrays.
-    pub const ALL: [SqlType; 58] = [
+    pub const ALL: [SqlType; 59] = [
         SqlType::Bool,
         SqlType::Int2,
         SqlType::Int4,
@@ -210,6 +212,7 @@ impl SqlType {
         SqlType::MacAddr8,
         SqlType::TimeTz,
         SqlType::Money,
+        SqlType::PgLsn,
         SqlType::JsonPath,
         SqlType::Range(RangeOf::Int4),
         SqlType::Range(RangeOf::Int8),
@@ -609,6 +612,7 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Bytea => ColType::Bytea,
         SqlType::Bit | SqlType::Varbit | SqlType::Inet | SqlType::Cidr => ColType::Bytea,
         SqlType::MacAddr | SqlType::MacAddr8 | SqlType::TimeTz | SqlType::Money => ColType::Int8,
+        SqlType::PgLsn => ColType::Int8,
         SqlType::Json | SqlType::JsonPath => ColType::Text,
         SqlType::Jsonb => ColType::Json,
         SqlType::Date => ColType::Date,

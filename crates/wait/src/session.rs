@@ -49,6 +49,10 @@ pub struct Identity {
     pub program: String,
     pub database: String,
     pub client: String,
+    /// The address of the instance to which the client is connected.
+    pub server: String,
+    /// The cipher of its TLS, as OpenSSL names it; none of a connection in the clear.
+    pub cipher: Option<String>,
 }
 
 /// One session.

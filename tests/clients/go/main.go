@@ -1,4 +1,5 @@
-// pgx and lib/pq: each connects and asks, lib/pq in the clear and by TLS, with every sslmode.
+// pgx and lib/pq connect and ask, lib/pq in the clear and by TLS, with every sslmode. Then more of
+// pgx, GORM and golang-migrate.
 package main
 
 import (
@@ -36,6 +37,15 @@ func main() {
 	libpq("sslmode=verify-ca" + authority)
 	libpq("sslmode=verify-full" + authority)
 	stranger()
+
+	url := func(port string) string {
+		host, user, database := os.Getenv("PGHOST"), os.Getenv("PGUSER"), os.Getenv("PGDATABASE")
+		return fmt.Sprintf("postgres://%s@%s:%s/%s?sslmode=disable", user, host, port, database)
+	}
+	here, other := url(os.Getenv("PGPORT")), url(os.Getenv("PGPORT2"))
+	native(here)
+	gormed(here, other)
+	migrated(here)
 }
 
 func open(mode string) *sql.DB {

@@ -199,6 +199,11 @@ impl Binder<'_> {
         if let Some(found) = self.range_call(name, &args)? {
             return Ok(found);
         }
+        if let ("age", [transaction]) = (name, &args[..])
+            && transaction.ty == SqlType::Xid
+        {
+            return self.catalog_call("mxid_age", args);
+        }
         if let ("age", [time]) = (name, &args[..]) {
             args = self.age_today(time.clone())?;
         }
@@ -207,7 +212,7 @@ impl Binder<'_> {
             return self.catalog_call(name, args);
         }
         if let (Some(ty), [arg]) = (type_called(name), &args[..])
-            && choose(&candidates, &args).is_none()
+            && self.choose(&candidates, &args).is_none()
         {
             return self.coerce(arg.clone(), ty, -1, CastContext::Explicit);
         }
@@ -221,7 +226,9 @@ impl Binder<'_> {
         candidates: &[Signature],
         args: Vec<Typed>,
     ) -> Result<Typed> {
-        let chosen = choose(candidates, &args).ok_or_else(|| no_function(name, &args))?;
+        let chosen = self
+            .choose(candidates, &args)
+            .ok_or_else(|| no_function(name, &args))?;
         let (mut func, result) = (chosen.func, chosen.result);
         let wanted = chosen.args;
         if let Func::Pure(of_case @ (PureFunc::Lower | PureFunc::Upper | PureFunc::Initcap)) = func
@@ -234,6 +241,25 @@ impl Binder<'_> {
             .map(|(a, ty)| Ok(self.coerce(a, *ty, -1, CastContext::Implicit)?.expr))
             .collect::<Result<_>>()?;
         Ok(Typed::new(fold(Expr::Call(func, args))?, result))
+    }
+
+    /// The overload that takes the arguments with the fewest conversions; among equals the first.
+    fn choose<'s>(&self, candidates: &'s [Signature], args: &[Typed]) -> Option<&'s Signature> {
+        let cost = |s: &Signature| -> Option<usize> {
+            if s.args.len() != args.len() {
+                return None;
+            }
+            let mut cost = 0;
+            for (arg, &wanted) in args.iter().zip(s.args) {
+                cost += self.argument_cost(arg.ty, wanted)?;
+            }
+            Some(cost)
+        };
+        candidates
+            .iter()
+            .filter_map(|s| Some((cost(s)?, s)))
+            .min_by_key(|(cost, _)| *cost)
+            .map(|(_, s)| s)
     }
 
     /// `current_time` and its kin, with so many digits of the seconds or with all; `None` of other
@@ -384,25 +410,6 @@ fn type_called(name: &str) -> Option<SqlType> {
         "varchar" => Some(SqlType::Varchar),
         _ => parts::plain_type(name),
     }
-}
-
-/// The overload that takes the arguments with the fewest conversions; among equals the first.
-fn choose<'s>(candidates: &'s [Signature], args: &[Typed]) -> Option<&'s Signature> {
-    let cost = |s: &Signature| -> Option<usize> {
-        if s.args.len() != args.len() {
-            return None;
-        }
-        let mut cost = 0;
-        for (arg, &wanted) in args.iter().zip(s.args) {
-            cost += conversion_cost(arg.ty, wanted)?;
-        }
-        Some(cost)
-    };
-    candidates
-        .iter()
-        .filter_map(|s| Some((cost(s)?, s)))
-        .min_by_key(|(cost, _)| *cost)
-        .map(|(_, s)| s)
 }
 
 pub(super) fn conversion_cost(from: SqlType, to: SqlType) -> Option<usize> {

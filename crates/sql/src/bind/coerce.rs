@@ -52,6 +52,20 @@ impl Binder<'_> {
         if let Some(row) = self.convert_row(&value, to, context)? {
             return Ok(row);
         }
+        if let Some(made) = self.by_user_cast(&value, (to, typmod), context)? {
+            return Ok(made);
+        }
+        self.convert_built_in(value, (to, typmod), context, how)
+    }
+
+    /// Converts as PostgreSQL does by itself.
+    pub(super) fn convert_built_in(
+        &self,
+        value: Typed,
+        (to, typmod): (SqlType, i32),
+        context: CastContext,
+        how: Conversion,
+    ) -> Result<Typed> {
         match castable(value.ty, to) {
             Some(weakest) if weakest <= context => {}
             _ => return Err(cannot_cast(value.ty, to, context)),
@@ -323,7 +337,7 @@ pub fn fold(expr: Expr) -> Result<Expr> {
     }
 }
 
-fn cannot_cast(from: SqlType, to: SqlType, context: CastContext) -> Error {
+pub(super) fn cannot_cast(from: SqlType, to: SqlType, context: CastContext) -> Error {
     let how = if context == CastContext::Explicit {
         "cannot cast type"
     } else {

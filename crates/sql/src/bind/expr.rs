@@ -326,6 +326,9 @@ impl Binder<'_> {
         match op {
             BinaryOperator::And | BinaryOperator::Or => return self.logic(left, op, right),
             BinaryOperator::PGCustomBinaryOperator(path) => {
+                if let Some(found) = self.qualified_operator(left, path, right)? {
+                    return Ok(found);
+                }
                 return self.binary(left, &custom_operator(path)?, right);
             }
             BinaryOperator::Overlaps => return self.overlaps(left, right),
@@ -353,6 +356,9 @@ impl Binder<'_> {
             return self.compare(cmp, l, r);
         }
         let symbol = op.to_string();
+        if let Some(found) = self.extension_operator(None, &symbol, &l, &r)? {
+            return Ok(found);
+        }
         if let Some(found) = self.range_operator(&symbol, &l, &r)? {
             return Ok(found);
         }

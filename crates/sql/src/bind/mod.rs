@@ -12,6 +12,7 @@ pub mod domain;
 mod element;
 mod enums;
 mod expr;
+mod extension_operator;
 pub mod inline;
 mod json;
 pub mod names;
@@ -31,6 +32,7 @@ pub mod similar;
 mod simplify;
 mod temporal;
 mod user_call;
+mod user_cast;
 mod variadic;
 
 use std::cell::RefCell;
@@ -51,7 +53,7 @@ pub use coerce::{chosen_type, common_type, null_if_type};
 pub use composite::{field_name, is_written_row, record, row_constructor, row_of};
 pub use expr::comparison;
 pub use json::check_comparable;
-pub use user_call::{Called, value_of};
+pub use user_call::{Called, linked_func, value_of};
 
 /// An expression with the type the binder found for it.
 #[derive(Clone, Debug)]

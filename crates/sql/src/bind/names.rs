@@ -46,6 +46,15 @@ pub struct Qualified {
     pub name: String,
 }
 
+/// The error of a relation's name that begins with the name of another database.
+pub fn other_database(path: &[&str]) -> Error {
+    let message = format!(
+        "cross-database references are not implemented: \"{}\"",
+        path.join(".")
+    );
+    Error::new("0A000", message)
+}
+
 impl Qualified {
     pub fn new(name: &ObjectName) -> Result<Qualified> {
         let mut parts = parts(name)?;

@@ -195,6 +195,7 @@ pub fn plain_type(name: &str) -> Option<SqlType> {
         "macaddr" => SqlType::MacAddr,
         "macaddr8" => SqlType::MacAddr8,
         "money" => SqlType::Money,
+        "pg_lsn" => SqlType::PgLsn,
         "jsonpath" => SqlType::JsonPath,
         name => {
             let range = RangeOf::named(name).map(SqlType::Range);

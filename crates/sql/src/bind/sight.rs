@@ -40,6 +40,8 @@ pub struct Sight {
     called: RefCell<Vec<Arc<Function>>>,
     /// The domains that values were made of.
     domains: RefCell<Vec<SqlType>>,
+    /// Whether a cast of a user's converts something.
+    casts: Cell<bool>,
     /// Which calls become the expressions that their functions are.
     pub(super) inlining: Inlining,
     /// The text is a stored one, in which a name without a number is that of a built-in function,
@@ -85,6 +87,15 @@ impl Sight {
         if !domains.iter().any(|known| known.is_state(ty)) {
             domains.push(ty);
         }
+    }
+
+    pub(super) fn note_cast(&self) {
+        self.casts.set(true);
+    }
+
+    /// Whether casts of users were found to be meant so far.
+    pub fn uses_casts(&self) -> bool {
+        self.casts.get()
     }
 
     /// The states of domains that values were made of so far.
@@ -139,6 +150,9 @@ impl ParamTypes {
     pub fn note_called(&self, part: &ParamTypes) {
         for function in part.sight.called() {
             self.sight.note(&function);
+        }
+        if part.sight.uses_casts() {
+            self.sight.note_cast();
         }
         for domain in part.sight.domains() {
             self.sight.note_domain(domain);

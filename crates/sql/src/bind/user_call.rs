@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
-use super::call::{conversion_cost, without_out_parameters};
+use super::call::without_out_parameters;
 use super::{Binder, ParamTypes, Scope, Typed, names};
 use crate::dict::Function;
-use crate::dict::function::{Mode, Volatility};
+use crate::dict::function::{Language, Mode, Volatility};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::{UserFunc, overloads};
+use crate::expr::linked::{self, LinkedFunc};
 use crate::expr::{Expr, Func};
 use crate::parse;
 use crate::types::SqlType;
@@ -165,7 +166,7 @@ impl Binder<'_> {
         }
         let mut candidates: Vec<Candidate> = functions
             .into_iter()
-            .filter_map(|function| candidate(function, &given, procedure))
+            .filter_map(|function| self.candidate(function, &given, procedure))
             .collect();
         let best = candidates.iter().map(|c| c.cost).min();
         match (best, builtin) {
@@ -202,6 +203,61 @@ impl Binder<'_> {
         }
         self.params.names.note(&f.name, one.function.oid)?;
         self.user_called(one, given).map(Some)
+    }
+
+    /// What a call gives a function, if it can be meant.
+    fn candidate(
+        &self,
+        function: Arc<Function>,
+        given: &Given,
+        procedure: bool,
+    ) -> Option<Candidate> {
+        let wanted = wanted(&function, procedure);
+        let count = wanted.len();
+        let mut taken: Vec<Option<usize>> = vec![None; count];
+        let all: Vec<&Typed> = given.all().collect();
+        let spread = spread(&function, given);
+        if given.placed.len() > count && spread.is_none() {
+            return None;
+        }
+        let placed = spread.unwrap_or(given.placed.len());
+        for (at, slot) in taken.iter_mut().enumerate().take(placed) {
+            *slot = Some(at);
+        }
+        for (n, (name, _)) in given.named.iter().enumerate() {
+            let at = wanted.iter().position(|a| a.name == *name)?;
+            if taken[at].replace(given.placed.len() + n).is_some() {
+                return None;
+            }
+        }
+        let (mut cost, mut defaults) = (0, 0);
+        for (at, (argument, taken)) in wanted.iter().zip(&taken).enumerate() {
+            match (taken, spread) {
+                (Some(_), _) if !argument.input => {}
+                (_, Some(from)) if at + 1 == count => {
+                    let element = argument.ty.base().element()?;
+                    for value in &all[from..] {
+                        cost += self.argument_cost(value.ty, element.base())?;
+                    }
+                }
+                (Some(n), _) => {
+                    let ty = argument.ty;
+                    // Of a domain and its base type the latter is nearer.
+                    cost +=
+                        self.argument_cost(all[*n].ty, ty.base())? + usize::from(ty.is_domain());
+                }
+                (None, _) if argument.default.is_some() => defaults += 1,
+                (None, _) => return None,
+            }
+        }
+        Some(Candidate {
+            function,
+            wanted,
+            taken,
+            spread,
+            cost,
+            defaults,
+        })
     }
 
     fn given(&self, f: &ast::Function) -> Result<Given> {
@@ -256,7 +312,7 @@ impl Binder<'_> {
         let signatures = overloads(&name.name);
         let costs = signatures.iter().filter_map(|s| {
             let args = given.placed.iter().zip(s.args);
-            let each = args.map(|(arg, to)| conversion_cost(arg.ty, *to));
+            let each = args.map(|(arg, to)| self.argument_cost(arg.ty, *to));
             let cost: Option<usize> = each.sum();
             cost.filter(|_| s.args.len() == given.placed.len())
         });
@@ -318,60 +374,25 @@ pub fn value_of(called: Called) -> Result<Typed> {
         let what = format!("the row that {} gives as a value", function.name);
         return Err(Error::unsupported(what));
     }
-    let func = Func::User(UserFunc {
-        oid: function.oid,
-        volatile: function.volatility == Volatility::Volatile,
-        strict: function.strict,
-    });
+    let func = match function.language {
+        Language::C => Func::Linked(linked_func(&function)?),
+        _ => Func::User(UserFunc {
+            oid: function.oid,
+            volatile: function.volatility == Volatility::Volatile,
+            strict: function.strict,
+        }),
+    };
     let result = function.result_type().base();
     Ok(Typed::new(Expr::Call(func, args), result))
 }
 
-fn candidate(function: Arc<Function>, given: &Given, procedure: bool) -> Option<Candidate> {
-    let wanted = wanted(&function, procedure);
-    let count = wanted.len();
-    let mut taken: Vec<Option<usize>> = vec![None; count];
-    let all: Vec<&Typed> = given.all().collect();
-    let spread = spread(&function, given);
-    if given.placed.len() > count && spread.is_none() {
-        return None;
-    }
-    let placed = spread.unwrap_or(given.placed.len());
-    for (at, slot) in taken.iter_mut().enumerate().take(placed) {
-        *slot = Some(at);
-    }
-    for (n, (name, _)) in given.named.iter().enumerate() {
-        let at = wanted.iter().position(|a| a.name == *name)?;
-        if taken[at].replace(given.placed.len() + n).is_some() {
-            return None;
-        }
-    }
-    let (mut cost, mut defaults) = (0, 0);
-    for (at, (argument, taken)) in wanted.iter().zip(&taken).enumerate() {
-        match (taken, spread) {
-            (Some(_), _) if !argument.input => {}
-            (_, Some(from)) if at + 1 == count => {
-                let element = argument.ty.base().element()?;
-                for value in &all[from..] {
-                    cost += conversion_cost(value.ty, element.base())?;
-                }
-            }
-            (Some(n), _) => {
-                let ty = argument.ty;
-                // Of a domain and its base type the latter is nearer.
-                cost += conversion_cost(all[*n].ty, ty.base())? + usize::from(ty.is_domain());
-            }
-            (None, _) if argument.default.is_some() => defaults += 1,
-            (None, _) => return None,
-        }
-    }
-    Some(Candidate {
-        function,
-        wanted,
-        taken,
-        spread,
-        cost,
-        defaults,
+/// A function in C as an expression calls it.
+pub fn linked_func(function: &Function) -> Result<LinkedFunc> {
+    let missing = || Error::internal(format!("no function in C is called {}", function.body));
+    Ok(LinkedFunc {
+        entry: linked::find(&function.body).ok_or_else(missing)?,
+        volatility: function.volatility,
+        strict: function.strict,
     })
 }
 

@@ -79,7 +79,7 @@ fn attributes(core: &Core, f: &mut Function, a: &Attributes) -> Result<()> {
 }
 
 /// Refuses a name that is taken, and a change of the name that texts of definitions have.
-fn check_move(core: &mut Core, old: &Function, next: &Function) -> Result<()> {
+pub(super) fn check_move(core: &mut Core, old: &Function, next: &Function) -> Result<()> {
     let (schema, name) = (next.schema, &next.name);
     core.claim_name(&format!("function {schema} {name}"))?;
     let dict = core.dict();

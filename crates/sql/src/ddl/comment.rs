@@ -65,6 +65,7 @@ pub fn set(core: &mut Core, on: &Commented, text: Option<&str>) -> Result<Tag> {
         Commented::Function(kind, name) => super::function::comment(core, *kind, name, text)?,
         Commented::Trigger(name, table) => on_trigger(core, name, table, text)?,
         Commented::Policy(name, table) => super::policy::comment(core, name, table, text)?,
+        Commented::Extension(name) => super::extension::comment(core, name, text)?,
         Commented::Role(name) => {
             let role = super::role::locked(core, name)?;
             let role = role.ok_or_else(|| super::role::no_role(name))?;

@@ -177,6 +177,7 @@ fn lock_of(what: Address) -> Option<u32> {
         | Address::View(oid)
         | Address::Sequence(oid)
         | Address::Type(oid)
+        | Address::Extension(oid)
         | Address::Attribute(oid, _)
         | Address::DomainCheck(oid, _)
         | Address::Column(oid, _)
@@ -186,6 +187,7 @@ fn lock_of(what: Address) -> Option<u32> {
         | Address::Trigger(oid, _)
         | Address::Policy(oid, _)
         | Address::Function(oid)
+        | Address::Cast(oid)
         | Address::ForeignKey(oid, _) => Some(oid),
         Address::Schema(_) => None,
     }
@@ -249,7 +251,10 @@ pub fn drop_one(core: &mut Core, what: Address) -> Result<()> {
             Some(table) => super::table::drop_one(core, &table.clone()),
             None => Ok(()),
         },
-        Address::View(oid) | Address::Function(oid) => core.undefine(oid.into()),
+        Address::View(oid)
+        | Address::Function(oid)
+        | Address::Extension(oid)
+        | Address::Cast(oid) => core.undefine(oid.into()),
         Address::Sequence(oid) => super::sequence::drop_one(core, oid),
         Address::Default(oid, at) => {
             if let Some(view) = dict.view_by_oid(oid) {

@@ -10,6 +10,7 @@ use sqlparser::ast::{DataType, ObjectName, ObjectNamePart};
 
 use super::Core;
 use super::dependence::drop_dependents;
+use super::extension::Making;
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::bind::{TypeNames, parts};
@@ -27,7 +28,16 @@ use crate::types::SqlType;
 const MAX_ARGUMENTS: usize = 100;
 
 pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
-    let language = language(new.language.as_deref())?;
+    create_of(core, new, None)
+}
+
+/// CREATE FUNCTION, in the script of an extension too.
+pub(super) fn create_of(
+    core: &mut Core,
+    new: &CreateFunction,
+    making: Option<&Making>,
+) -> Result<Tag> {
+    let language = language(new.language.as_deref(), making.is_some())?;
     let arguments = arguments(core, new)?;
     let parameters = parameters(core, new)?;
     let (result, row_of) = result(core, new, &parameters)?;
@@ -45,12 +55,13 @@ pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
         );
         return Err(Error::new("42723", message));
     }
-    let (oid, owner) = match &old {
-        Some(old) => (old.oid, old.owner),
-        None => (
+    let (oid, owner) = match (&old, making) {
+        (Some(old), _) => (old.oid, old.owner),
+        (None, None) => (
             core.database.engine().allocate_object_id()?.0,
             core.owner()?,
         ),
+        (None, Some(making)) => (core.database.engine().allocate_object_id()?.0, making.owner),
     };
     core.lock_table(oid, TableLock::AccessExclusive, false)?;
     check_leakproof(core, new.leakproof)?;
@@ -80,10 +91,17 @@ pub fn create(core: &mut Core, new: &CreateFunction) -> Result<Tag> {
         leakproof: new.leakproof,
         security_definer: new.security_definer,
         settings,
-        cost: new.cost.unwrap_or(100.0),
+        cost: new.cost.unwrap_or(match language {
+            Language::C => 1.0,
+            _ => 100.0,
+        }),
         body: new.body.clone(),
         trigger_of: None,
         comment: old.as_ref().and_then(|f| f.comment.clone()),
+        extension: match making {
+            Some(making) => Some(making.oid),
+            None => old.as_ref().and_then(|f| f.extension),
+        },
     };
     match &old {
         Some(old) => {
@@ -110,8 +128,10 @@ pub(super) fn check_leakproof(core: &Core, leakproof: bool) -> Result<()> {
     }
 }
 
-fn language(name: Option<&str>) -> Result<Language> {
+/// `linked`: in the script of an extension, whose functions the program may compute.
+fn language(name: Option<&str>, linked: bool) -> Result<Language> {
     match name {
+        Some("c") if linked => Ok(Language::C),
         Some("plpgsql") => Ok(Language::PlPgSql),
         Some("plsql") => Ok(Language::PlSql),
         Some("sql") => Ok(Language::Sql),
@@ -258,13 +278,24 @@ fn parameters(core: &mut Core, new: &CreateFunction) -> Result<Vec<Parameter>> {
             let message = "only input parameters can have default values";
             return Err(Error::new("42P13", message));
         }
-        let ty = parameter_type(core, &parameter.ty)?;
+        let ty = match mode.is_input() || new.procedure {
+            true => parameter_type(core, &parameter.ty)?,
+            false => locked_type(core, &parameter.ty)?,
+        };
         list.push(Parameter {
             mode: *mode,
             name: name.clone(),
             type_oid: ty.oid(),
             known: Some(ty),
         });
+    }
+    // The rows of a table as the only result have no name of their own.
+    let mut outputs = new.parameters.iter().zip(&list);
+    let mut outputs = outputs.by_ref().filter(|(_, p)| p.mode.is_output());
+    if let (Some((written, one)), None) = (outputs.next(), outputs.next())
+        && let SqlType::Composite(_) = one.ty()
+    {
+        return Err(refused(&written.ty));
     }
     match list.iter().all(|p| p.mode == Mode::In) {
         true => Ok(Vec::new()),
@@ -396,6 +427,8 @@ pub fn drop(
                 let what = format!("{} {}", kind.word(), function.name);
                 core.check_owner(function.owner, what)?;
                 super::trigger_body::refuse_part(core, &function)?;
+                let member = Address::Function(function.oid);
+                super::extension::refuse_member(core, function.extension, member)?;
                 gone.push(function.oid);
             }
             None if if_exists => {

@@ -27,6 +27,7 @@ pub fn expression(dict: &Dict, table: &Table, e: &Syntax) -> Result<(IndexExpres
     let scope = Scope::of_table(table, &table.name);
     let bound = bind_expression(&scope, &params, &text)?;
     let calls = !params.sight.called().is_empty();
+    refuse_casts(&params)?;
     refuse_parameters(params)?;
     storage_type(bound.ty)?;
     // PostgreSQL looks at what the texts of functions say, too.
@@ -71,6 +72,7 @@ pub fn predicate(dict: &Dict, table: &Table, e: &Syntax) -> Result<Predicate> {
     let scope = Scope::of_table(table, &table.name);
     let bound = bind_predicate(&scope, &params, &text)?;
     let calls = !params.sight.called().is_empty();
+    refuse_casts(&params)?;
     refuse_parameters(params)?;
     let as_planned = || {
         let params = ParamTypes::none(dict);
@@ -98,6 +100,14 @@ pub fn renew(dict: &Dict, table: &Table, index: &mut Index) -> Result<()> {
         index.inlined = predicate(dict, table, &parse::expression(text)?)?.inlined;
     }
     Ok(())
+}
+
+/// Keys are computed without a dictionary, which has the casts of users.
+fn refuse_casts(params: &ParamTypes) -> Result<()> {
+    match params.sight.uses_casts() {
+        true => Err(Error::unsupported("casts of users in an index")),
+        false => Ok(()),
+    }
 }
 
 fn not_immutable(what: &str) -> Error {

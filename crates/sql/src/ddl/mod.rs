@@ -10,6 +10,7 @@
 pub mod alter;
 pub mod alter_function;
 pub mod analyze;
+pub mod cast;
 pub mod comment;
 pub mod composite;
 mod constraint;

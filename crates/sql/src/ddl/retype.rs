@@ -18,7 +18,6 @@ use super::index_expression;
 use super::table::{check_defaults, column_type, drop_segments};
 use crate::bind::numbered::{self, Shown};
 use crate::bind::{Binder, ParamTypes, Scope, Typed};
-use crate::dict::computed::IndexKeys;
 use crate::dict::depend::Address;
 use crate::dict::{Dict, ForeignKey, Object, Stats, Table};
 use crate::error::{Error, Result};
@@ -282,7 +281,7 @@ fn rewrite(
         let object = engine.allocate_object_id()?;
         index.segment = object.0;
         index.header = core.engine.create_index_segment(ObjectId(index.segment))?.0;
-        index.bound = IndexKeys::bind(&next, &index)?.map(Arc::new);
+        index.bind(&next)?;
         // Of these rows there are no versions but this transaction's.
         index.created = 0;
         core.engine

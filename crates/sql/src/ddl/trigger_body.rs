@@ -87,6 +87,7 @@ fn new_function(core: &mut Core, table: &Table, trigger: &str, body: &str) -> Re
         body: body.to_string(),
         trigger_of: Some(table.oid),
         comment: None,
+        extension: None,
     })
 }
 

@@ -94,6 +94,7 @@ pub(super) fn make(core: &mut Core, schema: u32, name: &str, oid: u32, made: Mad
         labels: Vec::new(),
         domain: None,
         composite: None,
+        extension: None,
     };
     match made {
         Made::Enum(labels) => defined.labels = labels,
@@ -216,6 +217,19 @@ fn alter(core: &mut Core, name: &Qualified, change: &TypeChange) -> Result<()> {
         }
         TypeChange::Common(common) => self::change(core, &mut next, common)?,
     }
+    core.define(Object::Type(Arc::new(next)))
+}
+
+/// Moves a type of an extension to another schema.
+pub(super) fn move_to(core: &mut Core, ty: &UserType, schema: u32) -> Result<()> {
+    let name = Qualified {
+        schema: Some(core.dict().schema_name(ty.schema).to_string()),
+        name: ty.name.clone(),
+    };
+    let found = locked(core, &name)?.ok_or_else(|| no_type(core, &name))?;
+    claim(core, schema, &ty.name)?;
+    let mut next = UserType::clone(&found);
+    next.schema = schema;
     core.define(Object::Type(Arc::new(next)))
 }
 
@@ -426,6 +440,8 @@ pub(super) fn drop_named(
             }
             Some(found) => {
                 core.check_owner(found.owner, format!("type {}", found.name))?;
+                let member = Address::Type(found.oid);
+                super::extension::refuse_member(core, found.extension, member)?;
                 gone.push(Address::Type(found.oid));
             }
             None if if_exists => {

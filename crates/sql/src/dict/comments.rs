@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Dict, Table, path};
 use crate::views::describe;
+use crate::views::extensions::{PLPGSQL, PLPGSQL_COMMENT};
 
 /// Object ids of the catalogs that comments are on rows of.
 pub const PG_PROC: u32 = 1255;
@@ -14,6 +15,7 @@ pub const PG_CLASS: u32 = 1259;
 pub const PG_AUTHID: u32 = 1260;
 pub const PG_CONSTRAINT: u32 = 2606;
 pub const PG_NAMESPACE: u32 = 2615;
+pub const PG_EXTENSION: u32 = 3079;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Comment {
@@ -105,11 +107,15 @@ impl Dict {
                 (v.oid, PG_CLASS, column, c.text.clone())
             }));
         }
+        for e in self.extensions() {
+            all.extend(e.comment.clone().map(|c| (e.oid, PG_EXTENSION, 0, c)));
+        }
         let sequences = self.sequences();
         all.extend(sequences.filter_map(|s| Some((s.oid, PG_CLASS, 0, s.comment.clone()?))));
         let schemas = self.schemas();
         let types = self.user_types();
         all.extend(types.filter_map(|t| Some((t.oid, PG_TYPE, 0, t.comment.clone()?))));
+        all.push((PLPGSQL, PG_EXTENSION, 0, PLPGSQL_COMMENT.into()));
         all.push((
             path::PUBLIC,
             PG_NAMESPACE,

@@ -35,10 +35,12 @@ pub enum Address {
     /// Of a domain, by its own object id.
     DomainCheck(u32, u32),
     Function(u32),
+    Extension(u32),
     /// Of a table, by its own object id.
     Trigger(u32, u32),
     /// Of a table, by its own object id.
     Policy(u32, u32),
+    Cast(u32),
 }
 
 impl Address {
@@ -50,7 +52,9 @@ impl Address {
             | Address::Sequence(oid)
             | Address::Schema(oid)
             | Address::Function(oid)
+            | Address::Extension(oid)
             | Address::Type(oid)
+            | Address::Cast(oid)
             | Address::Index(_, oid)
             | Address::Trigger(_, oid)
             | Address::Policy(_, oid)
@@ -88,6 +92,7 @@ impl Dict {
                 let numbers = own.unwrap_or_default().into_iter().filter(|n| *n != 0);
                 let naming = numbers.flat_map(|number| self.naming(number));
                 found.extend(naming.filter(|d| self.table_of(d.what).is_none_or(|t| t.oid != oid)));
+                found.extend(self.definitions_with_rows(oid));
                 found
             }
             Address::View(oid) => {
@@ -108,13 +113,19 @@ impl Dict {
             Address::Index(table, oid) => self.foreign_keys(table, &|k| k.index == oid),
             Address::Sequence(oid) => self.drawing(oid),
             Address::Schema(oid) => self.members(oid),
-            Address::Function(oid) => self.callers(oid),
+            Address::Function(oid) => {
+                let mut found = self.callers(oid);
+                found.extend(self.casts_needing(&[oid]));
+                found
+            }
             Address::Type(oid) => self.of_type(oid),
+            Address::Extension(oid) => self.extension_members(oid),
             Address::Default(..)
             | Address::Attribute(..)
             | Address::ForeignKey(..)
             | Address::Check(..)
             | Address::DomainCheck(..)
+            | Address::Cast(_)
             | Address::Policy(..) => Vec::new(),
             Address::Trigger(oid, trigger) => self.trigger_bodies(oid, Some(trigger)),
         };
@@ -179,6 +190,31 @@ impl Dict {
             what: Address::Function(f.oid),
             auto: false,
         });
+        each.collect()
+    }
+
+    /// Casts of the type of a table's rows, and functions that have parameters of it.
+    fn definitions_with_rows(&self, table: u32) -> Vec<Dependent> {
+        let numbers = self.table_by_oid(table).map(|t| t.row_type);
+        let numbers = numbers.unwrap_or_default();
+        let mut found = self.casts_needing(&numbers);
+        let all = self.of_type_numbers(&numbers);
+        let functions = all.iter().filter_map(|o| match o {
+            Object::Function(f) => Some(Address::Function(f.oid)),
+            _ => None,
+        });
+        found.extend(functions.map(|what| Dependent { what, auto: false }));
+        found
+    }
+
+    /// Casts from or to one of these types, or by one of these functions.
+    fn casts_needing(&self, oids: &[u32]) -> Vec<Dependent> {
+        let all = self.of_type_numbers(oids);
+        let casts = all.iter().filter_map(|o| match o {
+            Object::Cast(c) => Some(Address::Cast(c.oid)),
+            _ => None,
+        });
+        let each = casts.map(|what| Dependent { what, auto: false });
         each.collect()
     }
 
@@ -374,6 +410,7 @@ impl Dict {
                 base.filter(|base| numbers.contains(base))
                     .map(|_| Address::Type(t.oid))
             }
+            Object::Cast(c) => Some(Address::Cast(c.oid)),
             _ => None,
         });
         let all = columns.chain(attributes).chain(others);
@@ -403,6 +440,10 @@ impl Dict {
         let all = self.maps.needing(schema).filter_map(|o| match o {
             Object::Table(t) => Some((Address::Table(t.oid), false)),
             Object::View(v) => Some((Address::View(v.oid), false)),
+            Object::Extension(e) => Some((Address::Extension(e.oid), false)),
+            // What an extension has made is found by it.
+            Object::Type(t) if t.extension.is_some() => None,
+            Object::Function(f) if f.extension.is_some() => None,
             Object::Type(t) => Some((Address::Type(t.oid), false)),
             // A sequence that goes with its table is not told of.
             Object::Sequence(s) => Some((Address::Sequence(s.oid), s.owner.is_some())),
@@ -455,10 +496,22 @@ impl Dict {
                 None => format!("sequence {oid}"),
             },
             Address::Schema(oid) => format!("schema {}", quote(self.schema_name(oid))),
+            Address::Extension(oid) => match self.extension_by_oid(oid) {
+                Some(e) => format!("extension {}", e.name),
+                None => format!("extension {oid}"),
+            },
             Address::Type(oid) => match self.user_type_by_oid(oid) {
                 Some(t) => format!("type {}", self.shown_type(t)),
                 None => format!("type {oid}"),
             },
+            Address::Cast(oid) => {
+                let cast = self.cast_by_oid(oid);
+                let name = |oid: u32| self.type_of(oid).map_or("???", |ty| ty.name());
+                cast.map_or_else(
+                    || format!("cast {oid}"),
+                    |c| format!("cast from {} to {}", name(c.source), name(c.target)),
+                )
+            }
             Address::Column(oid, at) => column(oid, at),
             Address::Attribute(oid, at) => match self.user_type_by_oid(oid) {
                 Some(t) => crate::ddl::composite::described(t, at, &self.shown_type(t)),

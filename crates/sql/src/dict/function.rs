@@ -26,6 +26,9 @@ pub enum Language {
     PlPgSql,
     /// Bodies in Oracle's words.
     PlSql,
+    /// Computed by the program itself: the body is the name of what does it
+    /// ([`crate::expr::linked`]). Extensions have such functions, and nobody else.
+    C,
 }
 
 impl Language {
@@ -35,6 +38,7 @@ impl Language {
             Language::Sql => "sql",
             Language::PlPgSql => "plpgsql",
             Language::PlSql => "plsql",
+            Language::C => "c",
         }
     }
 }
@@ -153,6 +157,9 @@ pub struct Function {
     pub trigger_of: Option<u32>,
     #[serde(default)]
     pub comment: Option<String>,
+    /// The extension that has made it.
+    #[serde(default)]
+    pub extension: Option<u32>,
 }
 
 fn first_superuser() -> u32 {

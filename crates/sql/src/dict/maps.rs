@@ -33,6 +33,8 @@ pub(super) struct Maps {
     pub type_names: Map<u32, Map<Name, i64>>,
     /// Object ids of the functions of a name, in any schema.
     pub functions: Map<Name, Map<u32, ()>>,
+    /// The keys of casts, by the numbers of the types that they are from and to.
+    pub casts: Map<(u32, u32), i64>,
     /// The keys of privileges, by the object that they are on.
     pub acls: Map<u32, i64>,
     /// The keys of what needs an object, by its object id: [`Object::needs`].
@@ -81,6 +83,7 @@ impl Maps {
         match object {
             Object::Role(role) => drop(self.roles.remove(&*role.name)),
             Object::Acl(acl) => drop(self.acls.remove(&acl.object)),
+            Object::Cast(c) => drop(self.casts.remove(&(c.source, c.target))),
             Object::Schema(schema) => drop(self.schemas.remove(&*schema.name)),
             Object::Function(f) => cut(&mut self.functions, &Name::from(&*f.name), &f.oid),
             Object::Type(t) => {
@@ -122,6 +125,7 @@ impl Maps {
         match object {
             Object::Role(role) => drop(self.roles.insert(role.name.as_str().into(), key)),
             Object::Acl(acl) => drop(self.acls.insert(acl.object, key)),
+            Object::Cast(c) => drop(self.casts.insert((c.source, c.target), key)),
             Object::Schema(schema) => {
                 self.schemas.insert(schema.name.as_str().into(), schema.oid);
             }
@@ -219,6 +223,8 @@ impl Maps {
             let each = numbers.iter();
             each.for_each(|(oid, key)| line(format!("{what} {oid} {key}")));
         }
+        let casts = self.casts.iter();
+        casts.for_each(|(of, key)| line(format!("cast {of:?} {key}")));
         for (name, oids) in self.functions.iter() {
             let each = oids.keys();
             each.for_each(|oid| line(format!("function {name} {oid}")));
@@ -252,14 +258,21 @@ impl Object {
                 let types = f.arguments.iter().map(|a| a.type_oid);
                 let types = types.chain(f.parameters.iter().map(|p| p.type_oid));
                 let types = types.chain([f.result]).filter(|oid| is_made(*oid));
-                types.chain([f.schema]).collect()
+                types.chain([f.schema]).chain(f.extension).collect()
             }
             // The types of its attributes, or the one below it.
             Object::Type(t) => {
                 let attributes = t.composite.iter().flat_map(|c| &c.attributes);
                 let types = attributes.map(|a| a.type_oid);
                 let types = types.chain(t.domain.iter().map(|d| d.base));
-                types.filter(|oid| is_made(*oid)).collect()
+                let types = types.filter(|oid| is_made(*oid));
+                types.chain(t.extension).collect()
+            }
+            Object::Extension(e) => vec![e.schema],
+            Object::Cast(c) => {
+                let types = [c.source, c.target].into_iter();
+                let types = types.filter(|oid| is_made(*oid));
+                types.chain([c.function()]).collect()
             }
             Object::Stats(_) | Object::Role(_) => Vec::new(),
             Object::Door(_) | Object::Schema(_) => Vec::new(),

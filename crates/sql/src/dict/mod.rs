@@ -19,18 +19,22 @@
 
 pub mod acl;
 mod callers;
+pub mod cast;
 pub mod check;
 mod comments;
 pub mod composite;
 pub mod computed;
 pub mod depend;
 pub mod domain;
+pub mod extension;
 mod foreign;
 pub mod function;
+pub mod inverted;
 pub mod log;
 mod map;
 mod maps;
 pub mod membership;
+mod method;
 mod object;
 pub mod path;
 pub mod policy;
@@ -43,13 +47,15 @@ pub mod types;
 pub mod view;
 
 pub use comments::{
-    Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_POLICY,
-    PG_PROC, PG_TRIGGER, PG_TYPE,
+    Comment, CommentOn, Described, PG_AUTHID, PG_CLASS, PG_CONSTRAINT, PG_EXTENSION, PG_NAMESPACE,
+    PG_POLICY, PG_PROC, PG_TRIGGER, PG_TYPE,
 };
 pub use computed::IndexExpression;
 pub use domain::{Domain, DomainConstraint};
+pub use extension::Extension;
 pub use foreign::{Action, ForeignKey};
 pub use function::Function;
+pub use method::Method;
 pub use object::{
     Check, Column, Identity, Index, IndexKey, Object, OnCommit, Sequence, Stage, Storing, Table,
 };
@@ -358,7 +364,10 @@ impl Dict {
             Object::View(v) => Some(Relation::View(v.clone())),
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => None,
             Object::Schema(_) | Object::Function(_) | Object::Type(_) => None,
-            Object::Acl(_) | Object::DefaultPrivileges(_) => None,
+            Object::Cast(_)
+            | Object::Extension(_)
+            | Object::Acl(_)
+            | Object::DefaultPrivileges(_) => None,
         }
     }
 

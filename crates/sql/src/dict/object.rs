@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use block::value::{Datum, DatumRef};
 use block::{Dba, ObjectId, Scn};
-use engine::{ComputedKey, IndexColumn, IndexDef, IndexRules, IndexStage, TableDef};
+use engine::{ComputedKey, IndexColumn, IndexDef, IndexRules, IndexStage, InvertedKeys, TableDef};
 use serde::{Deserialize, Serialize};
 
 use super::acl::{Acl, DefaultPrivileges};
+use super::cast::Cast;
 use super::comments::Comment;
 use super::computed::{IndexExpression, IndexKeys};
+use super::extension::Extension;
 use super::function::Function;
+use super::inverted::Inverted;
+use super::method::Method;
 use super::path::{self, Schema};
 use super::policy::Policy;
 use super::role::{self, Door, FIRST_SUPERUSER, Role};
@@ -35,8 +39,10 @@ pub enum Object {
     View(Arc<View>),
     Function(Arc<Function>),
     Type(Arc<UserType>),
+    Cast(Arc<Cast>),
     Acl(Arc<Acl>),
     DefaultPrivileges(Arc<DefaultPrivileges>),
+    Extension(Arc<Extension>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -51,8 +57,10 @@ pub(super) enum Stored {
     View(View),
     Function(Function),
     Type(UserType),
+    Cast(Cast),
     Acl(Acl),
     DefaultPrivileges(DefaultPrivileges),
+    Extension(Extension),
 }
 
 /// The owner of what was made before there were roles.
@@ -206,6 +214,9 @@ pub struct Check {
 pub struct Index {
     pub oid: u32,
     pub name: String,
+    /// USING.
+    #[serde(default)]
+    pub method: Method,
     pub keys: Vec<IndexKey>,
     pub unique: bool,
     #[serde(default)]
@@ -242,6 +253,9 @@ pub struct Index {
     /// Expressions and condition, bound by [`Table::finish`].
     #[serde(skip)]
     pub bound: Option<Arc<IndexKeys>>,
+    /// The keys of a row, of an index that is in no order; bound likewise.
+    #[serde(skip)]
+    pub inverted: Option<Arc<Inverted>>,
     pub segment: u32,
     pub header: u64,
     /// Snapshots below this SCN must not use it.
@@ -389,11 +403,11 @@ impl Table {
             .iter()
             .map(|c| storage_type(c.ty()))
             .collect::<Result<Vec<_>>>()?;
-        let bound = self.indexes.iter().map(|i| IndexKeys::bind(&self, i));
-        let bound = bound.collect::<Result<Vec<_>>>()?;
-        for (index, bound) in self.indexes.iter_mut().zip(bound) {
-            index.bound = bound.map(Arc::new);
+        let mut indexes = std::mem::take(&mut self.indexes);
+        for index in &mut indexes {
+            index.bind(&self)?;
         }
+        self.indexes = indexes;
         let indexes = self.indexes.iter().map(Index::engine).collect();
         let missing = |c: &Column| match &c.missing {
             Some(text) => crate::pgtype::text_in(c.ty(), text, &IoSettings::default()),
@@ -415,9 +429,29 @@ impl Table {
 }
 
 impl Index {
+    /// Derives what is not stored: its expressions over the columns of the table.
+    pub fn bind(&mut self, table: &Table) -> Result<()> {
+        self.bound = IndexKeys::bind(table, self)?.map(Arc::new);
+        self.inverted = None;
+        if let Some(values) = self.bound.as_ref().filter(|_| !self.method.is_ordered()) {
+            let classes = values.keys.iter().enumerate();
+            let classes = classes.map(|(at, k)| self.method.key_class(k.ty, self.class(at)));
+            self.inverted = Some(Arc::new(Inverted {
+                values: values.clone(),
+                classes: classes.collect::<Result<_>>()?,
+            }));
+        }
+        Ok(())
+    }
+
     /// Whether it may be read: it has an entry of every row.
     pub fn is_valid(&self) -> bool {
         self.stage == Stage::Valid
+    }
+
+    /// Whether it may be read in the order of its keys.
+    pub fn is_valid_order(&self) -> bool {
+        self.is_valid() && self.method.is_ordered()
     }
 
     /// Whether a key has one row at most at every moment, so that one row is all that a look-up
@@ -505,7 +539,9 @@ impl Index {
                 computed: self
                     .bound
                     .clone()
+                    .filter(|_| self.inverted.is_none())
                     .map(|bound| bound as Arc<dyn ComputedKey>),
+                inverted: (self.inverted.clone()).map(|keys| keys as Arc<dyn InvertedKeys>),
             },
         }
     }
@@ -536,8 +572,10 @@ pub mod kind {
     pub const VIEW: i16 = 7;
     pub const FUNCTION: i16 = 8;
     pub const TYPE: i16 = 9;
+    pub const CAST: i16 = 11;
     pub const ACL: i16 = 20;
     pub const DEFAULT_PRIVILEGES: i16 = 21;
+    pub const EXTENSION: i16 = 30;
     /// No definition, but which were changed: see [`crate::dict::log`].
     pub const CHANGES: i16 = 100;
 }
@@ -554,8 +592,10 @@ impl Object {
             Object::View(_) => kind::VIEW,
             Object::Function(_) => kind::FUNCTION,
             Object::Type(_) => kind::TYPE,
+            Object::Cast(_) => kind::CAST,
             Object::Acl(_) => kind::ACL,
             Object::DefaultPrivileges(_) => kind::DEFAULT_PRIVILEGES,
+            Object::Extension(_) => kind::EXTENSION,
         }
     }
 
@@ -570,8 +610,10 @@ impl Object {
             Object::View(v) => v.oid.into(),
             Object::Function(f) => f.oid.into(),
             Object::Type(t) => t.oid.into(),
+            Object::Cast(c) => c.oid.into(),
             Object::Acl(a) => a.oid.into(),
             Object::DefaultPrivileges(d) => d.oid.into(),
+            Object::Extension(e) => e.oid.into(),
         }
     }
 
@@ -584,8 +626,9 @@ impl Object {
             Object::View(v) => Some(v.owner),
             Object::Function(f) => Some(f.owner),
             Object::Type(t) => Some(t.owner),
+            Object::Extension(e) => Some(e.owner),
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => None,
-            Object::Acl(_) | Object::DefaultPrivileges(_) => None,
+            Object::Cast(_) | Object::Acl(_) | Object::DefaultPrivileges(_) => None,
         }
     }
 
@@ -598,7 +641,10 @@ impl Object {
             Object::Sequence(s) => vec![s.engine().object.0],
             Object::Stats(_) | Object::Role(_) | Object::Door(_) | Object::Schema(_) => Vec::new(),
             Object::Function(_) | Object::Type(_) | Object::View(_) => Vec::new(),
-            Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
+            Object::Cast(_)
+            | Object::Extension(_)
+            | Object::Acl(_)
+            | Object::DefaultPrivileges(_) => Vec::new(),
         };
         all.into_iter().map(ObjectId).collect()
     }
@@ -615,8 +661,10 @@ impl Object {
             (Object::View(a), Object::View(b)) => Arc::ptr_eq(a, b),
             (Object::Function(a), Object::Function(b)) => Arc::ptr_eq(a, b),
             (Object::Type(a), Object::Type(b)) => Arc::ptr_eq(a, b),
+            (Object::Cast(a), Object::Cast(b)) => Arc::ptr_eq(a, b),
             (Object::Acl(a), Object::Acl(b)) => Arc::ptr_eq(a, b),
             (Object::DefaultPrivileges(a), Object::DefaultPrivileges(b)) => Arc::ptr_eq(a, b),
+            (Object::Extension(a), Object::Extension(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
     }
@@ -631,7 +679,10 @@ impl Object {
             Object::View(v) => vec![&v.name],
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => Vec::new(),
             Object::Schema(_) | Object::Function(_) | Object::Type(_) => Vec::new(),
-            Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
+            Object::Cast(_)
+            | Object::Extension(_)
+            | Object::Acl(_)
+            | Object::DefaultPrivileges(_) => Vec::new(),
         }
     }
 
@@ -644,7 +695,10 @@ impl Object {
             Object::Type(t) => t.schema,
             Object::Stats(_) | Object::Role(_) | Object::Door(_) => 0,
             Object::Schema(_) | Object::Function(_) => 0,
-            Object::Acl(_) | Object::DefaultPrivileges(_) => 0,
+            Object::Cast(_)
+            | Object::Extension(_)
+            | Object::Acl(_)
+            | Object::DefaultPrivileges(_) => 0,
         }
     }
 
@@ -659,8 +713,10 @@ impl Object {
             Object::View(v) => Stored::View(View::clone(v)),
             Object::Function(f) => Stored::Function(Function::clone(f)),
             Object::Type(t) => Stored::Type(UserType::clone(t)),
+            Object::Cast(c) => Stored::Cast(Cast::clone(c)),
             Object::Acl(a) => Stored::Acl(Acl::clone(a)),
             Object::DefaultPrivileges(d) => Stored::DefaultPrivileges(DefaultPrivileges::clone(d)),
+            Object::Extension(e) => Stored::Extension(Extension::clone(e)),
         };
         let bytes = serde_json::to_vec(&stored)
             .map_err(|e| Error::internal(format!("encoding a definition: {e}")))?;
@@ -709,8 +765,10 @@ impl Stored {
                 Object::View(Arc::new(v))
             }
             Stored::Type(t) => Object::Type(Arc::new(t)),
+            Stored::Cast(c) => Object::Cast(Arc::new(c)),
             Stored::Acl(a) => Object::Acl(Arc::new(a)),
             Stored::DefaultPrivileges(d) => Object::DefaultPrivileges(Arc::new(d)),
+            Stored::Extension(e) => Object::Extension(Arc::new(e)),
             Stored::Function(f) => {
                 let known = f.retyped(types);
                 Object::Function(Arc::new(known.unwrap_or(f)))

@@ -92,24 +92,30 @@ pub fn names_of(setting: &str, user: &str) -> Vec<String> {
 
 /// The names of a list, as they are written there.
 pub fn names_in(setting: &str) -> Vec<String> {
-    let name = |part: &str| {
-        let part = part.trim();
-        match part.strip_prefix('"').and_then(|p| p.strip_suffix('"')) {
-            Some(quoted) => quoted.replace("\"\"", "\""),
-            None => part.to_lowercase(),
-        }
-    };
-    split(setting).into_iter().map(name).collect()
+    split(setting, ',').into_iter().map(written_name).collect()
 }
 
-/// The parts between commas outside of quotes.
-fn split(list: &str) -> Vec<&str> {
+/// The names between the points of a qualified name.
+pub fn names_in_path(name: &str) -> Vec<String> {
+    split(name, '.').into_iter().map(written_name).collect()
+}
+
+fn written_name(part: &str) -> String {
+    let part = part.trim();
+    match part.strip_prefix('"').and_then(|p| p.strip_suffix('"')) {
+        Some(quoted) => quoted.replace("\"\"", "\""),
+        None => part.to_lowercase(),
+    }
+}
+
+/// The parts between separators outside of quotes.
+fn split(list: &str, separator: char) -> Vec<&str> {
     let (mut quoted, mut from) = (false, 0);
     let mut parts = Vec::new();
     for (at, c) in list.char_indices() {
         match c {
             '"' => quoted = !quoted,
-            ',' if !quoted => {
+            c if c == separator && !quoted => {
                 parts.push(&list[from..at]);
                 from = at + 1;
             }

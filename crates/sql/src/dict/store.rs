@@ -120,6 +120,7 @@ fn encode(object: &Object) -> Result<[Datum; COLUMNS]> {
         Object::Role(role) => role.name.clone(),
         Object::Function(function) => function.name.clone(),
         Object::Type(t) => t.name.clone(),
+        Object::Extension(e) => e.name.clone(),
         other => other
             .names()
             .first()

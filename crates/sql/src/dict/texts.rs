@@ -35,6 +35,7 @@ impl Object {
                 Vec::new()
             }
             Object::Schema(_) | Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
+            Object::Cast(_) | Object::Extension(_) => Vec::new(),
         }
     }
 

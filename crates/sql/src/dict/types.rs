@@ -36,6 +36,9 @@ pub struct UserType {
     pub domain: Option<Domain>,
     #[serde(default)]
     pub composite: Option<Composite>,
+    /// The extension that has made it.
+    #[serde(default)]
+    pub extension: Option<u32>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -175,6 +178,12 @@ impl Dict {
         for change in changes {
             match change.entry.as_ref().map(|e| &e.object) {
                 Some(Object::Type(t)) => touched.extend([t.oid, t.array_oid]),
+                Some(Object::Table(t)) => {
+                    let mut numbers = t.row_type.iter();
+                    if numbers.any(|oid| self.maps.needing(*oid).next().is_some()) {
+                        touched.extend(t.row_type);
+                    }
+                }
                 // The names of its types are others.
                 Some(Object::Schema(s)) => {
                     let own = self.user_types().filter(|t| t.schema == s.oid);

@@ -4,8 +4,10 @@ use block::value::Datum;
 
 use super::outline::Names;
 use crate::dict::Table;
+use crate::dict::inverted::Strategy;
 use crate::expr::Expr;
 use crate::pgtype::{IoSettings, text_out};
+use crate::plan::inverted::ElementTerm;
 use crate::plan::{Path, TableAccess};
 use crate::types::SqlType;
 
@@ -41,6 +43,42 @@ pub(super) fn index_terms(a: &TableAccess, names: &Names) -> Vec<String> {
         }
     }
     terms
+}
+
+/// The conditions that an inverted index answers, as PostgreSQL writes them.
+pub(super) fn element_terms(
+    a: &TableAccess,
+    index: usize,
+    terms: &[ElementTerm],
+    names: &Names,
+) -> String {
+    let def = &a.table.indexes[index];
+    let one = |t: &ElementTerm| {
+        let ty = match t.strategy {
+            Strategy::Exists => SqlType::Text,
+            Strategy::ExistsAny | Strategy::ExistsAll => SqlType::TEXTS,
+            _ => def.type_of(&a.table, t.key),
+        };
+        let value = |e: &Expr| match e {
+            Expr::Const(d) if !ty.is_number() && !d.is_null() => {
+                format!("'{}'::{}", text_of(ty, d).replace('\'', "''"), ty.name())
+            }
+            e => shown(e, a, names),
+        };
+        let key = def.key_text(&a.table, t.key);
+        match t.values.as_slice() {
+            [one] => format!("({key} {} {})", t.strategy.symbol(), value(one)),
+            several => {
+                let list: Vec<String> = several.iter().map(value).collect();
+                format!("({key} IN ({}))", list.join(", "))
+            }
+        }
+    };
+    let all: Vec<String> = terms.iter().map(one).collect();
+    match all.as_slice() {
+        [one] => one.clone(),
+        _ => format!("({})", all.join(" AND ")),
+    }
 }
 
 /// A constant in the form that each session reads the same way.

@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::expression::{index_terms, shown, whole_keys};
+use super::expression::{element_terms, index_terms, shown, whole_keys};
 use super::options::Options;
 use super::step::{Actual, Entry, Heading, Note, Step, Value};
 use super::{Measured, no_plan, text};
 use crate::dict::{Dict, Table};
 use crate::error::Result;
 use crate::exec::profile::{self, StepKey};
+use crate::plan::inverted::ElementTerm;
+use crate::plan::path::{conjoin, conjuncts};
 use crate::plan::supply::Change;
 use crate::plan::with::Part;
 use crate::plan::{
@@ -329,6 +331,11 @@ impl Outline<'_> {
                 step.rows(a.rows).actual = took;
                 return self.relation(&a.table, alias);
             }
+            Path::Inverted { .. } => {
+                let step = self.step(depth, format!("Bitmap Heap Scan on {name}"), BITMAP);
+                step.rows(a.rows).actual = took;
+                return self.relation(&a.table, alias);
+            }
             Path::Keys { index, .. } => ("Forward", *index),
             Path::Index {
                 index,
@@ -349,8 +356,11 @@ impl Outline<'_> {
 
     /// By what a table's rows are found, and which of them are refused.
     pub fn conditions(&mut self, a: &TableAccess, depth: usize) {
+        if let Path::Inverted { index, terms, .. } = &a.path {
+            return self.inverted(a, *index, terms, depth);
+        }
         let condition = match &a.path {
-            Path::Full => None,
+            Path::Full | Path::Inverted { .. } => None,
             Path::Keys { index, keys, .. } => Some(whole_keys(a, *index, keys, &self.names)),
             Path::Index { .. } => {
                 let terms = index_terms(a, &self.names);
@@ -369,6 +379,34 @@ impl Outline<'_> {
             self.note(depth, format!("Filter: {filter}"))
                 .fact("Filter", filter);
             self.removed(StepKey::of(a), depth);
+        }
+    }
+
+    /// By what an inverted index leads to rows, each of which is looked at, and the step of the
+    /// index.
+    fn inverted(&mut self, a: &TableAccess, index: usize, terms: &[ElementTerm], depth: usize) {
+        let conditions = element_terms(a, index, terms, &self.names);
+        self.note(depth, format!("Recheck Cond: {conditions}"))
+            .fact("Recheck Cond", conditions.clone());
+        let mut rest = conjuncts(a.filter.clone());
+        rest.retain(|e| terms.iter().all(|t| t.condition != *e));
+        if let Some(f) = conjoin(rest) {
+            let filter = shown(&f, a, &self.names);
+            self.note(depth, format!("Filter: {filter}"))
+                .fact("Filter", filter);
+        }
+        self.removed(StepKey::of(a), depth);
+        let name = a.table.indexes[index].name.clone();
+        let label = format!("Bitmap Index Scan on {name}");
+        let entries = (self.measured).map(|m| m.profile.step(StepKey::of(a)).index);
+        let step = self.step(depth + 1, label, "Bitmap Index Scan");
+        step.fact("Index Name", name);
+        self.note(depth + 1, format!("Index Cond: {conditions}"))
+            .fact("Index Cond", conditions);
+        if let Some(walk) = entries {
+            let text = self.share("Index Walk: entries", walk.entries, walk.gets, walk.time);
+            self.note(depth + 1, text)
+                .fact("Index Entries", walk.entries);
         }
     }
 
@@ -404,3 +442,5 @@ impl Outline<'_> {
 
 /// What a scan of a whole table is called.
 pub(super) const SEQUENTIAL: &str = "Seq Scan";
+/// What a scan of the rows is called that an inverted index leads to.
+const BITMAP: &str = "Bitmap Heap Scan";

@@ -7,6 +7,7 @@ use super::bytes::{self, BytesFunc};
 use super::collated::{self, Collated};
 use super::composite::RowFunc;
 use super::json::JsonFunc;
+use super::linked::LinkedFunc;
 use super::made::{self, MadeFunc};
 use super::matches::{self, MatchFunc};
 use super::oracle::OracleFunc;
@@ -17,6 +18,7 @@ use super::trigonometry::Angle;
 use super::variadic::Spread;
 use super::words::{self, WordFunc};
 use super::{Env, Expr, Val, arith, number, text};
+use crate::dict::function::Volatility;
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
 use crate::types::ranges::RangeOf;
@@ -58,6 +60,8 @@ pub enum Func {
     Pure(PureFunc),
     Session(SessionFunc),
     User(UserFunc),
+    /// A function in C of an extension.
+    Linked(LinkedFunc),
 }
 
 /// A function that a user has defined, by its object id, with what plans must know of it.
@@ -234,7 +238,7 @@ pub enum SessionFunc {
     SetConfig,
     Sleep,
     PostmasterStart,
-    /// The one at that place of [`crate::views::functions::ALL`].
+    /// The one that [`crate::views::functions::at`] gives.
     Catalog(usize),
 }
 
@@ -257,6 +261,7 @@ impl Func {
             }
             Func::Pure(_) => true,
             Func::Session(_) | Func::User(_) => false,
+            Func::Linked(f) => f.volatility == Volatility::Immutable,
         }
     }
 
@@ -266,6 +271,7 @@ impl Func {
         match self {
             Func::Pure(_) => false,
             Func::User(f) => f.volatile,
+            Func::Linked(f) => f.volatility == Volatility::Volatile,
             Func::Session(f) => !matches!(
                 f,
                 Now | StatementTimestamp
@@ -293,6 +299,7 @@ impl Func {
         match self {
             Func::Pure(f) => f.is_strict(),
             Func::User(f) => f.strict,
+            Func::Linked(f) => f.strict,
             Func::Session(f) => !matches!(
                 f,
                 SessionFunc::SetConfig | SessionFunc::Notify | SessionFunc::Catalog(_)
@@ -317,6 +324,16 @@ impl Func {
                     return Ok(Val::NULL);
                 }
                 calls.call(f, &values)
+            }
+            Func::Linked(f) => {
+                let mut values = Vec::with_capacity(args.len());
+                for a in args {
+                    values.push(a.eval(env, calls)?);
+                }
+                if f.strict && values.iter().any(Val::is_null) {
+                    return Ok(Val::NULL);
+                }
+                f.call(&values, calls.io()).map(Val::Own)
             }
             Func::User(f) => {
                 let mut values = Vec::with_capacity(args.len());

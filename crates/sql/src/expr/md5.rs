@@ -10,8 +10,14 @@ const ROTATE: [[u32; 4]; 4] = [
 
 /// The digest in hexadecimal.
 pub fn hex(data: &[u8]) -> String {
-    let bytes = words(data).into_iter().flat_map(u32::to_le_bytes);
+    let bytes = bytes(data).into_iter();
     bytes.map(|b| format!("{b:02x}")).collect()
+}
+
+/// The digest.
+pub fn bytes(data: &[u8]) -> [u8; 16] {
+    let words = words(data);
+    std::array::from_fn(|at| words[at / 4].to_le_bytes()[at % 4])
 }
 
 /// The digest as four numbers, of which each is four bytes, the lowest first.

@@ -2,6 +2,7 @@
 
 use sqlparser::tokenizer::Token;
 
+use super::cast::{self, CastStatement};
 use super::domain::{self, DomainStatement};
 use super::extension::{self, ExtensionStatement};
 use super::function::{self, Attributes, CreateFunction, FunctionName, Routine};
@@ -73,6 +74,7 @@ pub enum Definition {
         to: String,
     },
     Policy(PolicyStatement),
+    Cast(CastStatement),
     Extension(ExtensionStatement),
     DropFunction {
         kind: Routine,
@@ -148,6 +150,7 @@ pub enum Commented {
     Function(Routine, FunctionName),
     Trigger(String, Qualified),
     Policy(String, Qualified),
+    Extension(String),
 }
 
 impl Definition {
@@ -179,6 +182,7 @@ impl Definition {
             Definition::RenameTrigger { .. } => "ALTER TRIGGER",
             Definition::Policy(statement) => statement.command(),
             Definition::Extension(statement) => statement.command(),
+            Definition::Cast(statement) => statement.command(),
             Definition::AlterFunction { kind, .. } => kind.alter_command(),
             Definition::DropFunction { kind, .. } => kind.drop_command(),
         }
@@ -201,6 +205,9 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
     }
     if let Some(made) = extension::create(w)? {
         return Ok(Some(Definition::Extension(made)));
+    }
+    if let Some(made) = cast::create(w)? {
+        return Ok(Some(Definition::Cast(made)));
     }
     if let Some(made) = domain::create(w)? {
         return Ok(Some(made));
@@ -288,6 +295,9 @@ pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
     }
     if let Some(gone) = extension::drop(w)? {
         return Ok(Some(Definition::Extension(gone)));
+    }
+    if let Some(gone) = cast::drop(w)? {
+        return Ok(Some(Definition::Cast(gone)));
     }
     let Some(kind) = function::kind(w) else {
         return domain::drop(w);
@@ -403,6 +413,9 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
     }
     if let Some(changed) = policy::alter(w)? {
         return Ok(Some(Definition::Policy(changed)));
+    }
+    if let Some(changed) = extension::alter(w)? {
+        return Ok(Some(Definition::Extension(changed)));
     }
     if let Some(changed) = domain::alter(w)? {
         return Ok(Some(changed));
@@ -591,6 +604,8 @@ pub fn comment(w: &mut Words<'_>) -> Result<Definition> {
         let name = w.name()?;
         w.expect("on")?;
         Commented::Policy(name, w.relation()?)
+    } else if w.accept("extension") {
+        Commented::Extension(w.name()?)
     } else {
         let kind = w.word().unwrap_or_default().to_uppercase();
         return Err(Error::unsupported(format!("COMMENT ON {kind}")));

@@ -7,7 +7,9 @@ use sqlparser::ast::{
 };
 
 use super::utility::TableLock;
-use crate::bind::names::Qualified;
+use crate::bind::names::{self, Qualified};
+use crate::error::Result;
+use crate::place::Place;
 
 /// The tables that a query, INSERT, UPDATE or DELETE names, with the locks that it takes on them: the
 /// one that it writes to first. Names of WITH queries are among them, those of catalogs are not.
@@ -38,6 +40,35 @@ pub fn tables(statement: &Statement) -> Vec<(Qualified, TableLock)> {
         ControlFlow::<()>::Continue(())
     });
     tables
+}
+
+/// Refuses relations whose names begin with the name of another database.
+pub fn refuse_other_databases(statement: &Statement, own: &str) -> Result<()> {
+    // As in PostgreSQL, definitions do not say where.
+    let is_placed = match statement {
+        Statement::Query(_) | Statement::CreateTable(_) => true,
+        _ => target(statement).is_some(),
+    };
+    let other = |name: &ObjectName| match names::parts(name).as_deref() {
+        Ok([database, schema, relation]) if database != own => {
+            let error = names::other_database(&[database, schema, relation]);
+            ControlFlow::Break(error.placed(Place::of_name(name).filter(|_| is_placed)))
+        }
+        _ => ControlFlow::Continue(()),
+    };
+    let named = match statement {
+        Statement::Drop { names, .. } => names.as_slice(),
+        Statement::CreateView(view) => std::slice::from_ref(&view.name),
+        _ => target(statement).map_or(&[][..], std::slice::from_ref),
+    };
+    let found = named.iter().try_for_each(other);
+    let found = found
+        .is_continue()
+        .then(|| ast::visit_relations(statement, other));
+    match found.unwrap_or_else(|| named.iter().try_for_each(other)) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }
 
 /// What the statements in a WITH write to.

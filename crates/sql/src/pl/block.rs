@@ -18,6 +18,7 @@ use crate::dict::{Function, NameRef, Table};
 use crate::error::{Error, Result};
 use crate::session::Core;
 use crate::types::SqlType;
+use crate::types::composite::CompositeType;
 
 /// Where a body is, for the context of an error.
 #[derive(Clone, Copy)]
@@ -88,7 +89,12 @@ impl<'b, 'c> Interpreter<'b, 'c> {
                 true => args.next().unwrap_or(Datum::Null),
                 false => Datum::Null,
             };
-            running.slots.push(Slot::Scalar(Scalar::new(ty, -1, value)));
+            let record = match ty {
+                SqlType::Composite(row) if !mode.is_input() => row_slot(running.core, row),
+                _ => None,
+            };
+            let scalar = || Slot::Scalar(Scalar::new(ty, -1, value));
+            running.slots.push(record.unwrap_or_else(scalar));
             if mode.is_output() {
                 running.returns.outputs.push(slot);
             }
@@ -352,15 +358,8 @@ impl<'b, 'c> Interpreter<'b, 'c> {
         let names = TypeNames::of(&self.core.dict());
         match parts::data_type(&parsed, &names) {
             Ok((SqlType::Composite(row), _)) => {
-                // A table knows more of its columns than the type of its rows does: their domains.
-                let dict = self.core.dict();
-                if let Some(table) = dict.table_of_row_type(row.def().oid) {
-                    let shape = self.core.shape_of(table);
-                    return Ok(Slot::Record(Record::of_shape(shape)));
-                }
-                let shape = Shape::of_type(row);
-                let shape = shape.ok_or_else(|| Error::unsupported(format!("type {text}")))?;
-                Ok(Slot::Record(Record::of_shape(Arc::new(shape))))
+                let slot = row_slot(self.core, row);
+                slot.ok_or_else(|| Error::unsupported(format!("type {text}")))
             }
             Ok((ty, typmod)) => {
                 // The labels of an enum can change, and the rules of a domain.
@@ -471,3 +470,14 @@ pub const NUMBERS: [&str; 20] = [
     "$1", "$2", "$3", "$4", "$5", "$6", "$7", "$8", "$9", "$10", "$11", "$12", "$13", "$14", "$15",
     "$16", "$17", "$18", "$19", "$20",
 ];
+
+/// A record of rows of a type; `None` of rows of any type.
+fn row_slot(core: &mut Core, row: CompositeType) -> Option<Slot> {
+    // A table knows more of its columns than the type of its rows does: their domains.
+    let dict = core.dict();
+    if let Some(table) = dict.table_of_row_type(row.def().oid) {
+        return Some(Slot::Record(Record::of_shape(core.shape_of(table))));
+    }
+    let shape = Shape::of_type(row)?;
+    Some(Slot::Record(Record::of_shape(Arc::new(shape))))
+}

@@ -53,6 +53,7 @@ impl Code {
                 Ok(code)
             }
             Language::Sql => Ok(Code::of_pieces(text, None, parse::split(text).len())),
+            Language::C => Ok(Code::of_pieces(text, None, 0)),
         }
     }
 

@@ -43,7 +43,8 @@ use crate::dict::function::{Language, Volatility};
 use crate::error::{Error, Result};
 use crate::exec::sort::Rows;
 use crate::exec::transitions::TransitionTable;
-use crate::expr::Expr;
+use crate::expr::func::Calls;
+use crate::expr::{Expr, Val};
 use crate::plan::call::CallPlan;
 use crate::session::Core;
 use crate::types::SqlType;
@@ -95,6 +96,10 @@ pub fn call(core: &mut Core, oid: u32, args: Vec<Datum>) -> Result<Datum> {
             running.run()
         }
         Language::Sql => language_sql::call(core, &code, &function, args),
+        Language::C => {
+            let values: Vec<Val<'_>> = args.into_iter().map(Val::Own).collect();
+            crate::bind::linked_func(&function)?.call(&values, core.io())
+        }
     })
 }
 
@@ -116,7 +121,12 @@ pub fn rows(
             running.run_for_rows()
         }
         Language::Sql => language_sql::rows(core, &code, &function, args, columns),
+        Language::C => Err(in_c(&function)),
     })
+}
+
+fn in_c(function: &Function) -> Error {
+    Error::unsupported(format!("the body of function {} in C", function.name))
 }
 
 /// What the statements of a function see.
@@ -134,6 +144,7 @@ pub fn check(core: &mut Core, function: &Arc<Function>, name: &str) -> Result<()
     match function.language {
         Language::PlPgSql | Language::PlSql => check::check(&code, Some(function))?,
         Language::Sql => language_sql::check(core, &code, function)?,
+        Language::C => drop(crate::bind::linked_func(function)?),
     }
     match code.body.and_then(|body| body.end_name) {
         Some(end) if end != name => {
@@ -181,6 +192,7 @@ impl Core {
                         Language::Sql => {
                             language_sql::rows(core, &code, &function, args, &columns)?
                         }
+                        Language::C => return Err(in_c(&function)),
                     };
                     match columns.is_empty() {
                         true => Ok(None),

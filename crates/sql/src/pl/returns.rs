@@ -65,7 +65,7 @@ impl<'b> Interpreter<'b, '_> {
         self.returns.rows = Some(Spool::new(self.core));
         self.run()?;
         if !self.returns.set && !self.returns.outputs.is_empty() {
-            let row = self.output_row();
+            let row = self.output_row()?;
             self.give(&row)?;
         }
         match self.returns.rows.take() {
@@ -74,10 +74,10 @@ impl<'b> Interpreter<'b, '_> {
         }
     }
 
-    fn output_row(&self) -> Vec<Datum> {
+    fn output_row(&self) -> Result<Vec<Datum>> {
         let value = |slot: &usize| match &self.slots[*slot] {
-            Slot::Scalar(s) => s.value.clone(),
-            Slot::Record(_) => Datum::Null,
+            Slot::Scalar(s) => Ok(s.value.clone()),
+            Slot::Record(r) => r.row(),
         };
         self.returns.outputs.iter().map(value).collect()
     }
@@ -122,7 +122,7 @@ impl<'b> Interpreter<'b, '_> {
 
     pub fn return_next(&mut self, value: Option<&'b Sql>) -> Result<()> {
         let row = match value {
-            None => self.output_row(),
+            None => self.output_row()?,
             Some(value) => {
                 let columns = self.returns.columns.as_deref().unwrap_or_default();
                 match (columns, self.returns.ty) {

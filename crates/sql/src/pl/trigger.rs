@@ -128,7 +128,7 @@ pub const UPDATED: &str = "updated columns";
 pub fn names(function: &Function) -> impl Iterator<Item = &'static str> {
     let count = match function.language {
         Language::PlSql => NAMES.len(),
-        Language::PlPgSql | Language::Sql => NAMES.len() - ORACLES,
+        Language::PlPgSql | Language::Sql | Language::C => NAMES.len() - ORACLES,
     };
     NAMES.into_iter().take(count)
 }

@@ -113,7 +113,7 @@ impl Core {
             messages: SideMessages::default(),
             published: None,
             own_dict: None,
-            objects: Arc::new(SessionObjects::new(database)),
+            objects: Arc::new(SessionObjects::new(database, database_name)),
             searched: Vec::new(),
             temporary: Default::default(),
             path: RefCell::new((u64::MAX, Arc::new([]))),

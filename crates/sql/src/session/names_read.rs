@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use crate::bind::sight::Sight;
+use crate::dict::cast::Cast;
 use crate::dict::{Dict, Function, NameRef};
 use crate::parse::mentioned;
 use crate::types::SqlType;
@@ -21,6 +22,8 @@ pub struct NamesRead {
     functions: Vec<Arc<Function>>,
     /// The domains of which it makes values.
     domains: Vec<SqlType>,
+    /// All casts of users that there are: another one may convert what it converts.
+    casts: Vec<Arc<Cast>>,
 }
 
 impl NamesRead {
@@ -30,6 +33,7 @@ impl NamesRead {
             found: Vec::new(),
             functions: Vec::new(),
             domains: Vec::new(),
+            casts: dict.casts().cloned().collect(),
         }
     }
 
@@ -44,6 +48,7 @@ impl NamesRead {
             found: found.collect(),
             functions: Vec::new(),
             domains: Vec::new(),
+            casts: dict.casts().cloned().collect(),
             path: dict.path().clone(),
         }
     }
@@ -71,11 +76,16 @@ impl NamesRead {
         let mut found = self.found.iter();
         let mut functions = self.functions.iter();
         let mut domains = self.domains.iter();
+        let mut casts = self.casts.iter();
         found.all(|(name, key)| dict.key_in(&self.path, NameRef::from(name)) == *key)
             && functions.all(|f| {
                 let now = dict.function_by_oid(f.oid);
                 now.is_some_and(|now| Arc::ptr_eq(now, f))
             })
+            && dict
+                .casts()
+                .all(|now| casts.next().is_some_and(|c| Arc::ptr_eq(now, c)))
+            && casts.next().is_none()
             && domains.all(|d| dict.type_of(d.oid()).is_some_and(|now| now.is_state(*d)))
     }
 }

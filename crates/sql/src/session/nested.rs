@@ -147,6 +147,7 @@ impl Core {
         statement: &ast::Statement,
         params: &dyn Fn(&Dict) -> ParamTypes,
     ) -> Result<(Nested, Vec<SqlType>)> {
+        mentioned::refuse_other_databases(statement, &self.database_name)?;
         let mut tries = Tries::new(self);
         loop {
             let version = self.refreshed_version()?;

@@ -15,6 +15,8 @@ use crate::views::objects;
 /// The dictionary that a session sees, kept up to date.
 pub struct SessionObjects {
     database: Arc<Database>,
+    /// The name by which the session has connected to it.
+    database_name: String,
     /// With the changes of its transaction, while there are any.
     own: ArcSwapOption<Dict>,
     /// The names of `search_path`, and the role that looks them up.
@@ -22,9 +24,10 @@ pub struct SessionObjects {
 }
 
 impl SessionObjects {
-    pub fn new(database: &Arc<Database>) -> SessionObjects {
+    pub fn new(database: &Arc<Database>, database_name: &str) -> SessionObjects {
         SessionObjects {
             database: database.clone(),
+            database_name: database_name.to_string(),
             own: ArcSwapOption::empty(),
             searched: ArcSwap::default(),
         }
@@ -51,7 +54,7 @@ impl SessionObjects {
 
 impl ObjectNames for SessionObjects {
     fn find(&self, kind: Reg, text: &str) -> Result<u32> {
-        objects::find(&self.dict(), kind, text)
+        objects::find(&self.dict(), &self.database_name, kind, text)
     }
 
     fn name(&self, kind: Reg, number: u32) -> String {

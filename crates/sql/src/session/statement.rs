@@ -276,6 +276,9 @@ impl SqlSession {
     fn plan_text(&mut self, sql: &str, param_oids: &[u32]) -> Result<Statement> {
         let command = parse::statement(sql).map_err(|e| several(sql).unwrap_or(e))?;
         self.refuse_command_if_failed(&command)?;
+        if let Command::Sql(s) = &command {
+            parse::mentioned::refuse_other_databases(s, &self.core.database_name)?;
+        }
         let arrays = match &command {
             Command::Sql(s) => parse::arrays::parameters(s)?,
             _ => Vec::new(),

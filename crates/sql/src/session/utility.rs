@@ -499,6 +499,7 @@ impl Core {
             Definition::RenameTrigger { name, table, to } => trigger::rename(core, name, table, to),
             Definition::Policy(statement) => crate::ddl::policy::run(core, statement),
             Definition::Extension(statement) => crate::ddl::extension::run(core, statement),
+            Definition::Cast(statement) => crate::ddl::cast::run(core, statement),
             Definition::DropFunction {
                 kind,
                 names,
@@ -792,7 +793,7 @@ impl SqlSession {
             let shown = format!("autovacuum: ANALYZE {name}");
             self.core.show_sql(&shown.into());
         }
-        crate::ddl::analyze::table(&mut self.core, oid, &[], rest)
+        crate::ddl::analyze::table(&mut self.core, oid, &[], Some(rest))
     }
 
     /// Analyzes tables. Those that the statement names are locked first.
@@ -812,7 +813,7 @@ impl SqlSession {
             }
         }
         for (oid, (_, columns)) in chosen.into_iter().zip(tables) {
-            crate::ddl::analyze::table(&mut self.core, oid, columns, &mut || Ok(()))?;
+            crate::ddl::analyze::table(&mut self.core, oid, columns, None)?;
         }
         Ok(())
     }

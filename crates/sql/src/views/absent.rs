@@ -5,7 +5,7 @@ use super::VirtualTable;
 use super::empty::pg;
 use crate::types::Reg::Proc;
 use crate::types::SqlType::{
-    self, Bool, Bytea, Int2, Int2Vector, Int4, InternalChar, Name, Oid, OidVector, Reg, Text,
+    self, Bool, Bytea, Int2, Int2Vector, Int4, InternalChar, Name, Oid, OidVector, PgLsn, Reg, Text,
 };
 
 pub const VIEWS: &[VirtualTable] = &[
@@ -68,7 +68,7 @@ pub const VIEWS: &[VirtualTable] = &[
         &[
             ("oid", Oid),
             ("subdbid", Oid),
-            ("subskiplsn", Text),
+            ("subskiplsn", PgLsn),
             ("subname", Name),
             ("subowner", Oid),
             ("subenabled", Bool),
@@ -214,7 +214,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("srsubid", Oid),
             ("srrelid", Oid),
             ("srsubstate", InternalChar),
-            ("srsublsn", Text),
+            ("srsublsn", PgLsn),
         ],
     ),
 ];

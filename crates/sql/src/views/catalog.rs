@@ -10,7 +10,7 @@ use crate::bind::names::quote;
 use crate::bind::numbered::Shown;
 use crate::collate::Collation;
 use crate::dict::acl::{Kind, Privileges};
-use crate::dict::{PG_AUTHID, PG_NAMESPACE};
+use crate::dict::{Method, PG_AUTHID, PG_NAMESPACE};
 use crate::error::Result;
 use crate::types::Reg::Proc;
 use crate::types::SqlType::{
@@ -177,7 +177,9 @@ pub const VIEWS: &[VirtualTable] = &[
         rows: Here(|_| {
             Ok(vec![
                 vec![oid(describe::HEAP_AM), text("heap"), oid(3), text("t")],
-                vec![oid(describe::BTREE_AM), text("btree"), oid(330), text("i")],
+                index_method(Method::Btree, 330),
+                index_method(Method::Hash, 331),
+                index_method(Method::Gin, 333),
             ])
         }),
     },
@@ -561,23 +563,9 @@ pub const VIEWS: &[VirtualTable] = &[
             ("extconfig", SqlType::OIDS),
             ("extcondition", SqlType::TEXTS),
         ],
-        rows: Here(|_| {
-            Ok(vec![vec![
-                oid(PLPGSQL_EXTENSION),
-                text("plpgsql"),
-                oid(OWNER),
-                oid(PG_CATALOG),
-                bool(false),
-                text("1.0"),
-                NULL,
-                NULL,
-            ]])
-        }),
+        rows: Here(|cx| Ok(super::extensions::rows(cx))),
     },
 ];
-
-/// The number that PostgreSQL gives the extension `plpgsql`.
-const PLPGSQL_EXTENSION: u32 = 13_559;
 
 fn column_stats(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
@@ -635,6 +623,16 @@ impl Context {
         };
         !held.is_empty() || alone()
     }
+}
+
+/// A row of `pg_am`; `handler` is the number of the method's function.
+fn index_method(method: Method, handler: u32) -> Vec<Datum> {
+    vec![
+        oid(method.oid()),
+        text(method.name()),
+        oid(handler),
+        text("i"),
+    ]
 }
 
 /// The last value of a sequence, as far as the role may know it.

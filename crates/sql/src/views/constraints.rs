@@ -116,7 +116,7 @@ pub const VIEWS: &[VirtualTable] = &[
 fn indexes(cx: &Context) -> Result<Rows> {
     let row = |t: &Table, i: &Index| {
         let types = || (0..i.keys.len()).map(|at| i.type_of(t, at));
-        let class = |(at, ty)| index_class::object_id(ty, i.class(at));
+        let class = |(at, ty)| index_class::object_id(i.method, ty, i.class(at));
         let classes: Vec<u32> = (0..).zip(types()).map(class).collect();
         let collations: Vec<u32> = types().map(collation).collect();
         let columns = i.keys.iter().map(|k| match k.is_expression() {
@@ -328,6 +328,7 @@ fn dependencies(cx: &Context) -> Result<Rows> {
         }
     }
     rows.extend(cx.dict.functions().filter_map(|f| trigger_body(cx, f)));
+    rows.extend(super::extensions::dependencies(cx));
     rows.extend(stopping(cx));
     Ok(rows)
 }
@@ -428,6 +429,8 @@ fn stopping(cx: &Context) -> Rows {
             Address::Type(oid) => (PG_TYPE, oid),
             Address::Sequence(_)
             | Address::Schema(_)
+            | Address::Extension(_)
+            | Address::Cast(_)
             | Address::Attribute(..)
             | Address::ForeignKey(..) => continue,
         };

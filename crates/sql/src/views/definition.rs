@@ -132,6 +132,21 @@ struct Writer<'t> {
     pretty: bool,
 }
 
+/// The type of what stands behind an operator that looks up keys of a document.
+fn key_type(op: &BinaryOperator) -> Option<SqlType> {
+    match op {
+        BinaryOperator::Arrow | BinaryOperator::LongArrow | BinaryOperator::Question => {
+            Some(SqlType::Text)
+        }
+        BinaryOperator::HashArrow
+        | BinaryOperator::HashLongArrow
+        | BinaryOperator::HashMinus
+        | BinaryOperator::QuestionAnd
+        | BinaryOperator::QuestionPipe => Some(SqlType::TEXTS),
+        _ => None,
+    }
+}
+
 impl<'t> Writer<'t> {
     fn of(how: Shown<'t>, table: &'t Table, pretty: bool) -> Writer<'t> {
         Writer {
@@ -293,7 +308,10 @@ impl<'t> Writer<'t> {
             self.flatten(right, op, &mut parts);
             return format!("({})", parts.join(&format!(" {op} ")));
         }
-        let (l, r) = self.operands(left, right);
+        let (l, r) = match key_type(op) {
+            Some(ty) => (self.expr(left), self.as_type(right, ty)),
+            None => self.operands(left, right),
+        };
         format!("({l} {op} {r})")
     }
 

@@ -13,7 +13,6 @@ use crate::types::SqlType;
 pub use crate::dict::path::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC};
 pub const OWNER: u32 = 10;
 pub const HEAP_AM: u32 = 2;
-pub const BTREE_AM: u32 = 403;
 pub const DATABASE: u32 = 5;
 const DEFAULT_COLLATION: u32 = 100;
 pub const C_COLLATION: u32 = 950;
@@ -73,8 +72,9 @@ pub fn index(
     let condition = super::definition::predicate(how, table, index, pretty);
     let condition = condition.map_or(String::new(), |c| format!(" WHERE {c}"));
     let with = parameters(&index.options);
+    let method = index.method.name();
     format!(
-        "CREATE {unique}INDEX {} ON {schema}{} USING btree ({}){include}{nulls}{with}{condition}",
+        "CREATE {unique}INDEX {} ON {schema}{} USING {method} ({}){include}{nulls}{with}{condition}",
         quote(&index.name),
         quote(&table.name),
         keys.join(", ")
@@ -84,8 +84,11 @@ pub fn index(
 /// WITH and an index's storage parameters; empty, if it has none.
 fn parameters(options: &[(String, String)]) -> String {
     let shown = options.iter().map(|(name, value)| {
-        let value = value.replace('\'', "''");
-        format!("{}='{value}'", quote(name))
+        // A name need not be in quotes.
+        match quote(value) == *value {
+            true => format!("{}={value}", quote(name)),
+            false => format!("{}='{}'", quote(name), value.replace('\'', "''")),
+        }
     });
     let shown: Vec<String> = shown.collect();
     match shown.is_empty() {

@@ -218,7 +218,7 @@ mod tests {
     fn views_of_the_cluster_can_be_sent() {
         let is_of_all = |v: &&VirtualTable| matches!(v.rows, Source::Cluster(_));
         let all: Vec<_> = super::super::here().filter(is_of_all).collect();
-        assert_eq!(all.len(), 2);
+        assert_eq!(all.len(), 3);
         for view in all {
             assert!(codec::encode(view.columns, &Rows::new()).is_ok());
             assert_eq!(view.columns.last(), Some(&("inst_id", SqlType::Int4)));

@@ -50,6 +50,16 @@ fn keys_of(view: &VirtualTable) -> &'static [(&'static str, Key)] {
         ("pg_catalog", "pg_constraint") => &[("conrelid", Key::Number)],
         ("pg_catalog", "pg_trigger") => &[("oid", Key::Number), ("tgrelid", Key::Number)],
         ("pg_catalog", "pg_sequence") => &[("seqrelid", Key::Number)],
+        ("pg_catalog", "pg_stat_all_tables" | "pg_stat_user_tables")
+        | ("pg_catalog", "pg_statio_all_tables" | "pg_statio_user_tables") => {
+            &[("relid", Key::Number), ("relname", Key::Name)]
+        }
+        ("pg_catalog", "pg_stat_all_indexes" | "pg_stat_user_indexes")
+        | ("pg_catalog", "pg_statio_all_indexes" | "pg_statio_user_indexes") => &[
+            ("indexrelid", Key::Number),
+            ("relid", Key::Number),
+            ("relname", Key::Name),
+        ],
         ("pg_catalog", "pg_tables" | "pg_indexes") => &[("tablename", Key::Name)],
         ("information_schema", "tables" | "columns") => &[("table_name", Key::Name)],
         _ => &[],

@@ -12,7 +12,8 @@ use crate::error::{Error, Result};
 use crate::types::Reg;
 
 /// The number of the object that a text names: `-` is none, digits are the number itself.
-pub fn find(dict: &Dict, kind: Reg, text: &str) -> Result<u32> {
+/// `database` is the name of the session's own, which may stand before a relation's.
+pub fn find(dict: &Dict, database: &str, kind: Reg, text: &str) -> Result<u32> {
     // Of operators, `-` is one.
     if text == "-" && !matches!(kind, Reg::Oper | Reg::Operator) {
         return Ok(0);
@@ -21,7 +22,7 @@ pub fn find(dict: &Dict, kind: Reg, text: &str) -> Result<u32> {
         return crate::pgtype::parse_integer(text);
     }
     match kind {
-        Reg::Class => relation(dict, text),
+        Reg::Class => relation(dict, database, text),
         Reg::Type => type_called(dict, text),
         Reg::Namespace => {
             let name = single(text)?;
@@ -42,13 +43,13 @@ pub fn find(dict: &Dict, kind: Reg, text: &str) -> Result<u32> {
     }
 }
 
-/// The same, but that what is not there is no error, and a number names nothing.
-pub fn find_if_any(dict: &Dict, kind: Reg, text: &str) -> Result<Option<u32>> {
+/// Like [`find`], but what is not there is no error, and a number names nothing.
+pub fn find_if_any(dict: &Dict, database: &str, kind: Reg, text: &str) -> Result<Option<u32>> {
     let none = text == "-" && !matches!(kind, Reg::Oper | Reg::Operator);
     if none || !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         return Ok(None);
     }
-    match find(dict, kind, text) {
+    match find(dict, database, kind, text) {
         Ok(number) => Ok(Some(number)),
         Err(e) if matches!(e.sqlstate(), "42P01" | "42704" | "42883" | "3F000") => Ok(None),
         Err(e) => Err(e),
@@ -132,13 +133,16 @@ fn too_many_names(text: &str) -> Error {
     )
 }
 
-fn relation(dict: &Dict, text: &str) -> Result<u32> {
+fn relation(dict: &Dict, database: &str, text: &str) -> Result<u32> {
     let mut parts = path(text)?;
-    let shown = parts.join(".");
     let name = parts.pop().unwrap_or_default();
     let schema = parts.pop();
+    let named = parts.pop();
     if !parts.is_empty() {
         return Err(too_many_names(text));
+    }
+    if let (Some(other), Some(schema)) = (named.filter(|n| n != database), &schema) {
+        return Err(names::other_database(&[&other, schema, &name]));
     }
     if let Some(schema) = &schema
         && dict.schema(schema).is_none()
@@ -155,7 +159,7 @@ fn relation(dict: &Dict, text: &str) -> Result<u32> {
             super::find(name.schema.as_deref(), &name.name).and_then(|v| view_oid(v.schema, v.name))
         }
     };
-    found.ok_or_else(|| Error::new("42P01", format!("relation \"{shown}\" does not exist")))
+    found.ok_or_else(|| Error::new("42P01", format!("relation \"{name}\" does not exist")))
 }
 
 /// The number of a type that is written as SQL has it.

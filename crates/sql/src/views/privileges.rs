@@ -137,7 +137,7 @@ pub fn is_closed(view: &str) -> bool {
 /// The number of a relation, which may be no relation's.
 fn relation(cx: &Context, object: &Datum) -> Result<u32> {
     match object {
-        Datum::Text(name) => objects::find(&cx.dict, Reg::Class, name),
+        Datum::Text(name) => objects::find(&cx.dict, &cx.database_name, Reg::Class, name),
         other => Ok(number(other)),
     }
 }
@@ -265,7 +265,9 @@ pub fn of_database(cx: &Context, a: &[Datum]) -> Result<Datum> {
 pub fn of_function(cx: &Context, a: &[Datum]) -> Result<Datum> {
     let (role, a) = arguments(cx, a, 2)?;
     let function = match &a[0] {
-        Datum::Text(signature) => objects::find(&cx.dict, Reg::Procedure, signature)?,
+        Datum::Text(signature) => {
+            objects::find(&cx.dict, &cx.database_name, Reg::Procedure, signature)?
+        }
         other => number(other),
     };
     let wanted = wanted(&a[1], &["EXECUTE"])?;
@@ -278,7 +280,7 @@ pub fn of_function(cx: &Context, a: &[Datum]) -> Result<Datum> {
 pub fn of_type(cx: &Context, a: &[Datum]) -> Result<Datum> {
     let (role, a) = arguments(cx, a, 2)?;
     let ty = match &a[0] {
-        Datum::Text(name) => objects::find(&cx.dict, Reg::Type, name)?,
+        Datum::Text(name) => objects::find(&cx.dict, &cx.database_name, Reg::Type, name)?,
         other => number(other),
     };
     let wanted = wanted(&a[1], &["USAGE"])?;

@@ -11,12 +11,15 @@ use crate::bind::numbered::{self, Shown};
 use crate::dict::function::{Function, Language, Mode, RECORD, TRIGGER, Volatility};
 use crate::dict::{Dict, path};
 use crate::error::{Error, Result};
+use crate::extensions::Available;
 use crate::params;
 
 /// The number of the language `plpgsql`.
 const PLPGSQL: u32 = 13_577;
 /// The number of the language `plsql`, which PostgreSQL has not; dumps leave out those below 16384.
 const PLSQL: u32 = 13_599;
+/// The number of the language `c`.
+const C: u32 = 13;
 /// The number of the language `sql`.
 const SQL: u32 = 14;
 
@@ -193,7 +196,12 @@ pub fn definition(dict: &Dict, number: u32) -> Option<String> {
     if f.leakproof {
         options.push_str(" LEAKPROOF");
     }
-    if f.cost != 100.0 {
+    let usual = if f.language == Language::C {
+        1.0
+    } else {
+        100.0
+    };
+    if f.cost != usual {
         options.push_str(&format!(" COST {}", f.cost));
     }
     if f.returns_set && f.rows != 1000.0 {
@@ -217,11 +225,14 @@ pub fn definition(dict: &Dict, number: u32) -> Option<String> {
         true => quote.replacen("function", "procedure", 1),
         false => quote,
     };
+    let body = match library(dict, f) {
+        Some(library) => format!("'{library}', {quote}${}{quote}$", f.body),
+        None => format!("{quote}${}{quote}$", f.body),
+    };
     Some(format!(
-        "CREATE OR REPLACE {kind} {}({})\n{returns} LANGUAGE {language}\n{options}AS {quote}${}{quote}$\n",
+        "CREATE OR REPLACE {kind} {}({})\n{returns} LANGUAGE {language}\n{options}AS {body}\n",
         dict.full_name(f.schema, &f.name),
         arguments(dict, number, true)?,
-        f.body,
     ))
 }
 
@@ -248,6 +259,13 @@ fn setting(name: &str, value: &str) -> String {
         }
         false => literal(value),
     }
+}
+
+/// The library of a function in C.
+fn library(dict: &Dict, f: &Function) -> Option<String> {
+    let extension = f.extension.filter(|_| f.language == Language::C);
+    let extension = extension.and_then(|oid| dict.extension_by_oid(oid))?;
+    Some(Available::library(&extension.name))
 }
 
 /// The rows of `pg_proc`.
@@ -283,6 +301,7 @@ fn row(dict: &Dict, f: &Function) -> Vec<Datum> {
             Language::Sql => SQL,
             Language::PlPgSql => PLPGSQL,
             Language::PlSql => PLSQL,
+            Language::C => C,
         }),
         Datum::Float4(f.cost),
         Datum::Float4(f.rows),
@@ -321,7 +340,7 @@ fn row(dict: &Dict, f: &Function) -> Vec<Datum> {
         },
         NULL,
         text(&f.body),
-        NULL,
+        library(dict, f).map_or(NULL, text),
         NULL,
         configuration(&f.settings),
         NULL,
@@ -340,7 +359,7 @@ pub fn find_procedure(dict: &Dict, path: &[String], types: &[u32], text: &str) -
 pub fn languages() -> Vec<Vec<Datum>> {
     let languages = [
         (12, "internal", false, false),
-        (13, "c", false, false),
+        (C, "c", false, false),
         (SQL, "sql", false, true),
         (PLPGSQL, "plpgsql", true, true),
         (PLSQL, "plsql", true, true),

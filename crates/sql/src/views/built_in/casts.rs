@@ -3,12 +3,14 @@
 //! `casts.tsv` has a line for each of PostgreSQL's: number, types, number of the function, context,
 //! method, name, volatility, strictness and types of the function.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use block::value::Datum;
 
 use super::super::value::{oid, text};
 use super::{Fields, lines, type_of};
+use crate::dict::Dict;
+use crate::dict::cast::{Cast as UserCast, Method};
 use crate::expr::cast::{CastContext, castable};
 
 pub struct Cast {
@@ -55,14 +57,37 @@ pub fn all() -> impl Iterator<Item = &'static Cast> {
     KNOWN.iter().filter(|c| context(c).is_some())
 }
 
+/// Whether PostgreSQL brings a cast between two types by itself.
+pub fn is_built_in(from: u32, to: u32) -> bool {
+    KNOWN.iter().any(|c| (c.from, c.to) == (from, to))
+}
+
+fn letter(context: CastContext) -> &'static str {
+    match context {
+        CastContext::Implicit => "i",
+        CastContext::Assignment => "a",
+        CastContext::Explicit => "e",
+    }
+}
+
 /// The rows of `pg_cast`.
-pub fn rows() -> Vec<Vec<Datum>> {
-    let row = |c: &Cast| {
-        let context = match context(c)? {
-            CastContext::Implicit => "i",
-            CastContext::Assignment => "a",
-            CastContext::Explicit => "e",
+pub fn rows(dict: &Dict) -> Vec<Vec<Datum>> {
+    let of_user = |c: &Arc<UserCast>| {
+        let method = match c.method {
+            Method::InOut => "i",
+            Method::Function(_) => "f",
         };
+        vec![
+            oid(c.oid),
+            oid(c.source),
+            oid(c.target),
+            oid(c.function()),
+            text(letter(c.context.context())),
+            text(method),
+        ]
+    };
+    let row = |c: &Cast| {
+        let context = letter(context(c)?);
         Some(vec![
             oid(c.oid),
             oid(c.from),
@@ -72,7 +97,8 @@ pub fn rows() -> Vec<Vec<Datum>> {
             text(c.method),
         ])
     };
-    KNOWN.iter().filter_map(row).collect()
+    let built_in = KNOWN.iter().filter_map(row);
+    built_in.chain(dict.casts().map(of_user)).collect()
 }
 
 #[cfg(test)]

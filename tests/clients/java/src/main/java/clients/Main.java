@@ -13,14 +13,13 @@ import java.sql.Statement;
 import java.sql.Types;
 import java.util.Properties;
 import java.util.TreeSet;
-import org.hibernate.cfg.Configuration;
 
-/** pgjdbc and Hibernate: each connects and asks. Flyway and Liquibase: their migrations. */
+/** pgjdbc: statements and metadata. Hibernate: its mapping. Flyway and Liquibase: their migrations. */
 public final class Main {
     public static void main(String[] arguments) throws Exception {
         switch (arguments[0]) {
             case "jdbc" -> jdbc();
-            case "hibernate" -> hibernate();
+            case "hibernate" -> HibernateClient.run();
             case "flyway" -> FlywayClient.run();
             case "liquibase" -> LiquibaseClient.run();
             default -> throw new IllegalArgumentException(arguments[0]);
@@ -123,17 +122,5 @@ public final class Main {
         connection.commit();
         connection.setAutoCommit(true);
         statement.execute("drop schema jdbc_app cascade");
-    }
-
-    private static void hibernate() {
-        var factory = new Configuration()
-            .setProperty("hibernate.connection.url", Servers.URL)
-            .setProperty("hibernate.connection.username", System.getenv("PGUSER"))
-            .buildSessionFactory();
-        try (var session = factory.openSession()) {
-            Object n = session.createNativeQuery("select 42", Integer.class).getSingleResult();
-            check(n.equals(42), "hibernate");
-        }
-        factory.close();
     }
 }

@@ -28,7 +28,7 @@ final class Servers {
     }
 
     static void same(Object found, Object wanted, String what) {
-        check(found.equals(wanted), what + ": " + found + ", not " + wanted);
+        check(java.util.Objects.equals(found, wanted), what + ": " + found + ", not " + wanted);
     }
 
     static Connection connect(String url) throws SQLException {

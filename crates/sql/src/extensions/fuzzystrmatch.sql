@@ -1,0 +1,10 @@
+create function levenshtein(text, text) returns integer language c immutable strict parallel safe as 'levenshtein';
+create function levenshtein(text, text, integer, integer, integer) returns integer language c immutable strict parallel safe as 'levenshtein_with_costs';
+create function levenshtein_less_equal(text, text, integer) returns integer language c immutable strict parallel safe as 'levenshtein_less_equal';
+create function levenshtein_less_equal(text, text, integer, integer, integer, integer) returns integer language c immutable strict parallel safe as 'levenshtein_less_equal_with_costs';
+create function metaphone(text, integer) returns text language c immutable strict parallel safe as 'metaphone';
+create function soundex(text) returns text language c immutable strict parallel safe as 'soundex';
+create function text_soundex(text) returns text language c immutable strict parallel safe as 'soundex';
+create function difference(text, text) returns integer language c immutable strict parallel safe as 'difference';
+create function dmetaphone(text) returns text language c immutable strict parallel safe as 'dmetaphone';
+create function dmetaphone_alt(text) returns text language c immutable strict parallel safe as 'dmetaphone_alt';

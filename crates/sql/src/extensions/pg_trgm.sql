@@ -1,0 +1,16 @@
+create function similarity(text, text) returns real language c immutable strict parallel safe as 'similarity';
+create function similarity_dist(text, text) returns real language c immutable strict parallel safe as 'similarity_dist';
+create function show_trgm(text) returns text[] language c immutable strict parallel safe as 'show_trgm';
+create function word_similarity(text, text) returns real language c immutable strict parallel safe as 'word_similarity';
+create function word_similarity_dist_op(text, text) returns real language c immutable strict parallel safe as 'word_similarity_dist_op';
+create function word_similarity_dist_commutator_op(text, text) returns real language c immutable strict parallel safe as 'word_similarity_dist_commutator_op';
+create function strict_word_similarity(text, text) returns real language c immutable strict parallel safe as 'strict_word_similarity';
+create function strict_word_similarity_dist_op(text, text) returns real language c immutable strict parallel safe as 'strict_word_similarity_dist_op';
+create function strict_word_similarity_dist_commutator_op(text, text) returns real language c immutable strict parallel safe as 'strict_word_similarity_dist_commutator_op';
+create function show_limit() returns real language sql stable strict parallel safe as $$select coalesce(nullif(pg_catalog.current_setting('pg_trgm.similarity_threshold', true), ''), '0.3')::real$$;
+create function set_limit(real) returns real language sql strict as $$select pg_catalog.set_config('pg_trgm.similarity_threshold', $1::text, false)::real$$;
+create function similarity_op(text, text) returns boolean language sql stable strict parallel safe as $$select @extschema@.similarity($1, $2) >= coalesce(nullif(pg_catalog.current_setting('pg_trgm.similarity_threshold', true), ''), '0.3')::real$$;
+create function word_similarity_op(text, text) returns boolean language sql stable strict parallel safe as $$select @extschema@.word_similarity($1, $2) >= coalesce(nullif(pg_catalog.current_setting('pg_trgm.word_similarity_threshold', true), ''), '0.6')::real$$;
+create function word_similarity_commutator_op(text, text) returns boolean language sql stable strict parallel safe as $$select @extschema@.word_similarity($2, $1) >= coalesce(nullif(pg_catalog.current_setting('pg_trgm.word_similarity_threshold', true), ''), '0.6')::real$$;
+create function strict_word_similarity_op(text, text) returns boolean language sql stable strict parallel safe as $$select @extschema@.strict_word_similarity($1, $2) >= coalesce(nullif(pg_catalog.current_setting('pg_trgm.strict_word_similarity_threshold', true), ''), '0.5')::real$$;
+create function strict_word_similarity_commutator_op(text, text) returns boolean language sql stable strict parallel safe as $$select @extschema@.strict_word_similarity($2, $1) >= coalesce(nullif(pg_catalog.current_setting('pg_trgm.strict_word_similarity_threshold', true), ''), '0.5')::real$$;

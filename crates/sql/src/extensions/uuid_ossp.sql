@@ -1,0 +1,10 @@
+create function uuid_nil() returns uuid language c immutable strict parallel safe as 'uuid_nil';
+create function uuid_ns_dns() returns uuid language c immutable strict parallel safe as 'uuid_ns_dns';
+create function uuid_ns_url() returns uuid language c immutable strict parallel safe as 'uuid_ns_url';
+create function uuid_ns_oid() returns uuid language c immutable strict parallel safe as 'uuid_ns_oid';
+create function uuid_ns_x500() returns uuid language c immutable strict parallel safe as 'uuid_ns_x500';
+create function uuid_generate_v1() returns uuid language c strict parallel safe as 'uuid_generate_v1';
+create function uuid_generate_v1mc() returns uuid language c strict parallel safe as 'uuid_generate_v1mc';
+create function uuid_generate_v3(namespace uuid, name text) returns uuid language c immutable strict parallel safe as 'uuid_generate_v3';
+create function uuid_generate_v4() returns uuid language c strict parallel safe as 'uuid_generate_v4';
+create function uuid_generate_v5(namespace uuid, name text) returns uuid language c immutable strict parallel safe as 'uuid_generate_v5';

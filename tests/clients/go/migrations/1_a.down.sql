@@ -1,0 +1,1 @@
+drop table gm_users; drop function gm_touch();
