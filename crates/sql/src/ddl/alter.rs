@@ -414,7 +414,7 @@ fn add_check(
     }
     table.checks.push(Check {
         name: base,
-        text: expr.to_string(),
+        text: unqualified(expr).to_string(),
         unvalidated: !validated,
     });
     Ok(())
@@ -849,6 +849,25 @@ fn column_names(e: &mut ast::Expr, each: &mut dyn FnMut(&mut ast::Ident)) {
         }
         std::ops::ControlFlow::<()>::Continue(())
     });
+}
+
+/// An expression over the columns of one table without the table's name before them, which can
+/// change.
+pub(super) fn unqualified(e: &ast::Expr) -> ast::Expr {
+    let mut e = e.clone();
+    let _ = ast::visit_expressions_mut(&mut e, |e| {
+        if let ast::Expr::CompoundIdentifier(path) = e
+            && let Some(mut name) = path.pop()
+        {
+            // Alone it would be a function without parentheses.
+            if names::is_bare_function(&name) {
+                name.quote_style = Some('"');
+            }
+            *e = ast::Expr::Identifier(name);
+        }
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+    e
 }
 
 /// Whether the text of an expression names a column.
