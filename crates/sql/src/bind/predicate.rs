@@ -243,7 +243,7 @@ impl Binder<'_> {
     ) -> Result<Typed> {
         let as_text = |e: &ast::Expr| -> Result<Expr> {
             let t = self.expr(e)?;
-            if !t.ty.is_string() && t.ty != SqlType::Unknown {
+            if !is_text(t.ty) && t.ty != SqlType::Unknown {
                 let message = format!("operator does not exist: {} ~ text", t.ty.name());
                 return Err(Error::new("42883", message));
             }
@@ -289,7 +289,7 @@ impl Binder<'_> {
     ) -> Result<Typed> {
         let as_text = |e: &ast::Expr| -> Result<Expr> {
             let t = self.expr(e)?;
-            if !t.ty.is_string() {
+            if !is_text(t.ty) {
                 return Err(Error::new(
                     "42883",
                     format!("operator does not exist: {} ~~ text", t.ty.name()),
@@ -385,4 +385,9 @@ impl Binder<'_> {
             collation,
         })
     }
+}
+
+/// Whether an operator of patterns takes the type: it is a string's, or becomes one by itself.
+fn is_text(ty: SqlType) -> bool {
+    ty.is_string() || ty == SqlType::InternalChar
 }

@@ -31,6 +31,7 @@ mod index_function;
 mod like;
 pub mod matview;
 mod membership;
+pub mod numbers;
 pub mod online;
 mod owned;
 pub mod policy;

@@ -182,7 +182,7 @@ impl Planner<'_> {
         {
             return self.next_value(sequence, c, false);
         }
-        let (scope, params) = (Scope::default(), self.params.of_definition());
+        let (scope, params) = (Scope::default(), self.params.of_stored());
         let binder = Binder::new(&scope, &params, "DEFAULT");
         let e = parse::expression(text)?;
         let value = binder.assign(binder.expr(&e)?, c.ty(), c.typmod, &c.name)?;
@@ -213,7 +213,7 @@ impl Planner<'_> {
             .map(|(i, _)| i)
             .collect();
         let scope = Scope::of_table(table, &table.name);
-        let params = self.params.of_definition();
+        let params = self.params.of_stored();
         let binder = Binder::new(&scope, &params, "CHECK");
         let mut checks = Vec::new();
         for check in &table.checks {
