@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::call::conversion_cost;
-use super::{Binder, Called, Typed, value_of};
+use super::{Binder, Called, Typed};
 use crate::dict::path::PG_CATALOG;
 use crate::dict::{Dict, Function};
 use crate::error::Result;
@@ -89,10 +89,14 @@ impl Binder<'_> {
             args.push(operand.expr);
         }
         self.params.sight.note(&function);
-        let called = Called { function, args };
+        let called = Called {
+            function,
+            args,
+            types: None,
+        };
         match self.inlined(&called) {
             Some(value) => Ok(Some(value)),
-            None => value_of(called).map(Some),
+            None => self.value_of_call(called).map(Some),
         }
     }
 }

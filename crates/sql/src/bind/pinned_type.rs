@@ -1,6 +1,8 @@
 //! Types of users in texts that are bound without a dictionary: they are written by their numbers,
 //! and found among the types of the columns that the text is about.
 
+use std::cell::RefCell;
+
 use sqlparser::ast::{self, ArrayElemTypeDef, DataType, Expr as Syntax, Ident, ObjectName};
 
 use super::{ParamTypes, TypeNames, parts};
@@ -77,6 +79,7 @@ impl TypeNames {
     pub fn of_columns(table: &Table) -> TypeNames {
         TypeNames {
             dict: None,
+            noted: RefCell::default(),
             columns: table.live_columns().map(|(_, c)| c.ty()).collect(),
         }
     }

@@ -6,15 +6,10 @@ use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::call::without_out_parameters;
 use super::{Binder, ParamTypes, Scope, Typed, names};
-<<<<<<< HEAD
 use super::{common_type, open_call};
-use crate::dict::function::{Mode, Volatility};
+use crate::dict::function::{Language, Mode, Volatility};
 use crate::dict::open_type::OpenType;
 use crate::dict::{Dict, Function};
-=======
-use crate::dict::Function;
-use crate::dict::function::{Language, Mode, Volatility};
->>>>>>> 5e9f0e898cf41ad5fe48dcb77c7143a5d6722eb3
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::{UserFunc, overloads};
@@ -138,10 +133,10 @@ impl Binder<'_> {
         let Some(dict) = self.params.sight.dict() else {
             return Ok(None);
         };
-        if !dict.has_function_named(&name.name) {
+        if !dict.has_function_named(name) {
             return Ok(None);
         }
-        let functions = dict.functions_named(name.schema.as_deref(), &name.name);
+        let functions = dict.functions_meant(name);
         match functions.iter().any(|f| f.returns_set || f.gives_rows()) {
             true => self.chosen(name, f, false),
             false => Ok(None),
@@ -166,10 +161,10 @@ impl Binder<'_> {
         let Some(dict) = self.params.sight.dict() else {
             return Ok(None);
         };
-        if !dict.has_function_named(&name.name) {
+        if !dict.has_function_named(name) {
             return Ok(None);
         }
-        let functions = dict.functions_named(name.schema.as_deref(), &name.name);
+        let functions = dict.functions_meant(name);
         if functions.is_empty() {
             return Ok(None);
         }
@@ -181,6 +176,9 @@ impl Binder<'_> {
             true => None,
             false => self.builtin_cost(name, &given),
         };
+        if builtin.is_some() && name.schema.is_none() && self.params.sight.is_stored() {
+            return Ok(None);
+        }
         let mut candidates: Vec<Candidate> = functions
             .into_iter()
             .filter_map(|function| self.candidate(function, &given, procedure))
@@ -218,6 +216,7 @@ impl Binder<'_> {
         if name.schema.is_some() {
             self.params.needs.schema(one.function.schema);
         }
+        self.params.names.note(&f.name, one.function.oid)?;
         self.user_called(one, given).map(Some)
     }
 
@@ -233,6 +232,9 @@ impl Binder<'_> {
         let mut taken: Vec<Option<usize>> = vec![None; count];
         let all: Vec<&Typed> = given.all().collect();
         let spread = spread(&function, given);
+        if given.whole && !(is_variadic(&function) && given.placed.len() == count) {
+            return None;
+        }
         if given.placed.len() > count && spread.is_none() {
             return None;
         }
@@ -251,13 +253,36 @@ impl Binder<'_> {
             match (taken, spread) {
                 (Some(_), _) if !argument.input => {}
                 (_, Some(from)) if at + 1 == count => {
-                    let element = argument.ty.base().element()?;
                     for value in &all[from..] {
-                        cost += self.argument_cost(value.ty, element.base())?;
+                        cost += match argument.open {
+                            Some(_) => OPEN_COST,
+                            None => {
+                                self.argument_cost(value.ty, argument.ty.base().element()?.base())?
+                            }
+                        };
                     }
+                }
+                (Some(n), _) if argument.open.is_some() => {
+                    let ty = all[*n].ty;
+                    let fits = argument.open.and_then(|open| open.element_of(ty)).is_some();
+                    if ty != SqlType::Unknown && !fits {
+                        return None;
+                    }
+                    cost += OPEN_COST;
                 }
                 (Some(n), _) => {
                     let ty = argument.ty;
+                    // A row of one named type is none of another, and a record may be one of any.
+                    if let (SqlType::Composite(from), SqlType::Composite(to)) =
+                        (all[*n].ty, ty.base())
+                        && from != to
+                    {
+                        if !from.is_record() {
+                            return None;
+                        }
+                        cost += 1;
+                        continue;
+                    }
                     // Of a domain and its base type the latter is nearer.
                     cost +=
                         self.argument_cost(all[*n].ty, ty.base())? + usize::from(ty.is_domain());
@@ -265,6 +290,13 @@ impl Binder<'_> {
                 (None, _) if argument.default.is_some() => defaults += 1,
                 (None, _) => return None,
             }
+        }
+        let settled = taken.iter().enumerate().filter_map(|(at, taken)| {
+            let open = wanted.get(at)?.open?;
+            Some((open, all[(*taken)?].ty))
+        });
+        if !open_call::is_one(settled) {
+            return None;
         }
         Some(Candidate {
             function,
@@ -394,7 +426,8 @@ impl Binder<'_> {
         })
     }
 
-    fn value_of_call(&self, called: Called) -> Result<Typed> {
+    /// A call as one value.
+    pub(super) fn value_of_call(&self, called: Called) -> Result<Typed> {
         let without = || Error::internal("a function without a dictionary");
         let dict = self.params.sight.dict().ok_or_else(without)?;
         value_of(called, dict)
@@ -403,7 +436,7 @@ impl Binder<'_> {
     fn default_of(&self, text: Option<&str>) -> Result<Typed> {
         let text = text.ok_or_else(|| Error::internal("an argument without a value"))?;
         let scope = Scope::default();
-        let params: ParamTypes = self.params.of_definition();
+        let params: ParamTypes = self.params.of_stored();
         let binder = Binder::new(&scope, &params, "DEFAULT");
         let value = binder.expr(&parse::expression(text)?)?;
         self.params.note_called(&params);
@@ -430,7 +463,6 @@ pub fn value_of(called: Called, dict: &Dict) -> Result<Typed> {
         let message = "set-valued function called in context that cannot accept a set";
         return Err(Error::new("0A000", message));
     }
-<<<<<<< HEAD
     let row = match function.gives_rows() {
         true => Some(function.row_type(dict).ok_or_else(|| {
             let what = format!("the row that {} gives as a value", function.name);
@@ -438,108 +470,19 @@ pub fn value_of(called: Called, dict: &Dict) -> Result<Typed> {
         })?),
         false => None,
     };
-    let func = Func::User(UserFunc {
-        oid: function.oid,
-        volatile: function.volatility == Volatility::Volatile,
-        strict: function.strict,
-        types,
-    });
-    let result = match row {
-        Some(row) => SqlType::Composite(row),
-        None => function.result_type().base(),
-    };
-    Ok(Typed::new(Expr::Call(func, args), result))
-}
-
-fn candidate(function: Arc<Function>, given: &Given, procedure: bool) -> Option<Candidate> {
-    let wanted = wanted(&function, procedure);
-    let count = wanted.len();
-    let mut taken: Vec<Option<usize>> = vec![None; count];
-    let all: Vec<&Typed> = given.all().collect();
-    let spread = spread(&function, given);
-    if given.whole && !(is_variadic(&function) && given.placed.len() == count) {
-        return None;
-    }
-    if given.placed.len() > count && spread.is_none() {
-        return None;
-    }
-    let placed = spread.unwrap_or(given.placed.len());
-    for (at, slot) in taken.iter_mut().enumerate().take(placed) {
-        *slot = Some(at);
-    }
-    for (n, (name, _)) in given.named.iter().enumerate() {
-        let at = wanted.iter().position(|a| a.name == *name)?;
-        if taken[at].replace(given.placed.len() + n).is_some() {
-            return None;
-        }
-    }
-    let (mut cost, mut defaults) = (0, 0);
-    for (at, (argument, taken)) in wanted.iter().zip(&taken).enumerate() {
-        match (taken, spread) {
-            (Some(_), _) if !argument.input => {}
-            (_, Some(from)) if at + 1 == count => {
-                for value in &all[from..] {
-                    cost += match argument.open {
-                        Some(_) => OPEN_COST,
-                        None => conversion_cost(value.ty, argument.ty.base().element()?.base())?,
-                    };
-                }
-            }
-            (Some(n), _) if argument.open.is_some() => {
-                let ty = all[*n].ty;
-                let fits = argument.open.and_then(|open| open.element_of(ty)).is_some();
-                if ty != SqlType::Unknown && !fits {
-                    return None;
-                }
-                cost += OPEN_COST;
-            }
-            (Some(n), _) => {
-                let ty = argument.ty;
-                // A row of one named type is none of another, and a record may be one of any.
-                if let (SqlType::Composite(from), SqlType::Composite(to)) = (all[*n].ty, ty.base())
-                    && from != to
-                {
-                    if !from.is_record() {
-                        return None;
-                    }
-                    cost += 1;
-                    continue;
-                }
-                // Of a domain and its base type the latter is nearer.
-                cost += conversion_cost(all[*n].ty, ty.base())? + usize::from(ty.is_domain());
-            }
-            (None, _) if argument.default.is_some() => defaults += 1,
-            (None, _) => return None,
-        }
-    }
-    let settled = taken.iter().enumerate().filter_map(|(at, taken)| {
-        let open = wanted.get(at)?.open?;
-        Some((open, all[(*taken)?].ty))
-    });
-    if !open_call::is_one(settled) {
-        return None;
-    }
-    Some(Candidate {
-        function,
-        wanted,
-        taken,
-        spread,
-        cost,
-        defaults,
-=======
-    if function.gives_rows() {
-        let what = format!("the row that {} gives as a value", function.name);
-        return Err(Error::unsupported(what));
-    }
     let func = match function.language {
         Language::C => Func::Linked(linked_func(&function)?),
         _ => Func::User(UserFunc {
             oid: function.oid,
             volatile: function.volatility == Volatility::Volatile,
             strict: function.strict,
+            types,
         }),
     };
-    let result = function.result_type().base();
+    let result = match row {
+        Some(row) => SqlType::Composite(row),
+        None => function.result_type().base(),
+    };
     Ok(Typed::new(Expr::Call(func, args), result))
 }
 
@@ -550,7 +493,6 @@ pub fn linked_func(function: &Function) -> Result<LinkedFunc> {
         entry: linked::find(&function.body).ok_or_else(missing)?,
         volatility: function.volatility,
         strict: function.strict,
->>>>>>> 5e9f0e898cf41ad5fe48dcb77c7143a5d6722eb3
     })
 }
 

@@ -8,7 +8,7 @@ use block::value::Datum;
 
 use super::call::conversion_cost;
 use super::coerce::cannot_cast;
-use super::{Binder, Called, Typed, value_of};
+use super::{Binder, Called, Typed};
 use crate::dict::cast::{Cast, Method};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
@@ -106,9 +106,10 @@ impl Binder<'_> {
         ];
         let more = more.into_iter().take(function.arguments.len() - 1);
         let args = std::iter::once(value.expr.clone()).chain(more.map(Expr::Const));
-        value_of(Called {
+        self.value_of_call(Called {
             function: function.clone(),
             args: args.collect(),
+            types: None,
         })
     }
 }

@@ -296,28 +296,13 @@ fn parameters(core: &mut Core, new: &CreateFunction) -> Result<Vec<Parameter>> {
             let message = "only input parameters can have default values";
             return Err(Error::new("42P13", message));
         }
-<<<<<<< HEAD
         let (type_oid, known) = parameter_type(core, new, &parameter.ty)?;
-=======
-        let ty = match mode.is_input() || new.procedure {
-            true => parameter_type(core, &parameter.ty)?,
-            false => locked_type(core, &parameter.ty)?,
-        };
->>>>>>> 5e9f0e898cf41ad5fe48dcb77c7143a5d6722eb3
         list.push(Parameter {
             mode: *mode,
             name: name.clone(),
             type_oid,
             known,
         });
-    }
-    // The rows of a table as the only result have no name of their own.
-    let mut outputs = new.parameters.iter().zip(&list);
-    let mut outputs = outputs.by_ref().filter(|(_, p)| p.mode.is_output());
-    if let (Some((written, one)), None) = (outputs.next(), outputs.next())
-        && let SqlType::Composite(_) = one.ty()
-    {
-        return Err(refused(&written.ty));
     }
     match list.iter().all(|p| p.mode == Mode::In) {
         true => Ok(Vec::new()),

@@ -81,15 +81,8 @@ pub fn predicate(dict: &Dict, table: &Table, e: &Syntax) -> Result<Predicate> {
     if !immutable {
         return Err(not_immutable("index predicate"));
     }
-<<<<<<< HEAD
     let inlined = standing(dict, table, e, calls, PREDICATES)?;
-=======
-    let inlined = match calls {
-        true => Some(index_function::inlined(dict, table, e, PREDICATES)?),
-        false => None,
-    };
     let text = unqualified(e).to_string();
->>>>>>> 5e9f0e898cf41ad5fe48dcb77c7143a5d6722eb3
     Ok(Predicate { text, inlined })
 }
 

@@ -180,16 +180,12 @@ impl Dict {
         for change in changes {
             match change.entry.as_ref().map(|e| &e.object) {
                 Some(Object::Type(t)) => touched.extend([t.oid, t.array_oid]),
-<<<<<<< HEAD
-                Some(Object::Table(t)) if t.row_type[0] != 0 => touched.extend(t.row_type),
-=======
                 Some(Object::Table(t)) => {
                     let mut numbers = t.row_type.iter();
                     if numbers.any(|oid| self.maps.needing(*oid).next().is_some()) {
                         touched.extend(t.row_type);
                     }
                 }
->>>>>>> 5e9f0e898cf41ad5fe48dcb77c7143a5d6722eb3
                 // The names of its types are others.
                 Some(Object::Schema(s)) => {
                     let own = self.user_types().filter(|t| t.schema == s.oid);

@@ -89,16 +89,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
                 true => args.next().unwrap_or(Datum::Null),
                 false => Datum::Null,
             };
-<<<<<<< HEAD
             running.slots.push(Slot::of_parameter(ty, value));
-=======
-            let record = match ty {
-                SqlType::Composite(row) if !mode.is_input() => row_slot(running.core, row),
-                _ => None,
-            };
-            let scalar = || Slot::Scalar(Scalar::new(ty, -1, value));
-            running.slots.push(record.unwrap_or_else(scalar));
->>>>>>> 5e9f0e898cf41ad5fe48dcb77c7143a5d6722eb3
             if mode.is_output() {
                 running.returns.outputs.push(slot);
             }

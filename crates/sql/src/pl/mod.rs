@@ -142,8 +142,8 @@ fn rows_of(
             running.returns.columns = Some(columns.to_vec());
             running.run_for_rows()
         }
-<<<<<<< HEAD
         Language::Sql => language_sql::rows(core, code, function, args, columns),
+        Language::C => Err(in_c(function)),
     })
 }
 
@@ -191,15 +191,10 @@ fn settled(
     };
     let code = code(core, &made, types.number())?;
     Ok((made, code))
-=======
-        Language::Sql => language_sql::rows(core, &code, &function, args, columns),
-        Language::C => Err(in_c(&function)),
-    })
 }
 
 fn in_c(function: &Function) -> Error {
     Error::unsupported(format!("the body of function {} in C", function.name))
->>>>>>> 5e9f0e898cf41ad5fe48dcb77c7143a5d6722eb3
 }
 
 /// What the statements of a function see.

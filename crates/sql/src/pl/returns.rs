@@ -75,15 +75,12 @@ impl<'b> Interpreter<'b, '_> {
     }
 
     fn output_row(&self) -> Result<Vec<Datum>> {
-<<<<<<< HEAD
         // The only output, if that is a row, is the row that is given.
         if let [slot] = self.returns.outputs.as_slice()
             && let Slot::Record(record) = &self.slots[*slot]
         {
             return Ok(record.values.clone());
         }
-=======
->>>>>>> 5e9f0e898cf41ad5fe48dcb77c7143a5d6722eb3
         let value = |slot: &usize| match &self.slots[*slot] {
             Slot::Scalar(s) => Ok(s.value.clone()),
             Slot::Record(r) => r.row(),

@@ -35,7 +35,7 @@ fn series_of(function: &Function, types: Option<CallTypes>) -> SeriesOf {
 impl Analyzer<'_> {
     pub(super) fn user_rows(
         &self,
-        called: Called,
+        (called, written): (Called, &str),
         ordinality: bool,
         alias: Option<&TableAlias>,
         scope: &Scope<'_>,
@@ -45,7 +45,8 @@ impl Analyzer<'_> {
             args,
             types,
         } = called;
-        let table = alias.map_or(function.name.clone(), |a| names::ident(&a.name));
+        // In the text of a view the function has the name of when it was made.
+        let table = alias.map_or(written.to_string(), |a| names::ident(&a.name));
         let fields = self.fields_of(&function, &table, alias)?;
         let mut found = Names {
             tables: vec![table.clone()],
