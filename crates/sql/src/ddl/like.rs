@@ -171,7 +171,7 @@ impl Like {
     fn indexes(&self, core: &mut Core, oid: u32) -> Result<Vec<(u32, u32)>> {
         let mut made = Vec::new();
         for i in self.table.indexes.iter().filter(|i| i.constraint == 0) {
-            let text = describe::index(None, &self.table, i, 0, false);
+            let text = describe::index(&core.dict(), None, &self.table, i, 0, false);
             let unexpected = || Error::internal("an index's definition that is none");
             let Command::Sql(statement) = parse::statement(&text)? else {
                 return Err(unexpected());

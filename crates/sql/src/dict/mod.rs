@@ -42,6 +42,7 @@ pub mod role;
 mod statistics;
 pub mod store;
 pub mod trigger;
+pub mod trigrams;
 pub mod types;
 pub mod view;
 

@@ -396,7 +396,8 @@ pub const VIEWS: &[VirtualTable] = &[
             let mut rows = Rows::new();
             for t in cx.tables() {
                 for i in &t.indexes {
-                    let def = describe::index(Some(cx.dict.schema_name(t.schema)), t, i, 0, false);
+                    let schema = Some(cx.dict.schema_name(t.schema));
+                    let def = describe::index(&cx.dict, schema, t, i, 0, false);
                     rows.push(vec![
                         text(cx.dict.schema_name(t.schema)),
                         text(t.name.clone()),

@@ -28,6 +28,7 @@ pub fn check_oid(table: u32, at: usize) -> u32 {
 /// The definition of an index, or with `column` (from 1) of one of its columns. `schema` is the name
 /// of its table's, if it is to be shown.
 pub fn index(
+    dict: &Dict,
     schema: Option<&str>,
     table: &Table,
     index: &Index,
@@ -40,7 +41,7 @@ pub fn index(
         let class = index.class(at);
         if !class.is_empty() {
             s.push(' ');
-            s.push_str(class);
+            s.push_str(&dict.shown_class(class));
         }
         if k.descending {
             s.push_str(" DESC");

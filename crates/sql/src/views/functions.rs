@@ -456,7 +456,7 @@ fn index_def(cx: &Context, a: &[Datum]) -> Result<Datum> {
             false => Some(cx.dict.schema_name(t.schema)),
         };
         let column = usize::try_from(column).unwrap_or(0);
-        Some(describe::index(schema, t, i, column, pretty))
+        Some(describe::index(&cx.dict, schema, t, i, column, pretty))
     });
     Ok(found.map_or(Datum::Null, Datum::Text))
 }
