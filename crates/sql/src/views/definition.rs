@@ -187,7 +187,7 @@ impl<'t> Writer<'t> {
     fn value(&self, v: &Value, ty: SqlType) -> String {
         match v {
             // The type's name may need its schema, which is not known here.
-            Value::SingleQuotedString(s) if matches!(ty, SqlType::Enum(_)) => {
+            Value::SingleQuotedString(s) if matches!(ty, SqlType::Enum(_) | SqlType::Own(_)) => {
                 format!("'{}'", s.replace('\'', "''"))
             }
             Value::SingleQuotedString(s) => {

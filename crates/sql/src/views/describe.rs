@@ -207,6 +207,7 @@ pub fn collation(ty: SqlType) -> u32 {
     match ty.element().unwrap_or(ty) {
         SqlType::Text | SqlType::Varchar | SqlType::Char => DEFAULT_COLLATION,
         SqlType::Name => C_COLLATION,
+        ty if ty.is_citext() => DEFAULT_COLLATION,
         _ => 0,
     }
 }
