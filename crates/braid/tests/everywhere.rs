@@ -492,3 +492,42 @@ fn waits_for_blocks_whose_master_moves_have_a_name() {
     let moved = "select count(*) > 0 from gv$policy_history where policy_event = 'complete_affinity' and object_name = 'big'";
     assert_eq!(one.rows(moved), ["t"]);
 }
+
+/// Tools take what these views say for the database's.
+#[test]
+fn statistics_of_tables_are_the_sums_of_both_instances() {
+    let pair = Pair::up_with("statistics", &["--set", "autovacuum=off"]);
+    let (mut one, mut two) = (pair.connect(1), pair.connect(2));
+    one.run("create table shared (id int primary key, b text)");
+    one.run("insert into shared select g, 'one' from generate_series(1, 30) g");
+    two.run("insert into shared select g, 'two' from generate_series(31, 50) g");
+    two.run("update shared set b = 'new' where id = 1");
+    one.run("delete from shared where id > 45");
+    two.rows("select count(*) from shared where b <> ''");
+    let counts = "select n_tup_ins, n_tup_upd, n_tup_del, n_live_tup, n_mod_since_analyze, \
+                  seq_scan > 0 from pg_stat_user_tables where relname = 'shared'";
+    for client in [&mut one, &mut two] {
+        assert_eq!(client.rows(counts), ["50|1|5|45|56|true"]);
+    }
+    let own = "select sum(rows_inserted) from v$object_usage o join pg_class c \
+               on c.oid = o.object_id where c.relname = 'shared'";
+    assert_eq!(one.rows(own), ["30"]);
+    assert_eq!(two.rows(own), ["20"]);
+    two.run("analyze shared");
+    let analyzed = "select n_live_tup, last_analyze is not null, analyze_count \
+                    from pg_stat_all_tables where relname = 'shared'";
+    for client in [&mut one, &mut two] {
+        assert_eq!(client.rows(analyzed), ["45|true|1"]);
+    }
+    two.run("select pg_stat_reset()");
+    for client in [&mut one, &mut two] {
+        let reset = "select n_tup_ins, n_tup_upd, n_tup_del from pg_stat_user_tables \
+                     where relname = 'shared'";
+        assert_eq!(client.rows(reset), ["0|0|0"]);
+    }
+    one.run("insert into shared values (100, 'more')");
+    let database = "select tup_inserted > 0, numbackends >= 2, stats_reset > now() - \
+                    interval '1 hour' from pg_stat_database";
+    assert_eq!(two.rows(database), ["true|true|true"]);
+    assert!(one.heard().is_empty() && two.heard().is_empty());
+}

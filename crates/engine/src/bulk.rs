@@ -15,8 +15,9 @@ use block::index::{ROW_ID_LEN, split_key};
 use block::value::DatumRef;
 use std::ops::Range;
 use txn::Place;
+use wait::segment::{self, SegmentStat};
 
-use crate::table::RowKey;
+use crate::table::{RowKey, RowKeys};
 
 /// Bytes of rows that the heap is given at once: several blocks' worth.
 const ROW_BYTES: usize = 64 << 10;
@@ -73,11 +74,10 @@ struct Keys {
     bytes: Vec<u8>,
     keys: Vec<KeyAt>,
     /// How many of the keys have their row id. The other keys belong to rows that are not in the
-    /// heap yet.
+    /// heap yet, and have in its place which of these their row is, from zero.
     placed: usize,
-    /// Rows that are not in the heap yet, and the places of those among them that have no key.
-    rows: usize,
-    without: Vec<usize>,
+    /// Rows that are not in the heap yet.
+    rows: u64,
 }
 
 /// Where a key lies in the bytes of [`Keys`].
@@ -105,36 +105,52 @@ impl Keys {
     /// Adds the key that `write` appends, if the row has one; the row id follows once it is known.
     fn push(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<Option<bool>>) -> Result<()> {
         let from = self.bytes.len();
-        let written = write(&mut self.bytes)?;
+        let row = self.rows;
         self.rows += 1;
-        let Some(has_null) = written else {
-            self.bytes.truncate(from);
-            self.without.push(self.rows - 1);
-            return Ok(());
-        };
-        self.bytes.extend_from_slice(&[0; ROW_ID_LEN]);
+        match write(&mut self.bytes)? {
+            Some(has_null) => self.close(from, row, has_null),
+            None => self.bytes.truncate(from),
+        }
+        Ok(())
+    }
+
+    /// Adds all keys of a row in an inverted index.
+    fn push_all(&mut self, keys: RowKeys) -> Result<()> {
+        let row = self.rows;
+        self.rows += 1;
+        keys.each(|key| {
+            let from = self.bytes.len();
+            self.bytes.extend_from_slice(&key.bytes);
+            self.close(from, row, key.has_null);
+            Ok(())
+        })
+    }
+
+    /// Ends the key that begins at `from`.
+    fn close(&mut self, from: usize, row: u64, has_null: bool) {
+        self.bytes.extend_from_slice(&row.to_be_bytes());
         self.keys.push(KeyAt {
             head: 0,
             from,
             len: (self.bytes.len() - from) as u32,
             has_null,
         });
-        Ok(())
     }
 
     /// Gives the last keys their row ids: their rows are in the heap now.
     fn place(&mut self, row_ids: &[RowId]) {
-        let mut without = self.without.drain(..).peekable();
-        let with = (0..).zip(row_ids);
-        let with = with.filter(|(at, _)| without.next_if_eq(at).is_none());
-        for (key, (_, rid)) in self.keys[self.placed..].iter().zip(with) {
-            let end = key.range().end;
-            self.bytes[end - ROW_ID_LEN..end].copy_from_slice(&rid.0.to_be_bytes());
-        }
         assert!(
-            self.rows == row_ids.len(),
+            self.rows == row_ids.len() as u64,
             "invariant: each row has been asked for its key in each index"
         );
+        for key in &self.keys[self.placed..] {
+            let end = key.range().end;
+            let place = &mut self.bytes[end - ROW_ID_LEN..end];
+            let row = place
+                .iter()
+                .fold(0, |row, byte| row << 8 | usize::from(*byte));
+            place.copy_from_slice(&row_ids[row].0.to_be_bytes());
+        }
         self.rows = 0;
         self.placed = self.keys.len();
     }
@@ -215,6 +231,10 @@ impl Session {
         bulk.rows.close();
         let each = table.indexes.iter().zip(&mut bulk.indexes);
         for (index, keys) in each.filter(|(index, _)| index.is_written()) {
+            if index.rules.inverted.is_some() {
+                keys.push_all(index.keys_of(table, row)?)?;
+                continue;
+            }
             let value = |at: usize| Ok(row.get(at).copied().unwrap_or_default());
             keys.push(|bytes| index.push_key(table, bytes, value))?;
         }
@@ -239,6 +259,8 @@ impl Session {
         let rows: Vec<&[u8]> = bulk.rows.iter().collect();
         bulk.row_ids.clear();
         heap.insert_many(&mut self.txn, &rows, &mut bulk.row_ids)?;
+        let placed = bulk.row_ids.len() as u64;
+        segment::count(table.object.0, &[(SegmentStat::RowsInserted, placed)]);
         let each = table.indexes.iter().zip(&mut bulk.indexes);
         for (_, keys) in each.filter(|(index, _)| index.is_written()) {
             keys.place(&bulk.row_ids);

@@ -1,6 +1,7 @@
 //! Segments of tables, indexes and sequences. A transaction creates them, and drops them at its
 //! commit.
 
+use crate::table::RowKey;
 use crate::{
     Engine, Error, IndexDef, Records, Result, SequenceDef, Session, Snapshot, Sorted, Sorter,
     TableDef,
@@ -102,17 +103,16 @@ impl Session {
         loop {
             wait::check_cancel().map_err(txn::Error::from)?;
             let more = scan.next_block(self, snapshot, &mut |rid, row| {
-                let added = index.key_of_stored(table, row).and_then(|key| {
-                    let Some(key) = key else {
-                        return Ok(());
-                    };
+                let mut add = |key: RowKey| {
                     let checked = index.unique && !key.has_null;
                     let full = |out: &mut Vec<u8>| {
                         out.extend_from_slice(&key.bytes);
                         push_row_id(out, rid);
                     };
                     sorter.push(full, |out| out.push(u8::from(checked)))
-                });
+                };
+                let keys = index.keys_of_stored(table, row);
+                let added = keys.and_then(|keys| keys.each(&mut add));
                 if let Err(e) = added {
                     failure.get_or_insert(e);
                 }

@@ -3,7 +3,7 @@
 //! this interface.
 //!
 //! **Layers**, from the top; a module imports only from layers below its own (`README.md` has the
-//! table): `open`, `bootstrap`, `verify`; sessions (`session`, `read`, `write`, `upsert`, `bulk`,
+//! table): `open`, `bootstrap`, `verify`; sessions (`session`, `read`, `inverted`, `write`, `upsert`, `bulk`,
 //! `deferred`, `ddl`, `undo`) with `smon` and `stop`; `instance`; `recovery`; `cluster`,
 //! `services`; `sequences`, `inquiry`, `bulletin`; `host`, `files`, `config`, `background`;
 //! `table`, `dictionary`, `records`, `sort`, `temp`, `progress`, `error`.
@@ -31,6 +31,7 @@ mod files;
 mod host;
 mod inquiry;
 mod instance;
+mod inverted;
 mod online;
 mod open;
 mod progress;
@@ -59,6 +60,7 @@ pub use error::{Error, Remedy, Result};
 pub use host::{Fatal, Host};
 pub use inquiry::{Answer, Inquiries, Missing, Responder};
 pub use instance::{Engine, exists};
+pub use inverted::{RowsOfKeys, Wanted};
 pub use progress::Progress;
 pub use read::{HeapScan, IndexScan};
 pub use records::{RecordReader, Records};
@@ -68,7 +70,8 @@ pub use session::{
 };
 pub use sort::{Sorted, Sorter};
 pub use table::{
-    ComputeError, ComputedKey, IndexColumn, IndexDef, IndexRules, IndexStage, SequenceDef, TableDef,
+    ComputeError, ComputedKey, IndexColumn, IndexDef, IndexRules, IndexStage, InvertedKeys,
+    SequenceDef, TableDef,
 };
 pub use txn::{HeldSnapshot, Isolation, RowLock, Snapshot, TableUser};
 pub use upsert::Upsert;

@@ -150,11 +150,13 @@ impl Session {
             own: TxnId::NONE,
             own_limit: 0,
         };
-        let stored = heap.fetch_with(&committed, rid, <[u8]>::to_vec)?;
-        let before = stored.map(|row| index.key_of_stored(table, &row));
-        match before.transpose()?.flatten() {
-            Some(before) if before.bytes == key.bytes => tree.supply(&key.bytes, rid)?,
-            _ => {
+        let had = match heap.fetch_with(&committed, rid, <[u8]>::to_vec)? {
+            Some(row) => index.matches(table, &row, &key.bytes, &mut self.scratch)?,
+            None => false,
+        };
+        match had {
+            true => tree.supply(&key.bytes, rid)?,
+            false => {
                 tree.insert(&mut self.txn, &key.bytes, rid)?;
             }
         }

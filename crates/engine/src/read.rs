@@ -12,13 +12,14 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 use txn::{Isolation, Snapshot};
-use wait::longop::{LongOp, Target};
+use wait::longop::{Counted, LongOp, Target};
+use wait::segment::{self, SegmentStat};
 use wait::session::cancellable;
 
 /// Blocks read ahead at a time.
 const READ_AHEAD: u32 = 64;
 /// Entries of an index between two checks of whether the statement is cancelled.
-const CANCEL_STEPS: u32 = 64;
+pub(crate) const CANCEL_STEPS: u32 = 64;
 
 /// A scan of all rows of a table, a block at a time. Several scans can divide a table's blocks
 /// among themselves ([`HeapScan::split`]).
@@ -31,6 +32,18 @@ pub struct HeapScan {
     at: u32,
     ahead: AskedAhead,
     progress: ScanProgress,
+    counting: Counting,
+}
+
+/// What a scan counts for its table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counting {
+    /// The scan itself, with its first block, and its rows.
+    Scan,
+    /// Its rows: another part counts the scan.
+    Rows,
+    /// Nothing: it looks at some blocks.
+    Nothing,
 }
 
 /// Blocks of a scan from which on it is told how far it has come.
@@ -84,6 +97,7 @@ impl HeapScan {
             at: 0,
             ahead: AskedAhead::default(),
             progress: ScanProgress::default(),
+            counting: Counting::Scan,
         }
     }
 
@@ -108,7 +122,8 @@ impl HeapScan {
         let Some(dba) = self.advance(snapshot)? else {
             return Ok(false);
         };
-        cancellable(|| self.heap.scan_block(snapshot, dba, &self.ahead, f))?;
+        let rows = cancellable(|| self.heap.scan_block(snapshot, dba, &self.ahead, f))?;
+        self.count(rows);
         Ok(true)
     }
 
@@ -122,14 +137,26 @@ impl HeapScan {
         let Some(dba) = self.advance(snapshot)? else {
             return Ok(false);
         };
-        cancellable(|| self.heap.scan_block_rows(snapshot, dba, &self.ahead, f))?;
+        let rows = cancellable(|| self.heap.scan_block_rows(snapshot, dba, &self.ahead, f))?;
+        self.count(rows);
         Ok(true)
+    }
+
+    /// A block has given so many rows.
+    fn count(&self, rows: u64) {
+        if self.counting != Counting::Nothing {
+            segment::count(self.heap.object().0, &[(SegmentStat::RowsRead, rows)]);
+        }
     }
 
     /// The block to read next. The blocks after it are being read ahead by then.
     fn advance(&mut self, snapshot: &Snapshot) -> Result<Option<Dba>> {
         if self.runs.is_none() {
             self.runs = Some(cancellable(|| self.heap.block_runs())?);
+        }
+        if self.counting == Counting::Scan {
+            self.counting = Counting::Rows;
+            segment::count(self.heap.object().0, &[(SegmentStat::Scans, 1)]);
         }
         let runs = self.runs.as_deref().unwrap_or_default();
         let Some(&(first, n)) = runs.get(self.run) else {
@@ -209,8 +236,16 @@ impl HeapScan {
     fn over(&self, runs: Vec<(Dba, u32)>) -> HeapScan {
         HeapScan {
             runs: Some(runs),
+            counting: Counting::Nothing,
             ..HeapScan::new(self.heap.clone())
         }
+    }
+
+    /// The scan, which counts as one of its table.
+    #[must_use]
+    pub fn counted(mut self) -> HeapScan {
+        self.counting = Counting::Scan;
+        self
     }
 
     /// Divides a scan that has not begun into at most `parts` scans of about the same number of
@@ -224,7 +259,12 @@ impl HeapScan {
         for (mut first, mut n) in runs {
             while n > 0 {
                 if left == 0 {
-                    scans.push(self.over(Vec::new()));
+                    let mut part = self.over(Vec::new());
+                    part.counting = match scans.is_empty() {
+                        true => self.counting,
+                        false => Counting::Rows,
+                    };
+                    scans.push(part);
                     left = share;
                 }
                 let take = u64::from(n).min(left) as u32;
@@ -240,7 +280,7 @@ impl HeapScan {
 
 /// Runs a part of a walk through an index, and notes what it took if that is wanted. `f` returns
 /// how many entries it met.
-fn timed<R>(
+pub(crate) fn timed<R>(
     times: Option<&mut IndexTimes>,
     f: impl FnOnce() -> Result<R>,
     entries: impl FnOnce(&R) -> u64,
@@ -268,13 +308,44 @@ pub struct IndexScan {
     scratch: Vec<u8>,
     /// Entries met. After every so many, a long walk checks whether it is still wanted.
     steps: u32,
+    /// For those who ask how far it is.
+    walked: Counted,
     ahead: EntriesAhead,
+    counted: Met,
+}
+
+/// What a walk through an index met and has not counted yet.
+#[derive(Default)]
+struct Met {
+    has_begun: bool,
+    entries: u64,
+    rows: u64,
+}
+
+impl Met {
+    /// Counts what was met for the index.
+    fn count(&mut self, index: block::ObjectId, scans: u64) {
+        let counts = [
+            (SegmentStat::Scans, scans),
+            (SegmentStat::RowsRead, std::mem::take(&mut self.entries)),
+            (SegmentStat::RowsFetched, std::mem::take(&mut self.rows)),
+        ];
+        segment::count(index.0, &counts);
+    }
+}
+
+impl Drop for IndexScan {
+    fn drop(&mut self) {
+        if self.counted.entries > 0 {
+            self.counted.count(self.table.indexes[self.index].object, 0);
+        }
+    }
 }
 
 /// The rows of an index's next entries, whose blocks have been asked for.
 #[derive(Default)]
-struct EntriesAhead {
-    blocks: AskedAhead,
+pub(crate) struct EntriesAhead {
+    pub blocks: AskedAhead,
     /// The number of entries that are still covered.
     left: usize,
     /// The number that was covered the last time: none for the first row, which may be all that is
@@ -284,7 +355,7 @@ struct EntriesAhead {
 
 impl EntriesAhead {
     /// Called for each entry. `next` are the rows of the entry and of those that follow it.
-    fn step(
+    pub fn step(
         &mut self,
         heap: &Heap,
         snapshot: &Snapshot,
@@ -326,6 +397,9 @@ impl IndexScan {
     ) -> Result<Option<RowId>> {
         let index = &self.table.indexes[self.index];
         index.check_usable(snapshot)?;
+        if !std::mem::replace(&mut self.counted.has_begun, true) {
+            self.counted.count(index.object, 1);
+        }
         let (tree, cursor) = (&self.tree, &mut self.cursor);
         let asks_ahead = self.heap.asks_ahead();
         while let Some(found) = timed(
@@ -334,7 +408,10 @@ impl IndexScan {
             |found| u64::from(found.is_some()),
         )? {
             self.steps = self.steps.wrapping_add(1);
+            self.walked.step();
+            self.counted.entries += 1;
             if self.steps.is_multiple_of(CANCEL_STEPS) {
+                self.counted.count(index.object, 0);
                 wait::check_cancel().map_err(txn::Error::from)?;
             }
             let ahead = &mut self.ahead;
@@ -345,6 +422,7 @@ impl IndexScan {
             let copied =
                 heap.fetch_ahead_with(snapshot, found.rid, ahead, |bytes| copy(bytes, row))?;
             if copied.is_some() && index.matches(&self.table, row, found.key, &mut self.scratch)? {
+                self.counted.rows += 1;
                 return Ok(Some(found.rid));
             }
         }
@@ -387,7 +465,9 @@ impl Engine {
             cursor,
             scratch: Vec::new(),
             steps: 0,
+            walked: Counted::new("Index Scan", Target::Object(def.object.0), 0, "Entries"),
             ahead: EntriesAhead::default(),
+            counted: Met::default(),
         })
     }
 }
@@ -537,20 +617,32 @@ impl Session {
             },
             |n| *n,
         )?;
+        let mut met = Met {
+            has_begun: true,
+            entries: entries.len() as u64,
+            rows: 0,
+        };
+        let mut sight = Sight::Nothing;
         for (rid, _) in entries {
             match cancellable(|| fetch(&heap, rid, row))? {
                 Sight::Row(()) if def.matches(table, row, &key, &mut self.scratch)? => {
-                    return Ok(Sight::Row(rid));
+                    met.rows = 1;
+                    sight = Sight::Row(rid);
+                    break;
                 }
                 Sight::Row(()) | Sight::Nothing => {}
-                Sight::Newer => return Ok(Sight::Newer),
+                Sight::Newer => {
+                    sight = Sight::Newer;
+                    break;
+                }
             }
         }
-        Ok(Sight::Nothing)
+        met.count(def.object, 1);
+        Ok(sight)
     }
 }
 
-fn copy(bytes: &[u8], row: &mut Vec<u8>) {
+pub(crate) fn copy(bytes: &[u8], row: &mut Vec<u8>) {
     row.clear();
     row.extend_from_slice(bytes);
 }

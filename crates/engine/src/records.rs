@@ -11,8 +11,7 @@
 //!
 //! **Invariant.** What is in the file is not written again before the stream is cleared.
 
-use crate::sort::temp_parameters;
-use crate::temp::{TempFile, TempSpace};
+use crate::temp::{TempFile, TempSpace, temp_parameters};
 use crate::{Error, Result};
 use std::sync::Arc;
 use storage::{AlignedBuf, SECTOR};
@@ -122,10 +121,7 @@ impl Records {
         for part in self.tail[..whole].chunks(buffer.len()) {
             wait::check_cancel().map_err(txn::Error::from)?;
             buffer[..part.len()].copy_from_slice(part);
-            let p = temp_parameters(file, self.written, part.len());
-            wait::during(Event::DirectPathWriteTemp, p, || {
-                file.file.write_at(self.written, &buffer[..part.len()])
-            })?;
+            file.write(self.written, &buffer[..part.len()])?;
             self.written += part.len() as u64;
         }
         self.tail.drain(..whole);

@@ -11,7 +11,7 @@
 //! All runs are merged at once. Each run has a buffer. So memory is at most that of the sort, or
 //! [`MIN_BUFFER`] for each run if that is more.
 
-use crate::temp::{TempFile, TempSpace};
+use crate::temp::{TempFile, TempSpace, temp_parameters};
 use crate::{Error, Result};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -219,21 +219,12 @@ impl Writer<'_> {
     fn flush(&mut self) -> Result<()> {
         wait::check_cancel().map_err(txn::Error::from)?;
         let len = self.filled.next_multiple_of(SECTOR);
-        let file = &self.spilled.file;
-        let p = temp_parameters(file, self.spilled.end, len);
-        wait::during(Event::DirectPathWriteTemp, p, || {
-            file.file.write_at(self.spilled.end, &self.buffer[..len])
-        })?;
+        let end = self.spilled.end;
+        self.spilled.file.write(end, &self.buffer[..len])?;
         self.spilled.end += len as u64;
         self.filled = 0;
         Ok(())
     }
-}
-
-/// What a wait for a temporary file is about.
-pub(crate) fn temp_parameters(file: &TempFile, offset: u64, len: usize) -> [u64; 3] {
-    let block = block::BLOCK_SIZE as u64;
-    [u64::from(file.number), offset / block, len as u64 / block]
 }
 
 /// A run that is being read. `key` and `rest` are those of its next record.

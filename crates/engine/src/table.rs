@@ -109,6 +109,9 @@ pub struct IndexRules {
     pub nulls_not_distinct: bool,
     /// Where a key is not just columns, or not every row has one.
     pub computed: Option<Arc<dyn ComputedKey>>,
+    /// Of an inverted index: the keys of a row, of which it has any number. It is read by
+    /// [`crate::Session::rows_of_keys`] only, and is not unique.
+    pub inverted: Option<Arc<dyn InvertedKeys>>,
 }
 
 /// What a caller's function of a row fails with.
@@ -125,6 +128,14 @@ pub trait ComputedKey: std::fmt::Debug + Send + Sync {
     fn uses(&self, column: usize) -> bool;
 }
 
+/// The keys of an inverted index. The same row has the same keys for ever, on every instance.
+pub trait InvertedKeys: std::fmt::Debug + Send + Sync {
+    /// The keys of a row in rising order, each once. No key is the beginning of another.
+    fn keys(&self, row: &[DatumRef<'_>]) -> std::result::Result<Vec<Vec<u8>>, ComputeError>;
+    /// Whether the keys depend on a column of the table.
+    fn uses(&self, column: usize) -> bool;
+}
+
 impl IndexDef {
     /// Whether a key that another row has is refused as its entry is made.
     pub(crate) fn checks_at_once(&self) -> bool {
@@ -138,9 +149,10 @@ impl IndexDef {
 
     /// Whether the index has something of a column of its table.
     pub fn uses(&self, column: usize) -> bool {
-        match &self.rules.computed {
-            Some(computed) => computed.uses(column),
-            None => self.columns.iter().any(|c| c.column == column),
+        match (&self.rules.inverted, &self.rules.computed) {
+            (Some(inverted), _) => inverted.uses(column),
+            (None, Some(computed)) => computed.uses(column),
+            (None, None) => self.columns.iter().any(|c| c.column == column),
         }
     }
 
@@ -186,9 +198,48 @@ pub(crate) struct RowKey {
     pub has_null: bool,
 }
 
+/// The keys of a row in an index: of an inverted one any number, of another at most one.
+pub(crate) enum RowKeys {
+    One(Option<RowKey>),
+    /// In rising order, each once.
+    Many(Vec<Vec<u8>>),
+}
+
+impl RowKeys {
+    /// The keys that are not among `others`, and those of `others` that are not among these. Both
+    /// are of one index.
+    fn parted_from(self, others: RowKeys) -> (RowKeys, RowKeys) {
+        match (self, others) {
+            (RowKeys::One(Some(a)), RowKeys::One(Some(b))) if a.bytes == b.bytes => {
+                (RowKeys::One(None), RowKeys::One(None))
+            }
+            (RowKeys::Many(mut a), RowKeys::Many(mut b)) => {
+                let all = a.clone();
+                a.retain(|key| b.binary_search(key).is_err());
+                b.retain(|key| all.binary_search(key).is_err());
+                (RowKeys::Many(a), RowKeys::Many(b))
+            }
+            both => both,
+        }
+    }
+
+    /// Calls `f` for each key.
+    pub(crate) fn each(self, mut f: impl FnMut(RowKey) -> Result<()>) -> Result<()> {
+        match self {
+            RowKeys::One(key) => key.map_or(Ok(()), f),
+            RowKeys::Many(keys) => keys.into_iter().try_for_each(|bytes| {
+                f(RowKey {
+                    bytes,
+                    has_null: false,
+                })
+            }),
+        }
+    }
+}
+
 impl IndexDef {
     /// Appends the key of a row; returns whether it has a NULL that equals nothing. `None`: the
-    /// index does not have the row.
+    /// index does not have the row. Not for an inverted index.
     pub(crate) fn push_key<'v>(
         &self,
         table: &TableDef,
@@ -232,6 +283,59 @@ impl IndexDef {
         Ok(has_null.map(|has_null| RowKey { bytes, has_null }))
     }
 
+    /// All keys of a row, of which `value` gives the columns.
+    fn keys_by<'v>(
+        &self,
+        table: &TableDef,
+        value: impl Fn(usize) -> Result<DatumRef<'v>>,
+    ) -> Result<RowKeys> {
+        if let Some(inverted) = &self.rules.inverted {
+            let row = (0..table.columns.len()).map(value);
+            let row = row.collect::<Result<Vec<_>>>()?;
+            return Ok(RowKeys::Many(inverted.keys(&row).map_err(Error::Computed)?));
+        }
+        let mut bytes = Vec::with_capacity(32);
+        let has_null = self.push_key(table, &mut bytes, value)?;
+        let key = has_null.map(|has_null| RowKey { bytes, has_null });
+        Ok(RowKeys::One(key))
+    }
+
+    /// All keys of a row. Trailing values that are missing are NULL.
+    pub(crate) fn keys_of(&self, table: &TableDef, row: &[DatumRef<'_>]) -> Result<RowKeys> {
+        let value = |at: usize| Ok(row.get(at).copied().unwrap_or_default());
+        self.keys_by(table, value)
+    }
+
+    /// All keys of a stored row.
+    pub(crate) fn keys_of_stored(&self, table: &TableDef, row: &[u8]) -> Result<RowKeys> {
+        self.keys_by(table, |at| table.column(row, at))
+    }
+
+    /// The keys that a row loses, and those that it gains, by the change of a stored row to `row`.
+    pub(crate) fn changed_keys(
+        &self,
+        table: &TableDef,
+        stored: &[u8],
+        row: &[DatumRef<'_>],
+    ) -> Result<(RowKeys, RowKeys)> {
+        if self.rules.inverted.is_some() && !self.uses_changed(table, stored, row)? {
+            return Ok((RowKeys::One(None), RowKeys::One(None)));
+        }
+        let before = self.keys_of_stored(table, stored)?;
+        let after = self.keys_of(table, row)?;
+        Ok(before.parted_from(after))
+    }
+
+    /// Whether a change of a stored row to `row` changes a column that the keys depend on.
+    fn uses_changed(&self, table: &TableDef, stored: &[u8], row: &[DatumRef<'_>]) -> Result<bool> {
+        for at in (0..table.columns.len()).filter(|at| self.uses(*at)) {
+            if table.column(stored, at)? != row.get(at).copied().unwrap_or_default() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether a stored row has the key of another row of the table. NULL equals nothing.
     pub fn has_key_of(
         &self,
@@ -254,6 +358,12 @@ impl IndexDef {
         key: &[u8],
         scratch: &mut Vec<u8>,
     ) -> Result<bool> {
+        if self.rules.inverted.is_some() {
+            return Ok(match self.keys_of_stored(table, row)? {
+                RowKeys::Many(keys) => keys.binary_search_by(|k| k[..].cmp(key)).is_ok(),
+                RowKeys::One(_) => false,
+            });
+        }
         scratch.clear();
         let known = self.push_key(table, scratch, |at| table.column(row, at))?;
         Ok(known.is_some() && scratch[..] == *key)

@@ -10,6 +10,7 @@ use seam::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use storage::{File, FileKind, Storage};
+use wait::{Event, Stat};
 
 /// The most files at a time. The start of an instance looks for as many names.
 const MAX_FILES: u32 = 1024;
@@ -52,11 +53,14 @@ impl TempSpace {
         };
         let created = self.storage.create(&self.name(number), FileKind::Data);
         match created {
-            Ok(file) => Ok(TempFile {
-                file,
-                number,
-                space: self.clone(),
-            }),
+            Ok(file) => {
+                wait::stat::add(Stat::TempFiles, 1);
+                Ok(TempFile {
+                    file,
+                    number,
+                    space: self.clone(),
+                })
+            }
             Err(e) => {
                 self.used.lock().remove(&number);
                 Err(e.into())
@@ -69,6 +73,24 @@ pub(crate) struct TempFile {
     pub(crate) file: Arc<dyn File>,
     pub(crate) number: u32,
     space: Arc<TempSpace>,
+}
+
+impl TempFile {
+    /// Writes bytes of whole sectors.
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> storage::Result<()> {
+        let p = temp_parameters(self, offset, bytes.len());
+        wait::during(Event::DirectPathWriteTemp, p, || {
+            self.file.write_at(offset, bytes)
+        })?;
+        wait::stat::add(Stat::TempBytes, bytes.len() as u64);
+        Ok(())
+    }
+}
+
+/// What a wait for a temporary file is about.
+pub(crate) fn temp_parameters(file: &TempFile, offset: u64, len: usize) -> [u64; 3] {
+    let block = block::BLOCK_SIZE as u64;
+    [u64::from(file.number), offset / block, len as u64 / block]
 }
 
 impl Drop for TempFile {

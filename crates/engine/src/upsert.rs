@@ -19,6 +19,7 @@ use block::ids::StampKind;
 use block::value::DatumRef;
 use block::{RowId, TxnId};
 use txn::{Isolation, Place, Snapshot};
+use wait::segment::{self, SegmentStat};
 
 /// The outcome of inserting a row unless it meets another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +71,10 @@ impl Session {
             }
             let before = self.txn.savepoint();
             match self.try_insert(table, row, arbiters)? {
-                Attempt::Inserted(rid) => return Ok(Upsert::Inserted(rid)),
+                Attempt::Inserted(rid) => {
+                    segment::count(table.object.0, &[(SegmentStat::RowsInserted, 1)]);
+                    return Ok(Upsert::Inserted(rid));
+                }
                 Attempt::Taken => self.txn.rollback_to(&before, &*engine)?,
                 Attempt::Undecided(holder, place) => {
                     self.txn.rollback_to(&before, &*engine)?;
@@ -95,13 +99,14 @@ impl Session {
             if !index.is_written() {
                 continue;
             }
+            if !arbiters.contains(&at) {
+                let keys = index.keys_of(table, row)?;
+                keys.each(|key| self.insert_entry(table, &heap, index, &key, rid))?;
+                continue;
+            }
             let Some(key) = index.key_of(table, row)? else {
                 continue;
             };
-            if !arbiters.contains(&at) {
-                self.insert_entry(table, &heap, index, &key, rid)?;
-                continue;
-            }
             match self.try_entry(table, &heap, index, &key, rid) {
                 Ok(None) => {}
                 Ok(Some((holder, place))) => return Ok(Attempt::Undecided(holder, place)),

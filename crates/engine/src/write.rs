@@ -13,6 +13,7 @@ use block::value::DatumRef;
 use block::{RowId, TxnId, ids::StampKind};
 use std::sync::Arc;
 use txn::{Isolation, Place, RowLock, Snapshot, TxnState};
+use wait::segment::{self, SegmentStat};
 
 /// The outcome of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,10 +52,10 @@ impl Session {
         let mut body = Vec::with_capacity(64);
         block::row::encode(row, &mut body);
         let rid = heap.insert(&mut self.txn, &body)?;
+        segment::count(table.object.0, &[(SegmentStat::RowsInserted, 1)]);
         for index in table.written() {
-            if let Some(key) = index.key_of(table, row)? {
-                self.insert_entry(table, &heap, index, &key, rid)?;
-            }
+            let keys = index.keys_of(table, row)?;
+            keys.each(|key| self.insert_entry(table, &heap, index, &key, rid))?;
         }
         Ok(rid)
     }
@@ -241,18 +242,11 @@ impl Session {
         if outcome != WriteOutcome::Done {
             return Ok(outcome);
         }
+        segment::count(table.object.0, &[(SegmentStat::RowsUpdated, 1)]);
         for index in table.written() {
-            let before = index.key_of_stored(table, &old)?;
-            let after = index.key_of(table, row)?;
-            if before.as_ref().map(|k| &k.bytes) == after.as_ref().map(|k| &k.bytes) {
-                continue;
-            }
-            if let Some(before) = before {
-                self.mark_entry(table, &heap, index, &before, rid)?;
-            }
-            if let Some(after) = after {
-                self.insert_entry(table, &heap, index, &after, rid)?;
-            }
+            let (lost, gained) = index.changed_keys(table, &old, row)?;
+            lost.each(|key| self.mark_entry(table, &heap, index, &key, rid))?;
+            gained.each(|key| self.insert_entry(table, &heap, index, &key, rid))?;
         }
         Ok(WriteOutcome::Done)
     }
@@ -273,11 +267,11 @@ impl Session {
         if outcome != WriteOutcome::Done {
             return Ok(outcome);
         }
+        segment::count(table.object.0, &[(SegmentStat::RowsDeleted, 1)]);
         let values = decode(table, &old)?;
         for index in table.written() {
-            if let Some(key) = index.key_of(table, &values)? {
-                self.mark_entry(table, &heap, index, &key, rid)?;
-            }
+            let keys = index.keys_of(table, &values)?;
+            keys.each(|key| self.mark_entry(table, &heap, index, &key, rid))?;
         }
         Ok(WriteOutcome::Done)
     }

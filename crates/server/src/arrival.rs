@@ -113,12 +113,15 @@ impl Arriving<'_> {
     fn identity(&self, role: u32) -> wait::session::Identity {
         let mut parameters = self.startup.parameters.iter();
         let program = parameters.find(|(name, _)| name == "application_name");
+        let server = self.stream.local_addr();
         wait::session::Identity {
             role,
             user: self.startup.user.clone(),
             program: program.map(|(_, value)| value.clone()).unwrap_or_default(),
             database: self.startup.database.clone(),
             client: self.peer.to_string(),
+            server: server.map(|s| s.to_string()).unwrap_or_default(),
+            cipher: self.tls.and_then(|tls| tls.borrow().cipher()),
         }
     }
 

@@ -181,6 +181,7 @@ impl Door {
             program: program.map(|(_, value)| value.clone()).unwrap_or_default(),
             database: DATABASE.to_string(),
             client: caller.peer.to_string(),
+            ..wait::session::Identity::default()
         };
         database.enter(&role, identity)?;
         if self.sessions.is_stopping() {

@@ -154,6 +154,7 @@ impl Rounds {
         database.refresh()?;
         let dict = database.dict();
         database.changes.keep(|t| dict.table_by_oid(t).is_some());
+        database.usage.keep(|t| dict.table_by_oid(t).is_some());
         self.seen.retain(|t, _| dict.table_by_oid(*t).is_some());
         let mut first = Ok(());
         // Temporary tables are their sessions' own, also to analyze.

@@ -21,6 +21,7 @@ use crate::presence;
 use crate::session::{SqlSession, now_micros};
 use crate::statements::Statements;
 use crate::trace::Switches;
+use crate::usage::{self, Usage};
 
 pub struct Database {
     engine: Arc<Engine>,
@@ -37,6 +38,7 @@ pub struct Database {
     pub(crate) switches: Switches,
     pub(crate) changes: Changes,
     pub(crate) statements: Statements,
+    pub(crate) usage: Usage,
     started_micros: i64,
 }
 
@@ -54,6 +56,7 @@ impl Database {
             engine.drop_orphans(&dict.segments())?;
         }
         let current = engine.dictionary_flag();
+        let started_micros = now_micros();
         let database = Arc::new(Database {
             current,
             engine,
@@ -66,7 +69,8 @@ impl Database {
             switches: Switches::default(),
             changes: Changes::default(),
             statements: Statements::default(),
-            started_micros: now_micros(),
+            usage: Usage::since(started_micros),
+            started_micros,
         });
         SqlSession::make_first_superuser(&database)?;
         if let Some(cluster) = database.engine.cluster() {
@@ -78,6 +82,7 @@ impl Database {
                     Some(&orders::ORDER) => orders::respond(&database, question),
                     Some(&presence::COUNT) => presence::respond(question),
                     Some(&online::USERS) => online::respond(&database, question),
+                    Some(&usage::RESET) => usage::respond(&database, question),
                     _ => crate::views::respond(&database, question),
                 }
             }));

@@ -43,6 +43,7 @@ mod snapshots;
 mod statements;
 mod trace;
 pub mod types;
+mod usage;
 mod views;
 
 /// The stack that a session's thread needs. It is only address space until it is used; deep

@@ -76,6 +76,8 @@ pub enum SqlType {
     TimeTz,
     /// An integer of a hundredth.
     Money,
+    /// A position in the log, as an integer in the order of positions ([`crate::pgtype::lsn`]).
+    PgLsn,
     /// A path into documents, kept as the text that PostgreSQL writes.
     JsonPath,
     Range(RangeOf),
@@ -172,7 +174,7 @@ impl Element {
 
 impl SqlType {
     /// All but arrays.
-    pub const ALL: [SqlType; 58] = [
+    pub const ALL: [SqlType; 59] = [
         SqlType::Bool,
         SqlType::Int2,
         SqlType::Int4,
@@ -218,6 +220,7 @@ impl SqlType {
         SqlType::MacAddr8,
         SqlType::TimeTz,
         SqlType::Money,
+        SqlType::PgLsn,
         SqlType::JsonPath,
         SqlType::Range(RangeOf::Int4),
         SqlType::Range(RangeOf::Int8),
@@ -631,6 +634,7 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Bytea => ColType::Bytea,
         SqlType::Bit | SqlType::Varbit | SqlType::Inet | SqlType::Cidr => ColType::Bytea,
         SqlType::MacAddr | SqlType::MacAddr8 | SqlType::TimeTz | SqlType::Money => ColType::Int8,
+        SqlType::PgLsn => ColType::Int8,
         SqlType::Json | SqlType::JsonPath => ColType::Text,
         SqlType::Jsonb => ColType::Json,
         SqlType::Date => ColType::Date,

@@ -2,7 +2,9 @@
 //!
 //! The layer that knows the object says so before it looks at a block ([`about`]). What is counted
 //! and waited for from then on is the object's: gets, reads from disk, waits for the block's
-//! latch, for rows, and for blocks of other instances.
+//! latch, for rows, and for blocks of other instances. Scans and rows are counted where they are
+//! known, by [`count`]: of a table's object its scans and the rows that these gave, of an index's
+//! object its scans, the entries that they met, and the rows that these led to.
 //!
 //! **Invariants.**
 //! - A session's thread alone writes its counts, without a shared cache line.
@@ -23,7 +25,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 const SLOTS: usize = 64;
 /// Slots that are looked at for an object.
 const PROBES: usize = 4;
-/// The most objects that have sums of their own: 16,384 of about 120 bytes.
+/// The most objects that have sums of their own: 16,384 of about 170 bytes.
 const OBJECTS_MAX: usize = 16_384;
 /// The object of what is beyond [`OBJECTS_MAX`].
 pub const OTHERS: u32 = u32::MAX;
@@ -44,9 +46,15 @@ pub enum SegmentStat {
     GcWaits,
     GcTime,
     ReadTime,
+    Scans,
+    RowsRead,
+    RowsFetched,
+    RowsInserted,
+    RowsUpdated,
+    RowsDeleted,
 }
 
-pub const STATS: usize = 12;
+pub const STATS: usize = 18;
 
 impl SegmentStat {
     /// All, each at the place of its number.
@@ -63,6 +71,12 @@ impl SegmentStat {
         SegmentStat::GcWaits,
         SegmentStat::GcTime,
         SegmentStat::ReadTime,
+        SegmentStat::Scans,
+        SegmentStat::RowsRead,
+        SegmentStat::RowsFetched,
+        SegmentStat::RowsInserted,
+        SegmentStat::RowsUpdated,
+        SegmentStat::RowsDeleted,
     ];
 
     pub fn name(self) -> &'static str {
@@ -79,6 +93,12 @@ impl SegmentStat {
             SegmentStat::GcWaits => "gc waits",
             SegmentStat::GcTime => "gc wait time (microseconds)",
             SegmentStat::ReadTime => "physical read time (microseconds)",
+            SegmentStat::Scans => "segment scans",
+            SegmentStat::RowsRead => "rows read by scans",
+            SegmentStat::RowsFetched => "rows fetched by index",
+            SegmentStat::RowsInserted => "rows inserted",
+            SegmentStat::RowsUpdated => "rows updated",
+            SegmentStat::RowsDeleted => "rows deleted",
         }
     }
 
@@ -246,6 +266,19 @@ pub fn about(object: u32) {
     session::with(|s| s.segments.about(object));
 }
 
+/// Counts for an object, whichever one the session works on, which it goes on to work on.
+#[inline]
+pub fn count(object: u32, counts: &[(SegmentStat, u64)]) {
+    session::with(|s| {
+        let works_on = s.segments.object();
+        s.segments.about(object);
+        for (stat, n) in counts {
+            s.segments.add(*stat, *n);
+        }
+        s.segments.about(works_on);
+    });
+}
+
 /// A block was looked at: counts it for the session, by its statistic, and for the object.
 #[inline]
 pub fn got(stat: Stat) {
@@ -363,6 +396,27 @@ mod tests {
         }
         assert_eq!(value(FIRST, SegmentStat::RowLockWaits), 1);
         assert_eq!(value(0, SegmentStat::LogicalReads), 0);
+    }
+
+    #[test]
+    fn what_is_counted_for_another_object_leaves_the_session_at_its_own() {
+        const OWN: u32 = 910_000;
+        // It falls into the slots of the other.
+        const OTHER: u32 = OWN + SLOTS as u32;
+        let thread = std::thread::spawn(|| {
+            let _guard = register(Kind::User, "segments");
+            about(OWN);
+            count(
+                OTHER,
+                &[(SegmentStat::Scans, 1), (SegmentStat::RowsRead, 7)],
+            );
+            got(Stat::ConsistentGets);
+        });
+        thread.join().unwrap();
+        assert_eq!(value(OTHER, SegmentStat::Scans), 1);
+        assert_eq!(value(OTHER, SegmentStat::RowsRead), 7);
+        assert_eq!(value(OTHER, SegmentStat::LogicalReads), 0);
+        assert_eq!(value(OWN, SegmentStat::LogicalReads), 1);
     }
 
     #[test]

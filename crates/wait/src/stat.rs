@@ -84,6 +84,8 @@ stats! {
     GcRemoteRequests, "gc blocks asked of other instances";
     GcRemasters, "gc granules remastered here";
     InterconnectRefusals, "interconnect connections refused";
+    TempFiles, "temporary files made";
+    TempBytes, "temporary file bytes written";
 }
 
 /// Adds to a statistic of this thread's session. No shared counter is touched. Outside a session

@@ -12,60 +12,62 @@ use wait::{Stat, stat};
 impl Heap {
     /// Gives `f` every row of the block that the snapshot sees. A block that is not the heap's
     /// gives none. `ahead` has copies that were asked for before ([`Heap::ask_ahead`]). `f` runs
-    /// under the block's latch for most rows, so it must not wait.
+    /// under the block's latch for most rows, so it must not wait. Returns how many rows it gave.
     pub fn scan_block(
         &self,
         snap: &Snapshot,
         dba: Dba,
         ahead: &AskedAhead,
         f: &mut dyn FnMut(RowId, &[u8]),
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let mut later = Vec::new();
-        let lost = loop {
+        let (lost, given) = loop {
             let lost = self.cache().copies_lost();
             let block = self.cache().read_as_of_ahead(dba, snap.scn, ahead)?;
             later.clear();
             if !block.is_copy() {
-                self.visible_rows(snap, dba, &block, &mut *f, &mut later)?;
-                break lost;
+                let given = self.visible_rows(snap, dba, &block, &mut *f, &mut later)?;
+                break (lost, given);
             }
             let mut rows = Vec::with_capacity(usize::from(heap::slots(&block)));
             let row = |rid, row| rows.push((rid, row));
-            self.visible_rows(snap, dba, &block, row, &mut later)?;
+            let given = self.visible_rows(snap, dba, &block, row, &mut later)?;
             if self.cache().copies_lost() == lost {
                 rows.into_iter().for_each(|(rid, row)| f(rid, row));
-                break lost;
+                break (lost, given);
             }
         };
-        self.later_rows(snap, lost, later, f)
+        Ok(given + self.later_rows(snap, lost, later, f)?)
     }
 
     /// Gives the rows of the block at once, for readers that take them apart column by column. Rows
-    /// whose visible version is not the one in the block come one by one after them.
+    /// whose visible version is not the one in the block come one by one after them. Returns how
+    /// many there were.
     pub fn scan_block_rows(
         &self,
         snap: &Snapshot,
         dba: Dba,
         ahead: &AskedAhead,
         f: &mut dyn FnMut(&[&[u8]]),
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let mut later = Vec::new();
-        let lost = loop {
+        let (lost, given) = loop {
             let lost = self.cache().copies_lost();
             let block = self.cache().read_as_of_ahead(dba, snap.scn, ahead)?;
             later.clear();
             let mut rows = Vec::with_capacity(usize::from(heap::slots(&block)));
-            self.visible_rows(snap, dba, &block, |_, row| rows.push(row), &mut later)?;
+            let given =
+                self.visible_rows(snap, dba, &block, |_, row| rows.push(row), &mut later)?;
             if !block.is_copy() || self.cache().copies_lost() == lost {
                 f(&rows);
-                break lost;
+                break (lost, given);
             }
         };
-        self.later_rows(snap, lost, later, &mut |_, row| f(&[row]))
+        Ok(given + self.later_rows(snap, lost, later, &mut |_, row| f(&[row]))?)
     }
 
-    /// The rows that the snapshot sees as they are in the block. The others are put aside until the
-    /// latch is free.
+    /// The rows that the snapshot sees as they are in the block, and how many these are. The others
+    /// are put aside until the latch is free.
     #[inline]
     fn visible_rows<'b>(
         &self,
@@ -74,13 +76,13 @@ impl Heap {
         block: &'b BlockBuf,
         mut f: impl FnMut(RowId, &'b [u8]),
         later: &mut Vec<(RowId, Version)>,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         if block.object() != self.object()
             || !matches!(block.block_type(), Ok(block::BlockType::Heap))
         {
-            return Ok(());
+            return Ok(0);
         }
-        let mut rows = 0;
+        let (mut rows, mut given) = (0, 0);
         // A stamp and whether it is visible. At first it is a visible one, committed before all
         // time.
         let mut known = (Stamp::committed(Scn::ZERO), true);
@@ -104,7 +106,10 @@ impl Heap {
             }
             let rid = RowId::new(dba, slot);
             match visible && !row.head.is_chained() {
-                true => f(rid, row.body),
+                true => {
+                    given += 1;
+                    f(rid, row.body);
+                }
                 false => later.push((
                     rid,
                     Version {
@@ -116,28 +121,31 @@ impl Heap {
         }
         stat::add(Stat::TableScanBlocks, 1);
         stat::add(Stat::TableScanRows, rows);
-        Ok(())
+        Ok(given)
     }
 
     /// Reads the rows that were put aside. `lost` is what [`cache::Cache::copies_lost`] said before
     /// the rows were read. Once a copy's maker is gone, what the copy told of the rows is worth
-    /// nothing; then each row is read anew.
+    /// nothing; then each row is read anew. Returns how many the snapshot sees.
     fn later_rows(
         &self,
         snap: &Snapshot,
         lost: u64,
         later: Vec<(RowId, Version)>,
         f: &mut dyn FnMut(RowId, &[u8]),
-    ) -> Result<()> {
+    ) -> Result<u64> {
+        let mut given = 0;
         for (rid, mut version) in later {
             let seen = self.resolve(snap, rid, &mut version);
             if self.cache().copies_lost() != lost {
-                self.fetch_with(snap, rid, |row| f(rid, row))?;
+                let found = self.fetch_with(snap, rid, |row| f(rid, row))?;
+                given += u64::from(found.is_some());
             } else if seen? {
                 f(rid, &version.body);
+                given += 1;
             }
         }
-        Ok(())
+        Ok(given)
     }
 
     /// Reads blocks ahead of a scan.

@@ -2,6 +2,7 @@
 
 mod undo;
 
+use crate::table::RowKey;
 use crate::{Config, Engine, IndexStage, Progress, Result, files};
 use access::btree::BTree;
 use access::heap::Heap;
@@ -233,14 +234,15 @@ fn compare(
     scan.blocks()?;
     let mut key_of = |rid: RowId, row: &[u8]| {
         for (index, keys) in table.indexes.iter().zip(&mut expected) {
-            match index.key_of_stored(table, row) {
-                Ok(None) => {}
-                Ok(Some(key)) => {
-                    let mut full = key.bytes;
-                    block::index::push_row_id(&mut full, rid);
-                    keys.push(full);
-                }
-                Err(e) => damaged.push(format!("row {rid:?} of object {}: {e}", table.object.0)),
+            let add = |key: RowKey| {
+                let mut full = key.bytes;
+                block::index::push_row_id(&mut full, rid);
+                keys.push(full);
+                Ok(())
+            };
+            let of_row = index.keys_of_stored(table, row);
+            if let Err(e) = of_row.and_then(|of_row| of_row.each(add)) {
+                damaged.push(format!("row {rid:?} of object {}: {e}", table.object.0));
             }
         }
     };

@@ -189,6 +189,13 @@ impl TlsSession {
         self.connection.peer_certificates()?.first()
     }
 
+    /// The name that OpenSSL has for the cipher in use.
+    pub fn cipher(&self) -> Option<String> {
+        let suite = self.connection.negotiated_cipher_suite()?.suite();
+        let name = suite.as_str()?;
+        Some(name.replacen("TLS13_", "TLS_", 1))
+    }
+
     pub fn has_client_certificate(&self) -> bool {
         self.shown().is_some()
     }

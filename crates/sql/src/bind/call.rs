@@ -199,6 +199,11 @@ impl Binder<'_> {
         if let Some(found) = self.range_call(name, &args)? {
             return Ok(found);
         }
+        if let ("age", [transaction]) = (name, &args[..])
+            && transaction.ty == SqlType::Xid
+        {
+            return self.catalog_call("mxid_age", args);
+        }
         if let ("age", [time]) = (name, &args[..]) {
             args = self.age_today(time.clone())?;
         }

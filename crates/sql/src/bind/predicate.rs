@@ -247,7 +247,7 @@ impl Binder<'_> {
         let as_text = |e: &ast::Expr, is_pattern: bool| -> Result<Expr> {
             let t = self.expr(e)?;
             folds.set(folds.get() || t.ty.is_citext() && !is_pattern);
-            if !t.ty.is_string() && !t.ty.is_citext() && t.ty != SqlType::Unknown {
+            if !is_text(t.ty) && !t.ty.is_citext() && t.ty != SqlType::Unknown {
                 let message = format!("operator does not exist: {} ~ text", t.ty.name());
                 return Err(Error::new("42883", message));
             }
@@ -295,7 +295,7 @@ impl Binder<'_> {
         let as_text = |e: &ast::Expr, is_pattern: bool| -> Result<Expr> {
             let t = self.expr(e)?;
             folds.set(folds.get() || t.ty.is_citext() && !is_pattern);
-            if !t.ty.is_string() && !t.ty.is_citext() {
+            if !is_text(t.ty) && !t.ty.is_citext() {
                 return Err(Error::new(
                     "42883",
                     format!("operator does not exist: {} ~~ text", t.ty.name()),
@@ -392,4 +392,9 @@ impl Binder<'_> {
             collation,
         })
     }
+}
+
+/// Whether an operator of patterns takes the type: it is a string's, or becomes one by itself.
+fn is_text(ty: SqlType) -> bool {
+    ty.is_string() || ty == SqlType::InternalChar
 }

@@ -23,14 +23,17 @@ use crate::parse::utility::TableLock;
 /// them (Chaudhuri, Motwani and Narasayya, 1998).
 const ROWS_PER_ENTRY: usize = 300;
 
+/// What `abp0` does between blocks.
+pub type Rest<'r> = &'r mut dyn FnMut() -> Result<()>;
+
 /// Reads a table, or some of its columns, and stores what it found. Nothing is done if the table
-/// was dropped before its lock was granted. After every few blocks `rest` is called, and may end
-/// it.
+/// was dropped before its lock was granted. For `abp0`, `rest` is called after every few blocks, and
+/// may end it.
 pub fn table(
     core: &mut Core,
     oid: u32,
     columns: &[String],
-    rest: &mut dyn FnMut() -> Result<()>,
+    mut rest: Option<Rest<'_>>,
 ) -> Result<()> {
     core.lock_table(oid, TableLock::ShareUpdateExclusive, false)?;
     let Some(table) = core.dict().table_by_oid(oid).cloned() else {
@@ -43,7 +46,9 @@ pub fn table(
     let target = |c: &Column| c.storing.statistics.map_or(default, usize::from);
     let live = table.live_columns().map(|(_, c)| target(c));
     let most = live.max().unwrap_or(default).max(1);
-    let found = sampled(core, &table, most * ROWS_PER_ENTRY, rest)?;
+    let is_command = rest.is_none();
+    let mut rest = || rest.as_mut().map_or(Ok(()), |rest| rest());
+    let found = sampled(core, &table, most * ROWS_PER_ENTRY, &mut rest)?;
     let before = core.dict().stats(oid).cloned();
     let kept = |at: usize| before.as_ref().and_then(|s| s.column(at).cloned());
     let mut stats = Vec::with_capacity(table.columns.len());
@@ -67,14 +72,20 @@ pub fn table(
             false => kept(at),
         });
     }
+    let mut done = before.map_or_else(Default::default, |s| [s.by_command, s.by_itself]);
+    let way = &mut done[usize::from(!is_command)];
+    *way = way.and_at(analyzed);
     let stats = Stats {
         table: table.oid,
         rows: found.total,
         blocks: found.blocks,
         columns: stats,
         analyzed,
+        by_command: done[0],
+        by_itself: done[1],
     };
     core.define(Object::Stats(Arc::new(stats)))?;
+    core.database.usage.analyzed(oid, table.segment, analyzed);
     if columns.is_empty() {
         core.database.changes.analyzed(oid, changed);
     }

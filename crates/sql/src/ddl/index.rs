@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use block::value::Datum;
 use block::{Dba, ObjectId, RowId};
-use sqlparser::ast::{self, CreateIndex, IndexType};
+use sqlparser::ast::{self, CreateIndex};
 
 use super::dependence::drop_dependents;
 use super::index_expression::Predicate;
@@ -16,9 +16,8 @@ use crate::api::Tag;
 use crate::bind::names::Qualified;
 use crate::bind::{collation, names};
 use crate::dict::acl::Privileges;
-use crate::dict::computed::IndexKeys;
 use crate::dict::depend::Address;
-use crate::dict::{Dict, Index, IndexExpression, IndexKey, Object, Relation, Stage, Table};
+use crate::dict::{Dict, Index, IndexExpression, IndexKey, Method, Object, Relation, Stage, Table};
 use crate::error::{Error, Result};
 use crate::exec::row::decode;
 use crate::exec::told;
@@ -33,6 +32,7 @@ const MAX_KEYS: usize = 32;
 /// An index to be made.
 pub struct NewIndex {
     pub name: Option<String>,
+    pub method: Method,
     pub keys: Vec<IndexKey>,
     pub expressions: Vec<IndexExpression>,
     pub predicate: Option<Predicate>,
@@ -116,7 +116,7 @@ impl NewKey {
 
     fn with(mut self, table: &Table, clauses: &Clauses) -> Result<NewKey> {
         self.nulls_not_distinct = clauses.nulls_not_distinct;
-        self.options = storage::checked(storage::Of::Index, &clauses.options)?;
+        self.options = storage::checked(storage::Of::Index(Method::Btree), &clauses.options)?;
         for name in &clauses.include {
             self.included.push(key_column(table, name)?);
         }
@@ -156,6 +156,7 @@ impl NewIndex {
             .collect();
         NewIndex {
             name: key.name,
+            method: Method::Btree,
             keys,
             expressions: Vec::new(),
             predicate: None,
@@ -221,12 +222,6 @@ fn wanted(
     if !c.alter_options.is_empty() {
         return Err(Error::unsupported("this form of CREATE INDEX"));
     }
-    if let Some(method) = &c.using
-        && *method != IndexType::BTree
-    {
-        let method = method.to_string().to_lowercase();
-        return Err(Error::unsupported(format!("CREATE INDEX USING {method}")));
-    }
     let name = c.name.as_ref().map(name_of).transpose()?;
     let table_name = name_of(&c.table_name)?;
     let table = core.own_table(&table_name, lock)?.ok_or_else(|| {
@@ -262,14 +257,21 @@ fn wanted(
 
 /// What CREATE INDEX says of the index, but for its name.
 fn described(dict: &Dict, table: &Table, c: &CreateIndex) -> Result<NewIndex> {
+    let method = Method::named(c.using.as_ref())?;
+    method.check(c.unique, c.include.len(), c.columns.len())?;
+    let options = storage::checked(storage::Of::Index(method), &parameters(&c.with)?)?;
     let mut expressions = Vec::new();
     let mut classes = Vec::with_capacity(c.columns.len());
     let mut keys = Vec::with_capacity(c.columns.len());
     for k in &c.columns {
         let (key, ty) = key(dict, table, k, &mut expressions)?;
         let class = k.operator_class.as_ref();
-        let class = class.map(|name| index_class::of(ty, name)).transpose()?;
-        classes.push(class.unwrap_or_default());
+        let class = class.map(|name| index_class::of(method, ty, name));
+        let class = class.transpose()?.unwrap_or_default();
+        index_class::check(method, ty, &class)?;
+        let order = &k.column.options;
+        method.check_order(order.asc.is_some(), order.nulls_first.is_some())?;
+        classes.push(class);
         keys.push(key);
     }
     if classes.iter().all(String::is_empty) {
@@ -284,6 +286,7 @@ fn described(dict: &Dict, table: &Table, c: &CreateIndex) -> Result<NewIndex> {
     });
     Ok(NewIndex {
         name: None,
+        method,
         keys,
         expressions,
         predicate: predicate.transpose()?,
@@ -296,7 +299,7 @@ fn described(dict: &Dict, table: &Table, c: &CreateIndex) -> Result<NewIndex> {
         initially_deferred: false,
         // PostgreSQL notes it of any index; it means something of a unique one.
         nulls_not_distinct: c.nulls_distinct == Some(false),
-        options: storage::checked(storage::Of::Index, &parameters(&c.with)?)?,
+        options,
     })
 }
 
@@ -439,7 +442,7 @@ pub fn check_may_add(core: &Core, table: &Table) -> Result<()> {
 /// Adds an index and fills it with the table's rows.
 pub fn add_built(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()> {
     let mut index = name_index(core, table, new)?;
-    index.bound = IndexKeys::bind(table, &index)?.map(Arc::new);
+    index.bind(table)?;
     index.header = core.engine.create_index_segment(ObjectId(index.segment))?.0;
     let def = Arc::clone(table.engine());
     let memory = core.settings.kilobytes("maintenance_work_mem");
@@ -518,13 +521,10 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
     }
     for key in &new.keys {
         if let Some(column) = table.columns.get(key.column)
+            && new.method.is_ordered()
             && crate::bind::check_comparable(column.ty(), "ordering").is_err()
         {
-            let message = format!(
-                "data type {} has no default operator class for access method \"btree\"",
-                column.ty().name()
-            );
-            return Err(Error::new("42704", message).hint("You must specify an operator class for the index or define a default operator class for the data type."));
+            return Err(new.method.no_default_class(column.ty()));
         }
     }
     let name = match &new.name {
@@ -555,6 +555,7 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
     Ok(Index {
         oid: object.0,
         name,
+        method: new.method,
         keys: new.keys,
         expressions: new.expressions,
         predicate,
@@ -562,6 +563,7 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
         included: new.included,
         classes: new.classes,
         bound: None,
+        inverted: None,
         unique: new.unique,
         primary: new.primary,
         constraint,

@@ -1,11 +1,13 @@
 //! Operator classes of an index's columns.
 //!
 //! All strings are compared byte by byte, so that the classes of patterns order them as the default
-//! class does. They are kept to be shown, and anything else is refused.
+//! class does. They are kept to be shown. What the classes of a GIN index make of a value is in
+//! [`crate::dict::inverted`]. Any class that is not there is refused.
 
 use sqlparser::ast;
 
-use crate::bind::names;
+use crate::bind::{check_comparable, names};
+use crate::dict::Method;
 use crate::error::{Error, Result};
 use crate::types::SqlType;
 use crate::views::built_in::classes::{self, Class};
@@ -35,23 +37,46 @@ fn class_type(ty: SqlType) -> u32 {
     }
 }
 
-/// The class that PostgreSQL's B-trees take for a type by default.
-fn default(ty: SqlType) -> Option<&'static Class> {
+fn of_method(method: Method) -> impl Iterator<Item = &'static Class> {
+    classes::all().filter(move |c| c.method == method)
+}
+
+/// The class that PostgreSQL takes for a type by default.
+fn default(method: Method, ty: SqlType) -> Option<&'static Class> {
     let number = class_type(ty);
-    classes::all().find(|c| c.default && c.of == number)
+    of_method(method).find(|c| c.default && c.of == number)
 }
 
 /// The object id of a column's class; an empty name is the default.
-pub fn object_id(ty: SqlType, name: &str) -> u32 {
-    let named = classes::all().find(|c| c.name == name);
-    named.or_else(|| default(ty)).map_or(0, |c| c.oid)
+pub fn object_id(method: Method, ty: SqlType, name: &str) -> u32 {
+    let named = of_method(method).find(|c| c.name == name);
+    named.or_else(|| default(method, ty)).map_or(0, |c| c.oid)
+}
+
+/// Refuses a column of a type that has no class, if none is named, and what has one whose elements
+/// cannot be compared. What B-trees refuse is known when the index is made.
+pub fn check(method: Method, ty: SqlType, name: &str) -> Result<()> {
+    if method.is_ordered() {
+        return Ok(());
+    }
+    if name.is_empty() && default(method, ty).is_none() {
+        return Err(method.no_default_class(ty));
+    }
+    if let (Method::Gin, Some(element)) = (method, ty.element())
+        && check_comparable(element, "comparison").is_err()
+    {
+        let name = element.name();
+        let message = format!("could not identify a comparison function for type {name}");
+        return Err(Error::new("42883", message));
+    }
+    Ok(())
 }
 
 /// The class that a column of an index is given, as it is kept: empty if it is the default.
-pub fn of(ty: SqlType, name: &ast::ObjectName) -> Result<String> {
+pub fn of(method: Method, ty: SqlType, name: &ast::ObjectName) -> Result<String> {
     let name = names::Qualified::new(name)?.name;
     let number = class_type(ty);
-    let mut named = classes::all().filter(|c| c.name == name).peekable();
+    let mut named = of_method(method).filter(|c| c.name == name).peekable();
     let known = named.peek().is_some();
     if let Some(class) = named.find(|c| c.of == number) {
         return Ok(match class.default {
@@ -66,8 +91,9 @@ pub fn of(ty: SqlType, name: &ast::ObjectName) -> Result<String> {
             Error::new("42804", message)
         }
         false => {
+            let method = method.name();
             let message =
-                format!("operator class \"{name}\" does not exist for access method \"btree\"");
+                format!("operator class \"{name}\" does not exist for access method \"{method}\"");
             Error::new("42704", message)
         }
     })

@@ -181,8 +181,9 @@ fn set_options(core: &mut Core, found: &Relation, given: &[Given], reset: bool) 
     };
     match found {
         Relation::Index(_, at) => {
-            let options = &mut next.indexes[*at].options;
-            storage::change(storage::Of::Index, options, given, reset)?;
+            let index = &mut next.indexes[*at];
+            let of = storage::Of::Index(index.method);
+            storage::change(of, &mut index.options, given, reset)?;
         }
         _ => storage::change(storage::Of::Table, &mut next.options, given, reset)?,
     }

@@ -2,8 +2,8 @@
 //! are kept to be shown; ANALYZE and the thread that runs it heed what is theirs.
 
 use super::Core;
-use crate::dict::Table;
 use crate::dict::view::boolean;
+use crate::dict::{Method, Table};
 use crate::error::{Error, Result};
 use crate::parse::storage::StorageChange;
 use crate::parse::view::Given;
@@ -12,7 +12,7 @@ use crate::parse::view::Given;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Of {
     Table,
-    Index,
+    Index(Method),
     Column,
 }
 
@@ -111,9 +111,16 @@ const OF_TABLES: &[(&str, Kind, bool)] = &[
     ("vacuum_truncate", Kind::Switch, true),
 ];
 
-const OF_INDEXES: &[(&str, Kind)] = &[
+const OF_BTREES: &[(&str, Kind)] = &[
     ("deduplicate_items", Kind::Switch),
     ("fillfactor", Kind::Integer(10, 100)),
+];
+
+const OF_HASHES: &[(&str, Kind)] = &[("fillfactor", Kind::Integer(10, 100))];
+
+const OF_GINS: &[(&str, Kind)] = &[
+    ("fastupdate", Kind::Switch),
+    ("gin_pending_list_limit", Kind::Integer(64, i32::MAX)),
 ];
 
 const OF_COLUMNS: &[(&str, Kind)] = &[
@@ -164,7 +171,9 @@ fn check(of: Of, name: &str, value: &str) -> Result<()> {
             let found = all.find(|o| o.0 == name && (o.2 || toast.is_none()));
             found.map(|o| o.1)
         }
-        Of::Index => plain(OF_INDEXES),
+        Of::Index(Method::Btree) => plain(OF_BTREES),
+        Of::Index(Method::Hash) => plain(OF_HASHES),
+        Of::Index(Method::Gin) => plain(OF_GINS),
         Of::Column => plain(OF_COLUMNS),
     };
     match kind {

@@ -46,7 +46,8 @@ pub struct IndexKeys {
 impl IndexKeys {
     /// `None`: the keys are columns, and all rows have one.
     pub fn bind(table: &Table, index: &Index) -> Result<Option<IndexKeys>> {
-        if index.expressions.is_empty() && index.predicate.is_none() {
+        let plain = index.expressions.is_empty() && index.predicate.is_none();
+        if plain && index.method.is_ordered() {
             return Ok(None);
         }
         let params = ParamTypes::default();

@@ -29,16 +29,19 @@ pub mod domain;
 pub mod extension;
 mod foreign;
 pub mod function;
+pub mod inverted;
 pub mod log;
 mod map;
 mod maps;
 pub mod membership;
+mod method;
 mod object;
 pub mod path;
 pub mod policy;
 pub mod role;
 mod statistics;
 pub mod store;
+mod texts;
 pub mod trigger;
 pub mod types;
 pub mod view;
@@ -52,6 +55,7 @@ pub use domain::{Domain, DomainConstraint};
 pub use extension::Extension;
 pub use foreign::{Action, ForeignKey};
 pub use function::Function;
+pub use method::Method;
 pub use object::{
     Check, Column, Identity, Index, IndexKey, Object, OnCommit, Sequence, Stage, Storing, Table,
 };

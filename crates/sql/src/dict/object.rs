@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use block::value::{Datum, DatumRef};
 use block::{Dba, ObjectId, Scn};
-use engine::{ComputedKey, IndexColumn, IndexDef, IndexRules, IndexStage, TableDef};
+use engine::{ComputedKey, IndexColumn, IndexDef, IndexRules, IndexStage, InvertedKeys, TableDef};
 use serde::{Deserialize, Serialize};
 
 use super::acl::{Acl, DefaultPrivileges};
@@ -13,6 +13,8 @@ use super::comments::Comment;
 use super::computed::{IndexExpression, IndexKeys};
 use super::extension::Extension;
 use super::function::Function;
+use super::inverted::Inverted;
+use super::method::Method;
 use super::path::{self, Schema};
 use super::policy::Policy;
 use super::role::{self, Door, FIRST_SUPERUSER, Role};
@@ -20,6 +22,7 @@ use super::trigger::Trigger;
 use super::types::UserType;
 use super::view::{Materialized, View};
 use super::{ForeignKey, Stats};
+use crate::bind::numbered::Shown;
 use crate::collate::{Collation, Derived};
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
@@ -211,6 +214,9 @@ pub struct Check {
 pub struct Index {
     pub oid: u32,
     pub name: String,
+    /// USING.
+    #[serde(default)]
+    pub method: Method,
     pub keys: Vec<IndexKey>,
     pub unique: bool,
     #[serde(default)]
@@ -247,6 +253,9 @@ pub struct Index {
     /// Expressions and condition, bound by [`Table::finish`].
     #[serde(skip)]
     pub bound: Option<Arc<IndexKeys>>,
+    /// The keys of a row, of an index that is in no order; bound likewise.
+    #[serde(skip)]
+    pub inverted: Option<Arc<Inverted>>,
     pub segment: u32,
     pub header: u64,
     /// Snapshots below this SCN must not use it.
@@ -394,11 +403,11 @@ impl Table {
             .iter()
             .map(|c| storage_type(c.ty()))
             .collect::<Result<Vec<_>>>()?;
-        let bound = self.indexes.iter().map(|i| IndexKeys::bind(&self, i));
-        let bound = bound.collect::<Result<Vec<_>>>()?;
-        for (index, bound) in self.indexes.iter_mut().zip(bound) {
-            index.bound = bound.map(Arc::new);
+        let mut indexes = std::mem::take(&mut self.indexes);
+        for index in &mut indexes {
+            index.bind(&self)?;
         }
+        self.indexes = indexes;
         let indexes = self.indexes.iter().map(Index::engine).collect();
         let missing = |c: &Column| match &c.missing {
             Some(text) => crate::pgtype::text_in(c.ty(), text, &IoSettings::default()),
@@ -420,9 +429,29 @@ impl Table {
 }
 
 impl Index {
+    /// Derives what is not stored: its expressions over the columns of the table.
+    pub fn bind(&mut self, table: &Table) -> Result<()> {
+        self.bound = IndexKeys::bind(table, self)?.map(Arc::new);
+        self.inverted = None;
+        if let Some(values) = self.bound.as_ref().filter(|_| !self.method.is_ordered()) {
+            let classes = values.keys.iter().enumerate();
+            let classes = classes.map(|(at, k)| self.method.key_class(k.ty, self.class(at)));
+            self.inverted = Some(Arc::new(Inverted {
+                values: values.clone(),
+                classes: classes.collect::<Result<_>>()?,
+            }));
+        }
+        Ok(())
+    }
+
     /// Whether it may be read: it has an entry of every row.
     pub fn is_valid(&self) -> bool {
         self.stage == Stage::Valid
+    }
+
+    /// Whether it may be read in the order of its keys.
+    pub fn is_valid_order(&self) -> bool {
+        self.is_valid() && self.method.is_ordered()
     }
 
     /// Whether a key has one row at most at every moment, so that one row is all that a look-up
@@ -443,7 +472,7 @@ impl Index {
     /// it is written out.
     pub fn key_text(&self, table: &Table, at: usize) -> String {
         match self.expression(at) {
-            Some(e) => crate::views::definition::key(table, &e.text, true),
+            Some(e) => crate::views::definition::key(Shown::Bare, table, &e.text, true),
             None => table.columns[self.keys[at].column].name.clone(),
         }
     }
@@ -455,6 +484,15 @@ impl Index {
         }
         let before = self.keys[..at].iter().filter(|k| k.is_expression());
         self.expressions.get(before.count())
+    }
+
+    /// Whether it names a column of its table.
+    pub fn uses(&self, column: usize) -> bool {
+        let in_key = match &self.bound {
+            Some(bound) => bound.uses(column),
+            None => self.keys.iter().any(|k| k.column == column),
+        };
+        in_key || self.included.contains(&column)
     }
 
     /// The operator class of a column of the key; empty if it is the default.
@@ -501,7 +539,9 @@ impl Index {
                 computed: self
                     .bound
                     .clone()
+                    .filter(|_| self.inverted.is_none())
                     .map(|bound| bound as Arc<dyn ComputedKey>),
+                inverted: (self.inverted.clone()).map(|keys| keys as Arc<dyn InvertedKeys>),
             },
         }
     }

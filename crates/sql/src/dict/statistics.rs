@@ -21,6 +21,37 @@ pub struct Stats {
     /// When, in microseconds from 2000.
     #[serde(default)]
     pub analyzed: i64,
+    #[serde(default)]
+    pub by_command: Analyses,
+    /// By `abp0`.
+    #[serde(default)]
+    pub by_itself: Analyses,
+}
+
+/// How often a table was analyzed in one way.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Analyses {
+    pub count: u64,
+    /// When it was last, in microseconds from 2000; zero: never.
+    pub last: i64,
+}
+
+impl Analyses {
+    /// When the last one was; NULL if there was none.
+    pub fn when(self) -> Datum {
+        match self.last {
+            0 => Datum::Null,
+            last => Datum::TimestampTz(last),
+        }
+    }
+
+    /// With one more.
+    pub fn and_at(self, when: i64) -> Analyses {
+        Analyses {
+            count: self.count + 1,
+            last: when,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

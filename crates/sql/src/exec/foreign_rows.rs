@@ -177,7 +177,7 @@ pub(super) fn rows(
             .take(columns.len())
             .map(|k| k.column)
             .collect();
-        i.is_valid()
+        i.is_valid_order()
             && i.predicate.is_none()
             && first.len() == columns.len()
             && columns.iter().all(|c| first.contains(c))

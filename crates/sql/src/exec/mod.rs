@@ -10,6 +10,7 @@ pub mod foreign;
 mod foreign_rows;
 pub mod generated;
 mod instead;
+mod inverted;
 pub(crate) mod lock;
 pub mod meeting;
 mod over;

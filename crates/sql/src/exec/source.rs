@@ -6,8 +6,9 @@ use std::ops::Bound;
 
 use block::RowId;
 use block::value::{Datum, DatumRef};
-use engine::{AskedAhead, HeapScan, IndexScan, Sight, Snapshot};
+use engine::{AskedAhead, HeapScan, IndexScan, RowsOfKeys, Sight, Snapshot};
 
+use super::inverted;
 use super::profile::StepKey;
 use crate::dict::Table;
 use crate::error::Result;
@@ -42,6 +43,8 @@ enum State {
         at: usize,
     },
     Index(IndexScan),
+    /// Of an inverted index.
+    Rows(RowsOfKeys),
     /// A unique key: its row is fetched already, if there is one.
     One(Option<RowId>),
     /// A unique key whose row has been changed since the snapshot.
@@ -50,7 +53,7 @@ enum State {
 }
 
 /// A key value as the column can hold it.
-enum Fit {
+pub enum Fit {
     Key(Datum),
     /// Below or above every value of the column's type.
     Below,
@@ -183,6 +186,12 @@ impl TableCursor {
             self.keys = whole_keys(access, *index, keys, core, env)?;
             return self.enter_next(access, core, snapshot).map(|_| ());
         }
+        if let Path::Inverted { index, terms, most } = &access.path
+            && let Some(rows) = inverted::rows(access, (*index, terms, *most), core, snapshot, env)?
+        {
+            self.state = State::Rows(rows);
+            return Ok(());
+        }
         let Path::Index {
             index,
             equal,
@@ -234,7 +243,7 @@ impl TableCursor {
         snapshot: &Snapshot,
     ) -> Result<()> {
         let (index, several, backward, unique) = match &access.path {
-            Path::Full => return Ok(()),
+            Path::Full | Path::Inverted { .. } => return Ok(()),
             Path::Keys { index, unique, .. } => (index, true, &false, unique),
             Path::Index {
                 index,
@@ -378,6 +387,7 @@ impl TableCursor {
                 Ok(found)
             }
             State::Index(scan) => Ok(scan.next(&mut core.engine, snapshot, &mut self.row)?),
+            State::Rows(rows) => Ok(rows.next(&mut core.engine, snapshot, &mut self.row)?),
             State::Scan { scan, rows, at } => loop {
                 if let Some((rid, ..)) = rows.get(*at) {
                     *at += 1;
@@ -431,7 +441,7 @@ pub fn equal_key(
     Ok(Some(key))
 }
 
-fn fit(table: &Table, index: usize, position: usize, value: DatumRef<'_>) -> Result<Fit> {
+pub fn fit(table: &Table, index: usize, position: usize, value: DatumRef<'_>) -> Result<Fit> {
     let ty = table.indexes[index].type_of(table, position);
     let narrow = |value: i64, low: i64, high: i64, make: fn(i64) -> Datum| match value {
         v if v < low => Fit::Below,

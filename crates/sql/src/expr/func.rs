@@ -238,7 +238,7 @@ pub enum SessionFunc {
     SetConfig,
     Sleep,
     PostmasterStart,
-    /// The one at that place of [`crate::views::functions::ALL`].
+    /// The one that [`crate::views::functions::at`] gives.
     Catalog(usize),
 }
 

@@ -39,7 +39,7 @@ mod overlaps;
 pub mod ranges;
 pub mod regex;
 pub mod routines;
-mod sha;
+pub mod sha;
 mod similar;
 mod sizes;
 pub mod spans;

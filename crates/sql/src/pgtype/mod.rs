@@ -17,6 +17,7 @@ pub mod interval;
 mod iso_interval;
 pub mod json;
 pub mod jsonpath;
+pub mod lsn;
 pub mod mac;
 pub mod money;
 mod number;
@@ -213,6 +214,7 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::MacAddr8 => Datum::Int8(mac::parse8(text)?),
         SqlType::TimeTz => Datum::Int8(datetime::parse_timetz(text, io)?),
         SqlType::Money => Datum::Int8(money::parse(text)?),
+        SqlType::PgLsn => Datum::Int8(lsn::parse(text)?),
         SqlType::JsonPath => Datum::Text(jsonpath::parse(text)?.to_string()),
         SqlType::Range(of) => range::to_datum(of, range::parse(of, text, io)?.as_ref())?,
         SqlType::Multirange(of) => range::multirange(of, &range::parse_multirange(of, text, io)?)?,
@@ -255,6 +257,7 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
             SqlType::TimeTz => timetz::write(v, out),
             SqlType::MacAddr | SqlType::MacAddr8 => mac::write(v, ty == SqlType::MacAddr8, out),
             SqlType::Money => money::write(v, out),
+            SqlType::PgLsn => lsn::write(v, out),
             SqlType::Enum(e) => out.extend_from_slice(label(e, v).as_bytes()),
             SqlType::Reg(kind) => {
                 let name = io.objects.name(kind, u32::try_from(v).unwrap_or(0));
@@ -363,6 +366,7 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::MacAddr8 => Datum::Int8(mac::binary_in8(bytes)?),
         SqlType::TimeTz => Datum::Int8(timetz::binary_in(bytes)?),
         SqlType::Money => Datum::Int8(i64::from_be_bytes(fixed(bytes)?)),
+        SqlType::PgLsn => Datum::Int8(lsn::stored(u64::from_be_bytes(fixed(bytes)?))),
         SqlType::JsonPath => jsonpath::binary_in(bytes, encoding)?,
         SqlType::Range(of) => range::to_datum(of, range::binary_in(of, bytes, encoding)?.as_ref())?,
         SqlType::Multirange(of) => {
@@ -399,6 +403,9 @@ pub fn binary_out(
         },
         DatumRef::Int8(v) if ty == SqlType::Tid => out.extend_from_slice(&tid::to_binary(v)),
         DatumRef::Int8(v) if ty == SqlType::TimeTz => timetz::binary_out(v, out),
+        DatumRef::Int8(v) if ty == SqlType::PgLsn => {
+            out.extend_from_slice(&lsn::position(v).to_be_bytes());
+        }
         DatumRef::Int8(v) if matches!(ty, SqlType::MacAddr | SqlType::MacAddr8) => {
             out.extend(mac::octets(v, ty == SqlType::MacAddr8));
         }

@@ -83,6 +83,7 @@ fn value(ty: SqlType) -> BoxedStrategy<Datum> {
         ])
         .prop_map(|path| Datum::Text(path.to_string()))
         .boxed(),
+        SqlType::PgLsn => any::<i64>().prop_map(Datum::Int8).boxed(),
         SqlType::Money => any::<i64>().prop_map(Datum::Int8).boxed(),
         SqlType::MacAddr => (0..1_i64 << 48).prop_map(Datum::Int8).boxed(),
         SqlType::MacAddr8 => any::<i64>().prop_map(Datum::Int8).boxed(),

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 
 use block::value::{Datum, DatumRef};
 
+use super::inverted;
 use super::path::{KeyBound, in_list, key_column, key_term, like_prefix};
 use crate::dict::{ColumnStats, Stats, Table};
 use crate::expr::number::to_f64;
@@ -203,6 +204,7 @@ impl Estimate<'_> {
                 Some(if *negated { self.not(c, share) } else { share })
             }),
             Expr::Compare(CmpOp::Eq, ..) => Some(EQUAL_SHARE),
+            Expr::Call(..) => inverted::share(term),
             _ => None,
         };
         share.unwrap_or(RANGE_SHARE)

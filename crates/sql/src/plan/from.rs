@@ -403,6 +403,7 @@ impl TableAccess {
         match &self.path {
             Path::Full => 0,
             Path::Keys { keys, .. } => widest(&mut keys.iter().flatten()),
+            Path::Inverted { terms, .. } => widest(&mut terms.iter().flat_map(|t| &t.values)),
             Path::Index {
                 equal,
                 any_of,

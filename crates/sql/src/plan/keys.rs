@@ -24,7 +24,7 @@ pub fn keys(table: &Table, offset: usize, terms: &[Expr]) -> Option<(Path, f64)>
             .map(|b| equalities(&conjuncts(Some((*b).clone())), offset))
             .collect();
         let all = table.indexes.iter().enumerate();
-        for (at, index) in all.filter(|(_, i)| i.predicate.is_none() && i.is_valid()) {
+        for (at, index) in all.filter(|(_, i)| i.predicate.is_none() && i.is_valid_order()) {
             let columns: Vec<usize> = index.keys.iter().map(|k| k.column).collect();
             let Some(keys) = of_index(&columns, &common, &each) else {
                 continue;

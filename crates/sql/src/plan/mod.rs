@@ -15,6 +15,7 @@ pub mod estimate;
 mod from;
 pub mod indexed;
 mod insert;
+pub mod inverted;
 mod keys;
 pub mod lockable;
 pub mod locking;

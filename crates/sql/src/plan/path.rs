@@ -7,6 +7,7 @@ use block::value::Datum;
 
 use super::estimate::Estimate;
 use super::indexed::{self, Seen};
+use super::inverted::{self, ElementTerm};
 use super::keys::keys;
 use super::{Planner, TableAccess};
 use crate::dict::{IndexKey, Table};
@@ -39,6 +40,14 @@ pub enum Path {
         keys: Vec<Vec<Expr>>,
         /// They are whole keys of a unique index.
         unique: bool,
+    },
+    /// The rows that meet all of these conditions by an inverted index, in the order of the table.
+    Inverted {
+        /// Position in the table's list of indexes.
+        index: usize,
+        terms: Vec<ElementTerm>,
+        /// If a condition leads to more rows than this, all rows are read.
+        most: Option<u64>,
     },
 }
 
@@ -91,6 +100,13 @@ pub struct KeyTerm<'e> {
     exact: bool,
 }
 
+impl KeyTerm<'_> {
+    /// Whether the key says all that the term does.
+    pub fn is_exact(&self) -> bool {
+        self.exact
+    }
+}
+
 /// The part of an index that the condition and the order use.
 struct Candidate {
     index: usize,
@@ -131,12 +147,19 @@ impl Candidate {
         let correlation = first.map_or(0.0, |k| known.correlation(k.column));
         let row = ROW_ANYWHERE + correlation.powi(2) * (ROW_IN_ORDER - ROW_ANYWHERE);
         let by_index = ENTERED * self.any_of.len().max(1) as f64 + self.rows * row;
+        wish.scan_beats(known, by_index)
+    }
+}
+
+impl Wish<'_> {
+    /// Whether a scan of the whole table costs less than this, by statistics.
+    fn scan_beats(&self, known: &Estimate<'_>, cost: f64) -> bool {
         let rows = known.rows();
-        let by_scan = match wish.batched && rows >= BATCHED_ROWS {
+        let by_scan = match self.batched && rows >= BATCHED_ROWS {
             true => rows * BATCHED_ROW,
             false => rows,
         };
-        by_scan < by_index
+        known.stats.is_some() && by_scan < cost
     }
 }
 
@@ -156,7 +179,10 @@ impl Planner<'_> {
             stats: self.dict.stats(table.oid).map(|s| &**s),
         };
         let mut best: Option<Candidate> = None;
-        for at in 0..table.indexes.len() {
+        for (at, index) in table.indexes.iter().enumerate() {
+            if !index.method.is_ordered() {
+                continue;
+            }
             let Some(seen) = indexed::seen(table, offset, at, &terms, order) else {
                 continue;
             };
@@ -193,6 +219,25 @@ impl Planner<'_> {
                 needed,
                 filter: conjoin(terms),
                 rows,
+            };
+            return (access, order.is_empty());
+        }
+        if let Some(served) = inverted::best(&known, offset, &terms)
+            && best
+                .as_ref()
+                .is_none_or(|b| !b.unique && served.rows < b.rows && !(limited && b.ordered))
+            && !wish.scan_beats(
+                &known,
+                ENTERED * served.terms as f64 + served.rows * ROW_ANYWHERE,
+            )
+        {
+            let access = TableAccess {
+                table: table.clone(),
+                offset,
+                path: served.path,
+                needed,
+                filter: conjoin(terms),
+                rows: served.rows,
             };
             return (access, order.is_empty());
         }

@@ -31,3 +31,10 @@ pub use analyze::{
 };
 pub use plan::Plan;
 pub use run::Run;
+
+/// Whether a function of PostgreSQL's that gives several rows, or a row, is one here.
+pub fn gives_rows(name: &str) -> bool {
+    analyze::functions::is_series(name)
+        || record_function::of_record(name).is_some()
+        || crate::views::find(Some(crate::views::FUNCTIONS), name).is_some()
+}

@@ -236,7 +236,7 @@ impl Core {
     /// A function over the catalogs. What it asks is looked up once for a statement of the tree
     /// lane.
     fn catalog_function(&mut self, at: usize, args: &[Val<'_>]) -> Result<Datum> {
-        let Some(function) = crate::views::functions::ALL.get(at) else {
+        let Some(function) = crate::views::functions::at(at) else {
             return Err(Error::internal("a function that is not there"));
         };
         if function.strict && args.iter().any(Val::is_null) {

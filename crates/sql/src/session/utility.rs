@@ -632,6 +632,17 @@ impl SqlSession {
         Ok(values)
     }
 
+    /// The prepared statement that an EXECUTE runs, and the values of its parameters.
+    pub(crate) fn executed(
+        &mut self,
+        name: &str,
+        args: &[sqlparser::ast::Expr],
+    ) -> Result<(Arc<Statement>, Vec<Datum>)> {
+        let values = self.execute_values(name, args)?;
+        let statement = self.prepared_to_bind(name)?;
+        Ok((self.with_arrays(&statement, &values)?, values))
+    }
+
     fn execute_prepared(
         &mut self,
         portal: &mut Portal,
@@ -640,9 +651,8 @@ impl SqlSession {
         max_rows: usize,
         sink: &mut dyn RowSink,
     ) -> Result<Completion> {
-        let values = self.execute_values(name, args)?;
-        let statement = self.prepared_to_bind(name)?;
-        *portal = Portal::new(&self.with_arrays(&statement, &values)?, values);
+        let (statement, values) = self.executed(name, args)?;
+        *portal = Portal::new(&statement, values);
         self.execute(portal, max_rows, sink)
     }
 
@@ -793,7 +803,7 @@ impl SqlSession {
             let shown = format!("autovacuum: ANALYZE {name}");
             self.core.show_sql(&shown.into());
         }
-        crate::ddl::analyze::table(&mut self.core, oid, &[], rest)
+        crate::ddl::analyze::table(&mut self.core, oid, &[], Some(rest))
     }
 
     /// Analyzes tables. Those that the statement names are locked first.
@@ -813,7 +823,7 @@ impl SqlSession {
             }
         }
         for (oid, (_, columns)) in chosen.into_iter().zip(tables) {
-            crate::ddl::analyze::table(&mut self.core, oid, columns, &mut || Ok(()))?;
+            crate::ddl::analyze::table(&mut self.core, oid, columns, None)?;
         }
         Ok(())
     }

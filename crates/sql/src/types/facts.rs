@@ -54,6 +54,7 @@ impl SqlType {
                 let names = ["time with time zone", "timetz"];
                 facts([1266, 1270], names, 12, "D", "d", "p")
             }
+            SqlType::PgLsn => facts([3220, 3221], ["pg_lsn", "pg_lsn"], 8, "U", "d", "p"),
             SqlType::Money => facts([790, 791], ["money", "money"], 8, "N", "d", "p"),
             SqlType::JsonPath => facts([4072, 4073], ["jsonpath", "jsonpath"], -1, "U", "i", "x"),
             SqlType::Range(of) => {

@@ -5,7 +5,7 @@ use super::VirtualTable;
 use super::empty::pg;
 use crate::types::Reg::Proc;
 use crate::types::SqlType::{
-    self, Bool, Bytea, Int2, Int2Vector, Int4, InternalChar, Name, Oid, OidVector, Reg, Text,
+    self, Bool, Bytea, Int2, Int2Vector, Int4, InternalChar, Name, Oid, OidVector, PgLsn, Reg, Text,
 };
 
 pub const VIEWS: &[VirtualTable] = &[
@@ -50,19 +50,6 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
     ),
     pg(
-        "pg_rewrite",
-        &[
-            ("oid", Oid),
-            ("rulename", Name),
-            ("ev_class", Oid),
-            ("ev_type", InternalChar),
-            ("ev_enabled", InternalChar),
-            ("is_instead", Bool),
-            ("ev_qual", Text),
-            ("ev_action", Text),
-        ],
-    ),
-    pg(
         "pg_statistic_ext",
         &[
             ("oid", Oid),
@@ -81,7 +68,7 @@ pub const VIEWS: &[VirtualTable] = &[
         &[
             ("oid", Oid),
             ("subdbid", Oid),
-            ("subskiplsn", Text),
+            ("subskiplsn", PgLsn),
             ("subname", Name),
             ("subowner", Oid),
             ("subenabled", Bool),
@@ -227,7 +214,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("srsubid", Oid),
             ("srrelid", Oid),
             ("srsubstate", InternalChar),
-            ("srsublsn", Text),
+            ("srsublsn", PgLsn),
         ],
     ),
 ];

@@ -21,7 +21,9 @@ use crate::dict::PG_CLASS;
 use crate::dict::membership::READ_ALL_STATS;
 use crate::error::Result;
 use crate::session::NOBODY;
-use crate::types::SqlType::{Bool, Int2, Int4, Int8, Name, Oid, Text, TimestampTz};
+use crate::types::SqlType::{
+    Bool, Inet, Int2, Int4, Int8, Name, Numeric, Oid, Text, TimestampTz, Xid,
+};
 
 pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
@@ -35,7 +37,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("usesysid", Oid),
             ("usename", Name),
             ("application_name", Text),
-            ("client_addr", Text),
+            ("client_addr", Inet),
             ("client_hostname", Text),
             ("client_port", Int4),
             ("backend_start", TimestampTz),
@@ -46,7 +48,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("wait_event", Text),
             ("state", Text),
             ("backend_xid", Int8),
-            ("backend_xmin", Int8),
+            ("backend_xmin", Xid),
             ("query_id", Int8),
             ("query", Text),
             ("backend_type", Text),
@@ -78,7 +80,56 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
         rows: Cluster(locks),
     },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_stat_ssl",
+        columns: &[
+            ("pid", Int4),
+            ("ssl", Bool),
+            ("version", Text),
+            ("cipher", Text),
+            ("bits", Int4),
+            ("client_dn", Text),
+            ("client_serial", Numeric),
+            ("issuer_dn", Text),
+            ("inst_id", Int4),
+        ],
+        rows: Cluster(encrypted),
+    },
 ];
+
+/// Of each client that the role may watch whether its connection is encrypted. No other version of
+/// TLS is spoken; what a client's certificate says is not kept.
+fn encrypted(cx: &Context) -> Result<Rows> {
+    let here = cx.database.engine().instance();
+    let row = |s: Arc<Session>| {
+        let who = s.identity();
+        let is_client = s.kind == Kind::User && who.role != NOBODY;
+        if !is_client || !cx.authority.may_watch(&cx.dict, who.role) {
+            return None;
+        }
+        let cipher = who.cipher;
+        let bits = cipher.as_deref().map(|c| match c.contains("AES_128") {
+            true => 128,
+            false => 256,
+        });
+        Some(vec![
+            int4(pid::of(here, s.sid)),
+            bool(cipher.is_some()),
+            optional(cipher.as_ref().map(|_| "TLSv1.3")),
+            optional(cipher),
+            bits.map_or(NULL, Datum::Int4),
+            NULL,
+            NULL,
+            NULL,
+            int4(here),
+        ])
+    };
+    Ok(wait::views::sessions()
+        .into_iter()
+        .filter_map(row)
+        .collect())
+}
 
 fn ago(ns: u64) -> Datum {
     time(SystemTime::now() - Duration::from_nanos(ns))
@@ -157,7 +208,7 @@ fn show_activity(s: &Session, client: &str, row: &mut [Datum]) {
         (State::Active, _) | (_, None) => noted(query_start),
         (_, Some(w)) => ago(w.for_ns),
     };
-    row[7] = optional(address.map(|a| a.ip().to_canonical().to_string()));
+    row[7] = super::inspect::address(address);
     row[9] = address.map_or(NULL, |a| int4(a.port()));
     row[10] = time(s.logon);
     row[11] = noted(s.transaction_began());

@@ -7,9 +7,10 @@ use super::describe::{self, DATABASE, OWNER, PG_CATALOG};
 use super::value::{NULL, bool, float4s, int4, int8, oid, optional, quoted_array, text, texts};
 use super::{Context, Rows, VirtualTable, sequence};
 use crate::bind::names::quote;
+use crate::bind::numbered::Shown;
 use crate::collate::Collation;
 use crate::dict::acl::{Kind, Privileges};
-use crate::dict::{PG_AUTHID, PG_NAMESPACE};
+use crate::dict::{Method, PG_AUTHID, PG_NAMESPACE};
 use crate::error::Result;
 use crate::types::Reg::Proc;
 use crate::types::SqlType::{
@@ -176,7 +177,9 @@ pub const VIEWS: &[VirtualTable] = &[
         rows: Here(|_| {
             Ok(vec![
                 vec![oid(describe::HEAP_AM), text("heap"), oid(3), text("t")],
-                vec![oid(describe::BTREE_AM), text("btree"), oid(330), text("i")],
+                index_method(Method::Btree, 330),
+                index_method(Method::Hash, 331),
+                index_method(Method::Gin, 333),
             ])
         }),
     },
@@ -394,7 +397,8 @@ pub const VIEWS: &[VirtualTable] = &[
             let mut rows = Rows::new();
             for t in cx.tables() {
                 for i in &t.indexes {
-                    let def = describe::index(Some(cx.dict.schema_name(t.schema)), t, i, 0, false);
+                    let (how, schema) = (Shown::AsNow(&cx.dict), cx.dict.schema_name(t.schema));
+                    let def = describe::index(how, Some(schema), t, i, 0, false);
                     rows.push(vec![
                         text(cx.dict.schema_name(t.schema)),
                         text(t.name.clone()),
@@ -619,6 +623,16 @@ impl Context {
         };
         !held.is_empty() || alone()
     }
+}
+
+/// A row of `pg_am`; `handler` is the number of the method's function.
+fn index_method(method: Method, handler: u32) -> Vec<Datum> {
+    vec![
+        oid(method.oid()),
+        text(method.name()),
+        oid(handler),
+        text("i"),
+    ]
 }
 
 /// The last value of a sequence, as far as the role may know it.

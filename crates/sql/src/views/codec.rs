@@ -22,6 +22,7 @@ const FLOAT4: u8 = 6;
 const FLOAT8: u8 = 7;
 const TEXT: u8 = 8;
 const TIMESTAMPTZ: u8 = 9;
+const BYTES: u8 = 10;
 
 pub type Columns = [(&'static str, SqlType)];
 
@@ -63,6 +64,12 @@ fn put(value: &Datum, out: &mut Vec<u8>) -> Result<(), String> {
             let length = u32::try_from(s.len()).map_err(|_| "a text of over 4 GB".to_string())?;
             tagged(TEXT, &length.to_le_bytes());
             out.extend(s.as_bytes());
+        }
+        Datum::Bytea(bytes) => {
+            let length = u32::try_from(bytes.len());
+            let length = length.map_err(|_| "over 4 GB of bytes".to_string())?;
+            tagged(BYTES, &length.to_le_bytes());
+            out.extend(bytes);
         }
         other => return Err(format!("not supported between instances: {other:?}")),
     }
@@ -151,6 +158,10 @@ fn value(r: &mut Reader<'_>) -> Result<Datum, String> {
             let text = std::str::from_utf8(r.bytes(length as usize)?);
             Datum::Text(text.map_err(|e| format!("a text: {e}"))?.to_string())
         }
+        BYTES => {
+            let length = u32::from_le_bytes(r.take()?);
+            Datum::Bytea(r.bytes(length as usize)?.to_vec())
+        }
         other => return Err(format!("a value of kind {other}")),
     })
 }
@@ -166,6 +177,7 @@ fn has_type(value: &Datum, ty: u32) -> bool {
         Datum::Float8(_) => ty == SqlType::Float8,
         Datum::Text(_) => matches!(ty, SqlType::Text | SqlType::Name),
         Datum::TimestampTz(_) => ty == SqlType::TimestampTz,
+        Datum::Bytea(_) => matches!(ty, SqlType::Bytea | SqlType::Inet),
         _ => false,
     };
     // Of a type that this version does not know nothing is used.

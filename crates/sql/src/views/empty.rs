@@ -3,7 +3,7 @@
 
 use super::Source::Here;
 use super::VirtualTable;
-use crate::types::SqlType::{self, Bool, Int2Vector, Int4, Int8, Name, Oid, Text, TimestampTz};
+use crate::types::SqlType::{self, Bool, Int2Vector, Int4, Name, Oid, Text, TimestampTz, Xid};
 
 pub(super) const fn nothing(
     schema: &'static str,
@@ -64,18 +64,6 @@ pub const VIEWS: &[VirtualTable] = &[
         &[("oid", Oid), ("pnpubid", Oid), ("pnnspid", Oid)],
     ),
     pg(
-        "pg_publication_tables",
-        &[("pubname", Name), ("schemaname", Name), ("tablename", Name)],
-    ),
-    pg(
-        "pg_foreign_table",
-        &[
-            ("ftrelid", Oid),
-            ("ftserver", Oid),
-            ("ftoptions", SqlType::TEXTS),
-        ],
-    ),
-    pg(
         "pg_user_mapping",
         &[
             ("oid", Oid),
@@ -101,40 +89,11 @@ pub const VIEWS: &[VirtualTable] = &[
     pg(
         "pg_prepared_xacts",
         &[
-            ("transaction", Oid),
+            ("transaction", Xid),
             ("gid", Text),
             ("prepared", TimestampTz),
             ("owner", Name),
             ("database", Name),
-        ],
-    ),
-    pg(
-        "pg_stat_replication",
-        &[
-            ("pid", Int4),
-            ("usename", Name),
-            ("application_name", Text),
-            ("state", Text),
-            ("sync_state", Text),
-        ],
-    ),
-    pg(
-        "pg_replication_slots",
-        &[
-            ("slot_name", Name),
-            ("plugin", Name),
-            ("slot_type", Text),
-            ("active", Bool),
-        ],
-    ),
-    pg(
-        "pg_stat_ssl",
-        &[
-            ("pid", Int4),
-            ("ssl", Bool),
-            ("version", Text),
-            ("cipher", Text),
-            ("bits", Int8),
         ],
     ),
 ];

@@ -1,6 +1,9 @@
 //! Functions over the catalogs. Arguments are integers (of eight bytes), texts and booleans; a
 //! function that PostgreSQL declares strict is not called with NULL.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use block::value::Datum;
 use charset::Encoding;
 
@@ -9,6 +12,7 @@ use super::describe::{self, PG_CATALOG};
 use super::standard::facets::Facets;
 use super::value::{optional, text, texts};
 use super::{objects, privileges, procedures, updatable, user_functions};
+use crate::bind::numbered::Shown;
 use crate::dict::{
     PG_CLASS, PG_CONSTRAINT, PG_EXTENSION, PG_NAMESPACE, PG_POLICY, PG_PROC, PG_TRIGGER, PG_TYPE,
     Relation,
@@ -28,7 +32,7 @@ pub struct Function {
     pub call: fn(&Context, &[Datum]) -> Result<Datum>,
 }
 
-const fn strict(
+pub(super) const fn strict(
     name: &'static str,
     args: (usize, usize),
     returns: SqlType,
@@ -43,7 +47,7 @@ const fn strict(
     }
 }
 
-const fn lax(
+pub(super) const fn lax(
     name: &'static str,
     args: (usize, usize),
     returns: SqlType,
@@ -62,7 +66,7 @@ fn visible(_: &Context, _: &[Datum]) -> Result<Datum> {
     Ok(Datum::Bool(true))
 }
 
-pub const ALL: &[Function] = &[
+const OVER_CATALOGS: &[Function] = &[
     strict(
         "pg_stat_statements_reset",
         (0, 0),
@@ -168,7 +172,8 @@ pub const ALL: &[Function] = &[
     }),
     strict("pg_get_function_arguments", (1, 1), Text, |cx, a| {
         let own = user_functions::arguments(&cx.dict, oid(&a[0]), true);
-        Ok(optional(own.or_else(|| procedures::arguments(oid(&a[0])))))
+        let found = own.or_else(|| procedures::arguments(oid(&a[0]), true));
+        Ok(optional(found))
     }),
     strict(
         "pg_get_function_identity_arguments",
@@ -176,7 +181,8 @@ pub const ALL: &[Function] = &[
         Text,
         |cx, a| {
             let own = user_functions::arguments(&cx.dict, oid(&a[0]), false);
-            Ok(optional(own.or_else(|| procedures::arguments(oid(&a[0])))))
+            let found = own.or_else(|| procedures::arguments(oid(&a[0]), false));
+            Ok(optional(found))
         },
     ),
     // No body is kept as parsed.
@@ -389,12 +395,38 @@ fn facet(a: &[Datum], of: fn(Facets) -> Option<i32>) -> Result<Datum> {
     Ok(of(facets_of(a)).map_or(Datum::Null, Datum::Int4))
 }
 
-/// A function and its place in [`ALL`].
+/// All functions over the catalogs and the statistics; plans have their places.
+static ALL: LazyLock<Vec<&'static Function>> = LazyLock::new(|| {
+    let lists = [
+        OVER_CATALOGS,
+        super::inspect::ALL,
+        super::pg_stat::functions::ALL,
+    ];
+    lists.into_iter().flatten().collect()
+});
+
+/// A function and its place among all.
 pub fn find(name: &str) -> Option<(usize, &'static Function)> {
-    ALL.iter().enumerate().find(|(_, f)| f.name == name)
+    static PLACES: LazyLock<HashMap<&str, usize>> = LazyLock::new(|| {
+        let places = ALL.iter().enumerate();
+        places.map(|(at, f)| (f.name, at)).collect()
+    });
+    let at = *PLACES.get(name)?;
+    Some((at, ALL[at]))
 }
 
-fn integer(d: &Datum) -> i64 {
+/// The names of all.
+#[cfg(test)]
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|f| f.name)
+}
+
+/// The function at a place.
+pub fn at(place: usize) -> Option<&'static Function> {
+    ALL.get(place).copied()
+}
+
+pub(super) fn integer(d: &Datum) -> i64 {
     match d {
         Datum::Int8(n) => *n,
         Datum::Int4(n) => (*n).into(),
@@ -403,11 +435,11 @@ fn integer(d: &Datum) -> i64 {
     }
 }
 
-fn oid(d: &Datum) -> u32 {
+pub(super) fn oid(d: &Datum) -> u32 {
     u32::try_from(integer(d)).unwrap_or(0)
 }
 
-fn string(d: &Datum) -> &str {
+pub(super) fn string(d: &Datum) -> &str {
     match d {
         Datum::Text(s) => s,
         _ => "",
@@ -425,7 +457,14 @@ fn index_def(cx: &Context, a: &[Datum]) -> Result<Datum> {
             false => Some(cx.dict.schema_name(t.schema)),
         };
         let column = usize::try_from(column).unwrap_or(0);
-        Some(describe::index(schema, t, i, column, pretty))
+        Some(describe::index(
+            Shown::AsNow(&cx.dict),
+            schema,
+            t,
+            i,
+            column,
+            pretty,
+        ))
     });
     Ok(found.map_or(Datum::Null, Datum::Text))
 }
@@ -482,7 +521,7 @@ fn total_size(cx: &Context, a: &[Datum]) -> Result<Datum> {
 }
 
 /// A relation by number or name.
-fn relation_argument(cx: &Context, d: &Datum) -> Result<u32> {
+pub(super) fn relation_argument(cx: &Context, d: &Datum) -> Result<u32> {
     match d {
         Datum::Text(s) if s.parse::<u32>().is_err() => {
             objects::find(&cx.dict, &cx.database_name, Class, s)
@@ -513,7 +552,7 @@ fn indexes_size(cx: &Context, number: u32) -> Result<i64> {
     t.indexes.iter().map(|i| heap_size(cx, i.oid)).sum()
 }
 
-fn database_size(cx: &Context, _: &[Datum]) -> Result<Datum> {
+pub(super) fn database_size(cx: &Context, _: &[Datum]) -> Result<Datum> {
     let mut size = 0;
     for t in cx.dict.tables() {
         size += heap_size(cx, t.oid)? + indexes_size(cx, t.oid)?;

@@ -7,11 +7,11 @@ use engine::cluster::{Cluster, MemberState};
 use txn::LockMode;
 
 use super::Source::Here;
-use super::value::{NULL, int4, int8, optional, text, time};
+use super::value::{NULL, int4, int8, optional, text, texts, time};
 use super::{Context, Rows, VirtualTable};
 use crate::error::Result;
 use crate::params::{Context as Settable, Effect};
-use crate::types::SqlType::{Bool, Int4, Int8, Text, TimestampTz};
+use crate::types::SqlType::{self, Bool, Int4, Int8, Text, TimestampTz};
 
 pub const INSTANCE: &str = "v$instance";
 
@@ -114,14 +114,17 @@ pub const VIEWS: &[VirtualTable] = &[
             ("unit", Text),
             ("category", Text),
             ("short_desc", Text),
+            ("extra_desc", Text),
             ("context", Text),
             ("vartype", Text),
             ("source", Text),
             ("min_val", Text),
             ("max_val", Text),
-            ("enumvals", Text),
+            ("enumvals", SqlType::TEXTS),
             ("boot_val", Text),
             ("reset_val", Text),
+            ("sourcefile", Text),
+            ("sourceline", Int4),
             ("pending_restart", Bool),
         ],
         rows: Here(settings),
@@ -361,7 +364,7 @@ fn settings(cx: &Context) -> Result<Rows> {
                 "enum",
                 None,
                 None,
-                Some(format!("{{{}}}", words.join(","))),
+                Some(texts(words.iter().map(|w| (*w).to_string()))),
                 None,
             ),
             Kind::Encoding | Kind::Text => ("string", None, None, None, None),
@@ -385,14 +388,17 @@ fn settings(cx: &Context) -> Result<Rows> {
             optional(unit),
             NULL,
             text(p.description),
+            NULL,
             text(context),
             text(kind),
             text(source),
             optional(min),
             optional(max),
-            optional(words),
+            words.unwrap_or(NULL),
             text(p.default),
             text(instance),
+            NULL,
+            NULL,
             Datum::Bool(false),
         ]
     };

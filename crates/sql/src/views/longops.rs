@@ -1,5 +1,7 @@
 //! How far long work has come: `v$session_longops`.
 
+use std::collections::HashMap;
+
 use block::value::Datum;
 use wait::longop::{self, LongOpRow, Target};
 
@@ -30,12 +32,15 @@ pub const VIEWS: &[VirtualTable] = &[VirtualTable {
         ("sql_id", Text),
         ("sql_text", Text),
         ("status", Text),
+        ("object_id", Int8),
     ],
     rows: Here(rows),
 }];
 
 fn rows(cx: &Context) -> Result<Rows> {
     let names = segments::named(cx);
+    let tables = cx.dict.tables().map(|t| (t.segment, t.oid));
+    let tables: HashMap<u32, u32> = tables.collect();
     let row = |r: LongOpRow| {
         let target = match &r.target {
             Target::Nothing => None,
@@ -76,6 +81,10 @@ fn rows(cx: &Context) -> Result<Rows> {
                 None => Datum::Null,
             },
             text(if r.is_over { "DONE" } else { "RUNNING" }),
+            match &r.target {
+                Target::Object(object) => tables.get(object).copied().map_or(NULL, int8),
+                _ => NULL,
+            },
         ]
     };
     Ok(longop::rows().into_iter().map(row).collect())

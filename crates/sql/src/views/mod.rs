@@ -4,7 +4,8 @@
 //!
 //! **Invariants.**
 //! - A view's rows have exactly its columns, in order, of their types.
-//! - Making rows takes no lock that a session may hold while it waits; other instances are waited for by `gv$` views only, with a limit ([`everywhere`]).
+//! - Making rows takes no lock that a session may hold while it waits; other instances are waited for
+//!   by `gv$` views, and what is made of their rows, with a limit ([`everywhere`]).
 //! - Each `v$` view of an instance has its `gv$` view: those are made of the list of these. Views of
 //!   what a session has for itself have none.
 
@@ -27,6 +28,7 @@ mod everywhere;
 pub mod extensions;
 pub mod functions;
 mod granted;
+mod inspect;
 mod instance;
 pub mod keywords;
 mod longops;
@@ -35,12 +37,14 @@ mod mastering;
 mod numbers;
 pub mod objects;
 mod own;
+mod pg_stat;
 mod policies;
 mod privileges;
 pub mod procedures;
 mod relations;
 mod remote;
 mod roles;
+mod rules;
 mod schema;
 mod segments;
 mod sequence;
@@ -53,8 +57,10 @@ mod times;
 mod triggers;
 mod types;
 mod updatable;
+mod usage;
 mod user_functions;
-mod viewdef;
+pub mod viewdef;
+mod zones;
 
 pub use describe::DATABASE;
 pub use keywords::needs_quotes;
@@ -63,6 +69,7 @@ pub use sequence::{SEQUENCE, row as sequence_row};
 pub(crate) use types::storage;
 pub use user_functions::is_visible as is_function_visible;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use block::value::Datum;
@@ -149,6 +156,8 @@ pub struct Context {
     for_another: bool,
     /// The relations whose rows are wanted; of all, if there is nothing.
     pub wanted: Option<lookup::Wanted>,
+    /// What all instances have counted, once a function has asked.
+    usage: Mutex<Option<Arc<HashMap<u32, usage::Object>>>>,
     /// What the client is to be told about the rows, such as that an instance's are missing.
     warnings: Mutex<Vec<String>>,
 }
@@ -164,6 +173,7 @@ impl Context {
             implicit: core.temporary_schema().filter(|s| core.passes_over(*s)),
             for_another: false,
             wanted: None,
+            usage: Mutex::default(),
             warnings: Mutex::default(),
         }
     }
@@ -183,6 +193,7 @@ impl Context {
             for_another: true,
             implicit: None,
             wanted: None,
+            usage: Mutex::default(),
             warnings: Mutex::default(),
         }
     }
@@ -241,7 +252,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 31] = [
+    let lists: [&'static [VirtualTable]; 34] = [
         activity::VIEWS,
         summary::VIEWS,
         backends::VIEWS,
@@ -266,6 +277,7 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         empty::VIEWS,
         own::VIEWS,
         policies::VIEWS,
+        rules::VIEWS,
         granted::VIEWS,
         dba::VIEWS,
         &dba::OBJECTS,
@@ -273,8 +285,11 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         &dba::INDEXES,
         &dba::SEQUENCES,
         &dba::COLUMNS,
+        &*usage::VIEWS,
+        zones::VIEWS,
     ];
-    lists.into_iter().chain(standard::VIEWS).flatten()
+    let lists = lists.into_iter().chain(standard::VIEWS);
+    lists.chain(pg_stat::VIEWS).flatten()
 }
 
 /// The virtual table of that name; without a schema, one that is on every search path.

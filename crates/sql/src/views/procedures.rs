@@ -1,9 +1,10 @@
 //! The functions that there are, under the numbers and with the types that PostgreSQL gives them:
 //! `pg_proc`, and what `regproc` and `regprocedure` mean.
 //!
-//! `procedures.tsv` has a line for each: number, name, kind (`f`, `a`, `w`), whether it gives rows,
-//! type of the result, types of the arguments, volatility, whether it is strict, type of what is
-//! variadic.
+//! `procedures.tsv` has a line for each of PostgreSQL's; [`read`] says what its fields are.
+//! **Invariant.** A line is shown only if it is marked to be always there, as functions are that
+//! types are read and written by, or if the analysis finds the function for arguments of the line's
+//! types. So a function that is added to the binder is in `pg_proc` without another line.
 
 use std::sync::LazyLock;
 
@@ -12,11 +13,14 @@ use block::value::Datum;
 use super::describe::{self, OWNER, PG_CATALOG};
 use super::objects;
 use super::user_functions;
-use super::value::{NULL, bool, int2, oid, oidvector, text};
+use super::value::{NULL, bool, int2, oid, oids, oidvector, text, texts};
 use super::{Context, Rows, built_in};
 use crate::bind::names::quote;
+use crate::bind::probe;
 use crate::dict::Dict;
 use crate::error::{Error, Result};
+use crate::query::gives_rows;
+use crate::query::record_function::of_record;
 use crate::types::SqlType;
 
 /// A function, aggregate or window function.
@@ -30,6 +34,34 @@ pub struct Procedure {
     pub volatility: &'static str,
     pub strict: bool,
     pub variadic: u32,
+    /// Whether it is there whatever the analysis says.
+    pub(super) always: bool,
+    pub(super) more: More,
+}
+
+/// What `pg_proc` says of a function beside what it is called with.
+#[derive(Default)]
+pub(super) struct More {
+    cost: f32,
+    rows: f32,
+    parallel: &'static str,
+    leakproof: bool,
+    defaults: u16,
+    /// Types, modes and names of all parameters, also those of results; empty if there is nothing
+    /// to be said.
+    all_types: Vec<u32>,
+    modes: Vec<&'static str>,
+    names: Vec<&'static str>,
+    source: Option<&'static str>,
+    /// As `pg_get_function_arguments`, `pg_get_function_identity_arguments` and
+    /// `pg_get_function_result` write it.
+    written: Option<Written>,
+}
+
+struct Written {
+    arguments: &'static str,
+    identity: &'static str,
+    result: &'static str,
 }
 
 impl Procedure {
@@ -45,44 +77,108 @@ impl Procedure {
             volatility: "i",
             strict: true,
             variadic: 0,
+            always: true,
+            more: More {
+                cost: 1.0,
+                parallel: "s",
+                ..More::default()
+            },
+        }
+    }
+
+    /// Whether Braid has it.
+    fn is_there(&self) -> bool {
+        if self.always {
+            return true;
+        }
+        let mut numbers = self.arguments.clone();
+        if let (Some(last), true) = (numbers.last_mut(), self.variadic != 0) {
+            *last = self.variadic;
+        }
+        if self.variadic == built_in::ANY {
+            // Some take pairs only.
+            numbers.push(built_in::ANY);
+        }
+        let types = numbers.into_iter().map(built_in::type_of);
+        let Some(types) = types.collect::<Option<Vec<SqlType>>>() else {
+            return false;
+        };
+        match self.kind {
+            "a" => crate::query::aggregate::find(self.name, &types).is_some(),
+            "f" if self.gives_rows || of_record(self.name).is_some() => gives_rows(self.name),
+            "f" => probe::function(self.name, types).is_some_and(|found| {
+                // What a function of many types gives depends on its arguments.
+                built_in::is_polymorphic(self.result) || found.oid() == self.result
+            }),
+            _ => false,
         }
     }
 }
 
 static ALL: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
     let lines = include_str!("procedures.tsv").lines();
-    lines
-        .map(|line| read(line).unwrap_or_else(|| panic!("procedures.tsv: {line}")))
-        .collect()
+    let all = lines.map(|line| read(line).unwrap_or_else(|| panic!("procedures.tsv: {line}")));
+    all.collect()
 });
 
+/// A line: number, name, kind (`f`, `a`, `w`), whether it gives rows, type of the result, types of
+/// the arguments, volatility, whether it is strict, type of what is variadic, whether it is always
+/// there, cost, rows, parallel safety, whether it is leakproof, number of defaults, types, modes and
+/// names of all parameters, source if it is not the name, and how `pg_get_function_arguments` and
+/// its kin write arguments, those without defaults, and result. `-` stands for nothing.
 fn read(line: &'static str) -> Option<Procedure> {
     let mut fields = line.split('\t');
     let mut next = || fields.next();
+    let some = |field: &'static str| (field != "-").then_some(field);
+    let list = |field: &'static str| some(field).unwrap_or_default().split_whitespace();
+    let numbers = |field| {
+        list(field)
+            .map(|n| n.parse().ok())
+            .collect::<Option<Vec<u32>>>()
+    };
     Some(Procedure {
         oid: next()?.parse().ok()?,
         name: next()?,
         kind: next()?,
         gives_rows: next()? == "t",
         result: next()?.parse().ok()?,
-        arguments: next()?
-            .split(' ')
-            .filter(|a| *a != "-")
-            .map(|a| a.parse().ok())
-            .collect::<Option<_>>()?,
+        arguments: numbers(next()?)?,
         volatility: next()?,
         strict: next()? == "t",
         variadic: next()?.parse().ok()?,
+        always: next()? == "t",
+        more: More {
+            cost: next()?.parse().ok()?,
+            rows: next()?.parse().ok()?,
+            parallel: next()?,
+            leakproof: next()? == "t",
+            defaults: next()?.parse().ok()?,
+            all_types: numbers(next()?)?,
+            modes: list(next()?).collect(),
+            names: some(next()?).map_or_else(Vec::new, |names| names.split(',').collect()),
+            source: some(next()?),
+            written: {
+                let arguments = some(next()?).unwrap_or_default();
+                let identity = some(next()?).unwrap_or(arguments);
+                let result = next()?;
+                Some(Written {
+                    arguments,
+                    identity,
+                    result,
+                })
+            },
+        },
     })
 }
 
 /// All functions: those of the file, and those behind operators, casts and comparisons that it does
 /// not have.
 static EVERY: LazyLock<Vec<&'static Procedure>> = LazyLock::new(|| {
-    let behind = built_in::functions::ALL.iter();
-    let behind = behind.filter(|p| !ALL.iter().any(|known| known.oid == p.oid));
-    let mut every: Vec<_> = ALL.iter().chain(behind).collect();
+    let there = ALL.iter().filter(|p| p.is_there());
+    let mut every: Vec<_> = there.chain(built_in::functions::ALL.iter()).collect();
+    // Of two of one number the first stays, which is the file's.
     every.sort_by_key(|p| p.oid);
+    every.dedup_by_key(|p| p.oid);
     every
 });
 
@@ -171,37 +267,25 @@ fn type_name(number: u32) -> String {
     describe::type_name(number, -1).unwrap_or_else(|| "???".to_string())
 }
 
-/// What `pg_get_function_arguments` says.
-pub fn arguments(number: u32) -> Option<String> {
+/// What `pg_get_function_arguments` says, or without defaults `pg_get_function_identity_arguments`.
+pub fn arguments(number: u32, with_defaults: bool) -> Option<String> {
     let found = by_number(number)?;
-    let last = found.arguments.len().checked_sub(1);
-    let argument = |(at, ty): (usize, &u32)| match found.variadic != 0 && Some(at) == last {
-        true => format!("VARIADIC {}", type_name(*ty)),
-        false => type_name(*ty),
-    };
-    let types: Vec<String> = found.arguments.iter().enumerate().map(argument).collect();
-    Some(match built_in::aggregates::direct_arguments(number) {
-        // A hypothetical row has the arguments that are sorted by, too.
-        Some(("h", _)) => format!("{0} ORDER BY {0}", types.join(", ")),
-        Some((_, direct)) => {
-            let (direct, sorted) = types.split_at(direct.min(types.len()));
-            let direct = match direct {
-                [] => String::new(),
-                direct => format!("{} ", direct.join(", ")),
-            };
-            format!("{direct}ORDER BY {}", sorted.join(", "))
+    Some(match (&found.more.written, with_defaults) {
+        (Some(written), true) => written.arguments.to_string(),
+        (Some(written), false) => written.identity.to_string(),
+        (None, _) => {
+            let types: Vec<String> = found.arguments.iter().map(|t| type_name(*t)).collect();
+            types.join(", ")
         }
-        None => types.join(", "),
     })
 }
 
 /// What `pg_get_function_result` says.
 pub fn result(number: u32) -> Option<String> {
     let found = by_number(number)?;
-    let ty = type_name(found.result);
-    Some(match found.gives_rows {
-        true => format!("SETOF {ty}"),
-        false => ty,
+    Some(match &found.more.written {
+        Some(written) => written.result.to_string(),
+        None => type_name(found.result),
     })
 }
 
@@ -229,7 +313,8 @@ pub fn of_type(ty: SqlType) -> [u32; 4] {
             let rest = p.name.strip_prefix(name);
             rest.is_some_and(|rest| rest.strip_prefix('_').unwrap_or(rest) == way)
         };
-        ALL.iter().find(called).map_or(0, |p| p.oid)
+        let always = ALL.iter().filter(|p| p.always);
+        always.clone().find(called).map_or(0, |p| p.oid)
     })
 }
 
@@ -241,33 +326,44 @@ pub fn rows(cx: &Context) -> Result<Rows> {
 
 fn row(p: &Procedure) -> Vec<Datum> {
     let internal = 12;
+    let more = &p.more;
+    let unless_empty = |is_empty: bool, value: Datum| if is_empty { NULL } else { value };
     vec![
         oid(p.oid),
         text(p.name),
         oid(PG_CATALOG),
         oid(OWNER),
         oid(internal),
-        Datum::Float4(1.0),
-        Datum::Float4(if p.gives_rows { 1000.0 } else { 0.0 }),
+        Datum::Float4(more.cost),
+        Datum::Float4(more.rows),
         oid(p.variadic),
         oid(0),
         text(p.kind),
         bool(false),
-        bool(false),
+        bool(more.leakproof),
         bool(p.strict),
         bool(p.gives_rows),
         text(p.volatility),
-        text("s"),
+        text(more.parallel),
         int2(p.arguments.len()),
-        int2(0_u16),
+        int2(more.defaults),
         oid(p.result),
         oidvector(&p.arguments),
+        unless_empty(
+            more.all_types.is_empty(),
+            oids(more.all_types.iter().copied()),
+        ),
+        unless_empty(
+            more.modes.is_empty(),
+            texts(more.modes.iter().map(|m| (*m).to_string())),
+        ),
+        unless_empty(
+            more.names.is_empty(),
+            texts(more.names.iter().map(|n| (*n).to_string())),
+        ),
         NULL,
         NULL,
-        NULL,
-        NULL,
-        NULL,
-        text(p.name),
+        text(more.source.unwrap_or(p.name)),
         NULL,
         NULL,
         NULL,
@@ -287,12 +383,62 @@ pub enum Immutable {
 /// The volatility of the functions of a name. What is none of them is syntax, which other rules
 /// are for.
 pub fn immutable(name: &str, arguments: usize) -> Immutable {
-    let named = || ALL.iter().filter(|p| p.name == name);
+    let named = || ALL.iter().filter(|p| p.always && p.name == name);
     let takes = |p: &&Procedure| p.arguments.len() == arguments || p.variadic != 0;
     let found: Vec<bool> = named().filter(takes).map(|p| p.volatility == "i").collect();
     match (found.contains(&true), found.contains(&false)) {
         (_, false) => Immutable::Always,
         (true, true) => Immutable::Sometimes,
         (false, true) => Immutable::Never,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// A function of a catalog that no line tells of would be missing from `pg_proc`.
+    #[test]
+    fn functions_over_catalogs_are_listed() {
+        let listed: BTreeSet<&str> = every().map(|p| p.name).collect();
+        // These are Braid's, those of the extension pg_stat_statements, and those that
+        // information_schema has for itself.
+        let own = ["create_snapshot", "pg_stat_statements_reset"];
+        let missing: Vec<&str> = super::super::functions::names()
+            .filter(|name| !listed.contains(name) && !own.contains(name))
+            .filter(|name| !name.starts_with("_pg_"))
+            .collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn what_the_analysis_finds_is_listed_with_postgresqls_number() {
+        for (number, signature) in [
+            (1770, "to_char(timestamp with time zone,text)"),
+            (3175, "json_agg(anyelement)"),
+            (1317, "length(text)"),
+            (3305, "jsonb_set(jsonb,text[],jsonb,boolean)"),
+            (3100, "row_number()"),
+            (1067, "generate_series(integer,integer)"),
+            (2331, "unnest(anyarray)"),
+            (3204, "json_to_record(json)"),
+            (3058, "concat(\"any\")"),
+            (2878, "pg_stat_get_live_tuples(oid)"),
+        ] {
+            let found = by_number(number).map(|p| p.name);
+            let name = signature.split('(').next();
+            assert_eq!(found, name, "{signature}");
+        }
+        // No function finds what is not there.
+        for absent in ["xmlagg", "pg_promote", "lo_create"] {
+            assert!(!every().any(|p| p.name == absent), "{absent}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_in_order_and_each_is_there_once() {
+        assert!(EVERY.is_sorted_by(|a, b| a.oid < b.oid));
+        assert!(ALL.is_sorted_by(|a, b| a.oid < b.oid));
     }
 }

@@ -3,7 +3,7 @@
 use block::value::Datum;
 
 use super::Source::Here;
-use super::describe::{self, BTREE_AM, HEAP_AM, OWNER, PG_CATALOG, PUBLIC};
+use super::describe::{self, HEAP_AM, OWNER, PG_CATALOG, PUBLIC};
 use super::numbers::view_oid;
 use super::value::{NULL, bool, int2, int4, oid, text, texts};
 use super::{Context, Rows, VirtualTable, types};
@@ -179,7 +179,7 @@ fn classes(cx: &Context) -> Result<Rows> {
                 name: &i.name,
                 owner: t.owner,
                 namespace: t.schema,
-                am: BTREE_AM,
+                am: i.method.oid(),
                 kind: "i",
                 columns: i.keys.len() + i.included.len(),
                 persistence: persistence(cx, t.schema, t.unlogged),

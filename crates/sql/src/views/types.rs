@@ -6,6 +6,7 @@ use super::describe::{self, OWNER, PG_CATALOG};
 use super::value::{NULL, bool, int2, int4, oid, optional, text};
 use super::{Context, Rows, procedures};
 use crate::ddl::index_class;
+use crate::dict::Method;
 use crate::error::Result;
 use crate::types::SqlType;
 use crate::types::composite::CompositeType;
@@ -299,7 +300,7 @@ pub fn ranges(_: &Context) -> Result<Rows> {
             RangeOf::Timestamp => (0, 3929),
             RangeOf::TimestampTz => (0, 3930),
         };
-        let class = index_class::object_id(of.subtype(), "");
+        let class = index_class::object_id(Method::Btree, of.subtype(), "");
         let numbers = [
             range,
             of.subtype().oid(),

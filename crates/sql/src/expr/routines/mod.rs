@@ -6,6 +6,7 @@
 
 pub mod bits;
 pub mod inet;
+pub mod lsn;
 pub mod mac;
 pub mod money;
 pub mod timetz;
@@ -125,6 +126,7 @@ pub fn operators() -> impl Iterator<Item = &'static Operator> {
         mac::OPERATORS,
         timetz::OPERATORS,
         money::OPERATORS,
+        lsn::OPERATORS,
     ]
     .into_iter()
     .flatten()
@@ -144,6 +146,7 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         mac::FUNCTIONS,
         timetz::FUNCTIONS,
         money::FUNCTIONS,
+        lsn::FUNCTIONS,
     ]
     .into_iter()
     .flatten()
@@ -151,10 +154,10 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
 
 /// Whether the operators of a type are entries here.
 pub fn has_operators(ty: SqlType) -> bool {
-    use SqlType::{Bit, Cidr, Inet, MacAddr, MacAddr8, Money, TimeTz, Varbit};
+    use SqlType::{Bit, Cidr, Inet, MacAddr, MacAddr8, Money, PgLsn, TimeTz, Varbit};
     matches!(
         ty,
-        Bit | Varbit | Inet | Cidr | MacAddr | MacAddr8 | TimeTz | Money
+        Bit | Varbit | Inet | Cidr | MacAddr | MacAddr8 | TimeTz | Money | PgLsn
     )
 }
 

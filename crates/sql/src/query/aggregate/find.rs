@@ -226,7 +226,7 @@ pub fn ordered_type(ty: SqlType) -> Option<SqlType> {
         Int2 | Int4 | Int8 | Oid | Numeric | Float4 | Float8 => Some(ty),
         Date | Timestamp | TimestampTz | Time | Interval | Char | Tid | Enum(_) => Some(ty),
         Text | Varchar | Name | Unknown => Some(Text),
-        Array(_) | TimeTz | Money => Some(ty),
+        Array(_) | TimeTz | Money | PgLsn => Some(ty),
         Inet | Cidr => Some(Inet),
         // By their implicit conversions.
         Reg(_) => Some(Oid),

@@ -253,6 +253,7 @@ impl Planner<'_> {
                 LOOKUP * any_of.len().max(1) as f64 + access.rows * INDEX_ROW
             }
             Path::Keys { keys, .. } => LOOKUP * keys.len() as f64 + access.rows * INDEX_ROW,
+            Path::Inverted { terms, .. } => LOOKUP * terms.len() as f64 + access.rows * INDEX_ROW,
         };
         let rows = match listed {
             Some(_) => access.rows.clamp(1.0, LISTED_ROWS),
@@ -317,7 +318,7 @@ impl Planner<'_> {
                 )
             });
             let index = table.indexes.iter().position(|i| {
-                i.is_valid()
+                i.is_valid_order()
                     && i.predicate.is_none()
                     && i.keys.first().is_some_and(|k| k.column == *column)
             });

@@ -73,7 +73,7 @@ pub fn part(
             return Ok(Some(match sample.blocks {
                 true => {
                     let picked = all.picked(&mut |dba| drawn.has(u64::from(dba.block())))?;
-                    (picked, None)
+                    (picked.counted(), None)
                 }
                 false => (all, Some(drawn)),
             }));

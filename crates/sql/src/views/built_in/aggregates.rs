@@ -43,9 +43,3 @@ pub fn rows() -> Vec<Vec<Datum>> {
     let there = KNOWN.iter().filter(|a| procedures::is_there(a.function));
     there.map(row).collect()
 }
-
-/// The arguments of an ordered-set aggregate before its ORDER BY; `None` of other functions.
-pub fn direct_arguments(function: u32) -> Option<(&'static str, usize)> {
-    let found = KNOWN.iter().find(|a| a.function == function)?;
-    (found.kind != "n").then_some((found.kind, found.direct.into()))
-}

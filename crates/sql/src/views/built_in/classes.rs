@@ -1,5 +1,6 @@
-//! Operator classes and families of B-trees: the rows of `pg_opclass`, `pg_opfamily`, `pg_amop` and
-//! `pg_amproc`. The other access methods of PostgreSQL are not there.
+//! Operator classes and families of access methods: the rows of `pg_opclass`, `pg_opfamily`,
+//! `pg_amop` and `pg_amproc`. Methods of PostgreSQL that Braid lacks are not there, and `pg_amproc`
+//! has the functions of B-trees only: those of others take what no statement can give.
 //!
 //! A family is shown if a class of it is, and a class if Braid has its type.
 
@@ -7,13 +8,15 @@ use std::sync::LazyLock;
 
 use block::value::Datum;
 
-use super::super::describe::{BTREE_AM, OWNER, PG_CATALOG};
+use super::super::describe::{OWNER, PG_CATALOG};
 use super::super::value::{bool, int2, oid, text};
 use super::{Fields, lines, operators};
+use crate::dict::Method;
 
 /// A line of `opclasses.tsv`.
 pub struct Class {
     pub oid: u32,
+    pub method: Method,
     pub name: &'static str,
     family: u32,
     /// The number of the type that it is for.
@@ -48,10 +51,9 @@ pub struct Comparison {
 
 static CLASSES: LazyLock<Vec<Class>> = LazyLock::new(|| {
     lines(include_str!("opclasses.tsv"), |mut f: Fields<'static>| {
-        let oid = f.number()?;
-        f.text()?;
         Some(Class {
-            oid,
+            oid: f.number()?,
+            method: method(f.text()?)?,
             name: f.text()?,
             family: f.number()?,
             of: f.number()?,
@@ -61,13 +63,23 @@ static CLASSES: LazyLock<Vec<Class>> = LazyLock::new(|| {
     })
 });
 
-static FAMILIES: LazyLock<Vec<(u32, &'static str)>> = LazyLock::new(|| {
+/// The families: number, method and name.
+static FAMILIES: LazyLock<Vec<(u32, Method, &'static str)>> = LazyLock::new(|| {
     lines(include_str!("opfamilies.tsv"), |mut f: Fields<'static>| {
-        let oid = f.number()?;
-        f.text()?;
-        Some((oid, f.text()?))
+        Some((f.number()?, method(f.text()?)?, f.text()?))
     })
 });
+
+fn method(name: &str) -> Option<Method> {
+    let all = [Method::Btree, Method::Hash, Method::Gin];
+    all.into_iter().find(|m| m.name() == name)
+}
+
+/// The method of a family.
+fn method_of(family: u32) -> Option<Method> {
+    let found = FAMILIES.iter().find(|(number, ..)| *number == family);
+    found.map(|(_, method, _)| *method)
+}
 
 static MEMBERS: LazyLock<Vec<Member>> = LazyLock::new(|| {
     lines(include_str!("amops.tsv"), |mut f: Fields<'static>| {
@@ -121,7 +133,7 @@ pub fn rows() -> Vec<Vec<Datum>> {
     let row = |c: &'static Class| {
         vec![
             oid(c.oid),
-            oid(BTREE_AM),
+            oid(c.method.oid()),
             text(c.name),
             oid(PG_CATALOG),
             oid(OWNER),
@@ -136,16 +148,16 @@ pub fn rows() -> Vec<Vec<Datum>> {
 
 /// The rows of `pg_opfamily`.
 pub fn families() -> Vec<Vec<Datum>> {
-    let row = |(number, name): &(u32, &'static str)| {
+    let row = |(number, method, name): &(u32, Method, &'static str)| {
         vec![
             oid(*number),
-            oid(BTREE_AM),
+            oid(method.oid()),
             text(*name),
             oid(PG_CATALOG),
             oid(OWNER),
         ]
     };
-    let there = FAMILIES.iter().filter(|(number, _)| has_family(*number));
+    let there = FAMILIES.iter().filter(|(number, ..)| has_family(*number));
     there.map(row).collect()
 }
 
@@ -153,6 +165,7 @@ pub fn families() -> Vec<Vec<Datum>> {
 pub fn members() -> Vec<Vec<Datum>> {
     let there = |m: &&Member| has_family(m.family) && operators::by_number(m.operator).is_some();
     let row = |m: &Member| {
+        let method = method_of(m.family).unwrap_or_default();
         vec![
             oid(m.oid),
             oid(m.family),
@@ -161,7 +174,7 @@ pub fn members() -> Vec<Vec<Datum>> {
             int2(m.strategy),
             text(m.purpose),
             oid(m.operator),
-            oid(BTREE_AM),
+            oid(method.oid()),
             oid(0),
         ]
     };

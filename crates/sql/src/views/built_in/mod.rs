@@ -184,19 +184,30 @@ fn lines<T>(file: &'static str, read: impl Fn(Fields<'static>) -> Option<T>) -> 
     file.lines().map(line).collect()
 }
 
+/// The type "any".
+pub const ANY: u32 = 2276;
+
+/// Whether a type of a catalog's row stands for many: `anyelement` and its kin, `record`, "any".
+pub fn is_polymorphic(number: u32) -> bool {
+    matches!(
+        number,
+        ANY | 2277 | 2283 | 2776 | 3500 | 3831 | 4537 | 4538 | 5077..=5080 | 2249
+    )
+}
+
 /// A type of a catalog's row: for those that stand for many, one of them.
-fn type_of(number: u32) -> Option<SqlType> {
+pub fn type_of(number: u32) -> Option<SqlType> {
     const RECORD: u32 = 2249;
     match number {
         // anyelement, anynonarray, anycompatible, anycompatiblenonarray; anyenum, whose values are
         // compared as the positions of their labels.
-        2283 | 2776 | 5077 | 5079 | 3500 => Some(Int4),
+        ANY | 2283 | 2776 | 5077 | 5079 | 3500 => Some(Int4),
         // anyarray, anycompatiblearray
         2277 | 5078 => Some(SqlType::INT4S),
         RECORD => Some(SqlType::Composite(CompositeType::any())),
         // anyrange and anymultirange: those of integers
-        3831 => SqlType::from_oid(3904),
-        4537 => SqlType::from_oid(4451),
+        3831 | 5080 => SqlType::from_oid(3904),
+        4537 | 4538 => SqlType::from_oid(4451),
         _ => SqlType::from_oid(number),
     }
 }

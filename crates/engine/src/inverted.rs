@@ -1,0 +1,190 @@
+//! Reading inverted indexes, which have any number of keys of a row: the row ids of several keys
+//! are brought together first, and then the rows are read in the order of the table.
+//!
+//! **Invariants.**
+//! - The rows found are all that the snapshot sees with the keys, and perhaps others: entries of
+//!   other versions lead to a row, and keys whose entries are too many are left out. The caller
+//!   checks each row.
+//! - An entry of a version is there as long as a snapshot may see the version, as in any index
+//!   ([`crate::write`]).
+
+use crate::read::{CANCEL_STEPS, EntriesAhead, copy, timed};
+use crate::session::IndexTimes;
+use crate::{IndexDef, Result, Session, TableDef};
+use access::btree::{BTree, Cursor};
+use access::heap::Heap;
+use block::RowId;
+use block::key::after_prefix;
+use std::sync::Arc;
+use txn::Snapshot;
+use wait::session::cancellable;
+
+/// Entries that are read of a key, at first, to find out which of several keys has the fewest.
+const FIRST_LOOK: usize = 256;
+/// By how much more of each key is read next.
+const NEXT_LOOK: usize = 8;
+
+/// Which rows of an inverted index are wanted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// Those with a key.
+    Key(Vec<u8>),
+    /// Those that are in all of these.
+    All(Vec<Wanted>),
+    /// Those that are in one of these.
+    Any(Vec<Wanted>),
+    /// Rows of which the index knows nothing: all.
+    Unknown,
+}
+
+/// Rows in the order of their row ids.
+pub struct RowsOfKeys {
+    heap: Arc<Heap>,
+    rows: Vec<RowId>,
+    at: usize,
+    ahead: EntriesAhead,
+}
+
+/// An index that is being read.
+struct Reader<'r> {
+    tree: Arc<BTree>,
+    times: Option<&'r mut IndexTimes>,
+}
+
+impl Reader<'_> {
+    /// The rows that are wanted, in order. `None`: the index does not say, or not by reading at most
+    /// so many entries of each key.
+    fn rows(&mut self, wanted: &Wanted, most: usize) -> Result<Option<Vec<RowId>>> {
+        match wanted {
+            Wanted::Unknown => Ok(None),
+            Wanted::Key(key) => self.of_key(key, most),
+            Wanted::Any(parts) => {
+                let mut all = Vec::new();
+                for part in parts {
+                    let Some(rows) = self.rows(part, most.saturating_sub(all.len()))? else {
+                        return Ok(None);
+                    };
+                    all.extend(rows);
+                }
+                all.sort_unstable();
+                all.dedup();
+                Ok(Some(all))
+            }
+            Wanted::All(parts) => match parts.as_slice() {
+                [] => Ok(None),
+                [part] => self.rows(part, most),
+                parts => self.common(parts, most),
+            },
+        }
+    }
+
+    /// The rows that are in all of these: those of the one with the fewest entries, without what
+    /// is not in those others that have not very many more.
+    fn common(&mut self, parts: &[Wanted], most: usize) -> Result<Option<Vec<RowId>>> {
+        let mut look = FIRST_LOOK.min(most);
+        let (fewest, mut rows) = 'found: loop {
+            for (at, part) in parts.iter().enumerate() {
+                if let Some(rows) = self.rows(part, look)? {
+                    break 'found (at, rows);
+                }
+            }
+            if look >= most {
+                return Ok(None);
+            }
+            look = look.saturating_mul(NEXT_LOOK).min(most);
+        };
+        for (_, part) in parts.iter().enumerate().filter(|(at, _)| *at != fewest) {
+            if rows.is_empty() {
+                break;
+            }
+            let worth = (rows.len() * NEXT_LOOK).max(FIRST_LOOK).min(most);
+            if let Some(others) = self.rows(part, worth)? {
+                rows.retain(|row| others.binary_search(row).is_ok());
+            }
+        }
+        Ok(Some(rows))
+    }
+
+    fn of_key(&mut self, key: &[u8], most: usize) -> Result<Option<Vec<RowId>>> {
+        let tree = &self.tree;
+        let read = || {
+            let mut cursor = Cursor::new(key.to_vec(), after_prefix(key), false);
+            let mut rows = Vec::new();
+            let mut steps = 0u32;
+            while let Some(found) = tree.next(&mut cursor)? {
+                steps = steps.wrapping_add(1);
+                if steps.is_multiple_of(CANCEL_STEPS) {
+                    wait::check_cancel().map_err(txn::Error::from)?;
+                }
+                if rows.len() == most {
+                    return Ok((None, u64::from(steps)));
+                }
+                rows.push(found.rid);
+            }
+            Ok((Some(rows), u64::from(steps)))
+        };
+        let times = self.times.as_deref_mut();
+        // The entries of a key come in the order of their row ids.
+        Ok(timed(times, read, |(_, steps)| *steps)?.0)
+    }
+}
+
+impl RowsOfKeys {
+    /// The next row that the snapshot sees; its bytes go to `row`.
+    pub fn next(
+        &mut self,
+        _session: &mut Session,
+        snapshot: &Snapshot,
+        row: &mut Vec<u8>,
+    ) -> Result<Option<RowId>> {
+        cancellable(|| self.walk(snapshot, row))
+    }
+
+    fn walk(&mut self, snapshot: &Snapshot, row: &mut Vec<u8>) -> Result<Option<RowId>> {
+        let asks_ahead = self.heap.asks_ahead();
+        while let Some(rid) = self.rows.get(self.at).copied() {
+            if (self.at as u32).is_multiple_of(CANCEL_STEPS) {
+                wait::check_cancel().map_err(txn::Error::from)?;
+            }
+            if asks_ahead {
+                let next = self.rows[self.at..].iter().copied();
+                self.ahead.step(&self.heap, snapshot, next)?;
+            }
+            self.at += 1;
+            let ahead = &self.ahead.blocks;
+            let copy = |bytes: &[u8]| copy(bytes, row);
+            let found = self.heap.fetch_ahead_with(snapshot, rid, ahead, copy)?;
+            if found.is_some() {
+                return Ok(Some(rid));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Session {
+    /// The rows that are wanted of an inverted index, and perhaps others. `None`: the index does
+    /// not tell which, or only by more entries than fit so many bytes; all rows are to be read.
+    pub fn rows_of_keys(
+        &mut self,
+        table: &TableDef,
+        index: &IndexDef,
+        wanted: &Wanted,
+        snapshot: &Snapshot,
+        memory_bytes: usize,
+    ) -> Result<Option<RowsOfKeys>> {
+        index.check_usable(snapshot)?;
+        let mut reader = Reader {
+            tree: self.engine.tree(index.object, index.header),
+            times: self.index_times.as_mut(),
+        };
+        let most = memory_bytes / size_of::<RowId>();
+        let rows = cancellable(|| reader.rows(wanted, most))?;
+        Ok(rows.map(|rows| RowsOfKeys {
+            heap: self.engine.heap(table.object, table.header),
+            rows,
+            at: 0,
+            ahead: EntriesAhead::default(),
+        }))
+    }
+}

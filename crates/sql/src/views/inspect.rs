@@ -1,0 +1,217 @@
+//! Functions that tell of the server, of connections, and of how relations are kept.
+
+use std::net::SocketAddr;
+
+use block::LogPos;
+use block::value::Datum;
+
+use super::Context;
+use super::functions::{Function, integer, lax, oid, relation_argument, strict, string};
+use super::value::{int4, int8};
+use crate::dict::{Index, Table};
+use crate::error::{Error, Result};
+use crate::pgtype::inet::{self, Inet};
+use crate::pgtype::lsn;
+use crate::types::Reg::Class;
+use crate::types::SqlType::{self, Bool, Int4, Int8, Oid, PgLsn, Reg, Text, TimestampTz};
+
+/// The tablespaces that there are.
+const PG_DEFAULT: u32 = 1663;
+const PG_GLOBAL: u32 = 1664;
+/// The access method of indexes.
+const BTREE: u32 = 403;
+
+pub const ALL: &[Function] = &[
+    strict("pg_current_wal_lsn", (0, 0), PgLsn, |cx, _| {
+        Ok(position(cx.database.engine().redo().end()))
+    }),
+    strict("pg_current_wal_insert_lsn", (0, 0), PgLsn, |cx, _| {
+        Ok(position(cx.database.engine().redo().end()))
+    }),
+    strict("pg_current_wal_flush_lsn", (0, 0), PgLsn, |cx, _| {
+        Ok(position(cx.database.engine().redo().durable()))
+    }),
+    // These are of a standby.
+    strict("pg_last_wal_receive_lsn", (0, 0), PgLsn, null),
+    strict("pg_last_wal_replay_lsn", (0, 0), PgLsn, null),
+    strict("pg_last_xact_replay_timestamp", (0, 0), TimestampTz, null),
+    strict("pg_is_wal_replay_paused", (0, 0), Bool, no_standby),
+    strict("pg_get_wal_replay_pause_state", (0, 0), Text, no_standby),
+    lax("inet_client_addr", (0, 0), SqlType::Inet, |_, _| {
+        Ok(address(of_connection(|who| who.client)))
+    }),
+    lax("inet_client_port", (0, 0), Int4, |_, _| {
+        Ok(port(of_connection(|who| who.client)))
+    }),
+    lax("inet_server_addr", (0, 0), SqlType::Inet, |_, _| {
+        Ok(address(of_connection(|who| who.server)))
+    }),
+    lax("inet_server_port", (0, 0), Int4, |_, _| {
+        Ok(port(of_connection(|who| who.server)))
+    }),
+    lax("txid_current_if_assigned", (0, 0), Int8, transaction),
+    lax("pg_current_xact_id_if_assigned", (0, 0), Int8, transaction),
+    // Numbers of transactions are never used again, so that none grows old.
+    strict("mxid_age", (1, 1), Int4, |_, _| Ok(Datum::Int4(0))),
+    strict("pg_conf_load_time", (0, 0), TimestampTz, |cx, _| {
+        Ok(Datum::TimestampTz(cx.database.started_micros()))
+    }),
+    strict("pg_jit_available", (0, 0), Bool, |_, _| {
+        Ok(Datum::Bool(false))
+    }),
+    strict("pg_collation_actual_version", (1, 1), Text, null),
+    strict("pg_database_collation_actual_version", (1, 1), Text, null),
+    strict("pg_relation_filenode", (1, 1), Oid, |cx, a| {
+        let number = relation_argument(cx, &a[0])?;
+        Ok(match has_segment(cx, number) {
+            true => int8(number),
+            false => Datum::Null,
+        })
+    }),
+    // All relations are in the files of the database.
+    strict("pg_relation_filepath", (1, 1), Text, null),
+    strict("pg_filenode_relation", (2, 2), Reg(Class), |cx, a| {
+        let number = oid(&a[1]);
+        let here = matches!(oid(&a[0]), 0 | PG_DEFAULT);
+        Ok(match here && has_segment(cx, number) {
+            true => int8(number),
+            false => Datum::Null,
+        })
+    }),
+    strict("pg_tablespace_size", (1, 1), Int8, tablespace_size),
+    strict(
+        "pg_get_replica_identity_index",
+        (1, 1),
+        Reg(Class),
+        |cx, a| {
+            let table = cx.dict.table_by_oid(relation_argument(cx, &a[0])?);
+            let primary = table.and_then(|t| t.indexes.iter().find(|i| i.primary));
+            Ok(primary.map_or(Datum::Null, |i| int8(i.oid)))
+        },
+    ),
+    strict("pg_partition_root", (1, 1), Reg(Class), null),
+    strict("pg_indexam_has_property", (2, 2), Bool, |_, a| {
+        let of_method = match (oid(&a[0]), string(&a[1])) {
+            (BTREE, "can_order" | "can_unique" | "can_multi_col" | "can_include") => Some(true),
+            (BTREE, "can_exclude") => Some(false),
+            _ => None,
+        };
+        Ok(known(of_method))
+    }),
+    strict("pg_index_has_property", (2, 2), Bool, |cx, a| {
+        let of_index = match string(&a[1]) {
+            "index_scan" | "backward_scan" => Some(true),
+            "clusterable" | "bitmap_scan" => Some(false),
+            _ => None,
+        };
+        let number = relation_argument(cx, &a[0])?;
+        Ok(known(index(cx, number).and(of_index)))
+    }),
+    strict("pg_index_column_has_property", (3, 3), Bool, |cx, a| {
+        let number = relation_argument(cx, &a[0])?;
+        Ok(known(column_property(cx, number, a)))
+    }),
+    lax("pg_column_compression", (1, 1), Text, null),
+];
+
+fn null(_: &Context, _: &[Datum]) -> Result<Datum> {
+    Ok(Datum::Null)
+}
+
+fn known(property: Option<bool>) -> Datum {
+    property.map_or(Datum::Null, Datum::Bool)
+}
+
+fn position(at: LogPos) -> Datum {
+    Datum::Int8(lsn::stored(at.0))
+}
+
+fn no_standby(_: &Context, _: &[Datum]) -> Result<Datum> {
+    let hint = "Recovery control functions can only be executed during recovery.";
+    Err(Error::new("55000", "recovery is not in progress").hint(hint))
+}
+
+/// An end of this session's connection.
+fn of_connection(end: fn(wait::session::Identity) -> String) -> Option<SocketAddr> {
+    let session = wait::session::current()?;
+    end(session.identity()).parse().ok()
+}
+
+/// An address as a value of `inet`.
+pub fn address(of: Option<SocketAddr>) -> Datum {
+    let ip = of.map(|of| of.ip().to_canonical().to_string());
+    let parsed = ip.and_then(|ip| inet::parse(&ip, false).ok());
+    parsed.map_or(Datum::Null, |inet: Inet| Datum::Bytea(inet.to_stored()))
+}
+
+fn port(of: Option<SocketAddr>) -> Datum {
+    of.map_or(Datum::Null, |of| int4(of.port()))
+}
+
+/// The transaction of this session, if it has a number.
+fn transaction(_: &Context, _: &[Datum]) -> Result<Datum> {
+    let session = wait::session::current();
+    let number = session.map_or(0, |s| {
+        s.transaction.load(std::sync::atomic::Ordering::Relaxed)
+    });
+    Ok(match number {
+        0 => Datum::Null,
+        number => Datum::Int8(number as i64),
+    })
+}
+
+/// Whether a relation has blocks of its own.
+fn has_segment(cx: &Context, number: u32) -> bool {
+    cx.dict.table_by_oid(number).is_some()
+        || cx.dict.sequence_by_oid(number).is_some()
+        || index(cx, number).is_some()
+}
+
+fn index<'c>(cx: &'c Context, number: u32) -> Option<(&'c Table, &'c Index)> {
+    let table = cx.dict.table_of_part(number)?;
+    let index = table.indexes.iter().find(|i| i.oid == number)?;
+    Some((table, index))
+}
+
+fn tablespace_size(cx: &Context, a: &[Datum]) -> Result<Datum> {
+    let number = match &a[0] {
+        Datum::Text(name) => match name.as_str() {
+            "pg_default" => PG_DEFAULT,
+            "pg_global" => PG_GLOBAL,
+            name => {
+                let message = format!("tablespace \"{name}\" does not exist");
+                return Err(Error::new("42704", message));
+            }
+        },
+        number => oid(number),
+    };
+    match number {
+        PG_DEFAULT => super::functions::database_size(cx, &[]),
+        // What instances and roles have is in the same files.
+        PG_GLOBAL => Ok(int8(0)),
+        _ => Ok(Datum::Null),
+    }
+}
+
+/// What a column of an index has; nothing is known of other columns and properties.
+fn column_property(cx: &Context, number: u32, a: &[Datum]) -> Option<bool> {
+    let (_, index) = index(cx, number)?;
+    let at = usize::try_from(integer(&a[1])).ok()?.checked_sub(1)?;
+    let key = index.keys.get(at);
+    let included = key.is_none() && at < index.keys.len() + index.included.len();
+    if key.is_none() && !included {
+        return None;
+    }
+    let of_key = |property: fn(&crate::dict::IndexKey) -> bool| Some(key.is_some_and(property));
+    match string(&a[2]) {
+        "asc" => of_key(|c| !c.descending),
+        "desc" => of_key(|c| c.descending),
+        "nulls_first" => of_key(|c| c.nulls_first),
+        "nulls_last" => of_key(|c| !c.nulls_first),
+        "orderable" => Some(key.is_some()),
+        // No scan answers from the index alone.
+        "distance_orderable" | "returnable" => Some(false),
+        "search_array" | "search_nulls" => Some(key.is_some()),
+        _ => None,
+    }
+}
