@@ -13,9 +13,9 @@
 
 use crate::array::ArrayRef;
 use crate::composite::CompositeRef;
+use crate::folded::FoldedRef;
 use crate::interval::Interval;
 use crate::json::JsonRef;
-use crate::folded::FoldedRef;
 use crate::numeric::NumericRef;
 use crate::value::{ColType, DatumRef};
 use crate::{BlockError, Result};

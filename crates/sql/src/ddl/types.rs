@@ -23,8 +23,8 @@ use crate::error::{Error, Result};
 use crate::parse::define::Change;
 use crate::parse::types::{TypeChange, TypeDefinition};
 use crate::parse::utility::TableLock;
-use crate::types::own::Kind;
 use crate::types::enums::{MAX_LABEL_BYTES, MAX_LABELS, first_position, position_between};
+use crate::types::own::Kind;
 
 pub fn define(core: &mut Core, definition: &TypeDefinition) -> Result<Tag> {
     match definition {

@@ -156,8 +156,8 @@ mod tests {
     use crate::expr::linked;
     use crate::parse::define::Definition;
     use crate::parse::utility::Utility;
-    use crate::types::own::Kind;
     use crate::parse::{self, Command};
+    use crate::types::own::Kind;
 
     #[test]
     fn scripts_define_functions_that_the_program_has() {

@@ -24,13 +24,16 @@ pub fn pairs(value: JsonRef<'_>) -> impl Iterator<Item = (&str, Option<&str>)> {
         View::Object(pairs) => Some(pairs),
         _ => None,
     };
-    object.into_iter().flat_map(|all| all.iter()).map(|(key, value)| {
-        let value = match value.view() {
-            View::String(text) => Some(text),
-            _ => None,
-        };
-        (key, value)
-    })
+    object
+        .into_iter()
+        .flat_map(|all| all.iter())
+        .map(|(key, value)| {
+            let value = match value.view() {
+                View::String(text) => Some(text),
+                _ => None,
+            };
+            (key, value)
+        })
 }
 
 /// The value of a key; outside: there is none, inside: it is NULL.

@@ -86,7 +86,10 @@ pub const ENTRIES: &[Entry] = &[
         let all = keys(v, 0)?;
         let (pairs, rest) = all.as_chunks::<2>();
         if !rest.is_empty() {
-            return Err(Error::new("2202E", "array must have even number of elements"));
+            return Err(Error::new(
+                "2202E",
+                "array must have even number of elements",
+            ));
         }
         let pair = |[key, value]: &[Option<String>; 2]| Ok((key_of(key.clone())?, value.clone()));
         Ok(of_pairs(pairs.iter().map(pair).collect::<Result<_>>()?))
@@ -107,7 +110,9 @@ pub const ENTRIES: &[Entry] = &[
         Ok(array(each.collect()))
     }),
     entry("hstore_akeys", |v, _| {
-        Ok(array(pairs(store(v, 0)?).map(|(k, _)| of_text(k)).collect()))
+        Ok(array(
+            pairs(store(v, 0)?).map(|(k, _)| of_text(k)).collect(),
+        ))
     }),
     entry("hstore_avals", |v, _| {
         let values = pairs(store(v, 0)?).map(|(_, v)| v.map_or(Datum::Null, of_text));
