@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Connects real clients to two instances that this script starts, most with their first queries.
 #
-#     tests/clients/run.sh [psql|python|orms|node|go|java ...]      (default: all)
+#     tests/clients/run.sh [psql|python|orms|node|go|scripts|java ...]      (default: all)
 #
 # BRAID is the program (default: the newest of target/release/braid and target/debug/braid).
 # What is installed goes to CLIENTS_CACHE (default: ~/.cache/braid-clients), not into the tree.
@@ -57,7 +57,10 @@ failed=()
 run() {
     local name=$1
     shift
-    if timeout 120 "$@" >"$work/out" 2>&1; then
+    local limited=(timeout 120)
+    # timeout knows no functions.
+    [ "$(type -t "$1")" = function ] && limited=()
+    if "${limited[@]}" "$@" >"$work/out" 2>&1; then
         echo "ok      $name"
     else
         echo "FAILED  $name"
@@ -94,7 +97,7 @@ run_node() {
     mkdir -p "$cache/node"
     cp "$here"/node/*.js* "$cache/node/"
     (cd "$cache/node" && npm ci --silent --no-audit --no-fund)
-    for client in pg postgres sequelize typeorm drizzle; do
+    for client in pg pg_more postgres sequelize typeorm drizzle knex; do
         run "$client" node "$cache/node/$client.js"
     done
 }
@@ -102,6 +105,23 @@ run_go() {
     has go || return 0
     (cd "$here/go" && GOMODCACHE="$cache/go" go build -modcacherw -o "$cache/go-clients" .)
     run "pgx, lib/pq, GORM and golang-migrate" "$cache/go-clients"
+}
+# A program whose lines are those that PostgreSQL gave.
+run_lines() {
+    local expected=$1
+    shift
+    timeout 120 "$@" 2>"$work/err" | diff - "$expected" || { cat "$work/err"; return 1; }
+}
+run_scripts() {
+    if has perl && perl -MDBD::Pg -e 1 2>/dev/null; then
+        run "DBD::Pg" run_lines "$here/perl/dbi.expected" perl "$here/perl/dbi.pl"
+    fi
+    if has php && php -m | grep -q pdo_pgsql; then
+        run "PDO" run_lines "$here/php/pdo.expected" php "$here/php/pdo.php"
+    fi
+    if has ruby && ruby -e 'require "pg"' 2>/dev/null; then
+        run "ruby-pg" run_lines "$here/ruby/pg.expected" ruby "$here/ruby/pg.rb"
+    fi
 }
 run_java() {
     has java mvn || return 0
@@ -113,7 +133,7 @@ run_java() {
     done
 }
 
-[ $# -gt 0 ] || set -- psql python orms node go java
+[ $# -gt 0 ] || set -- psql python orms node go scripts java
 for kind; do "run_$kind"; done
 if [ ${#failed[@]} -gt 0 ]; then
     echo "failed: ${failed[*]}"

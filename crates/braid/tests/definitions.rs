@@ -16,6 +16,55 @@ fn code(e: &postgres::Error) -> &str {
     e.code().map_or("none", |c| c.code())
 }
 
+/// A function that a check calls gets another name and another schema on one instance: sessions of
+/// the other use the check on, and see it with the name of now.
+#[test]
+fn what_definitions_call_is_renamed_on_another_instance() {
+    let database = up("renamed");
+    let (mut one, mut two) = (database.client(1), database.client(2));
+    one.batch_execute(
+        "create schema app;
+         create function app.ok(int) returns boolean language sql immutable as 'select $1 > 0';
+         create type app.mood as enum ('sad', 'glad');
+         set search_path = app, public;
+         create table public.t (a int check (ok(a)), m mood default 'glad'::mood)",
+    )
+    .expect("a table");
+    let insert = two
+        .prepare("insert into t (a) values ($1)")
+        .expect("prepared");
+    let refused = |c: &mut Client, a: i32| {
+        let e = c.execute(&insert, &[&a]).expect_err("a check");
+        assert_eq!(code(&e), "23514");
+    };
+    let definition =
+        "select pg_get_constraintdef(oid) from pg_constraint where conname = 't_a_check'";
+    let shown =
+        |c: &mut Client| -> String { c.query_one(definition, &[]).expect("a definition").get(0) };
+    two.execute(&insert, &[&1]).expect("a row");
+    refused(&mut two, -1);
+    assert_eq!(shown(&mut two), "CHECK (app.ok(a))");
+    one.batch_execute("alter function ok(int) rename to fine; alter type mood rename to humour")
+        .expect("new names");
+    two.execute(&insert, &[&2]).expect("a row");
+    refused(&mut two, -2);
+    assert_eq!(shown(&mut two), "CHECK (app.fine(a))");
+    one.batch_execute("alter function fine(int) set schema public")
+        .expect("a schema");
+    two.execute(&insert, &[&3]).expect("a row");
+    refused(&mut two, -3);
+    assert_eq!(shown(&mut two), "CHECK (fine(a))");
+    let e = one
+        .batch_execute("drop function public.fine(int)")
+        .expect_err("a dependent");
+    assert_eq!(code(&e), "2BP01");
+    two.batch_execute("alter table t drop constraint t_a_check")
+        .expect("no check");
+    one.batch_execute("drop function public.fine(int)")
+        .expect("nothing depends");
+    two.execute(&insert, &[&-4]).expect("a row");
+}
+
 /// 23e. Sessions on both instances insert, update and delete by statements that they have prepared
 /// once. Meanwhile instance 2 makes an index and drops it again. Each index has every row, from the
 /// first statement after it was made. The one that is left agrees with the table in the end.

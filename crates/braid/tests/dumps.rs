@@ -104,6 +104,56 @@ fn a_schema_is_dumped() {
     }
 }
 
+/// Definitions that call functions and name types of users are dumped with schemas, so that they
+/// are restored by a session without any on its path.
+#[test]
+fn definitions_that_call_functions_are_restored() {
+    let source = Instance::start("dumps-names-source");
+    let statements = "create function ok(int) returns boolean language sql immutable
+            as 'select $1 > 0';
+        create function next(int default 1) returns int language sql immutable
+            as 'select $1 + 1';
+        create type mood as enum ('sad', 'glad');
+        create domain positive as int default next(2) check (ok(value));
+        create function touch() returns trigger language plpgsql
+            as 'begin return new; end';
+        create table t (id int primary key default next(41), a int check (ok(a)),
+            b int generated always as (next(a)) stored, m mood default 'glad'::mood,
+            p positive, check (m <> 'sad'::mood));
+        create index t_next on t (next(a)) where ok(a);
+        create trigger t_touch before insert on t for each row
+            when (ok(new.a)) execute function touch();
+        create policy seen on t using (ok(a));
+        create view v as select x.next, x.m
+            from (select next(t.a), t.m::text::mood from t where ok(t.a)) x;
+        create materialized view mv as select next(a) as n from t;
+        insert into t (a, p) values (1, 1)";
+    source.client().batch_execute(statements).expect("a schema");
+    let Some(first) = dump(&source, &["--no-owner"]) else {
+        return;
+    };
+    assert!(first.contains("CHECK (public.ok(a))"), "{first}");
+    let target = Instance::start("dumps-names-target");
+    let file = source.data().with_file_name("dump-names");
+    std::fs::write(&file, &first).expect("the dump is written");
+    let path = file.to_string_lossy();
+    let args = ["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", &path];
+    if run(&target, "psql", &args).is_none() {
+        return;
+    }
+    assert_eq!(dump(&target, &["--no-owner"]).as_deref(), Some(&*first));
+    let refused = target.client().batch_execute(
+        "set search_path = '';
+         insert into public.t (id, a) values (2, 2);
+         insert into public.t (a) values (-1)",
+    );
+    let refused = refused
+        .expect_err("a check")
+        .code()
+        .map(|c| c.code().to_string());
+    assert_eq!(refused.as_deref(), Some("23514"));
+}
+
 /// A file of COPY in binary is read back as it was written, wherever its pieces are cut; what is
 /// wrong with it names the row and the column.
 #[test]

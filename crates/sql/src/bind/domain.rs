@@ -41,7 +41,7 @@ pub fn domain_check(declared: SqlType, params: &ParamTypes) -> Result<Option<Dom
     };
     params.sight.note_domain(declared);
     let def = domain.def();
-    let own = params.of_definition();
+    let own = params.of_stored();
     let mut checks = Vec::with_capacity(def.checks.len());
     let scope = scope_of_value(def.base.base(), def.typmod);
     let binder = Binder::new(&scope, &own, "CHECK");

@@ -294,10 +294,24 @@ impl Binder<'_> {
         found.or_else(|e| self.pseudo_column(path, e))
     }
 
+    /// Whether the table in sight that has a column may stand behind a schema's name: it is of the
+    /// schema, or not defined yet.
+    fn is_schema_of(&self, schema: &str, table: &str, column: &str) -> bool {
+        let Some(dict) = self.params.sight.dict() else {
+            return true;
+        };
+        let found = self.scope.resolve(Some(table), column);
+        let found = found.ok().and_then(|c| dict.table_by_oid(c.table_oid));
+        match (found, dict.schema(schema)) {
+            (Some(table), of) => of == Some(table.schema),
+            (None, of) => of.is_some() || schema == "pg_catalog",
+        }
+    }
+
     fn column_of(&self, names: &[String]) -> Result<Typed> {
         let (table, name) = match names {
             [table, name] => (table, name),
-            [schema, table, name] if schema == "public" || schema == "pg_catalog" => (table, name),
+            [schema, table, name] if self.is_schema_of(schema, table, name) => (table, name),
             _ => return Err(Error::unsupported(format!("name {}", names.join(".")))),
         };
         let c = self.scope.resolve(Some(table), name)?;

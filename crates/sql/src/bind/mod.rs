@@ -17,6 +17,7 @@ pub mod inline;
 mod json;
 pub mod names;
 pub mod needs;
+pub mod numbered;
 mod operator_call;
 mod oracle;
 mod oracle_call;
@@ -228,7 +229,11 @@ pub struct ParamTypes {
 
 /// Where types that users made are looked up; nowhere, without a dictionary.
 #[derive(Clone, Default)]
-pub struct TypeNames(Option<Dict>);
+pub struct TypeNames {
+    dict: Option<Dict>,
+    /// What names of functions and types of users were found to mean, if that is to be known.
+    noted: RefCell<Option<Vec<numbered::Noted>>>,
+}
 
 impl std::fmt::Debug for TypeNames {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -238,11 +243,35 @@ impl std::fmt::Debug for TypeNames {
 
 impl TypeNames {
     pub fn of(dict: &Dict) -> TypeNames {
-        TypeNames(Some(dict.clone()))
+        TypeNames {
+            dict: Some(dict.clone()),
+            noted: RefCell::default(),
+        }
     }
 
     pub fn dict(&self) -> Option<&Dict> {
-        self.0.as_ref()
+        self.dict.as_ref()
+    }
+
+    /// Puts another list in the place of the one that names are noted in; `None`: they are noted
+    /// nowhere.
+    pub fn note_in(&self, list: Option<Vec<numbered::Noted>>) -> Option<Vec<numbered::Noted>> {
+        self.noted.replace(list)
+    }
+
+    /// Notes what a name means. A name that has the number already is left as it is.
+    fn note(&self, name: &ast::ObjectName, number: u32) -> Result<()> {
+        if let Some(noted) = self.noted.borrow_mut().as_mut() {
+            let written = names::Qualified::new(name)?;
+            if written.number().is_none() {
+                noted.push(numbered::Noted {
+                    place: numbered::place_of(name),
+                    written,
+                    number,
+                });
+            }
+        }
+        Ok(())
     }
 }
 

@@ -71,6 +71,12 @@ impl Qualified {
         Ok(Qualified { schema, name: last })
     }
 
+    /// The object that the name means by its number, as stored texts have it
+    /// ([`super::numbered`]).
+    pub fn number(&self) -> Option<u32> {
+        super::numbered::number_in(self.schema.as_deref()?)
+    }
+
     /// A name without a schema.
     pub fn bare(name: &str) -> Qualified {
         Qualified {
@@ -84,6 +90,7 @@ impl Qualified {
 impl fmt::Display for Qualified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.schema {
+            Some(_) if self.number().is_some() => f.write_str(&self.name),
             Some(schema) => write!(f, "{schema}.{}", self.name),
             None => f.write_str(&self.name),
         }

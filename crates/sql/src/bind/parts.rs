@@ -79,16 +79,24 @@ fn known_type(ty: &DataType, types: &TypeNames) -> Result<(SqlType, i32)> {
         }
         DataType::Regclass => (SqlType::Reg(Reg::Class), -1),
         DataType::Custom(name, modifiers) => {
+            let written = name;
             let name = names::Qualified::new(name)?;
             let schema = name.schema.as_deref();
-            match schema.is_none_or(|s| s == "pg_catalog") {
+            let found = match schema.is_none_or(|s| s == "pg_catalog") {
                 true => custom(&name.name, modifiers)
                     .or_else(|e| made_by_user(&name, modifiers, types).ok_or(e))
                     .or_else(|e| oracle::type_named(&name, modifiers).unwrap_or(Err(e)))?,
                 false => {
                     made_by_user(&name, modifiers, types).ok_or_else(|| no_type(&name, types))?
                 }
+            };
+            let number = found.0.oid();
+            if SqlType::from_oid(number).is_none()
+                && types.dict().is_some_and(|d| d.type_of(number).is_some())
+            {
+                types.note(written, number)?;
             }
+            found
         }
         other => return Err(Error::unsupported(format!("type {other}"))),
     })
@@ -101,6 +109,10 @@ fn made_by_user(
     types: &TypeNames,
 ) -> Option<(SqlType, i32)> {
     let dict = types.dict().filter(|_| modifiers.is_empty())?;
+    if let Some(number) = name.number() {
+        let ty = dict.type_of(number)?;
+        return Some((ty, ty.domain_typmod()));
+    }
     if let Some(found) = dict.user_type(name) {
         let ty = dict.type_of(found.oid)?;
         return Some((ty, ty.domain_typmod()));

@@ -44,6 +44,9 @@ pub struct Sight {
     casts: Cell<bool>,
     /// Which calls become the expressions that their functions are.
     pub(super) inlining: Inlining,
+    /// The text is a stored one, in which a name without a number is that of a built-in function,
+    /// if there is one.
+    stored: Cell<bool>,
 }
 
 impl fmt::Debug for Sight {
@@ -61,6 +64,15 @@ impl Sight {
 
     pub fn dict(&self) -> Option<&Dict> {
         self.dict.as_ref()
+    }
+
+    /// Says whether what follows is a stored text, and gives what it was before.
+    pub fn reads_stored(&self, stored: bool) -> bool {
+        self.stored.replace(stored)
+    }
+
+    pub(super) fn is_stored(&self) -> bool {
+        self.stored.get()
     }
 
     pub(super) fn note(&self, function: &Arc<Function>) {
@@ -118,6 +130,13 @@ impl ParamTypes {
             None => ParamTypes::default(),
         };
         own.sight.inlining = self.sight.inlining.clone();
+        own
+    }
+
+    /// Parameters of a stored text.
+    pub fn of_stored(&self) -> ParamTypes {
+        let own = self.of_definition();
+        own.sight.reads_stored(true);
         own
     }
 

@@ -117,10 +117,10 @@ impl Binder<'_> {
         let Some(dict) = self.params.sight.dict() else {
             return Ok(None);
         };
-        if !dict.has_function_named(&name.name) {
+        if !dict.has_function_named(name) {
             return Ok(None);
         }
-        let functions = dict.functions_named(name.schema.as_deref(), &name.name);
+        let functions = dict.functions_meant(name);
         match functions.iter().any(|f| f.returns_set || f.gives_rows()) {
             true => self.chosen(name, f, false),
             false => Ok(None),
@@ -145,10 +145,10 @@ impl Binder<'_> {
         let Some(dict) = self.params.sight.dict() else {
             return Ok(None);
         };
-        if !dict.has_function_named(&name.name) {
+        if !dict.has_function_named(name) {
             return Ok(None);
         }
-        let functions = dict.functions_named(name.schema.as_deref(), &name.name);
+        let functions = dict.functions_meant(name);
         if functions.is_empty() {
             return Ok(None);
         }
@@ -161,6 +161,9 @@ impl Binder<'_> {
             true => None,
             false => self.builtin_cost(name, &given),
         };
+        if builtin.is_some() && name.schema.is_none() && self.params.sight.is_stored() {
+            return Ok(None);
+        }
         let mut candidates: Vec<Candidate> = functions
             .into_iter()
             .filter_map(|function| self.candidate(function, &given, procedure))
@@ -198,6 +201,7 @@ impl Binder<'_> {
         if name.schema.is_some() {
             self.params.needs.schema(one.function.schema);
         }
+        self.params.names.note(&f.name, one.function.oid)?;
         self.user_called(one, given).map(Some)
     }
 
@@ -351,7 +355,7 @@ impl Binder<'_> {
     fn default_of(&self, text: Option<&str>) -> Result<Typed> {
         let text = text.ok_or_else(|| Error::internal("an argument without a value"))?;
         let scope = Scope::default();
-        let params: ParamTypes = self.params.of_definition();
+        let params: ParamTypes = self.params.of_stored();
         let binder = Binder::new(&scope, &params, "DEFAULT");
         let value = binder.expr(&parse::expression(text)?)?;
         self.params.note_called(&params);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use block::value::DatumRef;
-use engine::ComputedKey;
 use sqlparser::ast::{
     self, AlterColumnOperation, AlterTable, AlterTableOperation, RenameTableNameKind,
     TableConstraint,
@@ -415,7 +414,7 @@ fn add_check(
     }
     table.checks.push(Check {
         name: base,
-        text: expr.to_string(),
+        text: unqualified(expr).to_string(),
         unvalidated: !validated,
     });
     Ok(())
@@ -439,7 +438,7 @@ fn validate_check(core: &mut Core, table: &mut Table, name: &str) -> Result<bool
 }
 
 fn condition_of(core: &Core, table: &Table, check: &Check) -> Result<Expr> {
-    let params = ParamTypes::none(&core.dict());
+    let params = ParamTypes::none(&core.dict()).of_stored();
     let scope = Scope::of_table(table, &table.name);
     let binder = Binder::new(&scope, &params, "CHECK");
     binder.condition(&parse::expression(&check.text)?)
@@ -775,14 +774,7 @@ fn drop_column(core: &mut Core, table: &mut Table, if_exists: bool, name: &str) 
         !k.columns.contains(&at) && !references_it
     });
     // Indexes and checks that name the column go with it.
-    let uses = |i: &Index| {
-        let in_key = match &i.bound {
-            Some(bound) => bound.uses(at),
-            None => i.keys.iter().any(|k| k.column == at),
-        };
-        in_key || i.included.contains(&at)
-    };
-    while let Some(i) = table.indexes.iter().position(uses) {
+    while let Some(i) = table.indexes.iter().position(|i| i.uses(at)) {
         let segment = block::ObjectId(table.indexes[i].segment);
         let header = block::Dba(table.indexes[i].header);
         core.engine.drop_segment_at_commit(segment, header)?;
@@ -857,6 +849,25 @@ fn column_names(e: &mut ast::Expr, each: &mut dyn FnMut(&mut ast::Ident)) {
         }
         std::ops::ControlFlow::<()>::Continue(())
     });
+}
+
+/// An expression over the columns of one table without the table's name before them, which can
+/// change.
+pub(super) fn unqualified(e: &ast::Expr) -> ast::Expr {
+    let mut e = e.clone();
+    let _ = ast::visit_expressions_mut(&mut e, |e| {
+        if let ast::Expr::CompoundIdentifier(path) = e
+            && let Some(mut name) = path.pop()
+        {
+            // Alone it would be a function without parentheses.
+            if names::is_bare_function(&name) {
+                name.quote_style = Some('"');
+            }
+            *e = ast::Expr::Identifier(name);
+        }
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+    e
 }
 
 /// Whether the text of an expression names a column.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::Core;
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
-use crate::dict::depend::Address;
 use crate::dict::{Function, Object};
 use crate::error::{Error, Result};
 use crate::parse::define::Change;
@@ -95,10 +94,7 @@ pub(super) fn check_move(core: &mut Core, old: &Function, next: &Function) -> Re
         );
         return Err(Error::new("42723", message));
     }
-    let dependents = dict.dependents(Address::Function(old.oid));
-    // A trigger knows its function by number.
-    let by_name = |a: &Address| !matches!(a, Address::Trigger(..));
-    match dependents.iter().any(|d| by_name(&d.what)) {
+    match !dict.calling_by_name(old).is_empty() {
         true => Err(Error::unsupported(
             "another name or schema for a function that definitions call",
         )),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Core;
 use crate::dict::depend::Address;
-use crate::dict::{Dict, ForeignKey, Object, Table};
+use crate::dict::{Dict, ForeignKey, Object, Table, UserType, View};
 use crate::error::{Error, Result};
 use crate::parse::utility::TableLock;
 
@@ -59,12 +59,18 @@ fn collect(dict: &Dict, roots: &[Address]) -> Vec<Found> {
     }
     // A default goes with the table or the column that has it.
     let gone = |f: &Found, all: &[Found]| match f.what {
-        Address::Check(table, _)
-        | Address::Index(table, _)
-        | Address::Trigger(table, _)
-        | Address::Policy(table, _) => {
+        Address::Trigger(table, _) | Address::Policy(table, _) => {
             let whole = [Address::Table(table), Address::View(table)];
             let goes = |a: &Address| whole.contains(a);
+            roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
+        }
+        // A check and an index go with the columns that they name, too.
+        Address::Check(table, _) | Address::Index(table, _) => {
+            let goes = |a: &Address| match *a {
+                Address::Table(oid) => oid == table,
+                Address::Column(oid, at) => oid == table && names_column(dict, f.what, at),
+                _ => false,
+            };
             roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
         }
         Address::Default(table, at) => {
@@ -72,8 +78,8 @@ fn collect(dict: &Dict, roots: &[Address]) -> Vec<Found> {
                 |a: &Address| [Address::Table(table), Address::Column(table, at)].contains(a);
             roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
         }
-        // An attribute goes with its type.
-        Address::Attribute(ty, _) => {
+        // An attribute goes with its type, as a domain's check does.
+        Address::Attribute(ty, _) | Address::DomainCheck(ty, _) => {
             let goes = |a: &Address| *a == Address::Type(ty);
             roots.iter().any(goes) || all.iter().any(|f| goes(&f.what))
         }
@@ -94,7 +100,36 @@ fn collect(dict: &Dict, roots: &[Address]) -> Vec<Found> {
     };
     let all = found.clone();
     found.retain(|f| !gone(f, &all));
+    // A column that goes with its table is not told of.
+    for f in &mut found {
+        if let Address::Column(table, _) = f.what {
+            let goes = |a: &Address| *a == Address::Table(table);
+            f.auto |= roots.iter().any(goes) || all.iter().any(|f| goes(&f.what));
+        }
+    }
     found
+}
+
+/// Whether a check or an index names a column of its table.
+fn names_column(dict: &Dict, what: Address, at: usize) -> bool {
+    let (Address::Check(oid, _) | Address::Index(oid, _)) = what else {
+        return false;
+    };
+    let Some(table) = dict.table_by_oid(oid) else {
+        return false;
+    };
+    match what {
+        Address::Check(_, place) => table.checks.get(place).is_some_and(|c| {
+            // A definition whose text cannot be read was refused when it was made.
+            let named = super::alter::mentioned(table, &c.text).unwrap_or_default();
+            named.contains(&at)
+        }),
+        Address::Index(_, index) => {
+            let found = table.indexes.iter().find(|i| i.oid == index);
+            found.is_some_and(|i| i.uses(at))
+        }
+        _ => false,
+    }
 }
 
 /// Drops what depends on the roots, which are locked, or says what it is. The roots stay.
@@ -117,7 +152,23 @@ pub fn drop_dependents(core: &mut Core, roots: &[Address], cascade: bool) -> Res
         found = now;
     }
     tell(core, &found);
-    found.iter().try_for_each(|f| drop_one(core, f.what))
+    // Checks are known by their places: they go first, and of a table the last one.
+    let mut checks: Vec<(u32, usize)> = Vec::new();
+    for f in &found {
+        if let Address::Check(table, at) = f.what {
+            checks.push((table, at));
+        }
+    }
+    checks.sort_unstable_by(|a, b| b.cmp(a));
+    for (table, at) in checks {
+        drop_one(core, Address::Check(table, at))?;
+    }
+    let others = found
+        .iter()
+        .filter(|f| !matches!(f.what, Address::Check(..)));
+    others
+        .map(|f| f.what)
+        .try_for_each(|what| drop_one(core, what))
 }
 
 fn lock_of(what: Address) -> Option<u32> {
@@ -128,6 +179,7 @@ fn lock_of(what: Address) -> Option<u32> {
         | Address::Type(oid)
         | Address::Extension(oid)
         | Address::Attribute(oid, _)
+        | Address::DomainCheck(oid, _)
         | Address::Column(oid, _)
         | Address::Default(oid, _)
         | Address::Index(oid, _)
@@ -205,6 +257,11 @@ pub fn drop_one(core: &mut Core, what: Address) -> Result<()> {
         | Address::Cast(oid) => core.undefine(oid.into()),
         Address::Sequence(oid) => super::sequence::drop_one(core, oid),
         Address::Default(oid, at) => {
+            if let Some(view) = dict.view_by_oid(oid) {
+                let mut next = View::clone(view);
+                next.columns[at].default = None;
+                return core.define(Object::View(Arc::new(next)));
+            }
             let Some(table) = dict.table_by_oid(oid) else {
                 return Ok(());
             };
@@ -241,7 +298,6 @@ pub fn drop_one(core: &mut Core, what: Address) -> Result<()> {
             next.policies.retain(|p| p.oid != policy);
             core.define(Object::Table(Arc::new(next.finish()?)))
         }
-        // Those of one table come with the highest place first.
         Address::Check(oid, at) => {
             let Some(table) = dict.table_by_oid(oid) else {
                 return Ok(());
@@ -249,6 +305,16 @@ pub fn drop_one(core: &mut Core, what: Address) -> Result<()> {
             let mut next = Table::clone(table);
             next.checks.remove(at);
             core.define(Object::Table(Arc::new(next.finish()?)))
+        }
+        Address::DomainCheck(oid, check) => {
+            let Some(domain) = dict.user_type_by_oid(oid) else {
+                return Ok(());
+            };
+            let mut next = UserType::clone(domain);
+            if let Some(domain) = &mut next.domain {
+                domain.checks.retain(|c| c.oid != check);
+            }
+            core.define(Object::Type(Arc::new(next)))
         }
         Address::Type(oid) => core.undefine(oid.into()),
         Address::Column(oid, at) => super::alter::drop_dependent_column(core, oid, at),

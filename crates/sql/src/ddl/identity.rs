@@ -31,7 +31,7 @@ pub fn change(core: &mut Core, table: &mut Table, at: usize, what: &IdentityChan
     }
 }
 
-fn kind(always: bool) -> Identity {
+pub(super) fn kind(always: bool) -> Identity {
     match always {
         true => Identity::Always,
         false => Identity::ByDefault,
@@ -80,11 +80,28 @@ fn add(
     if let Some(message) = refused {
         return Err(Error::new("55000", message));
     }
+    let name = sequence_name(core, table, &c.name, options)?;
+    let mut made = sequence::define(core, table.schema, name, c.ty(), options)?;
+    made.owner = Some((table.oid, at));
+    made.role = table.owner;
+    table.columns[at].identity = Some(kind(always));
+    table.columns[at].sequence = Some(made.oid);
+    core.define(Object::Sequence(Arc::new(made)))
+}
+
+/// The name of the sequence of a new serial or identity column, claimed: the one that is given, or
+/// a free one.
+pub(super) fn sequence_name(
+    core: &mut Core,
+    table: &Table,
+    column: &str,
+    options: &[SequenceOption],
+) -> Result<String> {
     let given = options.iter().find_map(|o| match o {
         SequenceOption::Name(name) => Some(name),
         _ => None,
     });
-    let name = match given {
+    match given {
         Some(given) => {
             let schema = match &given.schema {
                 Some(_) => core.creation_schema(given)?,
@@ -98,19 +115,13 @@ fn add(
             if core.dict().is_taken(schema, &given.name) {
                 return Err(already_exists(&given.name));
             }
-            given.name.clone()
+            Ok(given.name.clone())
         }
         None => {
-            let base = format!("{}_{}_seq", table.name, c.name);
-            core.claim_free_name(table.schema, &base, &|n| n == table.name)?
+            let base = format!("{}_{column}_seq", table.name);
+            core.claim_free_name(table.schema, &base, &|n| n == table.name)
         }
-    };
-    let mut made = sequence::define(core, table.schema, name, c.ty(), options)?;
-    made.owner = Some((table.oid, at));
-    made.role = table.owner;
-    table.columns[at].identity = Some(kind(always));
-    table.columns[at].sequence = Some(made.oid);
-    core.define(Object::Sequence(Arc::new(made)))
+    }
 }
 
 /// The column keeps its values, and may not be NULL.

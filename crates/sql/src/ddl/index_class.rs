@@ -30,6 +30,9 @@ fn class_type(ty: SqlType) -> u32 {
         SqlType::Composite(_) => RECORD,
         SqlType::Range(_) => ANY_RANGE,
         SqlType::Multirange(_) => ANY_MULTIRANGE,
+        // Their own classes are not in the catalog: those of what they are stored like.
+        ty if ty.is_citext() => SqlType::Text.oid(),
+        ty if ty.is_hstore() => SqlType::Jsonb.oid(),
         ty => ty.oid(),
     }
 }

@@ -7,6 +7,7 @@
 use block::value::Datum;
 use sqlparser::ast::{self, Expr as Syntax};
 
+use super::alter::unqualified;
 use super::index_function;
 use crate::bind::{ParamTypes, Scope, names};
 use crate::dict::computed::{EXPRESSIONS, PREDICATES, bind_expression, bind_predicate};
@@ -49,7 +50,7 @@ pub fn expression(dict: &Dict, table: &Table, e: &Syntax) -> Result<(IndexExpres
         name => name,
     };
     let expression = IndexExpression {
-        text,
+        text: unqualified(e).to_string(),
         inlined,
         name,
     };
@@ -87,6 +88,7 @@ pub fn predicate(dict: &Dict, table: &Table, e: &Syntax) -> Result<Predicate> {
         true => Some(index_function::inlined(dict, table, e, PREDICATES)?),
         false => None,
     };
+    let text = unqualified(e).to_string();
     Ok(Predicate { text, inlined })
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sqlparser::ast::{self, CreateTable};
 
 use super::{Core, index, name_of, no_relation};
+use crate::bind::numbered::{self, Shown};
 use crate::dict::acl::Privileges;
 use crate::dict::{Column, Dict, Identity, Index, Object, Relation, Table};
 use crate::dict::{Comment, CommentOn};
@@ -98,7 +99,11 @@ fn quoted(name: &str) -> String {
 }
 
 fn column(dict: &Dict, table: &Table, c: &Column, included: Included) -> Result<String> {
-    let mut text = format!("{} {}", quoted(&c.name), c.declared().format(c.typmod));
+    let mut text = format!(
+        "{} {}",
+        quoted(&c.name),
+        numbered::type_text(c.declared(), c.typmod)
+    );
     if c.not_null {
         text.push_str(" NOT NULL");
     }
@@ -171,7 +176,8 @@ impl Like {
     fn indexes(&self, core: &mut Core, oid: u32) -> Result<Vec<(u32, u32)>> {
         let mut made = Vec::new();
         for i in self.table.indexes.iter().filter(|i| i.constraint == 0) {
-            let text = describe::index(&core.dict(), None, &self.table, i, 0, false);
+            let dict = core.dict();
+            let text = describe::index(Shown::AsStored, &dict, None, &self.table, i, 0, false);
             let unexpected = || Error::internal("an index's definition that is none");
             let Command::Sql(statement) = parse::statement(&text)? else {
                 return Err(unexpected());

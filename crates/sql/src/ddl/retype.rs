@@ -16,6 +16,7 @@ use super::alter::{no_values, null_values};
 use super::index::duplicate_in_build;
 use super::index_expression;
 use super::table::{check_defaults, column_type, drop_segments};
+use crate::bind::numbered::{self, Shown};
 use crate::bind::{Binder, ParamTypes, Scope, Typed};
 use crate::dict::depend::Address;
 use crate::dict::{Dict, ForeignKey, Object, Stats, Table};
@@ -61,6 +62,7 @@ pub fn set_type(
         return Err(Error::new("42611", message).detail(detail));
     }
     let mut next = table.clone();
+    by_names(&core.dict(), &mut next, at)?;
     next.columns[at].default = default_of(core, table, &change)?;
     let column = &mut next.columns[at];
     if column.identity.is_some() && !matches!(ty, SqlType::Int2 | SqlType::Int4 | SqlType::Int8) {
@@ -79,6 +81,23 @@ pub fn set_type(
     let next = rewrite(core, table, next, at, &value)?;
     check_keys(core, &next, at)?;
     Ok(next)
+}
+
+/// Checks and indexes that name the column call the functions that fit its new type: their texts
+/// name these again, as PostgreSQL's do.
+fn by_names(dict: &Dict, table: &mut Table, at: usize) -> Result<()> {
+    let column = table.columns[at].name.clone();
+    let checks = table.checks.iter_mut().map(|c| &mut c.text);
+    let indexes = table.indexes.iter_mut().flat_map(|i| {
+        let texts = i.expressions.iter_mut().map(|e| &mut e.text);
+        texts.chain(&mut i.predicate)
+    });
+    for text in checks.chain(indexes) {
+        if super::alter::mentions(text, &column)? {
+            *text = numbered::shown(text, Shown::Full(dict))?;
+        }
+    }
+    Ok(())
 }
 
 /// A view keeps the types of the columns that it reads, and a trigger of those that it names.

@@ -12,6 +12,7 @@ use super::Core;
 use super::dependence::drop_dependents;
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
+use crate::bind::numbered;
 use crate::dict::acl::{Kind, Privileges};
 use crate::dict::depend::Address;
 use crate::dict::path::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, TEMPORARY};
@@ -82,13 +83,17 @@ fn exists(name: &str) -> Error {
 }
 
 fn check_name(name: &str) -> Result<()> {
-    if name.starts_with("pg_") {
-        return Err(
-            Error::new("42939", format!("unacceptable schema name \"{name}\""))
-                .detail("The prefix \"pg_\" is reserved for system schemas."),
-        );
+    match ["pg_", numbered::PREFIX]
+        .iter()
+        .find(|p| name.starts_with(*p))
+    {
+        None => Ok(()),
+        Some(prefix) => {
+            let detail = format!("The prefix \"{prefix}\" is reserved for system schemas.");
+            let message = format!("unacceptable schema name \"{name}\"");
+            Err(Error::new("42939", message).detail(detail))
+        }
     }
-    Ok(())
 }
 
 pub fn alter(core: &mut Core, name: &str, change: &Change) -> Result<Tag> {

@@ -8,6 +8,7 @@ use super::dependence::drop_dependents;
 use super::{Core, already_exists, no_relation, skipping};
 use crate::api::Tag;
 use crate::bind::names::Qualified;
+use crate::bind::numbered::{self, Shown};
 use crate::bind::{TypeNames, names, parts};
 use crate::dict::acl::Kind;
 use crate::dict::depend::Address;
@@ -352,32 +353,43 @@ pub fn pinned(core: &Core, default: &ast::Expr) -> Result<String> {
 /// The default of a column as the catalogs show it: with its sequences as they are called now, and
 /// their type, by which clients know a serial column.
 pub fn default_of(dict: &Dict, table: &Table, c: &Column) -> Result<Option<String>> {
+    let how = Shown::AsNow(dict);
     match (&c.identity, &c.default) {
         (None, Some(text)) if c.generated => {
-            Ok(Some(crate::views::definition::generation(table, text)))
+            Ok(Some(crate::views::definition::generation(how, table, text)))
         }
         (Some(_), _) | (_, None) => Ok(None),
         (None, Some(default)) => {
-            let (bare, nested) = bare(crate::parse::expression(default)?);
-            match typed_literal(dict, c, &bare) {
-                Some(shown) => Ok(Some(shown)),
-                None if nested => {
-                    let default = crate::views::definition::default(default, c.ty().base());
+            let default = &numbered::shown(default, how)?;
+            let bare = bare(crate::parse::expression(default)?);
+            match (typed_literal(dict, c, &bare), &bare) {
+                (Some(shown), _) => Ok(Some(shown)),
+                // As in PostgreSQL it is the same as none.
+                (None, ast::Expr::Value(value))
+                    if matches!(value.value, Value::Null) && !c.declared().is_domain() =>
+                {
+                    Ok(None)
+                }
+                (None, ast::Expr::Value(value))
+                    if matches!(value.value, Value::Number(..) | Value::Boolean(_)) =>
+                {
+                    Ok(Some(value.to_string()))
+                }
+                (None, _) => {
+                    let default = crate::views::definition::default(how, default, c.ty().base());
                     shown_default(dict, &default).map(Some)
                 }
-                None => shown_default(dict, default).map(Some),
             }
         }
     }
 }
 
-/// What is in the parentheses around a default, and whether there were any.
-fn bare(mut default: ast::Expr) -> (ast::Expr, bool) {
-    let mut nested = false;
+/// What is in the parentheses around a default.
+fn bare(mut default: ast::Expr) -> ast::Expr {
     while let ast::Expr::Nested(inner) = default {
-        (default, nested) = (*inner, true);
+        default = *inner;
     }
-    (default, nested)
+    default
 }
 
 /// A string as a default, with the type that it has as PostgreSQL shows it. What is shown in
@@ -392,7 +404,7 @@ fn typed_literal(dict: &Dict, c: &Column, default: &ast::Expr) -> Option<String>
     let ty = match c.ty() {
         SqlType::Char => "bpchar".to_string(),
         ty @ (SqlType::Text | SqlType::Varchar | SqlType::Name | SqlType::Json) => ty.format(-1),
-        SqlType::Enum(_) => dict.shown_type(dict.user_type_by_oid(c.ty().oid())?),
+        SqlType::Enum(_) | SqlType::Own(_) => dict.shown_type(dict.user_type_by_oid(c.ty().oid())?),
         _ => return None,
     };
     Some(format!("'{}'::{ty}", text.replace('\'', "''")))
@@ -410,7 +422,7 @@ fn shown_default(dict: &Dict, default: &str) -> Result<String> {
         let shown = found.map_or(name.clone(), |s| dict.shown(s.schema, &s.name));
         let (name, shown) = (name.replace('\'', "''"), shown.replace('\'', "''"));
         let shown = format!("('{shown}'::regclass)");
-        for written in ["", "::REGCLASS", "::regclass"] {
+        for written in ["", "::text", "::regclass"] {
             text = text.replace(&format!("('{name}'{written})"), &shown);
         }
     }

@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::exec::events::Cause;
 use crate::exec::triggers;
 use crate::parse::constraints;
+use crate::parse::identity::{IdentityChange, change_of};
 use crate::parse::utility::TableLock;
 use crate::parse::view::options_of;
 use crate::types::{SqlType, storage_type};
@@ -110,6 +111,7 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
     }
     draft.check_expressions(&core.dict())?;
     generated::check(core, &draft.table)?;
+    draft.unqualify()?;
     core.lock_table(object.0, TableLock::AccessExclusive, false)?;
     core.note_at_commit(&draft.table);
     draft.build(core)?;
@@ -252,6 +254,16 @@ impl<'a> Draft<'a> {
         });
     }
 
+    /// Takes the table's name out of what has been found to be right.
+    fn unqualify(&mut self) -> Result<()> {
+        let checks = self.table.checks.iter_mut().map(|c| &mut c.text);
+        let generated = self.table.columns.iter_mut().filter(|c| c.generated);
+        for text in checks.chain(generated.filter_map(|c| c.default.as_mut())) {
+            *text = super::alter::unqualified(&crate::parse::expression(text)?).to_string();
+        }
+        Ok(())
+    }
+
     /// Binds checks and defaults once, so that a wrong one fails here and not at the first insert.
     fn check_expressions(&self, dict: &Dict) -> Result<()> {
         let params = ParamTypes::none(dict);
@@ -369,6 +381,18 @@ pub fn column(
         match &option.option {
             ColumnOption::Null => {}
             ColumnOption::NotNull => column.not_null = true,
+            // An identity that names its sequence.
+            ColumnOption::Default(e) if crate::parse::identity::is_change(e) => {
+                generated::refuse_both(table, &column, "identity")?;
+                refuse_second(table, &column)?;
+                if let Some(IdentityChange::Add { always, options }) = change_of(e)? {
+                    let s = owned_sequence(core, table, at, &column, ty, &options)?;
+                    column.identity = Some(super::identity::kind(always));
+                    column.sequence = Some(s.oid);
+                    column.not_null = true;
+                    sequence = Some(s);
+                }
+            }
             ColumnOption::Default(e) => {
                 generated::refuse_both(table, &column, "default")?;
                 column.default = Some(sequence::pinned(core, e)?);
@@ -411,6 +435,23 @@ pub fn column(
     Ok((column, sequence))
 }
 
+/// Refuses an identity beside another one, or beside a default.
+fn refuse_second(table: &Table, column: &Column) -> Result<()> {
+    let (name, table) = (&column.name, &table.name);
+    let message = match (column.identity, &column.default) {
+        (Some(_), _) => {
+            format!("multiple identity specifications for column \"{name}\" of table \"{table}\"")
+        }
+        (None, Some(_)) => {
+            format!(
+                "both default and identity specified for column \"{name}\" of table \"{table}\""
+            )
+        }
+        (None, None) => return Ok(()),
+    };
+    Err(Error::new("42601", message))
+}
+
 fn serial_type(ty: &ast::DataType) -> Result<Option<SqlType>> {
     let ast::DataType::Custom(name, modifiers) = ty else {
         return Ok(None);
@@ -434,8 +475,7 @@ fn owned_sequence(
     ty: SqlType,
     options: &[crate::parse::utility::SequenceOption],
 ) -> Result<Sequence> {
-    let base = format!("{}_{}_seq", table.name, column.name);
-    let name = core.claim_free_name(table.schema, &base, &|n| n == table.name)?;
+    let name = super::identity::sequence_name(core, table, &column.name, options)?;
     let mut s = sequence::define(core, table.schema, name, ty, options)?;
     s.owner = Some((table.oid, at));
     Ok(s)

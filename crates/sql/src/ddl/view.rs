@@ -122,6 +122,11 @@ pub(super) fn described(core: &mut Core, query: &ast::Query) -> Result<(Vec<View
                 core.lock_table(oid, TableLock::AccessShare, false)?;
             }
         }
+        let dict = core.dict();
+        for name in &notes.names {
+            let holder = super::numbers::holder(&dict, name.number);
+            core.lock_table(holder, TableLock::AccessShare, false)?;
+        }
         if core.dict().version() == version {
             return Ok((columns, notes));
         }
@@ -280,6 +285,20 @@ pub(super) fn pinned_between(
         let (from, to) = bytes(text, start, end);
         edits.insert(from, (to, String::new()));
     }
+    if notes.elsewhere {
+        return Err(Error::unsupported("this query in a view"));
+    }
+    for name in notes.names {
+        let (from, to) = bytes(text, name.place.start, name.place.end);
+        // Only where it stands as it was read.
+        if !text
+            .get(from..to)
+            .is_some_and(|t| t.to_lowercase().contains(&name.name.to_lowercase()))
+        {
+            return Err(Error::unsupported("this query in a view"));
+        }
+        edits.insert(from, (to, name.text()));
+    }
     let mut query = String::with_capacity(text.len());
     let mut at = begin;
     for (from, (to, new)) in edits {
@@ -326,6 +345,7 @@ pub(super) fn verify(core: &Core, view: &View) -> Result<()> {
         .relations
         .iter()
         .any(|r| matches!(r.what, Noted::Stored(..)));
+    let all_pinned = all_pinned && notes.names.is_empty() && !notes.elsewhere;
     match types(&columns) == types(&view.columns) && all_pinned {
         true => Ok(()),
         false => Err(refused()),

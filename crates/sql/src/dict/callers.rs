@@ -1,15 +1,18 @@
 //! What calls a function: definitions whose texts do.
 //!
-//! A text has the name of a function, not its types: with several functions of a name, whatever
-//! calls one of them counts for each.
+//! A text names what it calls by number ([`super::texts`]). Those that were stored when texts had
+//! names only have that alone, and not the types: with several functions of a name, whatever calls
+//! one of them so counts for each.
 
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{self, visit_expressions};
 
-use super::Dict;
 use super::depend::{Address, Dependent};
+use super::trigger::Trigger;
+use super::{Dict, Function, Object};
 use crate::bind::names;
+use crate::expr::func::overloads;
 use crate::parse;
 
 impl Dict {
@@ -18,49 +21,51 @@ impl Dict {
         let Some(function) = self.function_by_oid(function) else {
             return Vec::new();
         };
-        let name = function.name.as_str();
-        let mut found = Vec::new();
-        for t in self.tables() {
-            let defaults = t.live_columns().filter(|(_, c)| {
-                let text = c.default.as_deref();
-                text.is_some_and(|text| expression_calls(text, name))
-            });
-            // What a generated column is made by takes the column with it.
-            found.extend(defaults.map(|(at, c)| match c.generated {
-                true => Address::Column(t.oid, at),
-                false => Address::Default(t.oid, at),
-            }));
-            let triggers = t.triggers.iter().filter(|g| g.function == function.oid);
-            found.extend(triggers.map(|g| Address::Trigger(t.oid, g.oid)));
-            let checks = t.checks.iter().enumerate();
-            let checks = checks.filter(|(_, c)| expression_calls(&c.text, name));
-            found.extend(checks.map(|(at, _)| Address::Check(t.oid, at)));
-            let indexes = t.indexes.iter().filter(|i| {
-                let mut texts = i.expressions.iter().map(|e| &e.text).chain(&i.predicate);
-                texts.any(|text| expression_calls(text, name))
-            });
-            found.extend(indexes.map(|i| Address::Index(t.oid, i.oid)));
-            let policies = t.policies.iter().filter(|p| {
-                let mut texts = p.using.iter().chain(&p.check);
-                texts.any(|text| query_calls(text, name))
-            });
-            found.extend(policies.map(|p| Address::Policy(t.oid, p.oid)));
-        }
-        for v in self.views() {
-            let triggers = v.triggers.iter().filter(|g| g.function == function.oid);
-            found.extend(triggers.map(|g| Address::Trigger(v.oid, g.oid)));
-        }
-        let made = |t: &&std::sync::Arc<super::Table>| {
-            let query = t.materialized.as_ref().map(|m| m.query.as_str());
-            query.is_some_and(|query| query_calls(query, name))
+        let mut found = self.naming(function.oid);
+        found.extend(self.calling_by_name(function));
+        let run_by = |relation: u32, triggers: &[Trigger]| -> Vec<Address> {
+            let triggers = triggers.iter().filter(|g| g.function == function.oid);
+            triggers
+                .map(|g| Address::Trigger(relation, g.oid))
+                .collect()
         };
-        found.extend(self.tables().filter(made).map(|t| Address::Table(t.oid)));
-        let views = self.views().filter(|v| query_calls(&v.query, name));
-        found.extend(views.map(|v| Address::View(v.oid)));
-        let each = found
-            .into_iter()
-            .map(|what| Dependent { what, auto: false });
-        each.collect()
+        for object in self.maps.needing(function.oid) {
+            let triggers = match object {
+                Object::Table(t) => run_by(t.oid, &t.triggers),
+                Object::View(v) => run_by(v.oid, &v.triggers),
+                _ => Vec::new(),
+            };
+            found.extend(
+                triggers
+                    .into_iter()
+                    .map(|what| Dependent { what, auto: false }),
+            );
+        }
+        found
+    }
+
+    /// What calls a function in a text that has its name, not its number.
+    pub fn calling_by_name(&self, function: &Function) -> Vec<Dependent> {
+        let name = function.name.as_str();
+        // A name without a number is that of a built-in function, if there is one.
+        if !overloads(name).is_empty() {
+            return Vec::new();
+        }
+        let tables = self.tables().map(|t| Object::Table(t.clone()));
+        let views = self.views().map(|v| Object::View(v.clone()));
+        let mut found: Vec<Dependent> = Vec::new();
+        for object in tables.chain(views) {
+            for (what, text) in object.texts() {
+                let calls = match what {
+                    Address::View(_) | Address::Table(_) | Address::Policy(..) => query_calls,
+                    _ => expression_calls,
+                };
+                if calls(text, name) && !found.iter().any(|d| d.what == what) {
+                    found.push(Dependent { what, auto: false });
+                }
+            }
+        }
+        found
     }
 }
 
@@ -83,7 +88,9 @@ fn calls(tree: &impl ast::Visit, name: &str) -> bool {
             return ControlFlow::Continue(());
         };
         match names::Qualified::new(&f.name) {
-            Ok(called) if called.name == name => ControlFlow::Break(()),
+            Ok(called) if called.name == name && called.number().is_none() => {
+                ControlFlow::Break(())
+            }
             _ => ControlFlow::Continue(()),
         }
     });

@@ -32,6 +32,8 @@ pub enum Address {
     ForeignKey(u32, u32),
     /// A table's check, by its place.
     Check(u32, usize),
+    /// Of a domain, by its own object id.
+    DomainCheck(u32, u32),
     Function(u32),
     Extension(u32),
     /// Of a table, by its own object id.
@@ -56,6 +58,7 @@ impl Address {
             | Address::Index(_, oid)
             | Address::Trigger(_, oid)
             | Address::Policy(_, oid)
+            | Address::DomainCheck(_, oid)
             | Address::ForeignKey(_, oid) => (oid, 0),
             Address::Column(oid, at)
             | Address::Attribute(oid, at)
@@ -85,6 +88,10 @@ impl Dict {
                 found.extend(self.constrained_from(oid));
                 found.extend(self.trigger_bodies(oid, None));
                 found.extend(self.giving_rows_of(oid));
+                let own = self.table_by_oid(oid).map(|t| t.row_type);
+                let numbers = own.unwrap_or_default().into_iter().filter(|n| *n != 0);
+                let naming = numbers.flat_map(|number| self.naming(number));
+                found.extend(naming.filter(|d| self.table_of(d.what).is_none_or(|t| t.oid != oid)));
                 found.extend(self.definitions_with_rows(oid));
                 found
             }
@@ -117,6 +124,7 @@ impl Dict {
             | Address::Attribute(..)
             | Address::ForeignKey(..)
             | Address::Check(..)
+            | Address::DomainCheck(..)
             | Address::Cast(_)
             | Address::Policy(..) => Vec::new(),
             Address::Trigger(oid, trigger) => self.trigger_bodies(oid, Some(trigger)),
@@ -397,12 +405,22 @@ impl Dict {
         let others = all.iter().filter_map(|o| match o {
             Object::View(v) if has(v) => Some(Address::View(v.oid)),
             Object::Function(f) => Some(Address::Function(f.oid)),
-            Object::Type(t) if t.domain.is_some() => Some(Address::Type(t.oid)),
+            Object::Type(t) => {
+                let base = t.domain.as_ref().map(|d| d.base);
+                base.filter(|base| numbers.contains(base))
+                    .map(|_| Address::Type(t.oid))
+            }
             Object::Cast(c) => Some(Address::Cast(c.oid)),
             _ => None,
         });
         let all = columns.chain(attributes).chain(others);
-        all.map(|what| Dependent { what, auto: false }).collect()
+        let mut found: Vec<Dependent> = all.map(|what| Dependent { what, auto: false }).collect();
+        for naming in numbers.iter().flat_map(|number| self.naming(*number)) {
+            if !found.contains(&naming) {
+                found.push(naming);
+            }
+        }
+        found
     }
 
     /// Columns and attributes of the type of a table's rows.
@@ -464,7 +482,11 @@ impl Dict {
         };
         let column = |oid: u32, at: usize| {
             let name = self.table_by_oid(oid).and_then(|t| t.columns.get(at));
-            let name = name.map_or(String::new(), |c| quote(&c.name));
+            let name = name.map(|c| &c.name);
+            let of_view = || Some(&self.view_by_oid(oid)?.columns.get(at)?.name);
+            let name = name
+                .or_else(of_view)
+                .map_or(String::new(), |name| quote(name));
             format!("column {name} of {}", table(oid))
         };
         match what {
@@ -513,6 +535,12 @@ impl Dict {
                 let found = self.table_by_oid(oid).and_then(|t| t.checks.get(at));
                 let name = found.map_or(String::new(), |c| quote(&c.name));
                 format!("constraint {name} on {}", table(oid))
+            }
+            Address::DomainCheck(oid, check) => {
+                let domain = self.user_type_by_oid(oid).and_then(|t| t.domain.as_ref());
+                let found = domain.and_then(|d| d.checks.iter().find(|c| c.oid == check));
+                let name = found.map_or(String::new(), |c| quote(&c.name));
+                format!("constraint {name}")
             }
             Address::Trigger(oid, trigger) => {
                 let found = self.with_triggers(oid);

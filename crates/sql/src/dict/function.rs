@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::object::kind;
 use super::role::FIRST_SUPERUSER;
 use super::{Dict, Object, path};
+use crate::bind::names::Qualified;
 use crate::types::SqlType;
 
 /// The number of the type `trigger`, which is no type of values.
@@ -292,9 +293,17 @@ impl Dict {
         }
     }
 
-    /// Whether there is any function of a name, in whatever schema.
-    pub fn has_function_named(&self, name: &str) -> bool {
-        self.maps.functions.contains_key(name)
+    /// Whether a name may mean a function, in whatever schema.
+    pub fn has_function_named(&self, name: &Qualified) -> bool {
+        name.number().is_some() || self.maps.functions.contains_key(name.name.as_str())
+    }
+
+    /// The functions that a name may mean, which may be the number of one.
+    pub fn functions_meant(&self, name: &Qualified) -> Vec<Arc<Function>> {
+        match name.number() {
+            Some(number) => self.function_by_oid(number).cloned().into_iter().collect(),
+            None => self.functions_named(name.schema.as_deref(), &name.name),
+        }
     }
 
     /// The functions that a name may mean: of its schema, or of those of the path. One that comes

@@ -279,6 +279,7 @@ impl Object {
             Object::Acl(_) | Object::DefaultPrivileges(_) => Vec::new(),
         };
         needs.push(self.schema());
+        needs.extend(self.named_by_number());
         needs.retain(|oid| *oid != 0);
         needs.sort_unstable();
         needs.dedup();

@@ -41,6 +41,7 @@ pub mod policy;
 pub mod role;
 mod statistics;
 pub mod store;
+mod texts;
 pub mod trigger;
 pub mod trigrams;
 pub mod types;

@@ -22,6 +22,7 @@ use super::trigger::Trigger;
 use super::types::UserType;
 use super::view::{Materialized, View};
 use super::{ForeignKey, Stats};
+use crate::bind::numbered::Shown;
 use crate::collate::{Collation, Derived};
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
@@ -471,7 +472,7 @@ impl Index {
     /// it is written out.
     pub fn key_text(&self, table: &Table, at: usize) -> String {
         match self.expression(at) {
-            Some(e) => crate::views::definition::key(table, &e.text, true),
+            Some(e) => crate::views::definition::key(Shown::Bare, table, &e.text, true),
             None => table.columns[self.keys[at].column].name.clone(),
         }
     }
@@ -483,6 +484,15 @@ impl Index {
         }
         let before = self.keys[..at].iter().filter(|k| k.is_expression());
         self.expressions.get(before.count())
+    }
+
+    /// Whether it names a column of its table.
+    pub fn uses(&self, column: usize) -> bool {
+        let in_key = match &self.bound {
+            Some(bound) => bound.uses(column),
+            None => self.keys.iter().any(|k| k.column == column),
+        };
+        in_key || self.included.contains(&column)
     }
 
     /// The operator class of a column of the key; empty if it is the default.

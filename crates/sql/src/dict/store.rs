@@ -141,6 +141,7 @@ fn table(core: &Core) -> Arc<TableDef> {
 impl Core {
     /// Adds or replaces a definition, in this transaction.
     pub fn define(&mut self, object: Object) -> Result<()> {
+        let object = crate::ddl::numbers::given(self, object)?;
         self.follow_owner(&object)?;
         let key = object.key();
         let old = self.dict().entry(key).map(|e| e.row);

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Dict, Table};
 use crate::bind::names::quote;
+use crate::bind::numbered::Shown;
 use crate::exec::events::Cause;
+use crate::views::definition;
 
 /// What is done to rows, or to a whole table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -118,7 +120,11 @@ impl Trigger {
             .map(|op| self.operation(*op, table))
             .collect();
         let when = match &self.when {
-            Some(when) => format!(" WHEN (({when}))"),
+            Some(when) => {
+                let how = Shown::AsNow(dict);
+                let when = definition::condition_of_rows(how, table, when, pretty);
+                format!(" WHEN ({when})")
+            }
             None => String::new(),
         };
         let arguments = self.arguments.iter();

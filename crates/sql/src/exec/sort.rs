@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use block::key::{Order, push_column};
 use block::row::RowReader;
 use block::value::{ColType, Datum, DatumRef};
+use wait::longop::{Counted, Target};
 
 use crate::api::RowSink;
 use crate::error::{Error, Result};
@@ -23,6 +24,8 @@ pub struct Sorter {
     keep: u64,
     bytes: usize,
     memory: usize,
+    /// How many rows have come, for those who ask how far it is.
+    taken: Counted,
     spilled: Option<engine::Sorter>,
 }
 
@@ -104,6 +107,7 @@ impl Sorter {
             keep,
             bytes: 0,
             memory: core.settings.hot().work_mem_bytes,
+            taken: Counted::new("Sort Input", Target::Nothing, 0, "Rows"),
             spilled: None,
         }
     }
@@ -115,6 +119,7 @@ impl Sorter {
         output: &[Expr],
         env: &Env<'_>,
     ) -> Result<()> {
+        self.taken.step();
         let keys = order
             .iter()
             .map(|k| Ok(k.eval(env, core)?.into_datum()))
@@ -272,6 +277,7 @@ fn column_type(v: DatumRef<'_>) -> ColType {
         DatumRef::Array(_) => ColType::Array,
         DatumRef::Composite(_) => ColType::Composite,
         DatumRef::Json(_) => ColType::Json,
+        DatumRef::Folded(_) => ColType::Folded,
     }
 }
 
@@ -279,7 +285,7 @@ fn column_type(v: DatumRef<'_>) -> ColType {
 pub fn size(d: &Datum) -> usize {
     size_of::<Datum>()
         + match d {
-            Datum::Text(t) => t.len(),
+            Datum::Text(t) | Datum::Folded(t) => t.len(),
             Datum::Bytea(b) => b.len(),
             Datum::Array(a) => a.as_bytes().len(),
             Datum::Composite(row) => row.as_bytes().len(),

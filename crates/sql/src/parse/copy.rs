@@ -131,9 +131,10 @@ pub fn parse(w: &mut Words<'_>) -> Result<CopySpec> {
         }
         CopyWhat::Table { name, columns }
     };
-    let from_stdin = if w.accept("from stdin") {
+    // Either name stands for the client, as in PostgreSQL.
+    let from_stdin = if w.accept("from stdin") || w.accept("from stdout") {
         true
-    } else if w.accept("to stdout") {
+    } else if w.accept("to stdout") || w.accept("to stdin") {
         false
     } else if w.accept("from") || w.accept("to") {
         return Err(

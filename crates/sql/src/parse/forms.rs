@@ -50,6 +50,7 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
                 identity::write_out(tokens, at);
             }
             Keyword::ADD | Keyword::SET | Keyword::RESTART => identity::write_out(tokens, at),
+            Keyword::GENERATED => identity::write_out_named(tokens, at),
             _ => {
                 row_cast(tokens, at);
                 null_test(tokens, at);

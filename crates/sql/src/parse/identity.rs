@@ -81,6 +81,36 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>, at: usize) {
     insert(tokens, at, default);
 }
 
+/// Writes out the identity of a new column that begins at a place, if that names its sequence.
+pub fn write_out_named(tokens: &mut Vec<TokenWithSpan>, at: usize) {
+    let is = |n: usize, wanted: &str| word(tokens, at + n) == wanted;
+    let identity = match is(1, "always") {
+        true => 3,
+        false if is(1, "by") && is(2, "default") => 4,
+        false => return,
+    };
+    let opens = tokens.get(at + identity + 1).map(|t| &t.token) == Some(&Token::LParen);
+    if !opens || !is(identity - 1, "as") || !is(identity, "identity") {
+        return;
+    }
+    let ends = |t: &TokenWithSpan| t.token == Token::RParen;
+    let Some(end) = tokens[at..].iter().position(ends).map(|n| at + n) else {
+        return;
+    };
+    let mut within = at + identity + 2..end;
+    if !within.any(|n| word(tokens, n) == "sequence" && word(tokens, n + 1) == "name") {
+        return;
+    }
+    let words = tokens.drain(at..=end).map(|t| t.token.to_string());
+    let words: Vec<String> = words.collect();
+    let name = format!("{IDENTITY}ADD {}", words.join(" "));
+    let default = [
+        Token::make_keyword("DEFAULT"),
+        Token::make_word(&name, Some('"')),
+    ];
+    insert(tokens, at, default);
+}
+
 /// Whether a default stands for a change of an identity column.
 pub fn is_change(default: &Expr) -> bool {
     matches!(default, Expr::Identifier(name) if name.value.starts_with(IDENTITY))

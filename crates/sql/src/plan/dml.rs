@@ -17,6 +17,7 @@ use crate::dict::acl::Privileges;
 use crate::dict::trigger::Op;
 use crate::dict::{Column, Identity, Relation, Table, View};
 use crate::error::{Error, Result};
+use crate::exec::profile::StepKey;
 use crate::exec::returning::Returning;
 use crate::expr::Expr;
 use crate::expr::domain::DomainCheck;
@@ -115,6 +116,20 @@ pub struct DeletePlan {
     pub views: Vec<Arc<View>>,
 }
 
+impl UpdatePlan {
+    /// The step that writes what the access finds.
+    pub fn step(&self) -> StepKey {
+        StepKey::of(&self.set)
+    }
+}
+
+impl DeletePlan {
+    /// The step that deletes what the access finds.
+    pub fn step(&self) -> StepKey {
+        StepKey::of(&self.condition)
+    }
+}
+
 /// The type below a domain: its rules are those of the domain, but for arrays of another one.
 fn below(declared: SqlType) -> SqlType {
     match declared {
@@ -167,7 +182,7 @@ impl Planner<'_> {
         {
             return self.next_value(sequence, c, false);
         }
-        let (scope, params) = (Scope::default(), self.params.of_definition());
+        let (scope, params) = (Scope::default(), self.params.of_stored());
         let binder = Binder::new(&scope, &params, "DEFAULT");
         let e = parse::expression(text)?;
         let value = binder.assign(binder.expr(&e)?, c.ty(), c.typmod, &c.name)?;
@@ -198,7 +213,7 @@ impl Planner<'_> {
             .map(|(i, _)| i)
             .collect();
         let scope = Scope::of_table(table, &table.name);
-        let params = self.params.of_definition();
+        let params = self.params.of_stored();
         let binder = Binder::new(&scope, &params, "CHECK");
         let mut checks = Vec::new();
         for check in &table.checks {

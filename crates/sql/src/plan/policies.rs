@@ -132,10 +132,7 @@ impl<'m> Maker<'m> {
 
     fn condition(&self, policy: &Policy, text: &str) -> Result<Condition> {
         let written = Expression::of(text)?;
-        let (scope, params) = (
-            self.scope(policy, &written.alias),
-            self.params.of_definition(),
-        );
+        let (scope, params) = (self.scope(policy, &written.alias), self.params.of_stored());
         let bound = Binder::new(&scope, &params, CLAUSE).condition(&written.expression);
         match bound {
             Ok(e) => {

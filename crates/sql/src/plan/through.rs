@@ -235,7 +235,7 @@ impl Planner<'_> {
 
     /// Parameters of a view's text: it has none, and sees no variables.
     fn definition_of(&self, view: &View) -> ParamTypes {
-        let params = self.params.of_definition();
+        let params = self.params.of_stored();
         params.needs.enter_written(view.oid, false);
         params
     }

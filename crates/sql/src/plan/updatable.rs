@@ -191,6 +191,6 @@ fn gives_set(dict: &Dict, f: &ast::Function) -> bool {
     let Ok(name) = names::Qualified::new(&f.name) else {
         return false;
     };
-    let users = dict.functions_named(name.schema.as_deref(), &name.name);
+    let users = dict.functions_meant(&name);
     users.iter().any(|f| f.returns_set) || is_series(&name.name)
 }

@@ -50,19 +50,6 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
     ),
     pg(
-        "pg_rewrite",
-        &[
-            ("oid", Oid),
-            ("rulename", Name),
-            ("ev_class", Oid),
-            ("ev_type", InternalChar),
-            ("ev_enabled", InternalChar),
-            ("is_instead", Bool),
-            ("ev_qual", Text),
-            ("ev_action", Text),
-        ],
-    ),
-    pg(
         "pg_statistic_ext",
         &[
             ("oid", Oid),

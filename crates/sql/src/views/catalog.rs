@@ -7,6 +7,7 @@ use super::describe::{self, DATABASE, OWNER, PG_CATALOG};
 use super::value::{NULL, bool, float4s, int4, int8, oid, optional, quoted_array, text, texts};
 use super::{Context, Rows, VirtualTable, sequence};
 use crate::bind::names::quote;
+use crate::bind::numbered::Shown;
 use crate::collate::Collation;
 use crate::dict::acl::{Kind, Privileges};
 use crate::dict::{Method, PG_AUTHID, PG_NAMESPACE};
@@ -396,8 +397,8 @@ pub const VIEWS: &[VirtualTable] = &[
             let mut rows = Rows::new();
             for t in cx.tables() {
                 for i in &t.indexes {
-                    let schema = Some(cx.dict.schema_name(t.schema));
-                    let def = describe::index(&cx.dict, schema, t, i, 0, false);
+                    let (how, schema) = (Shown::AsNow(&cx.dict), cx.dict.schema_name(t.schema));
+                    let def = describe::index(how, &cx.dict, Some(schema), t, i, 0, false);
                     rows.push(vec![
                         text(cx.dict.schema_name(t.schema)),
                         text(t.name.clone()),

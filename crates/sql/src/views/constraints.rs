@@ -7,11 +7,12 @@ use super::value::{
     NULL, bool, int2, int2s, int2vector, int4, int8, oid, oidvector, optional, text,
 };
 use super::{Context, Rows, VirtualTable};
+use crate::bind::numbered::{self, Shown};
 use crate::ddl::index_class;
 use crate::dict::depend::Address;
 use crate::dict::{
-    Check, Function, Index, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_PROC, PG_TRIGGER, PG_TYPE,
-    Sequence, Stage, Table,
+    Check, Function, Index, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_POLICY, PG_PROC, PG_TRIGGER,
+    PG_TYPE, Sequence, Stage, Table,
 };
 use crate::error::{Error, Result};
 use crate::types::SqlType::{
@@ -146,8 +147,8 @@ fn indexes(cx: &Context) -> Result<Rows> {
                     .iter()
                     .map(|k| usize::from(k.descending) | usize::from(k.nulls_first) << 1),
             ),
-            optional(definition::expressions(t, i).as_deref()),
-            optional(definition::predicate(t, i, false).as_deref()),
+            optional(definition::expressions(Shown::AsNow(&cx.dict), t, i).as_deref()),
+            optional(definition::predicate(Shown::AsNow(&cx.dict), t, i, false).as_deref()),
         ]
     };
     Ok(cx
@@ -164,6 +165,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
                index: u32,
                (columns, when): (Datum, (bool, bool)),
                check: Option<&Check>| {
+        let shown = check.map(|c| numbered::shown_now(&cx.dict, &c.text));
         vec![
             oid(number),
             text(name),
@@ -186,7 +188,7 @@ fn constraints(cx: &Context) -> Result<Rows> {
             columns,
             NULL,
             NULL,
-            optional(check.map(|c| c.text.as_str())),
+            optional(shown.as_deref()),
         ]
     };
     let mut rows = Rows::new();
@@ -407,6 +409,32 @@ fn stopping(cx: &Context) -> Rows {
             let each = used.into_iter();
             rows.extend(each.map(|c| row((PG_REWRITE, view), (PG_CLASS, s.oid, c))));
         }
+    }
+    for (what, number) in cx.dict.named_by_texts() {
+        let referred = match cx.dict.function_by_oid(number) {
+            Some(_) => (PG_PROC, number, 0),
+            None => (PG_TYPE, number, 0),
+        };
+        let object = match what {
+            Address::Table(oid) | Address::View(oid) => (PG_REWRITE, oid),
+            Address::Column(table, at) | Address::Default(table, at) => {
+                (PG_ATTRDEF, super::relations::default_oid(table, at))
+            }
+            Address::Check(table, at) => (PG_CONSTRAINT, describe::check_oid(table, at)),
+            Address::DomainCheck(_, oid) => (PG_CONSTRAINT, oid),
+            Address::Index(_, oid) => (PG_CLASS, oid),
+            Address::Trigger(_, oid) => (PG_TRIGGER, oid),
+            Address::Policy(_, oid) => (PG_POLICY, oid),
+            Address::Function(oid) => (PG_PROC, oid),
+            Address::Type(oid) => (PG_TYPE, oid),
+            Address::Sequence(_)
+            | Address::Schema(_)
+            | Address::Extension(_)
+            | Address::Cast(_)
+            | Address::Attribute(..)
+            | Address::ForeignKey(..) => continue,
+        };
+        rows.push(row(object, referred));
     }
     for s in cx.dict.sequences() {
         for dependent in cx.dict.dependents(Address::Sequence(s.oid)) {

@@ -3,20 +3,23 @@
 //!
 //! What it has no form for stays as it was written.
 
-use sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator, Value};
+use sqlparser::ast::{self, BinaryOperator, DataType, Expr, UnaryOperator, Value};
 
 use crate::bind::names::{self, quote};
+use crate::bind::numbered::{self, Shown};
 use crate::bind::{TypeNames, parts};
 use crate::dict::{Check, Index, Table};
+use crate::error::Result;
 use crate::parse;
+use crate::pgtype::{self, IoSettings};
 use crate::types::SqlType;
 
 /// A column of an index's key that is an expression: what is no call has parentheses around it.
-pub fn key(table: &Table, text: &str, pretty: bool) -> String {
-    let Ok(e) = parse::expression(text) else {
+pub fn key(how: Shown<'_>, table: &Table, text: &str, pretty: bool) -> String {
+    let Ok(e) = parsed(how, text) else {
         return format!("({text})");
     };
-    let written = Writer::of(table, pretty).top(&e);
+    let written = Writer::of(how, table, pretty).top(&e);
     match e {
         Expr::Function(_) => written,
         _ => format!("({written})"),
@@ -24,66 +27,88 @@ pub fn key(table: &Table, text: &str, pretty: bool) -> String {
 }
 
 /// The expression of a generated column.
-pub fn generation(table: &Table, text: &str) -> String {
-    match parse::expression(text) {
-        Ok(e) => Writer::of(table, false).expr(&e),
+pub fn generation(how: Shown<'_>, table: &Table, text: &str) -> String {
+    match parsed(how, text) {
+        Ok(e) => Writer::of(how, table, false).expr(&e),
         Err(_) => format!("({text})"),
     }
 }
 
 /// All expressions of an index, as `pg_get_expr` gives them.
-pub fn expressions(table: &Table, index: &Index) -> Option<String> {
-    let written = |e: &crate::dict::IndexExpression| condition(table, &e.text, false);
+pub fn expressions(how: Shown<'_>, table: &Table, index: &Index) -> Option<String> {
+    let written = |e: &crate::dict::IndexExpression| condition(how, table, &e.text, false);
     let all: Vec<String> = index.expressions.iter().map(written).collect();
     (!all.is_empty()).then(|| all.join(", "))
 }
 
 /// The condition of a partial index.
-pub fn predicate(table: &Table, index: &Index, pretty: bool) -> Option<String> {
+pub fn predicate(how: Shown<'_>, table: &Table, index: &Index, pretty: bool) -> Option<String> {
     let text = index.predicate.as_ref();
-    text.map(|text| condition(table, text, pretty))
+    text.map(|text| condition(how, table, text, pretty))
 }
 
 /// The definition of a check.
-pub fn check(table: &Table, check: &Check, pretty: bool) -> String {
+pub fn check(how: Shown<'_>, table: &Table, check: &Check, pretty: bool) -> String {
     let not_valid = if check.unvalidated { " NOT VALID" } else { "" };
     format!(
         "CHECK ({}){not_valid}",
-        condition(table, &check.text, pretty)
+        condition(how, table, &check.text, pretty)
     )
 }
 
 /// An expression over the columns of a table.
-pub fn of_table(table: &Table, e: &Expr) -> String {
-    Writer::of(table, false).top(e)
+pub fn of_table(how: Shown<'_>, table: &Table, e: &Expr) -> String {
+    Writer::of(how, table, false).top(e)
 }
 
-fn condition(table: &Table, text: &str, pretty: bool) -> String {
-    match parse::expression(text) {
-        Ok(e) => Writer::of(table, pretty).top(&e),
+/// A stored expression with the names of now.
+fn parsed(how: Shown<'_>, text: &str) -> Result<Expr> {
+    let mut e = parse::expression(text)?;
+    numbered::show(&mut e, how);
+    Ok(e)
+}
+
+fn condition(how: Shown<'_>, table: &Table, text: &str, pretty: bool) -> String {
+    match parsed(how, text) {
+        Ok(e) => Writer::of(how, table, pretty).top(&e),
         Err(_) => text.to_string(),
     }
 }
 
 /// The condition of a domain, in which its value is `VALUE`.
-pub fn condition_of_value(base: SqlType, text: &str, pretty: bool) -> String {
+pub fn condition_of_value(how: Shown<'_>, base: SqlType, text: &str, pretty: bool) -> String {
     let writer = Writer {
+        how,
         of: Of::Value(base),
         pretty,
     };
-    match parse::expression(text) {
+    match parsed(how, text) {
+        Ok(e) => writer.top(&e),
+        Err(_) => text.to_string(),
+    }
+}
+
+/// The condition of a trigger, over rows of its table.
+pub fn condition_of_rows(how: Shown<'_>, table: &Table, text: &str, pretty: bool) -> String {
+    let writer = Writer {
+        how,
+        of: Of::Rows(table),
+        pretty,
+    };
+    match parsed(how, text) {
         Ok(e) => writer.top(&e),
         Err(_) => text.to_string(),
     }
 }
 
 /// The default of a type.
-pub fn default(text: &str, ty: SqlType) -> String {
+pub fn default(how: Shown<'_>, text: &str, ty: SqlType) -> String {
     let writer = Writer {
+        how,
         of: Of::Value(ty),
         pretty: false,
     };
-    match parse::expression(text) {
+    match parsed(how, text) {
         Ok(e) => writer.as_type(&e, ty),
         Err(_) => text.to_string(),
     }
@@ -93,11 +118,14 @@ pub fn default(text: &str, ty: SqlType) -> String {
 #[derive(Clone, Copy)]
 enum Of<'t> {
     Columns(&'t Table),
+    /// Columns of the rows `new` and `old` of a table.
+    Rows(&'t Table),
     /// The value of a domain over that type.
     Value(SqlType),
 }
 
 struct Writer<'t> {
+    how: Shown<'t>,
     of: Of<'t>,
     /// Without the parentheses that precedence makes needless around a whole expression, and the
     /// parts of AND, OR and NOT.
@@ -120,8 +148,9 @@ fn key_type(op: &BinaryOperator) -> Option<SqlType> {
 }
 
 impl<'t> Writer<'t> {
-    fn of(table: &'t Table, pretty: bool) -> Writer<'t> {
+    fn of(how: Shown<'t>, table: &'t Table, pretty: bool) -> Writer<'t> {
         Writer {
+            how,
             of: Of::Columns(table),
             pretty,
         }
@@ -142,9 +171,13 @@ impl<'t> Writer<'t> {
                 names::ident(name).to_uppercase()
             }
             Expr::Identifier(name) => match self.of {
-                Of::Columns(_) => quote(&names::ident(name)),
+                Of::Columns(_) | Of::Rows(_) => quote(&names::ident(name)),
                 Of::Value(_) => names::ident(name).to_uppercase(),
             },
+            Expr::CompoundIdentifier(path) if matches!(self.of, Of::Rows(_)) => {
+                let path: Vec<String> = path.iter().map(|n| quote(&names::ident(n))).collect();
+                path.join(".")
+            }
             Expr::CompoundIdentifier(path) => path
                 .last()
                 .map_or(String::new(), |n| quote(&names::ident(n))),
@@ -172,6 +205,14 @@ impl<'t> Writer<'t> {
                 };
                 format!("({} AND {})", bare(low), bare(high))
             }
+            Expr::IsDistinctFrom(l, r) => {
+                let (l, r) = self.operands(l, r);
+                format!("({l} IS DISTINCT FROM {r})")
+            }
+            Expr::IsNotDistinctFrom(l, r) => {
+                let (l, r) = self.operands(l, r);
+                format!("(NOT ({l} IS DISTINCT FROM {r}))")
+            }
             Expr::InList {
                 expr,
                 list,
@@ -191,24 +232,47 @@ impl<'t> Writer<'t> {
             Expr::Function(f) => self.call(f).unwrap_or_else(|| e.to_string()),
             Expr::Cast {
                 expr, data_type, ..
-            } => match parts::data_type(data_type, &TypeNames::default()) {
-                Ok((ty, typmod)) => self.cast(expr, &ty.format(typmod)),
-                Err(_) => e.to_string(),
-            },
+            } => self.written_cast(expr, data_type),
+            Expr::TypedString(typed) => {
+                let value = Expr::Value(typed.value.clone());
+                self.written_cast(&value, &typed.data_type)
+            }
+            Expr::Interval(i)
+                if let Expr::Value(v) = &*i.value
+                    && let Value::SingleQuotedString(s) = &v.value
+                    && i.leading_field.is_none() =>
+            {
+                literal(s, SqlType::Interval, "interval")
+            }
+            Expr::Extract { field, expr, .. } => {
+                let field = field.to_string().to_lowercase();
+                format!("EXTRACT({field} FROM {})", self.expr(expr))
+            }
+            Expr::AtTimeZone {
+                timestamp,
+                time_zone,
+            } => {
+                let (time, zone) = (self.expr(timestamp), self.as_type(time_zone, SqlType::Text));
+                format!("({time} AT TIME ZONE {zone})")
+            }
+            Expr::Array(list) => {
+                let items: Vec<String> = list.elem.iter().map(|e| self.expr(e)).collect();
+                format!("ARRAY[{}]", items.join(", "))
+            }
             other => other.to_string(),
         }
     }
 
     fn value(&self, v: &Value, ty: SqlType) -> String {
         match v {
-            // The type's name may need its schema, which is not known here.
-            Value::SingleQuotedString(s) if matches!(ty, SqlType::Enum(_)) => {
-                format!("'{}'", s.replace('\'', "''"))
-            }
-            Value::SingleQuotedString(s) => {
-                format!("'{}'::{}", s.replace('\'', "''"), ty.format(-1))
-            }
+            Value::SingleQuotedString(s) => self.string(s, ty),
+            Value::EscapedStringLiteral(s) if !s.contains('\\') => self.string(s, ty),
+            Value::SingleQuotedByteStringLiteral(s) => format!("'{s}'::\"bit\""),
             Value::Boolean(b) => b.to_string(),
+            Value::Null => match self.type_name(ty) {
+                Some(name) => format!("NULL::{name}"),
+                None => "NULL".to_string(),
+            },
             Value::Number(n, _) => match ty {
                 SqlType::Numeric if n.parse::<i64>().is_ok() => match self.pretty {
                     true => format!("{n}::numeric"),
@@ -287,6 +351,52 @@ impl<'t> Writer<'t> {
         }
     }
 
+    fn string(&self, s: &str, ty: SqlType) -> String {
+        match self.type_name(ty) {
+            Some(name) => literal(s, ty, &name),
+            None => format!("'{}'", s.replace('\'', "''")),
+        }
+    }
+
+    /// A type's name; `None`: one of a user, of which the schema is not known here.
+    fn type_name(&self, ty: SqlType) -> Option<String> {
+        match SqlType::from_oid(ty.oid()) {
+            Some(_) => Some(ty.format(-1)),
+            None => self.how.dict()?.user_type_name(ty.oid()),
+        }
+    }
+
+    /// A cast as it was written.
+    fn written_cast(&self, e: &Expr, to: &DataType) -> String {
+        let types = self
+            .how
+            .dict()
+            .map_or_else(TypeNames::default, TypeNames::of);
+        let Ok((ty, typmod)) = parts::data_type(to, &types) else {
+            return self.cast(e, &to.to_string());
+        };
+        let name = match SqlType::from_oid(ty.oid()) {
+            Some(_) => ty.format(typmod),
+            None => to.to_string(),
+        };
+        match (e, ty) {
+            // A string is a value of the type at once.
+            (Expr::Value(v), ty)
+                if let Value::SingleQuotedString(s) = &v.value
+                    && typmod == -1
+                    && !ty.is_domain() =>
+            {
+                literal(s, ty, &name)
+            }
+            (Expr::Array(list), SqlType::Array(element)) if !list.elem.is_empty() => {
+                let element = element.ty();
+                let items = list.elem.iter().map(|e| self.as_type(e, element));
+                format!("ARRAY[{}]", items.collect::<Vec<_>>().join(", "))
+            }
+            _ => self.cast(e, &name),
+        }
+    }
+
     fn cast(&self, e: &Expr, ty: &str) -> String {
         let written = self.expr(e);
         match self.pretty && (has_parentheses(e) || self.type_of(e).is_some()) {
@@ -304,7 +414,7 @@ impl<'t> Writer<'t> {
             _ => return None,
         };
         match self.of {
-            Of::Columns(table) => {
+            Of::Columns(table) | Of::Rows(table) => {
                 let at = table.column(&names::ident(name))?;
                 Some(table.columns[at].ty())
             }
@@ -328,7 +438,7 @@ impl<'t> Writer<'t> {
 
     /// `None`: there is more to the call than arguments.
     fn call(&self, f: &ast::Function) -> Option<String> {
-        let name = names::Qualified::new(&f.name).ok()?.name;
+        let names::Qualified { schema, name } = names::Qualified::new(&f.name).ok()?;
         if let ast::FunctionArguments::None = f.args {
             return Some(name.to_uppercase());
         }
@@ -345,13 +455,49 @@ impl<'t> Writer<'t> {
             _ => None,
         };
         let args = list.args.iter().map(argument).collect::<Option<Vec<_>>>()?;
-        Some(match name.as_str() {
-            "coalesce" | "greatest" | "least" | "nullif" => {
-                format!("{}({})", name.to_uppercase(), args.join(", "))
+        let args = args.join(", ");
+        Some(match (schema.as_deref(), name.as_str()) {
+            (
+                None,
+                "coalesce" | "greatest" | "least" | "nullif" | "current_timestamp" | "current_time"
+                | "localtime" | "localtimestamp",
+            ) => {
+                format!("{}({args})", name.to_uppercase())
             }
-            _ => format!("{}({})", quote(&name), args.join(", ")),
+            (None | Some("pg_catalog"), _) => format!("{}({args})", quote(&name)),
+            (Some(schema), _) => format!("{}.{}({args})", quote(schema), quote(&name)),
         })
     }
+}
+
+/// A string that is a value of a type, as PostgreSQL writes the value.
+fn literal(s: &str, ty: SqlType, name: &str) -> String {
+    let text = canonical(s, ty);
+    let s = text.as_deref().unwrap_or(s);
+    match ty {
+        SqlType::Int4 if s.parse::<i32>().is_ok_and(|n| n >= 0) => s.to_string(),
+        SqlType::Numeric if s.starts_with(|c: char| c.is_ascii_digit()) => s.to_string(),
+        SqlType::Bool if s == "t" => "true".to_string(),
+        SqlType::Bool if s == "f" => "false".to_string(),
+        SqlType::Char => format!("'{}'::bpchar", s.replace('\'', "''")),
+        _ => format!("'{}'::{name}", s.replace('\'', "''")),
+    }
+}
+
+/// A value's text as it is written out. `None`: it is another one at another time or in another
+/// session.
+fn canonical(s: &str, ty: SqlType) -> Option<String> {
+    const MOVING: [&str; 4] = ["now", "today", "tomorrow", "yesterday"];
+    let moves = MOVING.contains(&s.trim().to_lowercase().as_str());
+    let depends = |ty: SqlType| matches!(ty, SqlType::TimestampTz | SqlType::Reg(_));
+    if moves || depends(ty.element().unwrap_or(ty)) || SqlType::from_oid(ty.oid()).is_none() {
+        return None;
+    }
+    let io = IoSettings::default();
+    let value = pgtype::text_in(ty, s, &io).ok()?;
+    let mut out = Vec::new();
+    pgtype::text_out(ty, value.borrow(), &io, &mut out);
+    String::from_utf8(out).ok()
 }
 
 /// Whether an expression is written with parentheses around it.
@@ -370,6 +516,8 @@ fn has_parentheses(e: &Expr) -> bool {
         | Expr::IsNotTrue(_)
         | Expr::IsFalse(_)
         | Expr::IsNotFalse(_)
+        | Expr::IsDistinctFrom(..)
+        | Expr::IsNotDistinctFrom(..)
         | Expr::InList { .. } => true,
         Expr::Between { negated, .. } => !negated,
         Expr::Like { escape_char, .. } => escape_char.is_none(),

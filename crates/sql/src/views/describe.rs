@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use crate::bind::names::quote;
+use crate::bind::numbered::Shown;
 use crate::dict::{Dict, Index, Table};
 use crate::types::SqlType;
 
@@ -28,6 +29,7 @@ pub fn check_oid(table: u32, at: usize) -> u32 {
 /// The definition of an index, or with `column` (from 1) of one of its columns. `schema` is the name
 /// of its table's, if it is to be shown.
 pub fn index(
+    how: Shown<'_>,
     dict: &Dict,
     schema: Option<&str>,
     table: &Table,
@@ -37,7 +39,7 @@ pub fn index(
 ) -> String {
     let key = |at: usize| {
         let k = index.keys[at];
-        let mut s = key_text(table, index, at, pretty);
+        let mut s = key_text(how, table, index, at, pretty);
         let class = index.class(at);
         if !class.is_empty() {
             s.push(' ');
@@ -56,7 +58,7 @@ pub fn index(
     if column > 0 {
         let included = || index.included.get(column - 1 - index.keys.len());
         return match column <= index.keys.len() {
-            true => key_text(table, index, column - 1, pretty),
+            true => key_text(how, table, index, column - 1, pretty),
             false => included().map_or(String::new(), |c| quote(&table.columns[*c].name)),
         };
     }
@@ -68,7 +70,7 @@ pub fn index(
         false => "",
     };
     let include = include(table, index);
-    let condition = super::definition::predicate(table, index, pretty);
+    let condition = super::definition::predicate(how, table, index, pretty);
     let condition = condition.map_or(String::new(), |c| format!(" WHERE {c}"));
     let with = parameters(&index.options);
     let method = index.method.name();
@@ -107,14 +109,14 @@ fn include(table: &Table, index: &Index) -> String {
 }
 
 /// A column of an index's key, without its order.
-fn key_text(table: &Table, index: &Index, at: usize, pretty: bool) -> String {
+fn key_text(how: Shown<'_>, table: &Table, index: &Index, at: usize, pretty: bool) -> String {
     match index.expression(at) {
         Some(e) => match crate::parse::expression(&e.text) {
             // A column in the order of a locale.
             Ok(ast::Expr::Collate { expr, .. }) if matches!(*expr, ast::Expr::Identifier(_)) => {
                 e.text.clone()
             }
-            _ => super::definition::key(table, &e.text, pretty),
+            _ => super::definition::key(how, table, &e.text, pretty),
         },
         None => quote(&table.columns[index.keys[at].column].name),
     }
@@ -165,7 +167,7 @@ pub fn constraint(dict: &Dict, oid: u32, pretty: bool) -> Option<String> {
         key.or_else(|| {
             (0..t.checks.len())
                 .find(|at| check_oid(t.oid, *at) == oid)
-                .map(|at| super::definition::check(t, &t.checks[at], pretty))
+                .map(|at| super::definition::check(Shown::AsNow(dict), t, &t.checks[at], pretty))
         })
     };
     // A check has its number by that of its table, which for great ones is that of several.
@@ -211,6 +213,7 @@ pub fn collation(ty: SqlType) -> u32 {
     match ty.element().unwrap_or(ty) {
         SqlType::Text | SqlType::Varchar | SqlType::Char => DEFAULT_COLLATION,
         SqlType::Name => C_COLLATION,
+        ty if ty.is_citext() => DEFAULT_COLLATION,
         _ => 0,
     }
 }

@@ -2,6 +2,7 @@
 
 use super::value::{NULL, bool, int2, oid, text};
 use super::{Context, Rows, definition};
+use crate::bind::numbered::{self, Shown};
 use crate::dict::{Dict, Domain, DomainConstraint, UserType};
 use crate::types::SqlType;
 
@@ -18,7 +19,11 @@ fn base(dict: &Dict, domain: &Domain) -> SqlType {
 /// A domain's default as PostgreSQL writes it out.
 pub fn default(dict: &Dict, domain: &Domain) -> Option<String> {
     let text = domain.default.as_ref()?;
-    Some(definition::default(text, base(dict, domain).base()))
+    Some(definition::default(
+        Shown::AsNow(dict),
+        text,
+        base(dict, domain).base(),
+    ))
 }
 
 /// The rows of `pg_constraint`.
@@ -38,7 +43,7 @@ pub fn constraints(cx: &Context) -> Rows {
             row.extend([0, t.oid, 0, 0, 0].map(oid));
             row.extend([" ", " ", " "].map(text));
             row.extend([bool(true), int2(0), bool(false), NULL, NULL, NULL]);
-            row.push(text(c.text.clone()));
+            row.push(text(numbered::shown_now(&cx.dict, &c.text)));
             row
         };
         rows.extend(domain.checks.iter().map(row));
@@ -51,7 +56,8 @@ pub fn constraint(dict: &Dict, oid: u32, pretty: bool) -> Option<String> {
     all(dict).find_map(|(_, domain)| {
         let found = domain.checks.iter().find(|c| c.oid == oid)?;
         let base = base(dict, domain).base();
-        let condition = definition::condition_of_value(base, &found.text, pretty);
+        let condition =
+            definition::condition_of_value(Shown::AsNow(dict), base, &found.text, pretty);
         let not_valid = if found.validated { "" } else { " NOT VALID" };
         Some(format!("CHECK ({condition}){not_valid}"))
     })

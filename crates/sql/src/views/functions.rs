@@ -12,6 +12,7 @@ use super::describe::{self, PG_CATALOG};
 use super::standard::facets::Facets;
 use super::value::{optional, text, texts};
 use super::{objects, privileges, procedures, updatable, user_functions};
+use crate::bind::numbered::Shown;
 use crate::dict::{
     PG_CLASS, PG_CONSTRAINT, PG_EXTENSION, PG_NAMESPACE, PG_POLICY, PG_PROC, PG_TRIGGER, PG_TYPE,
     Relation,
@@ -456,7 +457,15 @@ fn index_def(cx: &Context, a: &[Datum]) -> Result<Datum> {
             false => Some(cx.dict.schema_name(t.schema)),
         };
         let column = usize::try_from(column).unwrap_or(0);
-        Some(describe::index(&cx.dict, schema, t, i, column, pretty))
+        Some(describe::index(
+            Shown::AsNow(&cx.dict),
+            &cx.dict,
+            schema,
+            t,
+            i,
+            column,
+            pretty,
+        ))
     });
     Ok(found.map_or(Datum::Null, Datum::Text))
 }

@@ -44,6 +44,7 @@ pub mod procedures;
 mod relations;
 mod remote;
 mod roles;
+mod rules;
 mod schema;
 mod segments;
 mod sequence;
@@ -58,7 +59,7 @@ mod types;
 mod updatable;
 mod usage;
 mod user_functions;
-mod viewdef;
+pub mod viewdef;
 mod zones;
 
 pub use describe::DATABASE;
@@ -251,7 +252,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 33] = [
+    let lists: [&'static [VirtualTable]; 34] = [
         activity::VIEWS,
         summary::VIEWS,
         backends::VIEWS,
@@ -276,6 +277,7 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         empty::VIEWS,
         own::VIEWS,
         policies::VIEWS,
+        rules::VIEWS,
         granted::VIEWS,
         dba::VIEWS,
         &dba::OBJECTS,

@@ -7,6 +7,7 @@ use super::Source::Here;
 use super::value::{NULL, bool, oid, oids, optional, text, texts};
 use super::{Context, Rows, VirtualTable, definition, viewdef};
 use crate::bind::names;
+use crate::bind::numbered::Shown;
 use crate::dict::acl::EVERYBODY;
 use crate::dict::policy::Policy;
 use crate::dict::{Dict, Table};
@@ -114,7 +115,11 @@ fn expression(dict: &Dict, table: &Table, policy: &Policy, kept: &str) -> Result
     };
     let std::ops::ControlFlow::Continue(()) =
         ast::VisitMut::visit(&mut written.expression, &mut own);
-    Ok(definition::of_table(table, &written.expression))
+    Ok(definition::of_table(
+        Shown::AsNow(dict),
+        table,
+        &written.expression,
+    ))
 }
 
 /// Gives the columns of the policy's own table their names of now, without the table's name where

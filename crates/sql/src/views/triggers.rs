@@ -4,6 +4,7 @@ use block::value::Datum;
 
 use super::Context;
 use super::value::{NULL, bool, int2, int2vector, oid, text};
+use crate::bind::numbered;
 use crate::dict::Dict;
 use crate::dict::trigger::{Constraint, Op, Trigger};
 
@@ -33,10 +34,10 @@ pub fn definition(dict: &Dict, number: u32, pretty: bool) -> Option<String> {
 pub fn rows(cx: &Context) -> Vec<Vec<Datum>> {
     let each = cx
         .tables()
-        .flat_map(|table| table.triggers.iter().map(|t| row(table.oid, t)));
+        .flat_map(|table| table.triggers.iter().map(|t| row(&cx.dict, table.oid, t)));
     let of_views = cx
         .views()
-        .flat_map(|view| view.triggers.iter().map(|t| row(view.oid, t)));
+        .flat_map(|view| view.triggers.iter().map(|t| row(&cx.dict, view.oid, t)));
     each.chain(of_views).collect()
 }
 
@@ -46,7 +47,7 @@ fn arguments(t: &Trigger) -> Vec<u8> {
     each.flat_map(|a| a.bytes().chain([0])).collect()
 }
 
-fn row(table: u32, t: &Trigger) -> Vec<Datum> {
+fn row(dict: &Dict, table: u32, t: &Trigger) -> Vec<Datum> {
     let constraint = t.constraint.as_ref();
     let number = |of: fn(&Constraint) -> u32| oid(constraint.map_or(0, of));
     vec![
@@ -66,7 +67,9 @@ fn row(table: u32, t: &Trigger) -> Vec<Datum> {
         int2(t.arguments.len()),
         int2vector(t.columns.iter().map(|c| c + 1)),
         Datum::Bytea(arguments(t)),
-        t.when.as_ref().map_or(NULL, text),
+        t.when
+            .as_ref()
+            .map_or(NULL, |when| text(numbered::shown_now(dict, when))),
         t.old_table.as_ref().map_or(NULL, text),
         t.new_table.as_ref().map_or(NULL, text),
     ]

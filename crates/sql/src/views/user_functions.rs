@@ -7,6 +7,7 @@ use super::describe;
 use super::procedures;
 use super::value::{NULL, bool, int2, oid, oids, oidvector, text, texts};
 use crate::bind::names::quote;
+use crate::bind::numbered::{self, Shown};
 use crate::dict::function::{Function, Language, Mode, RECORD, TRIGGER, Volatility};
 use crate::dict::{Dict, path};
 use crate::error::{Error, Result};
@@ -110,7 +111,7 @@ pub fn arguments(dict: &Dict, number: u32, defaults: bool) -> Option<String> {
         let input = if mode.is_input() { inputs.next() } else { None };
         let default = input.and_then(|a| Some((a.default.as_ref()?, a.ty().base())));
         if let Some((default, ty)) = default.filter(|_| defaults) {
-            let default = definition::default(default, ty);
+            let default = definition::default(Shown::AsNow(dict), default, ty);
             text.push_str(&format!(" DEFAULT {default}"));
         }
         said.push(text);
@@ -140,7 +141,11 @@ pub fn argument_default(dict: &Dict, number: u32, at: usize) -> Option<String> {
     };
     let argument = f.arguments.get(input)?;
     let text = argument.default.as_ref()?;
-    Some(definition::default(text, argument.ty().base()))
+    Some(definition::default(
+        Shown::AsNow(dict),
+        text,
+        argument.ty().base(),
+    ))
 }
 
 /// What `pg_get_function_result` says; of a procedure nothing.
@@ -282,10 +287,10 @@ fn row(dict: &Dict, f: &Function) -> Vec<Datum> {
     let variadic = variadic
         .and_then(|p| p.ty().element())
         .map_or(0, |ty| ty.oid());
-    let defaults: Vec<&str> = f
+    let defaults: Vec<String> = f
         .arguments
         .iter()
-        .filter_map(|a| a.default.as_deref())
+        .filter_map(|a| Some(numbered::shown_now(dict, a.default.as_deref()?)))
         .collect();
     vec![
         oid(f.oid),

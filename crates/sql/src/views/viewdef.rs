@@ -7,7 +7,7 @@ use sqlparser::ast::{
     Statement, TableAlias, TableAliasColumnDef, TableFactor,
 };
 
-use crate::bind::names;
+use crate::bind::{names, numbered};
 use crate::dict::view::SOURCES;
 use crate::dict::{Dict, Source, View};
 use crate::error::{Error, Result};
@@ -34,6 +34,7 @@ pub fn name_relations(
     tree: &mut impl ast::VisitMut,
 ) -> Result<()> {
     let mut naming = Naming { dict, sources };
+    numbered::as_now(dict, tree);
     match ast::VisitMut::visit(tree, &mut naming) {
         ControlFlow::Break(e) => Err(e),
         ControlFlow::Continue(()) => Ok(()),

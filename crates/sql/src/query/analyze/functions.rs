@@ -136,7 +136,7 @@ impl Analyzer<'_> {
         if let ast::Expr::Function(f) = call_of(name, args)
             && let Some(called) = clause.binder().user_rows(&q, &f)?
         {
-            return self.user_rows(called, ordinality, alias, scope);
+            return self.user_rows((called, &q.name), ordinality, alias, scope);
         }
         let (mut relation, value) = match q.name.as_str() {
             EXPAND_ARRAY => {

@@ -116,7 +116,9 @@ impl Analyzer<'_> {
     /// Does something of which a view's text has nothing.
     pub(super) fn unnoted<T>(&self, analyse: impl FnOnce() -> T) -> T {
         let notes = self.notes.take();
+        let names = self.params.names.note_in(None);
         let found = analyse();
+        self.params.names.note_in(names);
         self.notes.replace(notes);
         found
     }

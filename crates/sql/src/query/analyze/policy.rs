@@ -192,16 +192,16 @@ impl Analyzer<'_> {
         inside.columns = columns(policy, table, &written.alias, at.columns);
         inside.tables = vec![written.alias.clone()];
         inside.rows = vec![(written.alias.clone(), Expr::Column(at.row_id))];
-        // Places in its text are none in the statement's.
-        let notes = self.notes.take();
         self.nested.set(self.nested.get() + 1);
         needs.begin_securing(table.oid);
         let known = Known::of_statement(&[]);
         let clause = Clause::new(self, &inside, &known, CLAUSE);
-        let bound = clause.binder().condition(&written.expression);
+        // Places in its text are none in the statement's.
+        let around = self.params.sight.reads_stored(true);
+        let bound = self.unnoted(|| clause.binder().condition(&written.expression));
+        self.params.sight.reads_stored(around);
         needs.end_securing();
         self.nested.set(self.nested.get() - 1);
-        self.notes.replace(notes);
         bound.map_err(Error::without_place)
     }
 }

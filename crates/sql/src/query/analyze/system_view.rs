@@ -31,12 +31,11 @@ impl Analyzer<'_> {
         let ast::Statement::Query(query) = *statement else {
             return Err(broken());
         };
-        // Places in its text are none in the statement's.
-        let notes = self.notes.take();
         self.nested.set(self.nested.get() + 1);
-        let level = self.query(&query, &scope.beside(), &Known::of_statement(&[]));
+        // Places in its text are none in the statement's.
+        let known = Known::of_statement(&[]);
+        let level = self.unnoted(|| self.query(&query, &scope.beside(), &known));
         self.nested.set(self.nested.get() - 1);
-        self.notes.replace(notes);
         let mut level = level?;
         self.settle(&mut level)?;
         let called = alias.map_or_else(|| view.name.to_string(), |a| names::ident(&a.name));

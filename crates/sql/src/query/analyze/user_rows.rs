@@ -32,13 +32,14 @@ fn series_of(function: &Function) -> SeriesOf {
 impl Analyzer<'_> {
     pub(super) fn user_rows(
         &self,
-        called: Called,
+        (called, written): (Called, &str),
         ordinality: bool,
         alias: Option<&TableAlias>,
         scope: &Scope<'_>,
     ) -> Result<Item> {
         let Called { function, args } = called;
-        let table = alias.map_or(function.name.clone(), |a| names::ident(&a.name));
+        // In the text of a view the function has the name of when it was made.
+        let table = alias.map_or(written.to_string(), |a| names::ident(&a.name));
         let fields = self.fields_of(&function, &table, alias)?;
         let mut found = Names {
             tables: vec![table.clone()],

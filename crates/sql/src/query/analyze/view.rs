@@ -14,6 +14,7 @@ use super::Analyzer;
 use super::from::{Item, rename};
 use super::scope::{Column, File, Scope};
 use super::with::Known;
+use crate::bind::numbered::{self, Numbered};
 use crate::bind::{self, ParamTypes, names};
 use crate::dict::acl::Privileges;
 use crate::dict::{Source, View, ViewColumn};
@@ -37,6 +38,10 @@ pub struct Notes {
     pub schemas: Vec<(Location, Location)>,
     /// Columns that are used, by relation.
     pub used: BTreeMap<u32, BTreeSet<i16>>,
+    /// Names of functions and types of users.
+    pub names: Vec<Numbered>,
+    /// A name of one of these was met that does not stand in the query, and so has no place there.
+    pub elsewhere: bool,
 }
 
 /// A `*`, and the columns that it is: the name of their table, if it has one, and theirs.
@@ -66,6 +71,7 @@ pub fn describe(core: &Core, q: &ast::Query) -> Result<(Vec<ViewColumn>, Notes)>
     params.needs.run_by(core.roles.current, true);
     let analyzer = Analyzer::new(&dict, &params);
     *analyzer.notes.borrow_mut() = Some(Notes::default());
+    params.names.note_in(Some(Vec::new()));
     let file = File::new(None);
     let outermost = Scope::new(None, &file);
     let mut level = analyzer.query(q, &outermost, &Known::of_statement(&[]))?;
@@ -78,8 +84,10 @@ pub fn describe(core: &Core, q: &ast::Query) -> Result<(Vec<ViewColumn>, Notes)>
         default: None,
     };
     let columns = level.outputs.iter().map(column).collect();
-    let notes = analyzer.notes.take().unwrap_or_default();
+    let mut notes = analyzer.notes.take().unwrap_or_default();
     drop(analyzer);
+    let noted = params.names.note_in(None).unwrap_or_default();
+    (notes.names, notes.elsewhere) = numbered::of_query(q, &noted);
     if !params.finish().is_empty() {
         return Err(Error::new("42P02", "there is no parameter $1"));
     }
@@ -214,8 +222,6 @@ impl Analyzer<'_> {
         if let Some(target) = through {
             target.ask_below(&mut query, view)?;
         }
-        // Places in its text are none in the statement's.
-        let notes = self.notes.take();
         self.nested.set(self.nested.get() + 1);
         let needs = &self.params.needs;
         if target.is_none() {
@@ -225,10 +231,13 @@ impl Analyzer<'_> {
             Some(_) => needs.enter_written(view.oid, view.is_invoker()),
             None => needs.enter_view(view.oid, view.is_invoker()),
         };
-        let level = self.query(&query, &scope.beside(), &Known::of_statement(&[]));
+        // Places in its text are none in the statement's.
+        let known = Known::of_statement(&[]);
+        let around_text = self.params.sight.reads_stored(true);
+        let level = self.unnoted(|| self.query(&query, &scope.beside(), &known));
+        self.params.sight.reads_stored(around_text);
         needs.leave(around);
         self.nested.set(self.nested.get() - 1);
-        self.notes.replace(notes);
         let mut level = level?;
         self.settle(&mut level)?;
         let own = TableAlias {
