@@ -326,6 +326,9 @@ pub fn push_column(out: &mut Vec<u8>, ty: ColType, order: Order, v: DatumRef<'_>
         }),
         DatumRef::Text(v) => value(out, order, |o| put_bytes(o, v.as_bytes())),
         DatumRef::Bytea(v) => value(out, order, |o| put_bytes(o, v)),
+        DatumRef::Folded(v) => value(out, order, |o| {
+            put_bytes(o, v.small().collect::<String>().as_bytes())
+        }),
         DatumRef::Uuid(v) => value(out, order, |o| o.extend_from_slice(&v)),
         DatumRef::Interval(v) => value(out, order, |o| {
             o.extend_from_slice(&(v.span() as u128 ^ 1 << 127).to_be_bytes())
@@ -432,6 +435,7 @@ pub fn is_lossless(ty: ColType) -> bool {
             | ColType::Array
             | ColType::Json
             | ColType::Composite
+            | ColType::Folded
     )
 }
 
@@ -450,6 +454,11 @@ impl Reader<'_> {
         self.value(ty)
     }
 
+    fn text(&mut self) -> Result<String> {
+        String::from_utf8(self.bytes()?)
+            .map_err(|_| BlockError::corrupt("an index key has text that is not UTF-8"))
+    }
+
     /// A value that is not NULL.
     fn value(&mut self, ty: ColType) -> Result<Datum> {
         Ok(match ty {
@@ -460,10 +469,8 @@ impl Reader<'_> {
             ColType::Float4 => Datum::Float4(self.f32()?),
             ColType::Float8 => Datum::Float8(self.f64()?),
             ColType::Numeric => Datum::Numeric(self.decimal()?.to_numeric()?),
-            ColType::Text | ColType::Varchar | ColType::Char => Datum::Text(
-                String::from_utf8(self.bytes()?)
-                    .map_err(|_| BlockError::corrupt("an index key has text that is not UTF-8"))?,
-            ),
+            ColType::Text | ColType::Varchar | ColType::Char => Datum::Text(self.text()?),
+            ColType::Folded => Datum::Folded(self.text()?),
             ColType::Bytea => Datum::Bytea(self.bytes()?),
             ColType::Date => Datum::Date(self.i32()?),
             ColType::Timestamp => Datum::Timestamp(self.i64()?),

@@ -11,6 +11,7 @@
 
 pub mod array;
 pub mod composite;
+pub mod folded;
 pub mod format;
 pub mod groups;
 pub mod heap;

@@ -13,6 +13,7 @@
 
 use crate::array::ArrayRef;
 use crate::composite::CompositeRef;
+use crate::folded::FoldedRef;
 use crate::interval::Interval;
 use crate::json::JsonRef;
 use crate::numeric::NumericRef;
@@ -55,7 +56,7 @@ pub(crate) fn encode_value(v: &DatumRef<'_>, out: &mut Vec<u8>) {
         DatumRef::Json(v) => put_variable(v.as_bytes(), out),
         DatumRef::Composite(v) => put_variable(v.as_bytes(), out),
         DatumRef::Numeric(v) => put_variable(v.as_bytes(), out),
-        DatumRef::Text(v) => put_variable(v.as_bytes(), out),
+        DatumRef::Text(v) | DatumRef::Folded(FoldedRef(v)) => put_variable(v.as_bytes(), out),
         DatumRef::Bytea(v) => put_variable(v, out),
     }
 }
@@ -169,6 +170,12 @@ fn take_variable<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8]> {
     take_bytes(rest, len)
 }
 
+#[inline]
+fn take_text<'a>(rest: &mut &'a [u8]) -> Result<&'a str> {
+    let bytes = take_variable(rest)?;
+    std::str::from_utf8(bytes).map_err(|_| BlockError::corrupt("text is not UTF-8"))
+}
+
 /// Reads a value that is not NULL from the front of `rest`.
 #[inline]
 pub(crate) fn take_value<'a>(ty: ColType, rest: &mut &'a [u8]) -> Result<DatumRef<'a>> {
@@ -176,10 +183,7 @@ pub(crate) fn take_value<'a>(ty: ColType, rest: &mut &'a [u8]) -> Result<DatumRe
         ColType::Int4 => DatumRef::Int4(i32::from_le_bytes(take(rest)?)),
         ColType::Int8 => DatumRef::Int8(i64::from_le_bytes(take(rest)?)),
         ColType::Float8 => DatumRef::Float8(f64::from_le_bytes(take(rest)?)),
-        ColType::Text | ColType::Varchar | ColType::Char => DatumRef::Text(
-            std::str::from_utf8(take_variable(rest)?)
-                .map_err(|_| BlockError::corrupt("text is not UTF-8"))?,
-        ),
+        ColType::Text | ColType::Varchar | ColType::Char => DatumRef::Text(take_text(rest)?),
         ColType::Bool => DatumRef::Bool(take::<1>(rest)? != [0]),
         ColType::Int2 => DatumRef::Int2(i16::from_le_bytes(take(rest)?)),
         ColType::Float4 => DatumRef::Float4(f32::from_le_bytes(take(rest)?)),
@@ -193,6 +197,7 @@ pub(crate) fn take_value<'a>(ty: ColType, rest: &mut &'a [u8]) -> Result<DatumRe
         ColType::Composite => DatumRef::Composite(CompositeRef::from_bytes(take_variable(rest)?)?),
         ColType::Numeric => DatumRef::Numeric(NumericRef::from_bytes(take_variable(rest)?)?),
         ColType::Bytea => DatumRef::Bytea(take_variable(rest)?),
+        ColType::Folded => DatumRef::Folded(FoldedRef(take_text(rest)?)),
     })
 }
 

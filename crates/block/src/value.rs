@@ -2,6 +2,7 @@
 
 use crate::array::{Array, ArrayRef};
 use crate::composite::{Composite, CompositeRef};
+use crate::folded::FoldedRef;
 use crate::interval::Interval;
 use crate::json::{Json, JsonRef};
 use crate::numeric::{Numeric, NumericRef};
@@ -32,6 +33,8 @@ pub enum ColType {
     Json = 18,
     /// A row: fields of any types.
     Composite = 19,
+    /// Text whose case does not count in comparisons.
+    Folded = 20,
 }
 
 impl ColType {
@@ -57,6 +60,7 @@ impl ColType {
             Array,
             Json,
             Composite,
+            Folded,
         ]
         .into_iter()
         .find(|&t| t as u8 == v)
@@ -77,7 +81,8 @@ impl ColType {
             | ColType::Bytea
             | ColType::Array
             | ColType::Json
-            | ColType::Composite => None,
+            | ColType::Composite
+            | ColType::Folded => None,
         }
     }
 }
@@ -109,6 +114,8 @@ pub enum Datum {
     /// Of `jsonb`; `json` is text.
     Json(Json),
     Composite(Composite),
+    /// Text as it was written, whose case does not count.
+    Folded(String),
 }
 
 /// Equal are two values of which every bit is the same: NaN is equal to itself, zeros of either
@@ -121,6 +128,7 @@ impl PartialEq for Datum {
             (Datum::Numeric(a), Datum::Numeric(b)) => {
                 a.borrow().as_bytes() == b.borrow().as_bytes()
             }
+            (Datum::Folded(a), Datum::Folded(b)) => a == b,
             (a, b) => a.borrow() == b.borrow(),
         }
     }
@@ -148,6 +156,7 @@ pub enum DatumRef<'a> {
     Array(ArrayRef<'a>),
     Json(JsonRef<'a>),
     Composite(CompositeRef<'a>),
+    Folded(FoldedRef<'a>),
 }
 
 impl Datum {
@@ -175,6 +184,7 @@ impl Datum {
             Datum::Array(v) => DatumRef::Array(v.borrow()),
             Datum::Json(v) => DatumRef::Json(v.borrow()),
             Datum::Composite(v) => DatumRef::Composite(v.borrow()),
+            Datum::Folded(v) => DatumRef::Folded(FoldedRef(v)),
         }
     }
 }
@@ -204,6 +214,7 @@ impl DatumRef<'_> {
             DatumRef::Array(v) => Datum::Array(v.to_array()),
             DatumRef::Json(v) => Datum::Json(v.to_json()),
             DatumRef::Composite(v) => Datum::Composite(v.to_composite()),
+            DatumRef::Folded(v) => Datum::Folded(v.0.to_string()),
         }
     }
 }

@@ -101,8 +101,8 @@ fn compare(c: &mut postgres::Client, rng: &mut Rng, seed: u64) -> Result<u64, po
     Ok(by_index.split_whitespace().count() as u64)
 }
 
-/// Sessions of both instances write, roll back and compare; one instance is killed meanwhile, and an
-/// index is made beside them.
+/// Sessions of both instances write, roll back and compare; one instance is killed meanwhile, and
+/// an index is made beside them.
 #[test]
 fn an_index_leads_to_what_a_scan_finds() {
     const STEPS: u64 = 200;

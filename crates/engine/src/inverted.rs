@@ -13,10 +13,11 @@ use crate::session::IndexTimes;
 use crate::{IndexDef, Result, Session, TableDef};
 use access::btree::{BTree, Cursor};
 use access::heap::Heap;
-use block::RowId;
 use block::key::after_prefix;
+use block::{ObjectId, RowId};
 use std::sync::Arc;
 use txn::Snapshot;
+use wait::segment::{self, SegmentStat};
 use wait::session::cancellable;
 
 /// Entries that are read of a key, at first, to find out which of several keys has the fewest.
@@ -39,21 +40,32 @@ pub enum Wanted {
 
 /// Rows in the order of their row ids.
 pub struct RowsOfKeys {
+    index: ObjectId,
     heap: Arc<Heap>,
     rows: Vec<RowId>,
     at: usize,
     ahead: EntriesAhead,
+    /// Rows that were given, which are counted for the index in the end.
+    given: u64,
+}
+
+impl Drop for RowsOfKeys {
+    fn drop(&mut self) {
+        segment::count(self.index.0, &[(SegmentStat::RowsFetched, self.given)]);
+    }
 }
 
 /// An index that is being read.
 struct Reader<'r> {
     tree: Arc<BTree>,
     times: Option<&'r mut IndexTimes>,
+    /// Entries that were read.
+    entries: u64,
 }
 
 impl Reader<'_> {
-    /// The rows that are wanted, in order. `None`: the index does not say, or not by reading at most
-    /// so many entries of each key.
+    /// The rows that are wanted, in order. `None`: the index does not say, or not by reading at
+    /// most so many entries of each key.
     fn rows(&mut self, wanted: &Wanted, most: usize) -> Result<Option<Vec<RowId>>> {
         match wanted {
             Wanted::Unknown => Ok(None),
@@ -125,7 +137,9 @@ impl Reader<'_> {
         };
         let times = self.times.as_deref_mut();
         // The entries of a key come in the order of their row ids.
-        Ok(timed(times, read, |(_, steps)| *steps)?.0)
+        let (rows, steps) = timed(times, read, |(_, steps)| *steps)?;
+        self.entries += steps;
+        Ok(rows)
     }
 }
 
@@ -155,6 +169,7 @@ impl RowsOfKeys {
             let copy = |bytes: &[u8]| copy(bytes, row);
             let found = self.heap.fetch_ahead_with(snapshot, rid, ahead, copy)?;
             if found.is_some() {
+                self.given += 1;
                 return Ok(Some(rid));
             }
         }
@@ -177,14 +192,19 @@ impl Session {
         let mut reader = Reader {
             tree: self.engine.tree(index.object, index.header),
             times: self.index_times.as_mut(),
+            entries: 0,
         };
         let most = memory_bytes / size_of::<RowId>();
         let rows = cancellable(|| reader.rows(wanted, most))?;
+        let met = (SegmentStat::RowsRead, reader.entries);
+        segment::count(index.object.0, &[(SegmentStat::Scans, 1), met]);
         Ok(rows.map(|rows| RowsOfKeys {
+            index: index.object,
             heap: self.engine.heap(table.object, table.header),
             rows,
             at: 0,
             ahead: EntriesAhead::default(),
+            given: 0,
         }))
     }
 }

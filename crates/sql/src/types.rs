@@ -5,6 +5,7 @@ pub mod composite;
 pub mod domains;
 pub mod enums;
 pub mod facts;
+pub mod own;
 pub mod ranges;
 
 use std::sync::LazyLock;
@@ -16,6 +17,7 @@ use crate::pgtype::interval;
 use composite::CompositeType;
 use domains::DomainType;
 use enums::EnumType;
+use own::{Kind, OwnType};
 use ranges::RangeOf;
 
 /// A type without its modifier. `Unknown` is the type of a quoted literal before its context gives it one.
@@ -90,6 +92,8 @@ pub enum SqlType {
     Domain(DomainType),
     /// A row: a record, or of a type that has a name.
     Composite(CompositeType),
+    /// Of an extension.
+    Own(OwnType),
 }
 
 /// What an object is whose number is written as its name.
@@ -116,6 +120,7 @@ enum Of {
     Enum(EnumType),
     Domain(DomainType),
     Composite(CompositeType),
+    Own(OwnType),
 }
 
 impl Element {
@@ -124,6 +129,7 @@ impl Element {
         match ty {
             SqlType::Enum(e) => return Some(Element(Of::Enum(e))),
             SqlType::Composite(c) => return Some(Element(Of::Composite(c))),
+            SqlType::Own(o) => return Some(Element(Of::Own(o))),
             _ => {}
         }
         if let SqlType::Domain(d) = ty {
@@ -143,6 +149,7 @@ impl Element {
             Of::Enum(e) => SqlType::Enum(e),
             Of::Domain(d) => SqlType::Domain(d),
             Of::Composite(c) => SqlType::Composite(c),
+            Of::Own(o) => SqlType::Own(o),
         }
     }
 
@@ -161,6 +168,7 @@ impl Element {
             Of::Enum(e) => (&e.def().names[1], &e.def().internal_names[1]),
             Of::Domain(d) => (&d.def().names[1], &d.def().internal_names[1]),
             Of::Composite(c) => (&c.def().names[1], &c.def().internal_names[1]),
+            Of::Own(o) => (&o.def().names[1], &o.def().internal_names[1]),
         }
     }
 }
@@ -296,6 +304,8 @@ impl SqlType {
             SqlType::Domain(d) => d.0.oid,
             SqlType::Array(Element(Of::Composite(c))) => c.0.array_oid,
             SqlType::Composite(c) => c.0.oid,
+            SqlType::Array(Element(Of::Own(o))) => o.0.array_oid,
+            SqlType::Own(o) => o.0.oid,
             other => facts::known(other).oid,
         }
     }
@@ -340,6 +350,7 @@ impl SqlType {
             SqlType::Enum(e) => e.0.array_oid,
             SqlType::Domain(d) => d.0.array_oid,
             SqlType::Composite(c) => c.0.array_oid,
+            SqlType::Own(o) => o.0.array_oid,
             // Arrays of arrays are not stored.
             SqlType::Int2Vector | SqlType::OidVector => 0,
             other => facts::known(other).array_oid,
@@ -363,6 +374,7 @@ impl SqlType {
             (SqlType::Enum(a), SqlType::Enum(b)) => a.is_state(b),
             (SqlType::Domain(a), SqlType::Domain(b)) => a.is_state(b),
             (SqlType::Composite(a), SqlType::Composite(b)) => a.is_state(b),
+            (SqlType::Own(a), SqlType::Own(b)) => a.is_state(b),
             (SqlType::Array(a), SqlType::Array(b)) if a == b => a.ty().is_state(b.ty()),
             _ => self == other,
         }
@@ -457,6 +469,7 @@ impl SqlType {
             SqlType::Enum(e) => &e.def().names[0],
             SqlType::Domain(d) => &d.def().names[0],
             SqlType::Composite(c) => &c.def().names[0],
+            SqlType::Own(o) => &o.def().names[0],
             other => facts::known(other).name,
         }
     }
@@ -480,11 +493,20 @@ impl SqlType {
             SqlType::Enum(e) => &e.def().internal_names[0],
             SqlType::Domain(d) => &d.def().internal_names[0],
             SqlType::Composite(c) => &c.def().internal_names[0],
+            SqlType::Own(o) => &o.def().internal_names[0],
             other => match other.facts() {
                 Some(facts) => facts.internal_name,
                 None => other.name(),
             },
         }
+    }
+
+    pub fn is_citext(self) -> bool {
+        matches!(self, SqlType::Own(o) if o.kind() == Kind::Citext)
+    }
+
+    pub fn is_hstore(self) -> bool {
+        matches!(self, SqlType::Own(o) if o.kind() == Kind::Hstore)
     }
 
     /// Whether parameters of the session decide on the text form.
@@ -622,6 +644,7 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Uuid => ColType::Uuid,
         SqlType::Composite(_) | SqlType::Range(_) => ColType::Composite,
         SqlType::Multirange(_) => ColType::Array,
+        SqlType::Own(o) => o.kind().stored(),
         SqlType::Array(_) | SqlType::Int2Vector | SqlType::OidVector => ColType::Array,
         SqlType::Unknown | SqlType::Void | SqlType::Expanded => {
             return Err(Error::new(

@@ -54,6 +54,7 @@ fn compare(ty: ColType, a: &Datum, b: &Datum) -> Ordering {
             assert_eq!(order, a.borrow().compare(b.borrow()), "{a:?} {b:?}");
             order
         }
+        (Datum::Folded(a), Datum::Folded(b)) => a.to_lowercase().cmp(&b.to_lowercase()),
         (Datum::Json(a), Datum::Json(b)) => documents(a.borrow(), b.borrow(), true),
         _ => panic!("{a:?} and {b:?} are of different types"),
     }
@@ -220,6 +221,7 @@ fn datum(ty: ColType) -> BoxedStrategy<Datum> {
             .prop_map(|n| Datum::Json(Json::new(&n)))
             .boxed(),
         ColType::Composite => composite().prop_map(Datum::Composite).boxed(),
+        ColType::Folded => "[aAbBäÄ]{0,4}".prop_map(Datum::Folded).boxed(),
     };
     prop_oneof![1 => Just(Datum::Null), 9 => some].boxed()
 }

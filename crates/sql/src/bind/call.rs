@@ -419,6 +419,7 @@ pub(super) fn conversion_cost(from: SqlType, to: SqlType) -> Option<usize> {
     // A literal is a string where one can be, as in PostgreSQL.
     if from == SqlType::Unknown {
         let is_string = matches!(to, SqlType::Text | SqlType::Varchar | SqlType::Char);
+        let is_string = is_string || to.is_citext();
         return Some(if is_string { 1 } else { 2 });
     }
     if castable(from, to) != Some(CastContext::Implicit) {

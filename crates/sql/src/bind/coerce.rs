@@ -215,7 +215,7 @@ pub fn chosen_type(types: &[SqlType], what: &str) -> Result<SqlType> {
     let common = common_type(types, what)?;
     let mut known = types.iter().copied().filter(|t| *t != SqlType::Unknown);
     Ok(match known.next() {
-        Some(first) if common.is_string() && first != SqlType::Name => first,
+        Some(first) if common.is_string() && first != SqlType::Name && !first.is_citext() => first,
         _ => common,
     })
 }

@@ -11,6 +11,7 @@ use crate::dict::{Dict, Function};
 use crate::error::Result;
 use crate::expr::cast::CastContext;
 use crate::extensions;
+use crate::types::SqlType;
 
 /// The functions behind the operators of a symbol that are in a schema, or that the path leads to.
 fn functions_of(dict: &Dict, schema: Option<&str>, symbol: &str) -> Vec<Arc<Function>> {
@@ -74,8 +75,17 @@ impl Binder<'_> {
             let [l, r] = f.arguments.as_slice() else {
                 return None;
             };
-            let left = conversion_cost(left.ty, l.ty())?;
-            Some(left + conversion_cost(right.ty, r.ty())?)
+            let (l, r) = (l.ty(), r.ty());
+            let own = |ty: SqlType| matches!(ty, SqlType::Own(_));
+            // Beside a literal both operands are of the one type, where there is such an operator.
+            match (left.ty, right.ty) {
+                (ty, SqlType::Unknown) | (SqlType::Unknown, ty) if l == ty && r == ty => {
+                    return Some(0);
+                }
+                (left, right) if (own(l) || own(r)) && !own(left) && !own(right) => return None,
+                _ => {}
+            }
+            Some(1 + conversion_cost(left.ty, l)? + conversion_cost(right.ty, r)?)
         };
         let functions = functions_of(dict, schema, symbol).into_iter();
         let fitting = functions.filter_map(|f| Some((cost(&f)?, f)));

@@ -1,5 +1,7 @@
 //! Conditions and CASE.
 
+use std::cell::Cell;
+
 use block::value::Datum;
 use sqlparser::ast::{self, CaseWhen, Value};
 
@@ -241,20 +243,22 @@ impl Binder<'_> {
         fold_case: bool,
         negated: bool,
     ) -> Result<Typed> {
-        let as_text = |e: &ast::Expr| -> Result<Expr> {
+        let folds = Cell::new(false);
+        let as_text = |e: &ast::Expr, is_pattern: bool| -> Result<Expr> {
             let t = self.expr(e)?;
-            if !is_text(t.ty) && t.ty != SqlType::Unknown {
+            folds.set(folds.get() || t.ty.is_citext() && !is_pattern);
+            if !is_text(t.ty) && !t.ty.is_citext() && t.ty != SqlType::Unknown {
                 let message = format!("operator does not exist: {} ~ text", t.ty.name());
                 return Err(Error::new("42883", message));
             }
             let t = self.coerce(t, SqlType::Text, -1, CastContext::Implicit)?;
             Ok(t.expr)
         };
-        let func = match fold_case {
+        let args = vec![as_text(e, false)?, as_text(pattern, true)?];
+        let func = match fold_case || folds.get() {
             true => PureFunc::RegexFolded,
             false => PureFunc::Regex,
         };
-        let args = vec![as_text(e)?, as_text(pattern)?];
         let found = fold(Expr::Call(Func::Pure(func), args))?;
         let expr = match negated {
             true => Expr::Not(Box::new(found)),
@@ -287,9 +291,11 @@ impl Binder<'_> {
         fold_case: bool,
         negated: bool,
     ) -> Result<Typed> {
-        let as_text = |e: &ast::Expr| -> Result<Expr> {
+        let folds = Cell::new(fold_case);
+        let as_text = |e: &ast::Expr, is_pattern: bool| -> Result<Expr> {
             let t = self.expr(e)?;
-            if !is_text(t.ty) {
+            folds.set(folds.get() || t.ty.is_citext() && !is_pattern);
+            if !is_text(t.ty) && !t.ty.is_citext() {
                 return Err(Error::new(
                     "42883",
                     format!("operator does not exist: {} ~~ text", t.ty.name()),
@@ -317,13 +323,14 @@ impl Binder<'_> {
             }
             Some(other) => return Err(Error::unsupported(format!("ESCAPE {other}"))),
         };
-        let (expr, pattern) = (Box::new(as_text(e)?), Box::new(as_text(pattern)?));
+        let expr = Box::new(as_text(e, false)?);
+        let pattern = Box::new(as_text(pattern, true)?);
         Ok(Typed::new(
             Expr::Like {
                 expr,
                 pattern,
                 escape,
-                fold_case,
+                fold_case: folds.get(),
                 negated,
             },
             SqlType::Bool,

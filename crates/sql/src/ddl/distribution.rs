@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 
+use block::folded::FoldedRef;
 use block::value::{Datum, DatumRef};
 
 use crate::dict::ColumnStats;
@@ -46,7 +47,7 @@ fn width(value: DatumRef<'_>) -> usize {
         | DatumRef::Timestamp(_)
         | DatumRef::TimestampTz(_) => 8,
         DatumRef::Uuid(_) | DatumRef::Interval(_) => 16,
-        DatumRef::Text(s) => of_bytes(s.len()),
+        DatumRef::Text(s) | DatumRef::Folded(FoldedRef(s)) => of_bytes(s.len()),
         DatumRef::Bytea(b) => of_bytes(b.len()),
         DatumRef::Array(a) => of_bytes(a.as_bytes().len()),
         DatumRef::Composite(row) => of_bytes(row.as_bytes().len()),

@@ -21,6 +21,7 @@ use crate::parse::define::Definition;
 use crate::parse::extension::{CreateExtension, ExtensionChange, ExtensionStatement};
 use crate::parse::utility::{TableLock, Utility};
 use crate::parse::{self, Command};
+use crate::types::own::Kind;
 
 /// The extension that every database has.
 const PLPGSQL: &str = "plpgsql";
@@ -119,6 +120,10 @@ fn check_may_create(core: &Core, available: &Available) -> Result<()> {
 /// Runs a statement of a script.
 fn make(core: &mut Core, statement: &str, schema: &str, making: &Making) -> Result<()> {
     let unread = || Error::internal(format!("a script has {statement}"));
+    if let Some(name) = statement.strip_prefix("create type ") {
+        let kind = Kind::named(name).ok_or_else(unread)?;
+        return super::types::make_own(core, schema, name, kind, making);
+    }
     let text = statement.replace(OWN_SCHEMA, &quote(schema));
     let Command::Utility(utility) = parse::statement(&text)? else {
         return Err(unread());

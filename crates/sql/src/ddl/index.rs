@@ -266,7 +266,7 @@ fn described(dict: &Dict, table: &Table, c: &CreateIndex) -> Result<NewIndex> {
     for k in &c.columns {
         let (key, ty) = key(dict, table, k, &mut expressions)?;
         let class = k.operator_class.as_ref();
-        let class = class.map(|name| index_class::of(method, ty, name));
+        let class = class.map(|name| index_class::of(dict, method, ty, name));
         let class = class.transpose()?.unwrap_or_default();
         index_class::check(method, ty, &class)?;
         let order = &k.column.options;

@@ -7,7 +7,7 @@
 use sqlparser::ast;
 
 use crate::bind::{check_comparable, names};
-use crate::dict::Method;
+use crate::dict::{Dict, Method};
 use crate::error::{Error, Result};
 use crate::types::SqlType;
 use crate::views::built_in::classes::{self, Class};
@@ -30,6 +30,9 @@ fn class_type(ty: SqlType) -> u32 {
         SqlType::Composite(_) => RECORD,
         SqlType::Range(_) => ANY_RANGE,
         SqlType::Multirange(_) => ANY_MULTIRANGE,
+        // Their own classes are not in the catalog: those of what they are stored like.
+        ty if ty.is_citext() => SqlType::Text.oid(),
+        ty if ty.is_hstore() => SqlType::Jsonb.oid(),
         ty => ty.oid(),
     }
 }
@@ -70,8 +73,14 @@ pub fn check(method: Method, ty: SqlType, name: &str) -> Result<()> {
 }
 
 /// The class that a column of an index is given, as it is kept: empty if it is the default.
-pub fn of(method: Method, ty: SqlType, name: &ast::ObjectName) -> Result<String> {
-    let name = names::Qualified::new(name)?.name;
+pub fn of(dict: &Dict, method: Method, ty: SqlType, name: &ast::ObjectName) -> Result<String> {
+    let names::Qualified { schema, name } = names::Qualified::new(name)?;
+    if method == Method::Gin && dict.has_class(schema.as_deref(), &name) {
+        return match method.key_class(ty, &name) {
+            Ok(_) => Ok(name),
+            Err(_) => Err(refuses(&name, ty)),
+        };
+    }
     let number = class_type(ty);
     let mut named = of_method(method).filter(|c| c.name == name).peekable();
     let known = named.peek().is_some();
@@ -81,12 +90,8 @@ pub fn of(method: Method, ty: SqlType, name: &ast::ObjectName) -> Result<String>
             false => name,
         });
     }
-    let ty = ty.name();
     Err(match known {
-        true => {
-            let message = format!("operator class \"{name}\" does not accept data type {ty}");
-            Error::new("42804", message)
-        }
+        true => refuses(&name, ty),
         false => {
             let method = method.name();
             let message =
@@ -94,4 +99,10 @@ pub fn of(method: Method, ty: SqlType, name: &ast::ObjectName) -> Result<String>
             Error::new("42704", message)
         }
     })
+}
+
+fn refuses(class: &str, ty: SqlType) -> Error {
+    let ty = ty.name();
+    let message = format!("operator class \"{class}\" does not accept data type {ty}");
+    Error::new("42804", message)
 }

@@ -176,7 +176,8 @@ impl Like {
     fn indexes(&self, core: &mut Core, oid: u32) -> Result<Vec<(u32, u32)>> {
         let mut made = Vec::new();
         for i in self.table.indexes.iter().filter(|i| i.constraint == 0) {
-            let text = describe::index(Shown::AsStored, None, &self.table, i, 0, false);
+            let dict = core.dict();
+            let text = describe::index(Shown::AsStored, &dict, None, &self.table, i, 0, false);
             let unexpected = || Error::internal("an index's definition that is none");
             let Command::Sql(statement) = parse::statement(&text)? else {
                 return Err(unexpected());

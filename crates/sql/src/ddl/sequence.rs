@@ -404,7 +404,7 @@ fn typed_literal(dict: &Dict, c: &Column, default: &ast::Expr) -> Option<String>
     let ty = match c.ty() {
         SqlType::Char => "bpchar".to_string(),
         ty @ (SqlType::Text | SqlType::Varchar | SqlType::Name | SqlType::Json) => ty.format(-1),
-        SqlType::Enum(_) => dict.shown_type(dict.user_type_by_oid(c.ty().oid())?),
+        SqlType::Enum(_) | SqlType::Own(_) => dict.shown_type(dict.user_type_by_oid(c.ty().oid())?),
         _ => return None,
     };
     Some(format!("'{}'::{ty}", text.replace('\'', "''")))

@@ -12,6 +12,7 @@ use sqlparser::ast;
 
 use super::Core;
 use super::dependence::drop_dependents;
+use super::extension::Making;
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::dict::acl;
@@ -23,6 +24,7 @@ use crate::parse::define::Change;
 use crate::parse::types::{TypeChange, TypeDefinition};
 use crate::parse::utility::TableLock;
 use crate::types::enums::{MAX_LABEL_BYTES, MAX_LABELS, first_position, position_between};
+use crate::types::own::Kind;
 
 pub fn define(core: &mut Core, definition: &TypeDefinition) -> Result<Tag> {
     match definition {
@@ -94,6 +96,7 @@ pub(super) fn make(core: &mut Core, schema: u32, name: &str, oid: u32, made: Mad
         labels: Vec::new(),
         domain: None,
         composite: None,
+        own: None,
         extension: None,
     };
     match made {
@@ -192,7 +195,7 @@ fn alter(core: &mut Core, name: &Qualified, change: &TypeChange) -> Result<()> {
         change,
         TypeChange::AddValue { .. } | TypeChange::RenameValue(..)
     );
-    if of_labels && next.composite.is_some() {
+    if of_labels && (next.composite.is_some() || next.own.is_some()) {
         let message = format!("{} is not an enum", next.name);
         return Err(Error::new("42809", message));
     }
@@ -218,6 +221,37 @@ fn alter(core: &mut Core, name: &Qualified, change: &TypeChange) -> Result<()> {
         TypeChange::Common(common) => self::change(core, &mut next, common)?,
     }
     core.define(Object::Type(Arc::new(next)))
+}
+
+/// Defines a type of an extension.
+pub(super) fn make_own(
+    core: &mut Core,
+    schema: &str,
+    name: &str,
+    kind: Kind,
+    making: &Making,
+) -> Result<()> {
+    let schema = core.creation_schema(&Qualified {
+        schema: Some(schema.to_string()),
+        name: name.to_string(),
+    })?;
+    claim(core, schema, name)?;
+    let oid = core.database.engine().allocate_object_id()?.0;
+    let array_oid = core.database.engine().allocate_object_id()?.0;
+    core.lock_table(oid, TableLock::AccessExclusive, false)?;
+    core.define(Object::Type(Arc::new(UserType {
+        oid,
+        array_oid,
+        schema,
+        name: name.to_string(),
+        owner: making.owner,
+        comment: None,
+        labels: Vec::new(),
+        domain: None,
+        composite: None,
+        own: Some(kind),
+        extension: Some(making.oid),
+    })))
 }
 
 /// Moves a type of an extension to another schema.

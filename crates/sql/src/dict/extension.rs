@@ -13,6 +13,10 @@ use serde::{Deserialize, Serialize};
 use super::depend::{Address, Dependent};
 use super::object::kind;
 use super::{Dict, Function, Object, UserType};
+use crate::bind::names::quote;
+
+/// The operator class of `pg_trgm` for GIN indexes.
+pub const TRIGRAM_CLASS: &str = "gin_trgm_ops";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Extension {
@@ -59,12 +63,55 @@ impl Dict {
         (functions, types)
     }
 
-    /// What goes with an extension.
+    /// An operator class that an extension has, if the extension was created and the class can be
+    /// had by this name.
+    pub fn has_class(&self, schema: Option<&str>, class: &str) -> bool {
+        let Some(extension) = self.extension_of_class(class) else {
+            return false;
+        };
+        match schema {
+            Some(schema) => self.schema_name(extension.schema) == schema,
+            None => self.path.contains(&extension.schema),
+        }
+    }
+
+    fn extension_of_class(&self, class: &str) -> Option<&Arc<Extension>> {
+        match class {
+            TRIGRAM_CLASS => self.extension("pg_trgm"),
+            _ => None,
+        }
+    }
+
+    /// The name of an operator class as it is written in SQL.
+    pub fn shown_class(&self, class: &str) -> String {
+        match self.extension_of_class(class) {
+            Some(e) if !self.path.contains(&e.schema) => {
+                format!("{}.{class}", quote(self.schema_name(e.schema)))
+            }
+            _ => class.to_string(),
+        }
+    }
+
+    /// The indexes that have an operator class of an extension.
+    fn indexes_of_classes(&self, oid: u32) -> Vec<Address> {
+        let of_extension =
+            |class: &String| (self.extension_of_class(class)).is_some_and(|e| e.oid == oid);
+        let all = self
+            .tables()
+            .flat_map(|t| t.indexes.iter().map(move |i| (t, i)));
+        let all = all.filter(|(_, i)| i.classes.iter().any(of_extension));
+        all.map(|(t, i)| Address::Index(t.oid, i.oid)).collect()
+    }
+
+    /// What goes with an extension, and what needs it.
     pub(super) fn extension_members(&self, oid: u32) -> Vec<Dependent> {
         let (functions, types) = self.members_of_extension(oid);
         let functions = functions.iter().map(|f| Address::Function(f.oid));
         let types = types.iter().map(|t| Address::Type(t.oid));
-        let all = functions.chain(types);
-        all.map(|what| Dependent { what, auto: true }).collect()
+        let members = functions.chain(types);
+        let members = members.map(|what| Dependent { what, auto: true });
+        let indexes = self.indexes_of_classes(oid).into_iter();
+        let indexes = indexes.map(|what| Dependent { what, auto: false });
+        members.chain(indexes).collect()
     }
 }

@@ -1,5 +1,6 @@
 //! The keys of inverted indexes, which have several of a row: each element of an array, each key
-//! and value of a `jsonb` document; and of a hash index, whose rows have one each.
+//! and value of a `jsonb` document, each trigram of a string; and of a hash index, whose rows have
+//! one each.
 //!
 //! ```text
 //! column of the index u8 | what the key is u8 | its bytes, or a digest of them
@@ -20,6 +21,7 @@ use block::value::{ColType, DatumRef};
 use engine::{ComputeError, ComputedKey, InvertedKeys, Wanted};
 
 use super::computed::IndexKeys;
+use super::trigrams::{self, Trigram};
 use crate::error::{Error, Result};
 use crate::expr::sha::Sha;
 
@@ -41,6 +43,7 @@ mod kind {
     pub const JSON_PATH: u8 = 5;
     /// The digest of one of the others follows, whose kind comes after it.
     pub const DIGEST: u8 = 6;
+    pub const TRIGRAM: u8 = 7;
 }
 
 /// How the values of a column become keys.
@@ -54,6 +57,8 @@ pub enum KeyClass {
     Json,
     /// `jsonb_path_ops`.
     JsonPaths,
+    /// `gin_trgm_ops`.
+    Trigrams,
 }
 
 /// Conditions that an inverted index serves.
@@ -67,6 +72,11 @@ pub enum Strategy {
     Exists,
     ExistsAny,
     ExistsAll,
+    /// LIKE and ILIKE.
+    Like {
+        escape: Option<char>,
+        fold_case: bool,
+    },
 }
 
 impl Strategy {
@@ -79,6 +89,10 @@ impl Strategy {
             Strategy::Exists => "?",
             Strategy::ExistsAny => "?|",
             Strategy::ExistsAll => "?&",
+            Strategy::Like {
+                fold_case: false, ..
+            } => "~~",
+            Strategy::Like { .. } => "~~*",
         }
     }
 }
@@ -168,6 +182,13 @@ impl Keys {
         }
     }
 
+    fn trigrams(&mut self, trigrams: &[Trigram]) {
+        for trigram in trigrams {
+            let codes = trigram.iter().map(|c| u32::from(*c).to_be_bytes());
+            self.add(kind::TRIGRAM, |out| codes.for_each(|c| out.extend(c)));
+        }
+    }
+
     /// Those of all of these.
     fn all(self) -> Wanted {
         match self.found.is_empty() {
@@ -203,6 +224,9 @@ impl KeyClass {
             (KeyClass::JsonPaths, DatumRef::Json(document)) => {
                 keys.json_paths(document, &mut Vec::new());
             }
+            (KeyClass::Trigrams, DatumRef::Text(text)) => {
+                keys.trigrams(&trigrams::of_text(text));
+            }
             (class, other) => return Err(unexpected(class, other)),
         }
         Ok(())
@@ -216,6 +240,7 @@ impl KeyClass {
             KeyClass::Elements => matches!(strategy, Equal | Contains | ContainedBy | Overlaps),
             KeyClass::Json => matches!(strategy, Contains | Exists | ExistsAny | ExistsAll),
             KeyClass::JsonPaths => strategy == Contains,
+            KeyClass::Trigrams => matches!(strategy, Equal | Strategy::Like { .. }),
         }
     }
 
@@ -253,6 +278,10 @@ impl KeyClass {
                     keys.add(kind::EMPTY, |_| {});
                 }
                 Ok(keys.any())
+            }
+            (Strategy::Like { escape, .. }, DatumRef::Text(pattern)) => {
+                keys.trigrams(&trigrams::of_pattern(pattern, escape));
+                Ok(keys.all())
             }
             (Strategy::Exists, DatumRef::Text(key)) => {
                 keys.json_key(key);

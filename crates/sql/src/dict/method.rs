@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use sqlparser::ast::IndexType;
 
+use super::extension::TRIGRAM_CLASS;
 use super::inverted::KeyClass;
 use crate::bind::names;
 use crate::error::{Error, Result};
@@ -63,7 +64,7 @@ impl Method {
         }
     }
 
-    /// Whether entries are in the order of their keys, so that ranges and orders can be had of them.
+    /// Whether entries are in the order of their keys, so that ranges and orders can be had.
     pub fn is_ordered(self) -> bool {
         self == Method::Btree
     }
@@ -106,6 +107,9 @@ impl Method {
             (Method::Gin, SqlType::Array(_), "") => Ok(KeyClass::Elements),
             (Method::Gin, SqlType::Jsonb, "") => Ok(KeyClass::Json),
             (Method::Gin, SqlType::Jsonb, "jsonb_path_ops") => Ok(KeyClass::JsonPaths),
+            (Method::Gin, SqlType::Text | SqlType::Varchar, TRIGRAM_CLASS) => {
+                Ok(KeyClass::Trigrams)
+            }
             _ => Err(self.no_default_class(ty)),
         }
     }

@@ -44,6 +44,7 @@ mod statistics;
 pub mod store;
 mod texts;
 pub mod trigger;
+pub mod trigrams;
 pub mod types;
 pub mod view;
 

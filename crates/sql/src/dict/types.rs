@@ -17,6 +17,7 @@ use super::{Change, Dict, Object, Table, View};
 use crate::bind::names::quote;
 use crate::types::SqlType;
 use crate::types::enums::{EnumDef, EnumType};
+use crate::types::own::{Kind, OwnDef, OwnType};
 
 /// An enum, a composite type, or a domain.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,6 +37,9 @@ pub struct UserType {
     pub domain: Option<Domain>,
     #[serde(default)]
     pub composite: Option<Composite>,
+    /// Of a type that an extension brings: what the program knows it as.
+    #[serde(default)]
+    pub own: Option<Kind>,
     /// The extension that has made it.
     #[serde(default)]
     pub extension: Option<u32>,
@@ -67,6 +71,16 @@ impl UserType {
             PUBLIC => quote(&self.name),
             _ => format!("{}.{}", quote(schema), quote(&self.name)),
         }
+    }
+
+    fn own_state(&self, kind: Kind, name: String) -> OwnType {
+        OwnType::of(OwnDef {
+            oid: self.oid,
+            array_oid: self.array_oid,
+            kind,
+            names: [name.clone(), format!("{name}[]")],
+            internal_names: [self.name.clone(), self.array_name()],
+        })
     }
 
     fn state(&self, name: String) -> EnumType {
@@ -128,6 +142,7 @@ impl Dict {
             let t = self.user_type_by_oid(oid)?;
             let name = t.shown_name(self.schema_name(t.schema));
             let ty = match (&t.domain, &t.composite) {
+                _ if let Some(kind) = t.own => SqlType::Own(t.own_state(kind, name)),
                 (Some(domain), _) => self.domain_state(t, domain, &name)?,
                 (None, Some(c)) => SqlType::Composite(self.composite_state(t, c, name)?),
                 (None, None) => SqlType::Enum(t.state(name)),

@@ -184,6 +184,7 @@ pub fn encode(value: DatumRef<'_>, out: &mut Vec<u8>) {
             key::push_column(&mut key, ColType::Composite, Order::ASC, value);
             bytes(13, &key);
         }
+        DatumRef::Folded(t) => bytes(14, t.small().collect::<String>().as_bytes()),
         integer => bytes(9, &cast::integer(integer).unwrap_or(0).to_le_bytes()),
     }
 }

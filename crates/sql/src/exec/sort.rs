@@ -277,6 +277,7 @@ fn column_type(v: DatumRef<'_>) -> ColType {
         DatumRef::Array(_) => ColType::Array,
         DatumRef::Composite(_) => ColType::Composite,
         DatumRef::Json(_) => ColType::Json,
+        DatumRef::Folded(_) => ColType::Folded,
     }
 }
 
@@ -284,7 +285,7 @@ fn column_type(v: DatumRef<'_>) -> ColType {
 pub fn size(d: &Datum) -> usize {
     size_of::<Datum>()
         + match d {
-            Datum::Text(t) => t.len(),
+            Datum::Text(t) | Datum::Folded(t) => t.len(),
             Datum::Bytea(b) => b.len(),
             Datum::Array(a) => a.as_bytes().len(),
             Datum::Composite(row) => row.as_bytes().len(),

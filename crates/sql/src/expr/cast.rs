@@ -70,8 +70,12 @@ pub fn castable(from: SqlType, to: SqlType) -> Option<CastContext> {
         (InternalChar, Text) => Implicit,
         (Text | Varchar | Char, InternalChar) => Assignment,
         (Text | Varchar, Reg(types::Reg::Class)) => Implicit,
+        (from, Text | Varchar) if from.is_citext() => Implicit,
+        (from, to) if to.is_citext() && from != Void => Assignment,
         (_, Text | Varchar | Char | Name) if from != Void => Assignment,
         (Text | Varchar | Char | Name, _) if to != Void => Explicit,
+        (from, _) if from.is_citext() && to != Void => Explicit,
+        (from, Json | Jsonb) if from.is_hstore() => Explicit,
         (Oid | Int2 | Int4 | Int8, Reg(_)) | (Reg(_), Oid) => Implicit,
         (Reg(types::Reg::Proc), Reg(types::Reg::Procedure))
         | (Reg(types::Reg::Procedure), Reg(types::Reg::Proc)) => Implicit,
@@ -163,6 +167,38 @@ impl Cast {
             } else {
                 value
             });
+        }
+        if self.to.is_citext() {
+            let to = Cast {
+                to: Text,
+                typmod: -1,
+                ..*self
+            };
+            return match to.convert(value, io)?.into_datum() {
+                Datum::Text(text) => Ok(Val::Own(Datum::Folded(text))),
+                other => Err(Error::internal(format!("{other:?} as citext"))),
+            };
+        }
+        if self.from.is_citext() {
+            let from = Cast {
+                from: Text,
+                ..*self
+            };
+            return match value {
+                Val::Ref(DatumRef::Folded(text)) => {
+                    from.convert(Val::Ref(DatumRef::Text(text.0)), io)
+                }
+                other => match other.into_datum() {
+                    Datum::Folded(text) => match from.to == Text {
+                        true => Ok(Val::text(text)),
+                        false => {
+                            let made = from.convert(Val::text(text), io)?;
+                            Ok(Val::Own(made.into_datum()))
+                        }
+                    },
+                    other => Err(Error::internal(format!("{other:?} of citext"))),
+                },
+            };
         }
         if self.from.is_string() {
             return match value.get() {
@@ -292,6 +328,7 @@ impl Cast {
                 let text = String::from_utf8(out);
                 Val::text(text.map_err(|_| Error::internal("json that is not UTF-8"))?)
             }
+            (DatumRef::Json(j), Jsonb) => Val::Own(Datum::Json(j.to_json())),
             (DatumRef::Json(j), to) => super::json::scalar(j, to, io)?,
             (DatumRef::Bool(b), Int4) => Val::int4(b.into()),
             (DatumRef::Int4(i), Bool) => Val::bool(i != 0),

@@ -273,6 +273,7 @@ pub fn compare(left: DatumRef<'_>, right: DatumRef<'_>) -> Result<Ordering> {
         (Interval(l), Interval(r)) => l.cmp(&r),
         (Array(l), Array(r)) => l.compare(r),
         (Json(l), Json(r)) => l.compare(r),
+        (Folded(l), Folded(r)) => l.cmp(&r),
         (Composite(l), Composite(r)) => super::composite::compared(l, r)?,
         (l, r) => match (arith::integer(l), arith::integer(r)) {
             (Some(l), Some(r)) => l.cmp(&r),

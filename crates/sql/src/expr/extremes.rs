@@ -272,7 +272,7 @@ fn texts(ty: SqlType) -> &'static [&'static str] {
         },
         SqlType::Array(_) => &["{}", "{NULL}"],
         // Of no labels that all enums have.
-        SqlType::Enum(_) => &[],
+        SqlType::Enum(_) | SqlType::Own(_) => &[],
         // No value is of a domain.
         SqlType::Domain(_) => &[],
         // Of what fields depends on the type.

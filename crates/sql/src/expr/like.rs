@@ -2,15 +2,14 @@
 
 use crate::error::{Error, Result};
 
+/// A character as ILIKE compares it.
+pub fn fold(c: char) -> char {
+    c.to_lowercase().next().unwrap_or(c)
+}
+
 /// Whether `value` matches `pattern` as a whole: `%` any run, `_` one character, `escape` takes the next literally.
 pub fn matches(value: &str, pattern: &str, escape: Option<char>, fold_case: bool) -> Result<bool> {
-    let fold = |c: char| {
-        if fold_case {
-            c.to_lowercase().next().unwrap_or(c)
-        } else {
-            c
-        }
-    };
+    let fold = |c: char| if fold_case { fold(c) } else { c };
     // Most patterns are pieces that come one after the other, which need no look at characters.
     if !fold_case && let Some(pieces) = Pieces::new(pattern, escape) {
         return Ok(pieces.matches(value.as_bytes()));

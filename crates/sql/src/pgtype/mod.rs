@@ -11,6 +11,7 @@ pub mod composite;
 mod datefield;
 mod datetime;
 mod float;
+pub mod hstore;
 pub mod inet;
 pub mod interval;
 mod iso_interval;
@@ -20,6 +21,7 @@ pub mod lsn;
 pub mod mac;
 pub mod money;
 mod number;
+mod own;
 pub mod posix_zone;
 pub mod range;
 pub mod styles;
@@ -217,6 +219,7 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::Range(of) => range::to_datum(of, range::parse(of, text, io)?.as_ref())?,
         SqlType::Multirange(of) => range::multirange(of, &range::parse_multirange(of, text, io)?)?,
         SqlType::Enum(e) => Datum::Int8(e.position(text)?),
+        SqlType::Own(o) => own::parse(o.kind(), text)?,
         SqlType::Domain(_) => text_in(ty.base(), text, io)?,
         SqlType::Void => Datum::Null,
         SqlType::Composite(row) => composite::parse(row, text, io)?,
@@ -289,7 +292,9 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         }
         DatumRef::Array(v) if ty == SqlType::Expanded => vectors::write_row(v, out),
         DatumRef::Array(v) => array::write(element_of(ty), v, io, out),
+        DatumRef::Json(v) if ty.is_hstore() => hstore::write(v, out),
         DatumRef::Json(v) => json::write(v, out),
+        DatumRef::Folded(v) => out.extend_from_slice(v.0.as_bytes()),
         DatumRef::Composite(_) if let SqlType::Range(of) = ty => {
             range::write(of, value, io, out);
         }
@@ -368,6 +373,7 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
             range::multirange(of, &range::multirange_binary_in(of, bytes, encoding)?)?
         }
         SqlType::Enum(e) => Datum::Int8(e.position(&client_text(bytes, encoding)?)?),
+        SqlType::Own(o) => own::binary_in(o.kind(), bytes, encoding)?,
         SqlType::Domain(_) => binary_in(ty.base(), bytes, encoding)?,
         SqlType::Void => Datum::Null,
         SqlType::Composite(row) => composite::binary_in(row, bytes, encoding)?,
@@ -432,7 +438,9 @@ pub fn binary_out(
             range::multirange_binary_out(of, value, encoding, out)?;
         }
         DatumRef::Array(v) => array::binary_out(element_of(ty), v, encoding, out)?,
+        DatumRef::Json(v) if ty.is_hstore() => hstore::binary_out(v, encoding, out)?,
         DatumRef::Json(v) => json::binary_out(v, out),
+        DatumRef::Folded(v) => out.extend_from_slice(&encoding.encode(v.0)?),
         DatumRef::Composite(_) if let SqlType::Range(of) = ty => {
             range::binary_out(of, value, encoding, out)?;
         }

@@ -4,6 +4,8 @@
 //! **Invariant.** The conditions stay in the filter: different values may have one key, and the
 //! index has entries of versions that the statement does not see.
 
+use block::value::Datum;
+
 use super::Path;
 use super::estimate::Estimate;
 use super::indexed;
@@ -18,6 +20,10 @@ use crate::expr::{CmpOp, Expr, Func};
 const CONTAINED_SHARE: f64 = 0.005;
 const OVERLAP_SHARE: f64 = 0.01;
 const JSON_SHARE: f64 = 0.01;
+const PATTERN_SHARE: f64 = 0.005;
+const CHAR_SHARE: f64 = 0.2;
+const ANY_CHAR_SHARE: f64 = 0.9;
+const ANY_RUN_FACTOR: f64 = 5.0;
 /// If statistics say how many rows there are: the part of them from which on they are read one
 /// after the other, though the index has been read until then, and a number below which it is not
 /// worth it.
@@ -67,7 +73,10 @@ pub fn best(known: &Estimate<'_>, offset: usize, terms: &[Expr]) -> Option<Serve
                 })
             });
             if let Some(term) = term {
-                share *= known.term(condition, offset);
+                share *= match term.strategy {
+                    Strategy::Like { .. } => pattern_share(&term.values[0]),
+                    _ => known.term(condition, offset),
+                };
                 found.push(term);
             }
         }
@@ -117,6 +126,22 @@ fn condition_on(
     offset: usize,
     class: KeyClass,
 ) -> Option<(Strategy, Vec<Expr>)> {
+    if let Expr::Like {
+        expr,
+        pattern,
+        escape,
+        fold_case,
+        negated: false,
+    } = term
+    {
+        let strategy = Strategy::Like {
+            escape: *escape,
+            fold_case: *fold_case,
+        };
+        let is_column = key_column(expr) == Some((slot, true));
+        let fits = is_column && is_known(pattern, offset) && class.serves(strategy);
+        return fits.then(|| (strategy, vec![(**pattern).clone()]));
+    }
     if class.serves(Strategy::Equal) {
         if let Some((list, exact)) = in_list(term, slot, offset) {
             return exact.then(|| (Strategy::Equal, list.to_vec()));
@@ -157,6 +182,29 @@ fn condition_on(
         Some(mirrored) if is_column(right) => (mirrored, left),
         _ => return None,
     };
-    let is_known = !value.is_volatile() && value.columns_needed() <= offset;
-    (is_known && class.serves(strategy)).then(|| (strategy, vec![value.clone()]))
+    let fits = is_known(value, offset) && class.serves(strategy);
+    fits.then(|| (strategy, vec![value.clone()]))
+}
+
+/// Whether a value is known before the table's row is.
+fn is_known(value: &Expr, offset: usize) -> bool {
+    !value.is_volatile() && value.columns_needed() <= offset
+}
+
+/// The part of the rows that match a pattern, by its length, as PostgreSQL guesses.
+fn pattern_share(pattern: &Expr) -> f64 {
+    let Expr::Const(Datum::Text(pattern)) = pattern else {
+        return PATTERN_SHARE;
+    };
+    let of_char = |c| match c {
+        '%' => ANY_RUN_FACTOR,
+        '_' => ANY_CHAR_SHARE,
+        _ => CHAR_SHARE,
+    };
+    let share: f64 = pattern
+        .trim_start_matches('%')
+        .chars()
+        .map(of_char)
+        .product();
+    share.min(1.0)
 }

@@ -127,6 +127,7 @@ impl SqlType {
     pub fn state_number(self) -> usize {
         match self {
             SqlType::Enum(e) => std::ptr::from_ref(e.def()).addr(),
+            SqlType::Own(o) => std::ptr::from_ref(o.def()).addr(),
             SqlType::Domain(d) => std::ptr::from_ref(d.def()).addr(),
             SqlType::Composite(c) => std::ptr::from_ref(c.def()).addr(),
             SqlType::Array(element) => element.ty().state_number(),

@@ -398,7 +398,7 @@ pub const VIEWS: &[VirtualTable] = &[
             for t in cx.tables() {
                 for i in &t.indexes {
                     let (how, schema) = (Shown::AsNow(&cx.dict), cx.dict.schema_name(t.schema));
-                    let def = describe::index(how, Some(schema), t, i, 0, false);
+                    let def = describe::index(how, &cx.dict, Some(schema), t, i, 0, false);
                     rows.push(vec![
                         text(cx.dict.schema_name(t.schema)),
                         text(t.name.clone()),

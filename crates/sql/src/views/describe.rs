@@ -30,6 +30,7 @@ pub fn check_oid(table: u32, at: usize) -> u32 {
 /// of its table's, if it is to be shown.
 pub fn index(
     how: Shown<'_>,
+    dict: &Dict,
     schema: Option<&str>,
     table: &Table,
     index: &Index,
@@ -42,7 +43,7 @@ pub fn index(
         let class = index.class(at);
         if !class.is_empty() {
             s.push(' ');
-            s.push_str(class);
+            s.push_str(&dict.shown_class(class));
         }
         if k.descending {
             s.push_str(" DESC");
@@ -212,6 +213,7 @@ pub fn collation(ty: SqlType) -> u32 {
     match ty.element().unwrap_or(ty) {
         SqlType::Text | SqlType::Varchar | SqlType::Char => DEFAULT_COLLATION,
         SqlType::Name => C_COLLATION,
+        ty if ty.is_citext() => DEFAULT_COLLATION,
         _ => 0,
     }
 }

@@ -459,6 +459,7 @@ fn index_def(cx: &Context, a: &[Datum]) -> Result<Datum> {
         let column = usize::try_from(column).unwrap_or(0);
         Some(describe::index(
             Shown::AsNow(&cx.dict),
+            &cx.dict,
             schema,
             t,
             i,

@@ -299,6 +299,8 @@ pub fn of_type(ty: SqlType) -> [u32; 4] {
             let [_, output, _, send] = of_type(ty.base());
             return [2597, output, 2598, send];
         }
+        ty if ty.is_citext() => "text",
+        ty if ty.is_hstore() => "jsonb_",
         SqlType::Composite(_) => "record",
         SqlType::Array(_) => "array",
         SqlType::Money => "cash",

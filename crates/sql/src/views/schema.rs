@@ -467,7 +467,7 @@ fn identity<'c>(cx: &'c Context, c: &Column) -> Option<(Identity, &'c Sequence)>
 /// What the standard calls a type.
 fn kind_of(ty: SqlType) -> &'static str {
     match ty {
-        SqlType::Enum(_) => "USER-DEFINED",
+        SqlType::Enum(_) | SqlType::Own(_) => "USER-DEFINED",
         SqlType::Composite(c) if c != crate::types::composite::CompositeType::any() => {
             "USER-DEFINED"
         }

@@ -152,6 +152,8 @@ fn category(ty: SqlType) -> &'static str {
         SqlType::Void | SqlType::Expanded => "P",
         SqlType::Reg(_) => "N",
         SqlType::Enum(_) => "E",
+        SqlType::Own(_) if ty.is_citext() => "S",
+        SqlType::Own(_) => "U",
         SqlType::Domain(d) => category(d.def().base),
         SqlType::Composite(c) if c.is_record() => "P",
         SqlType::Composite(_) => "C",

@@ -8,6 +8,7 @@
 mod cipher;
 mod digest;
 mod fuzzy;
+mod hstore;
 mod password;
 mod pgcrypto;
 mod trigram;
@@ -35,6 +36,7 @@ const fn entry(name: &'static str, run: Run) -> Entry {
 /// All entries, a table for each extension.
 const TABLES: &[&[Entry]] = &[
     fuzzy::ENTRIES,
+    hstore::ENTRIES,
     pgcrypto::ENTRIES,
     trigram::ENTRIES,
     unaccent::ENTRIES,

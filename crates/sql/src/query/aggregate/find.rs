@@ -234,6 +234,7 @@ pub fn ordered_type(ty: SqlType) -> Option<SqlType> {
         OidVector => Some(ty),
         Int2Vector | Xid | Expanded | Composite(_) => None,
         Domain(_) => ordered_type(ty.base()),
+        Own(_) => ty.is_citext().then_some(ty),
         Bool | Uuid | Bytea | Void | Json | Jsonb | Refcursor => None,
         JsonPath | Bit | Varbit | MacAddr | MacAddr8 | Range(_) | Multirange(_) => None,
     }

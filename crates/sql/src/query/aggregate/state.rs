@@ -397,7 +397,7 @@ impl State {
             Kept::Moments(..) => size_of::<Moments>(),
             Kept::Pairs(..) => size_of::<PairMoments>(),
             Kept::Best { best, .. } => match best {
-                Datum::Text(t) => t.len(),
+                Datum::Text(t) | Datum::Folded(t) => t.len(),
                 Datum::Bytea(b) => b.len(),
                 Datum::Numeric(n) => n.as_bytes().len(),
                 _ => 0,

@@ -11,6 +11,7 @@
 
 use block::array::ArrayRef;
 use block::composite::CompositeRef;
+use block::folded::FoldedRef;
 use block::interval::Interval;
 use block::json::JsonRef;
 use block::numeric::NumericRef;
@@ -208,6 +209,7 @@ pub fn put_value(value: DatumRef<'_>, out: &mut Vec<u8>) {
         DatumRef::Numeric(v) => put_variable(11, v.as_bytes(), out),
         DatumRef::Text(v) => put_variable(12, v.as_bytes(), out),
         DatumRef::Bytea(v) => put_variable(13, v, out),
+        DatumRef::Folded(v) => put_variable(18, v.0.as_bytes(), out),
     }
 }
 
@@ -252,6 +254,7 @@ impl<'r> Values<'r> {
             15 => DatumRef::Array(ArrayRef::from_bytes(self.variable()?).ok()?),
             16 => DatumRef::Json(JsonRef::from_bytes(self.variable()?).ok()?),
             17 => DatumRef::Composite(CompositeRef::from_bytes(self.variable()?).ok()?),
+            18 => DatumRef::Folded(FoldedRef(std::str::from_utf8(self.variable()?).ok()?)),
             _ => return None,
         })
     }

@@ -437,6 +437,7 @@ fn constant(value: DatumRef<'_>) -> Result<Value, Stop> {
         | DatumRef::Interval(_)
         | DatumRef::Array(_)
         | DatumRef::Composite(_)
+        | DatumRef::Folded(_)
         | DatumRef::Json(_) => {
             return refused("a constant of another type");
         }
