@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use postgres::{Client, Config, NoTls, SimpleQueryMessage};
-use workload::{Activity, By, Document, Snapshot, Span, Table};
+use workload::{Activity, By, Document, ROW_SOURCES, Snapshot, Span, Table};
 
 use crate::Failure;
 use crate::cli::{AshArgs, DataArgs, DoctorArgs, Format, ReportArgs, Shown, Source, TimelineArgs};
@@ -171,9 +171,23 @@ impl Asked {
     }
 
     fn span(&mut self, (from, to): (i64, i64), instance: Option<u16>) -> Result<Span, Failure> {
-        let (begin, end) = (self.snapshot(from)?, self.snapshot(to)?);
+        let (begin, mut end) = (self.snapshot(from)?, self.snapshot(to)?);
+        if end.format == workload::FORMAT {
+            let steps = self.table(ROW_SOURCES, &row_sources(from, to))?;
+            end.tables.insert(ROW_SOURCES.to_string(), steps);
+        }
         Ok(Span::new(begin, end, instance)?)
     }
+}
+
+/// Samples of clients' sessions between two snapshots, by step of a plan and event. A kept sample
+/// stands for ten seconds.
+fn row_sources(from: i64, to: i64) -> String {
+    let by = "inst_id, sql_id, sql_plan_hash_value, sql_plan_line_id, sql_plan_operation, event";
+    format!(
+        "select {by}, count(*) * 10 as seconds from perfstat.ash where snap_id > {from} and \
+         snap_id <= {to} and session_type = 'USER' and sql_id is not null group by {by}"
+    )
 }
 
 fn no_instance(data: &Path) -> Failure {
@@ -266,7 +280,8 @@ pub fn findings_of<R>(
 /// Columns of samples that the report counts by.
 const SAMPLE: &str = "extract(epoch from sample_time) as at, inst_id, session_id, program, event, \
                       wait_class, sql_id, blocking_instance, blocking_session, object_name, \
-                      transaction_id, p2";
+                      transaction_id, p2, sql_plan_hash_value, sql_plan_line_id, \
+                      sql_plan_operation";
 
 /// Runs `braid ash`.
 pub fn ash(args: &AshArgs) -> Result<ExitCode, Failure> {

@@ -328,6 +328,8 @@ fn the_doctor_names_who_holds_the_rows() {
     let seen = told(&db, "ash", &["--minutes", "5"]);
     assert!(seen.contains("enq: TX - row lock contention"), "{seen}");
     assert!(seen.contains("instance 2 - instance 1"), "{seen}");
+    let steps = told(&db, "ash", &["--minutes", "5", "--by", "plan-step"]);
+    assert!(steps.contains("0: Update on t"), "{steps}");
     run(&mut holder, "commit");
     waits.join().unwrap();
     assert!(refused(&db, "ash", &["--by", "nonsense"]).contains("not by nonsense"));

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 use txn::{Isolation, Snapshot};
-use wait::longop::{LongOp, Target};
+use wait::longop::{Counted, LongOp, Target};
 use wait::segment::{self, SegmentStat};
 use wait::session::cancellable;
 
@@ -308,6 +308,8 @@ pub struct IndexScan {
     scratch: Vec<u8>,
     /// Entries met. After every so many, a long walk checks whether it is still wanted.
     steps: u32,
+    /// For those who ask how far it is.
+    walked: Counted,
     ahead: EntriesAhead,
     counted: Met,
 }
@@ -406,6 +408,7 @@ impl IndexScan {
             |found| u64::from(found.is_some()),
         )? {
             self.steps = self.steps.wrapping_add(1);
+            self.walked.step();
             self.counted.entries += 1;
             if self.steps.is_multiple_of(CANCEL_STEPS) {
                 self.counted.count(index.object, 0);
@@ -462,6 +465,7 @@ impl Engine {
             cursor,
             scratch: Vec::new(),
             steps: 0,
+            walked: Counted::new("Index Scan", Target::Object(def.object.0), 0, "Entries"),
             ahead: EntriesAhead::default(),
             counted: Met::default(),
         })

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use wait::Stat;
+use wait::longop::{Counted, Target};
 
 /// What a transaction sees of others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -599,6 +600,9 @@ impl Transaction {
     /// none.
     fn undo_down_to(&mut self, first: u32, handler: &dyn UndoHandler) -> Result<bool> {
         let before = self.head;
+        // Changes that were taken back already have numbers, too: there may be less to do.
+        let changes = u64::from(self.undo_no.saturating_sub(first));
+        let mut undone = Counted::new("Transaction Rollback", Target::Nothing, changes, "Changes");
         while !self.head.is_none() {
             let at = self.head;
             let record = match self.manager.undo_record(at) {
@@ -629,6 +633,7 @@ impl Transaction {
                 "invariant: a rollback goes from record to record"
             );
             self.head = record.prev;
+            undone.step();
         }
         Ok(self.head != before)
     }

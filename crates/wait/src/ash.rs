@@ -6,6 +6,7 @@
 
 use crate::remote::RemoteWait;
 use crate::session::{self, Kind, Session};
+use crate::step::InPlan;
 use crate::{Class, Event, activity, metric};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -40,6 +41,8 @@ pub struct AshRow {
     /// sampled wait, that wait stands here once it is over; its number is higher than `wait_seq`.
     pub remote: Option<(u64, RemoteWait)>,
     pub sql: Option<Arc<str>>,
+    /// Where in its plan the session was, if its statement has one.
+    pub in_plan: Option<InPlan>,
     pub transaction: u64,
     /// The object that the session worked on.
     pub object: Option<u32>,
@@ -194,6 +197,7 @@ impl AshSampler {
             wait_seq: s.wait_seq(),
             remote: s.last_remote(),
             sql: s.sql(),
+            in_plan: s.in_plan(),
             transaction: s.transaction.load(Relaxed),
             object: s.object(),
             blocker: None,

@@ -34,6 +34,7 @@ pub mod segment;
 pub mod session;
 pub mod stat;
 mod state;
+mod step;
 pub mod thread;
 pub mod time_model;
 pub mod timeline;
@@ -49,6 +50,7 @@ pub use latch::{Latch, LatchClass, LatchGroup, LatchGuard, RawRwLatch, RwLatch};
 pub use session::Cancelled;
 pub use session::check_cancel;
 pub use stat::Stat;
+pub use step::{InPlan, PlanSteps, StepPlace};
 pub use views::*;
 pub use waiter::{WaitResult, Waiter};
 pub use waits::{

@@ -1,5 +1,5 @@
-//! How far long work has come (`v$session_longops`): scans, index builds, sorts on disk, COPY,
-//! recovery.
+//! How far long work has come (`v$session_longops`): scans, joins, groups, writes, index builds,
+//! sorts on disk, COPY, rollbacks, recovery.
 //!
 //! **Invariants.**
 //! - The thread that works writes how far it is, without a lock; readers may see a value a moment
@@ -91,6 +91,72 @@ impl LongOp {
 
     pub fn set_total(&self, total: u64) {
         self.0.total.store(total, Relaxed);
+    }
+}
+
+/// Units of counted work from which on it is told how far it is: less is over in a moment.
+const COUNTED_LEAST: u64 = 4096;
+/// So often it is told anew.
+const COUNTED_EVERY: u64 = 1024;
+
+/// Work that is counted unit by unit, and is long work once there are enough of them.
+pub struct Counted {
+    name: &'static str,
+    target: Target,
+    units: &'static str,
+    total: u64,
+    done: u64,
+    work: Option<LongOp>,
+}
+
+impl Counted {
+    /// `total` is zero if nobody knows it.
+    pub fn new(name: &'static str, target: Target, total: u64, units: &'static str) -> Counted {
+        Counted {
+            name,
+            target,
+            units,
+            total,
+            done: 0,
+            work: None,
+        }
+    }
+
+    /// Another unit is done.
+    #[inline]
+    pub fn step(&mut self) {
+        self.done += 1;
+        if self.done.is_multiple_of(COUNTED_EVERY) {
+            self.tell();
+        }
+    }
+
+    #[cold]
+    fn tell(&mut self) {
+        match &self.work {
+            Some(work) => work.set(self.done),
+            None if self.done < COUNTED_LEAST => {}
+            None => {
+                let target = self.target.clone();
+                let work = LongOp::begin(self.name, target, self.total, self.units);
+                work.set(self.done);
+                self.work = Some(work);
+            }
+        }
+    }
+
+    /// The work is over; what comes next is counted anew.
+    pub fn end(&mut self) {
+        if let Some(work) = self.work.take() {
+            work.set(self.done);
+        }
+        self.done = 0;
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -191,6 +257,26 @@ mod tests {
         assert_eq!(left.as_nanos(), so_far.as_nanos() * 60 / 40);
         drop(work);
         assert!(named("short").is_none());
+    }
+
+    #[test]
+    fn counted_work_is_told_once_there_is_enough() {
+        let target = Target::Named("counted".to_string());
+        let mut work = Counted::new("Test", target, 0, "Rows");
+        for _ in 1..COUNTED_LEAST {
+            work.step();
+        }
+        assert!(named("counted").is_none());
+        for _ in 0..COUNTED_EVERY {
+            work.step();
+        }
+        let row = named("counted").unwrap();
+        assert_eq!(
+            (row.done, row.total, row.remaining),
+            (COUNTED_LEAST, 0, None)
+        );
+        work.end();
+        assert!(named("counted").is_none());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::priority::Got;
 use crate::remote::{self, RemoteWait, Served};
 use crate::segment::Segments;
 pub use crate::state::State;
+use crate::step::{InPlan, PlanSteps, StepPlace};
 use crate::timeline::{Noted, Timeline};
 use crate::trace::Tracing;
 use crate::{Event, time_model};
@@ -71,6 +72,9 @@ pub struct Session {
     pub counters: Counters,
     identity: Mutex<Identity>,
     sql: Mutex<Option<Arc<str>>>,
+    /// The plan of the statement in `sql`, if it has one.
+    plan: Mutex<Option<Arc<PlanSteps>>>,
+    step: StepPlace,
     /// The transaction id. Zero for none.
     pub transaction: AtomicU64,
     /// A [`State`]. The session's own thread writes it, and the two after it.
@@ -126,6 +130,11 @@ impl Session {
     }
     pub fn sql(&self) -> Option<Arc<str>> {
         self.sql.lock().clone()
+    }
+    /// Where in the plan of its statement the session is.
+    pub fn in_plan(&self) -> Option<InPlan> {
+        let plan = self.plan.lock().clone()?;
+        Some(self.step.of(&plan))
     }
     pub fn state(&self) -> State {
         State::of(self.state.load(Relaxed))
@@ -338,6 +347,8 @@ fn new_session(sid: u32, serial: u32, kind: Kind, name: &str) -> Session {
         counters: Counters::new(),
         identity: Mutex::new(Identity::default()),
         sql: Mutex::new(None),
+        plan: Mutex::new(None),
+        step: StepPlace::new(),
         transaction: AtomicU64::new(0),
         state: AtomicU8::new(match kind {
             Kind::Background => State::Active,
@@ -462,6 +473,16 @@ pub fn set_sql(sql: Arc<str>, start: i64) {
         s.segments.about(0);
         s.query_start.store(start, Relaxed);
     });
+}
+
+/// Sets the plan of the statement that this session runs; none if it has none.
+pub fn set_plan(plan: Option<Arc<PlanSteps>>) {
+    with(|s| *s.plan.lock() = plan);
+}
+
+/// Where this thread's session says in which step of a plan it is.
+pub fn step_place() -> StepPlace {
+    with(|s| s.step.clone()).unwrap_or_default()
 }
 
 /// Says that this session works on a call.

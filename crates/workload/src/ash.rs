@@ -19,6 +19,7 @@ const LAYERS: usize = 7;
 pub enum By {
     Session,
     Sql,
+    PlanStep,
     Event,
     Object,
     Instance,
@@ -26,9 +27,10 @@ pub enum By {
 }
 
 impl By {
-    pub const ALL: [By; 6] = [
+    pub const ALL: [By; 7] = [
         By::Event,
         By::Sql,
+        By::PlanStep,
         By::Session,
         By::Object,
         By::Instance,
@@ -43,6 +45,7 @@ impl By {
         match self {
             By::Session => "session",
             By::Sql => "sql",
+            By::PlanStep => "plan-step",
             By::Event => "event",
             By::Object => "object",
             By::Instance => "instance",
@@ -61,6 +64,12 @@ impl By {
                 "Top SQL",
                 "<SQL",
                 "Statements that active sessions were in.",
+            ),
+            By::PlanStep => (
+                "Top SQL with Top Row Sources",
+                "<SQL - plan - step",
+                "Steps of plans that active sessions were in, by the lines of v$sql_plan. Between \
+                 steps is what belongs to none: planning, locks of tables, the commit.",
             ),
             By::Session => (
                 "Top Sessions",
@@ -108,6 +117,20 @@ impl By {
                 }
                 let text = texts.get(id).map_or("", String::as_str);
                 format!("{id}: {text}")
+            }
+            By::PlanStep => {
+                let id = row.text("sql_id")?;
+                let plan = row.text("sql_plan_hash_value")?;
+                if id.is_empty() || plan.is_empty() {
+                    return Ok(None);
+                }
+                match row.text("sql_plan_operation")? {
+                    "" => format!("{id} - plan {plan} - between steps"),
+                    step => format!(
+                        "{id} - plan {plan} - {}: {step}",
+                        row.text("sql_plan_line_id")?
+                    ),
+                }
             }
             By::Blocker => {
                 let by = row.text("blocking_instance")?;
@@ -268,13 +291,31 @@ mod tests {
             "object_name",
             "transaction_id",
             "p2",
+            "sql_plan_hash_value",
+            "sql_plan_line_id",
+            "sql_plan_operation",
         ];
         let samples = Table::new(
             "ash",
             &columns,
             &[
                 &[
-                    "10", "1", "1", "7", "psql", "", "", "a", "", "", "t", "", "",
+                    "10",
+                    "1",
+                    "1",
+                    "7",
+                    "psql",
+                    "",
+                    "",
+                    "a",
+                    "",
+                    "",
+                    "t",
+                    "",
+                    "",
+                    "77",
+                    "2",
+                    "Seq Scan on t",
                 ],
                 &[
                     "11",
@@ -288,6 +329,9 @@ mod tests {
                     "",
                     "",
                     "t",
+                    "",
+                    "",
+                    "77",
                     "",
                     "",
                 ],
@@ -305,6 +349,9 @@ mod tests {
                     "t",
                     "44",
                     "55",
+                    "",
+                    "",
+                    "",
                 ],
             ],
         );
@@ -330,6 +377,13 @@ mod tests {
         assert_eq!(
             rows("Top SQL"),
             ["b: |10|83.3|0.50", "a: select 1|2|16.7|0.10"]
+        );
+        assert_eq!(
+            rows("Top SQL with Top Row Sources"),
+            [
+                "a - plan 77 - 2: Seq Scan on t|1|8.3|0.05",
+                "a - plan 77 - between steps|1|8.3|0.05"
+            ]
         );
         assert_eq!(
             rows("Blocking Instances"),

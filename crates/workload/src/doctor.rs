@@ -6,6 +6,7 @@
 
 mod causes;
 mod clients;
+mod plans;
 mod resources;
 
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ pub enum Cause {
     TcpLimits,
     SmallFetches,
     OldSnapshot,
+    PlanChange,
 }
 
 /// A cause with what speaks for it.

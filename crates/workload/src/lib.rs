@@ -28,6 +28,7 @@ pub use diff::diff;
 pub use document::{Bar, Chart, Document, Layer, Section};
 pub use html::html;
 pub use sections::report;
+pub use sections::sql::ROW_SOURCES;
 pub use span::{FORMAT, Snapshot, Span};
 pub use table::{Error, Row, Table};
 pub use text::text;

@@ -1,6 +1,7 @@
 //! CREATE TABLE AS: a table with the columns of a query, filled with its rows, in one transaction.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use block::value::Datum;
 use sqlparser::ast::{self, CreateTable, Query, SetExpr, TableObject};
@@ -58,17 +59,20 @@ pub fn create(core: &mut Core, c: &CreateTable, query: &Query, given: Values<'_>
     // Who may read was asked above. The rows are put there by who has made the table, whatever
     // default privileges leave to its owner.
     let (kind, ..) = core.analyse_part(&insertion(c, query)?, given.types, false)?;
-    let rows = match kind {
+    let rows = match &kind {
         Kind::Insert(plan) => {
             let snapshot = core.engine.snapshot()?;
-            let rows = dml::insert(&plan, core, given.values, snapshot, &mut Keep::default())?;
+            let rows = dml::insert(plan, core, given.values, snapshot, &mut Keep::default())?;
             core.database.changes.add(plan.table.oid, rows);
             rows
         }
         // Its WITH has parts that write.
-        Kind::With(plan) => with::run(&plan, core, given.values, &mut Keep::default())?,
+        Kind::With(plan) => with::run(plan, core, given.values, &mut Keep::default())?,
         _ => return Err(Error::internal("an INSERT that is none")),
     };
+    if let Some(profile) = &mut core.profile {
+        profile.filling = Some(Arc::new(kind));
+    }
     Ok(Tag::Rows("SELECT", rows))
 }
 

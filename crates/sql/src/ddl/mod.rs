@@ -243,7 +243,7 @@ impl Core {
     }
 }
 
-fn already_exists(name: &str) -> Error {
+pub(crate) fn already_exists(name: &str) -> Error {
     Error::new("42P07", format!("relation \"{name}\" already exists"))
 }
 
@@ -335,7 +335,7 @@ fn skipping(core: &mut Core, kind: &str, name: &Qualified) {
     );
 }
 
-fn name_of(name: &ast::ObjectName) -> Result<Qualified> {
+pub(crate) fn name_of(name: &ast::ObjectName) -> Result<Qualified> {
     names::of_user(name)
 }
 

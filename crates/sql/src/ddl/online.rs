@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use block::{ObjectId, Scn};
 use engine::{LockMode, Missing, TableUser};
 use sqlparser::ast::CreateIndex;
+use wait::longop::{LongOp, Target};
 use wire::{Reader, Writer};
 
 use super::index;
@@ -127,6 +128,7 @@ impl Core {
     fn await_users(&mut self, table: ObjectId, mode: LockMode) -> Result<()> {
         let mut looks = Looks::begin(self);
         let mut awaited: Option<BTreeSet<User>> = None;
+        let mut first: Option<(u64, LongOp)> = None;
         loop {
             if let Some(now) = self.users(table, mode)? {
                 let left = match awaited {
@@ -136,6 +138,13 @@ impl Core {
                 if left.is_empty() {
                     return Ok(());
                 }
+                let count = left.len() as u64;
+                let (total, work) = first.get_or_insert_with(|| {
+                    let name = "Wait for Table Users";
+                    let target = Target::Object(table.0);
+                    (count, LongOp::begin(name, target, count, "Transactions"))
+                });
+                work.set(*total - count);
                 awaited = Some(left);
             }
             looks.pause(self, table)?;
@@ -172,7 +181,15 @@ impl Core {
     /// Waits until no snapshot of any instance is older than this SCN.
     fn await_snapshots(&mut self, table: ObjectId, scn: Scn) -> Result<()> {
         let mut looks = Looks::begin(self);
+        let mut work: Option<LongOp> = None;
+        let mut taken = 0;
         while !self.engine.is_oldest(scn) {
+            let work = work.get_or_insert_with(|| {
+                let name = "Wait for Older Snapshots";
+                LongOp::begin(name, Target::Object(table.0), 0, "Looks")
+            });
+            taken += 1;
+            work.set(taken);
             looks.pause(self, table)?;
         }
         Ok(())

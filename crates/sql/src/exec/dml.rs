@@ -9,6 +9,7 @@ use std::sync::Arc;
 use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, LockWait, RowLock, Snapshot, WriteOutcome};
+use wait::longop::{Counted, Target};
 
 use super::checks::{check_row, check_views};
 use super::drive::{Flow, holds, passes};
@@ -16,6 +17,7 @@ use super::events::{self, Cause};
 use super::generated;
 use super::instead;
 use super::lock::lock;
+use super::profile::StepKey;
 use super::returning::{Returning, Written, Wrote};
 use super::row::{decode, recycle};
 use super::select::SelectRun;
@@ -39,6 +41,7 @@ pub fn insert(
     snapshot: Snapshot,
     sink: &mut dyn RowSink,
 ) -> Result<u64> {
+    core.enter_step(plan.step());
     if plan.table.view.is_some() {
         return instead::insert(plan, core, params, snapshot, sink);
     }
@@ -58,13 +61,17 @@ pub fn insert(
             let mut run = SelectRun::start(select, core, params, snapshot)?;
             let mut feed = Feed::new(plan, params, snapshot);
             run.feed(select, core, params, &mut |core, values| {
+                let reading = core.step.get();
+                core.enter_step(plan.step());
                 let env = Env {
                     row: values,
                     params,
                 };
                 feed.take(row, core, &env, sink)?;
+                core.step.set(reading);
                 Ok(Flow::More)
             })?;
+            core.enter_step(plan.step());
             feed.finish(core)
         }
         InsertSource::Fed(query, rows) => {
@@ -82,6 +89,11 @@ pub fn insert(
             feed.finish(core)
         }
     }
+}
+
+/// Rows that are written to a table, for those who ask how far it is.
+pub fn written(what: &'static str, table: &Table) -> Counted {
+    Counted::new(what, Target::Object(table.segment), 0, "Rows")
 }
 
 /// Inserts a row; false if a trigger has it left out.
@@ -141,6 +153,8 @@ struct Feed<'f> {
     runs: ConflictRuns,
     refs: Vec<DatumRef<'static>>,
     count: u64,
+    /// Rows that have come, for those who ask how far it is.
+    taken: Counted,
 }
 
 impl<'f> Feed<'f> {
@@ -153,6 +167,7 @@ impl<'f> Feed<'f> {
             runs: ConflictRuns::default(),
             refs: Vec::new(),
             count: 0,
+            taken: written("INSERT", &plan.table),
         }
     }
 
@@ -165,6 +180,7 @@ impl<'f> Feed<'f> {
         sink: &mut dyn RowSink,
     ) -> Result<()> {
         let plan = self.plan;
+        self.taken.step();
         let before = plan.table.has_triggers(Op::Insert, true, true);
         if before && plan.conflict.is_none() {
             // What the triggers look at has the rows before this one in it.
@@ -309,6 +325,7 @@ pub fn update(
     let mut spare = core.take_spare();
     let mut newest = Vec::new();
     let mut count = 0;
+    let mut done = written("UPDATE", table);
     while let Some(rid) = cursor.next(&plan.access, core, &snapshot)? {
         let mut values = recycle(spare);
         decode(cursor.row(), def, columns.len(), &mut values)?;
@@ -320,6 +337,8 @@ pub fn update(
                 params,
             },
         )? {
+            core.enter_step(plan.step());
+            done.step();
             let mut outcome = match table.has_triggers(Op::Update, true, true) {
                 false => write_update(plan, core, params, rid, &values, Some(&snapshot), sink)?,
                 true => match triggers::lock_first(core, table, (rid, lock_as), &snapshot)? {
@@ -347,6 +366,7 @@ pub fn update(
                 }
             }
             count += u64::from(outcome == WriteOutcome::Done);
+            core.enter_step(StepKey::of(&plan.access));
         }
         spare = recycle(values);
     }
@@ -364,6 +384,7 @@ fn open_to_change(
     snapshot: &mut Snapshot,
     env: &Env<'_>,
 ) -> Result<()> {
+    core.enter_step(StepKey::of(access));
     match core.with.is_some() {
         true => cursor.open(access, core, snapshot, env),
         false => cursor.open_to_change(access, core, snapshot, env),
@@ -452,6 +473,7 @@ pub fn delete(
     let mut spare = core.take_spare();
     let mut newest = Vec::new();
     let mut count = 0;
+    let mut done = written("DELETE", table);
     while let Some(rid) = cursor.next(&plan.access, core, &snapshot)? {
         let mut values = recycle(spare);
         decode(cursor.row(), def, columns.len(), &mut values)?;
@@ -463,6 +485,8 @@ pub fn delete(
                 params,
             },
         )? {
+            core.enter_step(plan.step());
+            done.step();
             let mut outcome = delete_row(core, table, rid, &values, Some(&snapshot))?;
             if outcome == WriteOutcome::Done {
                 events::deleted(core, table, &values)?;
@@ -496,6 +520,7 @@ pub fn delete(
                 }
             }
             count += u64::from(outcome == WriteOutcome::Done);
+            core.enter_step(StepKey::of(&plan.access));
         }
         spare = recycle(values);
     }

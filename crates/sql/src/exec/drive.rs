@@ -253,6 +253,7 @@ pub fn drive_table(
     consumer: &mut Consumer<'_>,
 ) -> Result<Flow> {
     let def = access.table.engine();
+    core.enter_step(StepKey::of(access));
     let mut spare: Vec<DatumRef<'static>> = core.take_spare();
     while let Some(rid) = cursor.next(access, core, snapshot)? {
         let mut values = recycle(spare);
@@ -304,6 +305,7 @@ impl LoopState<'_> {
         let mut spare: Vec<DatumRef<'static>> = Vec::new();
         loop {
             if !*self.inner_open {
+                core.enter_step(StepKey::of(outer));
                 match self.outer.next(outer, core, snapshot)? {
                     None => return Ok(Flow::More),
                     Some(rid) => *self.outer_rid = rid,
@@ -321,6 +323,7 @@ impl LoopState<'_> {
                 };
                 let wanted = passes(outer, core, &env)?;
                 if wanted {
+                    core.enter_step(StepKey::of(inner));
                     self.inner.open(inner, core, snapshot, &env)?;
                 }
                 spare = recycle(values);

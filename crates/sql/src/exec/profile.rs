@@ -5,12 +5,13 @@
 //! draws from, as in PostgreSQL.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::IndexTimes;
 use wait::Stat;
 
-use crate::session::Core;
+use crate::session::{Core, Kind};
 
 /// A part of a plan, by its place in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,6 +20,12 @@ pub struct StepKey(usize);
 impl StepKey {
     pub fn of<T>(part: &T) -> StepKey {
         StepKey(std::ptr::from_ref(part).addr())
+    }
+
+    /// The place of the step, as samples of sessions have it.
+    #[inline]
+    pub fn place(self) -> usize {
+        self.0
     }
 }
 
@@ -29,6 +36,8 @@ pub struct Profile {
     vectors: HashMap<StepKey, Vectors>,
     /// What threads beside the session's own took.
     pub of_workers: Took,
+    /// The plan by which a statement has filled the table that it made.
+    pub filling: Option<Arc<Kind>>,
     /// Rows and gets are counted, and no clock is looked at.
     is_untimed: bool,
 }
@@ -131,6 +140,12 @@ impl Profile {
 }
 
 impl Core {
+    /// From now on the session is in this step: samples of it say so.
+    #[inline]
+    pub fn enter_step(&self, key: StepKey) {
+        self.step.set(key.place());
+    }
+
     /// The present moment, if anybody wants to know what follows takes.
     pub fn mark(&self) -> Option<Mark> {
         let profile = self.profile.as_ref()?;

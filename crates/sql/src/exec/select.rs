@@ -64,6 +64,7 @@ pub fn run_point(
         return Ok(None);
     }
     let snapshot = core.engine.snapshot()?;
+    core.enter_step(StepKey::of(access));
     let mut cursor = TableCursor::with_buffer(core.take_row_buffer());
     cursor.open(access, core, &snapshot, &Env { row: &[], params })?;
     let mut sent = 0;
@@ -148,6 +149,7 @@ impl SelectRun {
         let Some(ready) = &mut self.ready else {
             return Ok((0, false));
         };
+        core.enter_step(plan.computed_by());
         let mut sent = 0;
         while self.left > 0 {
             if sent == most {
@@ -328,6 +330,7 @@ impl SelectRun {
                             false => Flow::More,
                         })
                     })?;
+                core.enter_step(StepKey::of(aggregate));
                 let row = states.finish(aggregate)?;
                 let values: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
                 let row = values.as_slice();
@@ -346,6 +349,7 @@ impl SelectRun {
                 });
             }
         }
+        core.enter_step(plan.computed_by());
         let rows = sorter.finish()?;
         core.measured(StepKey::of(&plan.order), mark, |step| {
             step.loops += 1;

@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use block::key::{Order, push_column};
 use block::row::RowReader;
 use block::value::{ColType, Datum, DatumRef};
+use wait::longop::{Counted, Target};
 
 use crate::api::RowSink;
 use crate::error::{Error, Result};
@@ -23,6 +24,8 @@ pub struct Sorter {
     keep: u64,
     bytes: usize,
     memory: usize,
+    /// How many rows have come, for those who ask how far it is.
+    taken: Counted,
     spilled: Option<engine::Sorter>,
 }
 
@@ -104,6 +107,7 @@ impl Sorter {
             keep,
             bytes: 0,
             memory: core.settings.hot().work_mem_bytes,
+            taken: Counted::new("Sort Input", Target::Nothing, 0, "Rows"),
             spilled: None,
         }
     }
@@ -115,6 +119,7 @@ impl Sorter {
         output: &[Expr],
         env: &Env<'_>,
     ) -> Result<()> {
+        self.taken.step();
         let keys = order
             .iter()
             .map(|k| Ok(k.eval(env, core)?.into_datum()))

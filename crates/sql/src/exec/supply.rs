@@ -9,7 +9,7 @@ use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, Snapshot, WriteOutcome};
 
 use super::checks::{check_row, check_views};
-use super::dml::delete_row;
+use super::dml::{delete_row, written};
 use super::drive::Flow;
 use super::events::{self, Cause};
 use super::generated;
@@ -92,6 +92,7 @@ pub fn attempt(
     if plan.table.view.is_some() {
         return instead::write(plan, core, params, snapshot, kept).map(Some);
     }
+    core.enter_step(plan.step());
     let (mut count, mut stored) = (0, Vec::new());
     let mut returned = Returned {
         plan,
@@ -100,10 +101,12 @@ pub fn attempt(
         run: None,
         sink: kept,
     };
+    let mut done = written(plan.command(), &plan.table);
     let merges = matches!(plan.change, Change::Merge(_));
     let flow = query::Run::start(&plan.query, core, params, *snapshot)?.each(
         core,
         &mut |core, given| {
+            done.step();
             let set = match action(plan, given)? {
                 Wanted::Nothing => return Ok(Flow::More),
                 Wanted::Insert(row) => {

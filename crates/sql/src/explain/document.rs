@@ -61,6 +61,9 @@ fn described(branch: &Branch<'_>, relationship: Option<&'static str>, options: &
     if let Some(heading) = branch.heading {
         group.push(("Subplan Name", heading.name.clone().into()));
     }
+    // Steps that several threads compute are so as a whole, and none waits for another server.
+    group.push(("Parallel Aware", false.into()));
+    group.push(("Async Capable", false.into()));
     group.extend(step.facts.iter().cloned());
     if let Some(rows) = step.rows.filter(|_| options.costs) {
         group.push(("Plan Rows", Value::Number(format!("{rows:.0}"))));
@@ -121,6 +124,7 @@ mod tests {
             kind,
             label: kind.to_string(),
             facts: Vec::new(),
+            place: None,
             rows: None,
             actual: None,
         })
@@ -151,12 +155,17 @@ mod tests {
         ];
         let shown = super::super::formats::json(&plan(&entries, &PLAIN));
         let words: Vec<&str> = shown.split_whitespace().collect();
-        let wanted = r#"[ { "Node Type": "Hash Join", "Join Filter": "x", "Plans": [
-            { "Node Type": "Seq Scan", "Parent Relationship": "Outer" },
-            { "Node Type": "Hash", "Parent Relationship": "Inner", "Plans": [
-                { "Node Type": "Values Scan", "Parent Relationship": "Outer" } ] },
+        let wanted = r#"[ { "Node Type": "Hash Join",
+              "Parallel Aware": false, "Async Capable": false, "Join Filter": "x", "Plans": [
+            { "Node Type": "Seq Scan", "Parent Relationship": "Outer",
+              "Parallel Aware": false, "Async Capable": false },
+            { "Node Type": "Hash", "Parent Relationship": "Inner",
+              "Parallel Aware": false, "Async Capable": false, "Plans": [
+                { "Node Type": "Values Scan", "Parent Relationship": "Outer",
+              "Parallel Aware": false, "Async Capable": false } ] },
             { "Node Type": "Result", "Parent Relationship": "SubPlan",
-              "Subplan Name": "SubPlan 0" } ] } ]"#;
+              "Subplan Name": "SubPlan 0",
+              "Parallel Aware": false, "Async Capable": false } ] } ]"#;
         let wanted: Vec<&str> = wanted.split_whitespace().collect();
         assert_eq!(words, wanted);
     }

@@ -10,29 +10,27 @@ mod formats;
 mod options;
 mod outline;
 mod step;
+mod subject;
 mod text;
 mod traced;
 mod tree;
 
-use std::sync::Arc;
-
 use block::value::{Datum, DatumRef};
-use sqlparser::ast;
 use wait::Stat;
 
 use crate::api::{Completion, RowSink, Tag};
 use crate::error::{Error, Result};
 use crate::exec::profile::{Mark, Profile, Took};
-use crate::parse::Utility;
 use crate::parse::explain::ExplainOption;
-use crate::session::{Core, Kind, Portal, SqlSession, Statement};
+use crate::session::{Core, Kind, Portal, SqlSession};
 
 use options::{Format, Options};
 use outline::Outline;
 use step::{Actual, Entry, Group, Value};
+use subject::Subject;
 
 pub(crate) use options::column_type;
-pub(crate) use traced::{TracedStep, hash_of, plan_hash, plan_lines, steps};
+pub(crate) use traced::{Outlined, PlanStep, TracedStep, outlined, steps};
 
 /// The answer's rows, of one column: one for each line of the text, one of other formats.
 /// `whole` is the text of the EXPLAIN statement, `text` that of the statement within it.
@@ -46,20 +44,28 @@ pub fn run(
     let before = whole[..before].chars().count() as u32;
     let within = |e: Error| e.moved(before);
     let mark = Mark::now();
-    let mut statement = session.parse(text, &[]).map_err(within)?;
-    let planning = mark.took();
+    let statement = session.parse(text, &[]).map_err(within)?;
     let options = Options::of(written)?;
-    let measured = match options.analyze {
-        true => Some(measure(session, &mut statement, &options).map_err(within)?),
+    let subject = Subject::of(session, statement, options.analyze).map_err(within)?;
+    let planning = mark.took();
+    let (subject, measured) = match options.analyze {
+        true => measure(session, subject, &options).map_err(within)?,
         false => {
             session.ensure_transaction()?;
-            session.check_permitted(&statement).map_err(within)?;
-            None
+            if let Subject::Planned(statement, _) = &subject {
+                session.check_permitted(statement).map_err(within)?;
+            }
+            (subject, None)
         }
     };
     let core = &mut session.core;
     let mut outline = Outline::new(&options, measured.as_ref(), core);
-    outline.statement(&statement, core).map_err(within)?;
+    match &subject {
+        Subject::Planned(statement, _) => outline.kind(&statement.kind, core),
+        Subject::Filling(_, query) => outline.filling(query, core),
+        Subject::Nothing => Ok(()),
+    }
+    .map_err(within)?;
     let answer = Answer {
         entries: outline.entries,
         settings: match options.settings {
@@ -236,17 +242,19 @@ impl Measured {
     }
 }
 
-/// Runs the statement, which afterwards is what was run: its tables may have changed.
+/// Runs what is explained. Returns what was run: its tables may have changed.
 fn measure(
     session: &mut SqlSession,
-    statement: &mut Arc<Statement>,
+    subject: Subject,
     options: &Options,
-) -> Result<Measured> {
-    if !can_run(&statement.kind) {
-        return Err(no_plan(&statement.kind));
-    }
+) -> Result<(Subject, Option<Measured>)> {
+    let (statement, values) = match &subject {
+        Subject::Planned(statement, values) => (statement, values.clone()),
+        Subject::Filling(statement, _) => (statement, Vec::new()),
+        Subject::Nothing => return Ok((subject, None)),
+    };
     let mut count = Count(0);
-    let mut portal = Portal::new(statement, Vec::new());
+    let mut portal = Portal::new(statement, values);
     session.core.profile = Some(Box::new(match options.timing {
         true => Profile::default(),
         false => Profile::untimed(),
@@ -254,18 +262,23 @@ fn measure(
     let (mark, redo) = (Mark::now(), Redo::now());
     let done = session.execute(&mut portal, 0, &mut count);
     let (total, redo) = (mark.took(), Redo::now().since(redo));
-    let profile = session.core.profile.take().unwrap_or_default();
+    let mut profile = session.core.profile.take().unwrap_or_default();
     let rows = match done? {
         Completion::Complete(Tag::Rows(_, n) | Tag::Insert(n)) => n,
         _ => count.0,
     };
-    *statement = portal.statement().clone();
-    Ok(Measured {
+    let ran = match (subject, profile.filling.take()) {
+        (Subject::Filling(statement, _), Some(plan)) => Subject::Filling(statement, plan),
+        (Subject::Filling(statement, plan), None) => Subject::Filling(statement, plan),
+        (_, _) => Subject::Planned(portal.statement().clone(), Vec::new()),
+    };
+    let measured = Measured {
         profile,
         total,
         rows,
         redo,
-    })
+    };
+    Ok((ran, Some(measured)))
 }
 
 pub(crate) fn can_run(kind: &Kind) -> bool {
@@ -275,18 +288,9 @@ pub(crate) fn can_run(kind: &Kind) -> bool {
     )
 }
 
-fn no_plan(kind: &Kind) -> Error {
-    let creates =
-        |d: &ast::Statement| matches!(d, ast::Statement::CreateTable(c) if c.query.is_some());
-    match kind {
-        Kind::Utility(Utility::Execute { .. }) => Error::unsupported("EXPLAIN EXECUTE"),
-        Kind::Utility(Utility::Declare { .. }) => Error::unsupported("EXPLAIN DECLARE"),
-        Kind::Ddl(d) if creates(d) => Error::unsupported("EXPLAIN CREATE TABLE AS"),
-        _ => Error::new(
-            "42601",
-            "EXPLAIN is for SELECT, VALUES, INSERT, UPDATE and DELETE",
-        ),
-    }
+fn no_plan() -> Error {
+    let message = "EXPLAIN is for SELECT, VALUES, INSERT, UPDATE and DELETE";
+    Error::new("42601", message)
 }
 
 struct Count(u64);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::expression::{element_terms, index_terms, shown, whole_keys};
+use super::expression::{element_terms, index_terms, over_tables, shown, sorted_by, whole_keys};
 use super::options::Options;
 use super::step::{Actual, Entry, Heading, Note, Step, Value};
 use super::{Measured, no_plan, text};
@@ -16,10 +16,10 @@ use crate::plan::path::{conjoin, conjuncts};
 use crate::plan::supply::Change;
 use crate::plan::with::Part;
 use crate::plan::{
-    DeletePlan, InsertPlan, InsertSource, Path, SelectPlan, Source, SuppliedWrite, TableAccess,
-    UpdatePlan,
+    DeletePlan, InsertPlan, InsertSource, Path, SelectPlan, SortKey, Source, SuppliedWrite,
+    TableAccess, UpdatePlan,
 };
-use crate::session::{Core, Kind, Statement};
+use crate::session::{Core, Kind};
 
 /// Registers by number, with what they are called.
 pub(super) type Names = HashMap<usize, String>;
@@ -48,8 +48,8 @@ impl<'m> Outline<'m> {
 }
 
 impl Outline<'_> {
-    pub fn statement(&mut self, statement: &Statement, core: &mut Core) -> Result<()> {
-        match &statement.kind {
+    pub fn kind(&mut self, kind: &Kind, core: &mut Core) -> Result<()> {
+        match kind {
             Kind::Select(plan) => self.select(plan, 0, true),
             Kind::Insert(plan) => self.insert(plan, 0, core)?,
             Kind::Update(plan) => self.update(plan, 0),
@@ -64,11 +64,17 @@ impl Outline<'_> {
                     self.part(&item.part, 1, core)?;
                 }
             }
-            kind @ (Kind::Empty | Kind::Utility(_) | Kind::Ddl(_) | Kind::Call(_)) => {
-                return Err(no_plan(kind));
-            }
+            Kind::Empty | Kind::Utility(_) | Kind::Ddl(_) | Kind::Call(_) => return Err(no_plan()),
         }
         Ok(())
+    }
+
+    /// The query that fills a table: as it was planned, or as the table was filled.
+    pub fn filling(&mut self, kind: &Kind, core: &mut Core) -> Result<()> {
+        match kind {
+            Kind::Insert(plan) => self.supply(&plan.source, 0, core),
+            kind => self.kind(kind, core),
+        }
     }
 
     /// A part of a statement whose WITH writes.
@@ -87,9 +93,13 @@ impl Outline<'_> {
     }
 
     fn insert(&mut self, plan: &InsertPlan, depth: usize, core: &mut Core) -> Result<()> {
-        self.write("Insert", &plan.table, depth);
-        let below = depth + 1;
-        match &plan.source {
+        self.write("Insert", &plan.table, plan.step(), depth);
+        self.supply(&plan.source, depth + 1, core)
+    }
+
+    /// What gives the rows of an INSERT.
+    fn supply(&mut self, source: &InsertSource, below: usize, core: &mut Core) -> Result<()> {
+        match source {
             InsertSource::Rows(rows) => {
                 let step = self.step(below, "Values", "Values Scan");
                 step.rows(rows.len() as f64);
@@ -101,12 +111,12 @@ impl Outline<'_> {
     }
 
     fn update(&mut self, plan: &UpdatePlan, depth: usize) {
-        self.write("Update", &plan.access.table, depth);
+        self.write("Update", &plan.access.table, plan.step(), depth);
         self.access(&plan.access, depth + 1);
     }
 
     fn delete(&mut self, plan: &DeletePlan, depth: usize) {
-        self.write("Delete", &plan.access.table, depth);
+        self.write("Delete", &plan.access.table, plan.step(), depth);
         self.access(&plan.access, depth + 1);
     }
 
@@ -116,7 +126,7 @@ impl Outline<'_> {
             Change::Delete => "Delete",
             Change::Merge(_) => "Merge",
         };
-        self.write(verb, &plan.table, depth);
+        self.write(verb, &plan.table, plan.step(), depth);
         self.tree(&plan.query, depth + 1, core)
     }
 
@@ -132,6 +142,7 @@ impl Outline<'_> {
             kind,
             label: label.into(),
             facts: Vec::new(),
+            place: None,
             rows: None,
             actual: None,
         }));
@@ -223,12 +234,12 @@ impl Outline<'_> {
         }
     }
 
-    fn write(&mut self, verb: &'static str, table: &Table, depth: usize) {
+    fn write(&mut self, verb: &'static str, table: &Table, key: StepKey, depth: usize) {
         let took = self.total().filter(|_| depth == 0);
         let label = format!("{verb} on {}", self.name_of(table));
         let step = self.step(depth, label, "ModifyTable");
         step.actual = took;
-        step.fact("Operation", verb);
+        step.placed(key).fact("Operation", verb);
         self.relation(table, None);
     }
 
@@ -245,14 +256,23 @@ impl Outline<'_> {
             depth += 1;
         }
         if !plan.order.is_empty() {
-            let took = self.took(StepKey::of(&plan.order));
-            self.step(depth, "Sort", "Sort").actual = took;
+            let key = StepKey::of(&plan.order);
+            let took = self.took(key);
+            self.step(depth, "Sort", "Sort").placed(key).actual = took;
+            // Keys over groups are of what the aggregate gives.
+            if plan.aggregate.is_none() {
+                let tables = plan.source.accesses();
+                let text = |k: &SortKey| sorted_by(k, over_tables(&k.expr, &tables, &self.names));
+                let keys = plan.order.iter().map(text).collect();
+                self.keys(depth, "Sort Key", keys);
+            }
             depth += 1;
         }
         if let Some(a) = &plan.aggregate {
             let took = self.took(StepKey::of(a));
             let step = self.step(depth, "Aggregate", "Aggregate");
-            step.fact("Strategy", "Plain").actual = took;
+            step.placed(StepKey::of(a)).actual = took;
+            step.fact("Strategy", "Plain");
             if a.having.is_some() {
                 self.removed(StepKey::of(a), depth);
             }
@@ -290,11 +310,21 @@ impl Outline<'_> {
                 self.access(inner, depth + 1);
             }
         }
-        if plan.filter.is_some() {
-            let text = "of the joined row";
-            self.note(depth, format!("Filter: {text}"))
-                .fact("Filter", text);
+        if let Some(filter) = &plan.filter {
+            let text = over_tables(filter, &plan.source.accesses(), &self.names);
+            self.condition(depth, "Filter", text);
         }
+    }
+
+    /// A condition of the last step of this depth.
+    pub fn condition(&mut self, depth: usize, name: &'static str, text: String) {
+        self.note(depth, format!("{name}: {text}")).fact(name, text);
+    }
+
+    /// What the last step of this depth sorts or groups by.
+    pub fn keys(&mut self, depth: usize, name: &'static str, keys: Vec<String>) {
+        let text = format!("{name}: {}", keys.join(", "));
+        self.note(depth, text).fact(name, Value::Texts(keys));
     }
 
     pub fn removed(&mut self, key: StepKey, depth: usize) {
@@ -328,12 +358,12 @@ impl Outline<'_> {
         let (way, index) = match &a.path {
             Path::Full => {
                 let step = self.step(depth, format!("{} on {name}", scan.0), scan.1);
-                step.rows(a.rows).actual = took;
+                step.placed(StepKey::of(a)).rows(a.rows).actual = took;
                 return self.relation(&a.table, alias);
             }
             Path::Inverted { .. } => {
                 let step = self.step(depth, format!("Bitmap Heap Scan on {name}"), BITMAP);
-                step.rows(a.rows).actual = took;
+                step.placed(StepKey::of(a)).rows(a.rows).actual = took;
                 return self.relation(&a.table, alias);
             }
             Path::Keys { index, .. } => ("Forward", *index),
@@ -348,7 +378,7 @@ impl Outline<'_> {
         let shown = if way == "Backward" { " Backward" } else { "" };
         let label = format!("Index Scan{shown} using {index} on {name}");
         let step = self.step(depth, label, "Index Scan");
-        step.rows(a.rows).actual = took;
+        step.placed(StepKey::of(a)).rows(a.rows).actual = took;
         step.fact("Scan Direction", way);
         step.fact("Index Name", index.clone());
         self.relation(&a.table, alias);

@@ -2,7 +2,7 @@
 //!
 //! A step's depth says what it is below: the last step before it that is one less deep.
 
-use crate::exec::profile::Took;
+use crate::exec::profile::{StepKey, Took};
 
 /// A value under a key of PostgreSQL's formats for programs.
 #[derive(Clone, PartialEq, Debug)]
@@ -55,6 +55,8 @@ pub(super) struct Step {
     /// What the text calls the step.
     pub label: String,
     pub facts: Group,
+    /// By which samples of sessions know the step.
+    pub place: Option<StepKey>,
     /// Rows expected, if that is known.
     pub rows: Option<f64>,
     pub actual: Option<Actual>,
@@ -88,6 +90,11 @@ pub(super) struct Heading {
 impl Step {
     pub fn fact(&mut self, key: &'static str, value: impl Into<Value>) -> &mut Step {
         self.facts.push((key, value.into()));
+        self
+    }
+
+    pub fn placed(&mut self, key: StepKey) -> &mut Step {
+        self.place = Some(key);
         self
     }
 

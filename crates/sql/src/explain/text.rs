@@ -19,6 +19,11 @@ pub(super) fn lines(entries: &[Entry], options: &Options) -> Vec<String> {
         .collect()
 }
 
+/// Whether something has a line of the text.
+pub(super) fn has_line(entry: &Entry) -> bool {
+    !matches!(entry, Entry::Heading(h) if h.text.is_none())
+}
+
 /// A step at its depth: the first bare, the others behind an arrow.
 fn line(step: &Step, options: &Options) -> String {
     let took = step.actual.map(|a| actual(&a, options));

@@ -2,10 +2,10 @@
 
 use super::options::PLAIN;
 use super::outline::Outline;
-use super::step::{Entry, Step};
+use super::step::{Entry, Step, Value};
 use super::{Measured, Redo, text};
 use crate::error::Result;
-use crate::exec::profile::{Profile, Took};
+use crate::exec::profile::{Profile, StepKey, Took};
 use crate::expr::md5;
 use crate::session::{Core, Statement};
 
@@ -33,7 +33,7 @@ pub(crate) fn steps(
         redo: Redo::default(),
     };
     let mut outline = Outline::new(&PLAIN, Some(&measured), core);
-    outline.statement(statement, core)?;
+    outline.kind(&statement.kind, core)?;
     let mut entries = outline.entries;
     measured.complete(&mut entries);
     let steps = entries.iter().filter_map(|entry| match entry {
@@ -57,27 +57,98 @@ fn traced(step: &Step) -> TracedStep {
     }
 }
 
-/// A number by which plans are told apart; zero for what has no plan.
-pub(crate) fn plan_hash(statement: &Statement, core: &mut Core) -> u64 {
-    hash_of(&plan_lines(statement, core)).into()
+/// A plan as statistics and traces keep it.
+#[derive(Default)]
+pub(crate) struct Outlined {
+    /// Its lines; empty for what has no plan.
+    pub lines: String,
+    /// A number by which plans are told apart; zero for what has none.
+    pub hash: u32,
+    pub steps: Vec<PlanStep>,
 }
 
-/// The same of a plan's lines.
-pub(crate) fn hash_of(lines: &str) -> u32 {
-    match lines {
-        "" => 0,
-        lines => md5::words(lines.as_bytes())[3],
-    }
+/// A step of a plan as statistics keep it.
+pub(crate) struct PlanStep {
+    /// By which samples of sessions know it; none of a step that never works by itself.
+    pub place: Option<StepKey>,
+    /// Its line among those of the plan, and that of the step which it is below.
+    pub line: u32,
+    pub parent: Option<u32>,
+    pub depth: usize,
+    /// What PostgreSQL calls such steps.
+    pub operation: &'static str,
+    /// What the plan calls it.
+    pub label: String,
+    /// The table that it is about, and the index that it goes by.
+    pub object: Option<String>,
+    pub index: Option<String>,
+    /// Rows expected of it, if that is known.
+    pub rows: Option<f64>,
 }
 
-/// The lines of a plan; empty for what has none.
-pub(crate) fn plan_lines(statement: &Statement, core: &mut Core) -> String {
+/// The plan of a statement.
+pub(crate) fn outlined(statement: &Statement, core: &mut Core) -> Outlined {
     if !super::can_run(&statement.kind) {
-        return String::new();
+        return Outlined::default();
     }
     let mut outline = Outline::new(&PLAIN, None, core);
-    match outline.statement(statement, core) {
-        Ok(()) => text::lines(&outline.entries, &PLAIN).join("\n"),
-        Err(_) => String::new(),
+    if outline.kind(&statement.kind, core).is_err() {
+        return Outlined::default();
     }
+    let entries = outline.entries;
+    Outlined {
+        lines: text::lines(&entries, &PLAIN).join("\n"),
+        hash: hash_of(&entries),
+        steps: listed(&entries),
+    }
+}
+
+fn listed(entries: &[Entry]) -> Vec<PlanStep> {
+    let mut steps: Vec<PlanStep> = Vec::new();
+    let lined = entries.iter().filter(|e| text::has_line(e));
+    for (line, entry) in (0..).zip(lined) {
+        let Entry::Step(step) = entry else { continue };
+        let fact = |name| {
+            let fact = step.facts.iter().find(|(key, _)| *key == name);
+            fact.and_then(|(_, value)| match value {
+                Value::Text(text) => Some(text.clone()),
+                _ => None,
+            })
+        };
+        let above = steps.iter().rev().find(|above| above.depth < step.depth);
+        let parent = above.map(|above| above.line);
+        steps.push(PlanStep {
+            place: step.place,
+            line,
+            parent,
+            depth: step.depth,
+            operation: step.kind,
+            label: step.label.clone(),
+            object: fact("Relation Name"),
+            index: fact("Index Name"),
+            rows: step.rows,
+        });
+    }
+    steps
+}
+
+/// A number of the steps, of what they work on and of the conditions by which indexes are entered.
+/// What is expected of them is not in it: a plan stays the same when statistics change and it does
+/// not.
+fn hash_of(entries: &[Entry]) -> u32 {
+    let mut shape = String::new();
+    for entry in entries {
+        let part = match entry {
+            Entry::Step(step) => Some((step.depth, &*step.label)),
+            Entry::Note(note) => match note.facts.first() {
+                Some(("Index Cond", Value::Text(condition))) => Some((note.depth, &**condition)),
+                _ => None,
+            },
+            Entry::Heading(heading) => Some((heading.depth, heading.relationship)),
+        };
+        if let Some((depth, text)) = part {
+            shape.push_str(&format!("{depth} {text}\n"));
+        }
+    }
+    md5::words(shape.as_bytes())[3]
 }

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use super::expression::{over_registers, sorted_by};
 use super::outline::{Names, Outline, SEQUENTIAL};
 use super::step::Value;
 use crate::error::Result;
 use crate::exec::profile::{StepKey, Vectors};
 use crate::expr::Expr;
-use crate::plan::Path;
+use crate::plan::{Path, SortKey};
 use crate::query::Plan;
+use crate::query::aggregate::Aggregate;
 use crate::query::plan::{Group, JoinKind, Node, Part, SeriesOf, SetKind, TableScan};
 use crate::query::vector;
 use crate::session::Core;
@@ -58,7 +60,7 @@ impl Outline<'_> {
         // Without a label of its own the text calls a step what PostgreSQL does.
         let named = |outline: &mut Self, label: &str, kind, facts: &[(&'static str, &str)]| {
             let step = outline.step(depth, label, kind);
-            step.actual = took;
+            step.placed(node.key()).actual = took;
             for (key, value) in facts {
                 step.fact(key, *value);
             }
@@ -73,7 +75,7 @@ impl Outline<'_> {
             }
             Node::Values(v) => {
                 let step = self.step(depth, "Values Scan", "Values Scan");
-                step.rows(v.rows.len() as f64).actual = took;
+                step.placed(node.key()).rows(v.rows.len() as f64).actual = took;
             }
             Node::Series(series) => {
                 let facts: &[_] = match series.of {
@@ -104,6 +106,8 @@ impl Outline<'_> {
             Node::With(w) => self.node(&w.input, depth, core)?,
             Node::Filter(f) => {
                 plain(self, "Filter");
+                let text = self.text_of(&f.condition);
+                self.condition(depth, "Filter", text);
                 self.removed(node.key(), depth);
                 self.node(&f.input, below, core)?;
             }
@@ -119,6 +123,7 @@ impl Outline<'_> {
                 let (text, join) = kind_of(j.kind);
                 let label = format!("Nested Loop{text}");
                 named(self, &label, "Nested Loop", &[("Join Type", join)]);
+                self.join_filter(j.on.as_ref(), depth);
                 self.node(&j.outer, below, core)?;
                 self.node(&j.inner, below, core)?;
             }
@@ -126,6 +131,16 @@ impl Outline<'_> {
                 let (text, join) = kind_of(j.kind);
                 let label = format!("Hash{} Join", text.trim_end_matches(" Join"));
                 named(self, &label, "Hash Join", &[("Join Type", join)]);
+                let pair = |(probe, build): (&Expr, &Expr)| {
+                    format!("({} = {})", self.text_of(probe), self.text_of(build))
+                };
+                let pairs: Vec<String> = j.probe_keys.iter().zip(&j.build_keys).map(pair).collect();
+                let text = match pairs.as_slice() {
+                    [one] => one.clone(),
+                    several => format!("({})", several.join(" AND ")),
+                };
+                self.condition(depth, "Hash Cond", text);
+                self.join_filter(j.on.as_ref(), depth);
                 self.node(&j.probe, below, core)?;
                 self.step(below, "Hash", "Hash");
                 self.node(&j.build, below + 1, core)?;
@@ -144,12 +159,17 @@ impl Outline<'_> {
                     false => {
                         let hashed = [("Strategy", "Hashed")];
                         named(self, "HashAggregate", "Aggregate", &hashed);
+                        let keys = d.keys.iter().map(|e| self.text_of(e)).collect();
+                        self.keys(depth, "Group Key", keys);
                     }
                 }
                 self.node(&d.input, below, core)?;
             }
             Node::Sort(s) => {
                 plain(self, "Sort");
+                let key = |k: &SortKey| sorted_by(k, self.text_of(&k.expr));
+                let keys = s.keys.iter().map(key).collect();
+                self.keys(depth, "Sort Key", keys);
                 self.node(&s.input, below, core)?;
             }
             Node::Window(w) => {
@@ -239,7 +259,7 @@ impl Outline<'_> {
             Vectors::Refused(_) | Vectors::No => name.to_string(),
         };
         let step = self.step(depth, label, "Aggregate");
-        step.actual = took;
+        step.placed(key).actual = took;
         step.fact("Strategy", strategy);
         match vectors {
             Vectors::Threads(threads) => {
@@ -253,7 +273,39 @@ impl Outline<'_> {
             }
             Vectors::No => {}
         }
+        let key = |at: &usize| g.keys.get(*at).map(|(e, _)| self.text_of(e));
+        let sets: Vec<Vec<String>> = g
+            .sets
+            .iter()
+            .map(|s| s.iter().filter_map(key).collect())
+            .collect();
+        match sets.as_slice() {
+            [keys] if !keys.is_empty() => self.keys(depth, "Group Key", keys.clone()),
+            [_] | [] => {}
+            sets => {
+                for keys in sets {
+                    let text = match keys.as_slice() {
+                        [] => "Group Key: ()".to_string(),
+                        keys => format!("Hash Key: {}", keys.join(", ")),
+                    };
+                    self.note(depth, text);
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// An expression over the registers of the file at hand.
+    fn text_of(&self, e: &Expr) -> String {
+        over_registers(e, &self.names)
+    }
+
+    /// What else makes two rows partners.
+    fn join_filter(&mut self, on: Option<&Expr>, depth: usize) {
+        if let Some(on) = on {
+            let text = self.text_of(on);
+            self.condition(depth, "Join Filter", text);
+        }
     }
 }
 
@@ -280,7 +332,13 @@ fn name_registers(node: &Node, names: &mut Names) {
         }
         Node::With(n) => name_registers(&n.input, names),
         Node::Filter(n) => name_registers(&n.input, names),
-        Node::Compute(n) => name_registers(&n.input, names),
+        Node::Compute(n) => {
+            name_registers(&n.input, names);
+            for (register, e) in &n.columns {
+                let text = over_registers(e, names);
+                names.insert(*register, text);
+            }
+        }
         Node::Keep(n) => name_registers(&n.input, names),
         Node::Distinct(n) => name_registers(&n.input, names),
         Node::Sort(n) => name_registers(&n.input, names),
@@ -303,14 +361,21 @@ fn name_registers(node: &Node, names: &mut Names) {
         Node::Group(g) => {
             name_registers(&g.input, names);
             for (key, register) in g.keys.iter().chain(&g.decided) {
-                if let Expr::Param(from) = key
-                    && let Some(name) = names.get(from).cloned()
-                {
-                    names.insert(*register, name);
-                }
+                let text = over_registers(key, names);
+                names.insert(*register, text);
             }
             for a in &g.aggregates {
-                names.insert(a.into, format!("{:?}", a.function).to_lowercase());
+                let args: Vec<String> = a.args.iter().map(|e| over_registers(e, names)).collect();
+                let args = if a.distinct { "DISTINCT " } else { "" }.to_string() + &args.join(", ");
+                let text = match a.function {
+                    Aggregate::CountRows => "count(*)".to_string(),
+                    function => {
+                        let name = format!("{function:?}");
+                        let name = name.split('(').next().unwrap_or_default().to_lowercase();
+                        format!("{name}({args})")
+                    }
+                };
+                names.insert(a.into, text);
             }
         }
     }

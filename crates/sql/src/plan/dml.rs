@@ -17,6 +17,7 @@ use crate::dict::acl::Privileges;
 use crate::dict::trigger::Op;
 use crate::dict::{Column, Identity, Relation, Table, View};
 use crate::error::{Error, Result};
+use crate::exec::profile::StepKey;
 use crate::exec::returning::Returning;
 use crate::expr::Expr;
 use crate::expr::domain::DomainCheck;
@@ -113,6 +114,20 @@ pub struct DeletePlan {
     pub returning: Option<Returning>,
     /// Those that it is deleted through.
     pub views: Vec<Arc<View>>,
+}
+
+impl UpdatePlan {
+    /// The step that writes what the access finds.
+    pub fn step(&self) -> StepKey {
+        StepKey::of(&self.set)
+    }
+}
+
+impl DeletePlan {
+    /// The step that deletes what the access finds.
+    pub fn step(&self) -> StepKey {
+        StepKey::of(&self.condition)
+    }
 }
 
 /// The type below a domain: its rules are those of the domain, but for arrays of another one.

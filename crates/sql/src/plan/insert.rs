@@ -16,6 +16,7 @@ use crate::dict::acl::Privileges;
 use crate::dict::trigger::Op;
 use crate::dict::{Column, Identity, Table, View};
 use crate::error::{Error, Result};
+use crate::exec::profile::StepKey;
 use crate::exec::returning::Returning;
 use crate::expr::Expr;
 use crate::parse::{Overriding, targets};
@@ -31,6 +32,13 @@ pub struct InsertPlan {
     pub returning: Option<Returning>,
     /// Those that it is inserted through.
     pub views: Vec<Arc<View>>,
+}
+
+impl InsertPlan {
+    /// The step that writes.
+    pub fn step(&self) -> StepKey {
+        StepKey::of(&self.table)
+    }
 }
 
 #[derive(Debug)]

@@ -12,6 +12,7 @@ use super::{Aggregate, Output, Planner, TableAccess};
 use crate::bind::{Binder, Scope, Typed, common_type};
 use crate::collate::Collation;
 use crate::error::{Error, Result};
+use crate::exec::profile::StepKey;
 use crate::expr::cast::CastContext;
 use crate::expr::{Calls, Env, Expr, Val};
 use crate::types::SqlType;
@@ -31,6 +32,16 @@ pub struct SelectPlan {
     pub locks: Vec<LockedTable>,
     /// With `locks`: the whole condition, for rows that changed since they were found.
     pub condition: Option<Expr>,
+}
+
+impl SelectPlan {
+    /// The step that gives rows which are computed as a whole.
+    pub fn computed_by(&self) -> StepKey {
+        match &self.aggregate {
+            Some(aggregate) if self.order.is_empty() => StepKey::of(aggregate),
+            _ => StepKey::of(&self.order),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -26,6 +26,7 @@ use crate::dict::policy::PolicyFor;
 use crate::dict::trigger::Op;
 use crate::dict::{Table, View};
 use crate::error::{Error, Result};
+use crate::exec::profile::StepKey;
 use crate::exec::returning::Returning;
 use crate::expr::Expr;
 use crate::parse::{self, Command};
@@ -91,6 +92,13 @@ pub struct SuppliedWrite {
     pub policies: Option<Box<MergePolicies>>,
     /// Those that it is written through.
     pub views: Vec<Arc<View>>,
+}
+
+impl SuppliedWrite {
+    /// The step that writes.
+    pub fn step(&self) -> StepKey {
+        StepKey::of(&self.table)
+    }
 }
 
 /// What is done to the rows that a query finds.

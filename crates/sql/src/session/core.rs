@@ -72,6 +72,10 @@ pub struct Core {
     pub(super) shown_since: i64,
     /// While EXPLAIN ANALYZE runs a statement, or one runs whose plan is traced.
     pub profile: Option<Box<Profile>>,
+    /// Where the session says in which step of its plan it is.
+    pub step: wait::StepPlace,
+    /// The plan that samples of the session look its step up in.
+    pub(super) shown_plan: Option<Arc<wait::PlanSteps>>,
     pub(super) trace: SessionTrace,
     /// What the running statement's subqueries have come to.
     pub running: crate::query::run::Running,
@@ -130,6 +134,8 @@ impl Core {
             shown: None,
             shown_since: 0,
             profile: None,
+            step: wait::session::step_place(),
+            shown_plan: None,
             trace: SessionTrace::default(),
             running: Default::default(),
             with: None,

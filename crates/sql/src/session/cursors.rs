@@ -471,15 +471,12 @@ impl RowSink for Counting<'_> {
 }
 
 impl SqlSession {
-    /// `declaration`: the text of DECLARE; `text`: that of its query.
-    pub(super) fn declare(
+    /// The statement of a cursor that is declared so.
+    pub(crate) fn declared(
         &mut self,
-        name: &str,
-        options: CursorOptions,
-        declaration: &Arc<str>,
         text: &str,
-    ) -> Result<Tag> {
-        self.ensure_transaction()?;
+        options: CursorOptions,
+    ) -> Result<Arc<super::Statement>> {
         let statement = self.parse(text, &[])?;
         let locks = match &statement.kind {
             super::Kind::Select(plan) => !plan.locks.is_empty(),
@@ -493,6 +490,19 @@ impl SqlSession {
         if locks {
             refuse_with_locks(options)?;
         }
+        Ok(statement)
+    }
+
+    /// `declaration`: the text of DECLARE; `text`: that of its query.
+    pub(super) fn declare(
+        &mut self,
+        name: &str,
+        options: CursorOptions,
+        declaration: &Arc<str>,
+        text: &str,
+    ) -> Result<Tag> {
+        self.ensure_transaction()?;
+        let statement = self.declared(text, options)?;
         if !options.hold && !self.is_in_block() {
             return Err(Error::new(
                 "25P01",

@@ -24,6 +24,7 @@ mod roles;
 mod run;
 mod settings;
 mod shared;
+mod shown;
 mod slow;
 mod statement;
 pub(crate) mod temporary;

@@ -110,6 +110,7 @@ struct Frame {
     with: Option<Box<with::WithRun>>,
     profile: Option<Box<crate::exec::profile::Profile>>,
     held: Option<engine::HeldSnapshot>,
+    step: wait::StepPlace,
     events: PutAway,
     nesting: engine::Nesting,
 }
@@ -126,6 +127,7 @@ impl Core {
             with: self.with.take(),
             profile: self.profile.take(),
             held: self.held.take(),
+            step: std::mem::take(&mut self.step),
             events: self.events.put_away(),
             nesting: self.engine.enter(sees),
         };
@@ -135,6 +137,7 @@ impl Core {
         self.with = frame.with;
         self.profile = frame.profile;
         self.held = frame.held;
+        self.step = frame.step;
         self.events.put_back(frame.events);
         done
     }

@@ -585,14 +585,4 @@ impl Core {
             _ => Ok(None),
         })
     }
-
-    /// Shows the statement in `v$session` from now on.
-    pub fn show_sql(&mut self, text: &Arc<str>) {
-        let start = self.statement_start;
-        if start == self.shown_since && self.shown.as_ref().is_some_and(|s| Arc::ptr_eq(s, text)) {
-            return;
-        }
-        (self.shown, self.shown_since) = (Some(text.clone()), start);
-        wait::session::set_sql(text.clone(), start);
-    }
 }

@@ -58,6 +58,7 @@ impl SqlSession {
         self.watch(&portal.statement, hot.log_min_duration);
         let timed = self.core.begin_timed(portal.statement.text());
         let mut done = self.try_execute(portal, max_rows, sink);
+        self.core.step.leave();
         if let Some(timed) = timed {
             timed.end();
         }
@@ -127,6 +128,7 @@ impl SqlSession {
         self.core.refresh()?;
         self.make_current(portal)?;
         let statement = portal.statement.clone();
+        self.core.show_plan(&statement);
         self.core.check_permitted(statement.asked())?;
         self.refuse_writes(&statement)?;
         match &statement.kind {

@@ -255,7 +255,7 @@ impl Core {
     fn open_cursor(&mut self, t: &mut Tracer, statement: &Arc<Statement>, at: &CallMark) {
         if t.cursor(statement).is_none() {
             let users = (self.roles.current, self.roles.session);
-            let hash = explain::plan_hash(statement, self);
+            let hash = explain::outlined(statement, self).hash.into();
             t.open(statement, hash, users, at.at_ns());
         }
     }

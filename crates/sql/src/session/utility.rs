@@ -632,6 +632,17 @@ impl SqlSession {
         Ok(values)
     }
 
+    /// The prepared statement that an EXECUTE runs, and the values of its parameters.
+    pub(crate) fn executed(
+        &mut self,
+        name: &str,
+        args: &[sqlparser::ast::Expr],
+    ) -> Result<(Arc<Statement>, Vec<Datum>)> {
+        let values = self.execute_values(name, args)?;
+        let statement = self.prepared_to_bind(name)?;
+        Ok((self.with_arrays(&statement, &values)?, values))
+    }
+
     fn execute_prepared(
         &mut self,
         portal: &mut Portal,
@@ -640,9 +651,8 @@ impl SqlSession {
         max_rows: usize,
         sink: &mut dyn RowSink,
     ) -> Result<Completion> {
-        let values = self.execute_values(name, args)?;
-        let statement = self.prepared_to_bind(name)?;
-        *portal = Portal::new(&self.with_arrays(&statement, &values)?, values);
+        let (statement, values) = self.executed(name, args)?;
+        *portal = Portal::new(&statement, values);
         self.execute(portal, max_rows, sink)
     }
 

@@ -17,11 +17,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::{Mutex, RwLock};
-use wait::Spent;
+use wait::{PlanSteps, Spent};
 
-use crate::explain;
+use crate::explain::{self, Outlined, PlanStep};
 use crate::session::{Core, Statement, now_micros};
 use crate::trace::SqlId;
 
@@ -57,20 +57,27 @@ pub(crate) struct Entry {
     /// How it is executed, and its number among commands.
     pub kind: &'static str,
     pub command: u32,
-    /// The lines of the plan.
-    pub plan: Box<str>,
+    /// The plan as it was made last: what is expected of its steps may have changed since the one
+    /// before.
+    plan: ArcSwap<Plan>,
     /// Microseconds from 2000.
     pub first_load: i64,
     last_active: AtomicI64,
     is_evicted: AtomicBool,
-    /// What the plan's steps gave in an execution that was measured.
-    measured: Mutex<Option<Arc<Actual>>>,
+    /// What the plan's steps gave in executions that were measured.
+    measured: Mutex<Option<Arc<Measured>>>,
     has_measured: AtomicBool,
     shards: [Shard; SHARDS],
 }
 
+/// A plan as its entry keeps it.
+pub(crate) struct Plan {
+    pub lines: Box<str>,
+    pub steps: Vec<PlanStep>,
+}
+
 /// What the steps of a plan gave in one execution.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Actual {
     /// When, in microseconds from 2000.
     pub at: i64,
@@ -78,8 +85,42 @@ pub(crate) struct Actual {
     pub steps: Vec<ActualStep>,
 }
 
+/// What the steps of a plan gave in the executions that were measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub executions: u64,
+    pub last: Actual,
+    /// Of all of them, in the order of the plan's lines.
+    pub sums: Vec<ActualStep>,
+}
+
+impl Measured {
+    /// With another execution. If that had other steps it begins anew.
+    fn with(before: Option<&Measured>, actual: Actual) -> Measured {
+        let before = before.filter(|b| b.sums.len() == actual.steps.len());
+        let mut sums = actual.steps.clone();
+        for (sum, step) in sums.iter_mut().zip(before.iter().flat_map(|b| &b.sums)) {
+            sum.add(step);
+        }
+        Measured {
+            executions: before.map_or(0, |b| b.executions) + 1,
+            last: actual,
+            sums,
+        }
+    }
+}
+
+impl ActualStep {
+    fn add(&mut self, other: &ActualStep) {
+        self.starts += other.starts;
+        self.rows += other.rows;
+        self.gets += other.gets;
+        self.reads += other.reads;
+    }
+}
+
 /// A step with those below it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct ActualStep {
     pub starts: u64,
     pub rows: u64,
@@ -183,12 +224,18 @@ impl Entry {
         self.last_active.load(Relaxed)
     }
 
-    pub fn measured(&self) -> Option<Arc<Actual>> {
+    pub fn plan(&self) -> Arc<Plan> {
+        self.plan.load_full()
+    }
+
+    pub fn measured(&self) -> Option<Arc<Measured>> {
         self.measured.lock().clone()
     }
 
     pub fn keep_measured(&self, actual: Actual) {
-        *self.measured.lock() = Some(Arc::new(actual));
+        let mut kept = self.measured.lock();
+        *kept = Some(Arc::new(Measured::with(kept.as_deref(), actual)));
+        drop(kept);
         self.has_measured.store(true, Relaxed);
     }
 
@@ -206,6 +253,8 @@ impl Entry {
 #[derive(Default)]
 pub(crate) struct Known {
     entry: ArcSwapOption<Entry>,
+    /// The steps of its plan, which are at places of the statement's own.
+    steps: ArcSwapOption<PlanSteps>,
     /// Parses before there was an entry.
     parses: AtomicU64,
     hard_parses: AtomicU64,
@@ -219,6 +268,14 @@ impl Known {
             .load()
             .as_ref()
             .is_some_and(|e| e.wants_measure())
+    }
+
+    /// Whether these are the steps of its plan.
+    #[inline]
+    pub fn has_steps(&self, steps: Option<&Arc<PlanSteps>>) -> bool {
+        let known = self.steps.load();
+        let same = |(a, b): (&Arc<PlanSteps>, &Arc<PlanSteps>)| Arc::ptr_eq(a, b);
+        known.as_ref().zip(steps).is_some_and(same)
     }
 
     /// The entry, once the statement has run.
@@ -267,24 +324,48 @@ impl Statements {
         {
             return entry.count(call, at);
         }
-        let entry = self.entry(statement, core, at);
-        known.entry.store(Some(entry.clone()));
-        {
-            let mut t = entry.shard().lock();
-            t.parses += known.parses.swap(0, Relaxed);
-            t.hard_parses += known.hard_parses.swap(0, Relaxed);
-        }
-        entry.count(call, at);
+        self.enter(statement, core, at).count(call, at);
     }
 
-    fn entry(&self, statement: &Statement, core: &mut Core, at: i64) -> Arc<Entry> {
-        let plan = explain::plan_lines(statement, core);
+    /// The steps of a statement's plan. The statement is about to run: its entry is there from now
+    /// on.
+    pub fn steps(&self, statement: &Statement, core: &mut Core) -> Option<Arc<PlanSteps>> {
+        let known = statement.known();
+        if known.steps.load().is_none() {
+            self.enter(statement, core, now_micros());
+        }
+        known.steps.load_full()
+    }
+
+    /// Finds the statement's entry, or makes it.
+    fn enter(&self, statement: &Statement, core: &mut Core, at: i64) -> Arc<Entry> {
+        let known = statement.known();
+        let plan = explain::outlined(statement, core);
+        let placed = |s: &PlanStep| Some((s.place?.place(), s.line, s.label.clone()));
+        let steps = plan.steps.iter().filter_map(placed);
+        let steps = Arc::new(PlanSteps::new(plan.hash, steps));
+        let entry = self.entry(statement, plan, core, at);
+        known.entry.store(Some(entry.clone()));
+        known.steps.store(Some(steps));
+        let mut t = entry.shard().lock();
+        t.parses += known.parses.swap(0, Relaxed);
+        t.hard_parses += known.hard_parses.swap(0, Relaxed);
+        drop(t);
+        entry
+    }
+
+    fn entry(&self, statement: &Statement, plan: Outlined, core: &Core, at: i64) -> Arc<Entry> {
         let key = Key {
             sql_id: SqlId::of(statement.text()),
-            plan_hash: explain::hash_of(&plan),
+            plan_hash: plan.hash,
             role: core.roles.current,
         };
+        let plan = Arc::new(Plan {
+            lines: cut(&plan.lines, MAX_PLAN_BYTES).into(),
+            steps: plan.steps,
+        });
         if let Some(entry) = self.entries.read().get(&key) {
+            entry.plan.store(plan);
             return entry.clone();
         }
         let mut entries = self.entries.write();
@@ -301,7 +382,7 @@ impl Statements {
                 },
                 kind: statement.plan_kind(),
                 command: statement.command_number(),
-                plan: cut(&plan, MAX_PLAN_BYTES).into(),
+                plan: ArcSwap::new(plan),
                 first_load: at,
                 last_active: AtomicI64::new(at),
                 is_evicted: AtomicBool::new(false),
@@ -376,6 +457,30 @@ mod tests {
         sum.add(&totals(1, 8, 30));
         sum.add(&totals(0, 0, 0));
         assert_eq!((sum.executions, sum.min_ns, sum.max_ns), (3, 7, 30));
+    }
+
+    #[test]
+    fn measured_executions_add_up_while_the_steps_are_the_same() {
+        let step = |rows| ActualStep {
+            starts: 1,
+            rows,
+            gets: 2 * rows,
+            reads: 0,
+        };
+        let actual = |rows: &[u64]| Actual {
+            at: 5,
+            steps: rows.iter().map(|rows| step(*rows)).collect(),
+        };
+        let one = Measured::with(None, actual(&[1, 10]));
+        let two = Measured::with(Some(&one), actual(&[2, 30]));
+        assert_eq!((two.executions, two.last.steps[1]), (2, step(30)));
+        let sum = ActualStep {
+            starts: 2,
+            ..step(40)
+        };
+        assert_eq!(two.sums[1], sum);
+        let other = Measured::with(Some(&two), actual(&[7]));
+        assert_eq!((other.executions, &*other.sums), (1, &[step(7)][..]));
     }
 
     #[test]

@@ -139,6 +139,9 @@ pub const VIEWS: &[VirtualTable] = &[
             ("current_obj#", Int8),
             ("object_name", Text),
             ("blocking_session", Int4),
+            ("sql_plan_hash_value", Int8),
+            ("sql_plan_line_id", Int4),
+            ("sql_plan_operation", Text),
         ],
         rows: Here(history),
     },
@@ -401,6 +404,10 @@ fn history(cx: &Context) -> Result<Rows> {
         row.push(r.object.map_or(NULL, int8));
         row.push(optional(r.object.map(|o| segments::name_of(&names, o))));
         row.push(r.blocker.map_or(NULL, int4));
+        row.push(r.in_plan.as_ref().map_or(NULL, |p| int8(p.plan_hash)));
+        let step = r.in_plan.as_ref().and_then(|p| p.step.as_ref());
+        row.push(step.map_or(NULL, |(line, _)| int4(*line)));
+        row.push(optional(step.map(|(_, name)| &**name)));
         row
     };
     Ok(views::active_session_history()

@@ -140,9 +140,9 @@ fn system_events(_: &Context) -> Result<Rows> {
     Ok(views::system_events().into_iter().map(row).collect())
 }
 
-fn session_events(_: &Context) -> Result<Rows> {
+fn session_events(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
-    for s in views::sessions() {
+    for s in cx.sessions() {
         for r in views::session_events(&s) {
             let mut row = vec![int4(s.sid)];
             row.extend(event_row(&r));
@@ -185,9 +185,9 @@ fn system_stats(_: &Context) -> Result<Rows> {
     Ok(views::system_stats().into_iter().map(row).collect())
 }
 
-fn session_stats(_: &Context) -> Result<Rows> {
+fn session_stats(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
-    for s in views::sessions() {
+    for s in cx.sessions() {
         for (stat, value) in views::session_stats(&s) {
             rows.push(vec![
                 int4(s.sid),

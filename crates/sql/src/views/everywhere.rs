@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use wire::{Reader, Writer};
 
+use super::lookup::Wanted;
 use super::value::int4;
 use super::{Context, Rows, Source, VirtualTable, activity, blockers, codec, instance};
 use crate::authority::Authority;
@@ -18,31 +19,49 @@ use crate::error::Result;
 use crate::types::SqlType;
 
 /// The first byte of a question.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Asks for the rows of all sessions, which no session's number does.
+const ALL_SESSIONS: u32 = 0;
+/// Asks for those of no session: numbers of sessions are smaller.
+const NO_SESSION: u32 = u32::MAX;
 /// Names of views are shorter.
 const MAX_NAME_BYTES: usize = 64;
 
-/// What another instance is asked: the rows of a view, as they are for a role.
-fn question(of: &str, authority: Authority) -> Vec<u8> {
+/// What another instance is asked: the rows of a view, as they are for a role, of all sessions or
+/// of one.
+fn question(of: &str, authority: Authority, wanted: Option<&Wanted>) -> Vec<u8> {
     let mut bytes = vec![VERSION];
-    Writer::new(&mut bytes).put(&authority);
+    let mut w = Writer::new(&mut bytes);
+    w.put(&authority);
+    w.put(&match wanted {
+        Some(Wanted::Session(sid)) => *sid,
+        Some(Wanted::None) => NO_SESSION,
+        None | Some(Wanted::Number(_) | Wanted::Name(_)) => ALL_SESSIONS,
+    });
     bytes.extend(of.as_bytes());
     bytes
 }
 
-fn asked(question: &[u8]) -> std::result::Result<(&'static VirtualTable, Authority), String> {
+/// A question: the view, by whose rights it is asked, and the session whose rows are wanted.
+type Asked = (&'static VirtualTable, Authority, Option<Wanted>);
+
+fn asked(question: &[u8]) -> std::result::Result<Asked, String> {
     let mut r = Reader::new(question);
     if r.get() != Ok(VERSION) {
         return Err("a question of another version".to_string());
     }
     let authority = r.get().map_err(|bad| bad.to_string())?;
+    let wanted = match r.get::<u32>().map_err(|bad| bad.to_string())? {
+        ALL_SESSIONS => None,
+        sid => Some(Wanted::Session(sid)),
+    };
     let name = r.rest(MAX_NAME_BYTES).map_err(|bad| bad.to_string())?;
     let name = String::from_utf8_lossy(name);
     let is_asked_for =
         |v: &&VirtualTable| is_of_instance(v) || matches!(v.rows, Source::Cluster(_));
     let view = super::here().filter(is_asked_for).find(|v| v.name == name);
     let view = view.ok_or_else(|| format!("it has no view {name:?}"))?;
-    Ok((view, authority))
+    Ok((view, authority, wanted))
 }
 
 /// Whether a view shows an instance. What a session has for itself, no other instance can tell of.
@@ -129,7 +148,7 @@ fn gather(
         add(engine.instance(), own()?);
         return Ok(Vec::new());
     };
-    let question = question(of.name, cx.authority);
+    let question = question(of.name, cx.authority, cx.wanted.as_ref());
     let patience = cx.setting_ms("gv_view_timeout");
     let (answers, own) = cluster.inquiries().ask_others(&question, patience, own)?;
     add(engine.instance(), own?);
@@ -173,8 +192,10 @@ pub fn rows_of(name: &str, cx: &Context) -> Result<Rows> {
 
 /// Answers another instance. Runs on its own thread and waits for nobody: only views of this instance are asked for.
 pub fn respond(database: &Arc<Database>, question: &[u8]) -> std::result::Result<Vec<u8>, String> {
-    let (view, authority) = asked(question)?;
-    let rows = view.read(&Context::for_another(database, authority));
+    let (view, authority, wanted) = asked(question)?;
+    let mut cx = Context::for_another(database, authority);
+    cx.wanted = wanted;
+    let rows = view.read(&cx);
     codec::encode(view.columns, &rows.map_err(|e| e.to_string())?)
 }
 
@@ -247,11 +268,11 @@ mod tests {
     #[test]
     fn only_views_of_one_instance_are_answered() {
         for (question, why) in [
-            (&b"\x01\x07\0\0\0\0gv$session"[..], "no view"),
-            (b"\x01\x07\0\0\0\0pg_class", "no view"),
-            (b"\x01\x07\0\0\0\x02v$session", "superuser"),
-            (b"\x01\x07\0", "role"),
-            (b"\x02\x07\0\0\0\0v$session", "version"),
+            (&b"\x02\x07\0\0\0\0\0\0\0\0gv$session"[..], "no view"),
+            (b"\x02\x07\0\0\0\0\0\0\0\0pg_class", "no view"),
+            (b"\x02\x07\0\0\0\x02\0\0\0\0v$session", "superuser"),
+            (b"\x02\x07\0", "role"),
+            (b"\x01\x07\0\0\0\0v$session", "version"),
             (b"", "version"),
         ] {
             let refused = asked(question).unwrap_err();
@@ -262,10 +283,13 @@ mod tests {
                 role: 7,
                 superuser: name == "v$lock",
             };
-            let bytes = super::question(name, authority);
-            assert_eq!(bytes[6..], *name.as_bytes());
-            let (view, by) = asked(&bytes).unwrap();
-            assert_eq!((view.name, by), (name, authority));
+            let wanted = Some(Wanted::Session(9));
+            let bytes = super::question(name, authority, wanted.as_ref());
+            assert_eq!(bytes[10..], *name.as_bytes());
+            assert_eq!(
+                asked(&bytes).map(|a| (a.0.name, a.1, a.2)),
+                Ok((name, authority, wanted))
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Catalogs that are asked for the rows of one relation make no others.
+//! Catalogs that are asked for the rows of one relation make no others, and views of sessions those
+//! of one session, on all instances.
 //!
 //! A condition of a statement says which rows those are: `attrelid = 16384`, `relname = 't'`. The
 //! scan of a catalog evaluates the condition's other side when it is opened, and the catalog goes
@@ -22,6 +23,8 @@ pub enum Key {
     /// Object id of the relation, or of an index or trigger of it.
     Number,
     Name,
+    /// Number of the session.
+    Session,
 }
 
 /// The relations whose rows are wanted.
@@ -29,6 +32,7 @@ pub enum Key {
 pub enum Wanted {
     Number(u32),
     Name(String),
+    Session(u32),
     /// No row has a key that equals NULL.
     None,
 }
@@ -62,9 +66,20 @@ fn keys_of(view: &VirtualTable) -> &'static [(&'static str, Key)] {
         ],
         ("pg_catalog", "pg_tables" | "pg_indexes") => &[("tablename", Key::Name)],
         ("information_schema", "tables" | "columns") => &[("table_name", Key::Name)],
+        ("pg_catalog", name) if BY_SESSION.contains(&name.trim_start_matches('g')) => {
+            &[("sid", Key::Session)]
+        }
         _ => &[],
     }
 }
+
+/// Views of an instance that have many rows for each session.
+const BY_SESSION: &[&str] = &[
+    "v$sesstat",
+    "v$session_event",
+    "v$session_gc_latency",
+    "v$sess_time_model",
+];
 
 /// Whether there may be a look-up of rows.
 pub fn has_keys(view: &VirtualTable) -> bool {
@@ -125,12 +140,27 @@ impl Lookup {
                 Some(u32::try_from(*n).map_or(Wanted::None, Wanted::Number))
             }
             (Key::Name, Datum::Text(name)) => Some(Wanted::Name(name.clone())),
+            (Key::Session, Datum::Int4(n)) => Some(session(i64::from(*n))),
+            (Key::Session, Datum::Int8(n)) => Some(session(*n)),
             _ => None,
         }
     }
 }
 
+fn session(number: i64) -> Wanted {
+    u32::try_from(number).map_or(Wanted::None, Wanted::Session)
+}
+
 impl Context {
+    /// The sessions whose rows are wanted.
+    pub(super) fn sessions(&self) -> Vec<Arc<wait::session::Session>> {
+        match &self.wanted {
+            Some(Wanted::Session(sid)) => wait::session::find(*sid).into_iter().collect(),
+            Some(Wanted::None) => Vec::new(),
+            None | Some(Wanted::Number(_) | Wanted::Name(_)) => wait::views::sessions(),
+        }
+    }
+
     /// The tables whose rows are wanted, with those of their indexes, constraints and triggers.
     pub(super) fn tables(&self) -> Box<dyn Iterator<Item = &Arc<Table>> + '_> {
         match &self.wanted {
@@ -140,7 +170,7 @@ impl Context {
                 Box::new(table.or_else(|| self.dict.table_of_part(*oid)).into_iter())
             }
             Some(Wanted::Name(name)) => Box::new(self.dict.tables_with_name(name)),
-            Some(Wanted::None) => Box::new(std::iter::empty()),
+            Some(Wanted::None | Wanted::Session(_)) => Box::new(std::iter::empty()),
         }
     }
 
@@ -149,7 +179,7 @@ impl Context {
             None => Box::new(self.dict.views()),
             Some(Wanted::Number(oid)) => Box::new(self.dict.view_by_oid(*oid).into_iter()),
             Some(Wanted::Name(name)) => Box::new(self.dict.views_with_name(name)),
-            Some(Wanted::None) => Box::new(std::iter::empty()),
+            Some(Wanted::None | Wanted::Session(_)) => Box::new(std::iter::empty()),
         }
     }
 
@@ -158,7 +188,7 @@ impl Context {
             None => Box::new(self.dict.sequences()),
             Some(Wanted::Number(oid)) => Box::new(self.dict.sequence_by_oid(*oid).into_iter()),
             Some(Wanted::Name(name)) => Box::new(self.dict.sequences_with_name(name)),
-            Some(Wanted::None) => Box::new(std::iter::empty()),
+            Some(Wanted::None | Wanted::Session(_)) => Box::new(std::iter::empty()),
         }
     }
 
@@ -168,7 +198,7 @@ impl Context {
             None => true,
             Some(Wanted::Number(oid)) => view_oid(v.schema, v.name) == Some(*oid),
             Some(Wanted::Name(name)) => v.name == *name,
-            Some(Wanted::None) => false,
+            Some(Wanted::None | Wanted::Session(_)) => false,
         })
     }
 }

@@ -108,9 +108,9 @@ fn latencies(_: &Context) -> Result<Rows> {
 }
 
 /// As the first, of the sessions that there are; a part's waits are all in which it could have been.
-fn of_sessions(_: &Context) -> Result<Rows> {
+fn of_sessions(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
-    for s in wait::views::sessions() {
+    for s in cx.sessions() {
         for r in s.remote_waits() {
             let parts = Part::ALL.iter().map(|p| p.name()).zip(r.parts_ns);
             rows.extend(

@@ -8,10 +8,11 @@ use block::value::Datum;
 use wait::{Class, Stat};
 
 use super::Source::Here;
-use super::value::{NULL, int4, int8, oid, text};
+use super::value::{NULL, int4, int8, oid, optional, text};
 use super::{Context, Rows, VirtualTable, describe};
 use crate::error::{Error, Result};
-use crate::statements::{Entry, Totals, normalized, signature};
+use crate::explain::PlanStep;
+use crate::statements::{ActualStep, Entry, Totals, normalized, signature};
 use crate::types::SqlType::{self, Bool, Float8, Int4, Int8, Numeric, Oid, Text, TimestampTz};
 
 /// Columns of what was counted, which three views share.
@@ -98,8 +99,50 @@ pub const VIEWS: &[VirtualTable] = &[
             ("last_buffer_gets", Int8),
             ("last_disk_reads", Int8),
             ("last_measured", TimestampTz),
+            ("parent_id", Int4),
+            ("node_type", Text),
+            ("object_name", Text),
+            ("index_name", Text),
+            ("cardinality", Int8),
         ],
         rows: Here(plans),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "v$sql_plan_statistics_all",
+        columns: &[
+            ("sql_id", Text),
+            ("plan_hash_value", Int8),
+            ("id", Int4),
+            ("depth", Int4),
+            ("operation", Text),
+            ("parent_id", Int4),
+            ("node_type", Text),
+            ("object_name", Text),
+            ("index_name", Text),
+            ("cardinality", Int8),
+            ("executions", Int8),
+            ("starts", Int8),
+            ("output_rows", Int8),
+            ("buffer_gets", Int8),
+            ("disk_reads", Int8),
+            ("last_starts", Int8),
+            ("last_output_rows", Int8),
+            ("last_buffer_gets", Int8),
+            ("last_disk_reads", Int8),
+            ("last_measured", TimestampTz),
+        ],
+        rows: Here(plan_statistics),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "v$sqlstats_plan_hash",
+        columns: counted!(
+            ("sql_text", Text),
+            ("sql_id", Text),
+            ("plan_hash_value", Int8)
+        ),
+        rows: Here(by_plan),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -291,16 +334,41 @@ fn by_plan(cx: &Context) -> Result<Rows> {
     Ok(sums(cx, key).into_values().map(row).collect())
 }
 
-fn plans(cx: &Context) -> Result<Rows> {
+/// The plans that may be shown, by statement and number.
+fn shown_plans(cx: &Context) -> impl Iterator<Item = ((String, u32), Sum)> {
     let key = |e: &Entry| (e.key.sql_id.to_string(), e.key.plan_hash);
+    let shown = |(_, sum): &(_, Sum)| cx.authority.has_rights_of(&cx.dict, sum.first.key.role);
+    sums(cx, key).into_iter().filter(shown)
+}
+
+/// What a step gave in one execution, or in several.
+fn gave(step: Option<&ActualStep>) -> [Datum; 4] {
+    step.map_or([NULL; 4], |s| {
+        [int8(s.starts), int8(s.rows), int8(s.gets), int8(s.reads)]
+    })
+}
+
+/// What is known of a step without running it: the operation by itself, the step above, the table
+/// and index, the rows expected.
+fn expected(step: Option<&PlanStep>) -> [Datum; 5] {
+    step.map_or([NULL; 5], |s| {
+        [
+            s.parent.map_or(NULL, int4),
+            text(s.operation),
+            optional(s.object.clone()),
+            optional(s.index.clone()),
+            s.rows.map_or(NULL, |rows| Datum::Int8(rows.round() as i64)),
+        ]
+    })
+}
+
+/// The lines of plans. Lines that are no steps say more of the step above them.
+fn plans(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
-    for ((sql_id, hash), sum) in sums(cx, key) {
-        if !cx.authority.has_rights_of(&cx.dict, sum.first.key.role) {
-            continue;
-        }
+    for ((sql_id, hash), sum) in shown_plans(cx) {
+        let plan = sum.first.plan();
         let measured = sum.first.measured();
-        let mut steps = measured.iter().flat_map(|m| &m.steps);
-        for (at, line) in sum.first.plan.lines().enumerate() {
+        for (at, line) in plan.lines.lines().enumerate() {
             let step = line.trim_start();
             let mut row = vec![
                 text(sql_id.clone()),
@@ -309,18 +377,44 @@ fn plans(cx: &Context) -> Result<Rows> {
                 int4((line.len() - step.len()) / 2),
                 text(step),
             ];
-            // The other lines say more of the step above them.
-            let is_step = at == 0 || step.starts_with("->");
-            match (is_step.then(|| steps.next()).flatten(), &measured) {
-                (Some(s), Some(m)) => row.extend([
-                    int8(s.starts),
-                    int8(s.rows),
-                    int8(s.gets),
-                    int8(s.reads),
-                    Datum::TimestampTz(m.at),
-                ]),
-                _ => row.extend([NULL; 5]),
-            }
+            let number = plan.steps.iter().position(|s| s.line as usize == at);
+            let last = measured.as_ref().zip(number);
+            let last = last.and_then(|(m, n)| Some((m.last.at, m.last.steps.get(n)?)));
+            row.extend(gave(last.map(|(_, step)| step)));
+            row.push(last.map_or(NULL, |(at, _)| Datum::TimestampTz(at)));
+            row.extend(expected(number.map(|n| &plan.steps[n])));
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}
+
+/// The steps of plans, with what was expected of them and what they gave.
+fn plan_statistics(cx: &Context) -> Result<Rows> {
+    let mut rows = Rows::new();
+    for ((sql_id, hash), sum) in shown_plans(cx) {
+        let plan = sum.first.plan();
+        let measured = sum.first.measured();
+        for (number, step) in plan.steps.iter().enumerate() {
+            let of = |steps: &Vec<ActualStep>| steps.get(number).copied();
+            let last = measured.as_ref().and_then(|m| of(&m.last.steps));
+            let all = measured.as_ref().and_then(|m| of(&m.sums));
+            let mut row = vec![
+                text(sql_id.clone()),
+                int8(hash),
+                int4(step.line),
+                int4(step.depth),
+                text(step.label.clone()),
+            ];
+            row.extend(expected(Some(step)));
+            row.push(measured.as_ref().map_or(NULL, |m| int8(m.executions)));
+            row.extend(gave(all.as_ref()));
+            row.extend(gave(last.as_ref()));
+            row.push(
+                measured
+                    .as_ref()
+                    .map_or(NULL, |m| Datum::TimestampTz(m.last.at)),
+            );
             rows.push(row);
         }
     }
@@ -382,7 +476,9 @@ fn pg_stat_statements(cx: &Context) -> Result<Rows> {
         row
     };
     let key = |e: &Entry| (e.key.role, plain(e));
-    Ok(sums(cx, key).into_iter().map(row).collect())
+    // PostgreSQL shows no statement that has not run yet.
+    let ran = |(_, sum): &(_, Sum)| sum.totals.fetches > 0;
+    Ok(sums(cx, key).into_iter().filter(ran).map(row).collect())
 }
 
 fn pg_stat_statements_info(cx: &Context) -> Result<Rows> {

@@ -2,7 +2,7 @@
 
 use block::value::Datum;
 use wait::session::{self, Kind};
-use wait::{metric, time_model, views};
+use wait::{metric, time_model};
 
 use super::Source::Here;
 use super::value::{int4, int8, text};
@@ -42,9 +42,9 @@ pub const VIEWS: &[VirtualTable] = &[
     },
 ];
 
-fn of_sessions(_: &Context) -> Result<Rows> {
+fn of_sessions(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
-    for s in views::sessions() {
+    for s in cx.sessions() {
         let named = time_model::named(s.kind, &time_model::of(&s), |stat| s.counters.stat(stat));
         rows.extend((named.into_iter()).map(|(name, us)| vec![int4(s.sid), text(name), int8(us)]));
     }

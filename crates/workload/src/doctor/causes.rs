@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cause, Finding, clients, resources};
+use super::{Cause, Finding, clients, plans, resources};
 use crate::document::{number, percent};
 use crate::sections::cluster::Remote;
 use crate::sections::sql;
@@ -31,6 +31,7 @@ pub fn all(span: &Span) -> Result<Vec<Finding>, Error> {
     all.extend(small_cache(span)?);
     all.extend(old_snapshot(span)?);
     all.extend(many_gets(span)?);
+    all.extend(plans::changed(span)?);
     all.extend(resources::processors(span)?);
     all.extend(resources::tcp_limits(span)?);
     all.extend(clients::disconnects(span)?);

@@ -11,6 +11,8 @@ use crate::table::Error;
 pub struct Statement {
     pub id: String,
     pub text: String,
+    /// How many plans it ran with.
+    plans: usize,
     values: BTreeMap<&'static str, f64>,
 }
 
@@ -51,7 +53,15 @@ pub fn statements(span: &Span) -> Result<Vec<Statement>, Error> {
             *all.entry(id).or_default().entry(column).or_default() += value.max(0.0);
         }
     }
+    let mut plans: BTreeMap<String, usize> = BTreeMap::new();
+    let keys = ["sql_id", "plan_hash_value"];
+    for (key, executions) in span.delta("sqlstats", &keys, "executions")? {
+        if let ([id, _], true) = (key.as_slice(), executions > 0.0) {
+            *plans.entry(id.clone()).or_default() += 1;
+        }
+    }
     let statements = all.into_iter().map(|(id, values)| Statement {
+        plans: plans.get(&id).copied().unwrap_or_default(),
         text: texts
             .get(id.as_str())
             .unwrap_or(&"(text not kept)")
@@ -75,7 +85,86 @@ pub fn sections(span: &Span) -> Result<Vec<Section>, Error> {
     ]
     .into_iter()
     .map(|(column, title, reading)| ordered(span, &all, column, title, reading))
+    .chain([row_sources(span, &all)])
     .collect()
+}
+
+/// The table of the span's end that has its samples by step of a plan.
+pub const ROW_SOURCES: &str = "row_sources";
+
+/// What sessions were seen doing in a step of a plan.
+#[derive(Default)]
+struct Source {
+    seconds: f64,
+    by_event: BTreeMap<String, f64>,
+}
+
+/// Which steps of the plans of which statements the time went to, as samples of sessions tell.
+fn row_sources(span: &Span, all: &[Statement]) -> Result<Section, Error> {
+    let mut s = Section::new(
+        "Top SQL with Top Row Sources",
+        "Steps of plans, by the lines of v$sql_plan, in which sessions of clients were seen, and \
+         what most of them were at there. A sample of ten seconds stands for these: what took less \
+         may be missing. Between steps is what belongs to none: planning, locks of tables, the \
+         commit.",
+        &[
+            "Seconds",
+            "% Activity",
+            "<SQL Id",
+            "Plan Hash",
+            "Line",
+            "<Row Source",
+            "<Top Event",
+            "% Event",
+            "<SQL Text",
+        ],
+    );
+    let mut total = 0.0;
+    let mut sources: BTreeMap<[String; 4], Source> = BTreeMap::new();
+    for row in span.at_end(ROW_SOURCES)? {
+        let mut key = [String::new(), String::new(), String::new(), String::new()];
+        let columns = [
+            "sql_id",
+            "sql_plan_hash_value",
+            "sql_plan_line_id",
+            "sql_plan_operation",
+        ];
+        for (part, column) in key.iter_mut().zip(columns) {
+            *part = row.text(column)?.to_string();
+        }
+        let seconds = row.number("seconds")?;
+        let event = match row.text("event")? {
+            "" => "ON CPU",
+            event => event,
+        };
+        total += seconds;
+        let source = sources.entry(key).or_default();
+        source.seconds += seconds;
+        *source.by_event.entry(event.to_string()).or_default() += seconds;
+    }
+    let mut order: Vec<_> = sources.into_iter().collect();
+    order.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds));
+    for ([id, plan, line, step], source) in order.into_iter().take(ROWS) {
+        let mut events: Vec<_> = source.by_event.into_iter().collect();
+        events.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let (event, seconds) = events.into_iter().next().unwrap_or_default();
+        let text = all.iter().find(|s| s.id == id).map_or("", |s| &s.text);
+        s.row([
+            number(source.seconds, 0),
+            percent(source.seconds, total),
+            id,
+            plan,
+            line,
+            match step.is_empty() {
+                true => "between steps".to_string(),
+                false => step,
+            },
+            event,
+            percent(seconds, source.seconds),
+            text.to_string(),
+        ]);
+    }
+    Ok(s)
 }
 
 fn ordered(
@@ -87,7 +176,7 @@ fn ordered(
 ) -> Result<Section, Error> {
     let reading = format!(
         "{reading} Elapsed time is CPU, waits and run queue time; the shares of waits are of the \
-         elapsed time."
+         elapsed time. Plans: how many different ones ran."
     );
     let mut s = Section::new(
         title,
@@ -105,6 +194,7 @@ fn ordered(
             "Gets/Exec",
             "Reads",
             "Rows/Exec",
+            "Plans",
             "<SQL Id",
             "<SQL Text",
         ],
@@ -128,6 +218,7 @@ fn ordered(
             per(one.get("buffer_gets"), executions, 1),
             number(one.get("disk_reads"), 0),
             per(one.get("rows_processed"), executions, 1),
+            one.plans.to_string(),
             one.id.clone(),
             one.text.clone(),
         ]);

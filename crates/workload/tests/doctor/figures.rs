@@ -27,6 +27,8 @@ pub struct Load {
     pub sessions: Vec<[&'static str; 7]>,
     /// Id, text, and executions, gets, rows, seconds.
     pub statements: Vec<(&'static str, &'static str, f64, f64, f64, f64)>,
+    /// Further plans of statements: id, plan, executions and seconds before the span and within it.
+    pub plans: Vec<(&'static str, &'static str, [f64; 2], [f64; 2])>,
     /// Statements' fetches, by id.
     pub fetches: BTreeMap<&'static str, f64>,
     /// By instance, what `v$osstat` says at the end.
@@ -70,6 +72,7 @@ pub fn healthy() -> Load {
         runnable: Vec::new(),
         under_way: Vec::new(),
         services: vec![["1", "braid", "8"], ["2", "braid", "8"]],
+        plans: Vec::new(),
         transaction_seconds: "",
     };
     for k in INSTANCES {
@@ -228,6 +231,7 @@ impl Load {
             let mut row = vec![
                 s("1"),
                 s(id),
+                s("1"),
                 n(*executions),
                 n(*rows),
                 micros(seconds * share),
@@ -237,12 +241,28 @@ impl Load {
             row.extend([n(*gets), s("0"), s("0"), n(fetches)]);
             row
         };
+        let plan = |(id, plan, before, within): &(_, _, [f64; 2], [f64; 2])| {
+            let (id, plan): (&&str, &&str) = (id, plan);
+            let now = |at: usize| before[at] + within[at] * share;
+            let count = |value: f64| format!("{value:.0}");
+            let mut row = vec![
+                s("1"),
+                s(id),
+                s(plan),
+                count(now(0)),
+                s("0"),
+                count(now(1) * 1e6),
+            ];
+            row.extend(std::iter::repeat_n(s("0"), 11));
+            row
+        };
         tables.extend([
             table(
                 "sqlstats",
                 &[
                     "inst_id",
                     "sql_id",
+                    "plan_hash_value",
                     "executions",
                     "rows_processed",
                     "elapsed_time",
@@ -258,7 +278,9 @@ impl Load {
                     "loads",
                     "fetches",
                 ],
-                self.statements.iter().map(statement).collect(),
+                (self.statements.iter().map(statement))
+                    .chain(self.plans.iter().map(plan))
+                    .collect(),
             ),
             table(
                 "sqltext",
@@ -267,6 +289,37 @@ impl Load {
                     .iter()
                     .map(|(id, text, ..)| vec![s(id), s(text)])
                     .collect(),
+            ),
+            table(
+                "row_sources",
+                &[
+                    "inst_id",
+                    "sql_id",
+                    "sql_plan_hash_value",
+                    "sql_plan_line_id",
+                    "sql_plan_operation",
+                    "event",
+                    "seconds",
+                ],
+                vec![
+                    ["1", "s1", "77", "2", "Seq Scan on t", "", "30"]
+                        .map(s)
+                        .into(),
+                    [
+                        "2",
+                        "s1",
+                        "77",
+                        "2",
+                        "Seq Scan on t",
+                        "db file sequential read",
+                        "60",
+                    ]
+                    .map(s)
+                    .into(),
+                    ["1", "s1", "77", "", "", "log file sync", "10"]
+                        .map(s)
+                        .into(),
+                ],
             ),
             table(
                 "session",

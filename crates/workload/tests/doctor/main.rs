@@ -287,6 +287,31 @@ fn versions_of_long_ago_name_the_session_that_reads_them() {
     assert!(load.findings().is_empty());
 }
 
+/// A plan that was not there before is judged by the one that was.
+#[test]
+fn a_plan_that_became_slower_is_named_with_both() {
+    let mut load = healthy();
+    load.plans = vec![
+        ("id9", "77", [1000.0, 1.0], [0.0, 0.0]),
+        ("id9", "78", [0.0, 0.0], [1000.0, 90.0]),
+    ];
+    let (cause, _, subject) = load.first();
+    assert_eq!(cause, Cause::PlanChange);
+    assert!(subject.unwrap().starts_with("id9: "));
+    let found = load.findings();
+    assert!((found[0].seconds - 89.0).abs() < 0.1, "{found:?}");
+    assert!(
+        found[0]
+            .evidence
+            .contains("plan 77 an execution took 1.000 ms, by plan 78 it takes 90.000 ms")
+    );
+    // Another plan that is not slower, and one of which too few executions are known.
+    load.plans[1].3 = [1000.0, 1.5];
+    assert!(load.findings().is_empty());
+    load.plans[1].3 = [3.0, 90.0];
+    assert!(load.findings().is_empty());
+}
+
 /// Every table has its sentence, and the head says which span it is.
 #[test]
 fn the_whole_report_is_text_and_html() {
@@ -306,6 +331,9 @@ fn the_whole_report_is_text_and_html() {
         "Top Timed Events by DB Time",
         "Workload Characteristics",
         "SQL ordered by Gets",
+        "Top SQL with Top Row Sources",
+        "Seq Scan on t",
+        "between steps",
         "snapshot 1, SCN 1",
         "Segments by Row Lock Waits",
         "Est Read Factor",

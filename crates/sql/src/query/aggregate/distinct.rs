@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use block::value::{Datum, DatumRef};
+use wait::longop::{Counted, Target};
 
 use super::ordered::{Records, SET_ENTRY};
 use crate::error::Result;
@@ -26,6 +27,8 @@ pub struct DistinctRun {
     seen: HashSet<Box<[u8]>>,
     seen_bytes: usize,
     rows: u64,
+    /// How many rows have come, for those who ask how far it is.
+    taken: Counted,
     rest: Rest,
     key: Vec<u8>,
     /// Of sorted rows: the key of the last that was given.
@@ -47,6 +50,7 @@ impl DistinctRun {
             seen: HashSet::new(),
             seen_bytes: 0,
             rows: 0,
+            taken: Counted::new("Distinct", Target::Nothing, 0, "Rows"),
             rest: Rest::None,
             key: Vec::new(),
             last: None,
@@ -130,6 +134,7 @@ impl DistinctRun {
 impl Operator for DistinctRun {
     fn open(&mut self, core: &mut Core, frame: &mut Frame) -> Result<()> {
         self.seen.clear();
+        self.taken.end();
         self.seen_bytes = 0;
         self.rest = Rest::None;
         self.last = None;
@@ -140,6 +145,7 @@ impl Operator for DistinctRun {
         // The input is not asked again behind its end.
         while !matches!(self.rest, Rest::Sorted(_)) && self.input.next(core, frame)? {
             self.rows += 1;
+            self.taken.step();
             if self.rows.is_multiple_of(CANCEL_EVERY) {
                 wait::check_cancel().map_err(|_| crate::session::cancelled())?;
             }

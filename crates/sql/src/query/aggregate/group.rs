@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use block::value::{Datum, DatumRef};
+use wait::longop::{Counted, Target};
 
 use super::ordered::{self, OrderedInput, OrderedOutput, Records, is_ordered};
 use super::table::Table;
@@ -52,8 +53,10 @@ impl Operator for GroupRun {
             none => {
                 let mut groups = Groups::new(&self.plan, core);
                 let mut rows = 0_u64;
+                let mut taken = Counted::new("Group Input", Target::Nothing, 0, "Rows");
                 while self.input.next(core, frame)? {
                     rows += 1;
+                    taken.step();
                     if rows.is_multiple_of(CANCEL_EVERY) {
                         wait::check_cancel().map_err(|_| crate::session::cancelled())?;
                     }

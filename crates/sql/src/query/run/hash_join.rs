@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use wait::longop::{Counted, Target};
+
 use super::key_table::KeyTable;
 use super::merge_join::MergeJoin;
 use super::store::{load, put_registers};
@@ -30,6 +32,9 @@ pub struct HashRun {
     /// The key of the row at hand.
     key: Vec<u8>,
     unchecked: u32,
+    /// How many rows have been read of each side, for those who ask how far it is.
+    built: Counted,
+    probed: Counted,
 }
 
 enum State {
@@ -68,6 +73,8 @@ impl HashRun {
             stable: is_stable(plan),
             key: Vec::new(),
             unchecked: 0,
+            built: Counted::new("Hash Join Build", Target::Nothing, 0, "Rows"),
+            probed: Counted::new("Hash Join Probe", Target::Nothing, 0, "Rows"),
         }
     }
 
@@ -78,6 +85,7 @@ impl HashRun {
         let mut table = KeyTable::new();
         self.build.open(core, frame)?;
         while self.build.next(core, frame)? {
+            self.built.step();
             let known = key(&self.plan.build_keys, core, frame, &mut self.key)?;
             if !known && !keep_all {
                 continue;
@@ -89,6 +97,7 @@ impl HashRun {
                 return self.sort_both(table, core, frame);
             }
         }
+        self.built.end();
         let matched = vec![false; if keep_all { table.len() } else { 0 }];
         Ok(State::Hashed(Hashed {
             table,
@@ -113,6 +122,7 @@ impl HashRun {
         let side = (&plan.build_keys[..], &plan.build_registers[..]);
         let (keep_build, keep_probe) = (keeps_build(plan.kind), keeps_probe(plan.kind));
         sort(&mut self.build, side, keep_build, &mut build, core, frame)?;
+        self.built.end();
         self.probe.open(core, frame)?;
         let mut probe = core.engine.sorter(memory);
         let side = (&plan.probe_keys[..], &plan.probe_registers[..]);
@@ -190,6 +200,8 @@ pub(super) fn key(
 
 impl Operator for HashRun {
     fn open(&mut self, _: &mut Core, _: &mut Frame) -> Result<()> {
+        self.built.end();
+        self.probed.end();
         match &mut self.state {
             State::Hashed(hashed) if self.stable => {
                 hashed.matched.fill(false);
@@ -231,9 +243,11 @@ impl HashRun {
                 }
                 Step::Probe => {
                     if !self.probe.next(core, frame)? {
+                        self.probed.end();
                         *step = Step::Rest(0);
                         continue;
                     }
+                    self.probed.step();
                     let known = key(&plan.probe_keys, core, frame, &mut self.key)?;
                     let found = known
                         .then(|| table.first(table.hash(&self.key), &self.key))

@@ -146,6 +146,14 @@ pub fn operator(node: &Node, measured: bool) -> Box<dyn Operator> {
         Node::Limit(plan) => Box::new(limit::LimitRun::new(plan, measured)),
         Node::Lock(plan) => Box::new(lock::LockRun::new(plan, measured)),
     };
+    let made: Box<dyn Operator> = match node {
+        // A WITH around a step is no step of its own.
+        Node::With(_) => made,
+        _ => Box::new(Entered {
+            key: node.key(),
+            operator: made,
+        }),
+    };
     // Table scans measure themselves, with what their filter refuses.
     match measured && !matches!(node, Node::Table(_)) {
         true => Box::new(Measured {
@@ -153,6 +161,34 @@ pub fn operator(node: &Node, measured: bool) -> Box<dyn Operator> {
             operator: made,
         }),
         false => made,
+    }
+}
+
+/// Says that the session is in an operator's step, while it is.
+struct Entered {
+    key: StepKey,
+    operator: Box<dyn Operator>,
+}
+
+impl Operator for Entered {
+    fn open(&mut self, core: &mut Core, frame: &mut Frame) -> Result<()> {
+        let around = core.step.get();
+        core.enter_step(self.key);
+        let opened = self.operator.open(core, frame);
+        core.step.set(around);
+        opened
+    }
+
+    fn next(&mut self, core: &mut Core, frame: &mut Frame) -> Result<bool> {
+        let around = core.step.get();
+        core.enter_step(self.key);
+        let next = self.operator.next(core, frame);
+        core.step.set(around);
+        next
+    }
+
+    fn as_table(&mut self) -> Option<&mut scan::TableRun> {
+        self.operator.as_table()
     }
 }
 
