@@ -1,5 +1,5 @@
-//! Names of users' functions and types in texts that are stored: `"braid$16455"."f"` is the function
-//! or the type of that object id, which was called `f` when the text was stored.
+//! Names of users' functions and types in texts that are stored: `"braid$16455"."f"` is what has
+//! that object id, a function or a type, and was called `f` when the text was stored.
 //!
 //! **Invariants.**
 //! - What a stored text names stays what it was when the text was made, whatever the `search_path`
