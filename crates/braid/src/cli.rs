@@ -194,7 +194,8 @@ pub struct AshArgs {
     /// End of the span [default: now]
     #[arg(long, value_name = "TIME")]
     pub to: Option<String>,
-    /// What to count by: event, sql, plan-step, session, object, instance, blocker [default: all of these]
+    /// What to count by: event, sql, plan-step, session, object, instance, blocker [default: all of
+    /// these]
     #[arg(long, value_name = "WHAT,...", value_delimiter = ',')]
     pub by: Vec<String>,
     /// Show one instance

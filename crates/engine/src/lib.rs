@@ -3,10 +3,10 @@
 //! this interface.
 //!
 //! **Layers**, from the top; a module imports only from layers below its own (`README.md` has the
-//! table): `open`, `bootstrap`, `verify`; sessions (`session`, `read`, `inverted`, `write`, `upsert`, `bulk`,
-//! `deferred`, `ddl`, `undo`) with `smon` and `stop`; `instance`; `recovery`; `cluster`,
-//! `services`; `sequences`, `inquiry`, `bulletin`; `host`, `files`, `config`, `background`;
-//! `table`, `dictionary`, `records`, `sort`, `temp`, `progress`, `error`.
+//! table): `open`, `bootstrap`, `verify`; sessions (`session`, `read`, `heap_scan`, `inverted`,
+//! `write`, `upsert`, `bulk`, `deferred`, `ddl`, `undo`) with `smon` and `stop`; `instance`;
+//! `recovery`; `cluster`, `services`; `sequences`, `inquiry`, `bulletin`; `host`, `files`,
+//! `config`, `background`; `table`, `dictionary`, `records`, `sort`, `temp`, `progress`, `error`.
 //!
 //! **Invariants.**
 //! - A transaction inserts the index entries of a row after the row's version, and marks old
@@ -28,6 +28,7 @@ mod deferred;
 mod dictionary;
 mod error;
 mod files;
+mod heap_scan;
 mod host;
 mod inquiry;
 mod instance;
@@ -57,12 +58,13 @@ pub use bulletin::{BULLETIN_MAX_BYTES, Bulletins, Hearer};
 pub use cache::{AHEAD_BLOCKS, Affinity, AskedAhead, GranuleRow, PolicyEvent, PolicyRow};
 pub use config::Config;
 pub use error::{Error, Remedy, Result};
+pub use heap_scan::HeapScan;
 pub use host::{Fatal, Host};
 pub use inquiry::{Answer, Inquiries, Missing, Responder};
 pub use instance::{Engine, exists};
 pub use inverted::{RowsOfKeys, Wanted};
 pub use progress::Progress;
-pub use read::{HeapScan, IndexScan};
+pub use read::IndexScan;
 pub use records::{RecordReader, Records};
 pub use recovery::Recovery;
 pub use session::{

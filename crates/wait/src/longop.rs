@@ -122,7 +122,7 @@ impl Counted {
         }
     }
 
-    /// Another unit is done.
+    /// Notes that one more unit is done.
     #[inline]
     pub fn step(&mut self) {
         self.done += 1;

@@ -58,7 +58,7 @@ impl StepPlace {
         StepPlace(Some(Arc::new(AtomicUsize::new(NOWHERE))))
     }
 
-    /// Another step works from now on.
+    /// Notes the step that works from now on.
     #[inline]
     pub fn set(&self, place: usize) {
         if let Some(at) = &self.0 {

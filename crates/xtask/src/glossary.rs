@@ -9,14 +9,15 @@ use std::collections::BTreeSet;
 const GLOSSARY: &str = "docs/glossary.md";
 
 /// Abbreviations and other words in capitals that every database engineer knows, or that are names.
-const KNOWN: [&str; 81] = [
-    "AND", "API", "ARIES", "ASCII", "BE", "BY", "CACHE", "CD", "CERN", "CI", "COMMIT", "COPY",
-    "CPU", "CRC", "CUBE", "DDL", "DIR", "DISCARD", "DML", "DMY", "FIFO", "FROM", "FUA", "GB",
-    "GFS", "HMAC", "HTML", "IANA", "ID", "II", "IN", "IO", "ISO", "JDBC", "JSON", "KB", "LICENSE",
-    "LIMIT", "LSN", "MB", "MDY", "NFS", "NOT", "NULL", "OID", "OR", "ORDER", "ORM", "OS", "PID",
-    "PORT", "POSIX", "PR", "RAC", "RAM", "RDMA", "README", "RESET", "SCRAM", "SET", "SETS", "SHA",
-    "SIGHUP", "SIGINT", "SIGSTOP", "SIGTERM", "SQL", "TCP", "TESTS", "TLS", "TODO", "TPC", "URL",
-    "UTC", "UTF", "VM", "WAL", "WITH", "XML", "YAML", "YMD",
+const KNOWN: [&str; 87] = [
+    "AES", "AND", "API", "ARIES", "ASCII", "BE", "BRIN", "BY", "CACHE", "CD", "CERN", "CI",
+    "COMMIT", "COPY", "CPU", "CRC", "CUBE", "DDL", "DES", "DIR", "DISCARD", "DML", "DMY", "FIFO",
+    "FROM", "FUA", "GB", "GFS", "GIN", "HMAC", "HTML", "IANA", "ID", "II", "IN", "IO", "ISO",
+    "JDBC", "JSON", "KB", "LICENSE", "LIMIT", "LSN", "MB", "MDY", "NFS", "NOT", "NULL", "OID",
+    "OR", "ORDER", "ORM", "OS", "PGP", "PHP", "PID", "PORT", "POSIX", "PR", "RAC", "RAM", "RDMA",
+    "README", "RESET", "SCRAM", "SET", "SETS", "SHA", "SIGHUP", "SIGINT", "SIGSTOP", "SIGTERM",
+    "SQL", "TCP", "TESTS", "TLS", "TODO", "TPC", "URL", "UTC", "UTF", "VM", "WAL", "WITH", "XML",
+    "YAML", "YMD",
 ];
 
 /// Words of SQL, which prose writes in capitals when it speaks of the statement or clause.

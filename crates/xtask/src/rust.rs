@@ -10,8 +10,9 @@ pub const COLUMNS: usize = 100;
 const LINES: usize = 600;
 
 /// Files that may be longer than [`LINES`]: each is about one thing, and up to that many lines.
-const LONG_FILES: [(&str, usize); 14] = [
+const LONG_FILES: [(&str, usize); 15] = [
     ("crates/block/src/heap.rs", 630),
+    ("crates/block/src/key.rs", 610),
     ("crates/cache/tests/all/cluster/deaths.rs", 620),
     ("crates/engine/src/sequences/mod.rs", 660),
     ("crates/fusion/src/ges/directory.rs", 632),
@@ -23,7 +24,7 @@ const LONG_FILES: [(&str, usize); 14] = [
     ("crates/storage/src/lease/cluster.rs", 710),
     ("crates/storage/src/sim.rs", 700),
     ("crates/txn/src/local_enqueues/mod.rs", 630),
-    ("crates/txn/src/transaction.rs", 700),
+    ("crates/txn/src/transaction.rs", 710),
     ("crates/wait/src/session.rs", 610),
 ];
 

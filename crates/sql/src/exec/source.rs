@@ -38,13 +38,13 @@ pub struct TableCursor {
 enum State {
     /// The rows of one block at a time, copied out of it.
     Scan {
-        scan: HeapScan,
+        scan: Box<HeapScan>,
         rows: Vec<(RowId, usize, usize)>,
         at: usize,
     },
-    Index(IndexScan),
+    Index(Box<IndexScan>),
     /// Of an inverted index.
-    Rows(RowsOfKeys),
+    Rows(Box<RowsOfKeys>),
     /// A unique key: its row is fetched already, if there is one.
     One(Option<RowId>),
     /// A unique key whose row has been changed since the snapshot.
@@ -136,7 +136,7 @@ impl TableCursor {
         self.keys.clear();
         self.covered = 0;
         self.state = State::Scan {
-            scan,
+            scan: Box::new(scan),
             rows: Vec::new(),
             at: 0,
         };
@@ -189,7 +189,7 @@ impl TableCursor {
         if let Path::Inverted { index, terms, most } = &access.path
             && let Some(rows) = inverted::rows(access, (*index, terms, *most), core, snapshot, env)?
         {
-            self.state = State::Rows(rows);
+            self.state = State::Rows(Box::new(rows));
             return Ok(());
         }
         let Path::Index {
@@ -203,7 +203,7 @@ impl TableCursor {
         } = &access.path
         else {
             self.state = State::Scan {
-                scan: core.engine.scan(access.table.engine()),
+                scan: Box::new(core.engine.scan(access.table.engine())),
                 rows: Vec::new(),
                 at: 0,
             };
@@ -223,13 +223,13 @@ impl TableCursor {
             range(access, *index, key, low.as_ref(), high.as_ref(), core, env)?
         {
             let (low, high) = (as_slice(&low), as_slice(&high));
-            self.state = State::Index(core.engine.index_range(
+            self.state = State::Index(Box::new(core.engine.index_range(
                 access.table.engine(),
                 *index,
                 low,
                 high,
                 *backward,
-            )?);
+            )?));
         }
         Ok(())
     }
@@ -259,7 +259,9 @@ impl TableCursor {
         self.state = if !*unique {
             let end = Bound::Included(key.as_slice());
             let engine = &mut core.engine;
-            State::Index(engine.index_range(table, *index, end, end, *backward)?)
+            State::Index(Box::new(
+                engine.index_range(table, *index, end, end, *backward)?,
+            ))
         } else if self.to_change {
             let engine = &mut core.engine;
             match engine.get_unique_to_change(table, *index, &key, snapshot, may_renew, row)? {

@@ -167,7 +167,7 @@ fn has_segment(cx: &Context, number: u32) -> bool {
         || index(cx, number).is_some()
 }
 
-fn index<'c>(cx: &'c Context, number: u32) -> Option<(&'c Table, &'c Index)> {
+fn index(cx: &Context, number: u32) -> Option<(&Table, &Index)> {
     let table = cx.dict.table_of_part(number)?;
     let index = table.indexes.iter().find(|i| i.oid == number)?;
     Some((table, index))
