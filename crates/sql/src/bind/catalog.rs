@@ -27,7 +27,7 @@ impl Binder<'_> {
         }
         let args = args.into_iter().map(|a| {
             let to = match a.ty {
-                SqlType::Bool | SqlType::Oid | SqlType::Reg(_) => return Ok(a.expr),
+                SqlType::Bool | SqlType::Oid | SqlType::Xid | SqlType::Reg(_) => return Ok(a.expr),
                 ty if ty.is_integer() => SqlType::Int8,
                 _ => SqlType::Text,
             };

@@ -243,8 +243,15 @@ impl Function {
 
     /// Whether what it gives are rows of columns, not values.
     pub fn gives_rows(&self) -> bool {
-        let is_row = matches!(self.known_result, Some(SqlType::Composite(_)));
-        self.result == RECORD || self.row_of.is_some() || is_row
+        self.result == RECORD || self.row_of.is_some() || self.named_row().is_some()
+    }
+
+    /// The type of rows, which has a name, that is its result, if that is no table's.
+    fn named_row(&self) -> Option<CompositeType> {
+        match self.known_result {
+            Some(SqlType::Composite(row)) if !row.is_record() => Some(row),
+            _ => None,
+        }
     }
 
     /// The type of the rows that it gives. `None`: it gives values, or rows whose columns each call
@@ -253,7 +260,7 @@ impl Function {
         if let Some(oid) = self.row_of {
             return Some(dict.row_state(dict.table_by_oid(oid)?));
         }
-        if let Some(SqlType::Composite(row)) = self.known_result {
+        if let Some(row) = self.named_row() {
             return Some(row);
         }
         let field = |(name, ty, _): Field| composite::Field {
@@ -300,7 +307,7 @@ impl Function {
             let field = |(_, c): (usize, &super::Column)| (c.name.clone(), c.ty(), c.typmod);
             return Some(columns.map(field).collect());
         }
-        if let Some(SqlType::Composite(row)) = self.known_result {
+        if let Some(row) = self.named_row() {
             let field = |f: &composite::Field| (f.name.clone(), f.ty, f.typmod);
             return Some(row.fields()?.iter().map(field).collect());
         }
