@@ -64,6 +64,14 @@ pub const VIEWS: &[VirtualTable] = &[
         &[("oid", Oid), ("pnpubid", Oid), ("pnnspid", Oid)],
     ),
     pg(
+        "pg_foreign_table",
+        &[
+            ("ftrelid", Oid),
+            ("ftserver", Oid),
+            ("ftoptions", SqlType::TEXTS),
+        ],
+    ),
+    pg(
         "pg_user_mapping",
         &[
             ("oid", Oid),
