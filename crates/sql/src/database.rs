@@ -73,6 +73,28 @@ impl Database {
             started_micros,
         });
         SqlSession::make_first_superuser(&database)?;
+        const KINDS: [u8; 5] = [
+            orders::ORDER,
+            presence::COUNT,
+            online::USERS,
+            usage::RESET,
+            crate::views::QUESTION,
+        ];
+        // Two kinds of questions with one byte would be taken for each other.
+        const _: () = {
+            let mut at = 0;
+            while at < KINDS.len() {
+                let mut other = 0;
+                while other < at {
+                    assert!(
+                        KINDS[at] != KINDS[other],
+                        "invariant: kinds of questions differ"
+                    );
+                    other += 1;
+                }
+                at += 1;
+            }
+        };
         if let Some(cluster) = database.engine.cluster() {
             let weak = Arc::downgrade(&database);
             let stopped = || "it is stopping".to_string();

@@ -18,8 +18,8 @@ use crate::database::Database;
 use crate::error::Result;
 use crate::types::SqlType;
 
-/// The first byte of a question.
-const VERSION: u8 = 2;
+/// The first byte of a question. Each kind of question has its own.
+pub const VERSION: u8 = 6;
 /// Asks for the rows of all sessions, which no session's number does.
 const ALL_SESSIONS: u32 = 0;
 /// Asks for those of no session: numbers of sessions are smaller.
@@ -268,10 +268,10 @@ mod tests {
     #[test]
     fn only_views_of_one_instance_are_answered() {
         for (question, why) in [
-            (&b"\x02\x07\0\0\0\0\0\0\0\0gv$session"[..], "no view"),
-            (b"\x02\x07\0\0\0\0\0\0\0\0pg_class", "no view"),
-            (b"\x02\x07\0\0\0\x02\0\0\0\0v$session", "superuser"),
-            (b"\x02\x07\0", "role"),
+            (&b"\x06\x07\0\0\0\0\0\0\0\0gv$session"[..], "no view"),
+            (b"\x06\x07\0\0\0\0\0\0\0\0pg_class", "no view"),
+            (b"\x06\x07\0\0\0\x02\0\0\0\0v$session", "superuser"),
+            (b"\x06\x07\0", "role"),
             (b"\x01\x07\0\0\0\0v$session", "version"),
             (b"", "version"),
         ] {

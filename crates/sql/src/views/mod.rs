@@ -302,7 +302,7 @@ pub fn find(schema: Option<&str>, name: &str) -> Option<&'static VirtualTable> {
 }
 
 pub use backends::blocking_pids;
-pub use everywhere::respond;
+pub use everywhere::{VERSION as QUESTION, respond};
 
 /// Shorthands for values of rows.
 mod value {
