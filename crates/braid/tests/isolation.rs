@@ -347,8 +347,8 @@ fn a_suspended_portal_keeps_its_snapshot() {
             };
             fetch(&mut txn, 1);
             // Waits until only the reader and this session have a snapshot. If the reader's
-            // transaction keeps its own, that is one more, and a declared cursor keeps the one that it
-            // began with, in case that it goes back.
+            // transaction keeps its own, that is one more, and a declared cursor keeps the one that
+            // it began with, in case that it goes back.
             let registered = 2 + i64::from(level == RR) + i64::from(declared);
             while statistic("registered snapshots") > registered {
                 std::thread::yield_now();
