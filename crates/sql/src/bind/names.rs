@@ -178,11 +178,12 @@ pub fn no_relation<'n>(name: impl Into<NameRef<'n>>) -> Error {
 }
 
 /// Whether a column of a table in sight may be called by a schema's name: the table of that oid is
-/// of the schema. A table of no oid is one that is not defined yet, or none of the dictionary.
+/// of the schema, and has no other name here. A table of no oid is one that is not defined yet, or
+/// none of the dictionary.
 pub fn is_in_schema(dict: &Dict, schema: &str, table: &str, oid: u32) -> bool {
     let of = dict.schema(schema);
-    match dict.table_by_oid(oid).filter(|t| t.name == table) {
-        Some(t) => of == Some(t.schema),
+    match dict.table_by_oid(oid) {
+        Some(t) => of == Some(t.schema) && t.name == table,
         None => of.is_some() || schema == "pg_catalog",
     }
 }

@@ -162,7 +162,7 @@ impl<'c> Clause<'c> {
         {
             return match called.function.returns_set {
                 true => self.user_values(called).map(Some),
-                false => bind::value_of(called, self.analyzer.dict).map(Some),
+                false => self.binder().value_of_call(called).map(Some),
             };
         }
         let name = q.name.as_str();
