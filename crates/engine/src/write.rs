@@ -262,7 +262,7 @@ impl Session {
         self.written.add(table.object, 0, 1);
         for index in table.written() {
             let (lost, gained) = index.changed_keys(table, &old, row)?;
-            lost.each(|key| self.mark_entry(table, &heap, index, &key, rid))?;
+            self.mark_entries(table, &heap, index, lost, rid)?;
             gained.each(|key| self.insert_entry(table, &heap, index, &key, rid))?;
         }
         Ok(WriteOutcome::Done)
@@ -289,7 +289,7 @@ impl Session {
         let values = decode(table, &old)?;
         for index in table.written() {
             let keys = index.keys_of(table, &values)?;
-            keys.each(|key| self.mark_entry(table, &heap, index, &key, rid))?;
+            self.mark_entries(table, &heap, index, keys, rid)?;
         }
         Ok(WriteOutcome::Done)
     }
