@@ -217,8 +217,9 @@ impl Binder<'_> {
         if candidates.is_empty() && functions::find(name).is_some() {
             return self.catalog_call(name, args);
         }
+        // A literal without a type is read as one, whatever functions take.
         if let (Some(ty), [arg]) = (type_called(name), &args[..])
-            && self.choose(&candidates, &args).is_none()
+            && (arg.ty == SqlType::Unknown || self.choose(&candidates, &args).is_none())
         {
             return self.coerce(arg.clone(), ty, -1, CastContext::Explicit);
         }
