@@ -275,6 +275,7 @@ impl SqlSession {
 
     fn plan_text(&mut self, sql: &str, param_oids: &[u32]) -> Result<Statement> {
         let command = parse::statement(sql).map_err(|e| several(sql).unwrap_or(e))?;
+        parse::by_number::refuse(sql)?;
         self.refuse_command_if_failed(&command)?;
         if let Command::Sql(s) = &command {
             parse::mentioned::refuse_other_databases(s, &self.core.database_name)?;
