@@ -60,7 +60,7 @@ fn traced(step: &Step) -> TracedStep {
 /// A plan as statistics and traces keep it.
 #[derive(Default)]
 pub(crate) struct Outlined {
-    /// Its lines; empty for what has no plan.
+    /// The lines of the plan; empty for what has none.
     pub lines: String,
     /// A number by which plans are told apart; zero for what has none.
     pub hash: u32,
@@ -71,7 +71,7 @@ pub(crate) struct Outlined {
 pub(crate) struct PlanStep {
     /// By which samples of sessions know it; none of a step that never works by itself.
     pub place: Option<StepKey>,
-    /// Its line among those of the plan, and that of the step which it is below.
+    /// The line of the step among those of the plan, and that of the step which it is below.
     pub line: u32,
     pub parent: Option<u32>,
     pub depth: usize,

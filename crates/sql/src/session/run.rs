@@ -19,7 +19,6 @@ use crate::exec::foreign;
 use crate::exec::select::{SelectRun, run_point};
 use crate::exec::sort::Spool;
 use crate::explain;
-use crate::parse::utility::TableLock;
 use crate::plan::SelectPlan;
 use crate::plan::with::Part;
 use crate::query;
@@ -303,29 +302,15 @@ impl SqlSession {
             let mut kept = Spool::new(&self.core);
             let count = work(&mut self.core, &portal.params, &mut kept)?;
             foreign::fire(&mut self.core)?;
-            self.count_changes(portal, count);
             self.end_of_statement();
             portal.run = Run::Rows(kept.finish()?, tag(count));
             return self.resume(portal, max_rows, sink);
         }
         let count = work(&mut self.core, &portal.params, sink)?;
         foreign::fire(&mut self.core)?;
-        self.count_changes(portal, count);
         self.end_of_statement();
         portal.run = Run::Done;
         Ok(Completion::Complete(tag(count)))
-    }
-
-    /// Counts the rows that a write has changed, for `abp0`. Its own table is the first. A statement
-    /// of several writes has counted them.
-    fn count_changes(&self, portal: &Portal, rows: u64) {
-        if let Kind::With(_) = portal.statement.kind {
-            return;
-        }
-        // Of a view whose triggers do the write, there is none.
-        if let Some((table, TableLock::RowExclusive)) = portal.statement.tables.first() {
-            self.core.database.changes.add(table.oid, rows);
-        }
     }
 
     fn resume(
