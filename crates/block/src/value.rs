@@ -87,7 +87,8 @@ impl ColType {
     }
 }
 
-/// An owned value. `Text` stands for text, varchar and char alike.
+/// An owned value, which is equal to another if the two are identical ([`DatumRef::is_identical`]).
+/// What is equal for SQL is another matter. `Text` stands for text, varchar and char alike.
 #[derive(Clone, Debug, Default)]
 pub enum Datum {
     #[default]
@@ -118,24 +119,15 @@ pub enum Datum {
     Folded(String),
 }
 
-/// Equal are two values of which every bit is the same: NaN is equal to itself, zeros of either
-/// sign are two values, and so are 1.0 and 1.00. What is equal for SQL is another matter.
 impl PartialEq for Datum {
     fn eq(&self, other: &Datum) -> bool {
-        match (self, other) {
-            (Datum::Float4(a), Datum::Float4(b)) => a.to_bits() == b.to_bits(),
-            (Datum::Float8(a), Datum::Float8(b)) => a.to_bits() == b.to_bits(),
-            (Datum::Numeric(a), Datum::Numeric(b)) => {
-                a.borrow().as_bytes() == b.borrow().as_bytes()
-            }
-            (Datum::Folded(a), Datum::Folded(b)) => a == b,
-            (a, b) => a.borrow() == b.borrow(),
-        }
+        self.borrow().is_identical(other.borrow())
     }
 }
 
-/// A value that lies somewhere else: in a block, a message, a [`Datum`].
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+/// A value that lies somewhere else: in a block, a message, a [`Datum`]. Its equality is that of
+/// [`DatumRef::is_identical`], not that of SQL.
+#[derive(Clone, Copy, Debug, Default)]
 pub enum DatumRef<'a> {
     #[default]
     Null,
@@ -189,9 +181,46 @@ impl Datum {
     }
 }
 
+impl PartialEq for DatumRef<'_> {
+    fn eq(&self, other: &DatumRef<'_>) -> bool {
+        self.is_identical(*other)
+    }
+}
+
 impl DatumRef<'_> {
     pub fn is_null(&self) -> bool {
         matches!(self, DatumRef::Null)
+    }
+
+    /// Whether two values are the same in every bit, so that whatever is made of them is the same:
+    /// NaN is identical to itself, zeros of either sign are two values, and so are 1.0 and 1.00,
+    /// `1 mon` and `30 days`, and strings of `citext` in different case.
+    pub fn is_identical(self, other: DatumRef<'_>) -> bool {
+        use DatumRef::*;
+        match (self, other) {
+            (Null, Null) => true,
+            (Bool(a), Bool(b)) => a == b,
+            (Int2(a), Int2(b)) => a == b,
+            (Int4(a), Int4(b)) | (Date(a), Date(b)) => a == b,
+            (Int8(a), Int8(b))
+            | (Timestamp(a), Timestamp(b))
+            | (TimestampTz(a), TimestampTz(b)) => a == b,
+            (Float4(a), Float4(b)) => a.to_bits() == b.to_bits(),
+            (Float8(a), Float8(b)) => a.to_bits() == b.to_bits(),
+            (Numeric(a), Numeric(b)) => a.as_bytes() == b.as_bytes(),
+            (Text(a), Text(b)) => a == b,
+            (Bytea(a), Bytea(b)) => a == b,
+            (Uuid(a), Uuid(b)) => a == b,
+            (Interval(a), Interval(b)) => {
+                (a.months, a.days, a.micros) == (b.months, b.days, b.micros)
+            }
+            // These are compared by their bytes.
+            (Array(a), Array(b)) => a == b,
+            (Json(a), Json(b)) => a == b,
+            (Composite(a), Composite(b)) => a == b,
+            (Folded(a), Folded(b)) => a.0 == b.0,
+            _ => false,
+        }
     }
 
     pub fn to_datum(&self) -> Datum {
@@ -222,5 +251,41 @@ impl DatumRef<'_> {
 impl<'a> From<&'a Datum> for DatumRef<'a> {
     fn from(v: &'a Datum) -> DatumRef<'a> {
         v.borrow()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_equal_for_sql_need_not_be_identical() {
+        let number = |s: &str| Datum::Numeric(s.parse().unwrap());
+        let days = |months, days| {
+            Datum::Interval(Interval {
+                months,
+                days,
+                micros: 0,
+            })
+        };
+        let folded = |s: &str| Datum::Folded(s.to_string());
+        for (a, b) in [
+            (number("1.0"), number("1.00")),
+            (Datum::Float8(0.0), Datum::Float8(-0.0)),
+            (Datum::Float4(0.0), Datum::Float4(-0.0)),
+            (days(1, 0), days(0, 30)),
+            (folded("a"), folded("A")),
+            (
+                Datum::Array(Array::of(ColType::Float8, &[Datum::Float8(0.0)])),
+                Datum::Array(Array::of(ColType::Float8, &[Datum::Float8(-0.0)])),
+            ),
+            (Datum::Null, Datum::Int4(0)),
+            (Datum::Int4(1), Datum::Int8(1)),
+        ] {
+            assert!(!a.borrow().is_identical(b.borrow()), "{a:?} {b:?}");
+            assert!(a.borrow().is_identical(a.clone().borrow()), "{a:?}");
+            assert!(b.borrow().is_identical(b.clone().borrow()), "{b:?}");
+        }
+        assert_eq!(Datum::Float8(f64::NAN), Datum::Float8(f64::NAN));
     }
 }

@@ -4,15 +4,12 @@
 //! `BRAID_INVERTED_SEED` replays the choices.
 
 use seam::Rng;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::Instant;
-use testkit::processes::Database;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use testkit::processes::{Database, storm};
 use testkit::seeds;
-use testkit::waiting::PATIENCE;
+use testkit::waiting::until;
 
-fn code(e: &postgres::Error) -> &str {
-    e.code().map_or("none", |c| c.code())
-}
+const SMALL: [&str; 4] = ["--buffer-cache", "32MB", "--set", "redo_file_size=32MB"];
 
 fn tags(rng: &mut Rng) -> String {
     let tag = |rng: &mut Rng| match rng.below(8) {
@@ -40,10 +37,15 @@ fn document(rng: &mut Rng) -> String {
     }
 }
 
+/// Numbers that are equal and are written otherwise.
+fn number(rng: &mut Rng) -> &'static str {
+    ["1", "1.0", "1.00", "2"][rng.below(4) as usize]
+}
+
 /// A condition on a column by one of its operators.
 fn condition(rng: &mut Rng) -> (&'static str, String) {
     let n = rng.below(5);
-    match rng.below(9) {
+    match rng.below(10) {
         0 | 1 => ("tags", format!("@> {}", tags(rng))),
         2 => ("tags", format!("<@ {}", tags(rng))),
         3 => ("tags", format!("&& {}", tags(rng))),
@@ -51,6 +53,7 @@ fn condition(rng: &mut Rng) -> (&'static str, String) {
         5 => ("doc", format!("? 'k{n}'")),
         6 => ("doc", format!("?| array['k{n}', 'x']")),
         7 => ("word", format!("= 'w{n}'")),
+        8 => ("n::text", format!("= '{}'", number(rng))),
         _ => ("doc", format!("@> {}::jsonb", document(rng))),
     }
 }
@@ -59,10 +62,10 @@ fn condition(rng: &mut Rng) -> (&'static str, String) {
 fn step(c: &mut postgres::Client, rng: &mut Rng, id: i64) -> Result<(), postgres::Error> {
     let row = |rng: &mut Rng| (tags(rng), document(rng), rng.below(5));
     let ((tags, doc, word), of) = (row(rng), rng.below(40));
-    let (column, how) = condition(rng);
+    let ((column, how), n) = (condition(rng), number(rng));
     let insert = format!("insert into t values ({id}, {tags}, {doc}, 'w{word}')");
     let update = format!("update t set tags = {tags}, doc = {doc} where id % 40 = {of}");
-    match rng.below(7) {
+    match rng.below(8) {
         0 | 1 => c.batch_execute(&insert),
         2 => c.batch_execute(&update),
         3 => c.batch_execute(&format!("begin; {insert}; {update}; rollback")),
@@ -73,10 +76,11 @@ fn step(c: &mut postgres::Client, rng: &mut Rng, id: i64) -> Result<(), postgres
         5 => c.batch_execute(&format!(
             "delete from t where id in (select id from t where {column} {how} limit 3)"
         )),
-        _ => c.batch_execute(&format!(
+        6 => c.batch_execute(&format!(
             "insert into t select {id} + g, tags, doc, word
              from t, generate_series(1, 2) g where id % 40 = {of} limit 10"
         )),
+        _ => c.batch_execute(&format!("update t set n = {n} where id % 40 = {of}")),
     }
 }
 
@@ -107,12 +111,13 @@ fn compare(c: &mut postgres::Client, rng: &mut Rng, seed: u64) -> Result<u64, po
 fn an_index_leads_to_what_a_scan_finds() {
     const STEPS: u64 = 200;
     let seed = seeds::seed("BRAID_INVERTED_SEED");
-    let small = ["--buffer-cache", "32MB", "--set", "redo_file_size=32MB"];
-    let database = Database::up("inverted", 2, &small);
+    let database = Database::up("inverted", 2, &SMALL);
     let mut first = database.client(1);
     first
         .batch_execute(
-            "create table t (id bigint primary key, tags text[], doc jsonb, word text);
+            "create table t (id bigint primary key, tags text[], doc jsonb, word text,
+                             n numeric default 1.0);
+             create index on t using hash ((n::text));
              create index on t using gin (tags);
              create index on t using gin (doc);
              create index on t using hash (word);
@@ -129,59 +134,29 @@ fn an_index_leads_to_what_a_scan_finds() {
         plan.join("\n").contains("Bitmap Index Scan on t_tags_idx"),
         "{plan:?}"
     );
-    let (stop, done, met) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
-    std::thread::scope(|s| {
-        let (database, stop, done, met) = (&database, &stop, &done, &met);
-        let mut workers = Vec::new();
-        for n in 0..4u64 {
-            workers.push(s.spawn(move || {
-                let mut rng = Rng(seed.wrapping_mul(1000) + n);
-                let instance = 1 + n as u16 % 2;
-                let mut c = database.client(instance);
-                let mut id = 1_000_000 * (n as i64 + 1);
-                while !stop.load(SeqCst) {
-                    id += 10;
-                    let worked = match rng.below(3) {
-                        0 => compare(&mut c, &mut rng, seed).map(|n| {
-                            met.fetch_add(n, SeqCst);
-                        }),
-                        _ => step(&mut c, &mut rng, id),
-                    };
-                    match worked {
-                        Ok(()) => {
-                            done.fetch_add(1, SeqCst);
-                        }
-                        Err(_) if c.is_closed() => {
-                            assert_eq!(instance, 2, "only instance 2 is killed");
-                            c = database.client_when_open(instance);
-                        }
-                        Err(e) => {
-                            let known = ["23505", "40P01", "40001", "57P01", "25P02"];
-                            assert!(known.contains(&code(&e)), "{e:?}");
-                            if let Err(e) = c.batch_execute("rollback") {
-                                assert_eq!(instance, 2, "{e:?}");
-                                c = database.client_when_open(instance);
-                            }
-                        }
-                    }
-                }
-            }));
-        }
-        let more = |by: u64| {
-            let (until, give_up) = (done.load(SeqCst) + by, Instant::now() + PATIENCE);
-            while done.load(SeqCst) < until {
-                assert!(Instant::now() < give_up, "the writers stand still");
-                assert!(!workers.iter().any(|w| w.is_finished()), "one has failed");
-                std::thread::yield_now();
+    let met = AtomicU64::new(0);
+    let session = |n: u64| {
+        let mut rng = Rng(seed.wrapping_mul(1000) + n);
+        let mut id = 1_000_000 * (n as i64 + 1);
+        let met = &met;
+        move |c: &mut postgres::Client| {
+            id += 10;
+            match rng.below(3) {
+                0 => compare(c, &mut rng, seed).map(|n| {
+                    met.fetch_add(n, SeqCst);
+                }),
+                _ => step(c, &mut rng, id),
             }
-        };
-        more(STEPS);
+        }
+    };
+    let known = ["23505", "40P01", "40001", "57P01", "25P02"];
+    storm(&database, &known, session, |storm| {
+        storm.more(STEPS);
         first
             .batch_execute("create index concurrently beside on t using gin (tags, doc)")
             .expect("beside writers");
         database.signal(2, "-9");
-        more(STEPS);
-        stop.store(true, SeqCst);
+        storm.more(STEPS);
     });
     assert!(met.load(SeqCst) > 0, "no condition was met");
     let mut rng = Rng(seed);
@@ -192,4 +167,77 @@ fn an_index_leads_to_what_a_scan_finds() {
         }
     }
     database.verify();
+}
+
+/// A row with many elements, whose entries are missing yet, was read and its keys were computed
+/// for each of them. So a delete of one row took minutes.
+#[test]
+fn a_row_of_many_keys_goes_while_its_index_is_made() {
+    let database = Database::up("inverted-many", 2, &SMALL);
+    let [mut one, mut two] = [1, 2].map(|instance| database.client(instance));
+    one.batch_execute(
+        "create table m (id int primary key, tags text[]);
+         insert into m select n, array_agg('t' || g)
+         from generate_series(1, 3) n, generate_series(1, 20000) g group by n",
+    )
+    .expect("rows");
+    two.batch_execute("begin; insert into m values (4, '{t1}')")
+        .expect("who keeps the index from being whole");
+    std::thread::scope(|s| {
+        let database = &database;
+        let made = s.spawn(move || {
+            let making = "create index concurrently m_tags on m using gin (tags)";
+            database.client(1).batch_execute(making)
+        });
+        until("the index is defined", || {
+            let invalid = "select count(*) from pg_index where not indisvalid";
+            one.query_one(invalid, &[]).expect("asked").get::<_, i64>(0) == 1
+        });
+        one.batch_execute(
+            "set statement_timeout = '100s';
+             delete from m where id = 1;
+             update m set tags = tags[1:19999] where id = 2",
+        )
+        .expect("changed beside the index");
+        two.batch_execute("commit").expect("the rest");
+        made.join().expect("no panic").expect("made");
+    });
+    for (tag, rows) in [("t1", 3), ("t20000", 1)] {
+        let found = format!("select count(*) from m where tags @> array['{tag}']");
+        let found: i64 = two.query_one(&found, &[]).expect("found").get(0);
+        assert_eq!(found, rows, "{tag}");
+    }
+    database.verify();
+}
+
+/// Each of several conditions that all rows meet was looked for as far as one of them may be.
+#[test]
+fn what_all_rows_have_is_looked_for_together() {
+    let database = Database::up("inverted-all", 1, &SMALL);
+    let mut c = database.client(1);
+    c.batch_execute(
+        "create table w (id int primary key, tags text[]);
+         insert into w select g, '{a,b,c,d,e,f,g,h}' from generate_series(1, 4000) g;
+         create index w_tags on w using gin (tags);
+         analyze w",
+    )
+    .expect("rows");
+    let mut read_by = |condition: &str| {
+        let read = "select idx_tup_read from pg_stat_user_indexes where indexrelname = 'w_tags'";
+        let mut read = |c: &mut postgres::Client| -> i64 {
+            let row = c.query_one(read, &[]).expect("statistics");
+            row.get(0)
+        };
+        let before = read(&mut c);
+        let found = c.query_one(&format!("select count(*) from w where {condition}"), &[]);
+        let found: i64 = found.expect("found").get(0);
+        (found, read(&mut c) - before)
+    };
+    // A thousand rows of each are as many as may be wanted.
+    let (found, read) = read_by("tags @> '{a,b,c,d,e,f,g,h}'");
+    assert_eq!(found, 4000);
+    assert!((1000..=2000).contains(&read), "{read} entries");
+    let (found, read) = read_by("tags @> '{a,b,c,d,e,f,g,x}'");
+    assert_eq!(found, 0);
+    assert!(read <= 2000, "{read} entries");
 }

@@ -24,6 +24,9 @@ use wait::session::cancellable;
 const FIRST_LOOK: usize = 256;
 /// By how much more of each key is read next.
 const NEXT_LOOK: usize = 8;
+/// How many times as many entries as rows may be wanted are read, of all keys together, before the
+/// table is read instead. Two keys that nearly as many rows have can then thin out each other.
+const ENTRIES_PER_ROW: usize = 2;
 
 /// Which rows of an inverted index are wanted.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,12 +63,14 @@ struct Reader<'r> {
     tree: Arc<BTree>,
     times: Option<&'r mut IndexTimes>,
     /// Entries that were read.
-    entries: u64,
+    entries: usize,
+    /// Entries that may be read, of all keys together.
+    most_entries: usize,
 }
 
 impl Reader<'_> {
     /// The rows that are wanted, in order. `None`: the index does not say, or not by reading at
-    /// most so many entries of each key.
+    /// most so many entries of each key, or the entries that may be read are spent.
     fn rows(&mut self, wanted: &Wanted, most: usize) -> Result<Option<Vec<RowId>>> {
         match wanted {
             Wanted::Unknown => Ok(None),
@@ -100,13 +105,13 @@ impl Reader<'_> {
                     break 'found (at, rows);
                 }
             }
-            if look >= most {
+            if look >= most || self.is_spent() {
                 return Ok(None);
             }
             look = look.saturating_mul(NEXT_LOOK).min(most);
         };
         for (_, part) in parts.iter().enumerate().filter(|(at, _)| *at != fewest) {
-            if rows.is_empty() {
+            if rows.is_empty() || self.is_spent() {
                 break;
             }
             let worth = (rows.len() * NEXT_LOOK).max(FIRST_LOOK).min(most);
@@ -117,28 +122,35 @@ impl Reader<'_> {
         Ok(Some(rows))
     }
 
+    fn is_spent(&self) -> bool {
+        self.entries >= self.most_entries
+    }
+
     fn of_key(&mut self, key: &[u8], most: usize) -> Result<Option<Vec<RowId>>> {
         let tree = &self.tree;
+        let most = most.min(self.most_entries - self.entries);
         let read = || {
             let mut cursor = Cursor::new(key.to_vec(), after_prefix(key), false);
             let mut rows = Vec::new();
-            let mut steps = 0u32;
-            while let Some(found) = tree.next(&mut cursor)? {
-                steps = steps.wrapping_add(1);
-                if steps.is_multiple_of(CANCEL_STEPS) {
+            loop {
+                if rows.len().is_multiple_of(CANCEL_STEPS as usize) {
                     wait::check_cancel().map_err(txn::Error::from)?;
                 }
+                let Some(found) = tree.next(&mut cursor)? else {
+                    break;
+                };
                 if rows.len() == most {
-                    return Ok((None, u64::from(steps)));
+                    return Ok((None, most));
                 }
                 rows.push(found.rid);
             }
-            Ok((Some(rows), u64::from(steps)))
+            let count = rows.len();
+            Ok((Some(rows), count))
         };
         let times = self.times.as_deref_mut();
         // The entries of a key come in the order of their row ids.
-        let (rows, steps) = timed(times, read, |(_, steps)| *steps)?;
-        self.entries += steps;
+        let (rows, read) = timed(times, read, |(_, read)| *read as u64)?;
+        self.entries += read;
         Ok(rows)
     }
 }
@@ -189,14 +201,15 @@ impl Session {
         memory_bytes: usize,
     ) -> Result<Option<RowsOfKeys>> {
         index.check_usable(snapshot)?;
+        let most = memory_bytes / size_of::<RowId>();
         let mut reader = Reader {
             tree: self.engine.tree(index.object, index.header),
             times: self.index_times.as_mut(),
             entries: 0,
+            most_entries: most.saturating_mul(ENTRIES_PER_ROW),
         };
-        let most = memory_bytes / size_of::<RowId>();
         let rows = cancellable(|| reader.rows(wanted, most))?;
-        let met = (SegmentStat::RowsRead, reader.entries);
+        let met = (SegmentStat::RowsRead, reader.entries as u64);
         segment::count(index.object.0, &[(SegmentStat::Scans, 1), met]);
         Ok(rows.map(|rows| RowsOfKeys {
             index: index.object,

@@ -7,7 +7,7 @@
 //!
 //! **Invariants.**
 //! - A row version that the snapshot sees and that is replaced or deleted has its entry, marked:
-//!   whoever marks an entry that is missing makes it ([`Session::mark_entry`]). The horizon stays
+//!   whoever marks an entry that is missing makes it ([`Session::mark_entries`]). The horizon stays
 //!   below the snapshot, so no mark that is made meanwhile is purged.
 //! - What is supplied is not undone with a transaction: it is the entry of a committed version,
 //!   which is the row's again if the transaction that replaced it rolls back. The entry of a
@@ -23,7 +23,7 @@
 use std::time::Instant;
 
 use crate::ddl::index_build;
-use crate::table::RowKey;
+use crate::table::{RowKey, RowKeys};
 use crate::{Engine, Error, IndexDef, IndexStage, LockMode, Result, Session, TableDef, TableUser};
 use access::heap::Heap;
 use block::index::{ROW_ID_LEN, split_key};
@@ -124,43 +124,59 @@ impl Session {
         several
     }
 
-    /// Marks the entry of a version that this transaction has replaced or deleted.
-    pub(crate) fn mark_entry(
+    /// Marks the entries of a version that this transaction has replaced or deleted.
+    pub(crate) fn mark_entries(
         &mut self,
         table: &TableDef,
         heap: &Heap,
         index: &IndexDef,
-        key: &RowKey,
+        keys: RowKeys,
         rid: RowId,
     ) -> Result<()> {
         let tree = self.engine.tree(index.object, index.header);
-        if index.rules.stage == IndexStage::Whole {
-            tree.mark(&mut self.txn, &key.bytes, rid)?;
-            return Ok(());
-        }
-        if tree
-            .mark_if_there(&mut self.txn, &key.bytes, rid)?
-            .is_some()
-        {
-            return Ok(());
-        }
-        // The transaction's own changes are not seen. What it has replaced is kept in its undo.
+        let is_whole = index.rules.stage == IndexStage::Whole;
+        // The transaction has the row, whose committed version stays the same meanwhile.
+        let mut committed = None;
+        keys.each(|RowKey { bytes: key, .. }| {
+            if is_whole {
+                tree.mark(&mut self.txn, &key, rid)?;
+                return Ok(());
+            }
+            if tree.mark_if_there(&mut self.txn, &key, rid)?.is_some() {
+                return Ok(());
+            }
+            let committed = match &committed {
+                Some(keys) => keys,
+                None => committed.insert(self.committed_keys(table, heap, index, rid)?),
+            };
+            match committed.has(&key) {
+                true => tree.supply(&key, rid)?,
+                false => {
+                    tree.insert(&mut self.txn, &key, rid)?;
+                }
+            }
+            tree.mark(&mut self.txn, &key, rid)?;
+            Ok(())
+        })
+    }
+
+    /// The keys of a row without this transaction's changes. What it has replaced is kept in its
+    /// undo.
+    fn committed_keys(
+        &self,
+        table: &TableDef,
+        heap: &Heap,
+        index: &IndexDef,
+        rid: RowId,
+    ) -> Result<RowKeys> {
         let committed = Snapshot {
             scn: self.engine.scn(),
             own: TxnId::NONE,
             own_limit: 0,
         };
-        let had = match heap.fetch_with(&committed, rid, <[u8]>::to_vec)? {
-            Some(row) => index.matches(table, &row, &key.bytes, &mut self.scratch)?,
-            None => false,
-        };
-        match had {
-            true => tree.supply(&key.bytes, rid)?,
-            false => {
-                tree.insert(&mut self.txn, &key.bytes, rid)?;
-            }
+        match heap.fetch_with(&committed, rid, <[u8]>::to_vec)? {
+            Some(row) => index.keys_of_stored(table, &row),
+            None => Ok(RowKeys::One(None)),
         }
-        tree.mark(&mut self.txn, &key.bytes, rid)?;
-        Ok(())
     }
 }

@@ -47,7 +47,7 @@ impl TableDef {
             if !self.is_key(at) {
                 continue;
             }
-            if self.column(stored, at)? != row.get(at).copied().unwrap_or_default() {
+            if !is_kept(self, stored, row, at)? {
                 return Ok(true);
             }
         }
@@ -191,6 +191,9 @@ impl IndexColumn {
     }
 }
 
+/// Keys of a row between two looks at whether the statement is cancelled.
+const CANCEL_CHECK_KEYS: usize = 1_000;
+
 /// The key of a row in an index.
 pub(crate) struct RowKey {
     pub bytes: Vec<u8>,
@@ -225,14 +228,27 @@ impl RowKeys {
 
     /// Calls `f` for each key.
     pub(crate) fn each(self, mut f: impl FnMut(RowKey) -> Result<()>) -> Result<()> {
+        let keys = match self {
+            RowKeys::One(key) => return key.map_or(Ok(()), f),
+            RowKeys::Many(keys) => keys,
+        };
+        for (at, bytes) in keys.into_iter().enumerate() {
+            if (at + 1).is_multiple_of(CANCEL_CHECK_KEYS) {
+                wait::check_cancel().map_err(txn::Error::from)?;
+            }
+            f(RowKey {
+                bytes,
+                has_null: false,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether a key is among these.
+    pub(crate) fn has(&self, key: &[u8]) -> bool {
         match self {
-            RowKeys::One(key) => key.map_or(Ok(()), f),
-            RowKeys::Many(keys) => keys.into_iter().try_for_each(|bytes| {
-                f(RowKey {
-                    bytes,
-                    has_null: false,
-                })
-            }),
+            RowKeys::One(own) => own.as_ref().is_some_and(|own| own.bytes == key),
+            RowKeys::Many(keys) => keys.binary_search_by(|k| k[..].cmp(key)).is_ok(),
         }
     }
 }
@@ -329,7 +345,7 @@ impl IndexDef {
     /// Whether a change of a stored row to `row` changes a column that the keys depend on.
     fn uses_changed(&self, table: &TableDef, stored: &[u8], row: &[DatumRef<'_>]) -> Result<bool> {
         for at in (0..table.columns.len()).filter(|at| self.uses(*at)) {
-            if table.column(stored, at)? != row.get(at).copied().unwrap_or_default() {
+            if !is_kept(table, stored, row, at)? {
                 return Ok(true);
             }
         }
@@ -350,7 +366,7 @@ impl IndexDef {
         })
     }
 
-    /// Whether a stored row has this key.
+    /// Whether a stored row has this key. Not for an inverted index.
     pub(crate) fn matches(
         &self,
         table: &TableDef,
@@ -358,16 +374,17 @@ impl IndexDef {
         key: &[u8],
         scratch: &mut Vec<u8>,
     ) -> Result<bool> {
-        if self.rules.inverted.is_some() {
-            return Ok(match self.keys_of_stored(table, row)? {
-                RowKeys::Many(keys) => keys.binary_search_by(|k| k[..].cmp(key)).is_ok(),
-                RowKeys::One(_) => false,
-            });
-        }
         scratch.clear();
         let known = self.push_key(table, scratch, |at| table.column(row, at))?;
         Ok(known.is_some() && scratch[..] == *key)
     }
+}
+
+/// Whether a change of a stored row to `row` leaves a column as it is, bit by bit. Of values that
+/// are equal for SQL, such as 1.0 and 1.00, keys on expressions may differ.
+fn is_kept(table: &TableDef, stored: &[u8], row: &[DatumRef<'_>], at: usize) -> Result<bool> {
+    let after = row.get(at).copied().unwrap_or_default();
+    Ok(table.column(stored, at)?.is_identical(after))
 }
 
 /// A sequence as the engine sees it. Its parameters are in its own block.

@@ -301,18 +301,20 @@ impl Binder<'_> {
         let Some(dict) = self.params.sight.dict() else {
             return true;
         };
-        let found = self.scope.resolve(Some(table), column);
-        let found = found.ok().and_then(|c| dict.table_by_oid(c.table_oid));
-        match (found, dict.schema(schema)) {
-            (Some(table), of) => of == Some(table.schema),
-            (None, of) => of.is_some() || schema == "pg_catalog",
-        }
+        let oid = self
+            .scope
+            .resolve(Some(table), column)
+            .map_or(0, |c| c.table_oid);
+        names::is_in_schema(dict, schema, table, oid)
     }
 
     fn column_of(&self, names: &[String]) -> Result<Typed> {
         let (table, name) = match names {
             [table, name] => (table, name),
             [schema, table, name] if self.is_schema_of(schema, table, name) => (table, name),
+            [_, table, _] if self.scope.has_table(table) => {
+                return Err(names::in_no_schema(table));
+            }
             _ => return Err(Error::unsupported(format!("name {}", names.join(".")))),
         };
         let c = self.scope.resolve(Some(table), name)?;

@@ -56,7 +56,7 @@ pub use coerce::{chosen_type, common_type, null_if_type};
 pub use composite::{field_name, is_written_row, record, row_constructor, row_of};
 pub use expr::comparison;
 pub use json::check_comparable;
-pub use user_call::{Called, linked_func, value_of};
+pub use user_call::{Called, linked_func};
 
 /// An expression with the type the binder found for it.
 #[derive(Clone, Debug)]

@@ -201,6 +201,10 @@ fn restricted(dict: &Dict, roots: &[Address], found: &[Found]) -> Error {
                 Some(t) => format!("type {}", dict.shown(t.schema, &t.name)),
                 None => dict.describe(f.on),
             },
+            (Address::Index(table, index), Address::Extension(oid)) => {
+                let class = dict.describe_class(table, index, oid);
+                class.unwrap_or_else(|| dict.describe(f.on))
+            }
             _ => dict.describe(f.on),
         };
         format!("{} depends on {on}", dict.describe(f.what))

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::depend::{Address, Dependent};
 use super::object::kind;
-use super::{Dict, Function, Object, UserType};
+use super::{Dict, Function, Index, Object, UserType};
 use crate::bind::names::quote;
 
 /// The operator class of `pg_trgm` for GIN indexes.
@@ -92,14 +92,29 @@ impl Dict {
         }
     }
 
+    /// The operator class of an extension that an index has, as messages name it.
+    pub fn describe_class(&self, table: u32, index: u32, extension: u32) -> Option<String> {
+        let table = self.table_by_oid(table)?;
+        let index = table.indexes.iter().find(|i| i.oid == index)?;
+        let class = self.class_of(index, extension)?;
+        let (class, method) = (self.shown_class(class), index.method.name());
+        Some(format!("operator class {class} for access method {method}"))
+    }
+
+    fn class_of<'i>(&self, index: &'i Index, extension: u32) -> Option<&'i String> {
+        let is_its = |class: &&String| {
+            let extension_of = self.extension_of_class(class);
+            extension_of.is_some_and(|e| e.oid == extension)
+        };
+        index.classes.iter().find(is_its)
+    }
+
     /// The indexes that have an operator class of an extension.
     fn indexes_of_classes(&self, oid: u32) -> Vec<Address> {
-        let of_extension =
-            |class: &String| (self.extension_of_class(class)).is_some_and(|e| e.oid == oid);
         let all = self
             .tables()
             .flat_map(|t| t.indexes.iter().map(move |i| (t, i)));
-        let all = all.filter(|(_, i)| i.classes.iter().any(of_extension));
+        let all = all.filter(|(_, i)| self.class_of(i, oid).is_some());
         all.map(|(t, i)| Address::Index(t.oid, i.oid)).collect()
     }
 

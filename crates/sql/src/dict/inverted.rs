@@ -9,8 +9,11 @@
 //! **Invariants.**
 //! - Values that are equal have the same key, and no key is the beginning of another. Different
 //!   values may have one key: whoever finds a row by it looks at the row.
-//! - A row that meets a condition ([`Strategy`]) is among what [`KeyClass::wanted`] asks for. It is
-//!   the same on every instance and for ever, as the keys are on disk.
+//! - A row that meets a condition ([`Strategy`]) is among what [`KeyClass::wanted`] asks for.
+//! - The keys are on disk, and so the same on every instance and for ever, with one exception:
+//!   those of trigrams, and of text whose case does not count, depend on the tables of Unicode in
+//!   the program. After an upgrade to others `REINDEX` makes them anew
+//!   (docs/decisions/0098-inverted-indexes-are-trees.md).
 
 use std::sync::Arc;
 
@@ -24,11 +27,14 @@ use super::computed::IndexKeys;
 use super::trigrams::{self, Trigram};
 use crate::error::{Error, Result};
 use crate::expr::sha::Sha;
+use crate::session::cancelled;
 
 /// Bytes of a value that is kept as it is. PostgreSQL refuses long elements of arrays; here a
 /// digest stands for them.
 const LONGEST: usize = 64;
 const DIGEST: usize = 16;
+/// Keys that are made between two looks at whether the statement is cancelled.
+const CANCEL_CHECK_KEYS: usize = 1_000;
 
 /// What a key is.
 mod kind {
@@ -113,7 +119,7 @@ impl Keys {
         }
     }
 
-    fn add(&mut self, kind: u8, write: impl FnOnce(&mut Vec<u8>)) {
+    fn add(&mut self, kind: u8, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let mut key = vec![self.column, kind];
         write(&mut key);
         if key.len() > LONGEST {
@@ -123,70 +129,64 @@ impl Keys {
             key.extend_from_slice(&digest[..DIGEST]);
         }
         self.found.push(key);
-    }
-
-    fn value(&mut self, ty: ColType, value: DatumRef<'_>) {
-        self.add(kind::VALUE, |out| push_column(out, ty, Order::ASC, value));
-    }
-
-    fn elements(&mut self, array: ArrayRef<'_>) {
-        for element in array.values() {
-            match element {
-                DatumRef::Null => self.add(kind::NULL, |_| {}),
-                value => self.value(array.element(), value),
-            }
+        if self.found.len().is_multiple_of(CANCEL_CHECK_KEYS) {
+            wait::check_cancel().map_err(|_| cancelled())?;
         }
+        Ok(())
     }
 
-    fn json_key(&mut self, key: &str) {
-        self.add(kind::JSON_KEY, |out| push_text(out, key));
+    fn value(&mut self, ty: ColType, value: DatumRef<'_>) -> Result<()> {
+        self.add(kind::VALUE, |out| push_column(out, ty, Order::ASC, value))
+    }
+
+    fn elements(&mut self, array: ArrayRef<'_>) -> Result<()> {
+        array.values().try_for_each(|element| match element {
+            DatumRef::Null => self.add(kind::NULL, |_| {}),
+            value => self.value(array.element(), value),
+        })
+    }
+
+    fn json_key(&mut self, key: &str) -> Result<()> {
+        self.add(kind::JSON_KEY, |out| push_text(out, key))
     }
 
     /// All keys and values of a document. `is_element`: it is an element of an array, or a scalar
     /// that is the whole document, which is taken for an array of itself.
-    fn json(&mut self, document: JsonRef<'_>, is_element: bool) {
+    fn json(&mut self, document: JsonRef<'_>, is_element: bool) -> Result<()> {
         match document.view() {
-            View::Array(items) => items.iter().for_each(|item| self.json(item, true)),
-            View::Object(pairs) => {
-                for (key, value) in pairs.iter() {
-                    self.json_key(key);
-                    self.json(value, false);
-                }
-            }
+            View::Array(items) => items.iter().try_for_each(|item| self.json(item, true)),
+            View::Object(pairs) => pairs.iter().try_for_each(|(key, value)| {
+                self.json_key(key)?;
+                self.json(value, false)
+            }),
             View::String(s) if is_element => self.json_key(s),
             _ => self.add(kind::JSON_VALUE, |out| push_json(out, document)),
         }
     }
 
-    /// All values of a document with the keys that lead to them. That a value is in an array is no
-    /// part of its path.
-    fn json_paths(&mut self, document: JsonRef<'_>, path: &mut Vec<u8>) {
+    /// All values of a document with the keys that lead to them ([`path_below`]). That a value is
+    /// in an array is no part of its path.
+    fn json_paths(&mut self, document: JsonRef<'_>, path: &[u8]) -> Result<()> {
         match document.view() {
-            View::Array(items) => items.iter().for_each(|item| self.json_paths(item, path)),
-            View::Object(pairs) => {
-                for (key, value) in pairs.iter() {
-                    let above = path.len();
-                    push_text(path, key);
-                    self.json_paths(value, path);
-                    path.truncate(above);
-                }
-            }
-            _ => {
-                let depth = (path.len() as u32).to_be_bytes();
-                self.add(kind::JSON_PATH, |out| {
-                    out.extend_from_slice(&depth);
-                    out.extend_from_slice(path);
-                    push_json(out, document);
-                });
-            }
+            View::Array(items) => items
+                .iter()
+                .try_for_each(|item| self.json_paths(item, path)),
+            View::Object(pairs) => pairs
+                .iter()
+                .try_for_each(|(key, value)| self.json_paths(value, &path_below(path, key))),
+            _ => self.add(kind::JSON_PATH, |out| {
+                out.push(path.len() as u8);
+                out.extend_from_slice(path);
+                push_json(out, document);
+            }),
         }
     }
 
-    fn trigrams(&mut self, trigrams: &[Trigram]) {
-        for trigram in trigrams {
+    fn trigrams(&mut self, trigrams: &[Trigram]) -> Result<()> {
+        trigrams.iter().try_for_each(|trigram| {
             let codes = trigram.iter().map(|c| u32::from(*c).to_be_bytes());
-            self.add(kind::TRIGRAM, |out| codes.for_each(|c| out.extend(c)));
-        }
+            self.add(kind::TRIGRAM, |out| codes.for_each(|c| out.extend(c)))
+        })
     }
 
     /// Those of all of these.
@@ -203,6 +203,22 @@ impl Keys {
     }
 }
 
+/// The path of what a key of an object leads to; `path` is that of the object. A digest stands for
+/// a path of more than [`LONGEST`] bytes, so that the many values below a long one cost no more
+/// than others.
+fn path_below(path: &[u8], key: &str) -> Vec<u8> {
+    let mut below = path.to_vec();
+    push_text(&mut below, key);
+    if below.len() > LONGEST {
+        let digest = Sha::Sha256.of(&below);
+        below.clear();
+        below.extend_from_slice(&digest[..DIGEST]);
+    }
+    below
+}
+
+const _: () = assert!(LONGEST <= u8::MAX as usize && DIGEST <= LONGEST);
+
 fn push_text(out: &mut Vec<u8>, text: &str) {
     push_column(out, ColType::Text, Order::ASC, DatumRef::Text(text));
 }
@@ -217,19 +233,14 @@ impl KeyClass {
         match (self, value) {
             (KeyClass::Whole, value) => keys.value(ty, value),
             (KeyClass::Elements, DatumRef::Array(array)) if array.count() == 0 => {
-                keys.add(kind::EMPTY, |_| {});
+                keys.add(kind::EMPTY, |_| {})
             }
             (KeyClass::Elements, DatumRef::Array(array)) => keys.elements(array),
             (KeyClass::Json, DatumRef::Json(document)) => keys.json(document, true),
-            (KeyClass::JsonPaths, DatumRef::Json(document)) => {
-                keys.json_paths(document, &mut Vec::new());
-            }
-            (KeyClass::Trigrams, DatumRef::Text(text)) => {
-                keys.trigrams(&trigrams::of_text(text));
-            }
-            (class, other) => return Err(unexpected(class, other)),
+            (KeyClass::JsonPaths, DatumRef::Json(document)) => keys.json_paths(document, &[]),
+            (KeyClass::Trigrams, DatumRef::Text(text)) => keys.trigrams(&trigrams::of_text(text)),
+            (class, other) => Err(unexpected(class, other)),
         }
-        Ok(())
     }
 
     /// Whether the class serves a condition.
@@ -264,7 +275,7 @@ impl KeyClass {
                 if array.values().any(|v| v.is_null()) {
                     return Ok(Wanted::Any(Vec::new()));
                 }
-                keys.elements(array);
+                keys.elements(array)?;
                 Ok(keys.all())
             }
             (Strategy::Contains, value) => {
@@ -272,26 +283,26 @@ impl KeyClass {
                 Ok(keys.all())
             }
             (Strategy::Overlaps | Strategy::ContainedBy, DatumRef::Array(array)) => {
-                let known = array.values().filter(|v| !v.is_null());
-                known.for_each(|v| keys.value(array.element(), v));
+                let mut known = array.values().filter(|v| !v.is_null());
+                known.try_for_each(|v| keys.value(array.element(), v))?;
                 if strategy == Strategy::ContainedBy {
-                    keys.add(kind::EMPTY, |_| {});
+                    keys.add(kind::EMPTY, |_| {})?;
                 }
                 Ok(keys.any())
             }
             (Strategy::Like { escape, .. }, DatumRef::Text(pattern)) => {
-                keys.trigrams(&trigrams::of_pattern(pattern, escape));
+                keys.trigrams(&trigrams::of_pattern(pattern, escape))?;
                 Ok(keys.all())
             }
             (Strategy::Exists, DatumRef::Text(key)) => {
-                keys.json_key(key);
+                keys.json_key(key)?;
                 Ok(keys.all())
             }
             (Strategy::ExistsAny | Strategy::ExistsAll, DatumRef::Array(array)) => {
                 for key in array.values() {
                     match key {
                         DatumRef::Null => {}
-                        DatumRef::Text(key) => keys.json_key(key),
+                        DatumRef::Text(key) => keys.json_key(key)?,
                         other => return Err(unexpected(self, other)),
                     }
                 }
@@ -365,6 +376,11 @@ mod tests {
         keys.found
     }
 
+    /// A name that makes a path longer than it is kept.
+    fn long_name() -> String {
+        format!("\"{}\"", "n".repeat(40))
+    }
+
     fn has(keys: &[Vec<u8>], wanted: &Wanted) -> bool {
         match wanted {
             Wanted::Unknown => true,
@@ -396,18 +412,19 @@ mod tests {
     }
 
     fn document(rng: &mut Rng, depth: u64) -> String {
-        const NAMES: [&str; 3] = ["\"a\"", "\"b\"", "\"\""];
+        let long = long_name();
+        let names = ["\"a\"", &long, "\"\""];
         match rng.below(if depth == 0 { 4 } else { 7 }) {
             0 => "null".into(),
             1 => ["1", "1.00", "2", "true", "false"][rng.below(5) as usize].into(),
-            2 | 3 => NAMES[rng.below(3) as usize].into(),
+            2 | 3 => names[rng.below(3) as usize].into(),
             4 | 5 => {
                 let count = rng.below(4);
                 let items: Vec<String> = (0..count).map(|_| document(rng, depth - 1)).collect();
                 format!("[{}]", items.join(","))
             }
             _ => {
-                let names = &NAMES[..rng.below(4) as usize];
+                let names = &names[..rng.below(4) as usize];
                 let pair = |name: &&str| format!("{name}:{}", document(rng, depth - 1));
                 let pairs: Vec<String> = names.iter().map(pair).collect();
                 format!("{{{}}}", pairs.join(","))
@@ -457,8 +474,8 @@ mod tests {
         for _ in 0..20_000 {
             let row = jsonb_in(&document(&mut rng, 3)).unwrap();
             let part = jsonb_in(&document(&mut rng, 2)).unwrap();
-            let name = ["a", "b", ""][rng.below(3) as usize];
-            let name = Datum::Text(name.into());
+            let name = ["a", long_name().trim_matches('"'), ""][rng.below(3) as usize].to_string();
+            let name = Datum::Text(name);
             for class in [KeyClass::Json, KeyClass::JsonPaths] {
                 let keys = keys_of(class, ColType::Json, &row);
                 let wanted = class.wanted(3, ColType::Json, Strategy::Contains, part.borrow());
@@ -476,6 +493,24 @@ mod tests {
             }
         }
         assert!(met.iter().all(|n| *n > 100), "{met:?}");
+    }
+
+    /// Else each value below a long path would cost as much as the path is long.
+    #[test]
+    fn a_path_is_never_long() {
+        let long = "k".repeat(1000);
+        let (mut path, mut all) = (Vec::new(), Vec::new());
+        for key in ["a", &long, "b", "", "c", &long, "d"] {
+            path = path_below(&path, key);
+            assert!(path.len() <= LONGEST);
+            all.push(path.clone());
+        }
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 7, "each path is another");
+        let under_long = path_below(&path_below(&[], &long), "x");
+        let under_other = path_below(&path_below(&[], &long[1..]), "x");
+        assert_ne!(under_long, under_other);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{Dict, Object, Table, View};
 use crate::bind::numbered;
 
 impl Object {
-    /// Its SQL texts, each with what depends on the objects that it names.
+    /// The SQL texts of the object, each with what depends on the objects that it names.
     pub fn texts(&self) -> Vec<(Address, &str)> {
         match self {
             Object::Table(t) => t.texts(),

@@ -23,6 +23,8 @@ const MOST_RENEWALS: u32 = 3;
 /// Where a cursor stands. `row` is the current row as stored.
 pub struct TableCursor {
     state: State,
+    /// Of [`State::Index`]; kept so that the next one takes its place in memory.
+    scan: Option<Box<IndexScan>>,
     row: Vec<u8>,
     /// The rows are about to be changed.
     to_change: bool,
@@ -42,7 +44,7 @@ enum State {
         rows: Vec<(RowId, usize, usize)>,
         at: usize,
     },
-    Index(Box<IndexScan>),
+    Index,
     /// Of an inverted index.
     Rows(Box<RowsOfKeys>),
     /// A unique key: its row is fetched already, if there is one.
@@ -66,6 +68,7 @@ impl TableCursor {
     pub fn with_buffer(row: Vec<u8>) -> TableCursor {
         TableCursor {
             state: State::Done,
+            scan: None,
             row,
             to_change: false,
             may_renew: false,
@@ -223,15 +226,21 @@ impl TableCursor {
             range(access, *index, key, low.as_ref(), high.as_ref(), core, env)?
         {
             let (low, high) = (as_slice(&low), as_slice(&high));
-            self.state = State::Index(Box::new(core.engine.index_range(
-                access.table.engine(),
-                *index,
-                low,
-                high,
-                *backward,
-            )?));
+            let table = access.table.engine();
+            let scan = core
+                .engine
+                .index_range(table, *index, low, high, *backward)?;
+            self.state = self.at(scan);
         }
         Ok(())
+    }
+
+    fn at(&mut self, scan: IndexScan) -> State {
+        match &mut self.scan {
+            Some(former) => **former = scan,
+            None => self.scan = Some(Box::new(scan)),
+        }
+        State::Index
     }
 
     /// Enters the index at one key, or prefix of keys.
@@ -255,15 +264,13 @@ impl TableCursor {
         };
         let may_renew = self.may_renew && !several;
         let table = access.table.engine();
-        let row = &mut self.row;
         self.state = if !*unique {
             let end = Bound::Included(key.as_slice());
             let engine = &mut core.engine;
-            State::Index(Box::new(
-                engine.index_range(table, *index, end, end, *backward)?,
-            ))
+            let scan = engine.index_range(table, *index, end, end, *backward)?;
+            self.at(scan)
         } else if self.to_change {
-            let engine = &mut core.engine;
+            let (engine, row) = (&mut core.engine, &mut self.row);
             match engine.get_unique_to_change(table, *index, &key, snapshot, may_renew, row)? {
                 Sight::Row(rid) => State::One(Some(rid)),
                 Sight::Nothing => State::Done,
@@ -271,6 +278,7 @@ impl TableCursor {
             }
         } else {
             let (engine, ahead) = (&mut core.engine, &self.ahead);
+            let row = &mut self.row;
             State::One(engine.get_unique(table, *index, &key, snapshot, ahead, row)?)
         };
         Ok(())
@@ -388,7 +396,10 @@ impl TableCursor {
                 self.state = State::Done;
                 Ok(found)
             }
-            State::Index(scan) => Ok(scan.next(&mut core.engine, snapshot, &mut self.row)?),
+            State::Index => match &mut self.scan {
+                Some(scan) => Ok(scan.next(&mut core.engine, snapshot, &mut self.row)?),
+                None => Ok(None),
+            },
             State::Rows(rows) => Ok(rows.next(&mut core.engine, snapshot, &mut self.row)?),
             State::Scan { scan, rows, at } => loop {
                 if let Some((rid, ..)) = rows.get(*at) {

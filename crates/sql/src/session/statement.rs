@@ -225,6 +225,8 @@ pub struct Portal {
     pub(crate) hold: Option<engine::HeldSnapshot>,
     /// Nanoseconds for which the session had waited for its client when the portal was suspended.
     pub(crate) idle_before_ns: Option<u64>,
+    /// The text that was shown then.
+    pub(crate) shown: Option<Arc<str>>,
     /// [`Core::mark`] when it was bound, or began to run.
     pub(crate) mark: u64,
     /// What its steps have taken so far, if it is traced.
@@ -457,6 +459,7 @@ impl Portal {
             hold: None,
             mark: 0,
             idle_before_ns: None,
+            shown: None,
             traced: None,
         }
     }

@@ -45,7 +45,7 @@ pub const ENTRIES: &[Entry] = &[
 /// A trigram where it stands in a text.
 struct Placed {
     trigram: Trigram,
-    /// It is the first of a word, or the last.
+    /// Whether the trigram is the first of a word, or the last.
     first: bool,
     last: bool,
 }
