@@ -528,6 +528,71 @@ fn statistics_of_tables_are_the_sums_of_both_instances() {
     one.run("insert into shared values (100, 'more')");
     let database = "select tup_inserted > 0, numbackends >= 2, stats_reset > now() - \
                     interval '1 hour' from pg_stat_database";
-    assert_eq!(two.rows(database), ["true|true|true"]);
+    assert_eq!(two.rows(database), ["t|t|t"]);
     assert!(one.heard().is_empty() && two.heard().is_empty());
+}
+
+/// Each instance adds what it has committed since it heard of an analysis. An analysis, and new
+/// blocks of a table, count everywhere as soon as they are committed.
+#[test]
+fn live_rows_are_those_of_all_instances_since_the_last_analysis() {
+    let pair = Pair::up_with("live", &["--set", "autovacuum=off"]);
+    let (mut one, mut two) = (pair.connect(1), pair.connect(2));
+    let counts = "select n_live_tup, n_tup_ins, n_mod_since_analyze from pg_stat_user_tables \
+                  where relname = 'live'";
+    one.run("create table live (id int primary key, b text)");
+    one.run("insert into live select g, 'x' from generate_series(1, 1000) g");
+    one.run("analyze live");
+    two.run("insert into live select g, 'x' from generate_series(1001, 1500) g");
+    for client in [&mut one, &mut two] {
+        assert_eq!(client.rows(counts), ["1500|1500|500"]);
+    }
+    two.run("analyze live");
+    // The first has had no statement since.
+    assert_eq!(two.rows(counts), ["1500|1500|0"]);
+    assert_eq!(one.rows(counts), ["1500|1500|0"]);
+    one.run("begin");
+    one.run("delete from live where id <= 100");
+    two.run("analyze live");
+    assert_eq!(two.rows(counts), ["1500|1500|0"]);
+    one.run("commit");
+    assert_eq!(two.rows(counts), ["1400|1500|100"]);
+    two.run("begin");
+    two.run("analyze live");
+    two.run("rollback");
+    assert_eq!(two.rows(counts), ["1400|1500|100"]);
+    one.run("truncate live");
+    one.run("insert into live values (1, 'a')");
+    assert_eq!(one.rows(counts), ["1|1501|101"]);
+    two.run("insert into live values (2, 'b'), (3, 'c')");
+    for client in [&mut one, &mut two] {
+        assert_eq!(client.rows(counts), ["3|1503|103"]);
+    }
+}
+
+/// What is counted of tables that are dropped goes to one row, on all instances. It used to stay
+/// until there was room for no other table.
+#[test]
+fn tables_that_are_dropped_leave_no_counts_of_their_own() {
+    let pair = Pair::up("dropped");
+    let (mut one, mut two) = (pair.connect(1), pair.connect(2));
+    let inserted = "select tup_inserted from pg_stat_database";
+    let before: u64 = one.rows(inserted)[0].parse().expect("a number");
+    for _ in 0..20 {
+        one.run("create table gone (id int primary key)");
+        one.run("insert into gone select generate_series(1, 100)");
+        two.run("insert into gone values (101)");
+        two.rows("select count(*) from gone where id > 0");
+        one.run("begin; truncate gone; insert into gone values (7); rollback");
+        one.run("truncate gone; drop table gone");
+    }
+    let after: u64 = two.rows(inserted)[0].parse().expect("a number");
+    assert!(after >= before + 20 * 102, "{before} and then {after}");
+    let left = "select inst_id, object_name from gv$segment_statistics \
+                where object_name like '(object %' group by 1, 2";
+    let none: Vec<String> = Vec::new();
+    assert_eq!(two.rows(left), none);
+    let together = "select inst_id, value >= 20 from gv$segment_statistics \
+                    where object_name = '(dropped)' and statistic_name = 'rows inserted' order by 1";
+    assert_eq!(one.rows(together), ["1|t", "2|t"]);
 }

@@ -261,6 +261,7 @@ impl Session {
         heap.insert_many(&mut self.txn, &rows, &mut bulk.row_ids)?;
         let placed = bulk.row_ids.len() as u64;
         segment::count(table.object.0, &[(SegmentStat::RowsInserted, placed)]);
+        self.written.add(table.object, placed as i64, placed);
         let each = table.indexes.iter().zip(&mut bulk.indexes);
         for (_, keys) in each.filter(|(index, _)| index.is_written()) {
             keys.place(&bulk.row_ids);

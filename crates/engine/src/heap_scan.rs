@@ -26,6 +26,8 @@ pub struct HeapScan {
     at: u32,
     ahead: AskedAhead,
     progress: ScanProgress,
+    /// What the scan is, to those who ask how far it is.
+    name: &'static str,
     counting: Counting,
 }
 
@@ -59,12 +61,12 @@ impl Clone for ScanProgress {
 
 impl ScanProgress {
     /// Before each block.
-    fn advance(&mut self, object: block::ObjectId, runs: &[(Dba, u32)]) {
+    fn advance(&mut self, name: &'static str, object: block::ObjectId, runs: &[(Dba, u32)]) {
         if !self.has_begun {
             self.has_begun = true;
             let total: u64 = runs.iter().map(|r| u64::from(r.1)).sum();
             self.work = (total >= LONG_SCAN_BLOCKS)
-                .then(|| LongOp::begin("Table Scan", Target::Object(object.0), total, "Blocks"));
+                .then(|| LongOp::begin(name, Target::Object(object.0), total, "Blocks"));
         }
         if let Some(work) = &self.work
             && self.blocks.is_multiple_of(READ_AHEAD.into())
@@ -91,6 +93,7 @@ impl HeapScan {
             at: 0,
             ahead: AskedAhead::default(),
             progress: ScanProgress::default(),
+            name: "Table Scan",
             counting: Counting::Scan,
         }
     }
@@ -157,7 +160,7 @@ impl HeapScan {
             self.progress.end();
             return Ok(None);
         };
-        self.progress.advance(self.heap.object(), runs);
+        self.progress.advance(self.name, self.heap.object(), runs);
         if self.at.is_multiple_of(READ_AHEAD) {
             let next = first.plus(self.at);
             let count = READ_AHEAD.min(n - self.at);
@@ -204,7 +207,11 @@ impl HeapScan {
                 left -= 1;
             }
         }
-        Ok((self.over(drawn), total))
+        let sample = HeapScan {
+            name: "Table Analysis",
+            ..self.over(drawn)
+        };
+        Ok((sample, total))
     }
 
     /// A scan of the blocks of these numbers that are the table's, each once.

@@ -51,6 +51,7 @@ mod undo;
 mod upsert;
 mod verify;
 mod write;
+mod written;
 
 pub use access::heap::Sight;
 pub use bulk::Bulk;
@@ -79,3 +80,4 @@ pub use txn::{HeldSnapshot, Isolation, RowLock, Snapshot, TableUser};
 pub use upsert::Upsert;
 pub use verify::{Verified, check_all, verify};
 pub use write::{LockOutcome, WriteOutcome};
+pub use written::Written;

@@ -1,5 +1,6 @@
 //! A session's transactions and locks.
 
+use crate::written::{self, Written, WrittenRows};
 use crate::{Engine, Error, Result};
 use block::{LogPos, ObjectId, Scn, TxnId};
 use fusion::sequences::Mark;
@@ -65,6 +66,7 @@ impl AdvisoryKey {
 pub struct Savepoint {
     point: txn::Savepoint,
     drops: usize,
+    written: written::Mark,
 }
 
 /// The gate between a session's rows and its client. A commit that the rows show must be known to
@@ -123,6 +125,8 @@ pub struct Session {
     /// durable before it commits.
     pub(crate) marks: Vec<(crate::SequenceDef, Mark)>,
     pub(crate) scratch: Vec<u8>,
+    /// Of the transaction, or of the one before until another one begins.
+    pub(crate) written: WrittenRows,
     lock_timeout: Option<Duration>,
     nesting: Nesting,
     pub(crate) index_times: Option<IndexTimes>,
@@ -184,6 +188,7 @@ impl Engine {
             durable: LogPos(0),
             marks: Vec::new(),
             scratch: Vec::new(),
+            written: WrittenRows::default(),
             lock_timeout: None,
             nesting: Nesting::of_client(),
             index_times: None,
@@ -203,6 +208,7 @@ impl Session {
             // fails, too.
             self.rollback()?;
         }
+        self.written.clear();
         self.txn.begin(isolation);
         (self.active, self.used) = (true, false);
         Ok(())
@@ -284,6 +290,7 @@ impl Session {
         self.txn.rollback(&*engine)?;
         self.marks.clear();
         self.drops.clear();
+        self.written.clear();
         self.active = false;
         wait::session::set_transaction(0);
         self.flush_draws()
@@ -309,6 +316,7 @@ impl Session {
         Ok(Savepoint {
             point: self.txn.savepoint(),
             drops: self.drops.len(),
+            written: self.written.mark(),
         })
     }
 
@@ -317,11 +325,27 @@ impl Session {
         let engine = self.engine.clone();
         self.txn.rollback_to(&savepoint.point, &*engine)?;
         self.drops.truncate(savepoint.drops);
+        self.written.back_to(savepoint.written);
         Ok(())
     }
 
     /// Forgets a savepoint. The changes after it stay.
-    pub fn release(&mut self, _savepoint: &Savepoint) {}
+    pub fn release(&mut self, savepoint: &Savepoint) {
+        self.written.release(savepoint.written);
+    }
+
+    /// The rows that the transaction has written so far, or that the one before has, until another
+    /// one begins.
+    pub fn written(&self) -> &[Written] {
+        self.written.rows()
+    }
+
+    /// The rows of a table were counted as the transaction sees them: what it has inserted and
+    /// deleted by now is among them, and adds nothing to them when it commits.
+    pub fn live_rows_counted(&mut self, object: ObjectId) {
+        let live = self.written.live(object);
+        self.written.add(object, live.saturating_neg(), 0);
+    }
 
     pub fn transaction_id(&mut self) -> Result<TxnId> {
         self.used = true;

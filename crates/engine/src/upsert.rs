@@ -73,6 +73,7 @@ impl Session {
             match self.try_insert(table, row, arbiters)? {
                 Attempt::Inserted(rid) => {
                     segment::count(table.object.0, &[(SegmentStat::RowsInserted, 1)]);
+                    self.written.add(table.object, 1, 1);
                     return Ok(Upsert::Inserted(rid));
                 }
                 Attempt::Taken => self.txn.rollback_to(&before, &*engine)?,
@@ -130,8 +131,19 @@ impl Session {
             self.let_pass_at_key(&heap, index, key)?;
             let mut entries = Vec::new();
             tree.lookup(&key.bytes, &mut entries)?;
+            let met = entries.len() as u64;
             let rows = entries.into_iter().map(|(rid, _)| rid);
-            match self.judge(table, &heap, index, &key.bytes, rows)? {
+            let verdict = self.judge(table, &heap, index, &key.bytes, rows)?;
+            let found = u64::from(matches!(verdict, Verdict::Duplicate(_)));
+            segment::count(
+                index.object.0,
+                &[
+                    (SegmentStat::Scans, 1),
+                    (SegmentStat::RowsRead, met),
+                    (SegmentStat::RowsFetched, found),
+                ],
+            );
+            match verdict {
                 Verdict::AllDead => return Ok(None),
                 Verdict::Duplicate(rid) => return Ok(Some(rid)),
                 Verdict::WaitFor(holder, place) => self.wait_for_key(holder, place)?,

@@ -48,11 +48,27 @@ pub(crate) enum Verdict {
 
 impl Session {
     pub fn insert(&mut self, table: &TableDef, row: &[DatumRef<'_>]) -> Result<RowId> {
+        self.insert_counting(table, row, 1)
+    }
+
+    /// Inserts a row that the table has had in blocks that it gives up: the table has it, and no
+    /// row was inserted.
+    pub fn insert_moved(&mut self, table: &TableDef, row: &[DatumRef<'_>]) -> Result<RowId> {
+        self.insert_counting(table, row, 0)
+    }
+
+    fn insert_counting(
+        &mut self,
+        table: &TableDef,
+        row: &[DatumRef<'_>],
+        inserted: u64,
+    ) -> Result<RowId> {
         let heap = self.engine.heap(table.object, table.header);
         let mut body = Vec::with_capacity(64);
         block::row::encode(row, &mut body);
         let rid = heap.insert(&mut self.txn, &body)?;
-        segment::count(table.object.0, &[(SegmentStat::RowsInserted, 1)]);
+        segment::count(table.object.0, &[(SegmentStat::RowsInserted, inserted)]);
+        self.written.add(table.object, 1, inserted);
         for index in table.written() {
             let keys = index.keys_of(table, row)?;
             keys.each(|key| self.insert_entry(table, &heap, index, &key, rid))?;
@@ -243,6 +259,7 @@ impl Session {
             return Ok(outcome);
         }
         segment::count(table.object.0, &[(SegmentStat::RowsUpdated, 1)]);
+        self.written.add(table.object, 0, 1);
         for index in table.written() {
             let (lost, gained) = index.changed_keys(table, &old, row)?;
             self.mark_entries(table, &heap, index, lost, rid)?;
@@ -268,6 +285,7 @@ impl Session {
             return Ok(outcome);
         }
         segment::count(table.object.0, &[(SegmentStat::RowsDeleted, 1)]);
+        self.written.add(table.object, -1, 1);
         let values = decode(table, &old)?;
         for index in table.written() {
             let keys = index.keys_of(table, &values)?;

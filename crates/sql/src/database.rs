@@ -8,10 +8,10 @@ use block::ObjectId;
 use engine::Engine;
 use parking_lot::Mutex;
 
-use crate::autoanalyze::Changes;
+use crate::changes::Changes;
 use crate::ddl::online;
 use crate::dict::role::{FIRST_SUPERUSER, Role};
-use crate::dict::{Change, Dict, check, log, store};
+use crate::dict::{Change, Dict, Heir, check, log, store};
 use crate::error::{Error, Result};
 use crate::notify::Notices;
 use crate::orders::{self, Orders};
@@ -45,6 +45,7 @@ pub struct Database {
 /// Changes that were published: what they dropped is to be forgotten once their commit is over.
 pub(crate) struct Publication {
     dropped: Vec<ObjectId>,
+    left: Vec<Heir>,
 }
 
 impl Database {
@@ -164,6 +165,7 @@ impl Database {
         for object in before.gone_by(changes) {
             self.engine.forget_dropped(object);
         }
+        self.forget_segments(&before.left_by(changes));
     }
 
     /// There is another picture of the dictionary, after these changes of the one before.
@@ -174,6 +176,21 @@ impl Database {
                 s.tables.iter().any(|(t, _)| tables.contains(&t.oid))
             }),
             None => self.plans.dictionary_changed(version),
+        }
+        let now = self.dict.load();
+        for table in Dict::statistics_among(changes) {
+            if let Some(stats) = now.stats(table) {
+                let before = before.stats(table).map(|s| &**s);
+                self.changes.analyzed(before, stats);
+            }
+        }
+    }
+
+    /// Segments are no more: what is counted of them goes to their heirs.
+    pub(crate) fn forget_segments(&self, left: &[Heir]) {
+        if !left.is_empty() {
+            self.usage.forget(left);
+            self.changes.forget(left);
         }
     }
 
@@ -260,6 +277,7 @@ impl Database {
         self.dictionary_changed(&before, changes);
         let dropped = changes.iter().filter(|c| c.entry.is_none());
         Publication {
+            left: before.left_by(changes),
             dropped: dropped
                 .filter_map(|c| u32::try_from(c.key).ok().map(ObjectId))
                 .collect(),
@@ -271,6 +289,7 @@ impl Database {
         for object in publication.dropped {
             self.engine.forget_dropped(object);
         }
+        self.forget_segments(&publication.left);
     }
 
     /// When the instance was opened, in microseconds from 2000.

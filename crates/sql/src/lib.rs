@@ -14,6 +14,7 @@ pub mod api;
 mod authority;
 mod autoanalyze;
 mod bind;
+mod changes;
 pub mod collate;
 mod copy;
 mod database;

@@ -17,6 +17,7 @@ use wait::{Class, Event, Stat};
 use wire::{Reader, Writer};
 
 use crate::database::Database;
+use crate::dict::Heir;
 use crate::error::Result;
 use crate::session::now_micros;
 
@@ -111,8 +112,8 @@ fn database() -> Vec<u64> {
     let gets = stat(Stat::ConsistentGets) + stat(Stat::DbBlockGets);
     let idle_us = wait::session::total_of_users(|c| c.class_ns(Class::Idle)) / 1000;
     vec![
-        stat(Stat::UserCommits),
-        stat(Stat::UserRollbacks),
+        stat(Stat::TransactionsCommitted),
+        stat(Stat::TransactionsRolledBack),
         reads,
         gets.saturating_sub(reads),
         of_segments(SegmentStat::RowsRead),
@@ -143,18 +144,11 @@ struct State {
     groups: [Base; Group::ALL.len()],
     /// Of each object what it had counted when it was reset.
     objects: HashMap<u32, [u64; STATS]>,
-    /// By table: when it was last analyzed, as far as this instance knows, and rows inserted less
-    /// rows deleted by then.
-    analyzed: HashMap<u32, (i64, i64)>,
-    /// When the instance was started, in microseconds from 2000.
-    started: i64,
 }
 
 /// The counts of an object of this instance.
 pub struct ObjectCounts {
     values: [u64; STATS],
-    /// Rows inserted less rows deleted, since the start of the instance.
-    pub net: i64,
 }
 
 impl ObjectCounts {
@@ -169,10 +163,7 @@ pub struct Usage(Mutex<State>);
 impl Usage {
     /// Counts from nothing, at a time in microseconds from 2000.
     pub fn since(started: i64) -> Usage {
-        let mut state = State {
-            started,
-            ..State::default()
-        };
+        let mut state = State::default();
         state.groups.iter_mut().for_each(|base| base.at = started);
         Usage(Mutex::new(state))
     }
@@ -194,7 +185,6 @@ impl Usage {
             let taken_off = |at: usize| base.map_or(0, |base| base[at]);
             let counts = ObjectCounts {
                 values: std::array::from_fn(|at| row.values[at].saturating_sub(taken_off(at))),
-                net: net_rows(&row.values),
             };
             (row.object, counts)
         };
@@ -223,41 +213,17 @@ impl Usage {
             .extend(rows.map(|row| (row.object, row.values)));
     }
 
-    /// The table with this segment was analyzed here, at a time in microseconds from 2000.
-    pub fn analyzed(&self, table: u32, segment: u32, at: i64) {
-        let net = segment::rows()
-            .into_iter()
-            .find(|row| row.object == segment);
-        let net = net.map_or(0, |row| net_rows(&row.values));
-        self.0.lock().analyzed.insert(table, (at, net));
-    }
-
-    /// The rows that this instance has inserted into a table less those that it has deleted, since
-    /// the table was last analyzed at `analyzed`, if it was. `net` is their number since the start
-    /// of the instance. Of an analysis by another instance it is heard here.
-    pub fn new_rows(&self, table: u32, analyzed: Option<i64>, net: i64) -> i64 {
-        let Some(at) = analyzed else { return net };
+    /// Segments are no more. What was counted of them is their heirs', and so is what is taken off.
+    pub fn forget(&self, segments: &[Heir]) {
         let mut state = self.0.lock();
-        let before = match state.analyzed.get(&table) {
-            Some((known, before)) if *known == at => *before,
-            // All that this instance has counted came after the analysis.
-            None if at < state.started => return net,
-            _ => net,
-        };
-        state.analyzed.insert(table, (at, before));
-        net.saturating_sub(before)
+        segment::forget(segments);
+        for (segment, heir) in segments {
+            if let (Some(base), Some(heir)) = (state.objects.remove(segment), heir) {
+                let of_heir = state.objects.entry(*heir).or_insert([0; STATS]);
+                of_heir.iter_mut().zip(base).for_each(|(to, n)| *to += n);
+            }
+        }
     }
-
-    /// Forgets tables that are no more.
-    pub fn keep(&self, is_there: impl Fn(u32) -> bool) {
-        self.0.lock().analyzed.retain(|table, _| is_there(*table));
-    }
-}
-
-/// Rows inserted less rows deleted.
-fn net_rows(counts: &[u64; STATS]) -> i64 {
-    let of = |s: SegmentStat| i64::try_from(counts[s as usize]).unwrap_or(i64::MAX);
-    of(SegmentStat::RowsInserted).saturating_sub(of(SegmentStat::RowsDeleted))
 }
 
 /// What is to be reset.
@@ -300,8 +266,16 @@ impl Reset {
 
     fn here(&self, database: &Database) {
         match self {
-            Reset::Group(group) => database.usage.reset_group(*group),
-            Reset::Objects(objects) => database.usage.reset_objects(objects),
+            Reset::Group(group) => {
+                database.usage.reset_group(*group);
+                if *group == Group::Database {
+                    database.changes.reset(None);
+                }
+            }
+            Reset::Objects(objects) => {
+                database.usage.reset_objects(objects);
+                database.changes.reset(Some(objects));
+            }
         }
     }
 
@@ -371,20 +345,40 @@ mod tests {
             usage.of_objects()[&OBJECT].of(SegmentStat::RowsInserted)
         };
         assert_eq!(count(3), 3);
-        usage.analyzed(1, OBJECT, 9);
-        assert_eq!(usage.new_rows(1, None, 4), 4);
-        assert_eq!(usage.new_rows(1, Some(9), 4), 1);
-        // Another instance has analyzed it.
-        assert_eq!(usage.new_rows(1, Some(10), 4), 0);
-        assert_eq!(usage.new_rows(1, Some(10), 6), 2);
-        assert_eq!(usage.new_rows(2, Some(3), 6), 6);
         usage.reset_objects(&[OBJECT]);
         assert_eq!(count(2), 2);
         usage.reset_group(Group::Database);
         assert_eq!(count(1), 1);
         assert!(usage.of_group(Group::Database).0 > 5);
         assert_eq!(usage.of_group(Group::Redo).0, 5);
-        usage.keep(|_| false);
-        assert_eq!(usage.new_rows(1, Some(4), 4), 4);
+    }
+
+    /// TRUNCATE gives a table another segment: its counts, and what a reset took off, are those of
+    /// the table.
+    #[test]
+    fn an_heir_has_what_was_counted_and_taken_off() {
+        // Of no other test.
+        const OLD: u32 = 921_000;
+        const NEW: u32 = 921_001;
+        let usage = Usage::since(5);
+        let count = |object, n| {
+            let thread = std::thread::spawn(move || {
+                let _guard = wait::session::register(wait::session::Kind::User, "usage");
+                segment::count(object, &[(SegmentStat::RowsInserted, n)]);
+            });
+            thread.join().unwrap();
+        };
+        count(OLD, 3);
+        usage.reset_objects(&[OLD]);
+        count(OLD, 4);
+        count(NEW, 1);
+        usage.forget(&[(OLD, Some(NEW))]);
+        let of = usage.of_objects();
+        assert!(!of.contains_key(&OLD));
+        assert_eq!(of[&NEW].of(SegmentStat::RowsInserted), 5);
+        let total = database()[6];
+        usage.forget(&[(NEW, None)]);
+        assert!(!usage.of_objects().contains_key(&NEW));
+        assert!(database()[6] >= total);
     }
 }

@@ -12,13 +12,15 @@
 //!   end, go to the sums of the instance under one latch, which readers hold, too: nothing is
 //!   counted twice and nothing falls.
 //! - Sums are kept for [`OBJECTS_MAX`] objects; further ones share a row.
+//! - An object that is no more has no row ([`forget`]). What was counted for it goes to the object
+//!   in whose place it was, or to [`GONE`]: the total of all rows never falls.
 
 use crate::counters::bump;
 use crate::remote::Transfer;
 use crate::session::{self, Session};
 use crate::{Class, Event, Stat};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Objects of which a session counts by itself.
@@ -29,6 +31,11 @@ const PROBES: usize = 4;
 const OBJECTS_MAX: usize = 16_384;
 /// The object of what is beyond [`OBJECTS_MAX`].
 pub const OTHERS: u32 = u32::MAX;
+/// The object of what was counted for objects that are no more.
+pub const GONE: u32 = u32::MAX - 1;
+/// Objects that are no more of which so many are remembered before it is looked which of them a
+/// session still has counts of. No more are needed: sessions have [`SLOTS`] each.
+const MOVED_MIN: usize = 1024;
 
 /// A statistic of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,6 +135,8 @@ pub(crate) struct Segments {
     object: AtomicU32,
     /// The slot of `object`; [`SLOTS`] for none, which is a slot, too, and never shown.
     at: AtomicU32,
+    /// How often an object had to make room: the next one is another of those that could.
+    turns: AtomicU32,
     slots: Box<[Slot; SLOTS + 1]>,
 }
 
@@ -136,6 +145,7 @@ impl Segments {
         Segments {
             object: AtomicU32::new(0),
             at: AtomicU32::new(SLOTS as u32),
+            turns: AtomicU32::new(0),
             slots: Box::new(std::array::from_fn(|_| Slot::default())),
         }
     }
@@ -154,30 +164,56 @@ impl Segments {
     }
 
     fn turn_to(&self, object: u32) {
-        let at = match object {
-            0 => SLOTS,
-            object => self.slot_of(object),
-        };
-        self.at.store(at as u32, Relaxed);
+        self.at.store(self.slot_of(object) as u32, Relaxed);
         self.object.store(object, Relaxed);
     }
 
+    /// The slot of an object, for which another one may have to make room, but never the one that
+    /// the session works on.
     fn slot_of(&self, object: u32) -> usize {
-        let home = object as usize % SLOTS;
+        if object == 0 {
+            return SLOTS;
+        }
+        let slots = (0..PROBES).map(|n| (object as usize + n) % SLOTS);
         let mut free = None;
-        for at in (0..PROBES).map(|n| (home + n) % SLOTS) {
+        for at in slots.clone() {
             match self.slots[at].object.load(Relaxed) {
                 of if of == object => return at,
                 0 if free.is_none() => free = Some(at),
                 _ => {}
             }
         }
-        let at = free.unwrap_or(home);
-        if free.is_none() {
+        let at = free.unwrap_or_else(|| {
+            let in_use = self.at.load(Relaxed) as usize;
+            let turn = self.turns.load(Relaxed) as usize;
+            self.turns.store(turn.wrapping_add(1) as u32, Relaxed);
+            let mut others = slots.cycle().skip(turn % PROBES);
+            let at = others.find(|at| *at != in_use);
+            let at = at.expect("invariant: there is more than one slot to choose from");
             sums(|sums| self.slots[at].fold(sums));
-        }
+            at
+        });
         self.slots[at].object.store(object, Relaxed);
         at
+    }
+
+    /// Counts for an object, while the session works on another one.
+    fn count(&self, object: u32, counts: &[(SegmentStat, u64)]) {
+        let at = match self.object.load(Relaxed) == object {
+            true => self.at.load(Relaxed) as usize,
+            false => self.slot_of(object),
+        };
+        for (stat, n) in counts {
+            bump(&self.slots[at].counts[*stat as usize], *n);
+        }
+    }
+
+    /// The objects that the session has counts of.
+    fn objects(&self) -> impl Iterator<Item = u32> {
+        let slots = self.slots[..SLOTS].iter();
+        slots
+            .map(|slot| slot.object.load(Relaxed))
+            .filter(|o| *o != 0)
     }
 
     #[inline]
@@ -241,15 +277,46 @@ impl Slot {
     }
 }
 
-#[derive(Default)]
-struct Sums(HashMap<u32, Counts>);
+#[derive(Clone, Default)]
+struct Sums {
+    of: HashMap<u32, Counts>,
+    /// Objects that are no more, of which a session may have counts, and the objects that these go
+    /// to, which are not among them.
+    moved: HashMap<u32, u32>,
+    /// So many of `moved` were in use when that was last looked at.
+    in_use: usize,
+}
 
 impl Sums {
     fn add(&mut self, object: u32, counts: &Counts) {
-        let is_known = self.0.len() < OBJECTS_MAX || self.0.contains_key(&object);
-        let to = self.0.entry(if is_known { object } else { OTHERS });
-        for (to, from) in to.or_default().iter_mut().zip(counts) {
-            *to += from;
+        let object = self.moved.get(&object).copied().unwrap_or(object);
+        let is_known = self.of.len() < OBJECTS_MAX || self.of.contains_key(&object);
+        let to = match is_known || object == GONE {
+            true => object,
+            false => OTHERS,
+        };
+        let to = self.of.entry(to).or_default();
+        to.iter_mut().zip(counts).for_each(|(to, from)| *to += from);
+    }
+
+    fn forget(&mut self, object: u32, heir: u32) {
+        let heir = self.moved.get(&heir).copied().unwrap_or(heir);
+        if object == heir {
+            return;
+        }
+        for to in self.moved.values_mut().filter(|to| **to == object) {
+            *to = heir;
+        }
+        self.moved.insert(object, heir);
+        if let Some(counts) = self.of.remove(&object) {
+            self.add(heir, &counts);
+        }
+        if self.moved.len() > MOVED_MIN.max(2 * self.in_use) {
+            let sessions = session::list();
+            let known = sessions.iter().flat_map(|s| s.segments.objects());
+            let known: HashSet<u32> = known.collect();
+            self.moved.retain(|object, _| known.contains(object));
+            self.in_use = self.moved.len();
         }
     }
 }
@@ -269,13 +336,16 @@ pub fn about(object: u32) {
 /// Counts for an object, whichever one the session works on, which it goes on to work on.
 #[inline]
 pub fn count(object: u32, counts: &[(SegmentStat, u64)]) {
-    session::with(|s| {
-        let works_on = s.segments.object();
-        s.segments.about(object);
-        for (stat, n) in counts {
-            s.segments.add(*stat, *n);
+    session::with(|s| s.segments.count(object, counts));
+}
+
+/// Objects are no more. What was counted for each goes to the object that has its place now, or to
+/// [`GONE`]. Nobody counts for them any more, and no other object will have their numbers.
+pub fn forget(objects: &[(u32, Option<u32>)]) {
+    sums(|sums| {
+        for (object, heir) in objects {
+            sums.forget(*object, heir.unwrap_or(GONE));
         }
-        s.segments.about(works_on);
     });
 }
 
@@ -315,7 +385,7 @@ pub struct SegmentRow {
 /// All objects with what all sessions counted for them since the instance was started.
 pub fn rows() -> Vec<SegmentRow> {
     let mut all = sums(|sums| {
-        let mut all = Sums(sums.0.clone());
+        let mut all = sums.clone();
         for s in session::list() {
             s.segments.add_to(&mut all);
         }
@@ -328,7 +398,7 @@ pub fn rows() -> Vec<SegmentRow> {
             false => counts[i],
         }),
     };
-    all.0.drain().map(row).collect()
+    all.of.drain().map(row).collect()
 }
 
 impl Segments {
@@ -425,9 +495,81 @@ mod tests {
         for object in 0..OBJECTS_MAX as u32 + 5 {
             sums.add(object + 1, &[1; STATS]);
         }
-        assert_eq!(sums.0.len(), OBJECTS_MAX + 1);
-        assert_eq!(sums.0[&OTHERS][0], 5);
+        assert_eq!(sums.of.len(), OBJECTS_MAX + 1);
+        assert_eq!(sums.of[&OTHERS][0], 5);
         sums.add(1, &[1; STATS]);
-        assert_eq!(sums.0[&1][0], 2);
+        assert_eq!(sums.of[&1][0], 2);
+        // Those that go make room for others, and nothing of them is lost.
+        sums.forget(1, GONE);
+        sums.forget(2, GONE);
+        assert_eq!(sums.of[&GONE][0], 3);
+        sums.add(800_000, &[1; STATS]);
+        assert_eq!(sums.of[&800_000][0], 1);
+    }
+
+    /// More than sums are kept of came and went. The counts of those after them were in the row of
+    /// the others.
+    #[test]
+    fn objects_that_are_no_more_leave_their_counts_to_their_heirs() {
+        let mut sums = Sums::default();
+        let first = 1_000_000;
+        for object in first..first + 2 * OBJECTS_MAX as u32 {
+            sums.add(object, &[1; STATS]);
+            sums.forget(object, object + 1);
+        }
+        let last = first + 2 * OBJECTS_MAX as u32;
+        assert_eq!(sums.of.len(), 1);
+        assert_eq!(u64::from(last - first), sums.of[&last][0]);
+        assert!(sums.moved.len() <= MOVED_MIN);
+    }
+
+    /// A session that has counts of an object gives them away later.
+    #[test]
+    fn what_a_session_has_of_an_object_that_is_no_more_is_its_heirs() {
+        const FIRST: u32 = 930_000;
+        let thread = std::thread::spawn(|| {
+            let _guard = register(Kind::User, "segments");
+            count(FIRST, &[(SegmentStat::Scans, 3)]);
+            forget(&[(FIRST, Some(FIRST + 1))]);
+            assert_eq!(value(FIRST, SegmentStat::Scans), 0);
+            assert_eq!(value(FIRST + 1, SegmentStat::Scans), 3);
+            // So many others come and go that it is looked which are still in use.
+            let others = FIRST + 10..FIRST + 10 + 2 * MOVED_MIN as u32;
+            let others: Vec<_> = others.map(|object| (object, None)).collect();
+            forget(&others);
+            forget(&[(FIRST + 1, Some(FIRST + 2))]);
+            assert_eq!(value(FIRST + 2, SegmentStat::Scans), 3);
+        });
+        thread.join().unwrap();
+        assert_eq!(value(FIRST, SegmentStat::Scans), 0);
+        assert_eq!(value(FIRST + 2, SegmentStat::Scans), 3);
+    }
+
+    /// Objects of one home: none has to give its counts away while there is room for it.
+    #[test]
+    fn objects_of_one_home_do_not_evict_each_other() {
+        const OWN: u32 = 940_032;
+        let thread = std::thread::spawn(|| {
+            let guard = register(Kind::User, "segments");
+            for other in 0..SLOTS as u32 {
+                about(OWN + other);
+            }
+            let turns = || session::with(|s| s.segments.turns.load(Relaxed)).unwrap();
+            about(OWN + SLOTS as u32);
+            let before = turns();
+            for _ in 0..100 {
+                about(OWN);
+                count(OWN + SLOTS as u32, &[(SegmentStat::Scans, 1)]);
+                assert_eq!(guard_object(), Some(OWN));
+            }
+            assert!(turns() <= before + 1, "{} after {before}", turns());
+            drop(guard);
+        });
+        thread.join().unwrap();
+        assert_eq!(value(OWN + SLOTS as u32, SegmentStat::Scans), 100);
+    }
+
+    fn guard_object() -> Option<u32> {
+        session::current().and_then(|s| s.object())
     }
 }

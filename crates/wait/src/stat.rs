@@ -86,6 +86,8 @@ stats! {
     InterconnectRefusals, "interconnect connections refused";
     TempFiles, "temporary files made";
     TempBytes, "temporary file bytes written";
+    TransactionsCommitted, "transactions of sessions committed";
+    TransactionsRolledBack, "transactions of sessions rolled back";
 }
 
 /// Adds to a statistic of this thread's session. No shared counter is touched. Outside a session

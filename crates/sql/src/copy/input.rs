@@ -575,7 +575,6 @@ impl SqlSession {
     pub fn copy_in_finish(&mut self, mut copy: Box<CopyIn>) -> Result<Tag> {
         match copy.finish(&mut self.core) {
             Ok(rows) => {
-                self.core.database.changes.add(copy.input.table.oid, rows);
                 self.core.engine.end_statement();
                 Ok(Tag::Rows("COPY", rows))
             }

@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use block::RowId;
 use block::value::DatumRef;
+use block::{ObjectId, RowId};
 use engine::TableDef;
 
 use super::Core;
@@ -27,8 +27,8 @@ const ROWS_PER_ENTRY: usize = 300;
 pub type Rest<'r> = &'r mut dyn FnMut() -> Result<()>;
 
 /// Reads a table, or some of its columns, and stores what it found. Nothing is done if the table
-/// was dropped before its lock was granted. For `abp0`, `rest` is called after every few blocks, and
-/// may end it.
+/// was dropped before its lock was granted. For `abp0`, `rest` is called after every few blocks,
+/// and may end it.
 pub fn table(
     core: &mut Core,
     oid: u32,
@@ -40,7 +40,7 @@ pub fn table(
         return Ok(());
     };
     let chosen = chosen(&table, columns)?;
-    let changed = core.database.changes.of(oid);
+    let counted = core.database.changes.of(table.segment);
     let analyzed = crate::session::now_micros();
     let default = core.settings.statistics_target();
     let target = |c: &Column| c.storing.statistics.map_or(default, usize::from);
@@ -72,24 +72,27 @@ pub fn table(
             false => kept(at),
         });
     }
+    let all_analyzed = match columns.is_empty() {
+        true => analyzed,
+        false => before.as_ref().map_or(0, |s| s.all_analyzed),
+    };
     let mut done = before.map_or_else(Default::default, |s| [s.by_command, s.by_itself]);
     let way = &mut done[usize::from(!is_command)];
     *way = way.and_at(analyzed);
     let stats = Stats {
         table: table.oid,
+        segment: table.segment,
         rows: found.total,
         blocks: found.blocks,
         columns: stats,
         analyzed,
+        all_analyzed,
         by_command: done[0],
         by_itself: done[1],
     };
-    core.define(Object::Stats(Arc::new(stats)))?;
-    core.database.usage.analyzed(oid, table.segment, analyzed);
-    if columns.is_empty() {
-        core.database.changes.analyzed(oid, changed);
-    }
-    Ok(())
+    core.database.changes.analyzing(&stats, counted);
+    core.engine.live_rows_counted(ObjectId(table.segment));
+    core.define(Object::Stats(Arc::new(stats)))
 }
 
 /// Which columns are asked for.

@@ -62,9 +62,7 @@ pub fn create(core: &mut Core, c: &CreateTable, query: &Query, given: Values<'_>
     let rows = match &kind {
         Kind::Insert(plan) => {
             let snapshot = core.engine.snapshot()?;
-            let rows = dml::insert(plan, core, given.values, snapshot, &mut Keep::default())?;
-            core.database.changes.add(plan.table.oid, rows);
-            rows
+            dml::insert(plan, core, given.values, snapshot, &mut Keep::default())?
         }
         // Its WITH has parts that write.
         Kind::With(plan) => with::run(plan, core, given.values, &mut Keep::default())?,

@@ -121,9 +121,7 @@ fn fill(core: &mut Core, table: &Arc<Table>, query: &ast::Statement) -> Result<u
         views: Vec::new(),
     };
     let snapshot = core.engine.snapshot()?;
-    let rows = dml::insert(&plan, core, &[], snapshot, &mut Keep::default())?;
-    core.database.changes.add(table.oid, rows);
-    Ok(rows)
+    dml::insert(&plan, core, &[], snapshot, &mut Keep::default())
 }
 
 /// A statement that names a materialized view, and its lock.
@@ -244,22 +242,19 @@ fn merge(core: &mut Core, table: &Arc<Table>) -> Result<()> {
     }
     let mut new = computed(core, table)?;
     let gone = old_rows(core, table, &mut new)?;
-    let mut changed = gone.len() as u64;
     for rid in gone {
         core.engine.delete(table.engine(), rid, None)?;
     }
-    changed += insert_left(core, table, new)?;
-    core.database.changes.add(table.oid, changed);
-    Ok(())
+    insert_left(core, table, new)
 }
 
 /// Inserts the new rows that are left.
-fn insert_left(core: &mut Core, table: &Table, mut new: NewRows) -> Result<u64> {
+fn insert_left(core: &mut Core, table: &Table, mut new: NewRows) -> Result<()> {
     let rows = std::mem::replace(&mut new.rows, RowStore::new(core));
     let registers: Vec<usize> = (0..table.columns.len()).collect();
     let snapshot = core.engine.newest_snapshot()?;
     let mut frame = Frame::new(&[], registers.len(), snapshot);
-    let (mut cursor, mut inserted) = (Cursor::default(), 0);
+    let mut cursor = Cursor::default();
     while let Some(row) = rows.next_bytes(&mut cursor)? {
         wait::check_cancel().map_err(|_| crate::session::cancelled())?;
         if !new.take(row) {
@@ -269,9 +264,8 @@ fn insert_left(core: &mut Core, table: &Table, mut new: NewRows) -> Result<u64> 
         let refs: Vec<DatumRef<'_>> = frame.registers.iter().map(Datum::borrow).collect();
         let done = core.engine.insert(table.engine(), &refs);
         done.map_err(|e| told::write_error(e, table, &refs, core))?;
-        inserted += 1;
     }
-    Ok(inserted)
+    Ok(())
 }
 
 /// The rows that the query gives now. Two that are the same and have no NULL are refused: they

@@ -334,7 +334,7 @@ fn convert(
                 }
             }
             check(core, to, rules, &values)?;
-            core.engine.insert(&new, &values)?;
+            core.engine.insert_moved(&new, &values)?;
         }
     }
 }

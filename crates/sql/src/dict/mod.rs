@@ -29,6 +29,7 @@ pub mod domain;
 pub mod extension;
 mod foreign;
 pub mod function;
+mod heirs;
 pub mod inverted;
 pub mod log;
 mod map;
@@ -57,6 +58,7 @@ pub use domain::{Domain, DomainConstraint};
 pub use extension::Extension;
 pub use foreign::{Action, ForeignKey};
 pub use function::Function;
+pub use heirs::Heir;
 pub use method::Method;
 pub use object::{
     Check, Column, Identity, Index, IndexKey, Object, OnCommit, Sequence, Stage, Storing, Table,
@@ -224,6 +226,16 @@ impl Dict {
             _ => None,
         });
         each.collect()
+    }
+
+    /// The tables of which changes have statistics.
+    pub fn statistics_among(changes: &[Change]) -> HashSet<u32> {
+        let objects = changes.iter().filter_map(|c| c.entry.as_ref());
+        let tables = objects.filter_map(|entry| match &entry.object {
+            Object::Stats(s) => Some(s.table),
+            _ => None,
+        });
+        tables.collect()
     }
 
     /// This picture through another search path.

@@ -14,6 +14,9 @@ use crate::types::SqlType;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Stats {
     pub table: u32,
+    /// The segment that the table had; zero if that is not known.
+    #[serde(default)]
+    pub segment: u32,
     pub rows: f64,
     pub blocks: u64,
     /// By position; none for a column that was not analyzed.
@@ -21,11 +24,24 @@ pub struct Stats {
     /// When, in microseconds from 2000.
     #[serde(default)]
     pub analyzed: i64,
+    /// When all columns were last analyzed at once, likewise.
+    #[serde(default)]
+    pub all_analyzed: i64,
     #[serde(default)]
     pub by_command: Analyses,
     /// By `abp0`.
     #[serde(default)]
     pub by_itself: Analyses,
+}
+
+impl Stats {
+    /// The rows that were found where the table has its rows now.
+    pub fn rows_in(&self, segment: u32) -> f64 {
+        match [0, segment].contains(&self.segment) {
+            true => self.rows,
+            false => 0.0,
+        }
+    }
 }
 
 /// How often a table was analyzed in one way.

@@ -29,8 +29,6 @@ pub struct WithRun {
     params: Vec<Datum>,
     snapshot: Snapshot,
     items: Vec<ItemRun>,
-    /// Rows written so far, by table.
-    written: Vec<(u32, u64)>,
 }
 
 struct ItemRun {
@@ -53,8 +51,7 @@ pub fn run(
     params: &[Datum],
     sink: &mut dyn RowSink,
 ) -> Result<u64> {
-    let mut written = Vec::new();
-    let count = supply::restarted(core, sink, &mut |core, snapshot, kept| {
+    supply::restarted(core, sink, &mut |core, snapshot, kept| {
         let items = plan.items.iter().map(|_| ItemRun {
             rows: RowStore::new(core),
             state: State::Waiting,
@@ -64,18 +61,12 @@ pub fn run(
             params: params.to_vec(),
             snapshot,
             items: items.collect(),
-            written: Vec::new(),
         };
         let around = core.with.replace(Box::new(run));
         let done = attempt(plan, core, params, snapshot, kept);
-        let run = std::mem::replace(&mut core.with, around);
-        written = run.map(|run| run.written).unwrap_or_default();
+        core.with = around;
         done.map(Some)
-    })?;
-    for (table, rows) in written {
-        core.database.changes.add(table, rows);
-    }
-    Ok(count)
+    })
 }
 
 /// The main statement, and then the items that write and that nobody has read, the last one first.
@@ -102,24 +93,20 @@ fn run_part(
     snapshot: Snapshot,
     sink: &mut dyn RowSink,
 ) -> Result<u64> {
-    let count = match part {
+    match part {
         Part::Query(plan) => {
             let (sent, _) = query::Run::start(plan, core, params, snapshot)?.run(core, 0, sink)?;
-            return Ok(sent);
+            Ok(sent)
         }
-        Part::Transition(number) => return transition(core, *number, sink),
-        Part::Insert(plan) => dml::insert(plan, core, params, snapshot, sink)?,
-        Part::Update(plan) => dml::update(plan, core, params, snapshot, sink)?,
-        Part::Delete(plan) => dml::delete(plan, core, params, snapshot, sink)?,
+        Part::Transition(number) => transition(core, *number, sink),
+        Part::Insert(plan) => dml::insert(plan, core, params, snapshot, sink),
+        Part::Update(plan) => dml::update(plan, core, params, snapshot, sink),
+        Part::Delete(plan) => dml::delete(plan, core, params, snapshot, sink),
         Part::Supplied(plan) => {
             let done = supply::attempt(plan, core, params, &snapshot, sink)?;
-            done.ok_or_else(changed)?
+            done.ok_or_else(changed)
         }
-    };
-    if let Some(table) = part.target() {
-        running(core)?.written.push((table.oid, count));
     }
-    Ok(count)
 }
 
 fn running(core: &mut Core) -> Result<&mut WithRun> {

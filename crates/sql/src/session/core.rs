@@ -262,12 +262,14 @@ impl Core {
         if self.changes.len() <= keep {
             return;
         }
-        self.changes.truncate(keep);
+        let undone = self.changes.split_off(keep);
         let own = match self.changes.is_empty() {
             true => None,
             false => Some(Arc::new(self.database.dict().with(&self.changes))),
         };
         self.set_own_dict(own);
+        let left = self.dict().left_without(&undone);
+        self.database.forget_segments(&left);
     }
 
     /// Makes the changes everybody's. Called at commit while the transaction's locks are held. After an error nothing is published.

@@ -260,7 +260,6 @@ impl Core {
             kind => match write(kind, self, params, sink)? {
                 Some(count) => {
                     foreign::fire(self)?;
-                    self.count_nested(nested, count);
                     count
                 }
                 None => {
@@ -271,14 +270,6 @@ impl Core {
         };
         self.engine.end_statement();
         Ok(count)
-    }
-
-    fn count_nested(&self, nested: &Nested, rows: u64) {
-        if let (false, Some((table, _))) =
-            (matches!(nested.kind, Kind::With(_)), nested.tables.first())
-        {
-            self.database.changes.add(table.oid, rows);
-        }
     }
 
     /// Definitions, and the utility statements that a body may have.

@@ -133,6 +133,7 @@ impl Core {
     /// Commits, and then does what LISTEN, UNLISTEN and NOTIFY said. What is sent has its turn.
     pub(super) fn commit_and_notify(&mut self, turn: Option<Turn<'_>>) -> Result<()> {
         self.engine.commit()?;
+        self.database.changes.committed(self.engine.written());
         if self.notices.is_empty() {
             return Ok(());
         }

@@ -126,6 +126,10 @@ impl SqlSession {
     /// Ends the transaction, and begins the next one if it is chained.
     fn finish(&mut self, commit: bool, chain: bool) -> Result<()> {
         let modes = self.core.settings.chained_modes(commit);
+        if self.state == State::Idle {
+            // The statement itself was a transaction.
+            self.core.count_end(commit);
+        }
         self.end(commit)?;
         if chain {
             self.start(modes)?;
@@ -153,6 +157,8 @@ impl SqlSession {
         let first = match self.state {
             State::Idle => {
                 self.core.engine.end_statement();
+                // A statement that could not be read had a transaction all the same.
+                self.core.count_end(false);
                 return;
             }
             State::Implicit => {

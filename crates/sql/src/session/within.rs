@@ -33,6 +33,7 @@ impl Core {
             let rolled_back = !commit || done.is_err();
             self.trace_transaction_end(rolled_back, !wrote);
         }
+        self.count_end(commit && done.is_ok());
         self.events.end();
         self.notices.end();
         let mut changed = false;
@@ -43,6 +44,18 @@ impl Core {
             self.parameters_changed()?;
         }
         done
+    }
+
+    /// Counts the end of a transaction, also of one that has done nothing.
+    pub(super) fn count_end(&self, committed: bool) {
+        // The instance's own sessions are in no database.
+        if !self.database_name.is_empty() {
+            let ended = match committed {
+                true => wait::Stat::TransactionsCommitted,
+                false => wait::Stat::TransactionsRolledBack,
+            };
+            wait::stat::add(ended, 1);
+        }
     }
 
     fn commit_all(&mut self) -> Result<()> {

@@ -1,7 +1,10 @@
-//! The `gv$` views: of each `v$` view the rows of all instances, with the number of the instance in front.
+//! The `gv$` views: of each `v$` view the rows of all instances, with the number of the instance in
+//! front.
 //!
-//! The others are asked at once ([`engine::Inquiries`]) and make their rows on a thread of their own. One that does not answer within `gv_view_timeout` is left out: a view about what is wrong must
-//! not hang on the instance that is wrong. Leaving it out silently would be a lie, and failing the statement would hide what the others say; so the client is warned (SQLSTATE 01000) with the
+//! The others are asked at once ([`engine::Inquiries`]) and make their rows on a thread of their
+//! own. One that does not answer within `gv_view_timeout` is left out: a view about what is wrong
+//! must not hang on the instance that is wrong. Leaving it out silently would be a lie, and failing
+//! the statement would hide what the others say; so the client is warned (SQLSTATE 01000) with the
 //! instance and the reason, and `gv$instance` has a row for it that says so.
 
 use std::collections::BTreeMap;
@@ -134,8 +137,8 @@ pub fn cluster_rows(
     Ok(all)
 }
 
-/// Adds the rows that a view has here, which are `own`, and on every other instance. The client is warned of those that
-/// are missing from what it calls `shown`.
+/// Adds the rows that a view has here, which are `own`, and on every other instance. The client is
+/// warned of those that are missing from what it calls `shown`.
 fn gather(
     of: &VirtualTable,
     shown: &str,
@@ -190,7 +193,8 @@ pub fn rows_of(name: &str, cx: &Context) -> Result<Rows> {
     )
 }
 
-/// Answers another instance. Runs on its own thread and waits for nobody: only views of this instance are asked for.
+/// Answers another instance. Runs on its own thread and waits for nobody: only views of this
+/// instance are asked for.
 pub fn respond(database: &Arc<Database>, question: &[u8]) -> std::result::Result<Vec<u8>, String> {
     let (view, authority, wanted) = asked(question)?;
     let mut cx = Context::for_another(database, authority);

@@ -8,7 +8,7 @@ use block::value::Datum;
 use super::Context;
 use super::functions::{Function, integer, lax, oid, relation_argument, strict, string};
 use super::value::{int4, int8};
-use crate::dict::{Index, Table};
+use crate::dict::{Index, Method, Table};
 use crate::error::{Error, Result};
 use crate::pgtype::inet::{self, Inet};
 use crate::pgtype::lsn;
@@ -18,8 +18,6 @@ use crate::types::SqlType::{self, Bool, Int4, Int8, Oid, PgLsn, Reg, Text, Times
 /// The tablespaces that there are.
 const PG_DEFAULT: u32 = 1663;
 const PG_GLOBAL: u32 = 1664;
-/// The access method of indexes.
-const BTREE: u32 = 403;
 
 pub const ALL: &[Function] = &[
     strict("pg_current_wal_lsn", (0, 0), PgLsn, |cx, _| {
@@ -91,21 +89,16 @@ pub const ALL: &[Function] = &[
     ),
     strict("pg_partition_root", (1, 1), Reg(Class), null),
     strict("pg_indexam_has_property", (2, 2), Bool, |_, a| {
-        let of_method = match (oid(&a[0]), string(&a[1])) {
-            (BTREE, "can_order" | "can_unique" | "can_multi_col" | "can_include") => Some(true),
-            (BTREE, "can_exclude") => Some(false),
-            _ => None,
-        };
-        Ok(known(of_method))
+        let mut all = [Method::Btree, Method::Hash, Method::Gin].into_iter();
+        let method = all.find(|method| method.oid() == oid(&a[0]));
+        Ok(known(
+            method.and_then(|m| method_property(m, string(&a[1]))),
+        ))
     }),
     strict("pg_index_has_property", (2, 2), Bool, |cx, a| {
-        let of_index = match string(&a[1]) {
-            "index_scan" | "backward_scan" => Some(true),
-            "clusterable" | "bitmap_scan" => Some(false),
-            _ => None,
-        };
         let number = relation_argument(cx, &a[0])?;
-        Ok(known(index(cx, number).and(of_index)))
+        let method = index(cx, number).map(|(_, index)| index.method);
+        Ok(known(method.and_then(|m| index_property(m, string(&a[1])))))
     }),
     strict("pg_index_column_has_property", (3, 3), Bool, |cx, a| {
         let number = relation_argument(cx, &a[0])?;
@@ -193,25 +186,50 @@ fn tablespace_size(cx: &Context, a: &[Datum]) -> Result<Datum> {
     }
 }
 
+/// What indexes of a method can have, as PostgreSQL says it of its own: an application that asks is
+/// to hear the same, also of what no statement can make use of here.
+fn method_property(method: Method, property: &str) -> Option<bool> {
+    Some(match property {
+        "can_order" | "can_unique" | "can_include" => method == Method::Btree,
+        "can_multi_col" => method != Method::Hash,
+        "can_exclude" => method != Method::Gin,
+        _ => return None,
+    })
+}
+
+/// What an index of a method has.
+fn index_property(method: Method, property: &str) -> Option<bool> {
+    Some(match property {
+        "clusterable" => method == Method::Btree,
+        "index_scan" | "backward_scan" => method != Method::Gin,
+        "bitmap_scan" => true,
+        _ => return None,
+    })
+}
+
 /// What a column of an index has; nothing is known of other columns and properties.
 fn column_property(cx: &Context, number: u32, a: &[Datum]) -> Option<bool> {
     let (_, index) = index(cx, number)?;
     let at = usize::try_from(integer(&a[1])).ok()?.checked_sub(1)?;
     let key = index.keys.get(at);
-    let included = key.is_none() && at < index.keys.len() + index.included.len();
-    if key.is_none() && !included {
+    if key.is_none() && at >= index.keys.len() + index.included.len() {
         return None;
     }
-    let of_key = |property: fn(&crate::dict::IndexKey) -> bool| Some(key.is_some_and(property));
+    let is_ordered = index.method.is_ordered();
+    // Nothing is known of a column that is no key.
+    let of_key = |property: fn(&crate::dict::IndexKey) -> bool| {
+        let key = key?;
+        Some(is_ordered && property(key))
+    };
     match string(&a[2]) {
         "asc" => of_key(|c| !c.descending),
         "desc" => of_key(|c| c.descending),
         "nulls_first" => of_key(|c| c.nulls_first),
         "nulls_last" => of_key(|c| !c.nulls_first),
-        "orderable" => Some(key.is_some()),
-        // No scan answers from the index alone.
-        "distance_orderable" | "returnable" => Some(false),
-        "search_array" | "search_nulls" => Some(key.is_some()),
+        "search_array" | "search_nulls" => of_key(|_| true),
+        "orderable" => Some(is_ordered && key.is_some()),
+        "distance_orderable" => Some(false),
+        "returnable" => Some(is_ordered),
         _ => None,
     }
 }

@@ -49,6 +49,7 @@ fn keys_of(view: &VirtualTable) -> &'static [(&'static str, Key)] {
     match (view.schema, view.name) {
         ("pg_catalog", "pg_class") => &[("oid", Key::Number), ("relname", Key::Name)],
         ("pg_catalog", "pg_attribute") => &[("attrelid", Key::Number)],
+        ("pg_catalog", "pg_proc") => &[("oid", Key::Number), ("proname", Key::Name)],
         ("pg_catalog", "pg_attrdef") => &[("adrelid", Key::Number)],
         ("pg_catalog", "pg_index") => &[("indexrelid", Key::Number), ("indrelid", Key::Number)],
         ("pg_catalog", "pg_constraint") => &[("conrelid", Key::Number)],

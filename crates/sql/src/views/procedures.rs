@@ -4,13 +4,17 @@
 //! `procedures.tsv` has a line for each of PostgreSQL's; [`read`] says what its fields are.
 //! **Invariant.** A line is shown only if it is marked to be always there, as functions are that
 //! types are read and written by, or if the analysis finds the function for arguments of the line's
-//! types. So a function that is added to the binder is in `pg_proc` without another line.
+//! types. So a function that is added to the binder is in `pg_proc` without another line. The
+//! analysis is asked once for a line, and for those alone that are looked up: to ask for all of
+//! them takes half a second.
 
-use std::sync::LazyLock;
+use std::collections::HashMap;
+use std::sync::{LazyLock, OnceLock};
 
 use block::value::Datum;
 
 use super::describe::{self, OWNER, PG_CATALOG};
+use super::lookup::Wanted;
 use super::objects;
 use super::user_functions;
 use super::value::{NULL, bool, int2, oid, oids, oidvector, text, texts};
@@ -36,6 +40,8 @@ pub struct Procedure {
     pub variadic: u32,
     /// Whether it is there whatever the analysis says.
     pub(super) always: bool,
+    /// Whether it is there, once that was asked.
+    pub(super) there: OnceLock<bool>,
     pub(super) more: More,
 }
 
@@ -78,6 +84,7 @@ impl Procedure {
             strict: true,
             variadic: 0,
             always: true,
+            there: OnceLock::new(),
             more: More {
                 cost: 1.0,
                 parallel: "s",
@@ -88,9 +95,11 @@ impl Procedure {
 
     /// Whether Braid has it.
     fn is_there(&self) -> bool {
-        if self.always {
-            return true;
-        }
+        self.always || *self.there.get_or_init(|| self.is_found())
+    }
+
+    /// Whether the analysis finds it for arguments of its types.
+    fn is_found(&self) -> bool {
         let mut numbers = self.arguments.clone();
         if let (Some(last), true) = (numbers.last_mut(), self.variadic != 0) {
             *last = self.variadic;
@@ -123,9 +132,9 @@ static ALL: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
 
 /// A line: number, name, kind (`f`, `a`, `w`), whether it gives rows, type of the result, types of
 /// the arguments, volatility, whether it is strict, type of what is variadic, whether it is always
-/// there, cost, rows, parallel safety, whether it is leakproof, number of defaults, types, modes and
-/// names of all parameters, source if it is not the name, and how `pg_get_function_arguments` and
-/// its kin write arguments, those without defaults, and result. `-` stands for nothing.
+/// there, cost, rows, parallel safety, whether it is leakproof, number of defaults, types, modes
+/// and names of all parameters, source if it is not the name, and how `pg_get_function_arguments`
+/// and its kin write arguments, those without defaults, and result. `-` stands for nothing.
 fn read(line: &'static str) -> Option<Procedure> {
     let mut fields = line.split('\t');
     let mut next = || fields.next();
@@ -147,6 +156,7 @@ fn read(line: &'static str) -> Option<Procedure> {
         strict: next()? == "t",
         variadic: next()?.parse().ok()?,
         always: next()? == "t",
+        there: OnceLock::new(),
         more: More {
             cost: next()?.parse().ok()?,
             rows: next()?.parse().ok()?,
@@ -171,20 +181,53 @@ fn read(line: &'static str) -> Option<Procedure> {
     })
 }
 
-/// All functions: those of the file, and those behind operators, casts and comparisons that it does
-/// not have.
-static EVERY: LazyLock<Vec<&'static Procedure>> = LazyLock::new(|| {
-    let there = ALL.iter().filter(|p| p.is_there());
-    let mut every: Vec<_> = there.chain(built_in::functions::ALL.iter()).collect();
-    // Of two of one number the first stays, which is the file's.
-    every.sort_by_key(|p| p.oid);
-    every.dedup_by_key(|p| p.oid);
-    every
-});
-
-fn every() -> impl Iterator<Item = &'static Procedure> {
-    EVERY.iter().copied()
+/// Functions that there may be: those of the file, and those behind operators, casts and
+/// comparisons that it does not have.
+struct Known {
+    /// In the order of their numbers. Of those of one number that are there the first counts, which
+    /// is the file's.
+    by_number: Vec<&'static Procedure>,
+    by_name: HashMap<&'static str, Vec<&'static Procedure>>,
 }
+
+impl Known {
+    fn of(all: impl Iterator<Item = &'static Procedure>) -> Known {
+        let mut by_number: Vec<_> = all.collect();
+        by_number.sort_by_key(|p| p.oid);
+        let mut by_name: HashMap<&str, Vec<_>> = HashMap::new();
+        for p in &by_number {
+            by_name.entry(p.name).or_default().push(*p);
+        }
+        Known { by_number, by_name }
+    }
+
+    fn numbered(&self, number: u32) -> Option<&'static Procedure> {
+        let from = self.by_number.partition_point(|p| p.oid < number);
+        let of_number = self.by_number[from..].iter();
+        let mut of_number = of_number.take_while(|p| p.oid == number).copied();
+        of_number.find(|p| p.is_there())
+    }
+
+    /// The functions of a name.
+    fn named(&self, name: &str) -> impl Iterator<Item = &'static Procedure> {
+        let of_name = self.by_name.get(name).into_iter().flatten().copied();
+        of_name.filter(|p| self.shows(p))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &'static Procedure> {
+        let all = self.by_number.iter().copied();
+        all.filter(|p| self.shows(p))
+    }
+
+    /// Whether it is there, and the one that its number means.
+    fn shows(&self, p: &'static Procedure) -> bool {
+        let shown = self.numbered(p.oid);
+        shown.is_some_and(|shown| std::ptr::eq(shown, p))
+    }
+}
+
+static KNOWN: LazyLock<Known> =
+    LazyLock::new(|| Known::of(ALL.iter().chain(built_in::functions::ALL.iter())));
 
 /// Whether there is a function of that number.
 pub fn is_there(number: u32) -> bool {
@@ -197,7 +240,7 @@ pub fn missing(text: &str) -> Error {
 
 /// The only function of that name.
 pub fn find(name: &str, text: &str) -> Result<u32> {
-    let mut found = every().filter(|p| p.name == name);
+    let mut found = KNOWN.named(name);
     match (found.next(), found.next()) {
         (Some(only), None) => Ok(only.oid),
         (Some(_), Some(_)) => {
@@ -215,8 +258,9 @@ pub fn find_built_in(path: &[String], types: &[u32]) -> Option<u32> {
         [schema, name] if schema == "pg_catalog" => name,
         _ => return None,
     };
-    let found = every().find(|p| p.name == name && p.arguments == types);
-    found.map(|p| p.oid)
+    let of_name = KNOWN.by_name.get(name.as_str())?.iter().copied();
+    let mut of_types = of_name.filter(|p| p.arguments == types);
+    of_types.find(|p| KNOWN.shows(p)).map(|p| p.oid)
 }
 
 /// The function of `name(types)`.
@@ -236,8 +280,7 @@ pub fn find_with_arguments(dict: &Dict, text: &str) -> Result<u32> {
 }
 
 fn by_number(number: u32) -> Option<&'static Procedure> {
-    let at = EVERY.binary_search_by_key(&number, |p| p.oid).ok()?;
-    Some(EVERY[at])
+    KNOWN.numbered(number)
 }
 
 /// As `regproc` is written: with its schema, if several have the name.
@@ -318,10 +361,16 @@ pub fn of_type(ty: SqlType) -> [u32; 4] {
     })
 }
 
-/// The rows of `pg_proc`.
+/// The rows of `pg_proc`, of the functions that are wanted at least.
 pub fn rows(cx: &Context) -> Result<Rows> {
-    let built_in = every().map(row);
-    Ok(built_in.chain(user_functions::rows(&cx.dict)).collect())
+    let built_in: Rows = match &cx.wanted {
+        Some(Wanted::Number(number)) => by_number(*number).into_iter().map(row).collect(),
+        Some(Wanted::Name(name)) => KNOWN.named(name).map(row).collect(),
+        Some(Wanted::None) => Rows::new(),
+        Some(Wanted::Session(_)) | None => KNOWN.all().map(row).collect(),
+    };
+    let of_users = user_functions::rows(&cx.dict);
+    Ok(built_in.into_iter().chain(of_users).collect())
 }
 
 fn row(p: &Procedure) -> Vec<Datum> {
@@ -401,7 +450,7 @@ mod tests {
     /// A function of a catalog that no line tells of would be missing from `pg_proc`.
     #[test]
     fn functions_over_catalogs_are_listed() {
-        let listed: BTreeSet<&str> = every().map(|p| p.name).collect();
+        let listed: BTreeSet<&str> = KNOWN.all().map(|p| p.name).collect();
         // These are Braid's, those of the extension pg_stat_statements, and those that
         // information_schema has for itself.
         let own = ["create_snapshot", "pg_stat_statements_reset"];
@@ -432,13 +481,31 @@ mod tests {
         }
         // No function finds what is not there.
         for absent in ["xmlagg", "pg_promote", "lo_create"] {
-            assert!(!every().any(|p| p.name == absent), "{absent}");
+            assert_eq!(KNOWN.named(absent).count(), 0, "{absent}");
         }
     }
 
     #[test]
     fn numbers_are_in_order_and_each_is_there_once() {
-        assert!(EVERY.is_sorted_by(|a, b| a.oid < b.oid));
+        let shown: Vec<u32> = KNOWN.all().map(|p| p.oid).collect();
+        assert!(shown.is_sorted_by(|a, b| a < b));
         assert!(ALL.is_sorted_by(|a, b| a.oid < b.oid));
+    }
+
+    /// The first name that an instance was asked for had it analyze calls of all functions, for
+    /// which all others waited that asked.
+    #[test]
+    fn no_function_is_looked_for_that_nobody_asked_for() {
+        let lines = include_str!("procedures.tsv").lines();
+        let all: Vec<Procedure> = lines.filter_map(read).collect();
+        let all: &'static [Procedure] = all.leak();
+        let known = Known::of(all.iter());
+        let asked = || all.iter().filter(|p| p.there.get().is_some()).count();
+        assert_eq!(known.named("array_in").count(), 1);
+        assert_eq!(asked(), 0);
+        assert!(known.numbered(1317).is_some_and(|p| p.name == "length"));
+        assert_eq!(asked(), 1);
+        let lengths = known.named("length").count();
+        assert!(lengths > 1 && asked() >= lengths && asked() < 20);
     }
 }

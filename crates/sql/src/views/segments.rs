@@ -99,6 +99,7 @@ pub fn name_of(names: &HashMap<u32, Named>, object: u32) -> String {
     match names.get(&object) {
         Some(named) => named.name.clone(),
         None if object == segment::OTHERS => "(others)".to_string(),
+        None if object == segment::GONE => "(dropped)".to_string(),
         None if object == block::ObjectId::NONE.0 => "(undo)".to_string(),
         None => format!("(object {object})"),
     }
@@ -118,7 +119,7 @@ fn statistics(cx: &Context) -> Result<Rows> {
                 text(name_of(&names, r.object)),
                 of.map_or(NULL, |n| text(n.kind)),
                 match r.object {
-                    segment::OTHERS => NULL,
+                    segment::OTHERS | segment::GONE => NULL,
                     object => Datum::Int8(object.into()),
                 },
                 text(stat.name()),

@@ -15,10 +15,11 @@ use wait::segment::SegmentStat::{
 use super::Source::Here;
 use super::value::{NULL, int8};
 use super::{Context, Rows, VirtualTable, everywhere};
+use crate::dict::Table;
 use crate::error::Result;
 use crate::session::NOBODY;
 use crate::types::SqlType::{self, Int8, TimestampTz};
-use crate::usage::{Group, ObjectCounts};
+use crate::usage::Group;
 
 pub const OBJECTS: &str = "v$object_usage";
 pub const DATABASE: &str = "v$database_usage";
@@ -35,8 +36,11 @@ const COUNTS: [(&str, SegmentStat); 8] = [
     ("blocks_looked_at", LogicalReads),
 ];
 
-/// Of tables: rows changed since the last analysis, and inserted less deleted since then.
+/// Of tables: rows changed since all columns were last analyzed, and rows that there are more than
+/// at the last analysis, by transactions that are committed.
 const OF_TABLES: [&str; 2] = ["rows_changed", "new_rows"];
+const ROWS_CHANGED: usize = COUNTS.len();
+const NEW_ROWS: usize = COUNTS.len() + 1;
 
 /// Sessions that there are: the last column of [`DATABASE`].
 const BACKENDS: &str = "backends";
@@ -44,7 +48,14 @@ const BACKENDS: &str = "backends";
 pub static VIEWS: LazyLock<[VirtualTable; 2]> = LazyLock::new(|| {
     let column = |name: &'static str| (name, Int8);
     let counts = COUNTS.iter().map(|(name, _)| column(name));
-    let objects = [column("object_id")].into_iter().chain(counts);
+    // Of what the counts of a table are: the segment, and the analyses that the instance knows.
+    let known = [
+        column("object_id"),
+        column("data_object_id"),
+        ("analyzed", TimestampTz),
+        ("all_analyzed", TimestampTz),
+    ];
+    let objects = known.into_iter().chain(counts);
     let objects = objects.chain(OF_TABLES.map(column));
     let since = ["since", "writer_since", "redo_since"];
     let groups = Group::ALL.iter().zip(since).flat_map(|(group, since)| {
@@ -75,33 +86,58 @@ fn view(
     }
 }
 
+/// The analyses of a table that an instance knows of: by when the counts of what has changed since
+/// began. An instance reads the dictionary when it has a statement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Analyzed {
+    /// In microseconds from 2000; zero: never.
+    last: i64,
+    /// Of all columns.
+    whole: i64,
+}
+
+impl Analyzed {
+    fn of(cx: &Context, t: &Table) -> Analyzed {
+        let stats = cx.dict.stats(t.oid);
+        Analyzed {
+            last: stats.map_or(0, |s| s.analyzed),
+            whole: stats.map_or(0, |s| s.all_analyzed),
+        }
+    }
+
+    fn columns(self) -> [Datum; 2] {
+        [self.last, self.whole].map(|at| match at {
+            0 => NULL,
+            at => Datum::TimestampTz(at),
+        })
+    }
+}
+
 /// The tables, indexes and sequences of which anything was counted.
 fn objects_rows(cx: &Context) -> Result<Rows> {
     let database = &cx.database;
     let counted = database.usage.of_objects();
     let mut rows = Rows::new();
-    let mut add = |oid: u32, segment: ObjectId, of_table: Option<[i64; 2]>| {
+    let mut add = |oid: u32, segment: ObjectId, of_table: Option<(Analyzed, [i64; 2])>| {
         let counts = counted.get(&segment.0);
-        if counts.is_none() && of_table.is_none_or(|n| n == [0; 2]) {
+        if counts.is_none() && of_table.is_none_or(|(_, n)| n == [0; 2]) {
             return;
         }
-        let mut row = vec![int8(oid)];
+        let mut row = vec![int8(oid), int8(segment.0)];
+        row.extend(of_table.map_or([NULL, NULL], |(of, _)| of.columns()));
         row.extend(COUNTS.map(|(_, stat)| int8(counts.map_or(0, |c| c.of(stat)))));
         row.extend(match of_table {
-            Some(counts) => counts.map(Datum::Int8),
+            Some((_, counts)) => counts.map(Datum::Int8),
             None => [NULL, NULL],
         });
         rows.push(row);
     };
     for t in cx.dict.tables() {
         let object = t.engine().object;
-        let net = counted.get(&object.0).map_or(0, |c: &ObjectCounts| c.net);
-        let changed = i64::try_from(database.changes.of(t.oid)).unwrap_or(i64::MAX);
-        let new_rows =
-            database
-                .usage
-                .new_rows(t.oid, cx.dict.stats(t.oid).map(|s| s.analyzed), net);
-        add(t.oid, object, Some([changed, new_rows]));
+        let since = database.changes.of(object.0);
+        let changed = i64::try_from(since.changed).unwrap_or(i64::MAX);
+        let analyzed = Analyzed::of(cx, t);
+        add(t.oid, object, Some((analyzed, [changed, since.live])));
         for (of, i) in t.engine().indexes.iter().zip(&t.indexes) {
             add(i.oid, of.object, None);
         }
@@ -142,25 +178,43 @@ impl Object {
     }
 
     pub fn rows_changed(&self) -> i64 {
-        self.0[COUNTS.len()]
+        self.0[ROWS_CHANGED]
     }
 
     pub fn new_rows(&self) -> i64 {
-        self.0[COUNTS.len() + 1]
+        self.0[NEW_ROWS]
     }
 }
 
-/// The counts of all objects on all instances, by the relation's number.
+/// The counts of all objects on all instances, by the relation's number. An instance that has not
+/// heard yet of an analysis or of another segment has changed nothing since.
 pub fn objects(cx: &Context) -> Result<HashMap<u32, Object>> {
     let mut all: HashMap<u32, Object> = HashMap::new();
     for row in everywhere::rows_of(OBJECTS, cx)? {
         // Behind the numbers of the instance and of the object.
-        let [_, Datum::Int8(oid), counts @ ..] = row.as_slice() else {
+        let [
+            _,
+            Datum::Int8(oid),
+            Datum::Int8(segment),
+            last,
+            whole,
+            counts @ ..,
+        ] = row.as_slice()
+        else {
             continue;
         };
-        let sums = all.entry(u32::try_from(*oid).unwrap_or(0)).or_default();
-        for (sum, count) in sums.0.iter_mut().zip(counts) {
-            if let Datum::Int8(n) = count {
+        let oid = u32::try_from(*oid).unwrap_or(0);
+        let table = cx.dict.table_by_oid(oid);
+        let [of_last, of_whole] = table.map_or([NULL, NULL], |t| Analyzed::of(cx, t).columns());
+        let is_here = table.is_some_and(|t| i64::from(t.segment) == *segment);
+        let sums = all.entry(oid).or_default();
+        for (at, (sum, count)) in sums.0.iter_mut().zip(counts).enumerate() {
+            let counts = match at {
+                ROWS_CHANGED => *whole == of_whole,
+                NEW_ROWS => *last == of_last && is_here,
+                _ => true,
+            };
+            if let (Datum::Int8(n), true) = (count, counts) {
                 *sum = sum.saturating_add(*n);
             }
         }

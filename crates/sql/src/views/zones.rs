@@ -32,7 +32,10 @@ fn zones(_: &Context) -> Result<Rows> {
         let seconds: i64 = offset.fix().local_minus_utc().into();
         vec![
             text(zone.name()),
-            text(offset.abbreviation().unwrap_or_default()),
+            text(match offset.abbreviation() {
+                Some(name) => name.to_string(),
+                None => numeric(seconds),
+            }),
             Datum::Interval(Interval {
                 months: 0,
                 days: 0,
@@ -42,4 +45,16 @@ fn zones(_: &Context) -> Result<Rows> {
         ]
     };
     Ok(chrono_tz::TZ_VARIANTS.iter().map(row).collect())
+}
+
+/// The abbreviation of a zone that has no name for it: its difference from UTC, in hours, or in
+/// hours and minutes.
+fn numeric(seconds: i64) -> String {
+    let sign = if seconds < 0 { '-' } else { '+' };
+    let minutes = seconds.abs() / 60;
+    let (hours, minutes) = (minutes / 60, minutes % 60);
+    match minutes {
+        0 => format!("{sign}{hours:02}"),
+        minutes => format!("{sign}{hours:02}{minutes:02}"),
+    }
 }

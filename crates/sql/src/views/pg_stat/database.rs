@@ -133,7 +133,7 @@ pub const VIEWS: &[VirtualTable] = &[
         rows: Query(
             "select pid, false as gss_authenticated, null::text as principal, \
              false as encrypted from pg_catalog.pg_stat_activity \
-             where usesysid is not null",
+             where client_port is not null",
         ),
     },
 ];

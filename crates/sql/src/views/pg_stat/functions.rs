@@ -12,6 +12,7 @@ use wait::segment::SegmentStat::{
 use super::super::Context;
 use super::super::functions::{Function, lax, oid, strict, string};
 use super::super::usage::{self, Object};
+use super::super::value::int8;
 use super::tables::live_rows;
 use crate::error::{Error, Result};
 use crate::types::SqlType::{Int8, TimestampTz, Void};
@@ -105,8 +106,8 @@ pub const ALL: &[Function] = &[
     count!("pg_stat_get_autovacuum_count", _c => 0),
     analyses!("pg_stat_get_last_analyze_time", TimestampTz, s => s.by_command.when()),
     analyses!("pg_stat_get_last_autoanalyze_time", TimestampTz, s => s.by_itself.when()),
-    analyses!("pg_stat_get_analyze_count", Int8, s => super::super::value::int8(s.by_command.count)),
-    analyses!("pg_stat_get_autoanalyze_count", Int8, s => super::super::value::int8(s.by_itself.count)),
+    analyses!("pg_stat_get_analyze_count", Int8, s => int8(s.by_command.count)),
+    analyses!("pg_stat_get_autoanalyze_count", Int8, s => int8(s.by_itself.count)),
 ];
 
 /// What a function without a result gives.

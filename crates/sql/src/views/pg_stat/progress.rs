@@ -112,7 +112,7 @@ pub const VIEWS: &[VirtualTable] = &[
              0::bigint as ext_stats_total, 0::bigint as ext_stats_computed, \
              0::bigint as child_tables_total, 0::bigint as child_tables_done, \
              0::oid as current_child_table_relid",
-            "w.opname = 'Table Scan' and w.sql_text ~* '^\\s*(autovacuum: )?analyze'"
+            "w.opname = 'Table Analysis'"
         ),
     ),
     pg(

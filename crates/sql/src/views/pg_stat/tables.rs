@@ -149,7 +149,8 @@ impl Counted {
 /// The rows that a table has: as many as the last analysis found, and what came and went since on
 /// the instances that are up.
 pub(super) fn live_rows(cx: &Context, t: &Table, counted: &Object) -> i64 {
-    let found = cx.dict.stats(t.oid).map_or(0, |s| s.rows as i64);
+    let stats = cx.dict.stats(t.oid);
+    let found = stats.map_or(0, |s| s.rows_in(t.segment) as i64);
     found.saturating_add(counted.new_rows()).max(0)
 }
 
