@@ -77,13 +77,12 @@ impl Binder<'_> {
             .as_deref()
             .is_some_and(|s| s != "pg_catalog" && s != "public" && !standard(s, &name.name))
         {
-            return Err(Error::new(
-                "3F000",
-                format!(
-                    "schema \"{}\" does not exist",
-                    name.schema.unwrap_or_default()
-                ),
-            ));
+            let schema = name.schema.as_deref().unwrap_or_default();
+            let no_schema = names::no_schema(schema).at_name(&f.name);
+            return Err(match self.params.sight.has_schema(schema) {
+                true => no_function(&name.to_string(), &self.arguments(f)?),
+                false => no_schema,
+            });
         }
         if AGGREGATES.contains(&name.name.as_str()) {
             return Err(Error::new(

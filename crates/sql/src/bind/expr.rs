@@ -19,6 +19,7 @@ use crate::expr::array::ArrayFunc;
 use crate::expr::cast::CastContext;
 use crate::expr::{ArithOp, CmpOp, Expr, Func, func::PureFunc};
 use crate::types::SqlType;
+use crate::types::own::Kind;
 
 /// How deep expressions may be nested: the evaluator recurses, and a session's stack is finite.
 const MAX_DEPTH: usize = 500;
@@ -342,7 +343,7 @@ impl Binder<'_> {
         match op {
             BinaryOperator::And | BinaryOperator::Or => return self.logic(left, op, right),
             BinaryOperator::PGCustomBinaryOperator(path) => {
-                if let Some(found) = self.qualified_operator(left, path, right)? {
+                if let Some(found) = self.qualified_operator((left, op, right), path)? {
                     return Ok(found);
                 }
                 return self.binary(left, &custom_operator(path)?, right);
@@ -363,6 +364,11 @@ impl Binder<'_> {
         }
         let (l, r) = (self.expr(left)?, self.expr(right)?);
         let (l, r) = self.with_days(op, (left, l), (right, r))?;
+        if comparison(op).is_none()
+            && let Some(found) = self.extension_operator((left, op, right), (&l, &r))?
+        {
+            return Ok(found);
+        }
         self.applied(op, l, r)
     }
 
@@ -372,9 +378,6 @@ impl Binder<'_> {
             return self.compare(cmp, l, r);
         }
         let symbol = op.to_string();
-        if let Some(found) = self.extension_operator(None, &symbol, &l, &r)? {
-            return Ok(found);
-        }
         if let Some(found) = self.range_operator(&symbol, &l, &r)? {
             return Ok(found);
         }
@@ -590,7 +593,10 @@ impl Binder<'_> {
                 SqlType::Bytea,
             ));
         }
-        if !left.ty.is_string() && !right.ty.is_string() {
+        let is_text = |ty: SqlType| {
+            ty.is_string() || matches!(ty, SqlType::Own(own) if own.kind() == Kind::Citext)
+        };
+        if !is_text(left.ty) && !is_text(right.ty) {
             return Err(Error::new(
                 "42883",
                 format!(

@@ -66,6 +66,10 @@ impl Sight {
         self.dict.as_ref()
     }
 
+    pub(super) fn has_schema(&self, name: &str) -> bool {
+        self.dict.as_ref().is_some_and(|d| d.schema(name).is_some())
+    }
+
     /// Says whether what follows is a stored text, and gives what it was before.
     pub fn reads_stored(&self, stored: bool) -> bool {
         self.stored.replace(stored)

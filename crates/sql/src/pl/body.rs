@@ -54,6 +54,7 @@ impl Code {
     }
 
     fn of_text(text: &str, language: Language) -> Result<Code> {
+        crate::parse::by_number::refuse(text)?;
         match language {
             Language::PlPgSql => {
                 let body = plpgsql::parse(text).map_err(|e| syntax(e, text))?;

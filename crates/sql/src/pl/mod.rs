@@ -81,7 +81,8 @@ pub struct Known {
     /// savepoints are open.
     pub may_end: bool,
     pub guarded: usize,
-    /// Bodies that run now, one within the other, and how many of them are those of triggers.
+    /// Bodies that run now, and what EXECUTE runs, one within the other; how many of the bodies are
+    /// those of triggers.
     depth: usize,
     pub triggers: i32,
     /// Where the stack of the outermost began.
@@ -339,6 +340,16 @@ impl Core {
 
     /// Goes one body deeper, if there is stack for it.
     fn deeper<T>(&mut self, work: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
+        self.go_deeper()?;
+        let outer = std::mem::take(&mut self.pl.transitions);
+        let done = work(self);
+        self.pl.transitions = outer;
+        self.come_back();
+        done
+    }
+
+    /// Begins something within which it may come again, if there is stack for it.
+    pub(crate) fn go_deeper(&mut self) -> Result<()> {
         let here = 0_u8;
         let at = std::ptr::from_ref(&here) as usize;
         if self.pl.depth == 0 {
@@ -350,10 +361,11 @@ impl Core {
             ));
         }
         self.pl.depth += 1;
-        let outer = std::mem::take(&mut self.pl.transitions);
-        let done = work(self);
-        self.pl.transitions = outer;
+        Ok(())
+    }
+
+    /// Ends what [`Core::go_deeper`] has begun.
+    pub(crate) fn come_back(&mut self) {
         self.pl.depth -= 1;
-        done
     }
 }
