@@ -47,7 +47,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 /// Asks the guard to start an instance, with settings of its own.
 pub fn ask(dir: &Path, instance: u16, own: &SettingArgs) -> Result<(), Failure> {
     remove(&answer_path(dir, instance))?;
-    let own = own.from_anywhere()?;
+    let own = own.in_any_directory()?;
     let text = serde_json::to_string(&own).map_err(|e| Failure(format!("the settings: {e}")))?;
     write(&dir.join(format!("{REQUEST}{instance}")), &text)
 }

@@ -96,7 +96,7 @@ impl SettingArgs {
     }
 
     /// The same in another working directory.
-    pub fn from_anywhere(&self) -> io::Result<SettingArgs> {
+    pub fn in_any_directory(&self) -> io::Result<SettingArgs> {
         let absolute = |path: &Option<PathBuf>| path.as_deref().map(path::absolute).transpose();
         Ok(SettingArgs {
             config: absolute(&self.config)?,
